@@ -6,6 +6,7 @@ No torch here. Labels in, labels out; positions 0..N-1 inside.
 from graphs import errors as errors
 from graphs import kernels as kernels
 from graphs.builders import Roads as Roads
+from graphs.builders import cut_roads as cut_roads
 from graphs.builders import load_mesh as load_mesh
 from graphs.builders import read_roads as read_roads
 from graphs.couplings import match_quantiles as match_quantiles

@@ -180,6 +180,18 @@ def by_name(name: str, **options: Any) -> GraphKernel:
         raise InvalidArgumentError(f"Graph kernel {name!r}: {error}.") from error
 
 
+def name_of(kernel: GraphKernel) -> str:
+    """Return the name under which `by_name` knows a kernel's class.
+
+    Raises:
+        InvalidArgumentError: it is not one of this package.
+    """
+    for name, kind in _REGISTRY.items():
+        if type(kernel) is kind:
+            return name
+    raise InvalidArgumentError(f"{kernel!r} is not a kernel of this package; known are {', '.join(_REGISTRY)}.")
+
+
 def names() -> tuple[str, ...]:
     """Return the names that `by_name` knows."""
     return tuple(_REGISTRY)

@@ -19,6 +19,7 @@ from rfgp.errors import ConvergenceWarning as ConvergenceWarning
 from rfgp.errors import DataError as DataError
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
 from rfgp.errors import JitterWarning as JitterWarning
+from rfgp.errors import ModelFileError as ModelFileError
 from rfgp.errors import NotFittedError as NotFittedError
 from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from rfgp.errors import PackageClashError as PackageClashError
@@ -27,6 +28,7 @@ from rfgp.errors import RfgpWarning as RfgpWarning
 from rfgp.inference.prediction import Prediction as Prediction
 from rfgp.models import ExactGP as ExactGP
 from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
+from rfgp.models.io import load as load
 
 if TYPE_CHECKING:
     from rfgp import datasets as datasets

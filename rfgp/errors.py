@@ -21,6 +21,10 @@ class NotPositiveDefiniteError(RfgpError, ArithmeticError):
     """A covariance matrix stayed singular after the largest allowed jitter."""
 
 
+class ModelFileError(RfgpError, ValueError):
+    """A file is not a saved model, is damaged, or was written by a newer version."""
+
+
 class PackageClashError(RfgpError, ImportError):
     """Another package named `graphs` stands in the place of ours."""
 

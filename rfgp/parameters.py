@@ -75,9 +75,23 @@ class Hyperparameters(nn.Module):
         self._mean, self._targets = Affine(center, spread), targets
 
     @property
+    def quantities(self) -> Mapping[str, Quantity]:
+        """The positive quantities by name."""
+        return self._quantities
+
+    @property
+    def mean_map(self) -> Affine:
+        """The map from the user's units of the mean to its raw parameter."""
+        return self._mean
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of all hyperparameters, "mean" last."""
         return (*self._quantities, "mean")
+
+    def flat(self) -> Tensor:
+        """Return a copy of all raw parameters, (p,), without gradients."""
+        return torch.cat([p.detach().reshape(-1) for p in self.parameters()]).clone()
 
     def standardized(self, name: str) -> Tensor:
         """Return a hyperparameter in standardised units, 0-d or (d,)."""

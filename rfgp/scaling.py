@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rfgp.errors import DataError
+
 
 @dataclass(frozen=True, eq=False)
 class Affine:
@@ -50,3 +52,12 @@ class Scaling:
 
     targets: Affine
     inputs: Affine | None = None
+
+    def check_columns(self, x: Tensor) -> None:
+        """Refuse inputs (n, k) with another number of columns than the d that the scaling is for.
+
+        Raises:
+            DataError: with both numbers.
+        """
+        if self.inputs is not None and x.shape[1:] != self.inputs.scale.shape:
+            raise DataError(f"X has {x.shape[1]} columns, the training data {len(self.inputs.scale)}.")

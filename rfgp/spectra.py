@@ -1,6 +1,7 @@
 """Spectra: the spectral measures of stationary kernels at unit scale."""
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from scipy import stats
@@ -71,17 +72,32 @@ def squared_distance(
 _REGISTRY: dict[str, type[Spectrum]] = {"gaussian": Gaussian}
 
 
-def by_name(name: str | Spectrum) -> Spectrum:
+def by_name(name: str | Spectrum, **options: Any) -> Spectrum:
     """Return a spectrum by its name ("gaussian"); a spectrum passes through.
 
     Raises:
-        InvalidArgumentError: there is no spectrum of that name.
+        InvalidArgumentError: there is no spectrum of that name, or it lacks an option.
     """
     if isinstance(name, Spectrum):
         return name
     if name not in _REGISTRY:
         raise InvalidArgumentError(f"There is no spectrum {name!r}; known are {', '.join(_REGISTRY)}.")
-    return _REGISTRY[name]()
+    try:
+        return _REGISTRY[name](**options)
+    except TypeError as error:
+        raise InvalidArgumentError(f"Spectrum {name!r}: {error}.") from error
+
+
+def name_of(spectrum: Spectrum) -> str:
+    """Return the name under which `by_name` knows a spectrum's class.
+
+    Raises:
+        InvalidArgumentError: it is not one of this package.
+    """
+    for name, kind in _REGISTRY.items():
+        if type(spectrum) is kind:
+            return name
+    raise InvalidArgumentError(f"{spectrum!r} is not a spectrum of rfgp; known are {', '.join(_REGISTRY)}.")
 
 
 def names() -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from graphs.builders.mesh import from_mesh as from_mesh
 from graphs.builders.mesh import load_mesh as load_mesh
 from graphs.builders.networks import from_networkx as from_networkx
 from graphs.builders.networks import read_gml as read_gml
+from graphs.builders.road_files import read_roads as read_roads
 from graphs.builders.roads import Roads as Roads
+from graphs.builders.roads import cut_roads as cut_roads
 from graphs.builders.roads import from_roads as from_roads
-from graphs.builders.roads import read_roads as read_roads

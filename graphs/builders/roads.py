@@ -1,16 +1,14 @@
 """Road geometry to edges: line strings join at their ends, sensors are inserted on them."""
 
-import json
-import warnings
+import itertools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.edges import EdgeArrays
-from graphs.errors import FileFormatError, InvalidArgumentError, InvalidGraphError
+from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 _EARTH_RADIUS = 6_371_008.8  # metres, mean
 
@@ -21,7 +19,16 @@ class Roads(NamedTuple):
     lines: list[NDArray[np.float64]]  # each (points, 2): longitude, latitude
     sensor_edges: NDArray[np.int64]  # (S,) which line
     sensor_fractions: NDArray[np.float64]  # (S,) of the line's length, from its first point
-    values: NDArray[np.float64]  # (S,) measured there, for example mph
+    values: NDArray[np.float64]  # (S,) measured there, for example mph; NaN where nothing was measured
+
+
+class Piece(NamedTuple):
+    """A stretch of road between two neighbouring nodes."""
+
+    source: int  # position of the node at its first point
+    target: int
+    length: float  # metres, or the units of the plane
+    shape: NDArray[np.float64]  # (points, 2)
 
 
 def from_roads(
@@ -36,6 +43,27 @@ def from_roads(
     A line that returns to its own start without a sensor in between joins nothing and is left out.
     Nodes are labelled "crossing-0", ... and "sensor-0", ....
     """
+    labels, coordinates, pieces = cut_roads(lines, sensor_edges, sensor_fractions, metric)
+    distance = np.array([piece.length for piece in pieces])
+    weights = distance.mean() / distance if len(distance) else distance
+    ends = np.array([(piece.source, piece.target) for piece in pieces], dtype=np.int64).reshape(-1, 2)
+    return EdgeArrays(len(labels), ends[:, 0], ends[:, 1], weights, labels, coordinates)
+
+
+def cut_roads(
+    lines: Sequence[ArrayLike],  # each (points, 2)
+    sensor_edges: ArrayLike,  # (S,)
+    sensor_fractions: ArrayLike,  # (S,)
+    metric: str = "haversine",
+) -> tuple[tuple[str, ...], NDArray[np.float64], list[Piece]]:
+    """Return the labels (N,) and coordinates (N, 2) of the nodes, and the pieces of road between them.
+
+    Arguments are those of `from_roads`.
+
+    Raises:
+        InvalidGraphError: a road without length, or a sensor outside its road or on another sensor.
+        InvalidArgumentError: an unknown metric, or arrays of different lengths.
+    """
     if len(lines) == 0:
         raise InvalidGraphError("There are no roads.")
     shapes = [_check_line(i, line) for i, line in enumerate(lines)]
@@ -49,84 +77,33 @@ def from_roads(
     ]
     coordinates = np.zeros((len(crossings) + len(edges), 2))
     coordinates[: len(crossings)] = list(crossings)
-    sources, targets, lengths = [], [], []
+    pieces = []
     for i, shape in enumerate(shapes):
-        steps = _segment_lengths(shape, metric)
+        steps = segment_lengths(shape, metric)
         on_line = np.flatnonzero(edges == i)
         on_line = on_line[np.argsort(fractions[on_line], kind="stable")]
         coordinates[len(crossings) + on_line] = _along(shape, steps, fractions[on_line])
         nodes = [ends[i][0], *(len(crossings) + on_line).tolist(), ends[i][1]]
-        cuts = np.concatenate(([0.0], fractions[on_line], [1.0]))
         if len(nodes) == 2 and nodes[0] == nodes[1]:
             continue
-        sources += nodes[:-1]
-        targets += nodes[1:]
-        lengths.append(np.diff(cuts) * steps.sum())
-    distance = np.concatenate(lengths) if lengths else np.zeros(0)
+        pieces += _cut(shape, steps, nodes, fractions[on_line])
     labels = (*(f"crossing-{i}" for i in range(len(crossings))), *(f"sensor-{i}" for i in range(len(edges))))
-    weights = distance.mean() / distance if len(distance) else distance
-    ends_of = (np.array(sources, dtype=np.int64), np.array(targets, dtype=np.int64))
-    return EdgeArrays(len(labels), *ends_of, weights, labels, coordinates)
+    return labels, coordinates, pieces
 
 
-def read_roads(path: str | Path) -> Roads:
-    """Read roads and sensors from an R data file (.rda) or GeoJSON (.geojson, .json).
-
-    The R file holds one list with `edges` (line strings) and `data` (columns `y`, `.edge_number`
-    counted from 1, `.distance_on_edge` as a fraction), as MetricGraph stores it. The GeoJSON is a
-    FeatureCollection of LineStrings, and of Points with properties `edge` (from 0), `fraction`, `value`.
-
-    Raises:
-        FileFormatError: the file is missing, empty, or has another content.
-    """
-    file = Path(path)
-    if not file.is_file():
-        raise FileFormatError(f"There is no file {file}.")
-    if file.stat().st_size == 0:
-        raise FileFormatError(f"{file} is empty.")
-    try:
-        return _read_rda(file) if file.suffix.lower() == ".rda" else _read_geojson(file)
-    except FileFormatError:
-        raise
-    except Exception as error:  # the parsers raise whatever their bytes lead them to
-        raise FileFormatError(f"{file} is not a road network that can be read: {repr(error)[:200]}") from error
-
-
-def _read_rda(file: Path) -> Roads:
-    import rdata
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # rdata names every R class that it has no constructor for
-        content = next(iter(rdata.read_rda(file).values()))
-    data = content["data"]
-    lines = [np.asarray(line, dtype=np.float64) for line in content["edges"]["geometry"]]
-    columns = (np.asarray(data[name], dtype=np.float64) for name in (".edge_number", ".distance_on_edge", "y"))
-    edge, fraction, value = columns
-    return Roads(lines, _whole(edge, file) - 1, fraction, value)
-
-
-def _read_geojson(file: Path) -> Roads:
-    content = json.loads(file.read_text(encoding="utf-8"))
-    if content.get("type") != "FeatureCollection":
-        raise FileFormatError(f"{file} is not a GeoJSON FeatureCollection.")
-    lines, sensors = [], []
-    for feature in content["features"]:
-        kind = feature["geometry"]["type"]
-        if kind == "LineString":
-            lines.append(np.asarray(feature["geometry"]["coordinates"], dtype=np.float64)[:, :2])
-        elif kind == "Point":
-            sensors.append([float(feature["properties"][name]) for name in ("edge", "fraction", "value")])
-        else:
-            raise FileFormatError(f"{file} has a {kind}; only LineString (roads) and Point (sensors) are known.")
-    table = np.array(sensors, dtype=np.float64).reshape(-1, 3)
-    return Roads(lines, _whole(table[:, 0], file), table[:, 1], table[:, 2])
-
-
-def _whole(numbers: NDArray[np.float64], file: Path) -> NDArray[np.int64]:
-    wrong = ~(np.isfinite(numbers) & (numbers == np.floor(numbers)))
-    if wrong.any():
-        raise FileFormatError(f"{file}: sensor {int(wrong.argmax())} names road {numbers[wrong][0]}, no whole number.")
-    return numbers.astype(np.int64)
+def _cut(
+    shape: NDArray[np.float64], steps: NDArray[np.float64], nodes: list[int], fractions: NDArray[np.float64]
+) -> list[Piece]:
+    """Cut one line at ascending fractions of its length."""
+    reached = np.concatenate(([0.0], np.cumsum(steps))) / steps.sum()
+    cuts = np.concatenate(([0.0], fractions, [1.0]))
+    places = np.concatenate([shape[:1], _along(shape, steps, fractions), shape[-1:]])
+    out = []
+    for i, (low, high) in enumerate(itertools.pairwise(cuts)):
+        inside = shape[(reached > low) & (reached < high)]
+        points = np.concatenate([places[i : i + 1], inside, places[i + 1 : i + 2]])
+        out.append(Piece(nodes[i], nodes[i + 1], float((high - low) * steps.sum()), points))
+    return out
 
 
 def _check_line(index: int, line: ArrayLike) -> NDArray[np.float64]:
@@ -162,8 +139,8 @@ def _check_sensors(edges: NDArray[np.int64], fractions: NDArray[np.float64], cou
         )
 
 
-def _segment_lengths(shape: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
-    """Lengths of the segments of one line: metres on the globe, or the units of the plane."""
+def segment_lengths(shape: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
+    """Return the lengths (points - 1,) of the segments of one line (points, 2), in metres or the units of the plane."""
     if metric == "euclidean":
         return np.asarray(np.linalg.norm(np.diff(shape, axis=0), axis=1))
     if metric != "haversine":

@@ -6,4 +6,5 @@ from rfgp.couplings.independent import IID as IID
 from rfgp.couplings.orthogonal import Orthogonal as Orthogonal
 from rfgp.couplings.orthogonal import Pairwise as Pairwise
 from rfgp.couplings.registry import by_name as by_name
+from rfgp.couplings.registry import name_of as name_of
 from rfgp.couplings.registry import names as names

@@ -30,6 +30,18 @@ def by_name(name: str | Coupling, **options: Any) -> Coupling:
         raise InvalidArgumentError(f"Coupling {name!r}: {error}.") from error
 
 
+def name_of(coupling: Coupling) -> str:
+    """Return the name under which `by_name` knows a coupling's class.
+
+    Raises:
+        InvalidArgumentError: it is not one of this package.
+    """
+    for name, kind in _REGISTRY.items():
+        if type(coupling) is kind:
+            return name
+    raise InvalidArgumentError(f"{coupling!r} is not a coupling of rfgp; known are {', '.join(_REGISTRY)}.")
+
+
 def names() -> tuple[str, ...]:
     """Return the names that `by_name` knows."""
     return tuple(_REGISTRY)

@@ -10,42 +10,23 @@ w = A^-1 Phi^T D^-1 y, covariance A^-1, and by the matrix determinant and invers
     log |Phi Phi^T + D| = log |A| + log |D|.
 
 The quadratic form is written with the residual because the usual y^T D^-1 y - b^T A^-1 b cancels
-when the noise is small. Dual: the same with K = Phi Phi^T given (Rasmussen and Williams 2006,
-Algorithm 2.1).
+when the noise is small. Dual: the same with K given (Rasmussen and Williams 2006, Algorithm 2.1).
+Rows: dual with K = Phi Phi^T, where w = Phi^T a and, with L the Cholesky factor of K + D and
+S = L^-1 Phi, the covariance of the weights is I - S^T S.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from rfgp.inference.laws import KernelPredictor, Law, Predictor, RowPredictor, WeightPredictor
 from rfgp.linalg import cholesky
 
 _LOG_2PI = math.log(2 * math.pi)
-
-
-class Law(ABC):
-    """The joint Gaussian law of the latent function at n points, float64."""
-
-    @abstractmethod
-    def mean(self) -> Tensor:
-        """Return the mean (n,)."""
-
-    @abstractmethod
-    def variance(self) -> Tensor:
-        """Return the marginal variances (n,)."""
-
-    @abstractmethod
-    def covariance(self) -> Tensor:
-        """Return the covariance (n, n)."""
-
-    @abstractmethod
-    def root(self) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance."""
 
 
 class Posterior(ABC):
@@ -56,8 +37,12 @@ class Posterior(ABC):
         """Return the log density of y, 0-d, constants included."""
 
     @abstractmethod
+    def predictor(self) -> Predictor:
+        """Return what prediction needs of the posterior."""
+
     def law(self, inputs: Tensor) -> Law:
         """Return the latent law at n inputs, tables (n, d) or positions (n,)."""
+        return self.predictor().law(inputs)
 
 
 class PrimalPosterior(Posterior):
@@ -89,29 +74,9 @@ class PrimalPosterior(Posterior):
         log_determinant = 2 * self.factor.diagonal().log().sum() + self._log_noise
         return -0.5 * (quadratic + log_determinant + len(self._residual) * _LOG_2PI)
 
-    def law(self, inputs: Tensor) -> Law:
-        """Return the latent law at n inputs, tables (n, d) or positions (n,)."""
-        return _PrimalLaw(self._features(inputs).double(), self)
-
-
-@dataclass(frozen=True, eq=False)
-class _PrimalLaw(Law):
-    phi: Tensor  # (n, F)
-    posterior: PrimalPosterior
-
-    def mean(self) -> Tensor:
-        return self.phi @ self.posterior.weights
-
-    def variance(self) -> Tensor:
-        return self.root().square().sum(1)
-
-    def covariance(self) -> Tensor:
-        root = self.root()
-        return root @ root.mT
-
-    def root(self) -> Tensor:
-        root: Tensor = torch.linalg.solve_triangular(self.posterior.factor, self.phi.mT, upper=False).mT
-        return root
+    def predictor(self) -> WeightPredictor:
+        """Return the weights and the factor of their precision."""
+        return WeightPredictor(self._features, self.weights, self.factor)
 
 
 class DualPosterior(Posterior):
@@ -134,20 +99,53 @@ class DualPosterior(Posterior):
         noise: Tensor,
     ) -> None:
         self.kernel, self.diagonal, self.inputs = kernel, diagonal, inputs
+        self._solution = _Solution(kernel(inputs, inputs), y, noise)
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the log density of y, 0-d."""
+        return self._solution.log_density()
+
+    def predictor(self) -> KernelPredictor:
+        """Return the training inputs and the factor of their covariance."""
+        solution = self._solution
+        return KernelPredictor(self.kernel, self.diagonal, self.inputs, solution.coefficients, solution.factor)
+
+
+class RowPosterior(Posterior):
+    """Bayesian linear regression on more features than data, through the n x n covariance.
+
+    Args are those of `PrimalPosterior`.
+    """
+
+    def __init__(self, features: Callable[[Tensor], Tensor], inputs: Tensor, y: Tensor, noise: Tensor) -> None:
+        self._features = features
+        self._phi = features(inputs).double()
+        self._solution = _Solution(self._phi @ self._phi.mT, y, noise)
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the log density of y, 0-d."""
+        return self._solution.log_density()
+
+    def predictor(self) -> RowPredictor:
+        """Return the weights Phi^T a and the rows S = L^-1 Phi."""
+        rows: Tensor = torch.linalg.solve_triangular(self._solution.factor, self._phi, upper=False)
+        return RowPredictor(self._features, self._phi.mT @ self._solution.coefficients, rows)
+
+
+class _Solution:
+    """C = K + D factorised, and a = C^-1 y, without gradients; the log density of y has them."""
+
+    def __init__(self, kernel: Tensor, y: Tensor, noise: Tensor) -> None:
         self._y = y.double()
-        self._covariance = kernel(inputs, inputs).double() + torch.diag(noise.double().expand(len(y)))
+        self._covariance = kernel.double() + torch.diag(noise.double().expand(len(y)))
         with torch.no_grad():
             self.factor = cholesky(self._covariance, "The covariance K + noise of the training data")
             self.coefficients = torch.cholesky_solve(self._y[:, None], self.factor)[:, 0]
 
-    def log_marginal_likelihood(self) -> Tensor:
-        """Return the log density of y, 0-d."""
+    def log_density(self) -> Tensor:
+        """Return log N(y; 0, C), 0-d."""
         density: Tensor = _LogDensity.apply(self._covariance, self._y, self.factor, self.coefficients)
         return density
-
-    def law(self, inputs: Tensor) -> Law:
-        """Return the latent law at n inputs, tables (n, d) or positions (n,)."""
-        return _DualLaw(inputs, self.kernel(inputs, self.inputs).double(), self)
 
 
 class _LogDensity(torch.autograd.Function):
@@ -167,30 +165,3 @@ class _LogDensity(torch.autograd.Function):
         factor, solved = ctx.saved_tensors
         in_covariance = torch.outer(solved, solved) - torch.cholesky_inverse(factor)
         return 0.5 * grads[0] * in_covariance, -grads[0] * solved, None, None
-
-
-@dataclass(frozen=True, eq=False)
-class _DualLaw(Law):
-    inputs: Tensor
-    cross: Tensor  # (n, n_train)
-    posterior: DualPosterior
-
-    def mean(self) -> Tensor:
-        return self.cross @ self.posterior.coefficients
-
-    def variance(self) -> Tensor:
-        explained = self._solved().square().sum(0)
-        return (self.posterior.diagonal(self.inputs).double() - explained).clamp_min(0)
-
-    def covariance(self) -> Tensor:
-        solved = self._solved()
-        return self.posterior.kernel(self.inputs, self.inputs).double() - solved.mT @ solved
-
-    def root(self) -> Tensor:
-        values, vectors = torch.linalg.eigh(self.covariance())
-        root: Tensor = vectors * values.clamp_min(0).sqrt()
-        return root
-
-    def _solved(self) -> Tensor:
-        solved: Tensor = torch.linalg.solve_triangular(self.posterior.factor, self.cross.mT, upper=False)
-        return solved

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.inference.posterior import Law
+from rfgp.inference.laws import Law
 
 
 @dataclass(frozen=True, eq=False)

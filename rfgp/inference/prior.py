@@ -1,12 +1,13 @@
 """Zero-mean Gaussian priors on functions, given by features or by a kernel, and their posteriors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from rfgp.inference.posterior import DualPosterior, Posterior, PrimalPosterior
+from rfgp.inference.laws import KernelPredictor, Predictor, RowPredictor, WeightPredictor
+from rfgp.inference.posterior import DualPosterior, Posterior, PrimalPosterior, RowPosterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,11 @@ class FeaturePrior:
         """Return |phi(a_i)|^2, (n_a,)."""
         return self.features(a).double().square().sum(-1)
 
+    def restore(self, tensors: Mapping[str, Tensor]) -> Predictor:
+        """Return the predictor whose `tensors` these are: weights (F,) with factor (F, F) or rows (n, F)."""
+        kind = RowPredictor if "rows" in tensors else WeightPredictor
+        return kind(self.features, **tensors)
+
 
 @dataclass(frozen=True, eq=False)
 class KernelPrior:
@@ -42,6 +48,10 @@ class KernelPrior:
     kernel: Callable[[Tensor, Tensor], Tensor]
     diagonal: Callable[[Tensor], Tensor]
 
+    def restore(self, tensors: Mapping[str, Tensor]) -> Predictor:
+        """Return the predictor whose `tensors` these are: inputs, coefficients (n,), factor (n, n)."""
+        return KernelPredictor(self.kernel, self.diagonal, **tensors)
+
 
 def posterior(prior: FeaturePrior | KernelPrior, inputs: Tensor, y: Tensor, noise: Tensor) -> Posterior:
     """Return the posterior: through F x F algebra where features are fewer than data, else n x n.
@@ -52,6 +62,7 @@ def posterior(prior: FeaturePrior | KernelPrior, inputs: Tensor, y: Tensor, nois
         y: (n,), with the mean taken off.
         noise: Variance, () or (n,).
     """
-    if isinstance(prior, FeaturePrior) and prior.num_features <= len(y):
-        return PrimalPosterior(prior.features, inputs, y, noise)
+    if isinstance(prior, FeaturePrior):
+        kind = PrimalPosterior if prior.num_features <= len(y) else RowPosterior
+        return kind(prior.features, inputs, y, torch.as_tensor(noise))
     return DualPosterior(prior.kernel, prior.diagonal, inputs, y, torch.as_tensor(noise))

@@ -75,6 +75,22 @@ def read_vector(y: Any) -> Tensor:
     return t
 
 
+def join(old: Any, new: Any) -> Any:
+    """Return two inputs of one kind, n and k long, one after the other: tensors, arrays, or lists of labels (n + k)."""
+    if isinstance(old, Tensor) and isinstance(new, Tensor):
+        return torch.cat([old, new.to(old)])
+    if isinstance(old, list):
+        return [*old, *copy_inputs(new)]
+    return np.concatenate([np.asarray(old), np.asarray(new)])
+
+
+def copy_inputs(inputs: Any) -> Any:
+    """Return n inputs that the caller's later changes do not reach: a tensor, an array, or a list of labels."""
+    if isinstance(inputs, Tensor):
+        return inputs.clone()
+    return list(inputs) if isinstance(inputs, list | tuple) else np.array(inputs)
+
+
 def _to_tensor(values: Any, name: str) -> tuple[Tensor, bool]:
     if isinstance(values, Tensor):
         if values.is_complex():

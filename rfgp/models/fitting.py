@@ -12,6 +12,8 @@ from torch import Tensor
 
 from rfgp.parameters import Hyperparameters
 
+Callback = Callable[[int, float], None]
+
 
 @dataclass(frozen=True)
 class FitReport:
@@ -25,6 +27,7 @@ class FitReport:
         message: The optimiser's own words.
         at_bounds: Names of hyperparameters with an entry at a bound, such as the lengthscale of a
             column without effect, or the noise of data without any.
+        trace: The log marginal likelihood (plus log priors) after each iteration, the start first.
     """
 
     converged: bool
@@ -33,6 +36,7 @@ class FitReport:
     log_marginal_likelihood: float
     message: str
     at_bounds: tuple[str, ...] = ()
+    trace: tuple[float, ...] = ()
 
 
 def maximize(
@@ -41,6 +45,7 @@ def maximize(
     fixed: tuple[str, ...],
     max_iterations: int,
     count: int,
+    callback: Callback | None = None,
 ) -> FitReport:
     """Maximise likelihood() + log prior over the hyperparameters that are not fixed, in place.
 
@@ -50,21 +55,38 @@ def maximize(
         fixed: Names that stay.
         max_iterations: Of L-BFGS.
         count: The number of data, which scales the objective.
+        callback: Called after every iteration with (iterations done, log marginal likelihood).
     """
     free = hyperparameters.free(fixed)
     if not free:
         return FitReport(True, 0, 0, likelihood().item(), "every hyperparameter is fixed")
     parameters = [parameter for _, parameter, _ in free]
+    trace: list[float] = []
     bounds = [limits for _, _, entries in free for limits in entries]
 
     def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         _write(parameters, point)
         with torch.enable_grad():
             value = -(likelihood() + hyperparameters.log_prior()) / count
+            if not trace:
+                trace.append(-value.item() * count)
             return value.item(), _flatten(torch.autograd.grad(value, parameters))
 
+    def after_iteration(intermediate_result: Any) -> None:  # scipy goes by this name
+        trace.append(-float(intermediate_result.fun) * count)
+        if callback is not None:
+            callback(len(trace) - 1, trace[-1])
+
     options = {"maxiter": max_iterations, "ftol": 1e-10, "gtol": 1e-6}
-    result: Any = minimize(objective, _flatten(parameters), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    result: Any = minimize(
+        objective,
+        _flatten(parameters),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options=options,
+        callback=after_iteration,
+    )
     _write(parameters, result.x)
     with torch.no_grad():
         reached = likelihood().item()
@@ -73,7 +95,7 @@ def maximize(
         name for name, value, limits in zip(names, result.x, bounds, strict=True) if value in limits
     )
     success, message = bool(result.success), str(result.message)
-    return FitReport(success, int(result.nit), int(result.nfev), reached, message, tuple(at_bounds))
+    return FitReport(success, int(result.nit), int(result.nfev), reached, message, tuple(at_bounds), tuple(trace))
 
 
 def _flatten(tensors: Any) -> NDArray[np.float64]:

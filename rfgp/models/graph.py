@@ -63,6 +63,19 @@ class NodeInputs:
         """Return nothing: the kernel itself is the start."""
         return {}
 
+    def restore(self, inputs: Tensor, as_numpy: bool) -> Any:
+        """Return the labels at positions (n,).
+
+        Raises:
+            DataError: a position is outside 0..N-1.
+        """
+        if inputs.dtype != torch.int64 or bool(((inputs < 0) | (inputs >= self.graph.num_nodes)).any()):
+            raise DataError(f"Positions must be integers 0..{self.graph.num_nodes - 1}.")
+        labels = self.graph.labels
+        if labels is not None:
+            return [labels[i] for i in inputs.tolist()]
+        return inputs.numpy() if as_numpy else inputs
+
 
 class GraphGP(Process):
     """A Gaussian process on graph nodes, through walks or the exact kernel.

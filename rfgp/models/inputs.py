@@ -33,6 +33,9 @@ class Inputs(Protocol):
     def starts(self) -> dict[str, Any]:
         """Return the user's starting values of these hyperparameters, in the user's units."""
 
+    def restore(self, inputs: Tensor, as_numpy: bool) -> Any:
+        """Return, in the user's terms, what `read` maps to these tables (n, d) or positions (n,)."""
+
 
 @dataclass(frozen=True, eq=False)
 class TableInputs:
@@ -77,3 +80,7 @@ class TableInputs:
     def starts(self) -> dict[str, Any]:
         """Return the user's lengthscale."""
         return {"lengthscale": self.lengthscale}
+
+    def restore(self, inputs: Tensor, as_numpy: bool) -> Any:
+        """Return the table (n, d) as an array or a tensor."""
+        return inputs.numpy() if as_numpy else inputs

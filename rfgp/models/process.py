@@ -4,36 +4,20 @@ import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from rfgp.errors import ConvergenceWarning, DataError, NotFittedError
-from rfgp.inference import FeaturePrior, KernelPrior, Posterior, Prediction, posterior
-from rfgp.models.data import Source, read_targets, read_vector
-from rfgp.models.fitting import FitReport, maximize
+from rfgp.inference import FeaturePrior, KernelPrior, Posterior, Prediction, Predictor, posterior
+from rfgp.models.data import Source, copy_inputs, join, read_targets, read_vector
+from rfgp.models.fitting import Callback, FitReport, maximize
 from rfgp.models.inputs import Inputs
-from rfgp.parameters import Hyperparameters, Prior, Quantity
-from rfgp.scaling import Scaling
-
-NOISE_BOUNDS = (1e-6, 1e2)  # of the variance of the targets
-OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
-
-
-@dataclass(frozen=True, eq=False)
-class _State:
-    """Everything that the data decide. Replaced as a whole, so a refused call changes nothing."""
-
-    raw: Any  # what the user gave, for `update`
-    raw_targets: Tensor  # (n,)
-    inputs: Tensor  # standardised (n, d), or positions (n,)
-    targets: Tensor  # standardised (n,)
-    scaling: Scaling
-    hyperparameters: Hyperparameters
-    draw: Any  # the features' draw, where it depends on the shape of the inputs
+from rfgp.models.state import Data, State, starting_values
+from rfgp.parameters import Hyperparameters, Prior
 
 
 class Process(ABC):
@@ -41,8 +25,11 @@ class Process(ABC):
 
     Laws: `fit` and `condition` replace the data, `update` adds to them, and only these three change a
     model; `predict` is the latent law in the user's units; `log_marginal_likelihood` is differentiable
-    in `hyperparameters`, and predictions follow when those are changed.
+    in `hyperparameters`, and predictions follow when those are changed. `metadata` is the user's own:
+    anything that JSON can hold, saved with the model.
     """
+
+    _options: dict[str, Any]  # what the constructor was given
 
     def __init__(
         self, inputs: Inputs, outputscale: float | None, noise: float | None, priors: Mapping[str, Prior] | None
@@ -50,9 +37,10 @@ class Process(ABC):
         self._inputs = inputs
         self._starts = {"outputscale": outputscale, "noise": noise}
         self._priors = priors
-        self._state: _State | None = None
-        self._kept: tuple[_State, Tensor, Posterior] | None = None
+        self._state: State | None = None
+        self._kept: tuple[State, Tensor, Predictor] | None = None
         self.fit_report: FitReport | None = None
+        self.metadata: dict[str, Any] = {}
 
     # --- what a model supplies -----------------------------------------------------------------
 
@@ -84,9 +72,11 @@ class Process(ABC):
         Raises:
             NotFittedError: there are none before `fit` or `condition`.
         """
-        return len(self._known().targets)
+        return self._known().num_observations
 
-    def fit(self, X: Any, y: Any, *, fixed: Iterable[str] = (), max_iterations: int = 200) -> Self:
+    def fit(
+        self, X: Any, y: Any, *, fixed: Iterable[str] = (), max_iterations: int = 200, callback: Callback | None = None
+    ) -> Self:
         """Learn the hyperparameters by their marginal likelihood and condition on the data, in place.
 
         Args:
@@ -94,6 +84,7 @@ class Process(ABC):
             y: Targets (n,).
             fixed: Names of hyperparameters that keep their starting values.
             max_iterations: Of L-BFGS.
+            callback: Called after every iteration with (iterations done, log marginal likelihood).
 
         Returns:
             The model; `fit_report` says how it went.
@@ -112,7 +103,8 @@ class Process(ABC):
                 self._state.hyperparameters,
                 (fixed,) if isinstance(fixed, str) else tuple(fixed),
                 max_iterations,
-                len(self._state.targets),
+                self._state.num_observations,
+                callback,
             )
         except BaseException:
             self._state = before
@@ -143,13 +135,13 @@ class Process(ABC):
 
     def update(self, X: Any, y: Any) -> Self:
         """Add data, hyperparameters as they are; arguments as for `condition`."""
-        state = self._known()
+        data = self._known().known_data("update")
         inputs, _ = self._read_new(X)
         new = read_vector(y)
         if len(inputs) != len(new):
             raise DataError(f"X has {len(inputs)} rows and y has {len(new)}.")
-        targets = torch.cat([state.raw_targets, new.to(state.raw_targets)])
-        return self.condition(_join(state.raw, X), targets if isinstance(X, Tensor) else targets.cpu().numpy())
+        targets = torch.cat([data.raw_targets, new.to(data.raw_targets)])
+        return self.condition(join(data.raw, X), targets if isinstance(X, Tensor) else targets.cpu().numpy())
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of the targets in their own units, 0-d, constants included.
@@ -157,7 +149,7 @@ class Process(ABC):
         Differentiable in `hyperparameters`.
         """
         state = self._known()
-        jacobian = state.scaling.targets.log_jacobian(len(state.targets))
+        jacobian = state.scaling.targets.log_jacobian(state.num_observations)
         return self._posterior().log_marginal_likelihood() + jacobian
 
     def predict(self, X: Any) -> Prediction:
@@ -174,10 +166,26 @@ class Process(ABC):
         inputs, source = self._read_new(X)
         gradients = torch.is_grad_enabled() and not source.is_numpy and inputs.requires_grad
         with torch.set_grad_enabled(gradients):
-            law = self._cached_posterior().law(inputs)
+            law = self._predictor().law(inputs)
             mean, scale = hyperparameters.mean.double(), scaling.targets.scale.double()
             noise = hyperparameters.standardized("noise")
         return Prediction(law, mean.detach(), scale, noise.detach(), source.template, source.is_numpy)
+
+    def save(self, path: str | Path, data: bool = False) -> None:
+        """Write the model to a file that `rfgp.load` reads; see `rfgp.models.io`.
+
+        Args:
+            path: Where; by custom it ends in .safetensors. Written whole or not at all.
+            data: Whether the training data go with it. Without them a loaded model predicts, but
+                `update`, `exact` and `redraw` ask to `condition` first.
+
+        Raises:
+            NotFittedError: there is nothing to save yet.
+            InvalidArgumentError: a part that cannot be written as numbers and JSON, by name.
+        """
+        from rfgp.models import io
+
+        io.save(self, Path(path), data=data)
 
     def prior_covariance(self, X: Any) -> Tensor:
         """Return the prior covariance (n, n) of the latent function at inputs, in the user's units, float64.
@@ -189,93 +197,55 @@ class Process(ABC):
         prior = self._prior(state.hyperparameters, state.draw)
         return state.scaling.targets.scale.double() ** 2 * prior.kernel(inputs, inputs).double()
 
-    def _known(self) -> _State:
+    def _known(self) -> State:
         if self._state is None:
             raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
         return self._state
 
-    def _read_state(self, X: Any, y: Any, kept: _State | None) -> _State:
+    def _read_state(self, X: Any, y: Any, kept: State | None) -> State:
         """Check data and return the state with them; scaling, hyperparameters and draw of `kept`, or new."""
         inputs, source = self._inputs.read(X)
         targets = read_targets(y, len(inputs), source.template, self._inputs.dtype)
         if kept is None:
             scaling, draw = self._inputs.fit_scaling(inputs, targets), self._draw(inputs)
             starts = {**self._inputs.starts(), **self._starts}
-            hyperparameters = _starting_values(self._inputs, inputs, targets, scaling, starts, self._priors)
+            hyperparameters = starting_values(self._inputs, inputs, targets, scaling, starts, self._priors)
         else:
             scaling, draw, hyperparameters = kept.scaling, kept.draw, kept.hyperparameters
-            _check_columns(inputs, kept.inputs)
+            scaling.check_columns(inputs)
         standardized = scaling.inputs.forward(inputs) if scaling.inputs else inputs
-        known = (_copy(X), targets.clone(), standardized, scaling.targets.forward(targets))
-        return _State(*known, scaling, hyperparameters, draw)
+        data = Data(copy_inputs(X), targets.clone(), standardized, scaling.targets.forward(targets))
+        return State(data, len(targets), scaling, hyperparameters, draw)
 
     def _read_new(self, X: Any) -> tuple[Tensor, Source]:
         """Check new inputs and return them standardised."""
-        state = self._known()
+        scaling = self._known().scaling
         inputs, source = self._inputs.read(X)
-        _check_columns(inputs, state.inputs)
-        inputs = inputs.to(state.inputs)
-        return state.scaling.inputs.forward(inputs) if state.scaling.inputs else inputs, source
+        scaling.check_columns(inputs)
+        return scaling.inputs.forward(inputs.to(scaling.inputs.scale)) if scaling.inputs else inputs, source
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": None}  # a posterior holds functions; it is computed again
 
     def _posterior(self) -> Posterior:
         state, hyperparameters = self._known(), self.hyperparameters
-        residual = state.targets - hyperparameters.standardized("mean")
+        data = state.known_data("the marginal likelihood, or predictions with other hyperparameters,")
+        residual = data.targets - hyperparameters.standardized("mean")
         prior = self._prior(hyperparameters, state.draw)
-        return posterior(prior, state.inputs, residual, hyperparameters.standardized("noise"))
+        return posterior(prior, data.inputs, residual, hyperparameters.standardized("noise"))
 
-    def _cached_posterior(self) -> Posterior:
-        """Return the posterior without gradients, computed again when a hyperparameter has changed."""
+    def _predictor(self) -> Predictor:
+        """Return the predictor, computed again when a hyperparameter has changed."""
         with torch.no_grad():
             state = self._known()
-            now = torch.cat([p.reshape(-1) for p in state.hyperparameters.parameters()]).clone()
+            now = state.hyperparameters.flat()
             if self._kept is None or self._kept[0] is not state or not torch.equal(self._kept[1], now):
-                self._kept = (state, now, self._posterior())
+                self._kept = (state, now, self._posterior().predictor())
         return self._kept[2]
 
     def _snapshot_into(self, other: "Process") -> None:
         """Give another model a copy of the hyperparameters, the same data and scaling, and its own draw."""
         state = self._known()
+        data = state.known_data("exact and redraw")
         copied = copy.deepcopy(state.hyperparameters)
-        other._state = replace(state, hyperparameters=copied, draw=other._draw(state.inputs))
-
-
-def _starting_values(
-    model: Inputs,
-    inputs: Tensor,
-    targets: Tensor,
-    scaling: Scaling,
-    starts: Mapping[str, Any],
-    priors: Mapping[str, Prior] | None,
-) -> Hyperparameters:
-    """Return hyperparameters that start from the data, or from the user's values where there are some."""
-    unit, spread = scaling.targets.scale**2, targets.std()
-    quantities, variance = model.quantities(inputs, scaling), spread**2 / unit
-    for name, start, bounds in (("outputscale", 1.0, OUTPUTSCALE_BOUNDS), ("noise", 0.1, NOISE_BOUNDS)):
-        quantities[name] = Quantity(start * variance, unit, (bounds[0] * variance, bounds[1] * variance))
-    hyperparameters = Hyperparameters(quantities, targets.mean(), spread, scaling.targets, priors)
-    hyperparameters.set(**{name: value for name, value in starts.items() if value is not None})
-    return hyperparameters
-
-
-def _check_columns(inputs: Tensor, known: Tensor) -> None:
-    if inputs.shape[1:] != known.shape[1:]:
-        raise DataError(f"X has {inputs.shape[1]} columns, the training data {known.shape[1]}.")
-
-
-def _join(old: Any, new: Any) -> Any:
-    """Return two inputs of one kind one after the other: tensors, arrays, or lists of labels."""
-    if isinstance(old, Tensor) and isinstance(new, Tensor):
-        return torch.cat([old, new.to(old)])
-    if isinstance(old, list):
-        return [*old, *_copy(new)]
-    return np.concatenate([np.asarray(old), np.asarray(new)])
-
-
-def _copy(inputs: Any) -> Any:
-    """Return inputs that the caller's later changes do not reach: a tensor, an array, or a list of labels."""
-    if isinstance(inputs, Tensor):
-        return inputs.clone()
-    return list(inputs) if isinstance(inputs, list | tuple) else np.array(inputs)
+        other._state = replace(state, hyperparameters=copied, draw=other._draw(data.inputs))

@@ -44,9 +44,9 @@ def test_haversine_is_metres():
     g = Graph.from_roads([[(0, 0), (1, 0)], [(1, 0), (1, 2)]])
     W = g.adjacency.toarray()
     assert W[0, 1] / W[1, 2] == pytest.approx(2)
-    from graphs.builders.roads import _segment_lengths
+    from graphs.builders.roads import segment_lengths
 
-    assert _segment_lengths(np.array([[0.0, 0.0], [0.0, 1.0]]), "haversine")[0] == pytest.approx(degree)
+    assert segment_lengths(np.array([[0.0, 0.0], [0.0, 1.0]]), "haversine")[0] == pytest.approx(degree)
 
 
 @pytest.mark.parametrize(
@@ -97,3 +97,83 @@ def test_geojson_round_trip_and_bad_files(tmp_path):
     ):
         with pytest.raises(graphs.FileFormatError, match=name):
             graphs.read_roads(tmp_path / name)
+
+
+def test_pieces_cover_the_roads_and_end_at_their_nodes():
+    labels, coordinates, pieces = graphs.cut_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
+    g = Graph.from_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
+    assert labels == g.labels
+    for piece in pieces:
+        np.testing.assert_allclose(piece.shape[0], coordinates[piece.source], atol=1e-12)
+        np.testing.assert_allclose(piece.shape[-1], coordinates[piece.target], atol=1e-12)
+        assert np.linalg.norm(np.diff(piece.shape, axis=0), axis=1).sum() == pytest.approx(piece.length)
+        assert g.adjacency.toarray()[piece.source, piece.target] > 0
+    assert sum(piece.length for piece in pieces) == pytest.approx(1 + 2 + 3 + np.sqrt(10))
+
+
+def collection(features):
+    out = [
+        {"type": "Feature", "properties": properties, "geometry": {"type": kind, "coordinates": coordinates}}
+        for kind, coordinates, properties in features
+    ]
+    return json.dumps({"type": "FeatureCollection", "features": out})
+
+
+ROAD = ("LineString", [[8.0, 50.0], [8.0, 50.01], [8.02, 50.01]], {})
+
+
+def test_sensors_without_a_road_go_to_the_nearest(tmp_path):
+    path = tmp_path / "r.geojson"
+    second = ("MultiLineString", [[[8.0, 50.0], [8.0, 49.99, 120.0]], [[8.1, 50.0], [8.2, 50.0]]], None)
+    points = [
+        ("Point", [8.0003, 50.004], {"speed": 30}),  # 21 m east of the first leg
+        ("Point", [8.01, 50.0099], {"speed": None}),
+        ("Point", [8.0, 49.9899], {"speed": 12.5, "name": "end"}),  # beyond the end of road 1
+        ("Point", [8.15, 50.0], {"speed": 50, "edge": 2, "fraction": 0.5}),
+    ]
+    path.write_text(collection([ROAD, second, *points]))
+    roads = graphs.read_roads(path, "speed")
+    assert roads.sensor_edges.tolist() == [0, 0, 1, 2]
+    np.testing.assert_array_equal(roads.values, [30, np.nan, 12.5, 50])
+    leg, other = 0.01 * 111_195.08, 0.02 * 111_195.08 * np.cos(np.radians(50.01))
+    expected = [0.4 * leg / (leg + other), (leg + other / 2) / (leg + other), 0.999, 0.5]
+    np.testing.assert_allclose(roads.sensor_fractions, expected, rtol=2e-4)
+    g = Graph.from_roads(*roads[:3])
+    np.testing.assert_allclose(g.coordinates[g.index(["sensor-0"])[0]], [8.0, 50.004], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", "not a GeoJSON FeatureCollection"),
+        ('{"type": "FeatureCollection"}', "not a GeoJSON FeatureCollection"),
+        ('{"type": "FeatureCollection", "features": [3]}', "feature 0 has no geometry"),
+        (
+            '{"type": "FeatureCollection", "features": [{"type": "Feature", "geometry": null}]}',
+            "feature 0 has no geometry",
+        ),
+        (collection([("Polygon", [], {})]), "feature 0 is a 'Polygon'"),
+        (collection([("MultiLineString", 3, {})]), "feature 0 is a 'MultiLineString'"),
+        (collection([("LineString", [["a", "b"], [1, 2]], {})]), "coordinates that are no numbers"),
+        (collection([("LineString", [1, 2], {})]), "coordinates that are no numbers"),
+        (collection([("LineString", [[1], [2]], {})]), "points of longitude and latitude"),
+        (collection([("LineString", [], {})]), "points of longitude and latitude"),
+        (collection([("LineString", [[1, 10**400], [2, 2]], {})]), "coordinates that are no numbers"),
+        (collection([ROAD, ("Point", [8.0, 50.0], {})]), r"sensor 0 has no property 'value' \(it has none\)"),
+        (collection([ROAD, ("Point", [8.0, 50.0], {"speed": 3})]), r"no property 'value' \(it has 'speed'\)"),
+        (collection([ROAD, ("Point", [8.0, 50.0], {"value": "fast"})]), "'value' of sensor 0 is 'fast'"),
+        (collection([ROAD, ("Point", [8.0, 50.0], {"value": True})]), "'value' of sensor 0 is 'True'"),
+        (collection([ROAD, ("Point", [50.0, 8.0], {"value": 3})]), "km|m from the nearest road.*in this order"),
+        (collection([ROAD, ("Point", [8.0, 50.0], {"value": 3, "edge": [], "fraction": 1})]), "must be numbers"),
+        (collection([ROAD, ("Point", [8.0, 50.0], {"value": 3, "edge": 0.5, "fraction": 0.5})]), "no whole number"),
+        ("[" * 100_000, "not a road network that can be read"),
+        ("\x00" * 100, "not a road network that can be read"),
+    ],
+)
+def test_bad_geojson_is_named(content, message, tmp_path):
+    path = tmp_path / "bad.geojson"
+    path.write_text(content)
+    with pytest.raises(graphs.FileFormatError, match=message) as caught:
+        graphs.read_roads(path)
+    assert "bad.geojson" in str(caught.value)
+    assert len(str(caught.value)) < 400

@@ -5,7 +5,7 @@ from scipy import stats
 
 import rfgp
 from rfgp import linalg
-from rfgp.inference import DualPosterior, FeaturePrior, Prediction, PrimalPosterior, posterior
+from rfgp.inference import DualPosterior, FeaturePrior, Prediction, PrimalPosterior, RowPosterior, posterior
 
 
 def problem(n, features, noise, seed=0):
@@ -28,10 +28,12 @@ def build(kind, phi, y, noise):
     inputs, targets, variance = (torch.as_tensor(np.array(a)) for a in (phi, y, noise))
     if kind == "primal":
         return PrimalPosterior(lambda x: x, inputs, targets, variance)
+    if kind == "rows":
+        return RowPosterior(lambda x: x, inputs, targets, variance)
     return DualPosterior(lambda a, b: a @ b.T, lambda a: a.square().sum(1), inputs, targets, variance)
 
 
-@pytest.mark.parametrize("kind", ["primal", "dual"])
+@pytest.mark.parametrize("kind", ["primal", "dual", "rows"])
 @pytest.mark.parametrize(("n", "features"), [(40, 7), (7, 40), (12, 12), (2, 1)])
 @pytest.mark.parametrize("noise", [0.3, 1e-3, "vector"])
 def test_posteriors_equal_the_dense_twin(kind, n, features, noise):
@@ -48,13 +50,15 @@ def test_posteriors_equal_the_dense_twin(kind, n, features, noise):
     np.testing.assert_allclose(root @ root.T, covariance, atol=1e-8)
 
 
-@pytest.mark.parametrize("kind", ["primal", "dual"])
+@pytest.mark.parametrize("kind", ["primal", "dual", "rows"])
 def test_the_likelihood_is_differentiable(kind):
     phi, _, y, _ = problem(9, 4, 0.2)
 
     def likelihood(inputs, noise):
         if kind == "primal":
             return PrimalPosterior(lambda x: x, inputs, torch.as_tensor(y), noise).log_marginal_likelihood()
+        if kind == "rows":
+            return RowPosterior(lambda x: x, inputs, torch.as_tensor(y), noise).log_marginal_likelihood()
         kernel = DualPosterior(lambda a, b: a @ b.T, lambda a: a, inputs, torch.as_tensor(y), noise)
         return kernel.log_marginal_likelihood()
 
@@ -74,7 +78,7 @@ def test_small_noise_does_not_cancel():
 
 def test_the_smaller_side_is_factorised():
     phi = torch.ones(5, 3, dtype=torch.float64)
-    for count, kind in ((3, PrimalPosterior), (5, PrimalPosterior), (6, DualPosterior)):
+    for count, kind in ((3, PrimalPosterior), (5, PrimalPosterior), (6, RowPosterior)):
         prior = FeaturePrior(lambda x: x, count)
         assert isinstance(posterior(prior, phi, torch.ones(5), torch.tensor(1.0)), kind)
 

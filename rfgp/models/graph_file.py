@@ -1,0 +1,110 @@
+"""The part of a saved model that is a graph: CSR arrays, labels, and how the walks were drawn."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict, replace
+from typing import Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+import graphs
+from graphs.couplings import Sigma
+from graphs.random import GENERATOR_VERSION
+from rfgp.errors import InvalidArgumentError
+from rfgp.models import options
+from rfgp.models.graph import GraphGP
+
+
+def describe(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the options of a `GraphGP` as JSON, and its graph as tensors: CSR of (N, N), coordinates (N, d).
+
+    Raises:
+        InvalidArgumentError: labels, a kernel or an option that JSON cannot hold.
+    """
+    graph, walks = model.graph, model._walk_options
+    coupling = None if model._walks is None else cast(graphs.Walks, model._walks.walks).settings.coupling
+    described = {
+        "kernel": {"name": graphs.kernels.name_of(model.kernel), **options.plain_values(asdict(model.kernel))},
+        "features": model.features,
+        "seed": model.seed,
+        "walks": options.plain_values(walks),
+        "permutation": coupling.permutation.tolist() if isinstance(coupling, Sigma) else None,
+        "generator": GENERATOR_VERSION,
+        "priors": options.encode_priors(model._options["priors"]),
+        "outputscale": options.plain(model._options["outputscale"]),
+        "noise": options.plain(model._options["noise"]),
+        "labels": None if graph.labels is None else [_encode_label(label) for label in graph.labels],
+        "num_self_loops_dropped": graph.num_self_loops_dropped,
+    }
+    matrix = graph.adjacency
+    arrays = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
+    if graph.coordinates is not None:
+        arrays["coordinates"] = graph.coordinates
+    return described, {f"graph.{name}": torch.as_tensor(np.array(array)) for name, array in arrays.items()}
+
+
+def build(
+    described: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],  # CSR of (N, N), coordinates (N, d)
+) -> GraphGP:
+    """Return the model without its state.
+
+    Raises:
+        InvalidArgumentError: the walks are of another generator.
+    """
+    if described["generator"] != GENERATOR_VERSION and described["features"] == "walks":
+        raise InvalidArgumentError(
+            f"the walks are of generator {described['generator']}, this version draws others ({GENERATOR_VERSION})"
+        )
+    graph = _build_graph(described, {name: tensor.numpy() for name, tensor in tensors.items()})
+    walks, permutation = dict(described["walks"]), described["permutation"]
+    main = {name: walks.pop(name) for name in ("num_walkers", "halt", "lengths", "directions", "exact_hops")}
+    priors = described["priors"]
+    model = GraphGP(
+        graph,
+        graphs.kernels.by_name(**described["kernel"]),
+        described["features"],
+        **main,
+        outputscale=described["outputscale"],
+        noise=described["noise"],
+        priors=None if priors is None else options.decode_priors(priors),
+        seed=described["seed"],
+        walk_options=walks if permutation is None else {**walks, "permutation": permutation},
+    )
+    model._walk_options = {**main, **walks}  # a redraw matches its permutation anew
+    return model
+
+
+def _build_graph(described: Mapping[str, Any], arrays: Mapping[str, Any]) -> graphs.Graph:
+    size = len(arrays["indptr"]) - 1
+    matrix = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(size, size))
+    matrix.check_format(full_check=True)
+    labels = described["labels"]
+    graph = graphs.Graph.from_scipy(
+        matrix, None if labels is None else [_decode_label(label) for label in labels], self_loops="keep"
+    )
+    coordinates = arrays.get("coordinates")
+    if coordinates is not None and (coordinates.ndim != 2 or len(coordinates) != size):
+        raise InvalidArgumentError(f"{size} nodes have coordinates of shape {coordinates.shape}")
+    dropped = int(described["num_self_loops_dropped"])
+    return replace(graph, coordinates=coordinates, num_self_loops_dropped=dropped)
+
+
+def _encode_label(label: Hashable) -> Any:
+    """Return a label as JSON; tuples become lists, which no label can be."""
+    if isinstance(label, tuple):
+        return [_encode_label(part) for part in label]
+    if isinstance(label, np.generic):
+        label = label.item()
+    if label is None or isinstance(label, bool | int | str) or (isinstance(label, float) and np.isfinite(label)):
+        return label
+    raise InvalidArgumentError(
+        f"The node label {label!r} ({type(label).__name__}) cannot be saved; texts, numbers, None and tuples of them "
+        "can."
+    )
+
+
+def _decode_label(label: Any) -> Hashable:
+    return tuple(_decode_label(part) for part in label) if isinstance(label, list) else label
