@@ -1,0 +1,40 @@
+"""What a message may show of a file: short, and never characters that steer a terminal."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rfgp.errors import DataError
+
+_SHOWN = 60
+
+
+def show(text: str) -> str:
+    """Return text in quotes, cut to about 60 characters, with control characters escaped."""
+    quoted = repr(text[:_SHOWN])
+    return quoted if len(text) <= _SHOWN and len(quoted) <= _SHOWN + 2 else f"{quoted[: _SHOWN - 3]}...{quoted[-1]}"
+
+
+def plain(text: str) -> str:
+    """Return text without quotes, cut to about 60 characters, with control characters replaced."""
+    clean = "".join(c if c.isprintable() else "?" for c in text[:_SHOWN])
+    return clean if len(text) <= _SHOWN else f"{clean[: _SHOWN - 3]}..."
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Return the first names, separated by commas."""
+    return ", ".join(plain(name) for name in names[:most]) + (", ..." if len(names) > most else "")
+
+
+def title(file: Path) -> str:
+    """Return a file's path as a message shows it."""
+    return "".join(c if c.isprintable() else "?" for c in str(file))
+
+
+def unreadable(file: Path, why: str) -> DataError:
+    """Return the error of a file that is no table."""
+    return DataError(f"{title(file)} is not a table that can be read: {why}")
+
+
+def counted(number: int, thing: str) -> str:
+    """Return "1 cell" or "2 cells"."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

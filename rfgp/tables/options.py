@@ -1,0 +1,113 @@
+"""How a table is to be read: what the caller says, checked once."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.tables.messages import show
+
+Categories = Literal["error", "one-hot", "drop"]
+Dates = Literal["error", "days", "drop"]
+Missing = Literal["error", "drop", "mean"]
+Decimal = Literal[".", ","]
+
+MISSING_MARKS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+CHOICES: dict[str, tuple[str, ...]] = {
+    "categories": ("error", "one-hot", "drop"),
+    "dates": ("error", "days", "drop"),
+    "missing": ("error", "drop", "mean"),
+    "decimal": (".", ","),
+}
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How a text file spells its cells."""
+
+    decimal: str = "."
+    comment: str | None = None
+    missing_marks: tuple[str, ...] = MISSING_MARKS
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        if self.decimal not in CHOICES["decimal"]:
+            raise _no_choice("decimal", self.decimal)
+        if self.comment is not None and not re.fullmatch(r"\S{1,10}", self.comment):
+            raise InvalidArgumentError(
+                f"comment is {show(self.comment)}; give one to ten characters, none of them blank."
+            )
+        try:
+            if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", self.encoding):
+                raise LookupError
+            b"a".decode(self.encoding, "replace")  # also refuses what is no text encoding, as "zip"
+        except (LookupError, UnicodeError):
+            raise InvalidArgumentError(
+                f"There is no text encoding {show(self.encoding)}; try utf-8 or latin-1."
+            ) from None
+
+
+class TableOptions(TypedDict, total=False):
+    """The keyword arguments of `read_table`."""
+
+    names: Sequence[str] | None
+    categories: Categories
+    dates: Dates
+    missing: Missing
+    drop: str | int | Sequence[str | int]
+    as_categories: str | int | Sequence[str | int]
+    decimal: Decimal
+    comment: str | None
+    missing_marks: Sequence[str]
+    encoding: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """A checked call of `read_table`; the fields are its arguments."""
+
+    target: str | int | None = None
+    names: Sequence[str] | None = None
+    categories: str = "error"
+    dates: str = "error"
+    missing: str = "error"
+    drop: str | int | Sequence[str | int] = ()
+    decimal: str = "."
+    comment: str | None = None
+    missing_marks: Sequence[str] = MISSING_MARKS
+    encoding: str = "utf-8"
+    as_categories: str | int | Sequence[str | int] = ()
+
+    def __post_init__(self) -> None:
+        for option in ("categories", "dates", "missing"):
+            if getattr(self, option) not in CHOICES[option]:
+                raise _no_choice(option, getattr(self, option))
+        for option in ("names", "missing_marks"):
+            value = getattr(self, option)
+            if value is not None and (isinstance(value, str) or not all(isinstance(name, str) for name in value)):
+                raise InvalidArgumentError(f"{option} is {show(str(value))}; give a list of texts.")
+
+    @property
+    def format(self) -> TextFormat:
+        """How the text file spells its cells."""
+        return TextFormat(self.decimal, self.comment, tuple(self.missing_marks), self.encoding)
+
+    @property
+    def left_out(self) -> tuple[str | int, ...]:
+        """The columns to drop, by name or position."""
+        return _as_tuple(self.drop)
+
+    @property
+    def forced(self) -> tuple[str | int, ...]:
+        """The columns that are categories whatever they hold, by name or position."""
+        return _as_tuple(self.as_categories)
+
+
+def _as_tuple(columns: str | int | Sequence[str | int]) -> tuple[str | int, ...]:
+    return (columns,) if isinstance(columns, str | int) else tuple(columns)
+
+
+def _no_choice(option: str, value: object) -> InvalidArgumentError:
+    known = ", ".join(repr(choice) for choice in CHOICES[option])
+    return InvalidArgumentError(f"{option} is {show(str(value))}; the choices are {known}.")

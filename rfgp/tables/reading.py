@@ -1,0 +1,138 @@
+"""Read a table to fit a model to, and the inputs of the next file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Unpack
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.tables.encoding import encode_table
+from rfgp.tables.frame import Frame
+from rfgp.tables.messages import plain
+from rfgp.tables.options import MISSING_MARKS, Categories, Dates, Decimal, Missing, Request, TableOptions
+from rfgp.tables.parquet import read_parquet_frame
+from rfgp.tables.predicting import encode_inputs
+from rfgp.tables.schema import Schema
+from rfgp.tables.table import Inputs, Table
+from rfgp.tables.text import read_text
+
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".data", ".gz")
+PARQUET_SUFFIXES = (".parquet", ".pq")
+TABLE_SUFFIXES = (*TEXT_SUFFIXES, *PARQUET_SUFFIXES)
+
+
+def read_table(
+    path: str | Path,
+    target: str | int | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    categories: Categories = "error",
+    dates: Dates = "error",
+    missing: Missing = "error",
+    drop: str | int | Sequence[str | int] = (),
+    decimal: Decimal = ".",
+    comment: str | None = None,
+    missing_marks: Sequence[str] = MISSING_MARKS,
+    encoding: str = "utf-8",
+    as_categories: str | int | Sequence[str | int] = (),
+) -> Table:
+    """Read a table with a target column from a text file (.csv, .tsv, .txt, .data, also .gz) or Parquet.
+
+    Text is separated by commas, semicolons, tabs or blanks. Its first line is a header unless every
+    cell of it is a number or date; columns then are called "0", "1", .... Columns of True and False
+    are numbers 0 and 1. A text target becomes classes; the targets are then positions in them.
+
+    Args:
+        path: The file.
+        target: A column's name or position (negative: from the end); None: the last column.
+        names: The columns' names, for a file without a header.
+        categories: Text columns are an error, one column of 0 and 1 for each level ("one-hot"), or left out.
+        dates: ISO 8601 dates are an error, days since 1970-01-01T00:00 UTC ("days"), or left out.
+        missing: Missing cells are an error; their rows are left out ("drop"), or the column's mean fills them.
+        drop: Columns to leave out, by name or position.
+        decimal: The decimal mark, "." or ",".
+        comment: Lines that begin with this mark are skipped.
+        missing_marks: The texts that stand for a missing cell.
+        encoding: The text's encoding.
+        as_categories: Columns, by name or position, that are one-hot encoded whatever they hold, numbers
+            among texts too; for the target: that become classes.
+
+    Raises:
+        DataError: the file cannot be read, or has cells that cannot become finite numbers (named by
+            row and column; row 0 is the first after the header).
+        InvalidArgumentError: there is no such column, choice, encoding or ending of a name.
+    """
+    request = Request(
+        target, names, categories, dates, missing, drop, decimal, comment, missing_marks, encoding, as_categories
+    )
+    return _read_parquet(path, request) if _is_parquet(path) else _read_csv(path, request)
+
+
+def read_csv(path: str | Path, target: str | int | None = None, **options: Unpack[TableOptions]) -> Table:
+    """Read a text table, plain or gzipped, whatever its name.
+
+    Args:
+        path: The file.
+        target: A column's name or position (negative: from the end); None: the last column.
+        **options: Those of `read_table`.
+
+    Raises:
+        DataError: the file is missing, empty, not text, ragged, or has cells that cannot become
+            finite numbers (named by row and column).
+        InvalidArgumentError: there is no such column, choice or encoding.
+    """
+    return _read_csv(path, Request(target, **options))
+
+
+def read_parquet(path: str | Path, target: str | int | None = None, **options: Unpack[TableOptions]) -> Table:
+    """Read a Parquet table, whatever its name.
+
+    Args:
+        path: The file.
+        target: A column's name or position (negative: from the end); None: the last column.
+        **options: Those of `read_table`; those about the spelling of text concern text columns only.
+
+    Raises:
+        DataError: the file is missing, damaged, too large, or has cells that cannot become finite numbers.
+        InvalidArgumentError: there is no such column or choice, or `names` is given.
+    """
+    return _read_parquet(path, Request(target, **options))
+
+
+def read_inputs(path: str | Path, schema: Schema) -> Inputs:
+    """Read the inputs of a file as the schema of a fitted table says.
+
+    Columns are found by name where that table's file had a header (others are ignored, their order is
+    free), else by position, with or without the target column.
+
+    Args:
+        path: The file.
+        schema: `Table.schema`.
+
+    Raises:
+        DataError: the file cannot be read, lacks columns, or has cells that the schema does not know.
+        InvalidArgumentError: the ending of the file's name is not known.
+    """
+    file, form = Path(path), schema.format
+    if _is_parquet(path):
+        return encode_inputs(read_parquet_frame(file, form), schema)
+    spelled = any(rule.role == "category" for rule in (*schema.inputs, schema.output))
+    return encode_inputs(read_text(file, form, header=schema.header, as_text=spelled), schema)
+
+
+def _read_csv(path: str | Path, request: Request) -> Table:
+    frame: Frame = read_text(Path(path), request.format, names=request.names, as_text=bool(request.forced))
+    return encode_table(frame, request)
+
+
+def _read_parquet(path: str | Path, request: Request) -> Table:
+    if request.names is not None:
+        raise InvalidArgumentError("A Parquet file names its columns; names is for text files without a header.")
+    return encode_table(read_parquet_frame(Path(path), request.format), request)
+
+
+def _is_parquet(path: str | Path) -> bool:
+    suffix = Path(path).suffix.lower()
+    if suffix not in TABLE_SUFFIXES:
+        known = ", ".join(TABLE_SUFFIXES)
+        raise InvalidArgumentError(f"{plain(Path(path).name)}: what it holds is not clear; known endings are {known}.")
+    return suffix in PARQUET_SUFFIXES

@@ -1,0 +1,72 @@
+"""Tables of numbers, and the inputs of a file without them all."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.errors import DataError
+from rfgp.tables.messages import listed, show
+from rfgp.tables.schema import Schema
+
+
+def _no_rows() -> NDArray[np.int64]:
+    return np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A numeric table with a target column.
+
+    Attributes:
+        X: Inputs (n, d), float64.
+        y: Targets (n,), float64; a text target's positions in `classes`.
+        columns: The d encoded columns' names, as "color=red"; "0", "1", ... where the file has no header.
+        target: The target column's name.
+        schema: What it takes to read the next file alike; numeric columns unless given.
+        classes: A text target's sorted levels; None for numbers.
+        rows: The positions (n,) of the rows in the file, from 0 after the header; all unless given.
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[np.float64]
+    columns: tuple[str, ...]
+    target: str
+    schema: Schema = field(default_factory=Schema)
+    classes: tuple[str, ...] | None = None
+    rows: NDArray[np.int64] = field(default_factory=_no_rows)
+
+    def __post_init__(self) -> None:
+        if not self.schema.inputs:
+            object.__setattr__(self, "schema", Schema.of_numbers(self.columns, self.target))
+        if len(self.rows) == 0:
+            object.__setattr__(self, "rows", np.arange(len(self.y), dtype=np.int64))
+
+    def check_numeric_target(self) -> None:
+        """Refuse a target of classes, whose numbers mean nothing to a regression.
+
+        Raises:
+            DataError: with the classes.
+        """
+        if self.classes is not None:
+            raise DataError(
+                f"The target {show(self.target)} has the classes {listed(self.classes)}; a regression needs numbers. "
+                "Choose another target."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """The inputs of a file to predict at.
+
+    Attributes:
+        X: Inputs (n, d), float64, encoded as the schema says.
+        rows: The positions (n,) of the rows in the file, from 0 after the header.
+        num_rows: The number of rows of the file, at least n.
+        y: Targets (n,) where the file has the target column without a gap; else None.
+    """
+
+    X: NDArray[np.float64]
+    rows: NDArray[np.int64]
+    num_rows: int
+    y: NDArray[np.float64] | None = None

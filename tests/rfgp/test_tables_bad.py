@@ -1,0 +1,283 @@
+"""Bad files and calls, each with what its message must say."""
+
+import gzip
+import io
+import os
+import re
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import rfgp
+from rfgp.tables import content, read_csv, read_inputs, read_table
+
+
+def packed(data, name="inner.csv"):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(name, data)
+    return out.getvalue()
+
+
+def tarred(data):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        entry = tarfile.TarInfo("t.csv")
+        entry.size = len(data)
+        archive.addfile(entry, io.BytesIO(data))
+    return out.getvalue()
+
+
+def parquet(**columns):
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out)
+    return out.getvalue()
+
+
+def doubled():
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], names=["a", "a"]), out)
+    return out.getvalue()
+
+
+GOOD = parquet(a=[1.0, 2.0], b=[3.0, 4.0])
+WORDS = "".join(f"w{i},{i}\n" for i in range(300))
+MANY = "".join(f"w{i % 260:03d},{i}\n" for i in range(600))
+
+# name, content, options, fragments of the message
+BAD = [
+    ("empty.csv", b"", {}, ["empty.csv is empty"]),
+    ("empty.csv.gz", gzip.compress(b""), {}, ["is empty"]),
+    ("blank.csv", b"\n  \n\r\n", {}, ["only blank lines"]),
+    ("comments.csv", b"# a\n# b\n", {"comment": "#"}, ["only blank lines or comments"]),
+    ("header.csv", b"a,b\n", {}, ["a header and no rows"]),
+    ("header2.csv", b"a,b\n\n \n", {}, ["a header and no rows"]),
+    ("one.csv", b"a\n1\n2\n", {}, ["one column"]),
+    ("text.csv", b"a,b\nred,2\n3,4\nx,5\n", {}, ["holds text ('red' in row 0, 2 such cells)", "one-hot", "drop='a'"]),
+    ("place.csv", b"1,2\nred,3\nx,3\n", {}, ["column '0' holds text", "drop=0"]),
+    ("mixed.csv", b"a,b\n1,2\n3,4\nx,5\n", {"categories": "one-hot"}, ["('x' in row 2", "among 2 numbers"]),
+    ("mixed2.csv", b"a,b\n1,2\n3,4\nx,5\n", {"categories": "drop"}, ["'a' holds text", "missing_marks"]),
+    ("target.csv", b"a,b\n1,2\n3,x\n5,6\n", {}, ["'b' holds text ('x' in row 1, 1 such cells)"]),
+    ("ids.csv", b"id,b\n" + WORDS.encode(), {"categories": "one-hot"}, ["300 different texts", "drop='id'"]),
+    ("many.csv", b"id,b\n" + MANY.encode(), {"categories": "one-hot"}, ["260 different texts in 600 cells"]),
+    ("classes.csv", b"b,id\n1,x\n2,y\n", {}, ["column 'id' has 2 different texts", "identifier"]),
+    ("gap.csv", b"a,b\n1,2\n,4\nNA,5\n", {}, ["column 'a' has 2 missing", "row 1 (missing)", 'missing="drop"', "mean"]),
+    ("gap2.csv", b"a,b\n1,2\n2,\n", {"missing": "mean"}, ["'b' (the target) has 1 missing", 'Give missing="drop".']),
+    ("allgone.csv", b"a,b\n,2\n,4\n", {"missing": "mean"}, ["column 'a' has no values, all 2", "drop='a'"]),
+    ("nowhere.csv", b"a,b,c\n,2,3\n4,,5\n", {"missing": "drop"}, ["every row lacks a value"]),
+    ("inf.csv", b"a,b\n1,2\n-inf,4\n", {"missing": "mean"}, ["column 'a' has 1 missing or infinite", "row 1 (-inf)"]),
+    ("huge.csv", b"a,b\n1,2\n1e999,4\n", {"missing": "drop"}, ["'a' has 1 missing or infinite", "row 1 (inf)"]),
+    ("comma.csv", b"a;b\n1,5;2,3\n2,5;3,3\n", {}, ["holds text ('1,5' in row 0", 'decimal=","']),
+    ("comma2.csv", b"1,5;2,3\n2,5;3,3\n", {}, ["'1,5'", 'decimal=","']),
+    ("points.csv", b"a;b\n1.234;2,3\n1.2;3\n", {"decimal": ","}, ["holds text ('1.234' in row 0, 2 such"]),
+    ("hash.csv", b"# made in May\na,b\n1,2\n", {}, ['starts with "#"', 'comment="#"']),
+    ("long.csv", b"a,b\n1,2\n3,4,5,6\n", {}, ["line 3 has 4 cells, more cells than the first line (2)"]),
+    ("short.csv", b"a,b\n\n1,2\n3\n", {}, ["line 4 has 1 cell, fewer cells than the first line (2)"]),
+    ("short.txt", b"1 2 3\n4 5\n", {}, ["line 2 has 2 cells, fewer"]),
+    ("ragged.csv", b"# x\na,b\n1,2\n# y\n3\n", {"comment": "#"}, ["line 5 has 1 cell"]),
+    ("quote.csv", b'"a,b\n1,2\n', {}, ["line 1 never closes"]),
+    ("quote2.csv", b'a,b\n1,2\n3,"4\n', {}, ["line 3 never closes"]),
+    ("twice.csv", b"a,b,a\n1,2,3\n", {}, ["two columns named 'a', at positions 0 and 2"]),
+    ("twice2.csv", b"a, a \n1,2\n", {}, ["two columns named 'a'"]),
+    ("first.csv", b"1,x\n3,4\n", {}, ["mixes numbers and text ('x')", "give names"]),
+    ("latin.csv", "a,b\n1,é\n".encode("latin-1"), {}, ["byte 6 is not utf-8", 'encoding="latin-1"']),
+    ("wide.csv", "a,b\n1,2\n".encode("utf-16"), {}, ["UTF-16", 'encoding="utf-16"']),
+    ("wide2.csv", "a,b\n1,2\n".encode("utf-16-le"), {}, ["byte 1 is NUL"]),
+    ("ascii.csv", "a,b\n1,é\n".encode(), {"encoding": "ascii"}, ["byte 6 is not ascii"]),
+    ("nul.csv", b"a,b\n1,\0\n", {}, ["byte 6 is NUL"]),
+    ("picture.csv", b"\x89PNG\r\n\x1a\n....", {}, ["PNG picture"]),
+    ("book.csv", packed(b"a"), {}, ["zip archive", ".xlsx", "export a CSV"]),
+    ("p.csv", GOOD, {}, ["Parquet file", ".parquet"]),
+    ("z.csv", gzip.compress(b"a,b\n1,2\n"), {}, ["gzip data", ".gz"]),
+    ("page.csv", b"<!DOCTYPE html><html>404</html>", {}, ["web page"]),
+    ("lfs.csv", b"version https://git-lfs.github.com/spec/v1\n", {}, ["Git LFS pointer"]),
+    ("plain.csv.gz", b"a,b\n1,2\n", {}, ["does not hold gzip data"]),
+    ("cut.csv.gz", gzip.compress(os.urandom(900).hex().encode())[:300], {}, ["gzip data end too early"]),
+    ("broken.csv.gz", gzip.compress(b"a,b\n1,2\n" * 50)[:-8] + b"12345678", {}, ["gzip data are damaged"]),
+    ("two.csv.gz", gzip.compress(gzip.compress(b"a,b\n1,2\n")), {}, ["gzip data", "only once"]),
+    ("x.tar.gz", gzip.compress(tarred(b"a,b\n1,2\n")), {}, ["tar archive"]),
+    ("zip.gz", gzip.compress(packed(b"a")), {}, ["zip archive"]),
+    ("dates.csv", b"t,b\n2024-01-01,2\n2024-01-02,3\n", {}, ["holds dates ('2024-01-01' in row 0)", 'dates="days"']),
+    ("dates2.csv", b"b,t\n2,2024-01-01\n", {"dates": "drop"}, ["It is the target", 'dates="days"']),
+    ("dates3.csv", b"t,b\n2024-02-30,2\n", {"dates": "days"}, ["a date that does not exist ('2024-02-30' in row 0)"]),
+    ("dates4.csv", b"t,b\n2024-02-20T25:00,2\n", {"dates": "days"}, ["does not exist"]),
+    ("dates5.csv", b"t,b\n03/04/2025,2\n04/04/2025,3\n", {"dates": "days"}, ["holds text", "ISO (YYYY-MM-DD)"]),
+    ("time.csv", b"t,b\n12:30,2\n12:31,3\n", {"dates": "days"}, ["holds text ('12:30'"]),
+    ("nothing.csv", b"t,b\nx,2\ny,3\n", {"categories": "drop"}, ["no input columns left"]),
+    ("steer.csv", b"a,b\n\x1b[31mred\x07,2\nx,3\n", {}, [r"'\x1b[31mred\x07' in row 0"]),
+    ("steer2.csv", b"\x1b[2J,b\nx,2\ny,3\n", {}, [r"column '\x1b[2J' holds text"]),
+    ("bidi.csv", "a,b\nx\u202ey,2\nz,3\n".encode(), {}, [r"'x\u202ey'"]),
+    ("wordy.csv", b"a,b\n" + b"x" * 5000 + b",2\ny,3\n", {}, ["xxx...'"]),
+    ("not.parquet", b"a,b\n1,2\n", {}, ["does not begin as such a file"]),
+    ("cut.parquet", GOOD[:-20], {}, ["ends too early"]),
+    ("tiny.parquet", b"PAR1", {}, ["ends too early"]),
+    ("hole.parquet", GOOD[:-30] + b"\xff" * 22 + GOOD[-8:], {}, ["are damaged"]),
+    ("far.parquet", b"PAR1" + b"\xff\xff\xff\x7f" + b"PAR1", {}, ["are damaged"]),
+    ("list.parquet", parquet(a=[[1.0], [2.0]], b=[1.0, 2.0]), {}, ["'a' holds values of type list<", "drop='a'"]),
+    ("struct.parquet", parquet(a=[{"x": 1}], b=[1.0]), {}, ["column 'a' holds values of type struct<"]),
+    ("bytes.parquet", parquet(a=[b"x"], b=[1.0]), {}, ["column 'a' holds values of type binary"]),
+    ("clock.parquet", parquet(a=pa.array([1], pa.time64("us")), b=[1.0]), {}, ["of type time64"]),
+    ("same.parquet", doubled(), {}, ["two columns named 'a'"]),
+    ("norows.parquet", parquet(a=pa.array([], pa.float64())), {}, ["columns and no rows"]),
+    ("nocolumns.parquet", parquet(), {}, ["has no columns"]),
+    ("gap.parquet", parquet(a=[1.0, None], b=[1.0, 2.0]), {}, ["column 'a' has 1 missing", "row 1 (missing)"]),
+    ("void.parquet", parquet(a=pa.nulls(2), b=[1.0, 2.0]), {}, ["column 'a' has no values"]),
+    ("inf.parquet", parquet(a=[1.0, float("inf")], b=[1.0, 2.0]), {}, ["infinite values, the first in row 1 (inf)"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "data", "options", "fragments"), BAD, ids=[case[0] for case in BAD])
+def test_bad_files_are_named(tmp_path, name, data, options, fragments):
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(rfgp.DataError) as caught:
+        read_table(path, **options)
+    message = str(caught.value)
+    assert all(fragment in message for fragment in fragments), message
+    assert name in message
+    assert message.isprintable()
+    assert len(message) < len(str(path)) + 450
+    assert message.endswith(".")
+
+
+CALLS = [
+    ({"target": "cost"}, "no column 'cost'; the columns are a, b"),
+    ({"target": 2}, "no column '2'"),
+    ({"target": -3}, "no column '-3'"),
+    ({"drop": "c"}, "no column 'c'"),
+    ({"drop": ("b",), "target": "b"}, "target 'b' is among the columns to drop"),
+    ({"names": ["x"]}, "names holds 1 name, and its first line has 2 cells"),
+    ({"names": "xy"}, "names is 'xy'; give a list of texts"),
+    ({"categories": "onehot"}, "categories is 'onehot'; the choices are 'error', 'one-hot', 'drop'"),
+    ({"dates": "iso"}, "dates is 'iso'"),
+    ({"missing": "median"}, "missing is 'median'"),
+    ({"decimal": ";"}, "decimal is ';'"),
+    ({"comment": ""}, "comment is ''"),
+    ({"encoding": "klingon"}, "no text encoding 'klingon'"),
+    ({"encoding": "../x"}, "no text encoding"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), CALLS)
+def test_bad_calls_are_named(tmp_path, options, message):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(rfgp.InvalidArgumentError, match=re.escape(message)):
+        read_table(path, **options)
+
+
+def test_unknown_endings_and_options(tmp_path):
+    for name in ("t.xlsx", "t.zip", "t"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="known endings are"):
+            read_table(tmp_path / name)
+    with pytest.raises(TypeError):
+        read_csv(tmp_path / "t.csv", sep=",")
+    path = tmp_path / "t.parquet"
+    path.write_bytes(GOOD)
+    with pytest.raises(rfgp.InvalidArgumentError, match="names its columns"):
+        read_table(path, names=["x", "y"])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
+def test_places_without_a_file(tmp_path, suffix, monkeypatch):
+    with pytest.raises(rfgp.DataError, match="There is no file"):
+        read_table(tmp_path / f"none{suffix}")
+    (tmp_path / f"folder{suffix}").mkdir()
+    with pytest.raises(rfgp.DataError, match="is a folder"):
+        read_table(tmp_path / f"folder{suffix}")
+    os.mkfifo(tmp_path / f"pipe{suffix}")
+    with pytest.raises(rfgp.DataError, match="not a regular file"):
+        read_table(tmp_path / f"pipe{suffix}")
+    path = tmp_path / f"locked{suffix}"
+    path.write_bytes(b"1,2\n")
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(rfgp.DataError, match="permission denied"):
+        read_table(path)
+
+
+def test_too_many_bytes_are_noticed_while_unpacking(tmp_path, monkeypatch):
+    monkeypatch.setattr(content, "_MOST_BYTES", 3 << 20)
+    bomb = tmp_path / "bomb.csv.gz"
+    bomb.write_bytes(gzip.compress(b"1,2\n" * (20 << 20), compresslevel=1))
+    begin = time.perf_counter()
+    with pytest.raises(rfgp.DataError, match="holds more than 3,145,728 bytes"):
+        read_table(bomb)
+    assert time.perf_counter() - begin < 1
+    claim = tmp_path / "claim.parquet"
+    pq.write_table(pa.table({"a": pa.array([0] * 300_000, pa.int8()), "b": pa.array([0] * 300_000, pa.int8())}), claim)
+    with pytest.raises(rfgp.DataError, match="footer claims 300,000 rows and 2 columns"):
+        read_table(claim)
+    texts = tmp_path / "texts.parquet"
+    pq.write_table(pa.table({"a": ["x" * 10_000] * 1000, "b": [1.0] * 1000}), texts)
+    with pytest.raises(rfgp.DataError, match="column 'a' holds 10,000,000 bytes of text"):
+        read_table(texts)
+    wide = tmp_path / "wide.csv"
+    wide.write_text("a,b\n" + "".join(f"w{i % 200:03d},{i}\n" for i in range(4000)))
+    with pytest.raises(rfgp.DataError, match="4,000 rows and 200 encoded columns are more than"):
+        read_table(wide, categories="one-hot")
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", " "])
+def test_a_million_columns_are_named_at_once(tmp_path, mark):
+    path = tmp_path / "wide.csv"
+    path.write_text((mark.join(["1"] * 1_000_000) + "\n") * 2)
+    begin = time.perf_counter()
+    with pytest.raises(rfgp.DataError, match="has 1,000,000 cells, more than 100,000"):
+        read_table(path)
+    assert time.perf_counter() - begin < 2
+
+
+def test_one_endless_line_is_named_at_once(tmp_path):
+    path = tmp_path / "line.csv"
+    with path.open("wb") as stream:
+        stream.truncate(0)
+        for _ in range(20):
+            stream.write(b"x" * (1 << 20))
+    begin = time.perf_counter()
+    with pytest.raises(rfgp.DataError, match="first line is longer than 16,777,216 bytes"):
+        read_table(path)
+    assert time.perf_counter() - begin < 1
+
+
+def test_bad_files_to_predict_at(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,color,when,y\n1,red,2024-01-01,1\n2,blue,2024-01-02,2\n3,red,2024-01-03,3\n")
+    schema = read_table(path, categories="one-hot", dates="days").schema
+    cases = [
+        ("a,when\n1,2024-01-01\n", "lacks 1 column: color. Its columns are a, when."),
+        ("color\nred\n", "lacks 2 columns: a, when"),
+        ("1,2\n3,4\n", "lacks 3 columns: a, color, when. Its columns are 1, 2."),
+        ("a,color,when\n1,green,2024-01-01\n", "column 'color' holds 'green' in row 0 (1 such cell); "),
+        ("a,color,when\n1,green,2024-01-01\n", "the model knows 2 levels: blue, red."),
+        ("a,color,when\n1,7,2024-01-01\n", "column 'color' holds '7' in row 0"),
+        ("a,color,when\nx,red,2024-01-01\n", "column 'a' holds text ('x' in row 0, 1 such cells), where the model"),
+        ("a,color,when\n2024-01-01,red,2024-01-01\n", "column 'a' holds dates ('2024-01-01' in row 0), where the"),
+        ("a,color,when\n1,red,5\n", "column 'when' holds numbers ('5' in row 0), where the model knows dates"),
+        ("a,color,when\n1,red,2024-13-01\n", "a date that does not exist"),
+        ("a,color,when\n,red,2024-01-01\n2,red,2024-01-01\n", "column 'a' has 1 missing"),
+        ("a,color,when,a\n1,red,2024-01-01,2\n", "two columns named 'a'"),
+        (
+            "a,color,when\ninf,red,2024-01-01\n",
+            "column 'a' has 1 missing or infinite values, the first in row 0 ('inf')",
+        ),
+        ("a,color,when,y\n1,red,2024-01-01,x\n", "column 'y' holds text"),
+        ("a,color,when\n", "a header and no rows"),
+    ]
+    for text, message in cases:
+        path.write_text(text)
+        with pytest.raises(rfgp.DataError, match=re.escape(message)):
+            read_inputs(path, schema)
+    path.write_text("1,2,3\n4,5,6\n")
+    schema = read_table(path).schema
+    path.write_text("1,2,3,4\n")
+    with pytest.raises(rfgp.DataError, match="has 4 columns; the model knows 3 columns, or 2 without the target"):
+        read_inputs(path, schema)

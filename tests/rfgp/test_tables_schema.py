@@ -1,0 +1,160 @@
+"""Schemas as JSON, and new files read by them."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+
+import rfgp
+from rfgp.tables import ColumnRule, Schema, read_inputs, read_table
+
+TEXT = "a,color,when,y\n1,red,2024-01-01,b\n2,blue,2024-01-02,a\n3,red,2024-01-03,b\n,blue,2024-01-04,a\n"
+
+
+def write(tmp_path, text, name="t.csv"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def fitted(tmp_path, missing="mean"):
+    return read_table(write(tmp_path, TEXT, "fit.csv"), categories="one-hot", dates="days", missing=missing)
+
+
+def test_json_round_trip(tmp_path):
+    for missing in ("mean", "drop"):
+        schema = fitted(tmp_path, missing).schema
+        assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
+    assert schema.columns == ("a", "color=blue", "color=red", "when")
+    assert (schema.target, schema.classes) == ("y", ("a", "b"))
+    schema = Schema.of_numbers(("a", "b"), "y")
+    assert Schema.from_dict(schema.to_dict()) == schema
+
+
+CHANGES = [
+    (("version",), 2, "version is '2'"),
+    (("version",), True, "version"),
+    (("extra",), 1, "field 'extra'"),
+    (("inputs",), None, "inputs is not a list"),
+    (("inputs",), [], "fills for 0 encoded|no input columns"),
+    (("inputs",), [1], "inputs holds an entry"),
+    (("inputs",), [{}] * 100_001, "inputs is not a list of at most 100,000"),
+    (("inputs", 0), {"name": "a"}, "a column lacks or does not know the field"),
+    (("inputs", 0, "name"), 5, "name is 'int', not str"),
+    (("inputs", 0, "name"), "x" * 10_001, "more than 10,000 characters"),
+    (("inputs", 0, "name"), "color", "share a name"),
+    (("inputs", 0, "position"), 1, "share a name or a position"),
+    (("inputs", 0, "position"), -1, "position is not a whole number"),
+    (("inputs", 0, "position"), True, "position is not"),
+    (("inputs", 0, "position"), 99, "beyond the width 4"),
+    (("inputs", 0, "role"), "code", "has the role 'code'"),
+    (("inputs", 0, "levels"), ["x"], "levels that do not fit"),
+    (("inputs", 1, "levels"), [], "levels that do not fit"),
+    (("inputs", 1, "levels"), ["b", "a"], "not sorted"),
+    (("inputs", 1, "levels"), ["a", 1], "levels holds an entry"),
+    (("inputs", 1, "levels"), [f"{i:04d}" for i in range(257)], "levels is not a list of at most 256"),
+    (("output",), [], "a column is not a dictionary"),
+    (("width",), 10**12, "width is not"),
+    (("width",), 1.5, "width is not"),
+    (("header",), 1, "header is 'int', not bool"),
+    (("dropped",), "a", "dropped is not a list"),
+    (("missing",), "median", "missing is 'median'"),
+    (("missing",), "error", "4 fills for 4 encoded columns"),
+    (("fills",), [1.0], "1 fill for 4 encoded columns"),
+    (("fills",), [float("nan")] * 4, "not finite"),
+    (("fills",), [10**400] * 4, "not finite"),
+    (("fills",), ["1"] * 4, "fills holds an entry"),
+    (("decimal",), ";", "decimal is ';'"),
+    (("comment",), "", "comment is ''"),
+    (("comment",), 3, "comment is 'int'"),
+    (("missing_marks",), ["a"] * 1001, "missing_marks is not a list"),
+    (("encoding",), "os;system", "no text encoding"),
+    (("encoding",), "zip", "no text encoding"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), CHANGES)
+def test_bad_schemas_are_named(tmp_path, path, value, message):
+    content = copy.deepcopy(fitted(tmp_path).schema.to_dict())
+    place = content
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(rfgp.DataError, match=message):
+        Schema.from_dict(content)
+
+
+@pytest.mark.parametrize("content", [None, [], 5, "x", {}, {"version": 1}, {1: 2}])
+def test_things_that_are_no_schema(content):
+    with pytest.raises(rfgp.DataError, match="not a schema"):
+        Schema.from_dict(content)
+
+
+def test_inputs_are_found_by_name(tmp_path):
+    table = fitted(tmp_path)
+    again = read_inputs(tmp_path / "fit.csv", table.schema)
+    np.testing.assert_array_equal(again.X, table.X)
+    np.testing.assert_array_equal(again.y, table.y)
+    path = write(tmp_path, "more,when,color,a\nx,2024-01-02,blue,5\ny,1970-01-01,,\n")
+    new = read_inputs(path, table.schema)
+    np.testing.assert_allclose(new.X, [[5, 1, 0, 19724], [2, 0.5, 0.5, 0]])
+    assert (new.y, new.num_rows) == (None, 2)
+    np.testing.assert_array_equal(new.rows, [0, 1])
+    new = read_inputs(write(tmp_path, "y,when,color,a\nb,2024-01-02,red,5\n,2024-01-02,red,5\n"), table.schema)
+    assert new.y is None
+
+
+def test_rows_with_gaps_are_left_out(tmp_path):
+    schema = fitted(tmp_path, "drop").schema
+    path = write(
+        tmp_path, "a,color,when,y\n,red,2024-01-01,\n2,blue,2024-01-01,a\n3,,2024-01-01,b\n4,red,2024-01-01,b\n"
+    )
+    new = read_inputs(path, schema)
+    np.testing.assert_array_equal(new.X, [[2, 1, 0, 19723], [4, 0, 1, 19723]])
+    np.testing.assert_array_equal(new.rows, [1, 3])
+    np.testing.assert_array_equal(new.y, [0, 1])
+    assert new.num_rows == 4
+    with pytest.raises(rfgp.DataError, match="every row lacks a value"):
+        read_inputs(write(tmp_path, "a,color,when\n,red,2024-01-01\n"), schema)
+
+
+def test_inputs_are_found_by_position(tmp_path):
+    schema = read_table(write(tmp_path, "1,10,2\n3,30,4\n"), target=1).schema
+    new = read_inputs(write(tmp_path, "5;6;7\n8;9;10\n"), schema)
+    np.testing.assert_array_equal(new.X, [[5, 7], [8, 10]])
+    np.testing.assert_array_equal(new.y, [6, 9])
+    new = read_inputs(write(tmp_path, "5,7\n8,10\n"), schema)
+    np.testing.assert_array_equal(new.X, [[5, 7], [8, 10]])
+    assert new.y is None
+    single = read_table(write(tmp_path, "x,y\n1,2\n3,4\n")).schema
+    np.testing.assert_array_equal(read_inputs(write(tmp_path, "x\n5\n6\n"), single).X, [[5], [6]])
+
+
+def test_number_like_levels_keep_their_spelling(tmp_path):
+    text = "grade,y\n" + "01,1\nx,2\ny,3\n" * 4
+    schema = read_table(write(tmp_path, text), categories="one-hot").schema
+    new = read_inputs(write(tmp_path, "grade\n01\n01\n"), schema)
+    np.testing.assert_array_equal(new.X, [[1, 0, 0]] * 2)
+    with pytest.raises(rfgp.DataError, match=r"holds '1' in row 0 \(1 such cell\)"):
+        read_inputs(write(tmp_path, "grade\n1\n01\n"), schema)
+
+
+def test_parquet_inputs(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = fitted(tmp_path).schema
+    pq.write_table(
+        pa.table(
+            {"color": ["red", None], "a": pa.array([1, 2]), "when": pa.array([0, 1], pa.date32()), "z": [[1], [2]]}
+        ),
+        tmp_path / "new.parquet",
+    )
+    new = read_inputs(tmp_path / "new.parquet", schema)
+    np.testing.assert_array_equal(new.X, [[1, 0, 1, 0], [2, 0.5, 0.5, 1]])
+
+
+def test_rules_name_their_columns():
+    assert ColumnRule("c", 0, "category", ("a", "b")).encoded == ("c=a", "c=b")
+    assert ColumnRule("c", 0).encoded == ("c",)
