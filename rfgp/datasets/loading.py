@@ -1,0 +1,100 @@
+"""Data sets by name, ready to use, and their standard splits."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp import random
+from rfgp.datasets.catalog import Entry, describe
+from rfgp.datasets.download import fetch
+from rfgp.datasets.transfer import Progress
+from rfgp.errors import InvalidArgumentError
+
+SPLITS = 10
+
+_SPLIT_SEED = 0
+_TEST_SHARE = {"table": 0.10, "classification": 0.05, "mesh": 0.05, "roads": 75 / 325}
+_STREAM = {"table": 0, "classification": 1, "mesh": 2, "roads": 3}
+
+
+class Split(NamedTuple):
+    """The positions of one division into training and test part, ascending, without common members."""
+
+    train: NDArray[np.int64]  # (n_train,)
+    test: NDArray[np.int64]  # (n_test,)
+
+
+def load(
+    name: str, folder: str | Path | None = None, *, download: bool = True, progress: Progress | None = None
+) -> Any:
+    """Return a data set by its name in the catalog, downloading it at the first call.
+
+    Args:
+        name: A name of the catalog.
+        folder: A local folder to look in first; see `fetch`.
+        download: Whether to download a missing file.
+        progress: Called as progress(name, bytes so far, bytes in all) during a download.
+
+    Returns:
+        `rfgp.tables.Table` for tables and classification, `trimesh.Trimesh` for meshes, `graphs.Graph`
+        for graphs, `graphs.Roads` for road networks.
+
+    Raises:
+        InvalidArgumentError: there is no such data set.
+        DataError: the file cannot be had; see `fetch`.
+    """
+    entry = describe(name)
+    return _read(entry, fetch(name, folder, download=download, progress=progress))
+
+
+def _read(entry: Entry, path: Path) -> Any:
+    import graphs
+
+    if entry.kind == "mesh":
+        return graphs.load_mesh(path)
+    if entry.kind == "graph":
+        return graphs.Graph.from_gml(path)
+    if entry.kind == "roads":
+        return graphs.read_roads(path)
+    from rfgp.tables import read_table
+
+    return read_table(
+        path,
+        names=entry.columns,
+        categories=entry.categories,
+        drop=entry.drop,
+        as_categories=entry.as_categories,
+    )
+
+
+def split(name: str, index: int = 0) -> Split:
+    """Return one of the ten standard splits of a data set; nothing is downloaded.
+
+    The test part has 10 % of the rows of a regression table, 5 % of the rows of a classification table
+    or the faces of a mesh, and 75 of the 325 sensors of the road network. A split depends on nothing
+    but the kind of data, the number of rows and `index`.
+
+    Args:
+        name: A name of the catalog, not of a graph.
+        index: Which split, 0..9.
+
+    Returns:
+        The positions `train` (n_train,) and `test` (n_test,).
+
+    Raises:
+        InvalidArgumentError: there is no such data set or split, or the data set is a graph.
+    """
+    entry = describe(name)
+    if entry.kind == "graph":
+        raise InvalidArgumentError(
+            f"{name} is a graph without values at its nodes, so it has no standard split. "
+            f"Make your own from the nodes 0..{entry.rows - 1}."
+        )
+    if isinstance(index, bool) or not isinstance(index, int | np.integer) or not 0 <= index < SPLITS:
+        raise InvalidArgumentError(f"index must be an integer from 0 to {SPLITS - 1}, got {index!r}.")
+    key = (random.Role.SPLIT, _STREAM[entry.kind], entry.rows, int(index))
+    order = random.numpy_generator(_SPLIT_SEED, *key).permutation(entry.rows).astype(np.int64)
+    num_test = round(_TEST_SHARE[entry.kind] * entry.rows)
+    return Split(np.sort(order[num_test:]), np.sort(order[:num_test]))
