@@ -32,8 +32,10 @@ from rfgp.models.io import load as load
 
 if TYPE_CHECKING:
     from rfgp import datasets as datasets
+    from rfgp import fields as fields
     from rfgp import gpytorch as gpytorch
     from rfgp import plotting as plotting
+    from rfgp import report as report
     from rfgp import tables as tables
     from rfgp.models.graph import GraphGP as GraphGP
 
@@ -44,7 +46,9 @@ _LAZY = {
     "compare": "rfgp.compare",
     "datasets": "rfgp.datasets",
     "gpytorch": "rfgp.gpytorch",
+    "fields": "rfgp.fields",
     "plotting": "rfgp.plotting",
+    "report": "rfgp.report",
     "tables": "rfgp.tables",
 }
 

@@ -70,6 +70,27 @@ def nlpd(y: Any, prediction: GaussianLaw) -> float:
     return float(0.5 * (squared + variance.log() + math.log(2 * math.pi)).mean())
 
 
+def standardized_residuals(y: Any, prediction: GaussianLaw) -> Tensor:
+    """Return (y - mean) / sd (n,) of the marginal observed law: standard normal if the law is right."""
+    observed = prediction.observed()
+    mean = observed.mean_tensor()
+    residuals: Tensor = (_matching(y, mean) - mean) / observed.variance_tensor().sqrt()
+    return residuals.detach()
+
+
+def interval_coverage(y: Any, prediction: GaussianLaw, levels: Any) -> Tensor:
+    """Return the share (k,) of observations y (n,) inside the central intervals of k levels in (0, 1).
+
+    The intervals are those of the marginal observed law; a calibrated one covers a share equal to the level.
+    """
+    level = _tensor(levels)
+    if not bool(((level > 0) & (level < 1)).all()):
+        raise InvalidArgumentError("Levels lie strictly between 0 and 1.")
+    reached = torch.special.erf(standardized_residuals(y, prediction).abs() / math.sqrt(2))
+    shares: Tensor = (reached[:, None] <= level.to(reached.device)).double().mean(0)
+    return shares
+
+
 def relative_frobenius_error(estimate: Any, exact: Any) -> float:
     """Return |estimate - exact| / |exact| in the Frobenius norm, for two matrices of one shape."""
     a, b = _tensor(estimate), _tensor(exact)

@@ -1,8 +1,8 @@
-"""Pictures of comparisons, in matplotlib. Each function draws on given axes and returns them."""
+"""Pictures in matplotlib. Each `plot_...` draws on the given axes, or on new ones, and returns them."""
 
 import io
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,45 +12,129 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, SubFigure
 from mpl_toolkits.mplot3d import Axes3D
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
-from rfgp.compare import Comparison, Fields
+import graphs
+from rfgp import metrics
+from rfgp.compare import Comparison
+from rfgp.errors import InvalidArgumentError
+from rfgp.fields import Field, NodeLaw
 from rfgp.files import write_atomically
+from rfgp.inference import Prediction
 
 AnyAxes = TypeVar("AnyAxes", bound=Axes)
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 """Okabe and Ito's palette, which colour-blind readers can tell apart."""
 
-_LABELS = {"kernel_error": "relative error of the kernel matrix", "kl": "KL to the exact posterior (nats)"}
+_MARKERS = "osD^vP"
 
 
-def plot_figure_by_method(comparison: Comparison, figure: str, axes: Axes) -> Axes:
-    """Draw a figure ("kernel_error", "kl") of every method and size with 2 standard errors, log scale."""
+def plot_prediction_band(
+    x: ArrayLike,  # (n,)
+    prediction: Prediction,
+    *,
+    data: tuple[ArrayLike, ArrayLike] | None = None,
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw the mean along one input with its 95 % bands, latent (dark) and observed (light).
+
+    Args:
+        x: The input at the prediction's points (n,), in any order.
+        prediction: The law there.
+        data: Inputs and targets (k,), (k,) to draw as points.
+        axes: Where; None: new ones.
+
+    Raises:
+        InvalidArgumentError: x has another length than the prediction.
+    """
+    axes = axes or new_axes()
+    place, mean = np.asarray(x, dtype=np.float64), _numbers(prediction.mean_tensor())
+    if place.shape != mean.shape:
+        raise InvalidArgumentError(f"x has shape {place.shape}, the prediction {mean.shape}.")
+    order = np.argsort(place, kind="stable")
+    for law, alpha, label in ((prediction.observed(), 0.15, "95 % of observations"), (prediction, 0.35, "95 % of f")):
+        half = 1.96 * np.sqrt(_numbers(law.variance_tensor()))
+        low, high = (mean - half)[order], (mean + half)[order]
+        axes.fill_between(place[order], low, high, color=COLORS[0], alpha=alpha, linewidth=0, label=label)
+    axes.plot(place[order], mean[order], color=COLORS[0], label="mean")
+    if data is not None:
+        axes.plot(*map(np.asarray, data), ".", color="black", markersize=4, label="data")
+    axes.legend(frameon=False)
+    return axes
+
+
+def plot_calibration(
+    y: ArrayLike,  # (n,)
+    prediction: Prediction,
+    *,
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw the share of observations y (n,) inside the central intervals against the intervals' level.
+
+    The grey band holds a calibrated law's curve with probability 0.95 at each level, if the n
+    observations are independent given the law.
+    """
+    axes = axes or new_axes()
+    count, levels = np.size(y), np.linspace(0.01, 0.99, 99)
+    shares = _numbers(metrics.interval_coverage(y, prediction, levels))
+    low, high = stats.binom.ppf([[0.025], [0.975]], count, levels) / count
+    axes.fill_between(levels, low, high, color="0.85", label="95 % band of a calibrated law")
+    axes.plot([0, 1], [0, 1], color="black", linewidth=0.8)
+    axes.plot(levels, shares, color=COLORS[0], label=f"{count} observations")
+    axes.set_xlabel("level of the central interval")
+    axes.set_ylabel("share of observations inside")
+    axes.legend(frameon=False)
+    return axes
+
+
+def plot_kernel_error(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
+    """Draw every method's relative error of the kernel matrix against m, with 2 standard errors, log scales."""
+    return _plot_by_size(comparison, "kernel_error", "relative error of the kernel matrix", axes)
+
+
+def plot_kl(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
+    """Draw every method's KL from the exact posterior against m, with 2 standard errors, log scales."""
+    return _plot_by_size(comparison, "kl", "KL from the exact posterior (nats)", axes)
+
+
+def _plot_by_size(comparison: Comparison, figure: str, label: str, axes: Axes | None) -> Axes:
+    axes = axes or new_axes()
     groups = comparison.groups()
     methods = list(dict.fromkeys(method for method, _ in groups))
     sizes = sorted({size for _, size in groups})
-    width = 0.8 / len(methods)
     for i, method in enumerate(methods):
         estimates = [comparison.estimate(figure, method, size) for size in sizes]
-        places = np.arange(len(sizes)) + (i - (len(methods) - 1) / 2) * width
-        means, errors = [e.mean for e in estimates], [2 * np.nan_to_num(e.error) for e in estimates]
-        color = COLORS[i % len(COLORS)]
-        axes.errorbar(places, means, yerr=errors, fmt="o", markersize=7, capsize=4, color=color, label=method)
+        shifted = np.array(sizes) * 1.04 ** (i - (len(methods) - 1) / 2)  # error bars side by side
+        axes.errorbar(
+            shifted,
+            [e.mean for e in estimates],
+            yerr=[2 * np.nan_to_num(e.error) for e in estimates],
+            fmt=f"-{_MARKERS[i % len(_MARKERS)]}",
+            linewidth=0.8,
+            markersize=6,
+            capsize=4,
+            color=COLORS[i % len(COLORS)],
+            label=method,
+        )
+    axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set_xticks(range(len(sizes)), [f"{size}" for size in sizes])
-    axes.set_xlim(-0.6, len(sizes) - 0.4)
+    axes.set_xticks(sizes, [f"{size}" for size in sizes])
+    axes.set_xlim(min(sizes) / 1.4, max(sizes) * 1.4)
+    axes.minorticks_off()
     axes.set_xlabel(f"{comparison.size_name}, m")
-    axes.set_ylabel(_LABELS.get(figure, figure))
+    axes.set_ylabel(label)
     axes.grid(axis="y", which="both", alpha=0.25)
     return axes
 
 
-def plot_against_exact(comparison: Comparison, axes: Axes) -> Axes:
+def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
     """Draw the approximate against the exact posterior means at the first split's test points.
 
     The bars are the two posteriors' standard deviations.
     """
+    axes = axes or new_axes()
     example = comparison.example
     exact, ours = example.exact, example.approximate
     axes.errorbar(
@@ -72,35 +156,75 @@ def plot_against_exact(comparison: Comparison, axes: Axes) -> Axes:
     return axes
 
 
-def plot_mesh(triangles: NDArray[np.float64], values: NDArray[np.float64], axes: Axes3D, *, title: str) -> Axes3D:
-    """Draw values (N,) on triangles (N, 3, 3) in three-dimensional axes, with a colour bar."""
-    scale = _color_scale(values)
-    axes.add_collection3d(Poly3DCollection(triangles, facecolors=scale.to_rgba(values), edgecolors="none"))
+def plot_mesh_field(
+    field: Field,
+    values: ArrayLike,  # (N,)
+    *,
+    title: str = "",
+    colors: str = "viridis",
+    axes: Axes3D | None = None,
+) -> Axes3D:
+    """Draw values (N,) of a field's faces or vertices on its mesh, in three-dimensional axes.
+
+    Raises:
+        InvalidArgumentError: the field is not on a mesh, or has another number of nodes.
+    """
+    numbers = _node_values(field, values, field.mesh, "a mesh")
+    if not field.on_faces:
+        numbers = numbers[field.mesh.faces].mean(1)
+    axes = axes or new_axes(projection="3d")
+    triangles = np.asarray(field.mesh.triangles)
+    scale = _color_scale(numbers, colors)
+    axes.add_collection3d(Poly3DCollection(triangles, facecolors=scale.to_rgba(numbers), edgecolors="none"))
     corners = triangles.reshape(-1, 3)
     axes.auto_scale_xyz(*corners.T)
     axes.set_box_aspect(np.ptp(corners, axis=0))
     return _finish_field(axes, scale, title)
 
 
-def plot_graph(
-    coordinates: NDArray[np.float64],  # (N, 2)
-    edges: NDArray[np.int64],  # (E, 2)
-    values: NDArray[np.float64],  # (N,)
-    axes: Axes,
+def plot_road_field(
+    field: Field,
+    values: ArrayLike,  # (N,)
     *,
-    title: str,
+    title: str = "",
+    colors: str = "viridis",
+    axes: Axes | None = None,
 ) -> Axes:
-    """Draw values at the nodes of a planar graph, longitude and latitude in degrees, over its edges."""
-    scale = _color_scale(values)
-    axes.add_collection(LineCollection(list(coordinates[edges]), colors="#bbbbbb", linewidths=0.8, zorder=1))
-    axes.scatter(coordinates[:, 0], coordinates[:, 1], color=scale.to_rgba(values), s=10, zorder=2)
-    axes.set_aspect(1 / np.cos(np.radians(coordinates[:, 1].mean())))
+    """Draw values (N,) of crossings and sensors along their roads, longitude and latitude in degrees.
+
+    A piece of road has the average of its ends.
+
+    Raises:
+        InvalidArgumentError: the field is not on roads, or has another number of nodes.
+    """
+    numbers = _node_values(field, values, field.roads, "roads")
+    axes = axes or new_axes()
+    assert field.roads is not None
+    pieces = graphs.cut_roads(field.roads.lines, field.roads.sensor_edges, field.roads.sensor_fractions)[2]
+    scale = _color_scale(numbers, colors)
+    shades = [scale.to_rgba((numbers[piece.source] + numbers[piece.target]) / 2) for piece in pieces]
+    axes.add_collection(LineCollection([piece.shape for piece in pieces], colors=shades, linewidths=2, zorder=1))
+    observed = field.coordinates[field.graph.index(field.nodes)]
+    axes.plot(*observed.T, "o", markersize=3, color="black", markerfacecolor="white", markeredgewidth=0.6, zorder=2)
+    axes.autoscale_view()
+    axes.set_aspect(1 / np.cos(np.radians(field.coordinates[:, 1].mean())))
     return _finish_field(axes, scale, title)
 
 
-def _color_scale(values: NDArray[np.float64]) -> ScalarMappable:
+def _node_values(field: Field, values: ArrayLike, geometry: Any, kind: str) -> NDArray[np.float64]:
+    numbers = np.asarray(values, dtype=np.float64)
+    if geometry is None:
+        raise InvalidArgumentError(f"This field is not on {kind}.")
+    if numbers.shape != (field.graph.num_nodes,):
+        raise InvalidArgumentError(
+            f"The field has {field.graph.num_nodes} nodes, the values have shape {numbers.shape}."
+        )
+    return numbers
+
+
+def _color_scale(values: NDArray[np.float64], colors: str) -> ScalarMappable:
     low, high = np.quantile(values, [0.01, 0.99])  # a few extreme nodes would hide the others
-    return ScalarMappable(Normalize(low, high), "viridis")
+    return ScalarMappable(Normalize(low, high), colors)
 
 
 def _finish_field(axes: AnyAxes, scale: ScalarMappable, title: str) -> AnyAxes:
@@ -111,35 +235,50 @@ def _finish_field(axes: AnyAxes, scale: ScalarMappable, title: str) -> AnyAxes:
     return axes
 
 
-def draw_comparison(comparison: Comparison, fields: Fields | None = None) -> Figure:
+def draw_comparison(comparison: Comparison, fields: tuple[Field, NodeLaw] | None = None) -> Figure:
     """Return one figure: kernel error, KL, approximate against exact, and the posterior on the nodes if given."""
     rows = 1 if fields is None else 2
     figure = Figure(figsize=(14, 4.8 * rows), layout="constrained")
     figure.suptitle(comparison.title.replace("$", r"\$"))
     parts = figure.subfigures(rows, 1, squeeze=False)[:, 0]
     left, middle, right = parts[0].subplots(1, 3)
-    plot_figure_by_method(comparison, "kernel_error", left)
-    plot_figure_by_method(comparison, "kl", middle)
-    plot_against_exact(comparison, right)
+    plot_kernel_error(comparison, axes=left)
+    plot_kl(comparison, axes=middle)
+    plot_against_exact(comparison, axes=right)
     handles, labels = middle.get_legend_handles_labels()
     parts[0].legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     if fields is not None:
-        _draw_fields(fields, parts[1])
+        _draw_law(*fields, parts[1])
     return figure
 
 
-def _draw_fields(fields: Fields, part: SubFigure) -> None:
-    for place, (what, values) in enumerate((("mean", fields.mean), ("standard deviation", fields.deviation))):
-        title = f"exact posterior {what}, {fields.num_observed} nodes observed"
-        if fields.triangles is not None:
-            axes = part.add_subplot(1, 2, 1 + place, projection="3d")
-            plot_mesh(fields.triangles, values, axes, title=title)
+def _draw_law(field: Field, law: NodeLaw, part: SubFigure) -> None:
+    values = (("mean", law.mean, "viridis"), ("standard deviation", law.deviation, "cividis"))
+    for place, (what, numbers, colors) in enumerate(values):
+        title = f"exact posterior {what}, {law.num_observed} nodes observed"
+        if field.mesh is not None:
+            axes: Any = part.add_subplot(1, 2, 1 + place, projection="3d")
+            plot_mesh_field(field, numbers, title=title, colors=colors, axes=axes)
         else:
-            plot_graph(fields.coordinates, fields.edges, values, part.add_subplot(1, 2, 1 + place), title=title)
+            plot_road_field(field, numbers, title=title, colors=colors, axes=part.add_subplot(1, 2, 1 + place))
+
+
+def new_axes(**options: Any) -> Any:
+    """Return axes in a new figure of their own; no global state of pyplot is touched."""
+    return Figure(figsize=(6.4, 4.8), layout="constrained").add_subplot(**options)
+
+
+def _numbers(tensor: Any) -> NDArray[np.float64]:
+    return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG, whole or not at all."""
+    write_atomically(path, to_png(figure))
+
+
+def to_png(figure: Any) -> bytes:
+    """Return a figure as PNG."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=130)
-    write_atomically(path, buffer.getvalue())
+    return buffer.getvalue()

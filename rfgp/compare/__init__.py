@@ -1,9 +1,6 @@
 """Approximations against the exact process on one input."""
 
-from rfgp.compare.inputs import Fields as Fields
 from rfgp.compare.inputs import compare_file as compare_file
-from rfgp.compare.inputs import posterior_fields as posterior_fields
-from rfgp.compare.inputs import read_observed as read_observed
 from rfgp.compare.protocol import WALKS as WALKS
 from rfgp.compare.protocol import Plan as Plan
 from rfgp.compare.protocol import compare_nodes as compare_nodes

@@ -108,28 +108,20 @@ def compare_table(
     _check_finite("y", y)
     num_train, num_test = _fit_parts(len(X), num_train, num_test)
 
-    def run(split: int) -> tuple[_Case, Exact]:
+    def run(split: int) -> tuple[Case, Exact]:
         order = plan.order(split, len(X))
         train, test = order[:num_train], order[num_train : num_train + num_test]
         rows = np.concatenate([train, test])
         start = time.perf_counter()
         exact = ExactGP(ard=ard).fit(X[train], y[train])
-        prediction = exact.predict(X[test])
-        kernel = _unit_kernel(exact, X[rows])
-
-        def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
-            gp = exact.approximate(coupling=method, num_frequencies=size, features=features, seed=seed)
-            return gp.predict(X[test]), lambda: _unit_kernel(gp, X[rows])
-
-        words = repr(exact.hyperparameters)
-        return _Case(approximate, kernel, exact, prediction, y[test]), _score(prediction, y[test], start, words)
+        return row_case(exact, X[test], y[test], X[rows], features, start)
 
     protocol = (
         f"{num_train} training and {num_test} test rows, {'one lengthscale per column' if ard else 'one lengthscale'}, "
         f"hyperparameters of the exact process, {features} features, {plan.splits} splits x {plan.draws} draws, "
         f"seed {plan.seed}"
     )
-    return _compare(title, protocol, "frequencies", methods, sizes, plan, run, report)
+    return run_comparison(title, protocol, "frequencies", methods, sizes, plan, run, report)
 
 
 def compare_nodes(
@@ -180,42 +172,24 @@ def compare_nodes(
     test_count = len(labels) - train_count if num_test is None else num_test
     train_count, test_count = _fit_parts(len(labels), train_count, test_count)
 
-    def run(split: int) -> tuple[_Case, Exact]:
+    def run(split: int) -> tuple[Case, Exact]:
         order = plan.order(split, len(labels))
         train, test = order[:train_count], order[train_count : train_count + test_count]
         hidden = [labels[i] for i in test]
         start = time.perf_counter()
         exact = GraphGP(graph, kernel, features="exact").fit([labels[i] for i in train], y[train])
-        prediction = exact.predict(hidden)
-        scored = _score(prediction, y[test], start, repr(exact.hyperparameters))
-        fitted = exact.fitted_kernel
-        permutation = graphs.match_quantiles(graph, fitted, halt) if "sigma" in methods else None
-
-        def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
-            options: dict[str, Any] = {**WALKS[method], "num_walkers": size, "halt": halt, "seed": seed}
-            if method == "sigma":
-                options["permutation"] = permutation
-            gp = exact.redraw(features="walks", **options)
-
-            def matrix() -> Any:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", graphs.GraphWarning)  # `redraw` has said it
-                    phi = graphs.sample_walks(graph, **options).features(fitted)
-                return (phi @ phi.T).toarray()
-
-            return gp.predict(hidden), matrix
-
-        return _Case(approximate, fitted.exact(graph), exact, prediction, y[test]), scored
+        permutation = graphs.match_quantiles(graph, exact.fitted_kernel, halt) if "sigma" in methods else None
+        return node_case(exact, hidden, y[test], halt, start, permutation)
 
     protocol = (
         f"{train_count} training and {test_count} test nodes of {graph.num_nodes}, {kernel} kernel, hyperparameters of "
         f"the exact process, halt {halt:g}, stratified walkers have systematic lengths, {plan.splits} splits x "
         f"{plan.draws} draws, seed {plan.seed}"
     )
-    return _compare(title, protocol, "walkers", methods, list(sizes), plan, run, report)
+    return run_comparison(title, protocol, "walkers", methods, list(sizes), plan, run, report)
 
 
-class _Case(NamedTuple):
+class Case(NamedTuple):
     """One split: how to approximate, and what to compare with."""
 
     approximate: Callable[[str, int, int], tuple[Prediction, Callable[[], Any]]]
@@ -225,16 +199,88 @@ class _Case(NamedTuple):
     observed: NDArray[np.float64]
 
 
-def _compare(
+def row_case(
+    exact: ExactGP,
+    X: NDArray[np.float64],  # (k, d)
+    y: NDArray[np.float64],  # (k,)
+    rows: NDArray[np.float64],  # (n, d)
+    features: str,
+    start: float,
+) -> tuple[Case, Exact]:
+    """Return the case of a fitted exact process on a table, and how it does.
+
+    Args:
+        exact: The process.
+        X: Test inputs (k, d).
+        y: Test targets (k,).
+        rows: The rows (n, d) over which kernel matrices are compared.
+        features: "fourier" or "laplace".
+        start: When its fit began, by `time.perf_counter`.
+    """
+    prediction = exact.predict(X)
+
+    def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
+        gp = exact.approximate(coupling=method, num_frequencies=size, features=features, seed=seed)
+        return gp.predict(X), lambda: unit_kernel(gp, rows)
+
+    scored = _score(prediction, y, start, repr(exact.hyperparameters))
+    return Case(approximate, unit_kernel(exact, rows), exact, prediction, y), scored
+
+
+def node_case(
+    exact: GraphGP,
+    hidden: list[Any],  # (k,) labels
+    y: NDArray[np.float64],  # (k,)
+    halt: float,
+    start: float,
+    permutation: NDArray[np.int64] | None = None,
+) -> tuple[Case, Exact]:
+    """Return the case of a fitted exact process on a graph, and how it does.
+
+    Args:
+        exact: The process.
+        hidden: Labels of the test nodes (k,).
+        y: Values there (k,).
+        halt: The walks' halting probability.
+        start: When its fit began, by `time.perf_counter`.
+        permutation: Of the quantiles, for "sigma".
+    """
+    prediction = exact.predict(hidden)
+    scored = _score(prediction, y, start, repr(exact.hyperparameters))
+    graph, fitted = exact.graph, exact.fitted_kernel
+
+    def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
+        options: dict[str, Any] = {**WALKS[method], "num_walkers": size, "halt": halt, "seed": seed}
+        if method == "sigma":
+            options["permutation"] = permutation
+        gp = exact.redraw(features="walks", **options)
+
+        def matrix() -> Any:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", graphs.GraphWarning)  # `redraw` has said it
+                phi = graphs.sample_walks(graph, **options).features(fitted)
+            return (phi @ phi.T).toarray()
+
+        return gp.predict(hidden), matrix
+
+    return Case(approximate, fitted.exact(graph), exact, prediction, y), scored
+
+
+def run_comparison(
     title: str,
     protocol: str,
     size_name: str,
     methods: Sequence[str],
     sizes: list[int],
     plan: Plan,
-    run: Callable[[int], tuple[_Case, Exact]],
+    run: Callable[[int], tuple[Case, Exact]],
     report: Report | None,
 ) -> Comparison:
+    """Draw every method at every size on every split, and collect the figures.
+
+    `run` prepares one split: its `Case`, and how the exact process did. The other arguments are those of
+    `compare_table`; the first method is the baseline.
+    """
     tell = report or (lambda what, done, total: None)
     total = plan.splits * plan.draws * len(methods) * len(sizes)
     exact: list[Exact] = []
@@ -271,8 +317,8 @@ def _score(prediction: Prediction, observed: NDArray[np.float64], start: float, 
     return Exact(rmse, nlpd, time.perf_counter() - start, words)
 
 
-def _unit_kernel(gp: Any, X: NDArray[np.float64]) -> torch.Tensor:
-    """Return the model's prior covariance of the rows of X, divided by the output scale."""
+def unit_kernel(gp: Any, X: NDArray[np.float64]) -> torch.Tensor:
+    """Return the model's prior covariance (n, n) of the rows of X (n, d), divided by the output scale."""
     with torch.no_grad():
         covariance: torch.Tensor = gp.prior_covariance(X) / gp.hyperparameters.outputscale
         return covariance

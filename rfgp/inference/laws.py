@@ -49,7 +49,7 @@ class Predictor(ABC):
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Return by name the tensors that `restore` of the prior takes."""
+        """Return by name the tensors that the prior's `restore` takes: weights (F,) or coefficients (n,) among them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -202,7 +202,7 @@ def _build(header: Mapping[str, Any], tensors: dict[str, Tensor]) -> Process:
         _check_shapes(predictor.tensors(), state)
         if kind in _GRAPHS:
             model._inputs.restore(tensors["predictor.inputs"], True)  # checks the positions
-        model._kept = (state, state.hyperparameters.flat(), predictor)
+        model._kept.entry = (state, state.hyperparameters.flat(), predictor)
     return model
 
 

@@ -20,6 +20,16 @@ from rfgp.models.state import Data, State, starting_values
 from rfgp.parameters import Hyperparameters, Prior
 
 
+class Kept:
+    """The last predictor, and what it was computed for. A copied or unpickled model computes its own."""
+
+    def __init__(self) -> None:
+        self.entry: tuple[State, Tensor, Predictor] | None = None
+
+    def __reduce__(self) -> tuple[type["Kept"], tuple[()]]:
+        return Kept, ()
+
+
 class Process(ABC):
     """A Gaussian process with a Gaussian likelihood and a constant mean.
 
@@ -38,7 +48,7 @@ class Process(ABC):
         self._starts = {"outputscale": outputscale, "noise": noise}
         self._priors = priors
         self._state: State | None = None
-        self._kept: tuple[State, Tensor, Predictor] | None = None
+        self._kept = Kept()
         self.fit_report: FitReport | None = None
         self.metadata: dict[str, Any] = {}
 
@@ -224,9 +234,6 @@ class Process(ABC):
         scaling.check_columns(inputs)
         return scaling.inputs.forward(inputs.to(scaling.inputs.scale)) if scaling.inputs else inputs, source
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept": None}  # a posterior holds functions; it is computed again
-
     def _posterior(self) -> Posterior:
         state, hyperparameters = self._known(), self.hyperparameters
         data = state.known_data("the marginal likelihood, or predictions with other hyperparameters,")
@@ -239,9 +246,10 @@ class Process(ABC):
         with torch.no_grad():
             state = self._known()
             now = state.hyperparameters.flat()
-            if self._kept is None or self._kept[0] is not state or not torch.equal(self._kept[1], now):
-                self._kept = (state, now, self._posterior().predictor())
-        return self._kept[2]
+            kept = self._kept.entry
+            if kept is None or kept[0] is not state or not torch.equal(kept[1], now):
+                kept = self._kept.entry = (state, now, self._posterior().predictor())
+        return kept[2]
 
     def _snapshot_into(self, other: "Process") -> None:
         """Give another model a copy of the hyperparameters, the same data and scaling, and its own draw."""

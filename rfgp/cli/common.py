@@ -1,0 +1,91 @@
+"""What the commands share: consoles, progress, messages, and inputs by path or by name."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+console = Console()
+error_console = Console(stderr=True)
+
+Report = Callable[[str, int, int], None]
+
+
+@contextmanager
+def progress(visible: bool = True) -> Iterator[Report]:
+    """Show a bar with the time left on the error stream while the body runs."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=error_console, transient=True, disable=not visible) as bar:
+        task = bar.add_task("", total=None)
+        last = -1
+
+        def report(what: str, done: int, total: int) -> None:
+            nonlocal last
+            if done < last:  # another phase: its speed says nothing about this one's
+                bar.reset(task)
+            last = done
+            bar.update(task, description=escape(what), completed=done, total=total)
+
+        yield report
+
+
+def fail(message: str, code: int = 1) -> NoReturn:
+    """Print one message on the error stream and stop."""
+    error_console.print(f"Error: {message}", style="red", markup=False, highlight=False)
+    sys.exit(code)
+
+
+def show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+    """Print a warning as one line on the error stream."""
+    error_console.print(f"{category.__name__}: {message}", style="yellow", markup=False, highlight=False)
+
+
+def say(text: str, *, as_json: bool = False) -> None:
+    """Print a line for people: on the error stream where standard output is for programs."""
+    (error_console if as_json else console).print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_json(content: Mapping[str, Any]) -> None:
+    """Print one JSON object on standard output."""
+    print(json.dumps(content, indent=1, allow_nan=False, default=str))
+
+
+def resolve(name: Path, report: Report | None = None) -> Path:
+    """Return the path of a file, or of a public data set of that name."""
+    from rfgp.datasets import CATALOG, fetch
+
+    if name.exists() or str(name) not in CATALOG:
+        return name
+    return fetch(str(name), progress=report)
+
+
+def stem(file: Path) -> str:
+    """Return a file's name without its endings."""
+    return Path(file.name.removesuffix(".gz")).stem
+
+
+def command_line() -> str:
+    """Return the command that runs, as one would type it."""
+    return shlex.join(["rfgp", *sys.argv[1:]])
+
+
+def print_study(study: Any, noun: str) -> None:
+    """Print the figures of a study that one wants to see first; `noun` is what the data are."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from rfgp.report.words import cards, convergence
+
+    shown = Table(title=Text(study.title), box=box.SIMPLE, show_header=False, pad_edge=False)
+    for name, figure, remark in cards(study, noun):
+        shown.add_row(name, Text(figure, style="bold"), Text(remark, style="dim"))
+    console.print(shown)
+    say(convergence(study.model.fit_report))

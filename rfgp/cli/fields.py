@@ -1,0 +1,139 @@
+"""`rfgp mesh` and `rfgp traffic`: a field on a surface or on roads, everywhere, with its uncertainty."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rfgp.cli.common import command_line, print_json, print_study, progress, resolve, say, stem
+
+Kernel = Annotated[str, typer.Option(help="diffusion or regularized-laplacian.")]
+Features = Annotated[str, typer.Option(help="exact, walks, or auto: exact up to 2,000 nodes.")]
+Walkers = Annotated[int, typer.Option(help="Walkers per node.")]
+Halt = Annotated[float, typer.Option(help="The walkers' halting probability.")]
+TestShare = Annotated[float, typer.Option(help="Share of the observations held out to judge the fit.")]
+Compare = Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")]
+WithData = Annotated[bool, typer.Option("--with-data", help="Save the observed values with the model.")]
+Seed = Annotated[int, typer.Option(help="Everything random follows from it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for the results. [default: the file's name]")]
+
+
+def mesh(
+    file: Annotated[Path, typer.Argument(help="A mesh (.stl, .ply, .obj, .off, .glb) or a public mesh's name.")],
+    values: Annotated[
+        Path | None,
+        typer.Option(help="A table of values: x,y,z,value or face,value or vertex,value."),
+    ] = None,
+    known: Annotated[float, typer.Option(help="Without --values: the share of faces whose normal's z is known.")] = 0.1,
+    out: Out = None,
+    kernel: Kernel = "diffusion",
+    features: Features = "auto",
+    num_walkers: Walkers = 64,
+    halt: Halt = 0.1,
+    test_share: TestShare = 0.1,
+    comparison: Compare = True,
+    with_data: WithData = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Interpolate values on a mesh: coloured PLY and GLB, a table of nodes, a model and a report."""
+    from rfgp import fields
+
+    with progress(visible=not as_json) as report:
+        report("Reading", 0, 1)
+        field = fields.read_mesh_field(resolve(file, report), values)
+        if values is None:
+            field = _hide(field, known, seed)
+            say(
+                f"No --values: the z component of the normals of a random {len(field.values)} of "
+                f"{field.graph.num_nodes} faces stands in for them.",
+                as_json=True,
+            )
+        options = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt, "seed": seed}
+        folder = out or Path(f"{stem(file)}-field")
+        study, law = _study(file.name, field, options, folder, test_share, comparison, with_data, report)
+        written = {path.name: path for path in fields.write_mesh(folder, field, law)}
+    _publish(study, folder, written, as_json)
+
+
+def traffic(
+    file: Annotated[Path, typer.Argument(help="Roads and sensors (.geojson, .rda), or pems.")],
+    value: Annotated[str, typer.Option(help="GeoJSON: the sensors' property to interpolate.")] = "value",
+    out: Out = None,
+    kernel: Kernel = "diffusion",
+    features: Features = "auto",
+    num_walkers: Walkers = 64,
+    halt: Halt = 0.1,
+    test_share: TestShare = 0.1,
+    comparison: Compare = True,
+    with_data: WithData = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Interpolate sensors along roads: GeoJSON with mean and sd, a table of nodes, a model and a report."""
+    from rfgp import fields
+
+    with progress(visible=not as_json) as report:
+        report("Reading", 0, 1)
+        field = fields.read_road_field(resolve(file, report), value)
+        options = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt, "seed": seed}
+        folder = out or Path(f"{stem(file)}-field")
+        study, law = _study(file.name, field, options, folder, test_share, comparison, with_data, report)
+        path = fields.write_roads(folder / "roads.geojson", field, law)
+    _publish(study, folder, {path.name: path}, as_json)
+
+
+def _hide(field: Any, known: float, seed: int) -> Any:
+    """Return a field with a random share of its values."""
+    from dataclasses import replace
+
+    from rfgp import random
+    from rfgp.errors import InvalidArgumentError
+
+    if not 0 < known <= 1:
+        raise InvalidArgumentError(f"--known is a share in (0, 1], got {known}.")
+    order = random.numpy_generator(seed, random.Role.DATA, 0).permutation(len(field.values))
+    kept = order[: max(8, round(known * len(order)))]
+    return replace(field, nodes=field.nodes[kept], values=field.values[kept])
+
+
+def _study(
+    name: str,
+    field: Any,
+    options: dict[str, Any],
+    folder: Path,
+    test_share: float,
+    comparison: bool,
+    with_data: bool,
+    report: Any,
+) -> tuple[Any, Any]:
+    """Fit, judge, condition on everything, and write what meshes and roads have in common."""
+    from rfgp import GraphGP
+    from rfgp.fields import law_at_nodes, write_nodes
+    from rfgp.files import write_atomically
+    from rfgp.report import field_report, study_field
+
+    folder.mkdir(parents=True, exist_ok=True)
+    title, seed = f"{name}, {field.quantity}", options["seed"]
+    model = GraphGP(field.graph, **options)
+    study = study_field(field, model, title=title, test_share=test_share, compare=comparison, seed=seed, report=report)
+    report("Predicting every node", 0, 1)
+    final = model.redraw(seed=seed).condition(list(field.nodes), field.values)
+    law = law_at_nodes(final, field)
+    report("Writing", 0, 1)
+    page = field_report(study, field, law, settings={**options, "features": model.features}, command=command_line())
+    write_atomically(folder / "report.html", page.encode())
+    write_nodes(folder / "nodes.csv", field, law)
+    final.fit_report, final.metadata = model.fit_report, {"command": command_line()}
+    final.save(folder / "model.safetensors", data=with_data)
+    return study, law
+
+
+def _publish(study: Any, folder: Path, written: dict[str, Path], as_json: bool) -> None:
+    names = [*written, "nodes.csv", "model.safetensors", "report.html"]
+    if as_json:
+        print_json({**study.summary(), "files": {name: str(folder / name) for name in names}})
+        return
+    print_study(study, "nodes")
+    say(f"Written to {folder}: {', '.join(names)}\nOpen {folder / 'report.html'} in a browser.")

@@ -1,0 +1,166 @@
+"""`rfgp fit` and `rfgp predict`: a model of a table, and its predictions for another."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rfgp.cli.common import command_line, print_json, print_study, progress, resolve, say, stem
+
+_CHUNK = 8192
+
+
+def fit(
+    file: Annotated[
+        Path, typer.Argument(help="A table (.csv, .tsv, .txt, .parquet, ...) or a public data set's name.")
+    ],
+    target: Annotated[
+        str | None, typer.Option(help="The target column, by name or position. [default: the last]")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for model and report. [default: the file's name]")] = None,
+    num_frequencies: Annotated[int, typer.Option(help="Frequencies; features are twice as many.")] = 256,
+    coupling: Annotated[str, typer.Option(help="iid, orthogonal or pairwise.")] = "pairwise",
+    features: Annotated[str, typer.Option(help="fourier or laplace.")] = "fourier",
+    shared: Annotated[bool, typer.Option("--shared", help="One lengthscale for all columns.")] = False,
+    categories: Annotated[str, typer.Option(help="Text columns: error, one-hot or drop.")] = "error",
+    dates: Annotated[str, typer.Option(help="Date columns (ISO): error, days (since 1970) or drop.")] = "error",
+    missing: Annotated[str, typer.Option(help="Missing values: error, drop (the rows) or mean.")] = "error",
+    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; repeatable.")] = None,
+    as_category: Annotated[
+        list[str] | None, typer.Option(help="A column of categories, even if it holds numbers; repeatable.")
+    ] = None,
+    decimal: Annotated[str, typer.Option(help="The decimal mark, . or ,")] = ".",
+    comment: Annotated[str | None, typer.Option(help="Lines that start with this are skipped.")] = None,
+    encoding: Annotated[str, typer.Option(help="Of a text file.")] = "utf-8",
+    test_share: Annotated[float, typer.Option(help="Share of the rows held out to judge the fit.")] = 0.1,
+    fit_rows: Annotated[int, typer.Option(help="Hyperparameters are learned on at most so many rows.")] = 4000,
+    comparison: Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")] = True,
+    with_data: Annotated[bool, typer.Option("--with-data", help="Save the training data with the model.")] = False,
+    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Fit a table: a model that predicts, and a report to judge it by."""
+    options: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
+    options |= {"as_categories": tuple(as_category or ()), "decimal": decimal}
+    options |= {"comment": comment, "encoding": encoding}
+    model = {"num_frequencies": num_frequencies, "coupling": coupling, "features": features, "ard": not shared}
+    judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
+    study, folder, count = _fit(file, target, options, {**model, "seed": seed}, judging, out, with_data, not as_json)
+    files = {"model": folder / "model.safetensors", "report": folder / "report.html"}
+    if as_json:
+        print_json({**study.summary(), "files": {name: str(path) for name, path in files.items()}})
+    else:
+        print_study(study, "rows")
+        say(f"Model: {files['model']} (conditioned on all {count} rows)\nReport: {files['report']}")
+
+
+def _fit(
+    file: Path,
+    target: str | None,
+    options: dict[str, Any],
+    model: dict[str, Any],
+    judging: dict[str, Any],
+    out: Path | None,
+    with_data: bool,
+    visible: bool,
+) -> tuple[Any, Path, int]:
+    """Read, fit, judge and write; return the study, the folder, and the number of rows."""
+    from rfgp import SparseSpectrumGP
+    from rfgp.files import write_atomically
+    from rfgp.report import study_table, table_report
+
+    gp = SparseSpectrumGP(**model)
+    with progress(visible=visible) as report:
+        table, folder = _read(file, target, options, out, report)
+        study = study_table(table, gp, title=f"{file.name}, target {table.target}", report=report, **judging)
+        report("Writing", 0, 1)
+        settings = {**model, **{name: value for name, value in options.items() if value not in (None, ())}}
+        page = table_report(study, table, settings=settings, command=command_line())
+        write_atomically(folder / "report.html", page.encode())
+        _save(study, table, folder / "model.safetensors", with_data)
+    return study, folder, len(table.y)
+
+
+def _save(study: Any, table: Any, path: Path, with_data: bool) -> None:
+    """Save the model with the study's hyperparameters, conditioned on all rows."""
+    final = study.model.redraw(seed=study.model.seed).condition(table.X, table.y)
+    final.fit_report = study.model.fit_report
+    final.metadata = {"schema": table.schema.to_dict(), "command": command_line()}
+    final.save(path, data=with_data)
+
+
+def _read(file: Path, target: str | None, options: dict[str, Any], out: Path | None, report: Any) -> tuple[Any, Path]:
+    """Return the table and the folder for the results."""
+    from rfgp.datasets import CATALOG, load
+    from rfgp.tables import read_table
+
+    if not file.exists() and str(file) in CATALOG and CATALOG[str(file)].kind in ("table", "classification"):
+        table = load(str(file), progress=report)
+    else:
+        table = read_table(resolve(file, report), target, **options)
+    folder = out or Path(f"{stem(file)}-fit")
+    folder.mkdir(parents=True, exist_ok=True)
+    return table, folder
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model that `rfgp fit` saved.")],
+    file: Annotated[Path, typer.Argument(help="A table with the same input columns.")],
+    out: Annotated[Path | None, typer.Option(help="A .csv file for the predictions. [default: print them]")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON; needs --out.")] = False,
+) -> None:
+    """Predict the rows of a table: mean, standard deviations and the 95 % interval of an observation."""
+    import rfgp
+    from rfgp.files import write_atomically
+    from rfgp.tables import Schema, read_inputs
+
+    if as_json and out is None:
+        raise typer.BadParameter("--json describes a file of predictions; name it with --out.")
+    gp = rfgp.load(model)
+    if not isinstance(gp, rfgp.SparseSpectrumGP | rfgp.ExactGP) or "schema" not in gp.metadata:
+        raise rfgp.ModelFileError(
+            f"{model} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in Python."
+        )
+    schema = Schema.from_dict(gp.metadata["schema"])
+    inputs = read_inputs(file, schema)
+    with progress(visible=out is not None and not as_json) as report:
+        rows, figures = _predict_rows(gp, inputs, report)
+    text = "row,mean,sd,observed_sd,low,high\n" + "".join(rows)
+    if out is None:
+        print(text, end="")
+        return
+    write_atomically(out, text.encode())
+    if as_json:
+        print_json(
+            {"rows": len(inputs.rows), "left_out": inputs.num_rows - len(inputs.rows), **figures, "out": str(out)}
+        )
+        return
+    say(f"Predicted {schema.target} in {len(inputs.rows)} rows: {out}")
+    if len(inputs.rows) < inputs.num_rows:
+        say(f"{inputs.num_rows - len(inputs.rows)} rows with missing values were left out, as in the fit.")
+    if figures:
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+        say(f"The file holds the target as well: {shown}.")
+
+
+def _predict_rows(gp: Any, inputs: Any, report: Any) -> tuple[list[str], dict[str, float]]:
+    """Return lines of CSV, and the errors where the targets are known."""
+    import numpy as np
+
+    lines: list[str] = []
+    means, deviations = [], []
+    total = len(inputs.rows)
+    for first in range(0, total, _CHUNK):
+        report("Predicting", first, total)
+        law = gp.predict(inputs.X[first : first + _CHUNK])
+        mean, sd, noisy = law.mean, np.sqrt(law.variance), np.sqrt(law.observed().variance)
+        means.append(mean)
+        deviations.append(noisy)
+        columns = (mean, sd, noisy, mean - 1.959964 * noisy, mean + 1.959964 * noisy)
+        cells = zip(inputs.rows[first : first + _CHUNK].tolist(), *(column.tolist() for column in columns), strict=True)
+        lines += [",".join(map(repr, row)) + "\n" for row in cells]
+    if inputs.y is None:
+        return lines, {}
+    errors = inputs.y - np.concatenate(means)
+    inside = np.abs(errors) <= 1.959964 * np.concatenate(deviations)
+    return lines, {"rmse": float(np.sqrt(np.mean(errors**2))), "coverage_95": float(inside.mean())}

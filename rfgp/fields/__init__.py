@@ -1,0 +1,13 @@
+"""Fields on meshes and roads: values at some nodes of a graph that lies in space, read and written."""
+
+from rfgp.fields.field import Field as Field
+from rfgp.fields.field import NodeLaw as NodeLaw
+from rfgp.fields.field import law_at_nodes as law_at_nodes
+from rfgp.fields.reading import FIELD_SUFFIXES as FIELD_SUFFIXES
+from rfgp.fields.reading import ROAD_SUFFIXES as ROAD_SUFFIXES
+from rfgp.fields.reading import read_field as read_field
+from rfgp.fields.reading import read_mesh_field as read_mesh_field
+from rfgp.fields.reading import read_road_field as read_road_field
+from rfgp.fields.writing import write_mesh as write_mesh
+from rfgp.fields.writing import write_nodes as write_nodes
+from rfgp.fields.writing import write_roads as write_roads

@@ -1,0 +1,134 @@
+"""From files to fields: a mesh with values, or roads with sensors."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import graphs
+from graphs.builders.mesh import MESH_SUFFIXES
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.fields.field import Field
+from rfgp.tables import TABLE_SUFFIXES, Table, read_table
+
+ROAD_SUFFIXES = (".rda", ".geojson", ".json")
+FIELD_SUFFIXES = (*MESH_SUFFIXES, *ROAD_SUFFIXES)
+
+_FARTHEST = 0.1  # of the mesh's diagonal
+
+
+def read_field(path: str | Path) -> Field:
+    """Read a mesh, with the z component of its face normals as the field, or roads with their sensors.
+
+    Raises:
+        InvalidArgumentError: the ending of the file's name is not known.
+        FileFormatError: the file is missing, empty or of another format.
+    """
+    file = Path(path)
+    suffix = file.suffix.lower()
+    if suffix in MESH_SUFFIXES:
+        return read_mesh_field(file)
+    if suffix in ROAD_SUFFIXES:
+        return read_road_field(file)
+    known = ", ".join((*TABLE_SUFFIXES, *FIELD_SUFFIXES))
+    raise InvalidArgumentError(f"{file.name}: what it holds is not clear from its ending; known are {known}.")
+
+
+def read_road_field(path: str | Path, value: str = "value") -> Field:
+    """Read roads with sensors; those without a value are nodes, but not observed.
+
+    Args:
+        path: An R data file or GeoJSON, see `graphs.read_roads`.
+        value: GeoJSON: the property that holds the sensors' values.
+
+    Raises:
+        FileFormatError: the file is missing, empty or of another format.
+        InvalidGraphError: roads or sensors that make no graph.
+    """
+    roads = graphs.read_roads(path, value)
+    graph = graphs.Graph.from_roads(roads.lines, roads.sensor_edges, roads.sensor_fractions)
+    known = np.isfinite(roads.values)
+    labels = np.array([f"sensor-{i}" for i in np.flatnonzero(known)], dtype=object)
+    quantity = "y" if Path(path).suffix.lower() == ".rda" else value
+    return Field(graph, labels, roads.values[known], quantity, 250 / 325, roads=roads)
+
+
+def read_mesh_field(path: str | Path, values: str | Path | None = None) -> Field:
+    """Read a mesh and values on it.
+
+    Args:
+        path: The mesh.
+        values: A table (CSV or Parquet) whose last column is the value and whose other columns say where:
+            `face` or `vertex` (numbers from 0, as in the mesh's file), or `x`, `y`, `z` in the mesh's units (the
+            nearest face). None: the z component of the normal of every face.
+
+    Raises:
+        DataError: the table has other columns, numbers that the mesh does not have, or places far from it.
+        FileFormatError: the mesh is missing, empty or of another format.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", graphs.DegenerateFacesWarning)
+        mesh = graphs.load_mesh(path)
+    for entry in caught:
+        warnings.warn(entry.message, stacklevel=2)
+    if values is None:
+        graph = graphs.Graph.from_mesh(mesh)
+        normals = np.array(mesh.face_normals[:, 2])
+        return Field(graph, np.arange(graph.num_nodes), normals, "z of the face normal", mesh=mesh)
+    table = read_table(values)
+    on_faces = table.columns != ("vertex",)
+    graph = graphs.Graph.from_mesh(mesh, nodes="faces" if on_faces else "vertices")
+    if set(table.columns) == {"x", "y", "z"}:
+        places = table.X[:, [table.columns.index(axis) for axis in "xyz"]]
+        nodes = _nearest_nodes(places, graph, Path(values))
+    elif table.columns in (("face",), ("vertex",)):
+        renumbered = any(issubclass(entry.category, graphs.DegenerateFacesWarning) for entry in caught)
+        _check_numbering(table.columns[0], renumbered, mesh, Path(path))
+        nodes = _read_numbers(table, graph.num_nodes, Path(values))
+    else:
+        raise DataError(
+            f"{values} has the columns {', '.join(table.columns)} before the value {table.target!r}; a field on a mesh "
+            "needs face, or vertex, or x, y and z, and then the value."
+        )
+    return Field(graph, nodes, table.y, table.target, mesh=mesh, on_faces=on_faces)
+
+
+def _nearest_nodes(places: NDArray[np.float64], graph: graphs.Graph, file: Path) -> NDArray[np.int64]:
+    from scipy.spatial import KDTree
+
+    assert graph.coordinates is not None
+    distances, nodes = KDTree(graph.coordinates).query(places)
+    diagonal = float(np.linalg.norm(np.ptp(graph.coordinates, axis=0)))
+    worst = int(np.argmax(distances))
+    if distances[worst] > _FARTHEST * diagonal:
+        raise DataError(
+            f"{file}: row {worst} lies {distances[worst]:.4g} from the nearest face, more than a tenth of the mesh's "
+            f"size ({diagonal:.4g}). Are both in the same units and the same frame?"
+        )
+    return np.asarray(nodes, dtype=np.int64)
+
+
+def _check_numbering(kind: str, renumbered: bool, mesh: Any, file: Path) -> None:
+    """Refuse numbers that do not mean in the file what they mean in the loaded mesh."""
+    import trimesh
+
+    if kind == "face" and renumbered:
+        raise DataError(f"{file} has faces without area, so its face numbers are not clear; give x, y and z instead.")
+    if kind == "vertex":
+        stored = trimesh.load(file, force="mesh", process=False)
+        if len(stored.vertices) != len(mesh.vertices):
+            raise DataError(
+                f"{file} stores {len(stored.vertices)} vertices, {len(mesh.vertices)} of them distinct, so its vertex "
+                "numbers are not clear; give x, y and z instead."
+            )
+
+
+def _read_numbers(table: Table, count: int, file: Path) -> NDArray[np.int64]:
+    numbers = table.X[:, 0]
+    wrong = (numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= count)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DataError(f"{file}: row {row} names {table.columns[0]} {numbers[row]:g}; there are 0 to {count - 1}.")
+    return numbers.astype(np.int64)

@@ -1,0 +1,136 @@
+"""Fitted fields to files: coloured meshes, tables of nodes, GeoJSON. Each file appears whole or not at all."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import graphs
+from rfgp.errors import InvalidArgumentError
+from rfgp.fields.field import Field, NodeLaw
+from rfgp.files import write_atomically
+
+COLOR_MAPS = {"mean": "viridis", "sd": "cividis"}
+"""Both grow lighter with the value and can be read by colour-blind people."""
+
+
+def color_range(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the 1 % and 99 % quantiles of values (N,): a few extreme nodes would hide the others."""
+    low, high = np.quantile(values, [0.01, 0.99])
+    return float(low), float(high)
+
+
+def write_mesh(folder: str | Path, field: Field, law: NodeLaw) -> list[Path]:
+    """Write mean and standard deviation as coloured meshes: mean.ply, sd.ply, mean.glb and sd.glb.
+
+    The PLY files also hold the numbers, as the properties `mean` and `sd` of faces or vertices.
+
+    Returns:
+        The four paths.
+
+    Raises:
+        InvalidArgumentError: the field is not on a mesh.
+        OSError: the folder cannot be written.
+    """
+    if field.mesh is None:
+        raise InvalidArgumentError("This field is not on a mesh.")
+    out = []
+    for name, values in (("mean", law.mean), ("sd", law.deviation)):
+        colors = _colors(values, COLOR_MAPS[name])
+        for suffix, content in (("ply", _ply(field, law, colors)), ("glb", _glb(field, colors))):
+            out.append(Path(folder) / f"{name}.{suffix}")
+            write_atomically(out[-1], content)
+    return out
+
+
+def write_nodes(path: str | Path, field: Field, law: NodeLaw) -> Path:
+    """Write one row per node: its label, place, observed value (or nothing), mean and standard deviation."""
+    axes = ("x", "y", "z") if field.mesh is not None else ("longitude", "latitude")
+    observed = _observed(field)
+    text = io.StringIO()
+    text.write(",".join(("node", *axes, "observed", "mean", "sd")) + "\n")
+    for i, (label, place) in enumerate(zip(field.labels, field.coordinates.tolist(), strict=True)):
+        cells = [str(label), *map(repr, place), repr(observed[i]) if i in observed else ""]
+        text.write(",".join([*cells, repr(float(law.mean[i])), repr(float(law.deviation[i]))]) + "\n")
+    write_atomically(Path(path), text.getvalue().encode())
+    return Path(path)
+
+
+def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
+    """Write GeoJSON: every piece of road with a mean and sd, every sensor with its own.
+
+    A piece lies between two neighbouring nodes (crossings or sensors); its figures are the averages of
+    theirs. `edge` and `fraction` of a sensor refer to the roads as they were read, not to the pieces.
+
+    Raises:
+        InvalidArgumentError: the field is not on roads.
+        OSError: the folder cannot be written.
+    """
+    if field.roads is None:
+        raise InvalidArgumentError("This field is not on roads.")
+    roads = field.roads
+    labels, coordinates, pieces = graphs.cut_roads(roads.lines, roads.sensor_edges, roads.sensor_fractions)
+    rows = []
+    for piece in pieces:
+        ends = [piece.source, piece.target]
+        figures = {"mean": float(law.mean[ends].mean()), "sd": float(law.deviation[ends].mean())}
+        rows.append(_feature("LineString", piece.shape.tolist(), {**figures, "length_m": round(piece.length, 3)}))
+    first = len(labels) - len(roads.values)
+    for i, value in enumerate(roads.values.tolist()):
+        where = {"edge": int(roads.sensor_edges[i]), "fraction": float(roads.sensor_fractions[i])}
+        figures = {"mean": float(law.mean[first + i]), "sd": float(law.deviation[first + i])}
+        known = {"sensor": i, field.quantity: value if np.isfinite(value) else None}
+        rows.append(_feature("Point", coordinates[first + i].tolist(), {**known, **where, **figures}))
+    text = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
+    write_atomically(Path(path), f'{{"type": "FeatureCollection", "features": [\n{text}\n]}}\n'.encode())
+    return Path(path)
+
+
+def _feature(kind: str, coordinates: Any, properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Feature", "properties": properties, "geometry": {"type": kind, "coordinates": coordinates}}
+
+
+def _observed(field: Field) -> dict[int, float]:
+    """Return the mean observed value by position."""
+    positions = field.graph.index(field.nodes)
+    totals: dict[int, list[float]] = {}
+    for position, value in zip(positions.tolist(), field.values.tolist(), strict=True):
+        totals.setdefault(position, []).append(value)
+    return {position: float(np.mean(values)) for position, values in totals.items()}
+
+
+def _colors(values: NDArray[np.float64], name: str) -> NDArray[np.uint8]:  # (N,) -> (N, 4)
+    from matplotlib import colormaps
+    from matplotlib.colors import Normalize
+
+    return np.asarray(colormaps[name](Normalize(*color_range(values), clip=True)(values), bytes=True), dtype=np.uint8)
+
+
+def _ply(field: Field, law: NodeLaw, colors: NDArray[np.uint8]) -> bytes:
+    import trimesh
+
+    mesh = trimesh.Trimesh(field.mesh.vertices, field.mesh.faces, process=False)
+    attributes = mesh.face_attributes if field.on_faces else mesh.vertex_attributes
+    attributes["mean"], attributes["sd"] = law.mean, law.deviation
+    if field.on_faces:
+        mesh.visual.face_colors = colors
+    else:
+        mesh.visual.vertex_colors = colors
+    return bytes(mesh.export(file_type="ply", include_attributes=True))
+
+
+def _glb(field: Field, colors: NDArray[np.uint8]) -> bytes:
+    """Return a binary glTF; it colours vertices only, so for faces every face gets corners of its own."""
+    import trimesh
+
+    if field.on_faces:
+        corners = np.asarray(field.mesh.triangles).reshape(-1, 3)
+        mesh = trimesh.Trimesh(corners, np.arange(len(corners)).reshape(-1, 3), process=False)
+        mesh.visual.vertex_colors = np.repeat(colors, 3, axis=0)
+    else:
+        mesh = trimesh.Trimesh(field.mesh.vertices, field.mesh.faces, process=False)
+        mesh.visual.vertex_colors = colors
+    return bytes(mesh.export(file_type="glb"))

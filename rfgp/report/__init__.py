@@ -1,0 +1,7 @@
+"""Reports: one self-contained HTML file on a fitted table, mesh or road network."""
+
+from rfgp.report.fields import field_report as field_report
+from rfgp.report.study import Study as Study
+from rfgp.report.study import study_field as study_field
+from rfgp.report.study import study_table as study_table
+from rfgp.report.tables import table_report as table_report

@@ -1,0 +1,102 @@
+"""The report on a field: a mesh or a road network."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.fields import Field, NodeLaw
+from rfgp.models.graph import GraphGP
+from rfgp.report import figures, words
+from rfgp.report.page import Block, Plot, Section, Text, render
+from rfgp.report.study import Study
+
+MOST_FACES = 100_000
+"""Larger meshes are shown as pictures only."""
+
+
+def field_report(
+    study: Study,
+    field: Field,
+    law: NodeLaw,
+    *,
+    settings: Mapping[str, object] | None = None,
+    command: str | None = None,
+) -> str:
+    """Return the report on a field as one HTML page.
+
+    Args:
+        study: From `study_field`.
+        field: The same field.
+        law: What the model says at every node, given all observations.
+        settings: What to list under "How it was made".
+        command: The command that made it, to list there.
+    """
+    model = study.model
+    assert isinstance(model, GraphGP)
+    graph = field.graph
+    kind = "a mesh" if field.mesh is not None else "roads"
+    how = "the exact kernel" if model.features == "exact" else f"{model._walk_options['num_walkers']} walkers per node"
+    lead = (
+        f"A Gaussian process for {field.quantity} on {kind} with {graph.num_nodes:,} nodes, through {how}: fitted on "
+        f"{len(study.train):,} of {len(field.values):,} observed nodes, judged on the other {len(study.test):,}. "
+        f"The views show the posterior given all observations."
+    )
+    memory = 8.0 * graph.num_nodes**2 if model.features == "exact" else 12.0 * _nonzeros(model, study)
+    sections = [
+        Section("The field", _views(field, law)),
+        Section("The data at a glance", _glance(field, law)),
+        Section("The fit", words.diagnostics(study)),
+        words.accuracy(study),
+        words.cost(study, how, memory),
+        words.making(study, settings or {}, command),
+    ]
+    return render(study.title, lead, words.cards(study, "nodes"), sections)
+
+
+def _nonzeros(model: GraphGP, study: Study) -> int:
+    data = model._known().known_data("a report")
+    return int(model._features_at(data.inputs).walks.pattern.indptr[-1])
+
+
+def _views(field: Field, law: NodeLaw) -> list[Block]:
+    out: list[Block] = []
+    for name, values, colors in (("mean", law.mean, "viridis"), ("sd", law.deviation, "cividis")):
+        what = "mean" if name == "mean" else "standard deviation of the field, without the noise"
+        title = f"{field.quantity}: {'mean' if name == 'mean' else 'standard deviation'}"
+        if field.mesh is not None:
+            figure = figures.mesh_view(field, values, title, colors)
+            caption = f"Posterior {what}. Turn with the mouse or a finger, zoom with the wheel or two fingers."
+            out.append(Plot(figure, caption, 460, _still(field, values, title, colors)))
+        else:
+            figure = figures.road_view(field, values, title, colors)
+            caption = f"Posterior {what}. Drag to move, scroll or pinch to zoom, touch a point for its figure."
+            out.append(Plot(figure, caption, 520))
+    return out
+
+
+def _still(field: Field, values: NDArray[np.float64], title: str, colors: str) -> bytes:
+    from rfgp.plotting import plot_mesh_field, to_png
+
+    return to_png(plot_mesh_field(field, values, title=title, colors=colors).figure)
+
+
+def _glance(field: Field, law: NodeLaw) -> list[Block]:
+    from scipy.sparse.csgraph import connected_components
+
+    parts = int(connected_components(field.graph.adjacency, directed=False)[0])
+    seen = len(set(field.graph.index(field.nodes).tolist()))
+    text = (
+        f"{field.graph.num_nodes:,} nodes, {field.graph.num_edges:,} edges, {parts} connected "
+        f"part{'s' if parts > 1 else ''}; {len(field.values):,} observations at {seen:,} nodes "
+        f"({100 * seen / field.graph.num_nodes:.1f} %)."
+    )
+    if parts > 1:
+        text += " A part without observations has the prior's mean and standard deviation."
+    columns: Any = np.column_stack([law.mean, law.deviation])
+    blocks: list[Block] = [Text(text), Plot(figures.histogram(field.values, field.quantity), "The observed values.")]
+    blocks.append(Plot(figures.histogram(law.deviation, "standard deviation"), "The posterior sd over all nodes."))
+    blocks.append(words.statistics([field.quantity], field.values[:, None]))
+    blocks.append(words.statistics(["posterior mean at all nodes", "posterior sd at all nodes"], columns))
+    return blocks

@@ -1,0 +1,288 @@
+"""The plots of a report, in plotly: plain lines and points, colours of Okabe and Ito, viridis and cividis."""
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+import graphs
+from rfgp import metrics
+from rfgp.compare import Comparison
+from rfgp.fields import Field
+from rfgp.inference import Prediction
+from rfgp.tables import Table
+
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_INK, _GREY = "#1b1f24", "#8c959f"
+_MOST_POINTS = 2000
+_BINS = 16
+
+
+def _figure(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure:
+    axis = {"gridcolor": "#e6eaee", "zeroline": False, "linecolor": _GREY, "ticks": "outside", "automargin": True}
+    base: dict[str, Any] = {
+        "template": "none",
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": _INK},
+        "margin": {"l": 64, "r": 16, "t": 28, "b": 52},
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
+        "xaxis": {**axis, "title": {"text": x}},
+        "yaxis": {**axis, "title": {"text": y}},
+        "hovermode": "closest",
+    }
+    figure = go.Figure(data=list(traces), layout=base)
+    return figure.update_layout(**layout)
+
+
+def plain(text: object, width: int = 40) -> str:
+    """Return text without control characters, cut to a width."""
+    shown = "".join(c if c.isprintable() else "?" for c in str(text))
+    return shown if len(shown) <= width else shown[: width - 1] + "…"
+
+
+def label(text: object, width: int = 40) -> str:
+    """Return text as plotly may show it: no markup, no control characters, not too long."""
+    return html.escape(plain(text, width), quote=False)
+
+
+def _thin(count: int) -> NDArray[np.int64]:
+    """Return at most `_MOST_POINTS` positions, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).astype(np.int64))
+
+
+def _short(values: ArrayLike) -> list[float]:
+    """Return numbers with the six digits that a plot can show."""
+    return [float(f"{value:.6g}") for value in np.asarray(values, dtype=np.float64).reshape(-1)]
+
+
+def histogram(values: NDArray[np.float64], name: str) -> go.Figure:
+    """Draw the distribution of values (n,)."""
+    counts, edges = np.histogram(values, bins=min(60, max(8, round(2 * len(values) ** (1 / 3)))))
+    width, middle = _short(np.diff(edges)), _short((edges[:-1] + edges[1:]) / 2)
+    bars = go.Bar(x=middle, y=counts.tolist(), width=width, marker={"color": COLORS[0], "line": {"width": 0}})
+    return _figure([bars], label(name), "count", bargap=0, showlegend=False)
+
+
+def columns(table: Table, order: Sequence[int], count: int = 9) -> go.Figure:
+    """Draw the target against the first `count` columns of `order`, small multiples."""
+    from plotly.subplots import make_subplots
+
+    shown = list(order)[:count]
+    across = min(3, len(shown))
+    down = -(-len(shown) // across)
+    grid = make_subplots(down, across, shared_yaxes=True, horizontal_spacing=0.04, vertical_spacing=0.24 / down)
+    rows = _thin(len(table.y))
+    for i, column in enumerate(shown):
+        points = go.Scattergl if len(rows) > 10_000 else go.Scatter
+        trace = points(
+            x=_short(table.X[rows, column]),
+            y=_short(table.y[rows]),
+            mode="markers",
+            marker={"color": COLORS[0], "size": 3, "opacity": 0.35},
+            hoverinfo="x+y",
+        )
+        grid.add_trace(trace, row=1 + i // across, col=1 + i % across)
+        grid.update_xaxes(title_text=label(table.columns[column], 28), row=1 + i // across, col=1 + i % across)
+    look = _figure([], "", "").layout
+    grid.update_layout(template="none", font=look.font, margin=look.margin, showlegend=False, hovermode="closest")
+    grid.update_xaxes(gridcolor="#e6eaee", zeroline=False, title_standoff=4, title_font_size=12)
+    grid.update_yaxes(gridcolor="#e6eaee", zeroline=False)
+    for i in range(down):
+        grid.update_yaxes(title_text=label(table.target, 28), row=1 + i, col=1)
+    return grid
+
+
+def calibration(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
+    """Draw the share of observations y (n,) inside central intervals against the intervals' level."""
+    levels = np.linspace(0.02, 0.98, 49)
+    shares = metrics.interval_coverage(y, prediction, levels).numpy()
+    low, high = stats.binom.ppf([[0.025], [0.975]], len(y), levels) / len(y)
+    band = go.Scatter(
+        x=_short(np.concatenate([levels, levels[::-1]])),
+        y=_short(np.concatenate([low, high[::-1]])),
+        fill="toself",
+        fillcolor="rgba(140,149,159,0.25)",
+        line={"width": 0},
+        name="95 % band if calibrated",
+        hoverinfo="skip",
+    )
+    diagonal = go.Scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": _INK, "width": 1}, showlegend=False)
+    ours = go.Scatter(x=_short(levels), y=_short(shares), mode="lines", line={"color": COLORS[0]}, name="held-out data")
+    return _figure([band, diagonal, ours], "level of the central interval", "share inside")
+
+
+def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
+    """Draw standardised residuals of y (n,) against the predicted mean, with the lines of 2 sd."""
+    mean = np.asarray(prediction.mean, dtype=np.float64)
+    scores = metrics.standardized_residuals(y, prediction).numpy()
+    rows = _thin(len(mean))
+    points = go.Scatter(
+        x=_short(mean[rows]),
+        y=_short(scores[rows]),
+        mode="markers",
+        marker={"color": COLORS[0], "size": 4, "opacity": 0.5},
+        showlegend=False,
+    )
+    figure = _figure([points], "predicted mean", "(observed - mean) / sd")
+    for height in (-2, 0, 2):
+        figure.add_hline(y=height, line={"color": _INK, "width": 1, "dash": "solid" if height == 0 else "dash"})
+    return figure
+
+
+def predicted(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
+    """Draw observations y (n,) against the predicted mean, bars of one predictive sd."""
+    law = prediction.observed()
+    rows = _thin(len(y))[:400]
+    mean, sd = np.asarray(law.mean)[rows], np.sqrt(np.asarray(law.variance))[rows]
+    points = go.Scatter(
+        x=_short(mean),
+        y=_short(y[rows]),
+        error_x={"type": "data", "array": _short(sd), "width": 0, "thickness": 0.6, "color": _GREY},
+        mode="markers",
+        marker={"color": COLORS[0], "size": 4},
+        showlegend=False,
+    )
+    return _figure([points, _diagonal(mean, y[rows])], "predicted mean ± sd", "observed")
+
+
+def _diagonal(a: NDArray[np.float64], b: NDArray[np.float64]) -> go.Scatter:
+    ends = _short([min(a.min(), b.min()), max(a.max(), b.max())])
+    return go.Scatter(x=ends, y=ends, mode="lines", line={"color": _INK, "width": 1}, showlegend=False)
+
+
+def relevance(names: Sequence[str], values: NDArray[np.float64], count: int = 20) -> go.Figure:
+    """Draw the relevance (d,) of the most relevant columns as bars, the largest on top."""
+    order = np.argsort(values)[-count:]
+    bars = go.Bar(
+        x=_short(values[order]),
+        y=[label(names[i], 28) for i in order],
+        orientation="h",
+        marker={"color": COLORS[0]},
+        showlegend=False,
+    )
+    return _figure([bars], "relevance", "", yaxis_type="category")
+
+
+def convergence(trace: Sequence[float]) -> go.Figure:
+    """Draw the log marginal likelihood (plus log priors) after every iteration of the fit."""
+    line = go.Scatter(
+        y=_short(trace), mode="lines+markers", marker={"size": 4}, line={"color": COLORS[0]}, showlegend=False
+    )
+    return _figure([line], "iteration", "log marginal likelihood (nats)")
+
+
+def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
+    """Draw a figure ("kl", "kernel_error") of every method against m, 2 standard errors, log scales."""
+    groups = comparison.groups()
+    sizes = sorted({size for _, size in groups})
+    traces = []
+    for i, method in enumerate(dict.fromkeys(method for method, _ in groups)):
+        estimates = [comparison.estimate(figure, method, size) for size in sizes]
+        traces.append(
+            go.Scatter(
+                x=sizes,
+                y=_short([e.mean for e in estimates]),
+                error_y={"type": "data", "array": _short([2 * np.nan_to_num(e.error) for e in estimates])},
+                mode="lines+markers",
+                marker={"symbol": _SYMBOLS[i % 6], "size": 8},
+                line={"color": COLORS[i % 6], "dash": _DASHES[i % 6], "width": 1.5},
+                name=label(method),
+            )
+        )
+    axis = {"type": "log", "tickvals": sizes, "ticktext": [str(size) for size in sizes]}
+    return _figure(traces, f"{comparison.size_name}, m", name, xaxis=axis, yaxis={"type": "log", "dtick": "D2"})
+
+
+def against_exact(comparison: Comparison) -> go.Figure:
+    """Draw one draw's approximate against the exact posterior means, bars of one sd."""
+    exact, ours = comparison.example.exact, comparison.example.approximate
+    a, b = np.asarray(exact.mean), np.asarray(ours.mean)
+    bar = {"type": "data", "width": 0, "thickness": 0.6, "color": _GREY}
+    points = go.Scatter(
+        x=_short(a),
+        y=_short(b),
+        error_x={**bar, "array": _short(np.sqrt(exact.variance))},
+        error_y={**bar, "array": _short(np.sqrt(ours.variance))},
+        mode="markers",
+        marker={"color": COLORS[0], "size": 4},
+        showlegend=False,
+    )
+    return _figure([points, _diagonal(a, b)], "exact posterior mean ± sd", "approximate posterior mean ± sd")
+
+
+def mesh_view(field: Field, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
+    """Draw values (N,) on a field's mesh, to be turned with the mouse or a finger."""
+    vertices, faces = np.asarray(field.mesh.vertices), np.asarray(field.mesh.faces)
+    low, high = np.quantile(values, [0.01, 0.99])
+    surface = go.Mesh3d(
+        **{axis: _short(vertices[:, i]) for i, axis in enumerate("xyz")},
+        **{corner: faces[:, i].tolist() for i, corner in enumerate("ijk")},
+        intensity=_short(values),
+        intensitymode="cell" if field.on_faces else "vertex",
+        colorscale=colors,
+        cmin=float(low),
+        cmax=float(high),
+        colorbar={"title": {"text": label(name), "side": "right"}, "thickness": 14, "len": 0.8},
+        flatshading=field.on_faces,
+        lighting={"ambient": 0.8, "diffuse": 0.3, "specular": 0.0},
+    )
+    axis = {"visible": False}
+    scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "aspectmode": "data", "dragmode": "orbit"}
+    return _figure([surface], "", "", scene=scene, margin={"l": 0, "r": 0, "t": 8, "b": 0})
+
+
+def road_view(field: Field, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
+    """Draw values (N,) along the roads, sensors as points, to be moved and zoomed like a map."""
+    from plotly.colors import sample_colorscale
+
+    assert field.roads is not None
+    roads = field.roads
+    _, coordinates, pieces = graphs.cut_roads(roads.lines, roads.sensor_edges, roads.sensor_fractions)
+    low, high = (float(q) for q in np.quantile(values, [0.01, 0.99]))
+    high = high if high > low else low + 1.0
+    middle = np.array([(values[piece.source] + values[piece.target]) / 2 for piece in pieces])
+    bins = np.clip(((middle - low) / (high - low) * _BINS).astype(np.int64), 0, _BINS - 1)
+    shades = sample_colorscale(colors, [(i + 0.5) / _BINS for i in range(_BINS)])
+    traces = [_lines([pieces[i].shape for i in np.flatnonzero(bins == b)], shades[b]) for b in np.unique(bins)]
+    observed = field.graph.index(field.nodes)
+    rest = np.setdiff1d(np.arange(len(values)), observed)
+    bar = {"title": {"text": label(name), "side": "right"}, "thickness": 14, "len": 0.8}
+    scale = {"colorscale": colors, "cmin": low, "cmax": high}
+    for nodes, size, width, what in ((rest, 3, 0, "crossings"), (observed, 7, 1, "observed sensors")):
+        traces.append(
+            go.Scatter(
+                x=_short(coordinates[nodes, 0]),
+                y=_short(coordinates[nodes, 1]),
+                mode="markers",
+                marker={
+                    "color": _short(values[nodes]),
+                    **scale,
+                    "size": size,
+                    "line": {"width": width, "color": _INK},
+                    "colorbar": bar if size == 7 else None,
+                    "showscale": size == 7,
+                },
+                text=[f"{label(field.labels[i])}: {values[i]:.4g}" for i in nodes],
+                hoverinfo="text",
+                name=what,
+            )
+        )
+    figure = _figure(traces, "longitude", "latitude", dragmode="pan", margin={"l": 64, "r": 8, "t": 28, "b": 48})
+    stretch = 1 / float(np.cos(np.radians(coordinates[:, 1].mean())))
+    return figure.update_yaxes(scaleanchor="x", scaleratio=stretch)
+
+
+def _lines(shapes: Sequence[NDArray[np.float64]], color: str) -> go.Scatter:
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for shape in shapes:
+        x += [*(round(float(v), 6) for v in shape[:, 0]), None]
+        y += [*(round(float(v), 6) for v in shape[:, 1]), None]
+    return go.Scatter(x=x, y=y, mode="lines", line={"color": color, "width": 3}, hoverinfo="skip", showlegend=False)

@@ -1,0 +1,167 @@
+"""One HTML page that needs no network: sections of text, tables and interactive plots."""
+
+import base64
+import html
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+import rfgp
+
+
+@dataclass(frozen=True, eq=False)
+class Plot:
+    """An interactive plot.
+
+    Attributes:
+        figure: A plotly figure.
+        caption: What it shows and how to read it.
+        height: On the screen, in CSS pixels.
+        picture: A PNG that stands for a three-dimensional view in print and where there is no WebGL.
+        wide: Whether it takes the page's full width.
+    """
+
+    figure: Any
+    caption: str
+    height: int = 360
+    picture: bytes | None = None
+    wide: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A table: the first column is text, the others are figures."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str
+    wide: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A paragraph."""
+
+    words: str
+
+
+Block = Plot | Grid | Text
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A heading and what is under it."""
+
+    title: str
+    blocks: list[Block] = field(default_factory=list)
+
+
+def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], sections: Sequence[Section]) -> str:
+    """Return the page.
+
+    Args:
+        title: Its title.
+        lead: One paragraph: what was done.
+        cards: The figures to see first: (name, figure, remark).
+        sections: The sections.
+    """
+    from plotly.offline import get_plotlyjs
+
+    plots = [block for section in sections for block in section.blocks if isinstance(block, Plot)]
+    numbers = {id(plot): i for i, plot in enumerate(plots)}
+    body = "\n".join(_section(section, numbers) for section in sections)
+    links = "".join(f'<a href="#{_anchor(s.title)}">{_escape(s.title)}</a>' for s in sections)
+    boxes = "".join(
+        f'<div class="card"><span>{_escape(name)}</span><strong>{_escape(figure)}</strong>'
+        f"<small>{_escape(remark)}</small></div>"
+        for name, figure, remark in cards
+    )
+    library = get_plotlyjs().replace("</script", _CLOSED + "script")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="generator" content="rfgp {rfgp.__version__}">
+<title>{_escape(title)}</title>
+<link rel="icon" href="data:,">
+<style>{_asset("style.css")}</style>
+<script>{library}</script>
+</head>
+<body>
+<header><h1>{_escape(title)}</h1><p>{_escape(lead)}</p><nav>{links}</nav></header>
+<main>
+<div class="cards">{boxes}</div>
+{body}
+</main>
+<footer>Made by rfgp {rfgp.__version__}. This file contains everything it shows; it loads nothing.</footer>
+{"".join(_data(plot, numbers[id(plot)]) for plot in plots)}
+<script>{_asset("draw.js")}</script>
+</body>
+</html>
+"""
+
+
+# Inline scripts and styles only; plotly needs blob: and data: pictures for its own exports, eval never.
+_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def _escape(text: str) -> str:
+    """Return text for HTML, without characters that steer a terminal or a reader."""
+    return html.escape("".join(c if c.isprintable() else "?" for c in text))
+
+
+_CLOSED = "<" + chr(92) + "/"  # in a script, a slash that cannot end it
+
+
+def _section(section: Section, numbers: dict[int, int]) -> str:
+    blocks = "\n".join(_block(block, numbers) for block in section.blocks)
+    return (
+        f'<section id="{_anchor(section.title)}"><h2>{_escape(section.title)}</h2>'
+        f'<div class="blocks">{blocks}</div></section>'
+    )
+
+
+def _block(block: Block, numbers: dict[int, int]) -> str:
+    if isinstance(block, Text):
+        return f"<p>{_escape(block.words)}</p>"
+    if isinstance(block, Grid):
+        head = "".join(f'<th scope="col">{_escape(cell)}</th>' for cell in block.header)
+        rows = "".join(
+            f'<tr><th scope="row">{_escape(row[0])}</th>'
+            + "".join(f"<td>{_escape(cell)}</td>" for cell in row[1:])
+            + "</tr>"
+            for row in block.rows
+        )
+        caption = _escape(block.caption)
+        return (
+            f'<div class="scroll{" wide" if block.wide else ""}" tabindex="0"><table><caption>{caption}</caption>'
+            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        )
+    number, caption = numbers[id(block)], _escape(block.caption)
+    picture = ""
+    if block.picture is not None:
+        source = base64.b64encode(block.picture).decode()
+        picture = f'<img class="still" alt="{caption}" src="data:image/png;base64,{source}">'
+    kind = ' class="wide"' if block.wide else ""
+    return (
+        f'<figure{kind}><div class="plot" id="plot-{number}" role="img" aria-label="{caption}" '
+        f'style="height:{block.height}px"></div>{picture}<figcaption>{caption}</figcaption></figure>'
+    )
+
+
+def _data(plot: Plot, number: int) -> str:
+    content = json.loads(plot.figure.to_json())
+    text = json.dumps({"data": content["data"], "layout": content["layout"]}, allow_nan=False)
+    return f'<script type="application/json" id="data-{number}">{text.replace("</", _CLOSED)}</script>\n'
+
+
+def _anchor(title: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in title.lower())
+
+
+def _asset(name: str) -> str:
+    return resources.files("rfgp.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,85 @@
+"""The report on a table."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.models import SparseSpectrumGP
+from rfgp.report import figures, words
+from rfgp.report.page import Block, Grid, Plot, Section, Text, render
+from rfgp.report.study import Study
+from rfgp.tables import Table
+
+_MOST_COLUMNS = 60
+
+
+def table_report(
+    study: Study, table: Table, *, settings: Mapping[str, object] | None = None, command: str | None = None
+) -> str:
+    """Return the report on a table as one HTML page.
+
+    Args:
+        study: From `study_table`.
+        table: The same table.
+        settings: What to list under "How it was made".
+        command: The command that made it, to list there.
+    """
+    model = study.model
+    assert isinstance(model, SparseSpectrumGP)
+    found = column_relevance(model, table)
+    order = np.argsort(-found, kind="stable")
+    features = model.feature_map.num_features
+    lead = (
+        f"A Gaussian process for {table.target} from {len(table.columns)} columns, through {features} random features "
+        f"({model.coupling!r}), fitted on {len(study.train):,} rows and judged on {len(study.test):,} others."
+    )
+    memory = 8.0 * features * len(study.train)
+    sections = [
+        Section("The data at a glance", _glance(table, [int(i) for i in order])),
+        Section("The fit", [*words.diagnostics(study), *_relevance(model, table, found)]),
+        words.accuracy(study),
+        words.cost(study, f"{features} per row", memory),
+        words.making(study, settings or {}, command),
+    ]
+    return render(study.title, lead, words.cards(study, "rows"), sections)
+
+
+def column_relevance(model: SparseSpectrumGP, table: Table) -> NDArray[np.float64]:
+    """Return each column's standard deviation over its lengthscale, (d,): 0 where it has no effect."""
+    lengthscale = model.hyperparameters.lengthscale.detach().double().cpu().numpy()
+    return np.asarray(table.X.std(axis=0, ddof=1) / lengthscale)
+
+
+def _glance(table: Table, order: list[int]) -> list[Block]:
+    names, every = [*table.columns, table.target], np.column_stack([table.X, table.y])
+    shown = [*order[:_MOST_COLUMNS], len(names) - 1]
+    blocks: list[Block] = [
+        Plot(figures.histogram(table.y, table.target), f"The target, {table.target}."),
+        Plot(
+            figures.columns(table, order),
+            f"The target against its {min(9, len(order))} most relevant columns, most relevant first.",
+            height=120 + 180 * -(-min(9, len(order)) // 3),
+            wide=True,
+        ),
+        words.statistics([names[i] for i in shown], every[:, shown]),
+    ]
+    if len(order) > _MOST_COLUMNS:
+        blocks.append(Text(f"{len(order) - _MOST_COLUMNS} less relevant columns are not listed."))
+    return blocks
+
+
+def _relevance(model: SparseSpectrumGP, table: Table, found: NDArray[np.float64]) -> list[Block]:
+    if model.hyperparameters.raw["lengthscale"].ndim == 0:
+        return [Text("All columns share one lengthscale, in their standard deviations, so none is more relevant.")]
+    order = np.argsort(-found, kind="stable")[:_MOST_COLUMNS]
+    lengthscale = model.hyperparameters.lengthscale.detach().double().cpu().numpy()
+    rows = [[figures.plain(table.columns[i]), words.number(found[i]), words.number(lengthscale[i])] for i in order]
+    return [
+        Plot(
+            figures.relevance(table.columns, found),
+            "Relevance: a column's standard deviation over its lengthscale. The function bends faster along relevant "
+            "columns; near 0 it is flat or a straight line.",
+        ),
+        Grid(["column", "relevance", "lengthscale"], rows, "Lengthscales in the columns' own units.", wide=False),
+    ]

@@ -1,0 +1,185 @@
+"""What every report says, whatever its subject: cards, diagnostics, accuracy, cost, and how it was made."""
+
+import datetime
+import math
+import platform
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from scipy import stats
+
+import rfgp
+from rfgp.compare import Comparison
+from rfgp.compare.show import format_estimate
+from rfgp.models import FitReport, Process
+from rfgp.report import figures
+from rfgp.report.page import Block, Grid, Plot, Section, Text
+from rfgp.report.study import Study
+
+
+def number(value: float) -> str:
+    """Write a figure with four significant digits."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
+
+
+def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
+    """Return the figures to see first; `noun` is what the data are: "rows" or "nodes"."""
+    count, covered = len(study.test), round(study.coverage * len(study.test))
+    low, high = stats.binom.ppf([0.025, 0.975], count, 0.95) / count
+    verdict = (
+        "as it should be"
+        if low <= study.coverage <= high
+        else "intervals too " + ("narrow" if study.coverage < low else "wide")
+    )
+    explained = 1 - study.rmse**2 / study.spread**2
+    out = [
+        ("Error on held-out data (RMSE)", number(study.rmse), f"the target's sd is {number(study.spread)}"),
+        ("Variance explained", f"{100 * explained:.1f} %", f"of {count:,} held-out {noun}"),
+        ("95 % intervals cover", f"{100 * study.coverage:.1f} %", f"{covered:,} of {count:,}: {verdict}"),
+    ]
+    if study.comparison is not None:
+        best = _own(study.comparison)
+        kl = study.comparison.estimate("kl", *best)
+        points = len(study.comparison.example.observed)
+        name = f"nats per held-out point; {best[0]}, m = {best[1]}: {format_estimate(kl)} over {points} {noun}"
+        out.append(("KL from the exact process", f"{kl.mean / points:.2g}", name))
+    return out
+
+
+def _own(comparison: Comparison) -> tuple[str, int]:
+    """Return the last method at its largest size: the model's own."""
+    return comparison.groups()[-1]
+
+
+def diagnostics(study: Study) -> list[Block]:
+    """Return the plots of calibration, residuals, prediction and convergence."""
+    y, law = study.observed, study.prediction
+    found: list[Block] = [
+        Plot(
+            figures.predicted(y, law),
+            "Held-out observations against predictions. Points scatter around the diagonal, by about their bars.",
+        ),
+        Plot(
+            figures.calibration(y, law),
+            "Calibration: the share of held-out observations inside the central interval of each level. Above the "
+            "diagonal the intervals are too wide, below it too narrow; inside the grey band chance explains it.",
+        ),
+        Plot(
+            figures.residuals(y, law),
+            "Standardised residuals against predictions. No trend and about 5 % outside the dashed lines: the model "
+            "fits. A funnel means that the noise is not the same everywhere.",
+        ),
+    ]
+    fit = study.model.fit_report
+    if fit is not None and len(fit.trace) > 1:
+        found.append(Plot(figures.convergence(fit.trace), f"Convergence of the fit. {convergence(fit)}"))
+    return found
+
+
+def convergence(fit: FitReport) -> str:
+    """Say in words how a fit went."""
+    steps = f"{fit.iterations} iterations and {fit.evaluations} evaluations"
+    text = (
+        f"The optimiser converged after {steps}."
+        if fit.converged
+        else f"The optimiser stopped after {steps} without converging ({fit.message}); doubt the hyperparameters."
+    )
+    if fit.at_bounds:
+        text += f" At a bound: {', '.join(fit.at_bounds)}."
+    return text
+
+
+def accuracy(study: Study) -> Section:
+    """Return the section on the approximation against the exact process."""
+    comparison = study.comparison
+    if comparison is None:
+        return Section("Against the exact process", [Text(study.remark)])
+    rows = [_accuracy_row(comparison, method, size) for method, size in comparison.groups()]
+    exact = comparison.exact[0]
+    rows.insert(0, ["exact", "", "0", "0", number(exact.rmse), number(exact.nlpd), f"{exact.seconds:.2f}"])
+    noun = comparison.size_name
+    return Section(
+        "Against the exact process",
+        [
+            Text(study.remark),
+            Plot(
+                figures.by_size(comparison, "kl", "KL from the exact posterior (nats)"),
+                f"KL from the exact to the approximate posterior at the held-out points, against the number of {noun}. "
+                "Bars are two standard errors. Below 1 nat the two can hardly be told apart.",
+            ),
+            Plot(
+                figures.by_size(comparison, "kernel_error", "relative error of the kernel"),
+                "Relative Frobenius error of the kernel matrix. Coupled features need fewer for the same error.",
+            ),
+            Plot(
+                figures.against_exact(comparison),
+                f"One draw of {comparison.example.method}, m = {comparison.example.size}, against the exact process at "
+                "every held-out point.",
+            ),
+            Grid(
+                ["coupling", "m", "KL, nats", "kernel error", "RMSE", "NLPD", "seconds"],
+                rows,
+                "Means over draws; 1.23(4) means 1.23 with standard error 0.04. Seconds to draw, condition, predict.",
+            ),
+        ],
+    )
+
+
+def _accuracy_row(comparison: Comparison, method: str, size: int) -> list[str]:
+    shown = [
+        format_estimate(comparison.estimate(name, method, size)) for name in ("kl", "kernel_error", "rmse", "nlpd")
+    ]
+    return [method, str(size), *shown, f"{comparison.estimate('seconds', method, size).mean:.2f}"]
+
+
+def hyperparameters(model: Process) -> Grid:
+    """Return the hyperparameters as a table, in the user's units."""
+    found = model.hyperparameters
+    rows = []
+    for name in found.names:
+        value = found.value(name).detach()
+        text = number(float(value)) if value.ndim == 0 else f"{value.numel()} values, see the relevance of the columns"
+        rows.append([name, text])
+    noise = float(found.noise.detach().reshape(-1)[0])
+    rows.append(["noise, as a standard deviation", number(math.sqrt(noise))])
+    return Grid(["hyperparameter", "value"], rows, "In the units of the data; outputscale and noise are variances.")
+
+
+def cost(study: Study, features: str, memory: float) -> Section:
+    """Return the section on what it cost; `features` says what was computed, `memory` is of the features, bytes."""
+    rows = [[what, f"{seconds:.2f} s"] for what, seconds in study.seconds.items()]
+    if study.comparison is not None:
+        exact = study.comparison.exact[0]
+        rows.append(["the exact process, for the comparison", f"{exact.seconds:.2f} s"])
+    rows += [["features", features], ["memory of the features", f"{memory / 2**20:,.1f} MiB"]]
+    return Section("Cost", [Grid(["what", "cost"], rows, "Measured while this report was made.")])
+
+
+def making(study: Study, settings: Mapping[str, object], command: str | None) -> Section:
+    """Return the section on how the report was made."""
+    rows = [[name, str(value)] for name, value in settings.items()]
+    fit = study.model.fit_report
+    rows += [
+        ["trained on", f"{len(study.train):,}"],
+        ["held out, at random", f"{len(study.test):,}"],
+        ["fit", "none" if fit is None else convergence(fit)],
+        ["rfgp", rfgp.__version__],
+        ["Python", platform.python_version()],
+        ["date", datetime.date.today().isoformat()],
+    ]
+    if command is not None:
+        rows.append(["command", figures.plain(command, 300)])
+    return Section(
+        "How it was made", [hyperparameters(study.model), Grid(["setting", "value"], rows, "Enough to make it again.")]
+    )
+
+
+def statistics(names: Sequence[str], columns: np.ndarray) -> Grid:  # columns (n, k)
+    """Return a table of the columns (n, k): mean, sd, least, median, largest, distinct values."""
+    rows = []
+    for i, name in enumerate(names):
+        values = columns[:, i]
+        shown = (values.mean(), values.std(ddof=1), values.min(), np.median(values), values.max())
+        rows.append([figures.plain(name), *(number(float(v)) for v in shown), f"{len(np.unique(values)):,}"])
+    header = ["column", "mean", "sd", "least", "median", "largest", "distinct"]
+    return Grid(header, rows, f"{len(columns):,} rows.")

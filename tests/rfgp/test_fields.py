@@ -1,0 +1,201 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+import trimesh
+
+import graphs
+import rfgp
+from rfgp import datasets, fields
+from rfgp.fields.writing import COLOR_MAPS, color_range
+
+pytestmark = pytest.mark.filterwarnings("ignore::graphs.LargeVarianceWarning")
+
+
+@pytest.fixture
+def ball(tmp_path):
+    """A ball of 80 faces and 42 vertices in a PLY file."""
+    mesh = trimesh.creation.icosphere(subdivisions=1)
+    mesh.export(tmp_path / "ball.ply")
+    return tmp_path / "ball.ply", mesh
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_without_values_a_mesh_has_its_normals(ball):
+    path, mesh = ball
+    field = fields.read_field(path)
+    np.testing.assert_allclose(field.values, mesh.face_normals[:, 2], atol=1e-6)
+    assert field.on_faces
+    assert field.labels == list(range(80))
+    assert field.edges.shape == (120, 2)
+
+
+@pytest.mark.parametrize(("column", "count"), [("face", 80), ("vertex", 42)])
+def test_values_by_number(ball, tmp_path, column, count):
+    path, mesh = ball
+    field = fields.read_mesh_field(path, write(tmp_path / "v.csv", f"{column},heat\n3,1.5\n7,2.5\n3,1.6\n"))
+    assert field.graph.num_nodes == count
+    assert field.on_faces == (column == "face")
+    assert field.quantity == "heat"
+    assert field.nodes.tolist() == [3, 7, 3]
+    np.testing.assert_array_equal(field.values, [1.5, 2.5, 1.6])
+    where = mesh.triangles_center if column == "face" else mesh.vertices
+    np.testing.assert_allclose(field.coordinates[7], where[7], atol=1e-6)
+
+
+def test_values_by_place_go_to_the_nearest_face(ball, tmp_path):
+    path, mesh = ball
+    centers = mesh.triangles_center
+    rows = "".join(f"{z},{x},{y},{i}\n" for i, (x, y, z) in zip((5, 60), 1.01 * centers[[5, 60]], strict=True))
+    field = fields.read_mesh_field(path, write(tmp_path / "v.csv", "z,x,y,heat\n" + rows))
+    assert field.nodes.tolist() == [5, 60]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("face,heat\n80,1\n1,2\n", "row 0 names face 80; there are 0 to 79"),
+        ("face,heat\n1,1\n-1,2\n", "row 1 names face -1"),
+        ("face,heat\n1.5,1\n1,2\n", r"names face 1.5"),
+        ("vertex,heat\n42,1\n1,2\n", "names vertex 42; there are 0 to 41"),
+        ("x,y,z,heat\n0,0,1,1\n9,9,9,2\n", "row 1 lies .* from the nearest face.*same units"),
+        ("place,heat\n1,1\n2,2\n", "has the columns place before the value 'heat'"),
+        ("face,heat\n1,hot\n2,3\n", "'heat'"),
+        ("face,heat\n1,\n2,3\n", "'heat'"),
+        ("", "is empty"),
+    ],
+)
+def test_bad_values_are_named(ball, tmp_path, text, message):
+    with pytest.raises(rfgp.DataError, match=message):
+        fields.read_mesh_field(ball[0], write(tmp_path / "v.csv", text))
+
+
+def test_numbers_that_the_file_does_not_have_are_refused(tmp_path):
+    mesh = trimesh.creation.box()
+    mesh.export(tmp_path / "box.stl")  # STL stores every corner of every face
+    values = write(tmp_path / "v.csv", "vertex,heat\n0,1\n1,2\n")
+    with pytest.raises(rfgp.DataError, match="stores 36 vertices, 8 of them distinct"):
+        fields.read_mesh_field(tmp_path / "box.stl", values)
+    flat = "OFF\n4 3 0\n0 0 0\n1 0 0\n0 1 0\n2 0 0\n3 0 1 2\n3 0 1 3\n3 1 2 3\n"
+    write(tmp_path / "flat.off", flat)
+    write(values, "face,heat\n0,1\n1,2\n")
+    with (
+        pytest.warns(graphs.DegenerateFacesWarning),
+        pytest.raises(rfgp.DataError, match="faces without area, so its face numbers are not clear"),
+    ):
+        fields.read_mesh_field(tmp_path / "flat.off", values)
+
+
+def test_sensors_without_a_value_are_predicted_not_observed(tmp_path):
+    point = {"type": "Point", "coordinates": [8.0, 50.005]}
+    features = [
+        {"type": "Feature", "properties": {}, "geometry": {"type": "LineString", "coordinates": [[8, 50], [8, 50.01]]}},
+        {"type": "Feature", "properties": {"speed": None}, "geometry": point},
+        {"type": "Feature", "properties": {"speed": 3}, "geometry": {**point, "coordinates": [8.0, 50.002]}},
+    ]
+    path = write(tmp_path / "r.geojson", json.dumps({"type": "FeatureCollection", "features": features}))
+    field = fields.read_road_field(path, "speed")
+    assert field.nodes.tolist() == ["sensor-1"]
+    assert field.values.tolist() == [3]
+    assert "sensor-0" in field.labels
+    assert field.quantity == "speed"
+
+
+def test_unknown_endings_are_named(tmp_path):
+    with pytest.raises(rfgp.InvalidArgumentError, match="not clear from its ending"):
+        fields.read_field(tmp_path / "a.xyz")
+
+
+# --- out again -----------------------------------------------------------------------------------
+
+
+def law_of(field):
+    rng = np.random.default_rng(0)
+    count = field.graph.num_nodes
+    return fields.NodeLaw(rng.standard_normal(count), rng.uniform(0.1, 0.2, count), len(field.values))
+
+
+@pytest.mark.parametrize("column", ["face", "vertex"])
+def test_coloured_meshes_read_back(ball, tmp_path, column):
+    field = fields.read_mesh_field(ball[0], write(tmp_path / "v.csv", f"{column},heat\n0,1\n1,2\n"))
+    law = law_of(field)
+    paths = fields.write_mesh(tmp_path, field, law)
+    assert [path.name for path in paths] == ["mean.ply", "mean.glb", "sd.ply", "sd.glb"]
+    from matplotlib import colormaps
+
+    for name, values in (("mean", law.mean), ("sd", law.deviation)):
+        low, high = color_range(values)
+        expected = colormaps[COLOR_MAPS[name]](np.clip((values - low) / (high - low), 0, 1), bytes=True)
+        ply = trimesh.load(tmp_path / f"{name}.ply", process=False)
+        found = ply.visual.face_colors if column == "face" else ply.visual.vertex_colors
+        np.testing.assert_array_equal(found, expected)
+        rows = ply.metadata["_ply_raw"][column]["data"]
+        np.testing.assert_allclose(np.asarray(rows["mean"]).ravel(), law.mean, rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(rows["sd"]).ravel(), law.deviation, rtol=1e-6)
+        glb = trimesh.load(tmp_path / f"{name}.glb", force="mesh", process=False)
+        np.testing.assert_allclose(glb.area, ball[1].area, rtol=1e-5)
+        corners = np.repeat(expected, 3, axis=0) if column == "face" else expected
+        np.testing.assert_array_equal(glb.visual.vertex_colors, corners)
+
+
+def test_roads_out_are_geojson(tmp_path):
+    roads = datasets.make_roads()
+    values = roads.values.copy()
+    values[3] = np.nan
+    roads = roads._replace(values=values)
+    graph = graphs.Graph.from_roads(*roads[:3])
+    known = np.flatnonzero(np.isfinite(values))
+    field = fields.Field(graph, np.array([f"sensor-{i}" for i in known], object), values[known], "mph", roads=roads)
+    law = law_of(field)
+    content = json.loads(fields.write_roads(tmp_path / "out.geojson", field, law).read_text())
+    lines = [f for f in content["features"] if f["geometry"]["type"] == "LineString"]
+    points = [f for f in content["features"] if f["geometry"]["type"] == "Point"]
+    assert len(points) == len(values)
+    assert points[3]["properties"]["mph"] is None
+    position = graph.index(["sensor-7"])[0]
+    assert points[7]["properties"]["mean"] == law.mean[position]
+    assert points[7]["properties"]["sd"] == law.deviation[position]
+    np.testing.assert_array_equal(points[7]["geometry"]["coordinates"], graph.coordinates[position])
+    place = {tuple(xy): i for i, xy in enumerate(graph.coordinates.tolist())}
+    for line in lines:
+        ends = [place[tuple(line["geometry"]["coordinates"][i])] for i in (0, -1)]
+        assert line["properties"]["mean"] == pytest.approx(law.mean[ends].mean())
+    total = sum(np.diff(np.array(line), axis=0).__abs__().sum() > 0 for line in roads.lines)
+    assert len(lines) == total + len(values)
+
+
+def test_nodes_out_are_a_table(ball, tmp_path):
+    field = fields.read_mesh_field(ball[0], write(tmp_path / "v.csv", "face,heat\n3,1.5\n3,2.5\n7,1\n"))
+    law = law_of(field)
+    with fields.write_nodes(tmp_path / "nodes.csv", field, law).open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 80
+    assert [float(row["mean"]) for row in rows] == law.mean.tolist()
+    assert [float(row["x"]) for row in rows] == field.coordinates[:, 0].tolist()
+    assert {row["node"]: row["observed"] for row in rows if row["observed"]} == {"3": "2.0", "7": "1.0"}
+
+
+def test_the_wrong_kind_of_field_is_refused(ball, tmp_path):
+    field = fields.read_field(ball[0])
+    with pytest.raises(rfgp.InvalidArgumentError, match="not on roads"):
+        fields.write_roads(tmp_path / "a.geojson", field, law_of(field))
+    from dataclasses import replace
+
+    with pytest.raises(rfgp.InvalidArgumentError, match="not on a mesh"):
+        fields.write_mesh(tmp_path, replace(field, mesh=None), law_of(field))
+    assert not list(tmp_path.glob("*.geojson"))
+
+
+def test_the_law_at_all_nodes_is_that_of_the_model(ball):
+    field = fields.read_field(ball[0])
+    gp = rfgp.GraphGP(field.graph).fit(field.nodes[::2], field.values[::2])
+    law = fields.law_at_nodes(gp, field)
+    one = gp.predict([field.labels[11]])
+    assert law.mean[11] == pytest.approx(one.mean[0])
+    assert law.deviation[11] ** 2 == pytest.approx(one.variance[0])
+    assert law.num_observed == 40

@@ -1,0 +1,127 @@
+import matplotlib
+import numpy as np
+import pytest
+import torch
+import trimesh
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+
+import graphs
+import rfgp
+from rfgp import datasets, fields, plotting
+from rfgp.compare import Plan, compare_table
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    table = datasets.make_table()
+    return compare_table(table.X, table.y, num_train=60, num_test=20, sizes=[8, 32], plan=Plan(1, 3, 0))
+
+
+@pytest.fixture(scope="module")
+def curve():
+    x = RNG.uniform(-3, 3, 60)
+    y = np.sin(x) + 0.2 * RNG.standard_normal(60)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=50, seed=0).fit(x[:, None], y)
+    return x, y, gp
+
+
+def ball():
+    mesh = trimesh.creation.icosphere(subdivisions=1)
+    graph = graphs.Graph.from_mesh(mesh)
+    return fields.Field(graph, np.arange(80), mesh.face_normals[:, 2], "z", mesh=mesh)
+
+
+def town():
+    roads = datasets.make_roads()
+    graph = graphs.Graph.from_roads(*roads[:3])
+    return fields.Field(graph, np.array(["sensor-0", "sensor-5"], object), roads.values[:2], "mph", roads=roads)
+
+
+def drawn(axes):
+    """The picture of the axes' figure, as an array; fails where drawing does."""
+    assert isinstance(axes.figure, Figure)
+    return plotting.to_png(axes.figure)
+
+
+def test_a_band_shows_the_mean_and_both_intervals(curve):
+    x, y, gp = curve
+    p = gp.predict(x[:, None])
+    axes = plotting.plot_prediction_band(x, p, data=(x, y))
+    order = np.argsort(x)
+    line = axes.lines[0]
+    np.testing.assert_array_equal(line.get_xdata(), x[order])
+    np.testing.assert_allclose(line.get_ydata(), p.mean[order])
+    outer, inner = (collection.get_paths()[0].vertices for collection in axes.collections)
+    for band, law in ((outer, p.observed()), (inner, p)):
+        top = p.mean + 1.96 * np.sqrt(law.variance)
+        assert band[:, 1].max() == pytest.approx(top.max())
+    assert len(drawn(axes)) > 10_000
+    tensors = gp.predict(torch.as_tensor(x[:, None]))
+    np.testing.assert_allclose(plotting.plot_prediction_band(x, tensors).lines[0].get_ydata(), p.mean[order])
+    with pytest.raises(rfgp.InvalidArgumentError, match="x has shape"):
+        plotting.plot_prediction_band(x[:3], p)
+
+
+def test_a_calibration_curve_is_the_coverage(curve):
+    x, y, gp = curve
+    p = gp.predict(x[:, None])
+    axes = plotting.plot_calibration(y, p)
+    levels, shares = axes.lines[1].get_data()
+    half = np.sqrt(p.observed().variance)
+    from scipy import stats
+
+    for level, share in list(zip(levels, shares, strict=True))[::20]:
+        inside = np.abs(y - p.mean) <= stats.norm.ppf(0.5 + level / 2) * half
+        assert share == pytest.approx(inside.mean())
+    drawn(axes)
+
+
+@pytest.mark.parametrize(("plot", "figure"), [(plotting.plot_kernel_error, "kernel_error"), (plotting.plot_kl, "kl")])
+def test_curves_by_size_show_the_means(comparison, plot, figure):
+    axes = plot(comparison)
+    for container, method in zip(axes.containers, ("iid", "orthogonal", "pairwise"), strict=True):
+        heights = np.asarray(container.lines[0].get_ydata(), dtype=np.float64)
+        expected = [comparison.estimate(figure, method, size).mean for size in (8, 32)]
+        np.testing.assert_allclose(heights, expected)
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["8", "32"]
+    drawn(axes)
+
+
+def test_a_mesh_field_colours_every_face():
+    field = ball()
+    axes = plotting.plot_mesh_field(field, field.values, title="z")
+    assert len(axes.collections[0].get_facecolor()) in (0, 80)  # three-dimensional faces are sorted when drawn
+    drawn(axes)
+    assert len(axes.collections[0].get_facecolor()) == 80
+    for values in (field.values[:3], np.zeros((80, 1))):
+        with pytest.raises(rfgp.InvalidArgumentError, match="80 nodes"):
+            plotting.plot_mesh_field(field, values)
+    with pytest.raises(rfgp.InvalidArgumentError, match="not on a mesh"):
+        plotting.plot_mesh_field(town(), field.values)
+
+
+def test_a_road_field_colours_every_piece():
+    field = town()
+    values = field.coordinates[:, 0]
+    axes = plotting.plot_road_field(field, values, title="west to east")
+    pieces = graphs.cut_roads(field.roads.lines, field.roads.sensor_edges, field.roads.sensor_fractions)[2]
+    lines = next(c for c in axes.collections if isinstance(c, LineCollection))
+    shades = lines.get_colors()
+    assert len(shades) == len(pieces)
+    middle = np.array([values[[piece.source, piece.target]].mean() for piece in pieces])
+    assert np.corrcoef(middle, shades[:, 1])[0, 1] > 0.9  # viridis grows greener
+    drawn(axes)
+    with pytest.raises(rfgp.InvalidArgumentError, match="not on roads"):
+        plotting.plot_road_field(ball(), values)
+
+
+def test_given_axes_are_used_and_pyplot_is_not(comparison, curve):
+    x, y, gp = curve
+    figure = Figure()
+    axes = figure.subplots()
+    assert plotting.plot_kl(comparison, axes=axes) is axes
+    assert plotting.plot_calibration(y, gp.predict(x[:, None]), axes=figure.add_subplot()) in figure.axes
+    assert not matplotlib._pylab_helpers.Gcf.get_all_fig_managers()
