@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphs.builders.edges import EdgeArrays
+from graphs.builders.files import brief, check_file
 from graphs.errors import DegenerateFacesWarning, FileFormatError, InvalidArgumentError, InvalidGraphError
 
 MESH_SUFFIXES = (".stl", ".ply", ".obj", ".off", ".glb")
@@ -49,17 +50,13 @@ def load_mesh(path: str | Path) -> Any:
     """
     import trimesh
 
-    file = Path(path)
-    if not file.is_file():
-        raise FileFormatError(f"There is no file {file}.")
+    file = check_file(path, "a mesh")
     if file.suffix.lower() not in MESH_SUFFIXES:
         raise FileFormatError(f"{file.name} is not a known mesh format ({', '.join(MESH_SUFFIXES)}).")
-    if file.stat().st_size == 0:
-        raise FileFormatError(f"{file} is empty.")
     try:
         mesh = trimesh.load(file, force="mesh", skip_materials=True)
     except Exception as error:  # trimesh's parsers raise whatever their bytes lead them to
-        raise FileFormatError(f"{file} could not be read as a mesh: {error}") from error
+        raise FileFormatError(f"{file} could not be read as a mesh: {brief(error)}") from error
     if len(getattr(mesh, "faces", ())) == 0:
         raise InvalidGraphError(f"{file} holds no faces; it may be truncated.")
     _check_complete(file, len(mesh.faces))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from graphs.builders.edges import EdgeArrays
+from graphs.builders.files import brief, check_file
 from graphs.errors import FileFormatError, InvalidGraphError
 
 
@@ -40,10 +41,8 @@ def read_gml(path: str | Path) -> Any:
     """
     import networkx as nx
 
-    file = Path(path)
-    if not file.is_file():
-        raise FileFormatError(f"There is no file {file}.")
+    file = check_file(path, "a GML graph")
     try:
         return nx.read_gml(file)
     except (nx.NetworkXError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise FileFormatError(f"{file} is not a GML graph: {error}") from error
+        raise FileFormatError(f"{file} is not a GML graph: {brief(error)}") from error

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphs.builders.files import brief, check_file
 from graphs.builders.roads import Roads, segment_lengths
 from graphs.errors import FileFormatError
 
@@ -36,17 +37,15 @@ def read_roads(path: str | Path, value: str = "value") -> Roads:
     Raises:
         FileFormatError: the file is missing, empty, or has another content.
     """
-    file = Path(path)
-    if not file.is_file():
-        raise FileFormatError(f"There is no file {file}.")
-    if file.stat().st_size == 0:
-        raise FileFormatError(f"{file} is empty.")
+    file = check_file(path, "a road network", packed=Path(path).suffix.lower() == ".rda")
     try:
         return _read_rda(file) if file.suffix.lower() == ".rda" else _read_geojson(file, value)
     except FileFormatError:
         raise
     except Exception as error:  # the parsers raise whatever their bytes lead them to
-        raise FileFormatError(f"{file} is not a road network that can be read: {repr(error)[:200]}") from error
+        raise FileFormatError(
+            f"{file} is not a road network that can be read: {type(error).__name__}, {brief(error)}"
+        ) from error
 
 
 def _read_rda(file: Path) -> Roads:

@@ -38,18 +38,24 @@ def progress(visible: bool = True) -> Iterator[Report]:
 
 def fail(message: str, code: int = 1) -> NoReturn:
     """Print one message on the error stream and stop."""
-    error_console.print(f"Error: {message}", style="red", markup=False, highlight=False)
+    error_console.print(f"Error: {_printable(message)}", style="red", markup=False, highlight=False)
     sys.exit(code)
 
 
 def show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
     """Print a warning as one line on the error stream."""
-    error_console.print(f"{category.__name__}: {message}", style="yellow", markup=False, highlight=False)
+    text = f"{category.__name__}: {_printable(str(message))}"
+    error_console.print(text, style="yellow", markup=False, highlight=False)
+
+
+def _printable(text: str) -> str:
+    """Return text without characters that steer the terminal, wherever they come from."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
 def say(text: str, *, as_json: bool = False) -> None:
     """Print a line for people: on the error stream where standard output is for programs."""
-    (error_console if as_json else console).print(text, markup=False, highlight=False, soft_wrap=True)
+    (error_console if as_json else console).print(_printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_json(content: Mapping[str, Any]) -> None:
@@ -84,7 +90,7 @@ def print_study(study: Any, noun: str) -> None:
 
     from rfgp.report.words import cards, convergence
 
-    shown = Table(title=Text(study.title), box=box.SIMPLE, show_header=False, pad_edge=False)
+    shown = Table(title=Text(_printable(study.title)), box=box.SIMPLE, show_header=False, pad_edge=False)
     for name, figure, remark in cards(study, noun):
         shown.add_row(name, Text(figure, style="bold"), Text(remark, style="dim"))
     console.print(shown)

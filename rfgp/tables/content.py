@@ -6,6 +6,7 @@ import zlib
 from pathlib import Path
 from typing import IO
 
+from graphs.builders.files import recognize
 from rfgp.errors import DataError
 from rfgp.tables.messages import title, unreadable
 
@@ -13,27 +14,16 @@ _MOST_BYTES = 8 << 30  # unpacked
 _LONGEST_LINE = 16 << 20  # the first line
 _CHUNK = 1 << 20
 _BOM = b"\xef\xbb\xbf"
-
-_KINDS = (
-    (b"PK\x03\x04", "a zip archive (Excel's .xlsx is one); unpack it or export a CSV file"),
-    (b"PAR1", "a Parquet file; end its name in .parquet"),
-    (b"\x1f\x8b", "gzip data; end its name in .gz, and pack it only once"),
-    (b"\x89PNG", "a PNG picture"),
-    (b"\xff\xd8\xff", "a JPEG picture"),
-    (b"GIF8", "a GIF picture"),
-    (b"%PDF", "a PDF document"),
-    (b"\xd0\xcf\x11\xe0", "an old Excel or Word file; export a CSV file"),
-    (b"\x89HDF", "an HDF5 file"),
-    (b"SQLite format 3", "an SQLite database"),
-    (b"\x93NUMPY", "a NumPy array file"),
-    (b"ARROW1", "an Arrow file; write it as Parquet"),
-    (b"BZh", "bzip2 data; unpack it first"),
-    (b"\xfd7zXZ", "xz data; unpack it first"),
-    (b"\x28\xb5\x2f\xfd", "zstandard data; unpack it first"),
-    (b"7z\xbc\xaf", "a 7z archive; unpack it first"),
-    (b"\x7fELF", "a program"),
-    (b"version https://git-lfs", "a Git LFS pointer in place of the file; fetch the file itself"),
-)
+_REMEDIES = {
+    "a zip archive": " (Excel's .xlsx is one); unpack it or export a CSV file",
+    "a Parquet file": "; end its name in .parquet",
+    "gzip data": "; end its name in .gz, and pack it only once",
+    "an old Excel or Word file": "; export a CSV file",
+    "an Arrow file": "; write it as Parquet",
+    "a Git LFS pointer in place of the file": "; fetch the file itself",
+    "a web page or XML": ", not a table",
+}
+_ARCHIVES = ("bzip2 data", "xz data", "zstandard data", "a 7z archive", "a tar archive")
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -111,13 +101,10 @@ def _drain(stream: IO[bytes] | gzip.GzipFile, file: Path, wide: bool) -> bytes:
 def _check_kind(head: bytes, file: Path, wide: bool) -> None:
     if not wide and head.startswith(_WIDE_MARKS):
         raise unreadable(file, 'it is UTF-16 text; save it as UTF-8 or give encoding="utf-16".')
-    for mark, kind in _KINDS:
-        if head.startswith(mark):
-            raise unreadable(file, f"it looks like {kind}.")
-    if head[257:262] == b"ustar":
-        raise unreadable(file, "it looks like a tar archive; unpack it first.")
-    if head[:200].removeprefix(_BOM).lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
-        raise unreadable(file, "it looks like a web page or XML, not a table.")
+    kind = recognize(head)
+    if kind is not None:
+        remedy = "; unpack it first" if kind in _ARCHIVES else _REMEDIES.get(kind, "")
+        raise unreadable(file, f"it looks like {kind}{remedy}.")
 
 
 def read_utf8(file: Path, encoding: str) -> bytes:

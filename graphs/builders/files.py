@@ -1,0 +1,100 @@
+"""Files before they are parsed: is there one, what does it look like, how much does it unpack to."""
+
+import bz2
+import gzip
+import lzma
+import zlib
+from pathlib import Path
+from typing import IO, Any
+
+from graphs.errors import FileFormatError
+
+MOST_UNPACKED = 2**30
+"""Bytes that a packed file may unpack to."""
+
+_MARKS = (
+    (b"PK\x03\x04", "a zip archive"),
+    (b"PAR1", "a Parquet file"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstandard data"),
+    (b"7z\xbc\xaf", "a 7z archive"),
+    (b"\x89PNG", "a PNG picture"),
+    (b"\xff\xd8\xff", "a JPEG picture"),
+    (b"GIF8", "a GIF picture"),
+    (b"%PDF", "a PDF document"),
+    (b"\xd0\xcf\x11\xe0", "an old Excel or Word file"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"SQLite format 3", "an SQLite database"),
+    (b"\x93NUMPY", "a NumPy array file"),
+    (b"ARROW1", "an Arrow file"),
+    (b"\x7fELF", "a program"),
+    (b"version https://git-lfs", "a Git LFS pointer in place of the file"),
+)
+_PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+_CHUNK = 1 << 20
+
+
+def recognize(head: bytes) -> str | None:
+    """Return what a file is that begins with these bytes, if it is one of the usual confusions."""
+    for mark, kind in _MARKS:
+        if head.startswith(mark):
+            return kind
+    if head[257:262] == b"ustar":
+        return "a tar archive"
+    start = head[:200].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    return "a web page or XML" if start.startswith((b"<!doctype", b"<html", b"<?xml")) else None
+
+
+def check_file(path: str | Path, expected: str, *, packed: bool = False) -> Path:
+    """Return the path of a file that may be what is expected, such as "a mesh".
+
+    Args:
+        path: The file.
+        expected: What it should be, for the message.
+        packed: Whether gzip, bzip2 and xz data are fine, as long as they unpack to at most `MOST_UNPACKED`.
+
+    Raises:
+        FileFormatError: there is no such file, it is empty, or it looks like something else.
+    """
+    file = Path(path)
+    name = printable(str(file))
+    if file.is_dir():
+        raise FileFormatError(f"{name} is a folder; give a file in it.")
+    if not file.is_file():
+        raise FileFormatError(f"There is no file {name}.")
+    if file.stat().st_size == 0:
+        raise FileFormatError(f"{name} is empty.")
+    with file.open("rb") as stream:
+        head = stream.read(512)
+    opener = next((opener for mark, opener in _PACKED.items() if packed and head.startswith(mark)), None)
+    if opener is not None:
+        _check_unpacked(file, opener)
+    elif (kind := recognize(head)) is not None:
+        raise FileFormatError(f"{name} looks like {kind}, not like {expected}.")
+    return file
+
+
+def _check_unpacked(file: Path, opener: Any) -> None:
+    total = 0
+    try:
+        stream: IO[bytes]
+        with opener(file, "rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                total += len(chunk)
+                if total > MOST_UNPACKED:
+                    raise FileFormatError(f"{printable(str(file))} unpacks to more than {MOST_UNPACKED:,} bytes.")
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise FileFormatError(f"{printable(str(file))} is truncated or damaged: {brief(error)}.") from error
+
+
+def brief(error: BaseException) -> str:
+    """Return what an error says, short, in one line, without characters that steer a terminal."""
+    words = printable(" ".join(str(error).split())) or type(error).__name__
+    return words if len(words) <= 200 else words[:199] + "…"
+
+
+def printable(text: str) -> str:
+    """Return text without characters that steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
