@@ -234,7 +234,12 @@ def mesh_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
         lighting={"ambient": 0.8, "diffuse": 0.3, "specular": 0.0},
     )
     axis = {"visible": False}
-    scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "aspectmode": "data", "dragmode": "orbit"}
+    extent = np.ptp(vertices, axis=0)
+    ratio = {
+        name: float(f"{1.6 * size:.4g}") for name, size in zip("xyz", extent / np.linalg.norm(extent), strict=True)
+    }
+    scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "aspectmode": "manual", "aspectratio": ratio}
+    scene["dragmode"] = "orbit"
     return _figure([surface], "", "", scene=scene, margin={"l": 0, "r": 0, "t": 8, "b": 0})
 
 

@@ -218,8 +218,8 @@ def _compare_rows(
     X, y = table.X[points], table.y[points]
     small = model.redraw(seed=model.seed).condition(table.X[rows], table.y[rows])
     both = np.concatenate([table.X[rows], X])
-    m, own = small.feature_map.frequencies.shape[0], name_of(model.coupling)
-    methods = list(dict.fromkeys(("iid", "orthogonal", own)))
+    m = small.feature_map.frequencies.shape[0]
+    methods = list(dict.fromkeys(("iid", "orthogonal", name_of(model.coupling))))
     sizes = sorted({max(1, m // 4), max(1, m // 2), m})
 
     def run(_: int) -> tuple[Case, Exact]:

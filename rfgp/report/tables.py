@@ -5,6 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.couplings import name_of
+from rfgp.errors import InvalidArgumentError
 from rfgp.models import SparseSpectrumGP
 from rfgp.report import figures, words
 from rfgp.report.page import Block, Grid, Plot, Section, Text, render
@@ -32,7 +34,8 @@ def table_report(
     features = model.feature_map.num_features
     lead = (
         f"A Gaussian process for {table.target} from {len(table.columns)} columns, through {features} random features "
-        f"({model.coupling!r}), fitted on {len(study.train):,} rows and judged on {len(study.test):,} others."
+        f"({_coupling_name(model)} frequencies), fitted on {len(study.train):,} rows and judged on {len(study.test):,} "
+        "others."
     )
     memory = 8.0 * features * len(study.train)
     sections = [
@@ -43,6 +46,13 @@ def table_report(
         words.making(study, settings or {}, command),
     ]
     return render(study.title, lead, words.cards(study, "rows"), sections)
+
+
+def _coupling_name(model: SparseSpectrumGP) -> str:
+    try:
+        return name_of(model.coupling)
+    except InvalidArgumentError:  # a coupling of the user's own
+        return repr(model.coupling)
 
 
 def column_relevance(model: SparseSpectrumGP, table: Table) -> NDArray[np.float64]:
@@ -56,13 +66,13 @@ def _glance(table: Table, order: list[int]) -> list[Block]:
     shown = [*order[:_MOST_COLUMNS], len(names) - 1]
     blocks: list[Block] = [
         Plot(figures.histogram(table.y, table.target), f"The target, {table.target}."),
+        words.statistics([names[i] for i in shown], every[:, shown]),
         Plot(
             figures.columns(table, order),
             f"The target against its {min(9, len(order))} most relevant columns, most relevant first.",
             height=120 + 180 * -(-min(9, len(order)) // 3),
             wide=True,
         ),
-        words.statistics([names[i] for i in shown], every[:, shown]),
     ]
     if len(order) > _MOST_COLUMNS:
         blocks.append(Text(f"{len(order) - _MOST_COLUMNS} less relevant columns are not listed."))

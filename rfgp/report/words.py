@@ -182,4 +182,4 @@ def statistics(names: Sequence[str], columns: np.ndarray) -> Grid:  # columns (n
         shown = (values.mean(), values.std(ddof=1), values.min(), np.median(values), values.max())
         rows.append([figures.plain(name), *(number(float(v)) for v in shown), f"{len(np.unique(values)):,}"])
     header = ["column", "mean", "sd", "least", "median", "largest", "distinct"]
-    return Grid(header, rows, f"{len(columns):,} rows.")
+    return Grid(header, rows, f"{len(columns):,} rows.", wide=len(rows) > 12)

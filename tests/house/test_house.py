@@ -16,6 +16,7 @@ import rfgp
 
 ROOT = Path(rfgp.__file__).parent.parent
 HEAVY = ("ot", "trimesh", "pandas", "matplotlib", "sklearn", "gpytorch", "numba", "networkx", "typer", "rich")
+HEAVY += ("pyarrow", "plotly", "pooch", "safetensors", "rdata")
 SHAPE = re.compile(r"\([^()]*\)|0-d|None|True|False|-> ")
 ARRAYS = re.compile(r"Tensor|ndarray|NDArray|ArrayLike|csr_array")
 
