@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from rfgp.errors import InvalidArgumentError
+from rfgp.registry import Registry
 
 
 class Spectrum(ABC):
@@ -69,7 +69,7 @@ def squared_distance(
     return (total - 2 * cross).clamp_min(0)
 
 
-_REGISTRY: dict[str, type[Spectrum]] = {"gaussian": Gaussian}
+_REGISTRY: Registry[Spectrum] = Registry("spectrum", {"gaussian": Gaussian})
 
 
 def by_name(name: str | Spectrum, **options: Any) -> Spectrum:
@@ -78,14 +78,7 @@ def by_name(name: str | Spectrum, **options: Any) -> Spectrum:
     Raises:
         InvalidArgumentError: there is no spectrum of that name, or it lacks an option.
     """
-    if isinstance(name, Spectrum):
-        return name
-    if name not in _REGISTRY:
-        raise InvalidArgumentError(f"There is no spectrum {name!r}; known are {', '.join(_REGISTRY)}.")
-    try:
-        return _REGISTRY[name](**options)
-    except TypeError as error:
-        raise InvalidArgumentError(f"Spectrum {name!r}: {error}.") from error
+    return name if isinstance(name, Spectrum) else _REGISTRY.make(name, **options)
 
 
 def name_of(spectrum: Spectrum) -> str:
@@ -94,12 +87,9 @@ def name_of(spectrum: Spectrum) -> str:
     Raises:
         InvalidArgumentError: it is not one of this package.
     """
-    for name, kind in _REGISTRY.items():
-        if type(spectrum) is kind:
-            return name
-    raise InvalidArgumentError(f"{spectrum!r} is not a spectrum of rfgp; known are {', '.join(_REGISTRY)}.")
+    return _REGISTRY.name_of(spectrum)
 
 
 def names() -> tuple[str, ...]:
     """Return the names that `by_name` knows."""
-    return tuple(_REGISTRY)
+    return _REGISTRY.names
