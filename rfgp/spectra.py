@@ -1,40 +1,75 @@
 """Spectra: the spectral measures of stationary kernels at unit scale."""
 
+import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
-from scipy import stats
+from scipy import special, stats
 from torch import Tensor
 
+from rfgp.errors import InvalidArgumentError
 from rfgp.registry import Registry
+from rfgp.special import LARGEST_ORDER, matern, rational_quadratic_quantile
 
 
 class Spectrum(ABC):
-    """An isotropic spectral measure: a uniform direction times a norm with the radial law.
+    """A spectral measure: the law of a frequency omega.
 
-    Laws: kernel(0) = 1, and kernel(|x - z|) = E[cos(omega . (x - z))] for omega of this law.
+    Laws: kernel_between(x, z) = E cos(omega . (x - z)), 1 at coincident points. An isotropic one is a uniform
+    direction times a norm with the radial law, and its kernel is a function of the distance. A product has
+    independent coordinates with one law.
     """
 
-    @abstractmethod
-    def kernel(self, r: Tensor) -> Tensor:
-        """Return the exact kernel at distances r >= 0, (...) -> (...)."""
+    is_isotropic: ClassVar[bool] = True
 
     @abstractmethod
-    def radial_quantile(self, u: Tensor, d: int) -> Tensor:
-        """Return the quantiles of |omega| in d dimensions at u in (0, 1), (...) -> (...), float64."""
-
     def kernel_between(
         self,
         x: Tensor,  # (..., n, d)
         z: Tensor,  # (..., k, d)
     ) -> Tensor:  # (..., n, k)
         """Return the exact kernel between points at unit lengthscale."""
-        squared = squared_distance(x, z)
-        return self.kernel((squared + 1e-30).sqrt())
+
+    def kernel(self, r: Tensor) -> Tensor:
+        """Return the exact kernel at distances r >= 0, (...) -> (...).
+
+        Raises:
+            InvalidArgumentError: the spectrum is not isotropic.
+        """
+        raise self._refusal("has no kernel of the distance alone; use kernel_between")
+
+    def radial_quantile(self, u: Tensor, d: int) -> Tensor:
+        """Return the quantiles of |omega| in d dimensions at u in (0, 1), (...) -> (...), float64.
+
+        Raises:
+            InvalidArgumentError: the spectrum is not isotropic.
+        """
+        raise self._refusal("has no radial law")
+
+    def radial_log_density(self, r: Tensor, d: int) -> Tensor:
+        """Return the log density of |omega| in d dimensions at r > 0, (...) -> (...), float64.
+
+        Raises:
+            InvalidArgumentError: the spectrum is not isotropic.
+        """
+        raise self._refusal("has no radial law")
+
+    def coordinate_quantile(self, u: Tensor) -> Tensor:
+        """Return the quantiles of one coordinate of omega at u in (0, 1), (...) -> (...), float64.
+
+        Raises:
+            InvalidArgumentError: the coordinates are not independent.
+        """
+        raise self._refusal("has coordinates that depend on each other")
+
+    def _refusal(self, why: str) -> InvalidArgumentError:
+        return InvalidArgumentError(f"{self!r} {why}.")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        options = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({options})"
 
 
 class Gaussian(Spectrum):
@@ -54,7 +89,164 @@ class Gaussian(Spectrum):
 
     def radial_quantile(self, u: Tensor, d: int) -> Tensor:
         """Return the chi quantiles, (...) -> (...), float64."""
-        return torch.as_tensor(stats.chi.ppf(u.double().cpu().numpy(), d))
+        return _apply(lambda values: stats.chi.ppf(values, d), u)
+
+    def radial_log_density(self, r: Tensor, d: int) -> Tensor:
+        """Return the log density of chi, (...) -> (...), float64."""
+        return _apply(lambda values: stats.chi.logpdf(values, d), r)
+
+    def coordinate_quantile(self, u: Tensor) -> Tensor:
+        """Return the normal quantiles, (...) -> (...), float64."""
+        return _apply(special.ndtri, u)
+
+
+class Matern(Spectrum):
+    """The multivariate t measure, 2 nu degrees of freedom, of the Matern kernel.
+
+    kernel(r) = 2^(1-nu) / Gamma(nu) t^nu K_nu(t) with t = sqrt(2 nu) r (Rasmussen and Williams 2006, Eq. 4.14). With
+    omega = g / sqrt(chi^2_(2 nu) / (2 nu)) and g normal, |omega|^2 / d has the F law with d and 2 nu degrees.
+
+    Args:
+        nu: The smoothness, in (0, 100]; a fixed number.
+
+    Raises:
+        InvalidArgumentError: nu out of range.
+    """
+
+    def __init__(self, nu: float = 1.5) -> None:
+        self.nu = _positive("nu", nu)
+        if self.nu > LARGEST_ORDER:
+            raise InvalidArgumentError(f"nu = {nu:g} is the Gaussian kernel to half a percent; use that one.")
+
+    def kernel(self, r: Tensor) -> Tensor:
+        """Return the Matern function, (...) -> (...)."""
+        return matern(math.sqrt(2 * self.nu) * r, self.nu)
+
+    def kernel_between(
+        self,
+        x: Tensor,  # (..., n, d)
+        z: Tensor,  # (..., k, d)
+    ) -> Tensor:  # (..., n, k)
+        """Return the exact kernel; its gradient at coincident points is taken as 0."""
+        return self.kernel(distance(x, z))
+
+    def radial_quantile(self, u: Tensor, d: int) -> Tensor:
+        """Return sqrt(d F^-1(u)), (...) -> (...), float64."""
+        return _apply(lambda values: np.sqrt(d * stats.f.ppf(values, d, 2 * self.nu)), u)
+
+    def radial_log_density(self, r: Tensor, d: int) -> Tensor:
+        """Return the log density of sqrt(d F), (...) -> (...), float64."""
+        return _apply(lambda values: stats.f.logpdf(values**2 / d, d, 2 * self.nu) + np.log(2 * values / d), r)
+
+
+class RationalQuadratic(Spectrum):
+    """The measure of the kernel (1 + r^2 / (2 alpha))^-alpha: a Gaussian whose precision has a Gamma law.
+
+    Args:
+        alpha: Positive, at most 10^4; a fixed number. Small alpha mixes many scales.
+
+    Raises:
+        InvalidArgumentError: alpha out of range.
+    """
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        self.alpha = _positive("alpha", alpha)
+        if not 0.02 <= self.alpha <= 1e4:
+            raise InvalidArgumentError(f"alpha must lie between 0.02 and 10^4, got {alpha:g}.")
+
+    def kernel(self, r: Tensor) -> Tensor:
+        """Return (1 + r^2 / (2 alpha))^-alpha, (...) -> (...)."""
+        return torch.exp(-self.alpha * torch.log1p(r**2 / (2 * self.alpha)))
+
+    def kernel_between(
+        self,
+        x: Tensor,  # (..., n, d)
+        z: Tensor,  # (..., k, d)
+    ) -> Tensor:  # (..., n, k)
+        """Return the exact kernel, smooth at coincident points."""
+        return torch.exp(-self.alpha * torch.log1p(squared_distance(x, z) / (2 * self.alpha)))
+
+    def radial_quantile(self, u: Tensor, d: int) -> Tensor:
+        """Return the quantiles of sqrt(s chi^2_d), s ~ Gamma(alpha, rate alpha), (...) -> (...), float64."""
+        return _apply(lambda values: rational_quadratic_quantile(values, d, self.alpha), u)
+
+    def radial_log_density(self, r: Tensor, d: int) -> Tensor:
+        """Return the log density of |omega|, (...) -> (...), float64.
+
+        The integral of s^(v - 1) exp(-alpha s - r^2 / (2 s)) over s, v = alpha - d/2, is
+        2 (r^2 / (2 alpha))^(v / 2) K_v(sqrt(2 alpha) r); the rest are the constants of the two laws.
+        """
+        alpha, order = self.alpha, self.alpha - d / 2
+
+        def log_density(values: Any) -> Any:
+            argument = math.sqrt(2 * alpha) * values
+            log_bessel = np.log(special.kve(order, argument)) - argument
+            constant = (
+                alpha * math.log(alpha) - special.gammaln(alpha) - special.gammaln(d / 2) - (d / 2 - 1) * math.log(2)
+            )
+            mixture = math.log(2) + order / 2 * np.log(values**2 / (2 * alpha)) + log_bessel
+            return constant + (d - 1) * np.log(values) + mixture
+
+        return _apply(log_density, r)
+
+
+class ProductLaplace(Spectrum):
+    """Independent standard Cauchy coordinates: the measure of the kernel exp(-sum_i |x_i - z_i|)."""
+
+    is_isotropic: ClassVar[bool] = False
+
+    def kernel_between(
+        self,
+        x: Tensor,  # (..., n, d)
+        z: Tensor,  # (..., k, d)
+    ) -> Tensor:  # (..., n, k)
+        """Return exp(-|x - z|_1)."""
+        return torch.exp(-torch.cdist(x, z, p=1.0))
+
+    def coordinate_quantile(self, u: Tensor) -> Tensor:
+        """Return the Cauchy quantiles, (...) -> (...), float64."""
+        return _apply(stats.cauchy.ppf, u)
+
+
+class ProductCauchy(Spectrum):
+    """Independent standard Laplace coordinates: the measure of the kernel prod_i 1 / (1 + (x_i - z_i)^2)."""
+
+    is_isotropic: ClassVar[bool] = False
+
+    def kernel_between(
+        self,
+        x: Tensor,  # (..., n, d)
+        z: Tensor,  # (..., k, d)
+    ) -> Tensor:  # (..., n, k)
+        """Return the product over coordinates, one at a time: no temporary of size n k d."""
+        total = torch.zeros((), dtype=x.dtype, device=x.device)
+        for i in range(x.shape[-1]):
+            total = total + torch.log1p((x[..., :, None, i] - z[..., None, :, i]) ** 2)
+        return torch.exp(-total)
+
+    def coordinate_quantile(self, u: Tensor) -> Tensor:
+        """Return the Laplace quantiles, (...) -> (...), float64."""
+        return _apply(stats.laplace.ppf, u)
+
+
+def _positive(name: str, value: float) -> float:
+    number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
+    if not number or not 0 < float(value) < math.inf:
+        raise InvalidArgumentError(f"{name} must be a positive number, got {value!r}.")
+    return float(value)
+
+
+def _apply(function: Any, values: Tensor) -> Tensor:
+    """Apply a numpy function elementwise on the CPU, (...) -> (...), float64."""
+    return torch.as_tensor(np.asarray(function(values.detach().double().cpu().numpy()), dtype=np.float64))
+
+
+def distance(
+    x: Tensor,  # (..., n, d)
+    z: Tensor,  # (..., k, d)
+) -> Tensor:  # (..., n, k)
+    """Return |x_i - z_j|, exactly 0 at coincident points, where the gradient is taken as 0."""
+    return torch.cdist(x, z, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def squared_distance(
@@ -69,11 +261,20 @@ def squared_distance(
     return (total - 2 * cross).clamp_min(0)
 
 
-_REGISTRY: Registry[Spectrum] = Registry("spectrum", {"gaussian": Gaussian})
+_REGISTRY: Registry[Spectrum] = Registry(
+    "spectrum",
+    {
+        "gaussian": Gaussian,
+        "matern": Matern,
+        "rational-quadratic": RationalQuadratic,
+        "product-laplace": ProductLaplace,
+        "product-cauchy": ProductCauchy,
+    },
+)
 
 
 def by_name(name: str | Spectrum, **options: Any) -> Spectrum:
-    """Return a spectrum by its name ("gaussian"); a spectrum passes through.
+    """Return a spectrum by its name, such as "matern" (options: nu=1.5); a spectrum passes through.
 
     Raises:
         InvalidArgumentError: there is no spectrum of that name, or it lacks an option.

@@ -1,6 +1,7 @@
 """The role of a coupling."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -19,6 +20,9 @@ class Coupling(ABC):
     Laws: each frequency, with its weight, follows the spectral law; the rows are shuffled, so any
     slice of a draw is unbiased as well; the same generator state gives the same draw.
     """
+
+    needs_isotropy: ClassVar[bool] = True
+    """Whether only spectra that are a uniform direction times a norm will do."""
 
     def sample(
         self,
@@ -40,7 +44,8 @@ class Coupling(ABC):
             Frequencies (m, d).
 
         Raises:
-            InvalidArgumentError: m or d is not a positive integer.
+            InvalidArgumentError: m or d is not a positive integer, or the spectrum is not one that the
+                coupling can serve.
         """
         for name, value in (("num_frequencies", num_frequencies), ("num_dims", num_dims)):
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
@@ -50,7 +55,10 @@ class Coupling(ABC):
                 f"{num_frequencies} frequencies in {num_dims} dimensions would take "
                 f"{num_frequencies * num_dims / 2**27:.0f} GiB; at most {_MOST_ENTRIES / 2**27:.0f} are drawn."
             )
-        matrix = self._rows(int(num_frequencies), int(num_dims), spectrum or Gaussian(), generator)
+        law = spectrum or Gaussian()
+        if self.needs_isotropy and not law.is_isotropic:
+            raise InvalidArgumentError(f"{self!r} needs an isotropic spectrum, and {law!r} is a product; use 'iid'.")
+        matrix = self._rows(int(num_frequencies), int(num_dims), law, generator)
         return Frequencies(matrix[torch.randperm(num_frequencies, generator=generator)])
 
     @abstractmethod

@@ -1,5 +1,7 @@
 """Independent frequencies."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,11 @@ from rfgp.spectra import Spectrum
 class IID(Coupling):
     """Independent frequencies (Rahimi and Recht 2007): the baseline of every comparison."""
 
+    needs_isotropy: ClassVar[bool] = False
+
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        if not spectrum.is_isotropic:
+            return spectrum.coordinate_quantile(uniform(m * d, generator)).reshape(m, d)
         gaussian = torch.randn(m, d, generator=generator, dtype=torch.float64)
         directions: Tensor = gaussian / gaussian.norm(dim=1, keepdim=True)
         return directions * spectrum.radial_quantile(uniform(m, generator), d)[:, None]
