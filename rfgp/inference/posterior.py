@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from rfgp.inference.laws import KernelPredictor, Law, Predictor, RowPredictor, WeightPredictor
 from rfgp.linalg import cholesky
@@ -107,8 +108,8 @@ class DualPosterior(Posterior):
 
     def predictor(self) -> KernelPredictor:
         """Return the training inputs and the factor of their covariance."""
-        solution = self._solution
-        return KernelPredictor(self.kernel, self.diagonal, self.inputs, solution.coefficients, solution.factor)
+        factor, coefficients = self._solution.solved()
+        return KernelPredictor(self.kernel, self.diagonal, self.inputs, coefficients, factor)
 
 
 class RowPosterior(Posterior):
@@ -128,24 +129,33 @@ class RowPosterior(Posterior):
 
     def predictor(self) -> RowPredictor:
         """Return the weights Phi^T a and the rows S = L^-1 Phi."""
-        rows: Tensor = torch.linalg.solve_triangular(self._solution.factor, self._phi, upper=False)
-        return RowPredictor(self._features, self._phi.mT @ self._solution.coefficients, rows)
+        factor, coefficients = self._solution.solved()
+        rows: Tensor = torch.linalg.solve_triangular(factor, self._phi, upper=False)
+        return RowPredictor(self._features, self._phi.mT @ coefficients, rows)
 
 
 class _Solution:
-    """C = K + D factorised, and a = C^-1 y, without gradients; the log density of y has them."""
+    """C = K + D and a = C^-1 y. The log density has its gradient in closed form, predictions by autograd."""
 
     def __init__(self, kernel: Tensor, y: Tensor, noise: Tensor) -> None:
         self._y = y.double()
         self._covariance = kernel.double() + torch.diag(noise.double().expand(len(y)))
         with torch.no_grad():
-            self.factor = cholesky(self._covariance, "The covariance K + noise of the training data")
-            self.coefficients = torch.cholesky_solve(self._y[:, None], self.factor)[:, 0]
+            self._factor, self._coefficients = self._solve()
 
     def log_density(self) -> Tensor:
         """Return log N(y; 0, C), 0-d."""
-        density: Tensor = _LogDensity.apply(self._covariance, self._y, self.factor, self.coefficients)
+        density: Tensor = _LogDensity.apply(self._covariance, self._y, self._factor, self._coefficients)
         return density
+
+    def solved(self) -> tuple[Tensor, Tensor]:
+        """Return the Cholesky factor (n, n) of C, and a (n,), with gradients where C or y has some."""
+        wanted = torch.is_grad_enabled() and (self._covariance.requires_grad or self._y.requires_grad)
+        return self._solve() if wanted else (self._factor, self._coefficients)
+
+    def _solve(self) -> tuple[Tensor, Tensor]:
+        factor = cholesky(self._covariance, "The covariance K + noise of the training data")
+        return factor, torch.cholesky_solve(self._y[:, None], factor)[:, 0]
 
 
 class _LogDensity(torch.autograd.Function):
@@ -161,6 +171,7 @@ class _LogDensity(torch.autograd.Function):
         return -0.5 * (y @ solved + log_determinant + len(y) * _LOG_2PI)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
         factor, solved = ctx.saved_tensors
         in_covariance = torch.outer(solved, solved) - torch.cholesky_inverse(factor)

@@ -16,6 +16,8 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.models import options
 from rfgp.models.graph import GraphGP
 
+_MOST_QUANTILES = 10_000
+
 
 def describe(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the options of a `GraphGP` as JSON, and its graph as tensors: CSR of (N, N), coordinates (N, d).
@@ -60,6 +62,12 @@ def build(
         )
     graph = _build_graph(described, {name: tensor.numpy() for name, tensor in tensors.items()})
     walks, permutation = dict(described["walks"]), described["permutation"]
+    if (
+        described["features"] == "walks"
+        and walks["lengths"] == "sigma"
+        and not 2 <= len(permutation) <= _MOST_QUANTILES
+    ):
+        raise InvalidArgumentError(f"a permutation has 2 to {_MOST_QUANTILES} quantiles")
     main = {name: walks.pop(name) for name in ("num_walkers", "halt", "lengths", "directions", "exact_hops")}
     priors = described["priors"]
     model = GraphGP(

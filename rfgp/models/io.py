@@ -6,9 +6,10 @@ finds damage (it is no signature: whoever can write the file can write the check
 `draw.*`, `hyperparameters.*`, `scaling.*`, `predictor.*`, for graph models `graph.*`, and with
 data=True `data.*`.
 
-What a file without data still says about them: the posterior itself. Processes through the exact kernel
-predict from their training inputs, so `ExactGP` is refused without data, and a graph model's file
-holds the observed nodes, never the observed values.
+Without data is not without what the data say: the file holds the posterior. With fewer features than rows
+that is the F x F statistics of a linear regression. With fewer rows than features, and for graph models (which
+predict from their observed nodes), the targets, and on tables the inputs, can be computed from it: treat such a
+file as you treat the data. `ExactGP` predicts from its training inputs and is refused without data.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ from rfgp.files import write_atomically
 from rfgp.models import options
 from rfgp.models.exact import ExactGP
 from rfgp.models.fitting import FitReport
-from rfgp.models.process import Process
+from rfgp.models.process import Kept, Process
 from rfgp.models.state import Data, State
 from rfgp.models.table import SparseSpectrumGP
 from rfgp.parameters import Hyperparameters, Quantity
@@ -45,7 +46,10 @@ def save(model: Process, path: Path, *, data: bool) -> None:
     from safetensors.torch import save as to_bytes
 
     header, tensors = _describe(model, data)
-    text = json.dumps(header, allow_nan=False, sort_keys=True)
+    try:
+        text = json.dumps(header, allow_nan=False, sort_keys=True)
+    except ValueError as error:
+        raise InvalidArgumentError(f"The model has an option that JSON cannot hold: {error}.") from error
     entry = {"version": FORMAT, "header": text, "sha256": _digest(text, tensors)}
     write_atomically(path, to_bytes(tensors, {"rfgp": json.dumps(entry)}))
 
@@ -191,18 +195,19 @@ def _build(header: Mapping[str, Any], tensors: dict[str, Tensor]) -> Process:
         model = graph_file.build(described, _part(tensors, "graph."))
     else:
         raise ValueError(f"there is no model class {kind!r}")
-    _check_finite(tensors)
+    _check_values(tensors)
+    if not isinstance(header["metadata"], dict):
+        raise ValueError("the metadata are no JSON object")
     model.fit_report = _fit_report(header["fit_report"])
     model.metadata = header["metadata"]
     state = _read_state(model, header, tensors)
     model._state = state
-    prior = model._prior(state.hyperparameters, state.draw)
-    with torch.no_grad():
-        predictor = prior.restore(_part(tensors, "predictor."))
-        _check_shapes(predictor.tensors(), state)
-        if kind in _GRAPHS:
-            model._inputs.restore(tensors["predictor.inputs"], True)  # checks the positions
-        model._kept.entry = (state, state.hyperparameters.flat(), predictor)
+    found = _part(tensors, "predictor.")
+    model._prior(state.hyperparameters, state.draw).restore(found)
+    _check_shapes(found, state)
+    if kind in _GRAPHS:
+        model._inputs.restore(found["inputs"], True)  # checks the positions
+    model._kept = Kept(state, state.hyperparameters.flat(), found)
     return model
 
 
@@ -210,17 +215,30 @@ def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _check_finite(tensors: Mapping[str, Tensor]) -> None:
+def _check_values(tensors: Mapping[str, Tensor]) -> None:
     for name, value in tensors.items():
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise ValueError(f"{name} holds a value that is not finite")
+        if name.endswith((".scale", ".start", ".unit", ".low", ".high", ".spread")) and not bool((value > 0).all()):
+            raise ValueError(f"{name} holds a value that is not positive")
+        if name == "predictor.factor" and not bool((value.diagonal() > 0).all()):
+            raise ValueError(f"{name} is no Cholesky factor")
 
 
 def _fit_report(content: dict[str, Any] | None) -> FitReport | None:
     if content is None:
         return None
     tuples = {name: tuple(content[name]) for name in ("at_bounds", "trace")}
-    return FitReport(**{**content, **tuples})
+    report = FitReport(**{**content, **tuples})
+    kinds = {"converged": bool, "iterations": int, "evaluations": int, "log_marginal_likelihood": float, "message": str}
+    wrong = [name for name, kind in kinds.items() if not isinstance(getattr(report, name), kind)]
+    if (
+        wrong
+        or not all(isinstance(value, float) for value in report.trace)
+        or not all(isinstance(name, str) for name in report.at_bounds)
+    ):
+        raise ValueError("the fit's report holds values of other kinds")
+    return report
 
 
 def _read_state(model: Process, header: Mapping[str, Any], tensors: dict[str, Tensor]) -> State:

@@ -21,13 +21,22 @@ from rfgp.parameters import Hyperparameters, Prior
 
 
 class Kept:
-    """The last predictor, and what it was computed for. A copied or unpickled model computes its own."""
+    """The tensors of the last predictor, and the state and raw hyperparameters (p,) that they belong to.
 
-    def __init__(self) -> None:
-        self.entry: tuple[State, Tensor, Predictor] | None = None
+    The predictor itself holds functions of its model, so a copied or unpickled one is restored from them.
+    """
 
-    def __reduce__(self) -> tuple[type["Kept"], tuple[()]]:
-        return Kept, ()
+    def __init__(
+        self, state: State, raw: Tensor, tensors: dict[str, Tensor], predictor: Predictor | None = None
+    ) -> None:
+        self.state, self.raw, self.tensors, self.predictor = state, raw, tensors, predictor
+
+    def fits(self, state: State, raw: Tensor) -> bool:
+        """Whether they are of this state and these hyperparameters (p,)."""
+        return self.state is state and torch.equal(self.raw, raw)
+
+    def __reduce__(self) -> tuple[type["Kept"], tuple[State, Tensor, dict[str, Tensor]]]:
+        return Kept, (self.state, self.raw, self.tensors)
 
 
 class Process(ABC):
@@ -48,7 +57,7 @@ class Process(ABC):
         self._starts = {"outputscale": outputscale, "noise": noise}
         self._priors = priors
         self._state: State | None = None
-        self._kept = Kept()
+        self._kept: Kept | None = None
         self.fit_report: FitReport | None = None
         self.metadata: dict[str, Any] = {}
 
@@ -187,7 +196,8 @@ class Process(ABC):
         Args:
             path: Where; by custom it ends in .safetensors. Written whole or not at all.
             data: Whether the training data go with it. Without them a loaded model predicts, but
-                `update`, `exact` and `redraw` ask to `condition` first.
+                `update`, `exact` and `redraw` ask to `condition` first. The posterior that predicts still
+                tells about the data, and with fewer rows than features it determines them.
 
         Raises:
             NotFittedError: there is nothing to save yet.
@@ -246,10 +256,12 @@ class Process(ABC):
         with torch.no_grad():
             state = self._known()
             now = state.hyperparameters.flat()
-            kept = self._kept.entry
-            if kept is None or kept[0] is not state or not torch.equal(kept[1], now):
-                kept = self._kept.entry = (state, now, self._posterior().predictor())
-        return kept[2]
+            if self._kept is None or not self._kept.fits(state, now):
+                predictor = self._posterior().predictor()
+                self._kept = Kept(state, now, predictor.tensors(), predictor)
+            if self._kept.predictor is None:
+                self._kept.predictor = self._prior(state.hyperparameters, state.draw).restore(self._kept.tensors)
+            return self._kept.predictor
 
     def _snapshot_into(self, other: "Process") -> None:
         """Give another model a copy of the hyperparameters, the same data and scaling, and its own draw."""

@@ -124,3 +124,40 @@ def test_samples_have_the_law(observed):
     assert_mean(samples, p.mean)
     assert_mean(centred[:, :, None] * centred[:, None, :], p.covariance.astype(np.float64))
     assert not np.array_equal(p.sample(1), p.sample(1))
+
+
+@pytest.mark.parametrize("kind", ["primal", "dual", "rows"])
+def test_predictions_are_differentiable(kind):
+    phi, new, y, _ = problem(9, 4, 0.2)
+    point = torch.as_tensor(new)
+
+    def predict(scale, noise):
+        def features(x):
+            return scale * x
+
+        if kind == "dual":
+            scaled = DualPosterior(
+                lambda a, b: scale**2 * a @ b.T,
+                lambda a: scale**2 * a.square().sum(1),
+                torch.as_tensor(phi),
+                torch.as_tensor(y),
+                noise,
+            )
+        else:
+            scaled = {"primal": PrimalPosterior, "rows": RowPosterior}[kind](
+                features, torch.as_tensor(phi), torch.as_tensor(y), noise
+            )
+        law = scaled.law(point)
+        return law.mean(), law.variance()
+
+    inputs = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (1.3, 0.2))
+    assert torch.autograd.gradcheck(predict, tuple(inputs))
+
+
+def test_second_derivatives_of_the_closed_form_are_refused():
+    phi, _, y, _ = problem(5, 9, 0.2)
+    noise = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
+    likelihood = RowPosterior(lambda x: x, torch.as_tensor(phi), torch.as_tensor(y), noise).log_marginal_likelihood()
+    (gradient,) = torch.autograd.grad(likelihood, noise, create_graph=True)
+    with pytest.raises(RuntimeError, match="does not require grad|once_differentiable"):
+        torch.autograd.grad(gradient, noise)

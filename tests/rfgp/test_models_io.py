@@ -1,5 +1,8 @@
+import copy
+import dataclasses
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 import graphs
 import rfgp
-from rfgp.models import io
+from rfgp.models import FitReport, io
 
 pytestmark = pytest.mark.filterwarnings("ignore::graphs.LargeVarianceWarning")
 RNG = np.random.default_rng(0)
@@ -120,17 +123,42 @@ def test_without_data_the_model_says_what_to_do(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_without_data_the_file_holds_none_of_the_values(name, tmp_path):
+def test_only_data_true_writes_the_data(name, tmp_path):
     gp = MODELS[name][0]()
-    gp.save(tmp_path / "m.safetensors")
-    found = load_file(tmp_path / "m.safetensors")
-    targets = gp._known().data.raw_targets
-    standardized = gp._known().data.targets
-    for tensor in found.values():
-        if tensor.numel() >= len(targets):
-            for secret in (targets, standardized):
-                near = torch.isclose(tensor.double().reshape(-1, 1), secret.double(), rtol=1e-12, atol=0)
-                assert not near.any()
+    for data in (False, True):
+        gp.save(tmp_path / "m.safetensors", data=data)
+        assert any(key.startswith("data.") for key in load_file(tmp_path / "m.safetensors")) == data
+
+
+def test_what_the_posterior_tells_about_the_data(tmp_path):
+    """The documented limit: with fewer rows than features, and on graphs, the targets follow from the posterior."""
+    MODELS["walks"][0]().save(tmp_path / "m.safetensors")
+    found, again = load_file(tmp_path / "m.safetensors"), rfgp.load(tmp_path / "m.safetensors")
+    factor = found["predictor.factor"]
+    centered = factor @ (factor.T @ found["predictor.coefficients"])
+    standardized = centered + again.hyperparameters.standardized("mean").detach()
+    targets = found["scaling.targets.location"] + found["scaling.targets.scale"] * standardized
+    np.testing.assert_allclose(targets, VALUES, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("source", ["fitted", "loaded"])
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda gp: pickle.loads(pickle.dumps(gp))], ids=["copied", "pickled"])
+def test_copies_predict_the_same(name, source, way, tmp_path):
+    make, new = MODELS[name]
+    gp = make()
+    expected = gp.predict(new)
+    if source == "loaded":
+        gp.save(tmp_path / "m.safetensors")
+        gp = rfgp.load(tmp_path / "m.safetensors")
+    other = way(gp)
+    assert_same_law(other.predict(new), expected)
+    with torch.no_grad():
+        other.hyperparameters.noise = 9.0
+    assert_same_law(gp.predict(new), expected)
+    if source == "loaded":
+        with pytest.raises(rfgp.NotFittedError):
+            other.predict(new)
 
 
 def test_exact_processes_need_their_data(tmp_path):
@@ -226,6 +254,10 @@ def test_every_flipped_byte_is_found(saved, tmp_path):
             rfgp.load(tmp_path / "flipped")
 
 
+def vars_of_a_report():
+    return dataclasses.asdict(FitReport(True, 1, 1, 0.0, "done"))
+
+
 def set_in(name, value):
     return lambda header, tensors: header.__setitem__(name, value)
 
@@ -263,6 +295,12 @@ def set_tensor(name, value):
         set_tensor("predictor.evil", torch.zeros(3, dtype=torch.float64)),
         set_tensor("hyperparameters.noise.raw", torch.zeros(2, dtype=torch.float64)),
         set_tensor("scaling.targets.scale", torch.full((), torch.inf, dtype=torch.float64)),
+        set_in("metadata", 5),
+        set_in("fit_report", {**vars_of_a_report(), "iterations": "<b>"}),
+        set_in("fit_report", {**vars_of_a_report(), "trace": ["<b>"]}),
+        set_tensor("scaling.inputs.scale", torch.zeros(3, dtype=torch.float64)),
+        set_tensor("predictor.factor", torch.zeros(16, 16, dtype=torch.float64)),
+        set_tensor("hyperparameters.noise.unit", -torch.ones((), dtype=torch.float64)),
         lambda header, tensors: tensors.pop("predictor.weights"),
         lambda header, tensors: tensors.pop("data.targets"),
         lambda header, tensors: header.clear(),
@@ -292,8 +330,6 @@ def pickle_bomb(path):
 
 
 def plain_pickle(path):
-    import pickle
-
     class Bomb:
         def __reduce__(self):
             return (os.mkdir, (str(path.parent / "executed"),))
@@ -378,6 +414,8 @@ def test_a_forged_graph_is_refused(tmp_path):
         set_option("labels", ["a"]),
         set_option("labels", [[{}]] * 30),
         set_option("walks", {}),
+        lambda header, tensors: header["options"]["walks"].update(lengths="sigma", num_quantiles=10**6),
+        set_option("permutation", list(range(20_000))),
         set_option("kernel", {"name": "diffusion", "lengthscale": "long"}),
     ):
         rewrite(path, tmp_path / "forged", change)
