@@ -14,7 +14,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         OSError: the folder is missing or cannot be written.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    handle = _open(temporary, path)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -22,3 +22,11 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _open(temporary: Path, path: Path) -> int:
+    """Open a new file; an error names the file that was asked for."""
+    try:
+        return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from error

@@ -15,11 +15,10 @@ from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-import graphs
 from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.errors import InvalidArgumentError
-from rfgp.fields import Field, NodeLaw
+from rfgp.fields import Field, NodeLaw, color_range
 from rfgp.files import write_atomically
 from rfgp.inference import Prediction
 
@@ -199,15 +198,15 @@ def plot_road_field(
     """
     numbers = _node_values(field, values, field.roads, "roads")
     axes = axes or new_axes()
-    assert field.roads is not None
-    pieces = graphs.cut_roads(field.roads.lines, field.roads.sensor_edges, field.roads.sensor_fractions)[2]
+    pieces = field.pieces()
     scale = _color_scale(numbers, colors)
     shades = [scale.to_rgba((numbers[piece.source] + numbers[piece.target]) / 2) for piece in pieces]
     axes.add_collection(LineCollection([piece.shape for piece in pieces], colors=shades, linewidths=2, zorder=1))
     observed = field.coordinates[field.graph.index(field.nodes)]
     axes.plot(*observed.T, "o", markersize=3, color="black", markerfacecolor="white", markeredgewidth=0.6, zorder=2)
     axes.autoscale_view()
-    axes.set_aspect(1 / np.cos(np.radians(field.coordinates[:, 1].mean())))
+    degrees = field.roads is not None and field.roads.metric == "haversine"
+    axes.set_aspect(1 / np.cos(np.radians(field.coordinates[:, 1].mean())) if degrees else 1.0)
     return _finish_field(axes, scale, title)
 
 
@@ -223,8 +222,7 @@ def _node_values(field: Field, values: ArrayLike, geometry: Any, kind: str) -> N
 
 
 def _color_scale(values: NDArray[np.float64], colors: str) -> ScalarMappable:
-    low, high = np.quantile(values, [0.01, 0.99])  # a few extreme nodes would hide the others
-    return ScalarMappable(Normalize(low, high), colors)
+    return ScalarMappable(Normalize(*color_range(values)), colors)
 
 
 def _finish_field(axes: AnyAxes, scale: ScalarMappable, title: str) -> AnyAxes:

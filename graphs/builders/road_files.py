@@ -20,7 +20,7 @@ FARTHEST_SENSOR = 500.0
 _END = 1e-3  # sensors at a crossing are put this fraction of the road away from it
 
 
-def read_roads(path: str | Path, value: str = "value") -> Roads:
+def read_roads(path: str | Path, value: str = "value", metric: str = "haversine") -> Roads:
     """Read roads and sensors from an R data file (.rda) or GeoJSON (.geojson, .json).
 
     The R file holds one list with `edges` (line strings) and `data` (columns `y`, `.edge_number`
@@ -28,18 +28,19 @@ def read_roads(path: str | Path, value: str = "value") -> Roads:
     FeatureCollection of LineStrings (MultiLineStrings count as several), longitude and latitude in degrees,
     and of Points, the sensors. A sensor's properties are `value` (null: nothing measured) and, where known, the
     number `edge` of its LineString (from 0) and the `fraction` of its length; a sensor without them is put on
-    the nearest road, at most 500 metres away.
+    the nearest road, at most 500 metres away. Sensors that end up at one place share it.
 
     Args:
         path: The file.
         value: GeoJSON: the property that holds the sensors' values.
+        metric: "haversine" for degrees, or "euclidean" for coordinates in a plane, in metres.
 
     Raises:
         FileFormatError: the file is missing, empty, or has another content.
     """
     file = check_file(path, "a road network", packed=Path(path).suffix.lower() == ".rda")
     try:
-        return _read_rda(file) if file.suffix.lower() == ".rda" else _read_geojson(file, value)
+        return _read_rda(file) if file.suffix.lower() == ".rda" else _read_geojson(file, value, metric)
     except FileFormatError:
         raise
     except Exception as error:  # the parsers raise whatever their bytes lead them to
@@ -61,7 +62,7 @@ def _read_rda(file: Path) -> Roads:
     return Roads(lines, _whole(edge, file) - 1, fraction, value)
 
 
-def _read_geojson(file: Path, value: str) -> Roads:
+def _read_geojson(file: Path, value: str, metric: str) -> Roads:
     content = json.loads(file.read_text(encoding="utf-8"))
     features = content.get("features") if isinstance(content, dict) else None
     if not isinstance(features, list) or content.get("type") != "FeatureCollection":
@@ -82,10 +83,13 @@ def _read_geojson(file: Path, value: str) -> Roads:
             )
     if not lines:
         raise FileFormatError(f"{file} has no LineString. There are no roads.")
-    places = [_place(sensor, i, lines, file) for i, sensor in enumerate(sensors)]
+    segments = _Segments(lines, metric)
+    places = [_place(sensor, i, segments, file) for i, sensor in enumerate(sensors)]
     values = np.array([_read_value(properties, value, i, file) for i, (_, properties) in enumerate(sensors)])
     edges, fractions = np.array(places, dtype=np.float64).reshape(-1, 2).T
-    return Roads(lines, _whole(edges, file) if len(edges) else np.zeros(0, np.int64), fractions, values.reshape(-1))
+    kept = tuple(properties for _, properties in sensors)
+    whole = _whole(edges, file) if len(edges) else np.zeros(0, np.int64)
+    return Roads(lines, whole, fractions, values.reshape(-1), kept, metric)
 
 
 def _read_feature(feature: Any, index: int, file: Path) -> tuple[str, Any, Mapping[str, Any]]:
@@ -123,7 +127,7 @@ def _read_value(properties: Mapping[str, Any], name: str, index: int, file: Path
 
 
 def _place(
-    sensor: tuple[NDArray[np.float64], Mapping[str, Any]], index: int, lines: list[NDArray[np.float64]], file: Path
+    sensor: tuple[NDArray[np.float64], Mapping[str, Any]], index: int, segments: "_Segments", file: Path
 ) -> tuple[float, float]:
     """Return the road of a sensor and the fraction of its length: as its properties say, or the nearest."""
     point, properties = sensor
@@ -132,32 +136,45 @@ def _place(
             return float(properties["edge"]), float(properties["fraction"])
         except (TypeError, ValueError) as error:
             raise FileFormatError(f"{file}: edge and fraction of sensor {index} must be numbers.") from error
-    found = [_nearest(point, line) for line in lines]
-    best = min(range(len(found)), key=lambda i: found[i][0])
-    distance, fraction = found[best]
+    distance, road, fraction = segments.nearest(point)
     if distance > FARTHEST_SENSOR:
         raise FileFormatError(
             f"{file}: sensor {index} lies {distance:,.0f} m from the nearest road; at most {FARTHEST_SENSOR:.0f} m are "
             "allowed. Are its coordinates longitude and latitude, in this order?"
         )
-    return float(best), min(max(fraction, _END), 1 - _END)
+    return float(road), min(max(fraction, _END), 1 - _END)
 
 
-def _nearest(point: NDArray[np.float64], line: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the distance in metres from a point to a line, and the fraction of the line's length there.
+class _Segments:
+    """The straight pieces of all lines, to find the one nearest to a point.
 
-    In the plane that touches the globe at the point, good to a part in 10^4 within 100 km.
+    Degrees are taken to metres in the plane that touches the globe at the point, good to a part in 10^4
+    within 100 km.
     """
-    metres = np.array([np.cos(np.radians(point[1])), 1.0]) * 111_195.08
-    shape = (line - point) * metres
-    steps = np.diff(shape, axis=0)
-    squared = np.maximum((steps**2).sum(1), 1e-18)
-    along = np.clip(-(shape[:-1] * steps).sum(1) / squared, 0, 1)
-    distances = np.hypot(*(shape[:-1] + along[:, None] * steps).T)
-    best = int(distances.argmin())
-    lengths = segment_lengths(line, "haversine")
-    reached = lengths[:best].sum() + along[best] * lengths[best]
-    return float(distances[best]), float(reached / max(lengths.sum(), 1e-18))
+
+    def __init__(self, lines: list[NDArray[np.float64]], metric: str) -> None:
+        self.metric = metric
+        self.starts = np.concatenate([line[:-1] for line in lines])
+        self.ends = np.concatenate([line[1:] for line in lines])
+        self.road = np.repeat(np.arange(len(lines)), [len(line) - 1 for line in lines])
+        self.lines = lines
+
+    def nearest(self, point: NDArray[np.float64]) -> tuple[float, int, float]:
+        """Return the distance from a point (2,) in metres, the road, and the fraction of its length there."""
+        if len(self.starts) == 0:
+            return math.inf, 0, 0.5
+        degree = np.array([np.cos(np.radians(point[1])), 1.0]) * 111_195.08
+        unit = degree if self.metric == "haversine" else np.ones(2)
+        starts, steps = (self.starts - point) * unit, (self.ends - self.starts) * unit
+        squared = np.maximum((steps**2).sum(1), 1e-18)
+        along = np.clip(-(starts * steps).sum(1) / squared, 0, 1)
+        distances = np.hypot(*(starts + along[:, None] * steps).T)
+        best = int(distances.argmin())
+        road = int(self.road[best])
+        within = best - int(np.searchsorted(self.road, road))
+        lengths = segment_lengths(self.lines[road], self.metric)
+        reached = lengths[:within].sum() + along[best] * lengths[within]
+        return float(distances[best]), road, float(reached / max(lengths.sum(), 1e-18))
 
 
 def _whole(numbers: NDArray[np.float64], file: Path) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """Road geometry to edges: line strings join at their ends, sensors are inserted on them."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,18 @@ class Roads(NamedTuple):
     sensor_edges: NDArray[np.int64]  # (S,) which line
     sensor_fractions: NDArray[np.float64]  # (S,) of the line's length, from its first point
     values: NDArray[np.float64]  # (S,) measured there, for example mph; NaN where nothing was measured
+    properties: tuple[Mapping[str, Any], ...] = ()  # S of them, what else the file says of a sensor; or none
+    metric: str = "haversine"  # of the lines' coordinates; or "euclidean"
+
+    def places(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        """Return the roads (U,) and fractions (U,) of the distinct places of sensors, and each sensor's place (S,)."""
+        pairs = np.stack([self.sensor_edges.astype(np.float64), self.sensor_fractions], axis=1).reshape(-1, 2)
+        _, first, place = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(first, kind="stable")  # in the order of the sensors
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        kept = first[order]
+        return self.sensor_edges[kept], self.sensor_fractions[kept], rank[place.reshape(-1)]
 
 
 class Piece(NamedTuple):

@@ -1,6 +1,7 @@
 """What the commands share: consoles, progress, messages, and inputs by path or by name."""
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +12,8 @@ from typing import Any, NoReturn
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from graphs.builders.files import printable
 
 console = Console()
 error_console = Console(stderr=True)
@@ -31,14 +34,14 @@ def progress(visible: bool = True) -> Iterator[Report]:
             if done < last:  # another phase: its speed says nothing about this one's
                 bar.reset(task)
             last = done
-            bar.update(task, description=escape(what), completed=done, total=total)
+            bar.update(task, description=escape(_printable(what)), completed=done, total=total or None)
 
         yield report
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
     """Print one message on the error stream and stop."""
-    error_console.print(f"Error: {_printable(message)}", style="red", markup=False, highlight=False)
+    error_console.print(f"Error: {as_flags(_printable(message))}", style="red", markup=False, highlight=False)
     sys.exit(code)
 
 
@@ -50,7 +53,17 @@ def show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> N
 
 def _printable(text: str) -> str:
     """Return text without characters that steer the terminal, wherever they come from."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def as_flags(message: str) -> str:
+    """Return a message of the library with its Python arguments as options of the command line."""
+    named = re.sub(r"\b(categories|dates|missing|decimal|comment|encoding)=([\"'])(.*?)\2", r"--\1 \3", message)
+    named = re.sub(r"\bdrop=([\"'])(.*?)\1", r"--drop \1\2\1", named)
+    named = re.sub(r"\bdrop=(\d+)", r"--drop \1", named)
+    named = named.replace("add them to missing_marks", "name them in --missing-mark")
+    named = named.replace("name the column in as_categories", "name the column in --as-category")
+    return re.sub(r"\bmetric=([\"'])(.*?)\1", r"--metric \2", named)
 
 
 def say(text: str, *, as_json: bool = False) -> None:
@@ -70,6 +83,28 @@ def resolve(name: Path, report: Report | None = None) -> Path:
     if name.exists() or str(name) not in CATALOG:
         return name
     return fetch(str(name), progress=report)
+
+
+def open_table(name: Path, target: str | None, options: Mapping[str, Any], report: Report | None = None) -> Any:
+    """Return the table in a file, or of a public data set of that name, whose own options yours are added to."""
+    from rfgp.tables import read_table
+
+    return read_table(resolve(name, report), target, **table_options(name, options))
+
+
+def table_options(name: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of `read_table`; for a public data set with those that its file needs."""
+    from rfgp.datasets import CATALOG
+
+    entry = None if name.exists() else CATALOG.get(str(name))
+    if entry is None or entry.kind not in ("table", "classification"):
+        return dict(options)
+    merged = {**options, "names": entry.columns}
+    if options.get("categories", "error") == "error":
+        merged["categories"] = entry.categories
+    for each in ("drop", "as_categories"):
+        merged[each] = (*getattr(entry, each), *options.get(each, ()))
+    return merged
 
 
 def stem(file: Path) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli.common import console, error_console, progress, resolve, stem
+from rfgp.cli.common import console, error_console, progress, resolve, stem, table_options
 
 
 def demo(
@@ -41,7 +41,13 @@ def compare(
     features: Annotated[str, typer.Option(help="Tables: fourier or laplace.")] = "fourier",
     ard: Annotated[bool, typer.Option("--ard", help="Tables: one lengthscale per column.")] = False,
     categories: Annotated[str, typer.Option(help="Tables: text columns; error, one-hot or drop.")] = "error",
+    dates: Annotated[str, typer.Option(help="Tables: date columns; error, days or drop.")] = "error",
     missing: Annotated[str, typer.Option(help="Tables: missing values; error, drop (rows) or mean.")] = "error",
+    drop: Annotated[list[str] | None, typer.Option(help="Tables: a column to leave out; repeatable.")] = None,
+    as_category: Annotated[list[str] | None, typer.Option(help="Tables: a column of categories; repeatable.")] = None,
+    decimal: Annotated[str, typer.Option(help="Tables: the decimal mark.")] = ".",
+    encoding: Annotated[str, typer.Option(help="Tables: of a text file.")] = "utf-8",
+    value: Annotated[str, typer.Option(help="Roads in GeoJSON: the sensors' property to interpolate.")] = "value",
     kernel: Annotated[str, typer.Option(help="Graphs: diffusion or regularized-laplacian.")] = "diffusion",
     halt: Annotated[float, typer.Option(help="Graphs: the walkers' halting probability.")] = 0.1,
     num_train: Annotated[
@@ -55,29 +61,31 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print every draw as JSON instead of a table.")] = False,
 ) -> None:
     """Fit the exact process, approximate it under every coupling, and compare."""
+    options: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "decimal": decimal}
+    options |= {"encoding": encoding, "drop": tuple(drop or ()), "as_categories": tuple(as_category or ())}
+    protocol = {"sizes": size, "features": features, "ard": ard, "kernel": kernel, "halt": halt}
+    protocol |= {"num_train": num_train, "num_test": num_test, "value": value, "target": target}
+    _compare(file, protocol, options, (splits, draws, seed), out, as_json)
+
+
+def _compare(
+    file: Path,
+    protocol: dict[str, Any],
+    options: dict[str, Any],
+    amount: tuple[int, int, int],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare and publish; `amount` is splits, draws and seed, `options` are those of tables."""
     from rfgp.compare import Plan, compare_file, to_json
+    from rfgp.files import write_atomically
 
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     with progress(visible=not as_json) as report:
-        path = resolve(file, report)
-        comparison, fields = compare_file(
-            path,
-            target=target,
-            table_options={"categories": categories, "missing": missing},
-            sizes=size,
-            features=features,
-            ard=ard,
-            kernel=kernel,
-            halt=halt,
-            num_train=num_train,
-            num_test=num_test,
-            plan=Plan(splits, draws, seed),
-            report=report,
-        )
+        path, known = resolve(file, report), table_options(file, options)
+        comparison, fields = compare_file(path, table_options=known, plan=Plan(*amount), report=report, **protocol)
     if out is not None:
-        from rfgp.files import write_atomically
-
         write_atomically(out / f"{stem(path)}.json", to_json(comparison).encode())
     _publish(comparison, fields, None if out is None else out / f"{stem(path)}.png", as_json=as_json)
 

@@ -16,7 +16,7 @@ Compare = Annotated[bool, typer.Option("--compare/--no-compare", help="Compare w
 WithData = Annotated[bool, typer.Option("--with-data", help="Save the observed values with the model.")]
 Seed = Annotated[int, typer.Option(help="Everything random follows from it.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
-Out = Annotated[Path | None, typer.Option(help="Folder for the results. [default: the file's name]")]
+Out = Annotated[Path | None, typer.Option(help="Folder for the results. [default: NAME-field]")]
 
 
 def mesh(
@@ -60,6 +60,7 @@ def mesh(
 def traffic(
     file: Annotated[Path, typer.Argument(help="Roads and sensors (.geojson, .rda), or pems.")],
     value: Annotated[str, typer.Option(help="GeoJSON: the sensors' property to interpolate.")] = "value",
+    metric: Annotated[str, typer.Option(help="haversine (degrees) or euclidean (a plane, in metres).")] = "haversine",
     out: Out = None,
     kernel: Kernel = "diffusion",
     features: Features = "auto",
@@ -76,7 +77,7 @@ def traffic(
 
     with progress(visible=not as_json) as report:
         report("Reading", 0, 1)
-        field = fields.read_road_field(resolve(file, report), value)
+        field = fields.read_road_field(resolve(file, report), value, metric)
         options = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt, "seed": seed}
         folder = out or Path(f"{stem(file)}-field")
         study, law = _study(file.name, field, options, folder, test_share, comparison, with_data, report)

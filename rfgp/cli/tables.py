@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli.common import command_line, print_json, print_study, progress, resolve, say, stem
+from rfgp.cli.common import command_line, open_table, print_json, print_study, progress, say, stem
 
 _CHUNK = 8192
 
@@ -17,7 +17,7 @@ def fit(
     target: Annotated[
         str | None, typer.Option(help="The target column, by name or position. [default: the last]")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for model and report. [default: the file's name]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for model and report. [default: NAME-fit]")] = None,
     num_frequencies: Annotated[int, typer.Option(help="Frequencies; features are twice as many.")] = 256,
     coupling: Annotated[str, typer.Option(help="iid, orthogonal or pairwise.")] = "pairwise",
     features: Annotated[str, typer.Option(help="fourier or laplace.")] = "fourier",
@@ -32,6 +32,9 @@ def fit(
     decimal: Annotated[str, typer.Option(help="The decimal mark, . or ,")] = ".",
     comment: Annotated[str | None, typer.Option(help="Lines that start with this are skipped.")] = None,
     encoding: Annotated[str, typer.Option(help="Of a text file.")] = "utf-8",
+    missing_mark: Annotated[
+        list[str] | None, typer.Option(help="A text that stands for a missing value, besides the usual; repeatable.")
+    ] = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows held out to judge the fit.")] = 0.1,
     fit_rows: Annotated[int, typer.Option(help="Hyperparameters are learned on at most so many rows.")] = 4000,
     comparison: Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")] = True,
@@ -42,16 +45,24 @@ def fit(
     """Fit a table: a model that predicts, and a report to judge it by."""
     options: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
     options |= {"as_categories": tuple(as_category or ()), "decimal": decimal}
-    options |= {"comment": comment, "encoding": encoding}
+    options |= {"comment": comment, "encoding": encoding, "missing_marks": _marks(missing_mark)}
     model = {"num_frequencies": num_frequencies, "coupling": coupling, "features": features, "ard": not shared}
     judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
-    study, folder, count = _fit(file, target, options, {**model, "seed": seed}, judging, out, with_data, not as_json)
+    study, folder, counts = _fit(file, target, options, {**model, "seed": seed}, judging, out, with_data, not as_json)
     files = {"model": folder / "model.safetensors", "report": folder / "report.html"}
     if as_json:
         print_json({**study.summary(), "files": {name: str(path) for name, path in files.items()}})
     else:
         print_study(study, "rows")
-        say(f"Model: {files['model']} (conditioned on all {count} rows)\nReport: {files['report']}")
+        left_out = f"; {counts[1] - counts[0]:,} with missing values are left out" if counts[1] > counts[0] else ""
+        used = f"conditioned on {counts[0]:,} of {counts[1]:,} rows{left_out}"
+        say(f"Model: {files['model']} ({used})\nReport: {files['report']}")
+
+
+def _marks(more: list[str] | None) -> tuple[str, ...]:
+    from rfgp.tables import MISSING_MARKS
+
+    return (*MISSING_MARKS, *(more or ()))
 
 
 def _fit(
@@ -63,22 +74,25 @@ def _fit(
     out: Path | None,
     with_data: bool,
     visible: bool,
-) -> tuple[Any, Path, int]:
-    """Read, fit, judge and write; return the study, the folder, and the number of rows."""
+) -> tuple[Any, Path, tuple[int, int]]:
+    """Read, fit, judge and write; return the study, the folder, and the numbers of rows used and in the file."""
     from rfgp import SparseSpectrumGP
     from rfgp.files import write_atomically
     from rfgp.report import study_table, table_report
 
     gp = SparseSpectrumGP(**model)
     with progress(visible=visible) as report:
-        table, folder = _read(file, target, options, out, report)
+        table = open_table(file, target, options, report)
+        folder = out or Path(f"{stem(file)}-fit")
+        folder.mkdir(parents=True, exist_ok=True)
         study = study_table(table, gp, title=f"{file.name}, target {table.target}", report=report, **judging)
         report("Writing", 0, 1)
         settings = {**model, **{name: value for name, value in options.items() if value not in (None, ())}}
+        settings.pop("missing_marks", None)
         page = table_report(study, table, settings=settings, command=command_line())
-        write_atomically(folder / "report.html", page.encode())
         _save(study, table, folder / "model.safetensors", with_data)
-    return study, folder, len(table.y)
+        write_atomically(folder / "report.html", page.encode())
+    return study, folder, (len(table.y), table.num_rows)
 
 
 def _save(study: Any, table: Any, path: Path, with_data: bool) -> None:
@@ -87,20 +101,6 @@ def _save(study: Any, table: Any, path: Path, with_data: bool) -> None:
     final.fit_report = study.model.fit_report
     final.metadata = {"schema": table.schema.to_dict(), "command": command_line()}
     final.save(path, data=with_data)
-
-
-def _read(file: Path, target: str | None, options: dict[str, Any], out: Path | None, report: Any) -> tuple[Any, Path]:
-    """Return the table and the folder for the results."""
-    from rfgp.datasets import CATALOG, load
-    from rfgp.tables import read_table
-
-    if not file.exists() and str(file) in CATALOG and CATALOG[str(file)].kind in ("table", "classification"):
-        table = load(str(file), progress=report)
-    else:
-        table = read_table(resolve(file, report), target, **options)
-    folder = out or Path(f"{stem(file)}-fit")
-    folder.mkdir(parents=True, exist_ok=True)
-    return table, folder
 
 
 def predict(
@@ -119,7 +119,8 @@ def predict(
     gp = rfgp.load(model)
     if not isinstance(gp, rfgp.SparseSpectrumGP | rfgp.ExactGP) or "schema" not in gp.metadata:
         raise rfgp.ModelFileError(
-            f"{model} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in Python."
+            f"{model} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in Python; the "
+            "predictions of `rfgp mesh` and `rfgp traffic` are in their nodes.csv."
         )
     schema = Schema.from_dict(gp.metadata["schema"])
     inputs = read_inputs(file, schema)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphs.builders.files import printable
 from rfgp.compare.protocol import Plan, Report, compare_nodes, compare_table
 from rfgp.compare.results import Comparison
 from rfgp.fields import Field, NodeLaw, law_at_nodes, read_field
@@ -15,6 +16,7 @@ def compare_file(
     *,
     target: str | None = None,
     table_options: Mapping[str, Any] | None = None,
+    value: str = "value",
     sizes: Sequence[int] | None = None,
     features: str = "fourier",
     ard: bool = False,
@@ -28,7 +30,7 @@ def compare_file(
     """Compare on a table, a mesh (the z component of its face normals), or roads with sensors.
 
     Arguments are those of `compare_table` and `compare_nodes`; `target` is a table's column,
-    `table_options` are those of `rfgp.tables.read_table`.
+    `table_options` are those of `rfgp.tables.read_table`, `value` is the property of sensors in GeoJSON.
 
     Returns:
         The comparison, and for graphs a function that returns the field and the exact posterior at every
@@ -43,7 +45,7 @@ def compare_file(
         comparison = compare_table(
             table.X,
             table.y,
-            title=_printable(f"{file.name}, target {table.target}"),
+            title=printable(f"{file.name}, target {table.target}"),
             sizes=sizes,
             features=features,
             ard=ard,
@@ -53,13 +55,13 @@ def compare_file(
             report=report,
         )
         return comparison, None
-    field = read_field(file)
+    field = read_field(file, value)
     usual = round(field.train_share * len(field.values))
     comparison = compare_nodes(
         field.graph,
         field.nodes,
         field.values,
-        title=_printable(file.name),
+        title=printable(file.name),
         sizes=sizes or (16, 64),
         kernel=kernel,
         halt=halt,
@@ -69,8 +71,3 @@ def compare_file(
         report=report,
     )
     return comparison, lambda: (field, law_at_nodes(comparison.example.process, field))
-
-
-def _printable(text: str) -> str:
-    """Return text without characters that would steer a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)

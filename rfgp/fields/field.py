@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import graphs
+from graphs.builders.roads import Piece
+from rfgp.errors import InvalidArgumentError
 from rfgp.models.process import Process
 
 
@@ -45,6 +47,17 @@ class Field:
         """Where the nodes are, (N, 2) in degrees or (N, 3) in the mesh's units."""
         assert self.graph.coordinates is not None
         return self.graph.coordinates
+
+    def pieces(self) -> list[Piece]:
+        """Return the pieces of road between neighbouring nodes, which are positions in the graph.
+
+        Raises:
+            InvalidArgumentError: the field is not on roads.
+        """
+        if self.roads is None:
+            raise InvalidArgumentError("This field is not on roads.")
+        edges, fractions, _ = self.roads.places()
+        return graphs.cut_roads(self.roads.lines, edges, fractions, self.roads.metric)[2]
 
     @property
     def edges(self) -> NDArray[np.int64]:

@@ -1,5 +1,6 @@
 """From files to fields: a mesh with values, or roads with sensors."""
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ ROAD_SUFFIXES = (".rda", ".geojson", ".json")
 FIELD_SUFFIXES = (*MESH_SUFFIXES, *ROAD_SUFFIXES)
 
 _FARTHEST = 0.1  # of the mesh's diagonal
+_CANDIDATES = 32
 
 
-def read_field(path: str | Path) -> Field:
-    """Read a mesh, with the z component of its face normals as the field, or roads with their sensors.
+def read_field(path: str | Path, value: str = "value") -> Field:
+    """Read a mesh, with the z component of its face normals as the field, or roads with their sensors (`value`).
 
     Raises:
         InvalidArgumentError: the ending of the file's name is not known.
@@ -31,26 +33,30 @@ def read_field(path: str | Path) -> Field:
     if suffix in MESH_SUFFIXES:
         return read_mesh_field(file)
     if suffix in ROAD_SUFFIXES:
-        return read_road_field(file)
+        return read_road_field(file, value)
     known = ", ".join((*TABLE_SUFFIXES, *FIELD_SUFFIXES))
     raise InvalidArgumentError(f"{file.name}: what it holds is not clear from its ending; known are {known}.")
 
 
-def read_road_field(path: str | Path, value: str = "value") -> Field:
+def read_road_field(path: str | Path, value: str = "value", metric: str = "haversine") -> Field:
     """Read roads with sensors; those without a value are nodes, but not observed.
+
+    Sensors at one place are one node, labelled by the number of the place, observed as often as they are.
 
     Args:
         path: An R data file or GeoJSON, see `graphs.read_roads`.
         value: GeoJSON: the property that holds the sensors' values.
+        metric: "haversine" for degrees, or "euclidean" for coordinates in a plane, in metres.
 
     Raises:
         FileFormatError: the file is missing, empty or of another format.
         InvalidGraphError: roads or sensors that make no graph.
     """
-    roads = graphs.read_roads(path, value)
-    graph = graphs.Graph.from_roads(roads.lines, roads.sensor_edges, roads.sensor_fractions)
+    roads = graphs.read_roads(path, value, metric)
+    edges, fractions, place = roads.places()
+    graph = graphs.Graph.from_roads(roads.lines, edges, fractions, metric=metric)
     known = np.isfinite(roads.values)
-    labels = np.array([f"sensor-{i}" for i in np.flatnonzero(known)], dtype=object)
+    labels = np.array([f"sensor-{i}" for i in place[known]], dtype=object)
     quantity = "y" if Path(path).suffix.lower() == ".rda" else value
     return Field(graph, labels, roads.values[known], quantity, 250 / 325, roads=roads)
 
@@ -82,7 +88,7 @@ def read_mesh_field(path: str | Path, values: str | Path | None = None) -> Field
     graph = graphs.Graph.from_mesh(mesh, nodes="faces" if on_faces else "vertices")
     if set(table.columns) == {"x", "y", "z"}:
         places = table.X[:, [table.columns.index(axis) for axis in "xyz"]]
-        nodes = _nearest_nodes(places, graph, Path(values))
+        nodes = _nearest_faces(places, mesh, Path(values))
     elif table.columns in (("face",), ("vertex",)):
         renumbered = any(issubclass(entry.category, graphs.DegenerateFacesWarning) for entry in caught)
         _check_numbering(table.columns[0], renumbered, mesh, Path(path))
@@ -95,19 +101,24 @@ def read_mesh_field(path: str | Path, values: str | Path | None = None) -> Field
     return Field(graph, nodes, table.y, table.target, mesh=mesh, on_faces=on_faces)
 
 
-def _nearest_nodes(places: NDArray[np.float64], graph: graphs.Graph, file: Path) -> NDArray[np.int64]:
+def _nearest_faces(places: NDArray[np.float64], mesh: Any, file: Path) -> NDArray[np.int64]:
+    """Return the faces (n,) whose surface is nearest to the places (n, 3), among those with the nearest centroids."""
     from scipy.spatial import KDTree
+    from trimesh.triangles import closest_point
 
-    assert graph.coordinates is not None
-    distances, nodes = KDTree(graph.coordinates).query(places)
-    diagonal = float(np.linalg.norm(np.ptp(graph.coordinates, axis=0)))
-    worst = int(np.argmax(distances))
-    if distances[worst] > _FARTHEST * diagonal:
+    count = min(_CANDIDATES, len(mesh.faces))
+    _, candidates = KDTree(mesh.triangles_center).query(places, k=np.arange(1, count + 1))
+    repeated = np.repeat(places, count, axis=0)
+    found = closest_point(np.asarray(mesh.triangles)[candidates.reshape(-1)], repeated)
+    distances = np.linalg.norm(found - repeated, axis=1).reshape(-1, count)
+    nearest = distances.min(axis=1)
+    worst, diagonal = int(np.argmax(nearest)), float(np.linalg.norm(np.ptp(mesh.vertices, axis=0)))
+    if nearest[worst] > _FARTHEST * diagonal:
         raise DataError(
-            f"{file}: row {worst} lies {distances[worst]:.4g} from the nearest face, more than a tenth of the mesh's "
+            f"{file}: row {worst} lies {nearest[worst]:.4g} from the nearest face, more than a tenth of the mesh's "
             f"size ({diagonal:.4g}). Are both in the same units and the same frame?"
         )
-    return np.asarray(nodes, dtype=np.int64)
+    return np.asarray(candidates[np.arange(len(places)), distances.argmin(axis=1)], dtype=np.int64)
 
 
 def _check_numbering(kind: str, renumbered: bool, mesh: Any, file: Path) -> None:
@@ -116,13 +127,30 @@ def _check_numbering(kind: str, renumbered: bool, mesh: Any, file: Path) -> None
 
     if kind == "face" and renumbered:
         raise DataError(f"{file} has faces without area, so its face numbers are not clear; give x, y and z instead.")
+    stored = _count_faces(file) if kind == "face" else None
+    if stored is not None and stored != len(mesh.faces):
+        raise DataError(
+            f"{file} stores {stored} faces, which are {len(mesh.faces)} triangles, so its face numbers are not clear; "
+            "give x, y and z instead."
+        )
     if kind == "vertex":
-        stored = trimesh.load(file, force="mesh", process=False)
-        if len(stored.vertices) != len(mesh.vertices):
+        count = len(trimesh.load(file, force="mesh", process=False).vertices)
+        if count != len(mesh.vertices):
             raise DataError(
-                f"{file} stores {len(stored.vertices)} vertices, {len(mesh.vertices)} of them distinct, so its vertex "
-                "numbers are not clear; give x, y and z instead."
+                f"{file} stores {count} vertices, {len(mesh.vertices)} of them distinct, so its vertex numbers are not "
+                "clear; give x, y and z instead."
             )
+
+
+def _count_faces(file: Path) -> int | None:
+    """Return the number of faces that a file stores, polygons included; None for formats of triangles alone."""
+    suffix = file.suffix.lower()
+    if suffix == ".obj":
+        return sum(line.startswith((b"f ", b"f\t")) for line in file.read_bytes().splitlines())
+    head = file.read_bytes()[:4096].decode("latin-1")
+    pattern = {".ply": r"element face (\d+)", ".off": r"^\s*OFF(?:\s+|#.*\n)*\d+\s+(\d+)"}.get(suffix)
+    found = re.search(pattern, head) if pattern else None
+    return int(found.group(1)) if found else None
 
 
 def _read_numbers(table: Table, count: int, file: Path) -> NDArray[np.int64]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import graphs
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields.field import Field, NodeLaw
 from rfgp.files import write_atomically
@@ -59,34 +58,49 @@ def write_nodes(path: str | Path, field: Field, law: NodeLaw) -> Path:
     return Path(path)
 
 
+RESULTS = ("gp_mean", "gp_sd")
+"""The properties that `write_roads` adds."""
+
+
 def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
-    """Write GeoJSON: every piece of road with a mean and sd, every sensor with its own.
+    """Write GeoJSON: every piece of road and every sensor with `gp_mean` and `gp_sd`.
 
     A piece lies between two neighbouring nodes (crossings or sensors); its figures are the averages of
-    theirs. `edge` and `fraction` of a sensor refer to the roads as they were read, not to the pieces.
+    theirs. Sensors keep their properties, but `edge` and `fraction`, which refer to the roads as they were
+    read, become `source_edge` and `source_fraction`; read again, a sensor goes to the nearest piece.
 
     Raises:
-        InvalidArgumentError: the field is not on roads.
+        InvalidArgumentError: the field is not on roads, or its value is called `gp_mean` or `gp_sd`.
         OSError: the folder cannot be written.
     """
-    if field.roads is None:
-        raise InvalidArgumentError("This field is not on roads.")
-    roads = field.roads
-    labels, coordinates, pieces = graphs.cut_roads(roads.lines, roads.sensor_edges, roads.sensor_fractions)
+    pieces = field.pieces()
+    assert field.roads is not None
+    roads, (_, _, place) = field.roads, field.roads.places()
+    if field.quantity in RESULTS:
+        raise InvalidArgumentError(
+            f"The values are called {field.quantity!r}, which is the name of a result; rename them."
+        )
     rows = []
     for piece in pieces:
-        ends = [piece.source, piece.target]
-        figures = {"mean": float(law.mean[ends].mean()), "sd": float(law.deviation[ends].mean())}
+        figures = _figures(law, [piece.source, piece.target])
         rows.append(_feature("LineString", piece.shape.tolist(), {**figures, "length_m": round(piece.length, 3)}))
-    first = len(labels) - len(roads.values)
+    first = field.graph.num_nodes - (int(place.max()) + 1 if len(place) else 0)
     for i, value in enumerate(roads.values.tolist()):
-        where = {"edge": int(roads.sensor_edges[i]), "fraction": float(roads.sensor_fractions[i])}
-        figures = {"mean": float(law.mean[first + i]), "sd": float(law.deviation[first + i])}
-        known = {"sensor": i, field.quantity: value if np.isfinite(value) else None}
-        rows.append(_feature("Point", coordinates[first + i].tolist(), {**known, **where, **figures}))
+        known = {field.quantity: value if np.isfinite(value) else None}
+        kept = dict(roads.properties[i]) if roads.properties else known
+        renamed = {_SOURCES.get(name, name): entry for name, entry in kept.items()}
+        position = first + int(place[i])
+        rows.append(_feature("Point", field.coordinates[position].tolist(), {**renamed, **_figures(law, [position])}))
     text = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
     write_atomically(Path(path), f'{{"type": "FeatureCollection", "features": [\n{text}\n]}}\n'.encode())
     return Path(path)
+
+
+_SOURCES = {"edge": "source_edge", "fraction": "source_fraction"}
+
+
+def _figures(law: NodeLaw, nodes: list[int]) -> dict[str, float]:
+    return dict(zip(RESULTS, (float(law.mean[nodes].mean()), float(law.deviation[nodes].mean())), strict=True))
 
 
 def _feature(kind: str, coordinates: Any, properties: dict[str, Any]) -> dict[str, Any]:

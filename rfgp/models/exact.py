@@ -8,7 +8,7 @@ import torch
 from rfgp import spectra
 from rfgp.inference import KernelPrior
 from rfgp.models.inputs import TableInputs
-from rfgp.models.process import Process
+from rfgp.models.process import Process, snapshot
 from rfgp.parameters import Hyperparameters, Prior
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ExactGP(Process):
         from rfgp.models.table import SparseSpectrumGP
 
         other = SparseSpectrumGP(**self._options)
-        self._snapshot_into(other)
+        snapshot(self, other)
         return other.redraw(**{"seed": None, **options})
 
     def _prior(self, hyperparameters: Hyperparameters, draw: Any) -> KernelPrior:

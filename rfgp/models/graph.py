@@ -16,7 +16,7 @@ from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.features import kernel_function
 from rfgp.inference import KernelPrior
 from rfgp.models.data import Source
-from rfgp.models.process import Process
+from rfgp.models.process import Process, snapshot
 from rfgp.parameters import Hyperparameters, Prior, Quantity
 from rfgp.scaling import Affine, Scaling
 
@@ -175,13 +175,18 @@ class GraphGP(Process):
         options = {**self._walk_options, **changes}
         main = {name: options.pop(name) for name in ("num_walkers", "halt", "lengths", "directions", "exact_hops")}
         other = GraphGP(self.graph, self.fitted_kernel, **named, **main, **self._options, walk_options=options)
-        self._snapshot_into(other)
+        snapshot(self, other)
         other._check_fit()
         return other
 
     def exact(self) -> "GraphGP":
         """Return the exact process with a copy of the hyperparameters and the same data."""
         return self.redraw(features="exact")
+
+    @property
+    def walk_options(self) -> dict[str, Any]:
+        """The options of `graphs.sample_walks` that the features are drawn with; a copy."""
+        return dict(self._walk_options)
 
     @property
     def fitted_kernel(self) -> GraphKernel:

@@ -62,6 +62,11 @@ def build(
         )
     graph = _build_graph(described, {name: tensor.numpy() for name, tensor in tensors.items()})
     walks, permutation = dict(described["walks"]), described["permutation"]
+    matched = described["features"] == "walks" and walks["lengths"] == "sigma"
+    if (permutation is not None) != matched or (matched and not 2 <= len(permutation) <= _MOST_QUANTILES):
+        raise InvalidArgumentError(f"sigma walks have a permutation of 2 to {_MOST_QUANTILES} quantiles, others none")
+    graph = _build_graph(described, {name: tensor.numpy() for name, tensor in tensors.items()})
+    walks, permutation = dict(described["walks"]), described["permutation"]
     if (
         described["features"] == "walks"
         and walks["lengths"] == "sigma"

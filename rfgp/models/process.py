@@ -207,6 +207,12 @@ class Process(ABC):
 
         io.save(self, Path(path), data=data)
 
+    def __repr__(self) -> str:
+        fitted = (
+            "not fitted" if self._state is None else f"{self.num_observations} observations, {self.hyperparameters}"
+        )
+        return f"{type(self).__name__}({fitted})"
+
     def prior_covariance(self, X: Any) -> Tensor:
         """Return the prior covariance (n, n) of the latent function at inputs, in the user's units, float64.
 
@@ -263,9 +269,10 @@ class Process(ABC):
                 self._kept.predictor = self._prior(state.hyperparameters, state.draw).restore(self._kept.tensors)
             return self._kept.predictor
 
-    def _snapshot_into(self, other: "Process") -> None:
-        """Give another model a copy of the hyperparameters, the same data and scaling, and its own draw."""
-        state = self._known()
-        data = state.known_data("exact and redraw")
-        copied = copy.deepcopy(state.hyperparameters)
-        other._state = replace(state, hyperparameters=copied, draw=other._draw(data.inputs))
+
+def snapshot(model: Process, other: Process) -> None:
+    """Give another model a copy of the hyperparameters, the same data and scaling, and its own draw."""
+    state = model._known()
+    data = state.known_data("exact and redraw")
+    copied = copy.deepcopy(state.hyperparameters)
+    other._state = replace(state, hyperparameters=copied, draw=other._draw(data.inputs))

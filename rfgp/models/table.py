@@ -13,7 +13,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference import FeaturePrior
 from rfgp.models.exact import ExactGP
 from rfgp.models.inputs import TableInputs
-from rfgp.models.process import Process
+from rfgp.models.process import Process, snapshot
 from rfgp.parameters import Hyperparameters, Prior
 
 
@@ -70,6 +70,7 @@ class SparseSpectrumGP(Process):
             raise InvalidArgumentError(f"num_frequencies must be a positive integer, got {num_frequencies!r}.")
         self.spectrum = spectra.by_name(spectrum)
         self.coupling = couplings.by_name(coupling)
+        self.features = features
         self._map_class = feature_maps.by_name(features)
         if features == "laplace" and not isinstance(self.spectrum, spectra.Gaussian):
             raise InvalidArgumentError("Laplace features exist for the Gaussian spectrum only.")
@@ -114,14 +115,14 @@ class SparseSpectrumGP(Process):
             unknown = ", ".join(sorted(set(changes) - allowed))
             raise InvalidArgumentError(f"redraw does not know {unknown}; it takes {', '.join(sorted(allowed))}.")
         other = SparseSpectrumGP(**{**self._options, **changes})
-        self._snapshot_into(other)
+        snapshot(self, other)
         return other
 
     def exact(self) -> ExactGP:
         """Return the exact process with a copy of the hyperparameters and the same data."""
         names = ("spectrum", "ard", "standardize", "lengthscale", "outputscale", "noise", "priors", "dtype")
         other = ExactGP(**{name: self._options[name] for name in names})
-        self._snapshot_into(other)
+        snapshot(self, other)
         return other
 
     def _draw(self, inputs: Tensor) -> feature_maps.Fourier | feature_maps.Laplace:

@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 from rfgp.fields import Field, NodeLaw
 from rfgp.models.graph import GraphGP
 from rfgp.report import figures, words
-from rfgp.report.page import Block, Plot, Section, Text, render
+from rfgp.report.page import Block, Picture, Plot, Section, Text, render
 from rfgp.report.study import Study
+
+UNEVEN = 20.0
+"""The ratio of the largest to the least degree beyond which the report says what it does to the prior."""
 
 MOST_FACES = 100_000
 """Larger meshes are shown as pictures only."""
@@ -37,7 +40,7 @@ def field_report(
     assert isinstance(model, GraphGP)
     graph = field.graph
     kind = "a mesh" if field.mesh is not None else "roads"
-    how = "the exact kernel" if model.features == "exact" else f"{model._walk_options['num_walkers']} walkers per node"
+    how = "the exact kernel" if model.features == "exact" else f"{model.walk_options['num_walkers']} walkers per node"
     lead = (
         f"A Gaussian process for {field.quantity} on {kind} with {graph.num_nodes:,} nodes, through {how}: fitted on "
         f"{len(study.train):,} of {len(field.values):,} observed nodes, judged on the other {len(study.test):,}. "
@@ -65,13 +68,16 @@ def _views(field: Field, law: NodeLaw) -> list[Block]:
     for name, values, colors in (("mean", law.mean, "viridis"), ("sd", law.deviation, "cividis")):
         what = "mean" if name == "mean" else "standard deviation of the field, without the noise"
         title = f"{field.quantity}: {'mean' if name == 'mean' else 'standard deviation'}"
-        if field.mesh is not None:
+        scale = " Colours span the 1 % to 99 % quantiles."
+        if field.mesh is not None and len(field.mesh.faces) > MOST_FACES:
+            out.append(Picture(_still(field, values, title, colors), f"Posterior {what}.{scale}"))
+        elif field.mesh is not None:
             figure = figures.mesh_view(field, values, title, colors)
-            caption = f"Posterior {what}. Turn with the mouse or a finger, zoom with the wheel or two fingers."
+            caption = f"Posterior {what}. Turn with the mouse or a finger, zoom with the wheel or two fingers.{scale}"
             out.append(Plot(figure, caption, 460, _still(field, values, title, colors)))
         else:
             figure = figures.road_view(field, values, title, colors)
-            caption = f"Posterior {what}. Drag to move, scroll or pinch to zoom, touch a point for its figure."
+            caption = f"Posterior {what}. Drag to move, scroll or pinch to zoom, touch a point for its figure.{scale}"
             out.append(Plot(figure, caption, 520))
     return out
 
@@ -92,6 +98,13 @@ def _glance(field: Field, law: NodeLaw) -> list[Block]:
         f"part{'s' if parts > 1 else ''}; {len(field.values):,} observations at {seen:,} nodes "
         f"({100 * seen / field.graph.num_nodes:.1f} %)."
     )
+    degrees = field.graph.degrees[field.graph.degrees > 0]
+    if len(degrees) and degrees.max() > UNEVEN * degrees.min():
+        text += (
+            f" The nodes' degrees run from {words.number(degrees.min())} to {words.number(degrees.max())}: the kernel "
+            "is of the normalised Laplacian, whose prior variance grows with the degree, so that nodes beside very short "
+            "edges are smoothed less well than the others."
+        )
     if parts > 1:
         text += " A part without observations has the prior's mean and standard deviation."
     columns: Any = np.column_stack([law.mean, law.deviation])

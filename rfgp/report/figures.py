@@ -9,10 +9,10 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-import graphs
+from graphs.builders.files import printable
 from rfgp import metrics
 from rfgp.compare import Comparison
-from rfgp.fields import Field
+from rfgp.fields import Field, color_range
 from rfgp.inference import Prediction
 from rfgp.tables import Table
 
@@ -20,7 +20,7 @@ COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _INK, _GREY = "#1b1f24", "#8c959f"
-_MOST_POINTS = 2000
+MOST_POINTS, MOST_BARS = 2000, 400
 _BINS = 16
 
 
@@ -43,7 +43,7 @@ def _figure(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure:
 
 def plain(text: object, width: int = 40) -> str:
     """Return text without control characters, cut to a width."""
-    shown = "".join(c if c.isprintable() else "?" for c in str(text))
+    shown = printable(str(text))
     return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
@@ -52,9 +52,9 @@ def label(text: object, width: int = 40) -> str:
     return html.escape(plain(text, width), quote=False)
 
 
-def _thin(count: int) -> NDArray[np.int64]:
-    """Return at most `_MOST_POINTS` positions, evenly spread."""
-    return np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).astype(np.int64))
+def _thin(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
+    """Return at most so many positions (k,), evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
 def _short(values: ArrayLike) -> list[float]:
@@ -80,8 +80,7 @@ def columns(table: Table, order: Sequence[int], count: int = 9) -> go.Figure:
     grid = make_subplots(down, across, shared_yaxes=True, horizontal_spacing=0.04, vertical_spacing=0.24 / down)
     rows = _thin(len(table.y))
     for i, column in enumerate(shown):
-        points = go.Scattergl if len(rows) > 10_000 else go.Scatter
-        trace = points(
+        trace = go.Scatter(
             x=_short(table.X[rows, column]),
             y=_short(table.y[rows]),
             mode="markers",
@@ -139,7 +138,7 @@ def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
 def predicted(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
     """Draw observations y (n,) against the predicted mean, bars of one predictive sd."""
     law = prediction.observed()
-    rows = _thin(len(y))[:400]
+    rows = _thin(len(y), MOST_BARS)
     mean, sd = np.asarray(law.mean)[rows], np.sqrt(np.asarray(law.variance))[rows]
     points = go.Scatter(
         x=_short(mean),
@@ -160,14 +159,10 @@ def _diagonal(a: NDArray[np.float64], b: NDArray[np.float64]) -> go.Scatter:
 def relevance(names: Sequence[str], values: NDArray[np.float64], count: int = 20) -> go.Figure:
     """Draw the relevance (d,) of the most relevant columns as bars, the largest on top."""
     order = np.argsort(values)[-count:]
-    bars = go.Bar(
-        x=_short(values[order]),
-        y=[label(names[i], 28) for i in order],
-        orientation="h",
-        marker={"color": COLORS[0]},
-        showlegend=False,
-    )
-    return _figure([bars], "relevance", "", yaxis_type="category")
+    places = list(range(len(order)))  # names may be cut to the same text, and would share a bar
+    bars = go.Bar(x=_short(values[order]), y=places, orientation="h", marker={"color": COLORS[0]}, showlegend=False)
+    ticks = {"tickvals": places, "ticktext": [label(names[i], 28) for i in order]}
+    return _figure([bars], "relevance", "", yaxis=ticks)
 
 
 def convergence(trace: Sequence[float]) -> go.Figure:
@@ -197,7 +192,19 @@ def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
             )
         )
     axis = {"type": "log", "tickvals": sizes, "ticktext": [str(size) for size in sizes]}
-    return _figure(traces, f"{comparison.size_name}, m", name, xaxis=axis, yaxis={"type": "log", "dtick": "D2"})
+    heights = [e for trace in traces for e in trace.y if e > 0]
+    return _figure(traces, f"{comparison.size_name}, m", name, xaxis=axis, yaxis={"type": "log", **_log_ticks(heights)})
+
+
+def _log_ticks(values: Sequence[float]) -> dict[str, Any]:
+    """Return ticks at 1, 2 and 5 times powers of ten, written out, with room around the values."""
+    if not values:
+        return {}
+    low, high = np.log10(min(values)) - 0.3, np.log10(max(values)) + 0.3
+    steps = (1, 2, 5) if high - low < 3 else (1,)
+    powers = range(int(np.floor(low)), int(np.ceil(high)) + 1)
+    ticks = [float(f"{step}e{power}") for power in powers for step in steps]
+    return {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks], "range": [low, high]}
 
 
 def against_exact(comparison: Comparison) -> go.Figure:
@@ -220,15 +227,15 @@ def against_exact(comparison: Comparison) -> go.Figure:
 def mesh_view(field: Field, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
     """Draw values (N,) on a field's mesh, to be turned with the mouse or a finger."""
     vertices, faces = np.asarray(field.mesh.vertices), np.asarray(field.mesh.faces)
-    low, high = np.quantile(values, [0.01, 0.99])
+    low, high = color_range(values)
     surface = go.Mesh3d(
         **{axis: _short(vertices[:, i]) for i, axis in enumerate("xyz")},
         **{corner: faces[:, i].tolist() for i, corner in enumerate("ijk")},
         intensity=_short(values),
         intensitymode="cell" if field.on_faces else "vertex",
         colorscale=colors,
-        cmin=float(low),
-        cmax=float(high),
+        cmin=low,
+        cmax=high,
         colorbar={"title": {"text": label(name), "side": "right"}, "thickness": 14, "len": 0.8},
         flatshading=field.on_faces,
         lighting={"ambient": 0.8, "diffuse": 0.3, "specular": 0.0},
@@ -247,16 +254,14 @@ def road_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
     """Draw values (N,) along the roads, sensors as points, to be moved and zoomed like a map."""
     from plotly.colors import sample_colorscale
 
-    assert field.roads is not None
-    roads = field.roads
-    _, coordinates, pieces = graphs.cut_roads(roads.lines, roads.sensor_edges, roads.sensor_fractions)
-    low, high = (float(q) for q in np.quantile(values, [0.01, 0.99]))
+    coordinates, pieces = field.coordinates, field.pieces()
+    low, high = color_range(values)
     high = high if high > low else low + 1.0
     middle = np.array([(values[piece.source] + values[piece.target]) / 2 for piece in pieces])
     bins = np.clip(((middle - low) / (high - low) * _BINS).astype(np.int64), 0, _BINS - 1)
     shades = sample_colorscale(colors, [(i + 0.5) / _BINS for i in range(_BINS)])
     traces = [_lines([pieces[i].shape for i in np.flatnonzero(bins == b)], shades[b]) for b in np.unique(bins)]
-    observed = field.graph.index(field.nodes)
+    observed = np.unique(field.graph.index(field.nodes))
     rest = np.setdiff1d(np.arange(len(values)), observed)
     bar = {"title": {"text": label(name), "side": "right"}, "thickness": 14, "len": 0.8}
     scale = {"colorscale": colors, "cmin": low, "cmax": high}
@@ -280,6 +285,9 @@ def road_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
             )
         )
     figure = _figure(traces, "longitude", "latitude", dragmode="pan", margin={"l": 64, "r": 8, "t": 28, "b": 48})
+    figure.update_layout(legend={"y": -0.16, "yanchor": "top"})
+    if field.roads is not None and field.roads.metric == "euclidean":
+        return figure.update_xaxes(title_text="x").update_yaxes(title_text="y", scaleanchor="x")
     stretch = 1 / float(np.cos(np.radians(coordinates[:, 1].mean())))
     return figure.update_yaxes(scaleanchor="x", scaleratio=stretch)
 

@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Any
 
 import rfgp
+from graphs.builders.files import printable
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,14 @@ class Plot:
 
 
 @dataclass(frozen=True, eq=False)
+class Picture:
+    """A PNG, for what is too large to draw in a browser."""
+
+    content: bytes
+    caption: str
+
+
+@dataclass(frozen=True, eq=False)
 class Grid:
     """A table: the first column is text, the others are figures."""
 
@@ -47,7 +56,7 @@ class Text:
     words: str
 
 
-Block = Plot | Grid | Text
+Block = Plot | Picture | Grid | Text
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +120,7 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 
 def _escape(text: str) -> str:
     """Return text for HTML, without characters that steer a terminal or a reader."""
-    return html.escape("".join(c if c.isprintable() else "?" for c in text))
+    return html.escape(printable(text))
 
 
 _CLOSED = "<" + chr(92) + "/"  # in a script, a slash that cannot end it
@@ -141,11 +150,14 @@ def _block(block: Block, numbers: dict[int, int]) -> str:
             f'<div class="scroll{" wide" if block.wide else ""}" tabindex="0"><table><caption>{caption}</caption>'
             f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
         )
-    number, caption = numbers[id(block)], _escape(block.caption)
+    caption = _escape(block.caption)
+    if isinstance(block, Picture):
+        image = f'<img class="drawn" alt="{caption}" src="{_source(block.content)}">'
+        return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
+    number = numbers[id(block)]
     picture = ""
     if block.picture is not None:
-        source = base64.b64encode(block.picture).decode()
-        picture = f'<img class="still" alt="{caption}" src="data:image/png;base64,{source}">'
+        picture = f'<img class="still" alt="{caption}" src="{_source(block.picture)}">'
     kind = ' class="wide"' if block.wide else ""
     return (
         f'<figure{kind}><div class="plot" id="plot-{number}" role="img" aria-label="{caption}" '
@@ -153,10 +165,15 @@ def _block(block: Block, numbers: dict[int, int]) -> str:
     )
 
 
+def _source(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
 def _data(plot: Plot, number: int) -> str:
     content = json.loads(plot.figure.to_json())
     text = json.dumps({"data": content["data"], "layout": content["layout"]}, allow_nan=False)
-    return f'<script type="application/json" id="data-{number}">{text.replace("</", _CLOSED)}</script>\n'
+    safe = text.replace("<", "\\u003c")  # as JSON writes it; nothing in a text can end the script
+    return f'<script type="application/json" id="data-{number}">{safe}</script>\n'
 
 
 def _anchor(title: str) -> str:

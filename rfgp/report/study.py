@@ -1,14 +1,16 @@
 """What a report is about: a model fitted on one part of the data and judged on the other."""
 
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import graphs
 from rfgp import metrics, random
-from rfgp.compare import Comparison, Exact, Plan
+from rfgp.compare import WALKS, Comparison, Exact, Plan
 from rfgp.compare.protocol import Case, Report, node_case, row_case, run_comparison
 from rfgp.couplings import name_of
 from rfgp.errors import DataError, InvalidArgumentError
@@ -44,6 +46,7 @@ class Study:
         seconds: What took how long.
         comparison: Against the exact process at the fitted hyperparameters, or None.
         remark: Why there is no comparison, or over what it was made.
+        own: The model's own method and size in the comparison; None: it is not in there.
     """
 
     title: str
@@ -56,6 +59,13 @@ class Study:
     seconds: dict[str, float]
     comparison: Comparison | None
     remark: str
+    own: tuple[str, int] | None = None
+
+    @property
+    def explained(self) -> float:
+        """The share of the held-out targets' variance that the prediction explains (R^2); below 0 where it harms."""
+        total = np.mean((self.observed - self.observed.mean()) ** 2)
+        return float(1 - self.rmse**2 / total) if total > 0 else float("nan")
 
     @property
     def rmse(self) -> float:
@@ -80,6 +90,7 @@ class Study:
             "test": len(self.test),
             "rmse": self.rmse,
             "target_sd": self.spread,
+            "r2": self.explained if np.isfinite(self.explained) else None,
             "nlpd": self.nlpd,
             "coverage_95": self.coverage,
             "hyperparameters": {
@@ -112,7 +123,7 @@ def study_table(
             then conditioned on all of them.
         compare: Whether to compare with the exact process, on at most `EXACT_ROWS` training rows.
         seed: Of the split and the draws.
-        report: Called with (what is done, steps done, steps in all).
+        report: Called with (what is done, steps done, steps in all or 0 where that is not known).
 
     Raises:
         DataError: too few rows, or rows that cannot be used.
@@ -126,28 +137,30 @@ def study_table(
     seconds = {}
     start = time.perf_counter()
     rows = train[:fit_rows]
-    total = 200
     model.fit(
         table.X[rows],
         table.y[rows],
-        max_iterations=total,
-        callback=lambda done, value: tell(f"Fitting {len(rows)} rows, log likelihood {value:.6g}", done, total),
+        max_iterations=200,
+        callback=lambda done, value: tell(
+            f"Fitting {len(rows)} rows, step {done}, log likelihood {value:.6g}", done, 0
+        ),
     )
     seconds["fit the hyperparameters"] = time.perf_counter() - start
     start = time.perf_counter()
     if len(rows) < len(train):
         model.condition(table.X[train], table.y[train])
+    model.predict(table.X[:1])  # factorises
     seconds["condition on the training rows"] = time.perf_counter() - start
     start = time.perf_counter()
     prediction = model.predict(table.X[test])
     observed = table.y[test]
     metrics.nlpd(observed, prediction)
     seconds["predict the held-out rows"] = time.perf_counter() - start
-    comparison, remark = None, "The comparison with the exact process was not asked for."
+    comparison, remark, own = None, "The comparison with the exact process was not asked for.", None
     if compare:
-        comparison, remark = _compare_rows(table, model, train, test, title, seed, tell)
+        comparison, remark, own = _compare_rows(table, model, train, test, title, seed, tell)
     spread = float(table.y[train].std(ddof=1))
-    return Study(title, model, train, test, observed, prediction, spread, seconds, comparison, remark)
+    return Study(title, model, train, test, observed, prediction, spread, seconds, comparison, remark, own)
 
 
 def study_field(
@@ -165,32 +178,44 @@ def study_field(
     Arguments and errors are those of `study_table`; graphs of more than `EXACT_NODES` nodes are not compared.
     """
     tell = report or (lambda what, done, total: None)
-    train, test = split(len(field.values), test_share, seed)
+    train, test = split(len(field.values), test_share, seed, field.graph.index(field.nodes))
     seen, hidden = field.nodes[train], field.nodes[test]
     start = time.perf_counter()
-    total = 200
     model.fit(
         list(seen),
         field.values[train],
-        max_iterations=total,
-        callback=lambda done, value: tell(f"Fitting {len(train)} nodes, log likelihood {value:.6g}", done, total),
+        max_iterations=200,
+        callback=lambda done, value: tell(
+            f"Fitting {len(train)} nodes, step {done}, log likelihood {value:.6g}", done, 0
+        ),
     )
     seconds = {"fit the hyperparameters": time.perf_counter() - start}
+    start = time.perf_counter()
+    model.predict(list(seen[:1]))  # factorises
+    seconds["condition on the training nodes"] = time.perf_counter() - start
     start = time.perf_counter()
     prediction, observed = model.predict(list(hidden)), field.values[test]
     metrics.nlpd(observed, prediction)
     seconds["predict the held-out nodes"] = time.perf_counter() - start
-    comparison, remark = None, "The comparison with the exact process was not asked for."
+    comparison, remark, own = None, "The comparison with the exact process was not asked for.", None
     if compare and field.graph.num_nodes > EXACT_NODES:
         remark = f"The exact process was not computed: {field.graph.num_nodes} nodes are more than {EXACT_NODES}."
     elif compare:
-        comparison, remark = _compare_walks(field, model, train, test, title, seed, tell)
+        comparison, remark, own = _compare_walks(field, model, train, test, title, seed, tell)
     spread = float(field.values[train].std(ddof=1))
-    return Study(title, model, train, test, observed, prediction, spread, seconds, comparison, remark)
+    return Study(title, model, train, test, observed, prediction, spread, seconds, comparison, remark, own)
 
 
-def split(count: int, share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return random positions (n,) to train on and (k,) to hold out, k = share * count, at least 2.
+def split(
+    count: int,
+    share: float,
+    seed: int,
+    groups: NDArray[np.int64] | None = None,  # (count,)
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return random positions (n,) to train on and (k,) to hold out, k about share * count, at least 2.
+
+    Observations of one group, such as those of one node, stay together: else a model would be judged on
+    what it has seen.
 
     Raises:
         InvalidArgumentError: the share is not inside (0, 1).
@@ -202,7 +227,12 @@ def split(count: int, share: float, seed: int) -> tuple[NDArray[np.int64], NDArr
         raise DataError(f"There are {count} observations; at least 8 are needed to hold some out.")
     order = random.numpy_generator(seed, random.Role.SPLIT, 0).permutation(count)
     held = min(max(2, round(share * count)), count - 4)
-    return order[held:], order[:held]
+    if groups is None:
+        return order[held:], order[:held]
+    hidden = np.isin(groups[order], groups[order[:held]])
+    if len(np.unique(groups[order[~hidden]])) < 2:
+        raise DataError("The observations are at too few different nodes to hold some out.")
+    return order[~hidden], order[hidden]
 
 
 def _compare_rows(
@@ -213,24 +243,25 @@ def _compare_rows(
     title: str,
     seed: int,
     tell: Report,
-) -> tuple[Comparison, str]:
+) -> tuple[Comparison, str, tuple[str, int] | None]:
     rows, points = train[:EXACT_ROWS], test[:_TEST_POINTS]
     X, y = table.X[points], table.y[points]
     small = model.redraw(seed=model.seed).condition(table.X[rows], table.y[rows])
     both = np.concatenate([table.X[rows], X])
-    m = small.feature_map.frequencies.shape[0]
-    methods = list(dict.fromkeys(("iid", "orthogonal", name_of(model.coupling))))
+    m, own = small.feature_map.frequencies.shape[0], name_of(model.coupling)
+    methods = [*(name for name in ("iid", "orthogonal") if name != own), own]
     sizes = sorted({max(1, m // 4), max(1, m // 2), m})
 
     def run(_: int) -> tuple[Case, Exact]:
         start = time.perf_counter()
-        return row_case(small.exact(), X, y, both, small._options["features"], start)
+        return row_case(small.exact(), X, y, both, small.features, start)
 
     remark = (
         f"The exact process and the features condition on the same {len(rows)} training rows and predict the same "
         f"{len(points)} held-out rows, with the hyperparameters fitted above; {_DRAWS} draws each."
     )
-    return run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, tell), remark
+    comparison = run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, tell)
+    return comparison, remark, (own, m)
 
 
 def _compare_walks(
@@ -241,16 +272,29 @@ def _compare_walks(
     title: str,
     seed: int,
     tell: Report,
-) -> tuple[Comparison, str]:
+) -> tuple[Comparison, str, tuple[str, int] | None]:
     hidden, y = list(field.nodes[test[:_TEST_POINTS]]), field.values[test[:_TEST_POINTS]]
 
     def run(_: int) -> tuple[Case, Exact]:
         start = time.perf_counter()
-        return node_case(model.exact(), hidden, y, model._walk_options["halt"], start)
+        return node_case(model.exact(), hidden, y, model.walk_options["halt"], start)
 
     remark = (
         f"The exact process and the walks condition on the same {len(train)} nodes and predict the same {len(hidden)} "
         f"held-out nodes, with the hyperparameters fitted above; {_DRAWS} draws each."
     )
-    methods, sizes = ["iid", "systematic", "stratified"], [16, 64]
-    return run_comparison(title, remark, "walkers", methods, sizes, Plan(1, _DRAWS, seed), run, tell), remark
+    options = model.walk_options
+    own = next((name for name, entry in WALKS.items() if entry.items() <= options.items()), None)
+    if own in (None, "sigma") or model.features != "walks":
+        own = None
+        remark += " The model itself is exact; walks would do as shown." if model.features == "exact" else ""
+    most = options["num_walkers"] if own is not None else 64
+    methods = [*(name for name in ("iid", "systematic", "stratified") if name != own), *([own] if own else [])]
+    sizes = sorted({max(2, most // 4), most})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", graphs.GraphWarning)
+        comparison = run_comparison(title, remark, "walkers", methods, sizes, Plan(1, _DRAWS, seed), run, tell)
+    for words in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, graphs.GraphWarning)):
+        remark += f" About the walks of this comparison: {words}"
+        break
+    return comparison, remark, None if own is None else (own, most)

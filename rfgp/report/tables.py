@@ -69,11 +69,18 @@ def _glance(table: Table, order: list[int]) -> list[Block]:
         words.statistics([names[i] for i in shown], every[:, shown]),
         Plot(
             figures.columns(table, order),
-            f"The target against its {min(9, len(order))} most relevant columns, most relevant first.",
+            f"The target against its {min(9, len(order))} most relevant columns, most relevant first"
+            f"{words.shown(len(table.y), figures.MOST_POINTS)}.",
             height=120 + 180 * -(-min(9, len(order)) // 3),
             wide=True,
         ),
     ]
+    if len(table.y) < table.num_rows:
+        gone = table.num_rows - len(table.y)
+        blocks.append(Text(f"{len(table.y):,} of {table.num_rows:,} rows; {gone:,} with missing values are left out."))
+    if table.schema.missing == "mean":
+        filled = "Missing inputs were replaced by their column's mean over all rows, the held-out ones included."
+        blocks.append(Text(filled))
     if len(order) > _MOST_COLUMNS:
         blocks.append(Text(f"{len(order) - _MOST_COLUMNS} less relevant columns are not listed."))
     return blocks

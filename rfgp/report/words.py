@@ -9,12 +9,16 @@ import numpy as np
 from scipy import stats
 
 import rfgp
+from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.compare.show import format_estimate
 from rfgp.models import FitReport, Process
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 from rfgp.report.study import Study
+
+FEW = 20
+"""Fewer held-out points say nothing about the coverage of 95 % intervals."""
 
 
 def number(value: float) -> str:
@@ -25,30 +29,33 @@ def number(value: float) -> str:
 def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
     """Return the figures to see first; `noun` is what the data are: "rows" or "nodes"."""
     count, covered = len(study.test), round(study.coverage * len(study.test))
-    low, high = stats.binom.ppf([0.025, 0.975], count, 0.95) / count
-    verdict = (
-        "as it should be"
-        if low <= study.coverage <= high
-        else "intervals too " + ("narrow" if study.coverage < low else "wide")
-    )
-    explained = 1 - study.rmse**2 / study.spread**2
+    explained = f"{100 * study.explained:.1f} %" if math.isfinite(study.explained) else "not defined"
     out = [
-        ("Error on held-out data (RMSE)", number(study.rmse), f"the target's sd is {number(study.spread)}"),
-        ("Variance explained", f"{100 * explained:.1f} %", f"of {count:,} held-out {noun}"),
-        ("95 % intervals cover", f"{100 * study.coverage:.1f} %", f"{covered:,} of {count:,}: {verdict}"),
+        ("Error on held-out data (RMSE)", number(study.rmse), f"the training targets' sd is {number(study.spread)}"),
+        ("Variance explained (R²)", explained, f"of {count:,} held-out {noun}"),
+        ("95 % intervals cover", f"{100 * study.coverage:.1f} %", f"{covered:,} of {count:,}: {verdict(study, noun)}"),
     ]
-    if study.comparison is not None:
-        best = _own(study.comparison)
-        kl = study.comparison.estimate("kl", *best)
+    if study.comparison is not None and study.own is not None:
+        kl = study.comparison.estimate("kl", *study.own)
         points = len(study.comparison.example.observed)
-        name = f"nats per held-out point; {best[0]}, m = {best[1]}: {format_estimate(kl)} over {points} {noun}"
+        method, size = study.own
+        name = f"nats per held-out point; {method}, m = {size}: {format_estimate(kl)} over {points} {noun}"
         out.append(("KL from the exact process", f"{kl.mean / points:.2g}", name))
     return out
 
 
-def _own(comparison: Comparison) -> tuple[str, int]:
-    """Return the last method at its largest size: the model's own."""
-    return comparison.groups()[-1]
+def verdict(study: Study, noun: str) -> str:
+    """Judge the coverage of 95 % intervals, and the whole calibration curve, at the 5 % and the 1 % level."""
+    count = len(study.test)
+    if count < FEW:
+        return f"too few {noun} to judge"
+    low, high = stats.binom.ppf([0.025, 0.975], count, 0.95) / count
+    if not low <= study.coverage <= high:
+        return "intervals too " + ("narrow" if study.coverage < low else "wide")
+    scores = metrics.standardized_residuals(study.observed, study.prediction).abs().cpu().numpy()
+    if stats.kstest(scores, stats.halfnorm.cdf).pvalue < 0.01:
+        return "as it should be, but other levels are not, see the calibration"
+    return "as it should be"
 
 
 def diagnostics(study: Study) -> list[Block]:
@@ -57,7 +64,8 @@ def diagnostics(study: Study) -> list[Block]:
     found: list[Block] = [
         Plot(
             figures.predicted(y, law),
-            "Held-out observations against predictions. Points scatter around the diagonal, by about their bars.",
+            f"Held-out observations against predictions{shown(len(y), figures.MOST_BARS)}. Points scatter around the "
+            "diagonal, by about their bars.",
         ),
         Plot(
             figures.calibration(y, law),
@@ -66,14 +74,19 @@ def diagnostics(study: Study) -> list[Block]:
         ),
         Plot(
             figures.residuals(y, law),
-            "Standardised residuals against predictions. No trend and about 5 % outside the dashed lines: the model "
-            "fits. A funnel means that the noise is not the same everywhere.",
+            f"Standardised residuals against predictions{shown(len(y), figures.MOST_POINTS)}. No trend and about 5 % "
+            "outside the dashed lines: the model fits. A funnel means that the noise is not the same everywhere.",
         ),
     ]
     fit = study.model.fit_report
     if fit is not None and len(fit.trace) > 1:
         found.append(Plot(figures.convergence(fit.trace), f"Convergence of the fit. {convergence(fit)}"))
     return found
+
+
+def shown(count: int, most: int) -> str:
+    """Say that only a part is drawn, where that is so."""
+    return "" if count <= most else f", {most:,} of {count:,} at random"
 
 
 def convergence(fit: FitReport) -> str:
@@ -105,16 +118,16 @@ def accuracy(study: Study) -> Section:
             Plot(
                 figures.by_size(comparison, "kl", "KL from the exact posterior (nats)"),
                 f"KL from the exact to the approximate posterior at the held-out points, against the number of {noun}. "
-                "Bars are two standard errors. Below 1 nat the two can hardly be told apart.",
+                "In total, not per point; below 1 nat the two can hardly be told apart. Bars are two standard errors.",
             ),
             Plot(
                 figures.by_size(comparison, "kernel_error", "relative error of the kernel"),
-                "Relative Frobenius error of the kernel matrix. Coupled features need fewer for the same error.",
+                "Relative Frobenius error of the kernel matrix: 0.1 is ten percent.",
             ),
             Plot(
                 figures.against_exact(comparison),
                 f"One draw of {comparison.example.method}, m = {comparison.example.size}, against the exact process at "
-                "every held-out point.",
+                f"{len(comparison.example.observed)} held-out points.",
             ),
             Grid(
                 ["coupling", "m", "KL, nats", "kernel error", "RMSE", "NLPD", "seconds"],
@@ -126,10 +139,10 @@ def accuracy(study: Study) -> Section:
 
 
 def _accuracy_row(comparison: Comparison, method: str, size: int) -> list[str]:
-    shown = [
+    cells = [
         format_estimate(comparison.estimate(name, method, size)) for name in ("kl", "kernel_error", "rmse", "nlpd")
     ]
-    return [method, str(size), *shown, f"{comparison.estimate('seconds', method, size).mean:.2f}"]
+    return [method, str(size), *cells, f"{comparison.estimate('seconds', method, size).mean:.2f}"]
 
 
 def hyperparameters(model: Process) -> Grid:
@@ -150,7 +163,7 @@ def cost(study: Study, features: str, memory: float) -> Section:
     rows = [[what, f"{seconds:.2f} s"] for what, seconds in study.seconds.items()]
     if study.comparison is not None:
         exact = study.comparison.exact[0]
-        rows.append(["the exact process, for the comparison", f"{exact.seconds:.2f} s"])
+        rows.append(["the exact process of the comparison, without fitting", f"{exact.seconds:.2f} s"])
     rows += [["features", features], ["memory of the features", f"{memory / 2**20:,.1f} MiB"]]
     return Section("Cost", [Grid(["what", "cost"], rows, "Measured while this report was made.")])
 
@@ -179,7 +192,7 @@ def statistics(names: Sequence[str], columns: np.ndarray) -> Grid:  # columns (n
     rows = []
     for i, name in enumerate(names):
         values = columns[:, i]
-        shown = (values.mean(), values.std(ddof=1), values.min(), np.median(values), values.max())
-        rows.append([figures.plain(name), *(number(float(v)) for v in shown), f"{len(np.unique(values)):,}"])
-    header = ["column", "mean", "sd", "least", "median", "largest", "distinct"]
+        found = (values.mean(), values.std(ddof=1), values.min(), np.median(values), values.max())
+        rows.append([figures.plain(name), *(number(float(v)) for v in found), f"{len(np.unique(values)):,}"])
+    header = ["column", "mean", "sd", "min", "median", "max", "distinct"]
     return Grid(header, rows, f"{len(columns):,} rows.", wide=len(rows) > 12)

@@ -1,5 +1,6 @@
 """Tables from files, with every problem named by row and column."""
 
+from rfgp.tables.options import MISSING_MARKS as MISSING_MARKS
 from rfgp.tables.reading import PARQUET_SUFFIXES as PARQUET_SUFFIXES
 from rfgp.tables.reading import TABLE_SUFFIXES as TABLE_SUFFIXES
 from rfgp.tables.reading import TEXT_SUFFIXES as TEXT_SUFFIXES

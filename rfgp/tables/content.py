@@ -10,7 +10,7 @@ from graphs.builders.files import recognize
 from rfgp.errors import DataError
 from rfgp.tables.messages import title, unreadable
 
-_MOST_BYTES = 8 << 30  # unpacked
+MOST_BYTES = 1 << 30  # unpacked; reading takes several times as much
 _LONGEST_LINE = 16 << 20  # the first line
 _CHUNK = 1 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -54,7 +54,7 @@ def read_bytes(file: Path, wide: bool = False) -> bytes:
         wide: Text of two bytes and more a character is expected (UTF-16, UTF-32).
 
     Raises:
-        DataError: there is no such file, it is no text, cannot be unpacked, or is larger than 8 GiB.
+        DataError: there is no such file, it is no text, cannot be unpacked, or is larger than 1 GiB.
     """
     check_file(file)
     packed = file.suffix.lower() == ".gz"
@@ -85,8 +85,8 @@ def _drain(stream: IO[bytes] | gzip.GzipFile, file: Path, wide: bool) -> bytes:
         if out.tell() == 0:
             _check_kind(chunk, file, wide)
         out.write(chunk)
-        if out.tell() > _MOST_BYTES:
-            raise unreadable(file, f"it holds more than {_MOST_BYTES:,} bytes.")
+        if out.tell() > MOST_BYTES:
+            raise unreadable(file, f"it holds more than {MOST_BYTES:,} bytes.")
         if not wide and (place := chunk.find(b"\0")) >= 0:
             place += out.tell() - len(chunk)
             raise unreadable(file, f"byte {place:,} is NUL, which text never holds; it looks binary.")

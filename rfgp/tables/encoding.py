@@ -64,7 +64,7 @@ def encode_table(frame: Frame, request: Request) -> Table:
         form.missing_marks,
         form.encoding,
     )
-    return Table(X, y, schema.columns, schema.target, schema, schema.classes, rows)
+    return Table(X, y, schema.columns, schema.target, schema, schema.classes, rows, frame.num_rows)
 
 
 def _pick(frame: Frame, request: Request) -> tuple[list[Picked], Picked, list[int]]:
@@ -78,12 +78,33 @@ def _pick(frame: Frame, request: Request) -> tuple[list[Picked], Picked, list[in
         raise InvalidArgumentError(f"The target {show(frame.names[target])} is among the columns to drop.")
     frame.check_names(kept)
     forced = {frame.find(name) for name in request.forced}
-    inputs = [_read(frame, place, request, place in forced, _choose) for place in kept if place != target]
+    inputs = _read_all(frame, [place for place in kept if place != target], request, forced)
     dropped |= {item.place for item in inputs if item.role == "drop"}
     inputs = [item for item in inputs if item.role != "drop"]
     if not inputs:
         raise DataError(f"{title(frame.file)} has no input columns left; the others were dropped.")
     return inputs, _read(frame, target, request, target in forced, _choose_target), sorted(dropped)
+
+
+def _read_all(frame: Frame, places: list[int], request: Request, forced: set[int]) -> list[Picked]:
+    """Return the input columns; where several cannot be used, one message names them all."""
+    found, faults = [], []
+    for place in places:
+        try:
+            found.append(_read(frame, place, request, place in forced, _choose))
+        except DataError as error:
+            faults.append(str(error))
+    if len(faults) > 1:
+        prefix = f"{title(frame.file)}: "
+        more = [fault.removeprefix(prefix) for fault in faults[1:_MOST_FAULTS]]
+        rest = f"\n(and {len(faults) - _MOST_FAULTS} columns more)" if len(faults) > _MOST_FAULTS else ""
+        raise DataError("\n".join([faults[0], *more]) + rest)
+    if faults:
+        raise DataError(faults[0])
+    return found
+
+
+_MOST_FAULTS = 8
 
 
 def _read(frame: Frame, place: int, request: Request, forced: bool, choose: Choose) -> Picked:
@@ -244,12 +265,12 @@ def join(frame: Frame, rules: tuple[ColumnRule, ...], columns: list[Column]) -> 
     """Return the encoded matrix (n, d), NaN where missing.
 
     Raises:
-        DataError: it would be larger than 8 GiB.
+        DataError: it would be larger than 1 GiB.
     """
     n, width = len(columns[0].values), sum(len(rule.encoded) for rule in rules)
-    if n * width * 8 > content._MOST_BYTES:
+    if n * width * 8 > content.MOST_BYTES:
         found = f"{n:,} rows and {width:,} encoded columns"
-        raise DataError(f"{title(frame.file)}: {found} are more than {content._MOST_BYTES:,} bytes.")
+        raise DataError(f"{title(frame.file)}: {found} are more than {content.MOST_BYTES:,} bytes.")
     pairs = list(zip(rules, columns, strict=True))
     values = [class_codes(rule, column) if rule.role == "category" else column.values for rule, column in pairs]
     X = np.empty((n, width))

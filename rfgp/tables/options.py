@@ -13,7 +13,7 @@ Dates = Literal["error", "days", "drop"]
 Missing = Literal["error", "drop", "mean"]
 Decimal = Literal[".", ","]
 
-MISSING_MARKS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
 CHOICES: dict[str, tuple[str, ...]] = {
     "categories": ("error", "one-hot", "drop"),
     "dates": ("error", "days", "drop"),

@@ -55,9 +55,9 @@ def _read(file: Path, parquet: Any, form: TextFormat) -> Frame:
         raise DataError(f"{title(file)} has columns and no rows.")
     if width > _MOST_COLUMNS:
         raise unreadable(file, f"it has {width:,} columns, more than {_MOST_COLUMNS:,}.")
-    if num_rows < 0 or num_rows * width * 8 > content._MOST_BYTES:
+    if num_rows < 0 or num_rows * width * 8 > content.MOST_BYTES:
         found = f"its footer claims {num_rows:,} rows and {width:,} columns"
-        raise unreadable(file, f"{found}, which is more than {content._MOST_BYTES:,} bytes.")
+        raise unreadable(file, f"{found}, which is more than {content.MOST_BYTES:,} bytes.")
     names = [field.name.strip() for field in fields]
     if len({field.name for field in fields}) < width:
         twice = next(name for name in names if names.count(name) > 1)
@@ -95,5 +95,5 @@ def _check_texts(file: Path, name: str, column: Any) -> None:
     for chunk in column.chunks:
         lengths = pc.binary_length(chunk.dictionary)
         total += pc.sum(pc.cast(lengths.take(chunk.indices), pa.int64())).as_py() or 0
-    if total > content._MOST_BYTES:
+    if total > content.MOST_BYTES:
         raise unreadable(file, f"column {plain(name)!r} holds {total:,} bytes of text.")

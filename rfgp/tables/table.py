@@ -26,6 +26,7 @@ class Table:
         schema: What it takes to read the next file alike; numeric columns unless given.
         classes: A text target's sorted levels; None for numbers.
         rows: The positions (n,) of the rows in the file, from 0 after the header; all unless given.
+        num_rows: The number of rows of the file, at least n.
     """
 
     X: NDArray[np.float64]
@@ -35,12 +36,15 @@ class Table:
     schema: Schema = field(default_factory=Schema)
     classes: tuple[str, ...] | None = None
     rows: NDArray[np.int64] = field(default_factory=_no_rows)
+    num_rows: int = 0
 
     def __post_init__(self) -> None:
         if not self.schema.inputs:
             object.__setattr__(self, "schema", Schema.of_numbers(self.columns, self.target))
         if len(self.rows) == 0:
             object.__setattr__(self, "rows", np.arange(len(self.y), dtype=np.int64))
+        if self.num_rows == 0:
+            object.__setattr__(self, "num_rows", len(self.y))
 
     def check_numeric_target(self) -> None:
         """Refuse a target of classes, whose numbers mean nothing to a regression.

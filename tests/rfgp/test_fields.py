@@ -143,6 +143,18 @@ def test_coloured_meshes_read_back(ball, tmp_path, column):
         np.testing.assert_array_equal(glb.visual.vertex_colors, corners)
 
 
+def roads_file(path, points, lines=((8.0, 50.0, 8.0, 50.01), (8.0, 50.01, 8.02, 50.01))):
+    features = [
+        {"type": "Feature", "properties": {}, "geometry": {"type": "LineString", "coordinates": [[a, b], [c, d]]}}
+        for a, b, c, d in lines
+    ]
+    features += [
+        {"type": "Feature", "properties": properties, "geometry": {"type": "Point", "coordinates": place}}
+        for place, properties in points
+    ]
+    return write(path, json.dumps({"type": "FeatureCollection", "features": features}))
+
+
 def test_roads_out_are_geojson(tmp_path):
     roads = datasets.make_roads()
     values = roads.values.copy()
@@ -158,15 +170,83 @@ def test_roads_out_are_geojson(tmp_path):
     assert len(points) == len(values)
     assert points[3]["properties"]["mph"] is None
     position = graph.index(["sensor-7"])[0]
-    assert points[7]["properties"]["mean"] == law.mean[position]
-    assert points[7]["properties"]["sd"] == law.deviation[position]
+    assert points[7]["properties"]["gp_mean"] == law.mean[position]
+    assert points[7]["properties"]["gp_sd"] == law.deviation[position]
     np.testing.assert_array_equal(points[7]["geometry"]["coordinates"], graph.coordinates[position])
     place = {tuple(xy): i for i, xy in enumerate(graph.coordinates.tolist())}
     for line in lines:
         ends = [place[tuple(line["geometry"]["coordinates"][i])] for i in (0, -1)]
-        assert line["properties"]["mean"] == pytest.approx(law.mean[ends].mean())
-    total = sum(np.diff(np.array(line), axis=0).__abs__().sum() > 0 for line in roads.lines)
-    assert len(lines) == total + len(values)
+        assert line["properties"]["gp_mean"] == pytest.approx(law.mean[ends].mean())
+    assert len(lines) == len(roads.lines) + len(values)
+
+
+def test_what_was_written_is_read_again_at_the_same_places(tmp_path):
+    points = [
+        ([8.0, 50.004], {"speed": 30.0, "name": "A", "edge": 0, "fraction": 0.4}),
+        ([8.01, 50.0101], {"speed": 20.0, "name": "B"}),
+        ([8.005, 50.0099], {"speed": None, "name": "C"}),
+    ]
+    field = fields.read_road_field(roads_file(tmp_path / "r.geojson", points), "speed")
+    law = law_of(field)
+    again = fields.read_road_field(fields.write_roads(tmp_path / "out.geojson", field, law), "speed")
+    np.testing.assert_array_equal(again.values, field.values)
+    for before, after in zip(field.nodes, again.nodes, strict=True):
+        a, b = field.coordinates[field.graph.index([before])[0]], again.coordinates[again.graph.index([after])[0]]
+        np.testing.assert_allclose(a, b, atol=2e-5)  # a thousandth of a piece from its end
+    written = [
+        f["properties"]
+        for f in json.loads((tmp_path / "out.geojson").read_text())["features"]
+        if f["properties"].get("name")
+    ]
+    assert [p["name"] for p in written] == ["A", "B", "C"]
+    assert (written[0]["source_edge"], written[0]["source_fraction"], written[0]["speed"]) == (0, 0.4, 30.0)
+
+
+def test_a_value_with_the_name_of_a_result_is_refused(tmp_path):
+    field = fields.read_road_field(roads_file(tmp_path / "r.geojson", [([8.0, 50.004], {"gp_mean": 1.0})]), "gp_mean")
+    with pytest.raises(rfgp.InvalidArgumentError, match="rename them"):
+        fields.write_roads(tmp_path / "out.geojson", field, law_of(field))
+
+
+def test_sensors_at_one_place_share_a_node(tmp_path):
+    beyond = [8.0, 49.9995]
+    points = [
+        ([8.0, 50.004], {"value": 1}),
+        (beyond, {"value": 2}),
+        (beyond, {"value": 4}),
+        ([8.0, 50.004], {"value": 3}),
+    ]
+    field = fields.read_road_field(roads_file(tmp_path / "r.geojson", points))
+    assert field.nodes.tolist() == ["sensor-0", "sensor-1", "sensor-1", "sensor-0"]
+    assert field.values.tolist() == [1, 2, 4, 3]
+    assert field.graph.num_nodes == 3 + 2
+    gp = rfgp.GraphGP(field.graph).condition(list(field.nodes), field.values)
+    content = json.loads(fields.write_roads(tmp_path / "o.geojson", field, fields.law_at_nodes(gp, field)).read_text())
+    means = [f["properties"]["gp_mean"] for f in content["features"] if f["geometry"]["type"] == "Point"]
+    assert means[0] == means[3] != means[1] == means[2]
+
+
+def test_coordinates_in_a_plane(tmp_path):
+    lines = ((500_000, 5_000_000, 500_100, 5_000_000), (500_100, 5_000_000, 500_100, 5_000_300))
+    path = roads_file(tmp_path / "r.geojson", [([500_050, 5_000_007], {"value": 1})], lines)
+    field = fields.read_road_field(path, metric="euclidean")
+    assert field.roads.sensor_fractions[0] == pytest.approx(0.5)
+    assert sorted(piece.length for piece in field.pieces()) == pytest.approx([50, 50, 300])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("q.obj", "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nv 2 0 0\nf 1 2 3 4\nf 2 5 3\n"),
+        ("q.off", "OFF\n5 2 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n2 0 0\n4 0 1 2 3\n3 1 4 2\n"),
+    ],
+)
+def test_face_numbers_of_polygons_are_refused(name, text, tmp_path):
+    path, values = write(tmp_path / name, text), write(tmp_path / "v.csv", "face,heat\n0,1\n1,2\n")
+    with pytest.raises(rfgp.DataError, match="stores 2 faces, which are 3 triangles"):
+        fields.read_mesh_field(path, values)
+    write(values, "x,y,z,heat\n0.9,0.2,0,1\n1.6,0.2,0.05,2\n")
+    assert len(fields.read_mesh_field(path, values).nodes) == 2
 
 
 def test_nodes_out_are_a_table(ball, tmp_path):

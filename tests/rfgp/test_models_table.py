@@ -285,7 +285,7 @@ def test_new_inputs_must_have_the_same_columns():
     ("options", "message"),
     [
         ({"num_frequencies": 0}, "num_frequencies must be"),
-        ({"spectrum": "matern"}, "no spectrum"),
+        ({"spectrum": "cosine"}, "no spectrum"),
         ({"coupling": "sorf"}, "no coupling"),
         ({"features": "cosine"}, "no features"),
         ({"frequencies": "learned"}, "frequencies must be"),

@@ -16,6 +16,7 @@ import rfgp
 from rfgp import datasets, fields, report
 from rfgp.models.graph import GraphGP
 from rfgp.report import figures, page, words
+from rfgp.report.study import split
 from rfgp.tables import Table
 
 pytestmark = [
@@ -161,6 +162,63 @@ def test_what_was_not_computed_is_said():
 def test_bad_options_are_named(options, error, message):
     with pytest.raises(error, match=message):
         table_page(small_table(), **options)
+
+
+def test_the_card_of_the_distance_is_the_models_own():
+    """The model's own coupling and size are compared, last; an exact model has no such card."""
+    table = small_table()
+    for coupling in ("iid", "orthogonal", "pairwise"):
+        gp = rfgp.SparseSpectrumGP(num_frequencies=20, coupling=coupling, seed=0)
+        study = report.study_table(table, gp)
+        assert study.own == (coupling, 20) == study.comparison.groups()[-1]
+        assert f"{coupling}, m = 20" in words.cards(study, "rows")[-1][2]
+    field = ball(True)
+    for options, own in (
+        ({"features": "walks", "num_walkers": 8}, ("stratified", 8)),
+        ({"features": "walks", "num_walkers": 6, "directions": "independent"}, ("systematic", 6)),
+        ({"features": "exact"}, None),
+    ):
+        study = report.study_field(field, GraphGP(field.graph, seed=0, **options), test_share=0.2)
+        assert study.own == own
+        assert any("KL" in card[0] for card in words.cards(study, "nodes")) == (own is not None)
+        assert ("The model itself is exact" in study.remark) == (own is None)
+        if own:
+            assert study.comparison.groups()[-1] == own
+
+
+def test_observations_of_one_node_stay_together():
+    groups = np.arange(200) % 40
+    train, test = split(200, 0.2, 0, groups)
+    assert not set(groups[train]) & set(groups[test])
+    assert sorted([*train, *test]) == list(range(200))
+    with pytest.raises(rfgp.DataError, match="too few different nodes"):
+        split(20, 0.5, 0, np.zeros(20, dtype=np.int64))
+
+
+def test_variance_explained_is_that_of_the_held_out_targets():
+    _, study = table_page(small_table(), compare=False)
+    y = small_table().y[study.test]
+    law = study.model.predict(small_table().X[study.test])
+    assert study.explained == pytest.approx(1 - np.sum((y - law.mean) ** 2) / np.sum((y - y.mean()) ** 2))
+
+
+def test_large_meshes_are_pictures(monkeypatch):
+    monkeypatch.setattr("rfgp.report.fields.MOST_FACES", 100)
+    content, _ = field_page(ball(True))
+    assert content.count('<img class="drawn"') == 2
+    assert "mesh3d" not in content[content.rindex("</footer>") :]
+
+
+def test_names_that_are_cut_alike_keep_their_own_bars():
+    names = [f"a_column_with_a_very_long_name_number_{i}" for i in range(3)]
+    bars = figures.relevance(names, np.array([1.0, 2.0, 3.0])).data[0]
+    assert len(set(bars.y)) == 3
+
+
+def test_logarithmic_axes_have_written_out_ticks():
+    ticks = figures._log_ticks([0.03, 0.4])
+    assert ticks["ticktext"][:3] != ["1", "2", "5"]
+    assert {"0.05", "0.1", "0.2"} <= set(ticks["ticktext"])
 
 
 def test_too_few_rows_are_named():
