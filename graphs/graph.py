@@ -132,6 +132,7 @@ class Graph:
         sensor_fractions: ArrayLike = (),  # (S,)
         *,
         metric: str = "haversine",
+        min_length: float = 0.0,
     ) -> "Graph":
         """Build from road geometry: nodes are the lines' ends ("crossing-i") and sensors ("sensor-i").
 
@@ -141,6 +142,9 @@ class Graph:
             sensor_edges: (S,) the line that each sensor lies on, from 0.
             sensor_fractions: (S,) where on it, as a fraction of its length, inside (0, 1).
             metric: "haversine" (degrees to metres) or "euclidean" (plane coordinates).
+            min_length: Shorter edges count as this long, in mean edge lengths. Two nodes a few metres apart
+                otherwise have degrees far above the others', hence, with kernels of the normalised
+                Laplacian, a larger prior variance.
 
         An edge weighs (mean edge length) / (its length), after Borovitskiy et al. (2021), "Matern
         Gaussian processes on graphs"; parallel roads add up.
@@ -148,7 +152,9 @@ class Graph:
         Raises:
             InvalidGraphError: a road without length, or a sensor outside its road or on another sensor.
         """
-        return cls._assemble(builders.from_roads(lines, sensor_edges, sensor_fractions, metric), "drop", "sum")
+        return cls._assemble(
+            builders.from_roads(lines, sensor_edges, sensor_fractions, metric, min_length), "drop", "sum"
+        )
 
     @classmethod
     def from_gml(cls, path: str | Path, weight: str | None = "weight", *, self_loops: SelfLoops = "drop") -> "Graph":

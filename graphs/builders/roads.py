@@ -48,16 +48,20 @@ def from_roads(
     sensor_edges: ArrayLike,  # (S,)
     sensor_fractions: ArrayLike,  # (S,)
     metric: str,
+    min_length: float = 0.0,
 ) -> EdgeArrays:
     """Join lines that share an end point exactly; cut each line at its sensors.
 
-    An edge weighs (mean edge length) / (its length), Borovitskiy et al. (2021); parallel roads add up.
+    An edge weighs (mean edge length) / (its length), Borovitskiy et al. (2021), lengths below `min_length` times
+    the mean counting as that; parallel roads add up.
     A line that returns to its own start without a sensor in between joins nothing and is left out.
     Nodes are labelled "crossing-0", ... and "sensor-0", ....
     """
     labels, coordinates, pieces = cut_roads(lines, sensor_edges, sensor_fractions, metric)
     distance = np.array([piece.length for piece in pieces])
-    weights = distance.mean() / distance if len(distance) else distance
+    if not 0 <= min_length < np.inf:
+        raise InvalidArgumentError(f"min_length must be at least 0, got {min_length}.")
+    weights = distance.mean() / np.maximum(distance, min_length * distance.mean()) if len(distance) else distance
     ends = np.array([(piece.source, piece.target) for piece in pieces], dtype=np.int64).reshape(-1, 2)
     return EdgeArrays(len(labels), ends[:, 0], ends[:, 1], weights, labels, coordinates)
 

@@ -61,6 +61,9 @@ def traffic(
     file: Annotated[Path, typer.Argument(help="Roads and sensors (.geojson, .rda), or pems.")],
     value: Annotated[str, typer.Option(help="GeoJSON: the sensors' property to interpolate.")] = "value",
     metric: Annotated[str, typer.Option(help="haversine (degrees) or euclidean (a plane, in metres).")] = "haversine",
+    min_length: Annotated[
+        float, typer.Option(help="Shorter pieces of road count as this long, in mean lengths.")
+    ] = 0.5,
     out: Out = None,
     kernel: Kernel = "diffusion",
     features: Features = "auto",
@@ -77,7 +80,7 @@ def traffic(
 
     with progress(visible=not as_json) as report:
         report("Reading", 0, 1)
-        field = fields.read_road_field(resolve(file, report), value, metric)
+        field = fields.read_road_field(resolve(file, report), value, metric, min_length)
         options = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt, "seed": seed}
         folder = out or Path(f"{stem(file)}-field")
         study, law = _study(file.name, field, options, folder, test_share, comparison, with_data, report)

@@ -38,7 +38,9 @@ def read_field(path: str | Path, value: str = "value") -> Field:
     raise InvalidArgumentError(f"{file.name}: what it holds is not clear from its ending; known are {known}.")
 
 
-def read_road_field(path: str | Path, value: str = "value", metric: str = "haversine") -> Field:
+def read_road_field(
+    path: str | Path, value: str = "value", metric: str = "haversine", min_length: float = 0.0
+) -> Field:
     """Read roads with sensors; those without a value are nodes, but not observed.
 
     Sensors at one place are one node, labelled by the number of the place, observed as often as they are.
@@ -47,6 +49,7 @@ def read_road_field(path: str | Path, value: str = "value", metric: str = "haver
         path: An R data file or GeoJSON, see `graphs.read_roads`.
         value: GeoJSON: the property that holds the sensors' values.
         metric: "haversine" for degrees, or "euclidean" for coordinates in a plane, in metres.
+        min_length: Shorter pieces of road count as this long, in mean lengths; see `graphs.Graph.from_roads`.
 
     Raises:
         FileFormatError: the file is missing, empty or of another format.
@@ -54,7 +57,7 @@ def read_road_field(path: str | Path, value: str = "value", metric: str = "haver
     """
     roads = graphs.read_roads(path, value, metric)
     edges, fractions, place = roads.places()
-    graph = graphs.Graph.from_roads(roads.lines, edges, fractions, metric=metric)
+    graph = graphs.Graph.from_roads(roads.lines, edges, fractions, metric=metric, min_length=min_length)
     known = np.isfinite(roads.values)
     labels = np.array([f"sensor-{i}" for i in place[known]], dtype=object)
     quantity = "y" if Path(path).suffix.lower() == ".rda" else value

@@ -102,8 +102,8 @@ def _glance(field: Field, law: NodeLaw) -> list[Block]:
     if len(degrees) and degrees.max() > UNEVEN * degrees.min():
         text += (
             f" The nodes' degrees run from {words.number(degrees.min())} to {words.number(degrees.max())}: the kernel "
-            "is of the normalised Laplacian, whose prior variance grows with the degree, so that nodes beside very short "
-            "edges are smoothed less well than the others."
+            "is of the normalised Laplacian, whose prior variance grows with the degree, so that nodes beside very "
+            "short edges are smoothed less well than the others."
         )
     if parts > 1:
         text += " A part without observations has the prior's mean and standard deviation."

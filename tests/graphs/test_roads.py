@@ -177,3 +177,15 @@ def test_bad_geojson_is_named(content, message, tmp_path):
         graphs.read_roads(path)
     assert "bad.geojson" in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+def test_short_edges_may_count_as_longer():
+    lines = [[(0, 0), (1, 0)], [(1, 0), (1, 0.01)], [(1, 0.01), (3, 0.01)]]
+    mean = 3.01 / 3
+    W = Graph.from_roads(lines, metric="euclidean", min_length=0.5).adjacency.toarray()
+    assert W[0, 1] == pytest.approx(mean / 1)
+    assert W[1, 2] == pytest.approx(2)
+    assert Graph.from_roads(lines, metric="euclidean").adjacency.toarray()[1, 2] == pytest.approx(mean / 0.01)
+    for wrong in (-1, float("nan"), float("inf")):
+        with pytest.raises(graphs.InvalidArgumentError, match="min_length"):
+            Graph.from_roads(lines, metric="euclidean", min_length=wrong)
