@@ -58,8 +58,12 @@ class Coupling(ABC):
         law = spectrum or Gaussian()
         if self.needs_isotropy and not law.is_isotropic:
             raise InvalidArgumentError(f"{self!r} needs an isotropic spectrum, and {law!r} is a product; use 'iid'.")
-        matrix = self._rows(int(num_frequencies), int(num_dims), law, generator)
-        return Frequencies(matrix[torch.randperm(num_frequencies, generator=generator)])
+        return self._draw(int(num_frequencies), int(num_dims), law, generator)
+
+    def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
+        """Draw the rows and shuffle them."""
+        matrix = self._rows(m, d, spectrum, generator)
+        return Frequencies(matrix[torch.randperm(m, generator=generator)])
 
     @abstractmethod
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:

@@ -17,10 +17,12 @@ class Frequencies:
     Attributes:
         matrix: (m, d), one frequency per row.
         weights: (m,), 1 on average; all 1 unless the coupling says otherwise.
+        antithetic: Whether the rows come in pairs omega, -omega, which only positive features can use.
     """
 
     matrix: Tensor
     weights: Tensor = field(default_factory=lambda: torch.ones(0, dtype=torch.float64))
+    antithetic: bool = False
 
     def __post_init__(self) -> None:
         if self.matrix.ndim != 2 or 0 in self.matrix.shape:

@@ -1,8 +1,11 @@
-"""Blocks of orthogonal directions, with independent or pairwise coupled norms."""
+"""Blocks of orthogonal directions, with independent or coupled norms."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from rfgp.couplings import norms
 from rfgp.couplings.coupling import Coupling, uniform
 from rfgp.spectra import Spectrum
 
@@ -24,11 +27,54 @@ class Pairwise(Coupling):
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         directions = haar_blocks(m, d, generator)
-        u = uniform(m, generator)
-        place = torch.arange(m) % d
-        second = (place % 2 == 1).nonzero().squeeze(1)
-        u[second] = 1 - u[second - 1]
+        return directions * spectrum.radial_quantile(norms.pairwise(m, d, generator), d)[:, None]
+
+
+class Monotone(Coupling):
+    """Orthogonal directions of equal norm within each block: positively monotone norms (PM).
+
+    The largest positive dependence that norms can have, where pairwise coupling has the largest negative
+    one. It makes kernel estimates worse and row-normalised attention better (Reid et al. 2024).
+    """
+
+    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        directions = haar_blocks(m, d, generator)
+        return directions * spectrum.radial_quantile(norms.monotone(m, d, generator), d)[:, None]
+
+
+class Stratified(Coupling):
+    """Orthogonal directions whose norms have one value in each of m quantiles of the radial law.
+
+    The strata are dealt to the directions at random, so that no block has the small ones.
+    """
+
+    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        directions = haar_blocks(m, d, generator)
+        u = norms.stratified(m, generator)[torch.randperm(m, generator=generator)]
         return directions * spectrum.radial_quantile(u, d)[:, None]
+
+
+class Copula(Coupling):
+    """Orthogonal directions whose norms have a Gaussian copula within each block (Reid et al. 2024, section 3).
+
+    Args:
+        correlation: The copula's correlation matrix (d, d); None: the identity, which is `Orthogonal`.
+
+    Raises:
+        InvalidArgumentError: at `sample`, where it is no correlation matrix of d dimensions.
+    """
+
+    def __init__(self, correlation: Any = None) -> None:
+        self.correlation = correlation
+
+    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        identity = torch.eye(d, dtype=torch.float64)
+        factor = norms.correlation_factor(identity if self.correlation is None else self.correlation, d)
+        directions = haar_blocks(m, d, generator)
+        return directions * spectrum.radial_quantile(norms.copula(m, d, factor, generator), d)[:, None]
+
+    def __repr__(self) -> str:
+        return f"Copula({'' if self.correlation is None else 'correlation=...'})"
 
 
 def haar_blocks(m: int, d: int, generator: torch.Generator) -> Tensor:
@@ -37,11 +83,11 @@ def haar_blocks(m: int, d: int, generator: torch.Generator) -> Tensor:
     The Q of a QR factorisation of a Gaussian matrix is Haar only once R has a positive diagonal
     (Mezzadri 2007), hence the signs. The last block may have fewer rows.
     """
-    whole = _haar_rows(m // d, d, d, generator)
-    return torch.cat([whole, _haar_rows(1, m % d, d, generator)]) if m % d else whole
+    whole = haar_rows(m // d, d, d, generator)
+    return torch.cat([whole, haar_rows(1, m % d, d, generator)]) if m % d else whole
 
 
-def _haar_rows(blocks: int, k: int, d: int, generator: torch.Generator) -> Tensor:
+def haar_rows(blocks: int, k: int, d: int, generator: torch.Generator) -> Tensor:
     """Return blocks * k rows (blocks * k, d): the first k rows of Haar-distributed d x d matrices."""
     gaussian = torch.randn(blocks, d, k, generator=generator, dtype=torch.float64)
     q, r = torch.linalg.qr(gaussian)

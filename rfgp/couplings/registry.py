@@ -2,21 +2,46 @@
 
 from typing import Any
 
+from rfgp.couplings.antithetic import Antithetic
 from rfgp.couplings.coupling import Coupling
 from rfgp.couplings.independent import IID
-from rfgp.couplings.orthogonal import Orthogonal, Pairwise
+from rfgp.couplings.low_discrepancy import Halton, Sobol
+from rfgp.couplings.orthogonal import Copula, Monotone, Orthogonal, Pairwise, Stratified
+from rfgp.couplings.simplex import Simplex, SimplexPlus
 from rfgp.registry import Registry
 
-_REGISTRY: Registry[Coupling] = Registry("coupling", {"iid": IID, "orthogonal": Orthogonal, "pairwise": Pairwise})
+SUFFIX = "-antithetic"
+
+_REGISTRY: Registry[Coupling] = Registry(
+    "coupling",
+    {
+        "iid": IID,
+        "halton": Halton,
+        "sobol": Sobol,
+        "orthogonal": Orthogonal,
+        "pairwise": Pairwise,
+        "monotone": Monotone,
+        "stratified": Stratified,
+        "copula": Copula,
+        "simplex": Simplex,
+        "simplex-plus": SimplexPlus,
+    },
+)
 
 
 def by_name(name: str | Coupling, **options: Any) -> Coupling:
-    """Return a coupling by its name ("iid", "orthogonal", "pairwise"); a coupling passes through.
+    """Return a coupling by its name, such as "pairwise" or "iid-antithetic"; a coupling passes through.
+
+    The suffix "-antithetic" pairs every frequency with its negative, for positive features.
 
     Raises:
         InvalidArgumentError: there is no coupling of that name, or it lacks an option.
     """
-    return name if isinstance(name, Coupling) else _REGISTRY.make(name, **options)
+    if isinstance(name, Coupling):
+        return name
+    if isinstance(name, str) and name.endswith(SUFFIX):
+        return Antithetic(_REGISTRY.make(name.removesuffix(SUFFIX), **options))
+    return _REGISTRY.make(name, **options)
 
 
 def name_of(coupling: Coupling) -> str:
@@ -25,9 +50,16 @@ def name_of(coupling: Coupling) -> str:
     Raises:
         InvalidArgumentError: it is not one of this package.
     """
+    if isinstance(coupling, Antithetic):
+        return _REGISTRY.name_of(coupling.base) + SUFFIX
     return _REGISTRY.name_of(coupling)
 
 
+def options_of(coupling: Coupling) -> dict[str, Any]:
+    """Return the options with which `by_name` makes an equal coupling."""
+    return dict(vars(coupling.base if isinstance(coupling, Antithetic) else coupling))
+
+
 def names() -> tuple[str, ...]:
-    """Return the names that `by_name` knows."""
+    """Return the names that `by_name` knows, without the suffix "-antithetic"."""
     return _REGISTRY.names

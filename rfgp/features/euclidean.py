@@ -19,6 +19,11 @@ class Fourier(nn.Module):
     def __init__(self, frequencies: Frequencies | Tensor) -> None:
         super().__init__()
         self.frequencies = _as_frequencies(frequencies)
+        if self.frequencies.antithetic:
+            raise InvalidArgumentError(
+                "Fourier features of antithetic frequencies repeat each other: cos and sin of -omega . x add nothing. "
+                "Use the coupling without -antithetic, or Laplace features."
+            )
 
     @property
     def num_features(self) -> int:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rfgp.couplings import Frequencies
+from rfgp.couplings import Antithetic, Frequencies
 from rfgp.errors import InvalidArgumentError, ModelFileError
 from rfgp.files import write_atomically
 from rfgp.models import options
@@ -251,7 +251,8 @@ def _read_state(model: Process, header: Mapping[str, Any], tensors: dict[str, Te
     hyperparameters = _read_hyperparameters(header["hyperparameters"], tensors, scaling, model._priors)
     draw = None
     if isinstance(model, SparseSpectrumGP):
-        frequencies = Frequencies(tensors["draw.frequencies"], tensors["draw.weights"])
+        paired = isinstance(model.coupling, Antithetic)
+        frequencies = Frequencies(tensors["draw.frequencies"], tensors["draw.weights"], paired)
         assert scaling.inputs is not None
         if frequencies.shape != (model._options["num_frequencies"], len(scaling.inputs.scale)):
             raise ValueError(f"frequencies of shape {frequencies.shape} do not fit the options or the columns")

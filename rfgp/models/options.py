@@ -118,7 +118,7 @@ def _encode_spectrum(spectrum: spectra.Spectrum) -> dict[str, Any]:
 
 
 def _encode_coupling(coupling: couplings.Coupling) -> dict[str, Any]:
-    return {"name": couplings.name_of(coupling), **{key: plain(value) for key, value in vars(coupling).items()}}
+    return {"name": couplings.name_of(coupling), **plain_values(couplings.options_of(coupling))}
 
 
 def _encode_dtype(dtype: torch.dtype | None) -> str | None:

@@ -1,0 +1,40 @@
+"""Pairs of opposite frequencies, for positive features."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from rfgp.couplings.coupling import Coupling
+from rfgp.couplings.frequencies import Frequencies
+from rfgp.errors import InvalidArgumentError
+from rfgp.spectra import Spectrum
+
+
+class Antithetic(Coupling):
+    """m / 2 frequencies of another coupling, each beside its negative; the pairs are shuffled, m is even.
+
+    For positive features exp(omega . x) the two signs are negatively correlated. Fourier features refuse such a
+    draw: cos and sin of -omega . x repeat those of omega . x.
+
+    Args:
+        base: The coupling of the m / 2.
+    """
+
+    needs_isotropy: ClassVar[bool] = False  # the base refuses what it cannot serve
+
+    def __init__(self, base: Coupling) -> None:
+        self.base = base
+
+    def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
+        if m % 2:
+            raise InvalidArgumentError(f"Antithetic frequencies come in pairs, so their number must be even, got {m}.")
+        half = self.base.sample(m // 2, d, spectrum=spectrum, generator=generator)
+        matrix = torch.stack([half.matrix, -half.matrix], dim=1).reshape(m, d)
+        return Frequencies(matrix, half.weights.repeat_interleave(2), antithetic=True)
+
+    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        return self._draw(m, d, spectrum, generator).matrix
+
+    def __repr__(self) -> str:
+        return f"Antithetic({self.base!r})"

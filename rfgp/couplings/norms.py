@@ -1,0 +1,69 @@
+"""Joint laws of the norms of one ensemble, as uniforms: each norm is the radial quantile of its own."""
+
+from typing import Any
+
+import torch
+from scipy import special
+from torch import Tensor
+
+from rfgp.couplings.coupling import uniform
+from rfgp.errors import InvalidArgumentError
+
+
+def pairwise(m: int, d: int, generator: torch.Generator) -> Tensor:
+    """Return uniforms (m,) whose norms are negatively monotone in pairs (Reid et al. 2024, Theorem 3.2).
+
+    Within a block of d the places 2k and 2k + 1 have u + u' = 1; the last of an odd block is on its own.
+    """
+    u = uniform(m, generator)
+    second = ((torch.arange(m) % d) % 2 == 1).nonzero().squeeze(1)
+    u[second] = 1 - u[second - 1]
+    return u
+
+
+def monotone(m: int, d: int, generator: torch.Generator) -> Tensor:
+    """Return uniforms (m,) that are equal within each block of d: positively monotone norms."""
+    u = uniform(-(-m // d), generator)
+    return u.repeat_interleave(d)[:m]
+
+
+def stratified(m: int, generator: torch.Generator) -> Tensor:
+    """Return uniforms (m,), one in each of m equal strata, in order.
+
+    One of them alone is not uniform; in a random order each is.
+    """
+    return ((torch.arange(m) + uniform(m, generator)) / m).clamp(2.0**-53, 1 - 2.0**-53)
+
+
+def copula(m: int, d: int, factor: Tensor, generator: torch.Generator) -> Tensor:
+    """Return uniforms (m,) with a Gaussian copula in each block of d.
+
+    Args:
+        m: How many.
+        d: The size of a block.
+        factor: A Cholesky factor (d, d) of the correlation matrix.
+        generator: A CPU generator.
+    """
+    blocks = -(-m // d)
+    normal = torch.randn(blocks, d, generator=generator, dtype=torch.float64) @ factor.mT
+    u = torch.as_tensor(special.ndtr(normal.reshape(-1).numpy()))
+    return u[:m].clamp(2.0**-53, 1 - 2.0**-53)
+
+
+def correlation_factor(correlation: Any, d: int) -> Tensor:
+    """Return the Cholesky factor (d, d) of a correlation matrix (d, d).
+
+    Raises:
+        InvalidArgumentError: it is not symmetric with a unit diagonal, not positive definite, or not (d, d).
+    """
+    matrix = torch.as_tensor(correlation, dtype=torch.float64)
+    if matrix.shape != (d, d):
+        raise InvalidArgumentError(f"In {d} dimensions the correlation must be ({d}, {d}), got {tuple(matrix.shape)}.")
+    ones = torch.allclose(matrix.diagonal(), torch.ones(d, dtype=torch.float64), atol=1e-9)
+    if not ones or not torch.allclose(matrix, matrix.mT, atol=1e-9):
+        raise InvalidArgumentError("A correlation matrix is symmetric with ones on its diagonal.")
+    factor: Tensor
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    if int(info) != 0:
+        raise InvalidArgumentError("The correlation matrix is not positive definite.")
+    return factor

@@ -1,0 +1,79 @@
+"""Blocks of directions at the corners of a simplex, for positive features (Reid et al. 2023)."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from rfgp.couplings.coupling import Coupling, uniform
+from rfgp.couplings.orthogonal import haar_rows
+from rfgp.errors import InvalidArgumentError
+from rfgp.spectra import Spectrum
+
+
+class Simplex(Coupling):
+    """Simplex random features (Reid et al. 2023, Eq. 10): blocks of d directions, as far apart as d can be.
+
+    Any two of a block have the cosine -1 / (d - 1); a random rotation of the block leaves each direction
+    uniform. Norms are independent. Meant for positive features. At d = 2 a block is an antipodal pair, whose
+    Fourier features are twice the same; at d = 1 there is no simplex.
+    """
+
+    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        _check_dims(d)
+        norms = spectrum.radial_quantile(uniform(m, generator), d)
+        return _rotated(simplex(d).expand(-(-m // d), d, d), generator)[:m] * norms[:, None]
+
+
+class SimplexPlus(Coupling):
+    """Simplex random features whose directions depend on the norms (Reid et al. 2023, Eq. 17).
+
+    Within a block every vector is turned to the opposite of the sum of the others, again and again, which
+    lowers the length of the sum, and with it the variance of positive features.
+
+    Args:
+        num_sweeps: How often each vector is turned.
+    """
+
+    def __init__(self, num_sweeps: int = 20) -> None:
+        if isinstance(num_sweeps, bool) or not isinstance(num_sweeps, int) or num_sweeps < 0:
+            raise InvalidArgumentError(f"num_sweeps must be an integer of at least 0, got {num_sweeps!r}.")
+        self.num_sweeps = num_sweeps
+
+    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        _check_dims(d)
+        blocks = -(-m // d)
+        norms = spectrum.radial_quantile(uniform(blocks * d, generator), d).reshape(blocks, d)
+        vectors = simplex(d) * norms[:, :, None]
+        for _ in range(self.num_sweeps):
+            total = vectors.sum(1)
+            for i in range(d):
+                others = total - vectors[:, i]
+                turned = -others * (norms[:, i] / others.norm(dim=1).clamp_min(1e-300))[:, None]
+                total = others + turned
+                vectors[:, i] = turned
+        return _rotated(vectors, generator)[:m]
+
+    def __repr__(self) -> str:
+        return f"SimplexPlus(num_sweeps={self.num_sweeps})"
+
+
+def simplex(d: int) -> Tensor:
+    """Return d unit vectors (d, d) at the corners of a regular simplex around 0; the last coordinate is 0."""
+    corners = math.sqrt(d / (d - 1)) * torch.eye(d, dtype=torch.float64)
+    corners[: d - 1, : d - 1] -= (math.sqrt(d) + 1) / (d - 1) ** 1.5
+    corners[d - 1] = 0
+    corners[d - 1, : d - 1] = 1 / math.sqrt(d - 1)
+    return corners
+
+
+def _rotated(blocks: Tensor, generator: torch.Generator) -> Tensor:
+    """Return blocks (b, d, d) of rows, each rotated by a Haar matrix of its own, as rows (b d, d)."""
+    count, _, d = blocks.shape
+    rotations = haar_rows(count, d, d, generator).reshape(count, d, d)
+    return (blocks @ rotations).reshape(-1, d)
+
+
+def _check_dims(d: int) -> None:
+    if d < 2:
+        raise InvalidArgumentError("A simplex needs at least two dimensions.")
