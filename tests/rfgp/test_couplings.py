@@ -10,12 +10,11 @@ import rfgp
 from rfgp import couplings, random, spectra
 
 SHAPES = [(1, 1), (3, 1), (1, 2), (2, 2), (5, 2), (2, 3), (3, 3), (7, 3), (5, 8), (8, 8), (13, 8)]
-REPEATS = 2000
+REPEATS = 1000
 
 
 def sample(name, m, d, repeats=REPEATS, spectrum=None):
     """Return repeated draws, (repeats, m, d)."""
-    repeats = min(repeats, 1000) if name == "simplex-plus" else repeats  # each takes many small steps
     coupling, generator = couplings.by_name(name), random.generator(0, 99)
     return torch.stack(
         [coupling.sample(m, d, spectrum=spectrum, generator=generator).dense() for _ in range(repeats)]
@@ -61,9 +60,8 @@ def test_each_frequency_has_the_spectral_law(name, m, d):
 @pytest.mark.parametrize(
     "spectrum", [spectra.Matern(0.5), spectra.Matern(2.5), spectra.RationalQuadratic(0.7)], ids=repr
 )
-@pytest.mark.parametrize(("m", "d"), [(5, 2), (7, 3)])
-def test_with_other_spectra_too(name, spectrum, m, d):
-    check_law(sample(name, m, d, spectrum=spectrum), spectrum)
+def test_with_other_spectra_too(name, spectrum):
+    check_law(sample(name, 7, 3, spectrum=spectrum), spectrum)
 
 
 @pytest.mark.parametrize("spectrum", [spectra.ProductLaplace(), spectra.ProductCauchy()], ids=repr)
