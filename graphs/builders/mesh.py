@@ -60,8 +60,12 @@ def load_mesh(path: str | Path) -> Any:
     if len(getattr(mesh, "faces", ())) == 0:
         raise InvalidGraphError(f"{file} holds no faces; it may be truncated.")
     _check_complete(file, len(mesh.faces))
-    mesh.merge_vertices(merge_tex=True, merge_norm=True)
-    return _drop_degenerate(mesh, file)
+    try:
+        mesh.merge_vertices(merge_tex=True, merge_norm=True)
+        kept = mesh.nondegenerate_faces()
+    except Exception as error:  # coordinates that are no numbers
+        raise FileFormatError(f"{file} could not be read as a mesh: {brief(error)}") from error
+    return _drop_degenerate(mesh, kept, file)
 
 
 def _check_complete(file: Path, faces: int) -> None:
@@ -73,9 +77,8 @@ def _check_complete(file: Path, faces: int) -> None:
         raise FileFormatError(f"{file} declares {declared.group(1)} faces and holds {faces}; it is truncated.")
 
 
-def _drop_degenerate(mesh: Any, file: Path) -> Any:
+def _drop_degenerate(mesh: Any, kept: Any, file: Path) -> Any:
     """Leave out faces without area, which have no normal and share no whole edge, and say how many."""
-    kept = mesh.nondegenerate_faces()
     if kept.all():
         return mesh
     if not kept.any():
