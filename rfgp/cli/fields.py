@@ -129,7 +129,7 @@ def _study(
     page = field_report(study, field, law, settings={**options, "features": model.features}, command=command_line())
     write_atomically(folder / "report.html", page.encode())
     write_nodes(folder / "nodes.csv", field, law)
-    final.fit_report, final.metadata = model.fit_report, {"command": command_line()}
+    final.fit_report = model.fit_report
     final.save(folder / "model.safetensors", data=with_data)
     return study, law
 

@@ -19,7 +19,9 @@ def fit(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for model and report. [default: NAME-fit]")] = None,
     num_frequencies: Annotated[int, typer.Option(help="Frequencies; features are twice as many.")] = 256,
-    coupling: Annotated[str, typer.Option(help="iid, orthogonal or pairwise.")] = "pairwise",
+    coupling: Annotated[
+        str, typer.Option(help="pairwise, orthogonal, iid, sobol, ... (rfgp.couplings.names()).")
+    ] = "pairwise",
     features: Annotated[str, typer.Option(help="fourier or laplace.")] = "fourier",
     shared: Annotated[bool, typer.Option("--shared", help="One lengthscale for all columns.")] = False,
     categories: Annotated[str, typer.Option(help="Text columns: error, one-hot or drop.")] = "error",
@@ -99,7 +101,7 @@ def _save(study: Any, table: Any, path: Path, with_data: bool) -> None:
     """Save the model with the study's hyperparameters, conditioned on all rows."""
     final = study.model.redraw(seed=study.model.seed).condition(table.X, table.y)
     final.fit_report = study.model.fit_report
-    final.metadata = {"schema": table.schema.to_dict(), "command": command_line()}
+    final.metadata = {"schema": table.schema.to_dict()}
     final.save(path, data=with_data)
 
 

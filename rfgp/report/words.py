@@ -86,7 +86,7 @@ def diagnostics(study: Study) -> list[Block]:
 
 def shown(count: int, most: int) -> str:
     """Say that only a part is drawn, where that is so."""
-    return "" if count <= most else f", {most:,} of {count:,} at random"
+    return "" if count <= most else f", {most:,} of {count:,} shown"
 
 
 def convergence(fit: FitReport) -> str:

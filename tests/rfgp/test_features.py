@@ -21,7 +21,7 @@ def check_unbiased(samples):
     assert_mean(samples[:, away], exact[away])
 
 
-@pytest.mark.parametrize("name", couplings.names())
+@pytest.mark.parametrize("name", ["iid", "pairwise", "simplex", "sobol"])
 @pytest.mark.parametrize("kind", features.names())
 def test_estimates_are_unbiased_off_the_diagonal(kind, name):
     check_unbiased(estimates(features.by_name(kind), name=name))
