@@ -18,14 +18,12 @@ from scipy import stats
 from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.errors import InvalidArgumentError
-from rfgp.fields import Field, NodeLaw, color_range
+from rfgp.fields import Field, NodeLaw
 from rfgp.files import write_atomically
 from rfgp.inference import Prediction
+from rfgp.palette import COLOR_MAPS, COLORS, color_range
 
 AnyAxes = TypeVar("AnyAxes", bound=Axes)
-
-COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-"""Okabe and Ito's palette, which colour-blind readers can tell apart."""
 
 _MARKERS = "osD^vP"
 
@@ -251,7 +249,7 @@ def draw_comparison(comparison: Comparison, fields: tuple[Field, NodeLaw] | None
 
 
 def _draw_law(field: Field, law: NodeLaw, part: SubFigure) -> None:
-    values = (("mean", law.mean, "viridis"), ("standard deviation", law.deviation, "cividis"))
+    values = (("mean", law.mean, COLOR_MAPS["mean"]), ("standard deviation", law.deviation, COLOR_MAPS["sd"]))
     for place, (what, numbers, colors) in enumerate(values):
         title = f"exact posterior {what}, {law.num_observed} nodes observed"
         if field.mesh is not None:

@@ -9,7 +9,7 @@ Protocol, fixed before the results were seen:
 - pems: 250 training and 75 test sensors, otherwise the same, 10 splits x 10 draws.
 Everything random follows from seed 0. Standard errors are over splits.
 
-    RFGP_DATA_DIR=... python benchmarks/papers/couplings.py [OUT]
+    python benchmarks/papers/couplings.py [OUT]
 """
 
 import sys
@@ -27,13 +27,13 @@ PUBLISHED = {
 
 def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    for name, dims, file in (("power-plant", 4, "uci/power-plant.txt"), ("airfoil", 5, "uci/airfoil.csv.gz")):
-        found = run(file, splits=20, draws=50, out=out, sizes=[dims, 16 * dims])
+    for name, dims in (("power-plant", 4), ("airfoil", 5)):
+        found = run(name, splits=20, draws=50, out=out, sizes=[dims, 16 * dims])
         for method, figure in PUBLISHED[name].items():
             ratio = found.error_ratio(method, dims)
             print(f"{name}, {method}, m = d: {ratio.mean:.3f} +- {ratio.error:.3f}, published {figure}")
-    run("meshes/idler_riser.STL", splits=5, draws=10, out=out)
-    run("traffic/pems.rda", splits=10, draws=10, out=out, num_train=250, num_test=75)
+    run("idler_riser", splits=5, draws=10, out=out)
+    run("pems", splits=10, draws=10, out=out, num_train=250, num_test=75)
 
 
 if __name__ == "__main__":

@@ -68,13 +68,24 @@ def load_mesh(path: str | Path) -> Any:
     return _drop_degenerate(mesh, kept, file)
 
 
+def declared_faces(path: str | Path) -> int | None:
+    """Return the number of faces, polygons included, that a PLY, OFF or OBJ file says it stores; None for others."""
+    file = Path(path)
+    suffix = file.suffix.lower()
+    if suffix == ".obj":
+        return sum(line.startswith((b"f ", b"f\t")) for line in file.read_bytes().splitlines())
+    pattern = {".ply": r"element face (\d+)", ".off": r"^\s*OFF(?:\s+|#.*\n)*\d+\s+(\d+)"}.get(suffix)
+    if pattern is None:
+        return None
+    with file.open("rb") as stream:
+        found = re.search(pattern, stream.read(4096).decode("latin-1"))
+    return int(found.group(1)) if found else None
+
+
 def _check_complete(file: Path, faces: int) -> None:
-    """Compare with the number of faces that a PLY or OFF file declares."""
-    head = file.read_bytes()[:4096].decode("latin-1")
-    pattern = {".ply": r"element face (\d+)", ".off": r"^\s*OFF\s+\d+\s+(\d+)"}.get(file.suffix.lower())
-    declared = re.search(pattern, head) if pattern else None
-    if declared and faces < int(declared.group(1)):
-        raise FileFormatError(f"{file} declares {declared.group(1)} faces and holds {faces}; it is truncated.")
+    declared = declared_faces(file)
+    if declared is not None and faces < declared:
+        raise FileFormatError(f"{file} declares {declared} faces and holds {faces}; it is truncated.")
 
 
 def _drop_degenerate(mesh: Any, kept: Any, file: Path) -> Any:

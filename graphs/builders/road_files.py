@@ -40,7 +40,7 @@ def read_roads(path: str | Path, value: str = "value", metric: str = "haversine"
     """
     file = check_file(path, "a road network", packed=Path(path).suffix.lower() == ".rda")
     try:
-        return _read_rda(file) if file.suffix.lower() == ".rda" else _read_geojson(file, value, metric)
+        return _read_rda(file, metric) if file.suffix.lower() == ".rda" else _read_geojson(file, value, metric)
     except FileFormatError:
         raise
     except Exception as error:  # the parsers raise whatever their bytes lead them to
@@ -49,7 +49,7 @@ def read_roads(path: str | Path, value: str = "value", metric: str = "haversine"
         ) from error
 
 
-def _read_rda(file: Path) -> Roads:
+def _read_rda(file: Path, metric: str) -> Roads:
     import rdata
 
     with warnings.catch_warnings():
@@ -59,7 +59,7 @@ def _read_rda(file: Path) -> Roads:
     lines = [np.asarray(line, dtype=np.float64) for line in content["edges"]["geometry"]]
     columns = (np.asarray(data[name], dtype=np.float64) for name in (".edge_number", ".distance_on_edge", "y"))
     edge, fraction, value = columns
-    return Roads(lines, _whole(edge, file) - 1, fraction, value)
+    return Roads(lines, _whole(edge, file) - 1, fraction, value, metric=metric)
 
 
 def _read_geojson(file: Path, value: str, metric: str) -> Roads:

@@ -99,12 +99,11 @@ def table_options(name: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     entry = None if name.exists() else CATALOG.get(str(name))
     if entry is None or entry.kind not in ("table", "classification"):
         return dict(options)
-    merged = {**options, "names": entry.columns}
+    needed = entry.table_options
+    merged = {**needed, **options}
     if options.get("categories", "error") == "error":
-        merged["categories"] = entry.categories
-    for each in ("drop", "as_categories"):
-        merged[each] = (*getattr(entry, each), *options.get(each, ()))
-    return merged
+        merged["categories"] = needed["categories"]
+    return merged | {name: (*needed[name], *options.get(name, ())) for name in ("drop", "as_categories")}
 
 
 def stem(file: Path) -> str:

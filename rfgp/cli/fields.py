@@ -78,6 +78,8 @@ def traffic(
     """Interpolate sensors along roads: GeoJSON with mean and sd, a table of nodes, a model and a report."""
     from rfgp import fields
 
+    if value in fields.RESULTS:
+        raise typer.BadParameter(f"{value} is the name of a result; rename the sensors' property.")
     with progress(visible=not as_json) as report:
         report("Reading", 0, 1)
         field = fields.read_road_field(resolve(file, report), value, metric, min_length)
@@ -139,5 +141,5 @@ def _publish(study: Any, folder: Path, written: dict[str, Path], as_json: bool) 
     if as_json:
         print_json({**study.summary(), "files": {name: str(folder / name) for name in names}})
         return
-    print_study(study, "nodes")
+    print_study(study, "observations")
     say(f"Written to {folder}: {', '.join(names)}\nOpen {folder / 'report.html'} in a browser.")

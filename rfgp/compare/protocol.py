@@ -6,7 +6,7 @@ times with the exact process's hyperparameters, and compare. Every seed follows 
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -206,6 +206,7 @@ def row_case(
     rows: NDArray[np.float64],  # (n, d)
     features: str,
     start: float,
+    known: Mapping[str, couplings.Coupling] | None = None,
 ) -> tuple[Case, Exact]:
     """Return the case of a fitted exact process on a table, and how it does.
 
@@ -216,11 +217,13 @@ def row_case(
         rows: The rows (n, d) over which kernel matrices are compared.
         features: "fourier" or "laplace".
         start: When its fit began, by `time.perf_counter`.
+        known: Couplings by method, for methods that are not names of couplings.
     """
     prediction = exact.predict(X)
 
     def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
-        gp = exact.approximate(coupling=method, num_frequencies=size, features=features, seed=seed)
+        coupling = (known or {}).get(method, method)
+        gp = exact.approximate(coupling=coupling, num_frequencies=size, features=features, seed=seed)
         return gp.predict(X), lambda: unit_kernel(gp, rows)
 
     scored = _score(prediction, y, start, repr(exact.hyperparameters))

@@ -3,7 +3,7 @@
 import difflib
 import os
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from rfgp.errors import InvalidArgumentError
 
@@ -56,6 +56,12 @@ class Entry:
     categories: Literal["error", "one-hot"] = "error"
     drop: tuple[str, ...] = ()
     as_categories: tuple[str, ...] = ()
+
+    @property
+    def table_options(self) -> dict[str, Any]:
+        """The options of `rfgp.tables.read_table` that the file needs."""
+        names = ("categories", "drop", "as_categories")
+        return {"names": self.columns, **{name: getattr(self, name) for name in names}}
 
     @property
     def url(self) -> str:

@@ -60,13 +60,7 @@ def _read(entry: Entry, path: Path) -> Any:
         return graphs.read_roads(path)
     from rfgp.tables import read_table
 
-    return read_table(
-        path,
-        names=entry.columns,
-        categories=entry.categories,
-        drop=entry.drop,
-        as_categories=entry.as_categories,
-    )
+    return read_table(path, **entry.table_options)
 
 
 def split(name: str, index: int = 0) -> Split:

@@ -9,7 +9,6 @@ from rfgp.fields.reading import read_field as read_field
 from rfgp.fields.reading import read_mesh_field as read_mesh_field
 from rfgp.fields.reading import read_road_field as read_road_field
 from rfgp.fields.writing import RESULTS as RESULTS
-from rfgp.fields.writing import color_range as color_range
 from rfgp.fields.writing import write_mesh as write_mesh
 from rfgp.fields.writing import write_nodes as write_nodes
 from rfgp.fields.writing import write_roads as write_roads

@@ -59,12 +59,6 @@ class Field:
         edges, fractions, _ = self.roads.places()
         return graphs.cut_roads(self.roads.lines, edges, fractions, self.roads.metric)[2]
 
-    @property
-    def edges(self) -> NDArray[np.int64]:
-        """The edges as positions (E, 2), each once."""
-        edges = np.stack(self.graph.adjacency.nonzero(), axis=1).astype(np.int64)
-        return np.asarray(edges[edges[:, 0] < edges[:, 1]])
-
 
 class NodeLaw(NamedTuple):
     """What a model says at every node of a graph."""

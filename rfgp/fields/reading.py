@@ -1,6 +1,5 @@
 """From files to fields: a mesh with values, or roads with sensors."""
 
-import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import graphs
-from graphs.builders.mesh import MESH_SUFFIXES
+from graphs.builders.mesh import MESH_SUFFIXES, declared_faces
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields.field import Field
 from rfgp.tables import TABLE_SUFFIXES, Table, read_table
@@ -130,7 +129,7 @@ def _check_numbering(kind: str, renumbered: bool, mesh: Any, file: Path) -> None
 
     if kind == "face" and renumbered:
         raise DataError(f"{file} has faces without area, so its face numbers are not clear; give x, y and z instead.")
-    stored = _count_faces(file) if kind == "face" else None
+    stored = declared_faces(file) if kind == "face" else None
     if stored is not None and stored != len(mesh.faces):
         raise DataError(
             f"{file} stores {stored} faces, which are {len(mesh.faces)} triangles, so its face numbers are not clear; "
@@ -143,17 +142,6 @@ def _check_numbering(kind: str, renumbered: bool, mesh: Any, file: Path) -> None
                 f"{file} stores {count} vertices, {len(mesh.vertices)} of them distinct, so its vertex numbers are not "
                 "clear; give x, y and z instead."
             )
-
-
-def _count_faces(file: Path) -> int | None:
-    """Return the number of faces that a file stores, polygons included; None for formats of triangles alone."""
-    suffix = file.suffix.lower()
-    if suffix == ".obj":
-        return sum(line.startswith((b"f ", b"f\t")) for line in file.read_bytes().splitlines())
-    head = file.read_bytes()[:4096].decode("latin-1")
-    pattern = {".ply": r"element face (\d+)", ".off": r"^\s*OFF(?:\s+|#.*\n)*\d+\s+(\d+)"}.get(suffix)
-    found = re.search(pattern, head) if pattern else None
-    return int(found.group(1)) if found else None
 
 
 def _read_numbers(table: Table, count: int, file: Path) -> NDArray[np.int64]:

@@ -11,15 +11,7 @@ from numpy.typing import NDArray
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields.field import Field, NodeLaw
 from rfgp.files import write_atomically
-
-COLOR_MAPS = {"mean": "viridis", "sd": "cividis"}
-"""Both grow lighter with the value and can be read by colour-blind people."""
-
-
-def color_range(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the 1 % and 99 % quantiles of values (N,): a few extreme nodes would hide the others."""
-    low, high = np.quantile(values, [0.01, 0.99])
-    return float(low), float(high)
+from rfgp.palette import COLOR_MAPS, color_range
 
 
 def write_mesh(folder: str | Path, field: Field, law: NodeLaw) -> list[Path]:
@@ -47,7 +39,9 @@ def write_mesh(folder: str | Path, field: Field, law: NodeLaw) -> list[Path]:
 
 def write_nodes(path: str | Path, field: Field, law: NodeLaw) -> Path:
     """Write one row per node: its label, place, observed value (or nothing), mean and standard deviation."""
-    axes = ("x", "y", "z") if field.mesh is not None else ("longitude", "latitude")
+    axes: tuple[str, ...] = ("x", "y", "z") if field.mesh is not None else ("longitude", "latitude")
+    if field.roads is not None and field.roads.metric == "euclidean":
+        axes = ("x", "y")
     observed = _observed(field)
     text = io.StringIO()
     text.write(",".join(("node", *axes, "observed", "mean", "sd")) + "\n")

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from rfgp.fields import Field, NodeLaw
 from rfgp.models.graph import GraphGP
+from rfgp.palette import COLOR_MAPS
 from rfgp.report import figures, words
 from rfgp.report.page import Block, Picture, Plot, Section, Text, render
 from rfgp.report.study import Study
@@ -43,7 +44,7 @@ def field_report(
     how = "the exact kernel" if model.features == "exact" else f"{model.walk_options['num_walkers']} walkers per node"
     lead = (
         f"A Gaussian process for {field.quantity} on {kind} with {graph.num_nodes:,} nodes, through {how}: fitted on "
-        f"{len(study.train):,} of {len(field.values):,} observed nodes, judged on the other {len(study.test):,}. "
+        f"{len(study.train):,} of {len(field.values):,} observations, judged on the other {len(study.test):,}. "
         f"The views show the posterior given all observations."
     )
     memory = 8.0 * graph.num_nodes**2 if model.features == "exact" else 12.0 * _nonzeros(model, study)
@@ -55,7 +56,7 @@ def field_report(
         words.cost(study, how, memory),
         words.making(study, settings or {}, command),
     ]
-    return render(study.title, lead, words.cards(study, "nodes"), sections)
+    return render(study.title, lead, words.cards(study, "observations"), sections)
 
 
 def _nonzeros(model: GraphGP, study: Study) -> int:
@@ -65,7 +66,7 @@ def _nonzeros(model: GraphGP, study: Study) -> int:
 
 def _views(field: Field, law: NodeLaw) -> list[Block]:
     out: list[Block] = []
-    for name, values, colors in (("mean", law.mean, "viridis"), ("sd", law.deviation, "cividis")):
+    for name, values, colors in (("mean", law.mean, COLOR_MAPS["mean"]), ("sd", law.deviation, COLOR_MAPS["sd"])):
         what = "mean" if name == "mean" else "standard deviation of the field, without the noise"
         title = f"{field.quantity}: {'mean' if name == 'mean' else 'standard deviation'}"
         scale = " Colours span the 1 % to 99 % quantiles."

@@ -12,11 +12,11 @@ from scipy import stats
 from graphs.builders.files import printable
 from rfgp import metrics
 from rfgp.compare import Comparison
-from rfgp.fields import Field, color_range
+from rfgp.fields import Field
 from rfgp.inference import Prediction
+from rfgp.palette import COLORS, color_range
 from rfgp.tables import Table
 
-COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _INK, _GREY = "#1b1f24", "#8c959f"

@@ -3,7 +3,7 @@
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ import graphs
 from rfgp import metrics, random
 from rfgp.compare import WALKS, Comparison, Exact, Plan
 from rfgp.compare.protocol import Case, Report, node_case, row_case, run_comparison
-from rfgp.couplings import name_of
+from rfgp.couplings import Coupling, by_name, name_of
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields import Field
 from rfgp.inference import Prediction
@@ -134,33 +134,12 @@ def study_table(
     if fit_rows < 2:
         raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
     train, test = split(len(table.y), test_share, seed)
-    seconds = {}
-    start = time.perf_counter()
-    rows = train[:fit_rows]
-    model.fit(
-        table.X[rows],
-        table.y[rows],
-        max_iterations=200,
-        callback=lambda done, value: tell(
-            f"Fitting {len(rows)} rows, step {done}, log likelihood {value:.6g}", done, 0
-        ),
-    )
-    seconds["fit the hyperparameters"] = time.perf_counter() - start
-    start = time.perf_counter()
-    if len(rows) < len(train):
-        model.condition(table.X[train], table.y[train])
-    model.predict(table.X[:1])  # factorises
-    seconds["condition on the training rows"] = time.perf_counter() - start
-    start = time.perf_counter()
-    prediction = model.predict(table.X[test])
-    observed = table.y[test]
-    metrics.nlpd(observed, prediction)
-    seconds["predict the held-out rows"] = time.perf_counter() - start
-    comparison, remark, own = None, "The comparison with the exact process was not asked for.", None
+    prediction, seconds = _fit_and_predict(model, table.X, table.y, train, test, fit_rows, tell)
+    compared = _Compared(None, _NOT_ASKED)
     if compare:
-        comparison, remark, own = _compare_rows(table, model, train, test, title, seed, tell)
+        compared = _compare_rows(table, model, train, test, title, seed, tell)
     spread = float(table.y[train].std(ddof=1))
-    return Study(title, model, train, test, observed, prediction, spread, seconds, comparison, remark, own)
+    return Study(title, model, train, test, table.y[test], prediction, spread, seconds, *compared)
 
 
 def study_field(
@@ -179,31 +158,55 @@ def study_field(
     """
     tell = report or (lambda what, done, total: None)
     train, test = split(len(field.values), test_share, seed, field.graph.index(field.nodes))
-    seen, hidden = field.nodes[train], field.nodes[test]
-    start = time.perf_counter()
-    model.fit(
-        list(seen),
-        field.values[train],
-        max_iterations=200,
-        callback=lambda done, value: tell(
-            f"Fitting {len(train)} nodes, step {done}, log likelihood {value:.6g}", done, 0
-        ),
-    )
-    seconds = {"fit the hyperparameters": time.perf_counter() - start}
-    start = time.perf_counter()
-    model.predict(list(seen[:1]))  # factorises
-    seconds["condition on the training nodes"] = time.perf_counter() - start
-    start = time.perf_counter()
-    prediction, observed = model.predict(list(hidden)), field.values[test]
-    metrics.nlpd(observed, prediction)
-    seconds["predict the held-out nodes"] = time.perf_counter() - start
-    comparison, remark, own = None, "The comparison with the exact process was not asked for.", None
+    nodes, values = field.nodes, field.values
+    prediction, seconds = _fit_and_predict(model, nodes, values, train, test, len(train), tell)
+    compared = _Compared(None, _NOT_ASKED)
     if compare and field.graph.num_nodes > EXACT_NODES:
         remark = f"The exact process was not computed: {field.graph.num_nodes} nodes are more than {EXACT_NODES}."
+        compared = _Compared(None, remark)
     elif compare:
-        comparison, remark, own = _compare_walks(field, model, train, test, title, seed, tell)
-    spread = float(field.values[train].std(ddof=1))
-    return Study(title, model, train, test, observed, prediction, spread, seconds, comparison, remark, own)
+        compared = _compare_walks(field, model, train, test, title, seed, tell)
+    spread = float(values[train].std(ddof=1))
+    return Study(title, model, train, test, values[test], prediction, spread, seconds, *compared)
+
+
+class _Compared(NamedTuple):
+    """The last three fields of a `Study`."""
+
+    comparison: Comparison | None
+    remark: str
+    own: tuple[str, int] | None = None
+
+
+_NOT_ASKED = "The comparison with the exact process was not asked for."
+
+
+def _fit_and_predict(
+    model: Process,
+    inputs: NDArray[Any],  # (count, d), or (count,) labels
+    targets: NDArray[np.float64],  # (count,)
+    train: NDArray[np.int64],
+    test: NDArray[np.int64],
+    most: int,
+    tell: Report,
+) -> tuple[Prediction, dict[str, float]]:
+    """Fit on at most so many training items, condition on all of them, predict the others; and the seconds of each."""
+    seconds, start = {}, time.perf_counter()
+    first = train[:most]
+
+    def progress(done: int, value: float) -> None:
+        tell(f"Fitting {len(first)} observations, step {done}, log likelihood {value:.6g}", done, 0)
+
+    model.fit(inputs[first], targets[first], max_iterations=200, callback=progress)
+    seconds["fit the hyperparameters"], start = time.perf_counter() - start, time.perf_counter()
+    if len(first) < len(train):
+        model.condition(inputs[train], targets[train])
+    model.predict(inputs[:1])  # factorises
+    seconds["condition on the training part"], start = time.perf_counter() - start, time.perf_counter()
+    prediction = model.predict(inputs[test])
+    metrics.nlpd(targets[test], prediction)  # predictions are lazy
+    seconds["predict the held-out part"] = time.perf_counter() - start
+    return prediction, seconds
 
 
 def split(
@@ -235,6 +238,15 @@ def split(
     return order[~hidden], order[hidden]
 
 
+def coupling_label(coupling: Coupling) -> str:
+    """Return a coupling's name, or its description where it has options or is the user's own."""
+    try:
+        name = name_of(coupling)
+    except InvalidArgumentError:
+        return repr(coupling)
+    return name if repr(by_name(name)) == repr(coupling) else repr(coupling)
+
+
 def _compare_rows(
     table: Table,
     model: SparseSpectrumGP,
@@ -243,25 +255,25 @@ def _compare_rows(
     title: str,
     seed: int,
     tell: Report,
-) -> tuple[Comparison, str, tuple[str, int] | None]:
+) -> _Compared:
     rows, points = train[:EXACT_ROWS], test[:_TEST_POINTS]
     X, y = table.X[points], table.y[points]
     small = model.redraw(seed=model.seed).condition(table.X[rows], table.y[rows])
     both = np.concatenate([table.X[rows], X])
-    m, own = small.feature_map.frequencies.shape[0], name_of(model.coupling)
+    m, own = small.feature_map.frequencies.shape[0], coupling_label(model.coupling)
     methods = [*(name for name in ("iid", "orthogonal") if name != own), own]
-    sizes = sorted({max(1, m // 4), max(1, m // 2), m})
+    sizes = sorted({max(2, size - size % 2) for size in (m // 4, m // 2)} | {m})  # even, for antithetic pairs
 
     def run(_: int) -> tuple[Case, Exact]:
         start = time.perf_counter()
-        return row_case(small.exact(), X, y, both, small.features, start)
+        return row_case(small.exact(), X, y, both, small.features, start, {own: model.coupling})
 
     remark = (
         f"The exact process and the features condition on the same {len(rows)} training rows and predict the same "
         f"{len(points)} held-out rows, with the hyperparameters fitted above; {_DRAWS} draws each."
     )
     comparison = run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, tell)
-    return comparison, remark, (own, m)
+    return _Compared(comparison, remark, (own, m))
 
 
 def _compare_walks(
@@ -272,29 +284,38 @@ def _compare_walks(
     title: str,
     seed: int,
     tell: Report,
-) -> tuple[Comparison, str, tuple[str, int] | None]:
+) -> _Compared:
     hidden, y = list(field.nodes[test[:_TEST_POINTS]]), field.values[test[:_TEST_POINTS]]
+    options = model.walk_options
 
     def run(_: int) -> tuple[Case, Exact]:
         start = time.perf_counter()
-        return node_case(model.exact(), hidden, y, model.walk_options["halt"], start)
+        return node_case(model.exact(), hidden, y, options["halt"], start)
 
     remark = (
-        f"The exact process and the walks condition on the same {len(train)} nodes and predict the same {len(hidden)} "
-        f"held-out nodes, with the hyperparameters fitted above; {_DRAWS} draws each."
+        f"The exact process and the walks condition on the same {len(train)} observations and predict the same "
+        f"{len(hidden)} held-out ones, with the hyperparameters fitted above; {_DRAWS} draws each."
     )
-    options = model.walk_options
-    own = next((name for name, entry in WALKS.items() if entry.items() <= options.items()), None)
-    if own in (None, "sigma") or model.features != "walks":
-        own = None
-        remark += " The model itself is exact; walks would do as shown." if model.features == "exact" else ""
-    most = options["num_walkers"] if own is not None else 64
+    if model.features == "exact":
+        remark += " The model itself is exact; walks would do as shown."
+    own = _own_walks(model)
+    most = options["num_walkers"] if own else 64
     methods = [*(name for name in ("iid", "systematic", "stratified") if name != own), *([own] if own else [])]
-    sizes = sorted({max(2, most // 4), most})
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", graphs.GraphWarning)
-        comparison = run_comparison(title, remark, "walkers", methods, sizes, Plan(1, _DRAWS, seed), run, tell)
-    for words in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, graphs.GraphWarning)):
-        remark += f" About the walks of this comparison: {words}"
-        break
-    return comparison, remark, None if own is None else (own, most)
+        warnings.simplefilter("always")
+        comparison = run_comparison(
+            title, remark, "walkers", methods, sorted({max(2, most // 4), most}), Plan(1, _DRAWS, seed), run, tell
+        )
+    walks = next((str(w.message) for w in caught if issubclass(w.category, graphs.GraphWarning)), None)
+    for entry in caught:
+        if not issubclass(entry.category, graphs.GraphWarning):
+            warnings.warn(entry.message, stacklevel=3)
+    remark += "" if walks is None else f" About the walks of this comparison: {walks}"
+    return _Compared(comparison, remark, (own, most) if own else None)
+
+
+def _own_walks(model: GraphGP) -> str | None:
+    """Return the method that a model's walks are drawn by, None for an exact model or another combination."""
+    options = model.walk_options
+    name = next((name for name, entry in WALKS.items() if entry.items() <= options.items()), None)
+    return None if name == "sigma" or model.features != "walks" else name

@@ -5,12 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.couplings import name_of
-from rfgp.errors import InvalidArgumentError
 from rfgp.models import SparseSpectrumGP
 from rfgp.report import figures, words
 from rfgp.report.page import Block, Grid, Plot, Section, Text, render
-from rfgp.report.study import Study
+from rfgp.report.study import Study, coupling_label
 from rfgp.tables import Table
 
 _MOST_COLUMNS = 60
@@ -32,9 +30,10 @@ def table_report(
     found = column_relevance(model, table)
     order = np.argsort(-found, kind="stable")
     features = model.feature_map.num_features
+    coupling = coupling_label(model.coupling)
     lead = (
         f"A Gaussian process for {table.target} from {len(table.columns)} columns, through {features} random features "
-        f"({_coupling_name(model)} frequencies), fitted on {len(study.train):,} rows and judged on {len(study.test):,} "
+        f"({coupling} frequencies), fitted on {len(study.train):,} rows and judged on {len(study.test):,} "
         "others."
     )
     memory = 8.0 * features * len(study.train)
@@ -46,13 +45,6 @@ def table_report(
         words.making(study, settings or {}, command),
     ]
     return render(study.title, lead, words.cards(study, "rows"), sections)
-
-
-def _coupling_name(model: SparseSpectrumGP) -> str:
-    try:
-        return name_of(model.coupling)
-    except InvalidArgumentError:  # a coupling of the user's own
-        return repr(model.coupling)
 
 
 def column_relevance(model: SparseSpectrumGP, table: Table) -> NDArray[np.float64]:

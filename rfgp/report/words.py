@@ -165,7 +165,16 @@ def cost(study: Study, features: str, memory: float) -> Section:
         exact = study.comparison.exact[0]
         rows.append(["the exact process of the comparison, without fitting", f"{exact.seconds:.2f} s"])
     rows += [["features", features], ["memory of the features", f"{memory / 2**20:,.1f} MiB"]]
-    return Section("Cost", [Grid(["what", "cost"], rows, "Measured while this report was made.")])
+    return Section(
+        "Cost",
+        [
+            Grid(
+                ["what", "cost"],
+                rows,
+                "Seconds were measured while this report was made; memory follows from the sizes.",
+            )
+        ],
+    )
 
 
 def making(study: Study, settings: Mapping[str, object], command: str | None) -> Section:
@@ -188,7 +197,7 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
 
 
 def statistics(names: Sequence[str], columns: np.ndarray) -> Grid:  # columns (n, k)
-    """Return a table of the columns (n, k): mean, sd, least, median, largest, distinct values."""
+    """Return a table of the columns (n, k): mean, sd, min, median, max, distinct values."""
     rows = []
     for i, name in enumerate(names):
         values = columns[:, i]

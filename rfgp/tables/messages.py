@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphs.builders.files import printable
 from rfgp.errors import DataError
 
 _SHOWN = 60
@@ -16,7 +17,7 @@ def show(text: str) -> str:
 
 def plain(text: str) -> str:
     """Return text without quotes, cut to about 60 characters, with control characters replaced."""
-    clean = "".join(c if c.isprintable() else "?" for c in text[:_SHOWN])
+    clean = printable(text[:_SHOWN])
     return clean if len(text) <= _SHOWN else f"{clean[: _SHOWN - 3]}..."
 
 
@@ -27,7 +28,7 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 
 def title(file: Path) -> str:
     """Return a file's path as a message shows it."""
-    return "".join(c if c.isprintable() else "?" for c in str(file))
+    return printable(str(file))
 
 
 def unreadable(file: Path, why: str) -> DataError:

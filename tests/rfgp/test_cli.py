@@ -311,6 +311,7 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["traffic", "mesh.ply"], 1, "not a road network"),
         (["traffic", "roads.geojson", "--value", "speed"], 1, "no property 'speed' (it has 'edge'"),
         (["traffic", "none.geojson"], 1, "There is no file"),
+        (["traffic", "roads.geojson", "--value", "gp_mean"], 2, "the name of a result"),
         (["predict", "none", "table.csv"], 1, "There is no file"),
         (["train"], 2, "No such command"),
     ],

@@ -8,6 +8,7 @@ from scipy import stats
 
 import rfgp
 from rfgp import couplings, random, spectra
+from rfgp.couplings import low_discrepancy, norms, simplex
 
 SHAPES = [(1, 1), (3, 1), (1, 2), (2, 2), (5, 2), (2, 3), (3, 3), (7, 3), (5, 8), (8, 8), (13, 8)]
 REPEATS = 1000
@@ -184,6 +185,26 @@ class TestPlantedErrors:
     def test_a_qr_factor_without_the_sign_fix(self, name, monkeypatch):
         monkeypatch.setattr(torch, "where", lambda condition, a, b: torch.ones(condition.shape))
         assert fails(check_law, sample(name, 3, 3), spectra.Gaussian())
+
+    @pytest.mark.parametrize("engine", ["Halton", "Sobol"])
+    def test_points_that_are_not_scrambled(self, engine, monkeypatch):
+        original = getattr(low_discrepancy.qmc, engine)
+        monkeypatch.setattr(
+            low_discrepancy.qmc, engine, lambda d, **options: original(d, **{**options, "scramble": False})
+        )
+        assert fails(check_law, sample(engine.lower(), 4, 3), spectra.Gaussian())
+
+    def test_simplex_blocks_that_are_not_rotated(self, monkeypatch):
+        monkeypatch.setattr(simplex, "_rotated", lambda blocks, generator: blocks.reshape(-1, blocks.shape[2]))
+        for name in ("simplex", "simplex-plus"):
+            assert fails(check_law, sample(name, 4, 3), spectra.Gaussian())
+
+    def test_strata_that_are_not_shuffled_and_copulas_that_are_not_normal(self, monkeypatch):
+        monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
+        assert fails(check_law, sample("stratified", 4, 3), spectra.Gaussian())
+        monkeypatch.undo()
+        monkeypatch.setattr(norms.special, "ndtr", lambda z: 0.5 + 0.3 * np.tanh(z))
+        assert fails(check_law, sample("copula", 4, 3), spectra.Gaussian())
 
     def test_rows_that_are_not_shuffled(self, monkeypatch):
         class Sorted(couplings.IID):

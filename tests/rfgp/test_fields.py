@@ -8,7 +8,7 @@ import trimesh
 import graphs
 import rfgp
 from rfgp import datasets, fields
-from rfgp.fields.writing import COLOR_MAPS, color_range
+from rfgp.palette import COLOR_MAPS, color_range
 
 pytestmark = pytest.mark.filterwarnings("ignore::graphs.LargeVarianceWarning")
 
@@ -32,7 +32,6 @@ def test_without_values_a_mesh_has_its_normals(ball):
     np.testing.assert_allclose(field.values, mesh.face_normals[:, 2], atol=1e-6)
     assert field.on_faces
     assert field.labels == list(range(80))
-    assert field.edges.shape == (120, 2)
 
 
 @pytest.mark.parametrize(("column", "count"), [("face", 80), ("vertex", 42)])
@@ -230,6 +229,7 @@ def test_coordinates_in_a_plane(tmp_path):
     lines = ((500_000, 5_000_000, 500_100, 5_000_000), (500_100, 5_000_000, 500_100, 5_000_300))
     path = roads_file(tmp_path / "r.geojson", [([500_050, 5_000_007], {"value": 1})], lines)
     field = fields.read_road_field(path, metric="euclidean")
+    assert fields.write_nodes(tmp_path / "n.csv", field, law_of(field)).read_text().startswith("node,x,y,observed")
     assert field.roads.sensor_fractions[0] == pytest.approx(0.5)
     assert sorted(piece.length for piece in field.pieces()) == pytest.approx([50, 50, 300])
 

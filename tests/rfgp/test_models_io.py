@@ -49,6 +49,16 @@ MODELS = {
         lambda: table_model(priors={"noise": torch.distributions.Gamma(torch.tensor(2.0), torch.tensor(3.0))}),
         NEW,
     ),
+    "matern copula": (
+        lambda: table_model(
+            spectrum=rfgp.spectra.Matern(2.2), coupling=rfgp.couplings.Copula([[1, 0.3, 0], [0.3, 1, 0], [0, 0, 1]])
+        ),
+        NEW,
+    ),
+    "antithetic": (
+        lambda: table_model(features="laplace", coupling=rfgp.couplings.Antithetic(rfgp.couplings.SimplexPlus(3))),
+        NEW,
+    ),
     "walks": (lambda: graph_model(features="walks"), list(HIDDEN)),
     "sigma": (lambda: graph_model(features="walks", lengths="sigma"), list(HIDDEN)),
     "survival": (wide_halting, list(HIDDEN)),

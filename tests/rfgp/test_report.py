@@ -4,6 +4,7 @@ import dataclasses
 import html.parser
 import json
 import re
+import warnings
 
 import browser
 import numpy as np
@@ -16,6 +17,7 @@ import rfgp
 from rfgp import datasets, fields, report
 from rfgp.models.graph import GraphGP
 from rfgp.report import figures, page, words
+from rfgp.report import study as study_module
 from rfgp.report.study import split
 from rfgp.tables import Table
 
@@ -184,6 +186,38 @@ def test_the_card_of_the_distance_is_the_models_own():
         assert ("The model itself is exact" in study.remark) == (own is None)
         if own:
             assert study.comparison.groups()[-1] == own
+
+
+class OwnCoupling(rfgp.couplings.Orthogonal):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("coupling", "features", "label"),
+    [
+        (OwnCoupling(), "fourier", "OwnCoupling()"),
+        (rfgp.couplings.SimplexPlus(2), "fourier", "SimplexPlus(num_sweeps=2)"),
+        ("pairwise-antithetic", "laplace", "pairwise-antithetic"),
+    ],
+)
+def test_couplings_with_options_and_ones_own_are_compared_as_they_are(coupling, features, label):
+    gp = rfgp.SparseSpectrumGP(num_frequencies=22, coupling=coupling, features=features, seed=0)
+    study = report.study_table(small_table(), gp)
+    assert study.own == (label, 22) == study.comparison.groups()[-1]
+    assert f"({label} frequencies)" in report.table_report(study, small_table())
+
+
+def test_other_warnings_of_the_comparison_are_not_lost(monkeypatch):
+    original = study_module.node_case
+
+    def warn(*arguments):
+        warnings.warn(rfgp.JitterWarning("found"), stacklevel=1)
+        return original(*arguments)
+
+    monkeypatch.setattr(study_module, "node_case", warn)
+    field = ball(True)
+    with pytest.warns(rfgp.JitterWarning, match="found"):
+        report.study_field(field, GraphGP(field.graph, seed=0), test_share=0.2)
 
 
 def test_observations_of_one_node_stay_together():
