@@ -8,7 +8,7 @@ from rfgp import datasets
 table = datasets.make_table(seed=0)
 train, test = np.arange(400), np.arange(400, 600)
 
-gp = rfgp.SparseSpectrumGP(num_frequencies=64, coupling="pairwise", seed=0)
+gp = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0)
 gp.fit(table.X[train], table.y[train])
 print(gp.fit_report.message)
 for name, lengthscale in zip(table.columns, gp.hyperparameters.lengthscale.tolist(), strict=True):

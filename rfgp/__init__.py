@@ -15,6 +15,9 @@ from rfgp import errors as errors
 from rfgp import features as features
 from rfgp import metrics as metrics
 from rfgp import spectra as spectra
+from rfgp import theory as theory
+from rfgp.errors import BlocksWarning as BlocksWarning
+from rfgp.errors import CacheWarning as CacheWarning
 from rfgp.errors import ConvergenceWarning as ConvergenceWarning
 from rfgp.errors import DataError as DataError
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError

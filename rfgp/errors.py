@@ -37,5 +37,13 @@ class JitterWarning(RfgpWarning):
     """A factorisation failed and succeeded with the named jitter on the diagonal."""
 
 
+class BlocksWarning(RfgpWarning):
+    """So many frequencies are coupled in blocks, because solving them together takes long."""
+
+
+class CacheWarning(RfgpWarning):
+    """A result could not be kept for the next process."""
+
+
 class ConvergenceWarning(RfgpWarning):
     """The optimiser stopped before it converged."""

@@ -1,8 +1,15 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and the folder for those that can be made again."""
 
 import os
 import secrets
 from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Return the folder of downloads and solutions: RFGP_CACHE_DIR, or the system's cache folder for rfgp."""
+    import pooch
+
+    return Path(os.environ.get("RFGP_CACHE_DIR") or pooch.os_cache("rfgp")).expanduser().absolute()
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -45,7 +45,7 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         self,
         num_frequencies: int = 256,
         spectrum: str | spectra.Spectrum = "gaussian",
-        coupling: str | couplings.Coupling = "pairwise",
+        coupling: str | couplings.Coupling = "energy",
         num_dims: int | None = None,
         seed: int | None = None,
         **kernel_kwargs: Any,

@@ -89,7 +89,7 @@ class Gaussian(Spectrum):
 
     def radial_quantile(self, u: Tensor, d: int) -> Tensor:
         """Return the chi quantiles, (...) -> (...), float64."""
-        return _apply(lambda values: stats.chi.ppf(values, d), u)
+        return _apply(lambda values: np.sqrt(2 * special.gammaincinv(d / 2, values)), u)
 
     def radial_log_density(self, r: Tensor, d: int) -> Tensor:
         """Return the log density of chi, (...) -> (...), float64."""

@@ -1,6 +1,15 @@
 """Counts the statistical checks of a run: their false-alarm rates add up."""
 
 import checks
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache_folder(tmp_path_factory):
+    """Keep what the tests solve and download out of the user's cache folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RFGP_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def pytest_sessionfinish(session):

@@ -20,8 +20,8 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="Folder for model and report. [default: NAME-fit]")] = None,
     num_frequencies: Annotated[int, typer.Option(help="Frequencies; features are twice as many.")] = 256,
     coupling: Annotated[
-        str, typer.Option(help="pairwise, orthogonal, iid, sobol, ... (rfgp.couplings.names()).")
-    ] = "pairwise",
+        str, typer.Option(help="energy, pairwise, orthogonal, iid, sobol, ... (rfgp.couplings.names()).")
+    ] = "energy",
     features: Annotated[str, typer.Option(help="fourier or laplace.")] = "fourier",
     shared: Annotated[bool, typer.Option("--shared", help="One lengthscale for all columns.")] = False,
     categories: Annotated[str, typer.Option(help="Text columns: error, one-hot or drop.")] = "error",

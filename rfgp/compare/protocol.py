@@ -69,7 +69,7 @@ def compare_table(
     y: NDArray[np.float64],  # (n,)
     *,
     title: str = "table",
-    methods: Sequence[str] = ("iid", "orthogonal", "pairwise"),
+    methods: Sequence[str] = ("iid", "orthogonal", "pairwise", "energy"),
     sizes: Sequence[int] | None = None,
     features: str = "fourier",
     num_train: int = 256,

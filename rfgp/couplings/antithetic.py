@@ -26,6 +26,11 @@ class Antithetic(Coupling):
     def __init__(self, base: Coupling) -> None:
         self.base = base
 
+    @property
+    def is_antithetic(self) -> bool:
+        """True."""
+        return True
+
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         if m % 2:
             raise InvalidArgumentError(f"Antithetic frequencies come in pairs, so their number must be even, got {m}.")

@@ -24,6 +24,11 @@ class Coupling(ABC):
     needs_isotropy: ClassVar[bool] = True
     """Whether only spectra that are a uniform direction times a norm will do."""
 
+    @property
+    def is_antithetic(self) -> bool:
+        """Whether frequencies come in pairs omega, -omega, for positive features only."""
+        return False
+
     def sample(
         self,
         num_frequencies: int,
@@ -47,6 +52,11 @@ class Coupling(ABC):
             InvalidArgumentError: m or d is not a positive integer, or the spectrum is not one that the
                 coupling can serve.
         """
+        law = self._check(num_frequencies, num_dims, spectrum or Gaussian())
+        return self._draw(int(num_frequencies), int(num_dims), law, generator)
+
+    def _check(self, num_frequencies: int, num_dims: int, law: Spectrum) -> Spectrum:
+        """Return the law of a draw that can be made."""
         for name, value in (("num_frequencies", num_frequencies), ("num_dims", num_dims)):
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
                 raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
@@ -55,10 +65,9 @@ class Coupling(ABC):
                 f"{num_frequencies} frequencies in {num_dims} dimensions would take "
                 f"{num_frequencies * num_dims / 2**27:.0f} GiB; at most {_MOST_ENTRIES / 2**27:.0f} are drawn."
             )
-        law = spectrum or Gaussian()
         if self.needs_isotropy and not law.is_isotropic:
             raise InvalidArgumentError(f"{self!r} needs an isotropic spectrum, and {law!r} is a product; use 'iid'.")
-        return self._draw(int(num_frequencies), int(num_dims), law, generator)
+        return law
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         """Draw the rows and shuffle them."""

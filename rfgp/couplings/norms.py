@@ -27,12 +27,21 @@ def monotone(m: int, d: int, generator: torch.Generator) -> Tensor:
     return u.repeat_interleave(d)[:m]
 
 
-def stratified(m: int, generator: torch.Generator) -> Tensor:
+def stratified(m: int, generator: torch.Generator, mirrored: bool = False) -> Tensor:
     """Return uniforms (m,), one in each of m equal strata, in order.
 
     One of them alone is not uniform; in a random order each is.
+
+    Args:
+        m: How many.
+        generator: A CPU generator.
+        mirrored: Whether neighbours 2k and 2k + 1 have mirrored places in their strata, so that what is linear
+            over both adds up to a constant.
     """
-    return ((torch.arange(m) + uniform(m, generator)) / m).clamp(2.0**-53, 1 - 2.0**-53)
+    places = uniform(m, generator)
+    if mirrored:
+        places[1::2] = 1 - places[: m - m % 2 : 2]
+    return ((torch.arange(m) + places) / m).clamp(2.0**-53, 1 - 2.0**-53)
 
 
 def copula(m: int, d: int, factor: Tensor, generator: torch.Generator) -> Tensor:

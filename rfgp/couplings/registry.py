@@ -4,6 +4,7 @@ from typing import Any
 
 from rfgp.couplings.antithetic import Antithetic
 from rfgp.couplings.coupling import Coupling
+from rfgp.couplings.energy import Energy
 from rfgp.couplings.independent import IID
 from rfgp.couplings.low_discrepancy import Halton, Sobol
 from rfgp.couplings.orthogonal import Copula, Monotone, Orthogonal, Pairwise, Stratified
@@ -15,6 +16,7 @@ SUFFIX = "-antithetic"
 _REGISTRY: Registry[Coupling] = Registry(
     "coupling",
     {
+        "energy": Energy,
         "iid": IID,
         "halton": Halton,
         "sobol": Sobol,
@@ -39,9 +41,24 @@ def by_name(name: str | Coupling, **options: Any) -> Coupling:
     """
     if isinstance(name, Coupling):
         return name
+    if name == "energy" + SUFFIX:
+        return Energy(**{"features": "laplace", **options})
     if isinstance(name, str) and name.endswith(SUFFIX):
         return Antithetic(_REGISTRY.make(name.removesuffix(SUFFIX), **options))
     return _REGISTRY.make(name, **options)
+
+
+def for_features(name: str | Coupling, features: str) -> Coupling:
+    """Return `by_name(name)`; of the couplings that are tuned to a kind of features, the one for these.
+
+    Args:
+        name: A name, or a coupling, which passes through.
+        features: "fourier" or "laplace".
+
+    Raises:
+        InvalidArgumentError: as `by_name`.
+    """
+    return by_name(name, features=features) if name == "energy" else by_name(name)
 
 
 def name_of(coupling: Coupling) -> str:

@@ -1,14 +1,19 @@
 """Blocks of directions at the corners of a simplex, for positive features (Reid et al. 2023)."""
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.couplings.coupling import Coupling, uniform
 from rfgp.couplings.orthogonal import haar_rows
 from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Spectrum
+
+Array = NDArray[Any]
 
 
 class Simplex(Coupling):
@@ -44,15 +49,8 @@ class SimplexPlus(Coupling):
         _check_dims(d)
         blocks = -(-m // d)
         norms = spectrum.radial_quantile(uniform(blocks * d, generator), d).reshape(blocks, d)
-        vectors = simplex(d) * norms[:, :, None]
-        for _ in range(self.num_sweeps):
-            total = vectors.sum(1)
-            for i in range(d):
-                others = total - vectors[:, i]
-                turned = -others * (norms[:, i] / others.norm(dim=1).clamp_min(1e-300))[:, None]
-                total = others + turned
-                vectors[:, i] = turned
-        return _rotated(vectors, generator)[:m]
+        vectors = _turned((simplex(d) * norms[:, :, None]).numpy(), norms.numpy(), self.num_sweeps)
+        return _rotated(torch.as_tensor(vectors), generator)[:m]
 
     def __repr__(self) -> str:
         return f"SimplexPlus(num_sweeps={self.num_sweeps})"
@@ -65,6 +63,23 @@ def simplex(d: int) -> Tensor:
     corners[d - 1] = 0
     corners[d - 1, : d - 1] = 1 / math.sqrt(d - 1)
     return corners
+
+
+def _turned(
+    vectors: Array,  # (b, d, d)
+    norms: Array,  # (b, d)
+    num_sweeps: int,
+) -> Array:  # (b, d, d)
+    """Turn each vector of each block to the opposite of the sum of the others, in order, again and again."""
+    columns = np.ascontiguousarray(vectors.transpose(1, 0, 2))  # one contiguous (b, d) per vector
+    total = columns.sum(0)
+    for _ in range(num_sweeps):
+        for vector, norm in zip(columns, norms.T, strict=True):
+            total -= vector
+            length = np.sqrt(np.einsum("ij,ij->i", total, total))
+            np.multiply(total, -(norm / np.maximum(length, 1e-300))[:, None], out=vector)
+            total += vector
+    return columns.transpose(1, 0, 2)
 
 
 def _rotated(blocks: Tensor, generator: torch.Generator) -> Tensor:

@@ -6,6 +6,7 @@ from pathlib import Path
 from rfgp.datasets.catalog import Entry, describe
 from rfgp.datasets.transfer import Patience, Progress, Transfer
 from rfgp.errors import DataError
+from rfgp.files import cache_folder
 
 PATIENCE = Patience()
 
@@ -46,13 +47,6 @@ def fetch(
         ) from error
     state = "is damaged" if cached.exists() else "is missing"
     raise DataError(f"{name}: {cached} {state} and downloads are switched off. Allow them, or {_by_hand(entry)}")
-
-
-def cache_folder() -> Path:
-    """Return the folder of downloaded files: RFGP_CACHE_DIR, or the system's cache folder for rfgp."""
-    import pooch
-
-    return Path(os.environ.get("RFGP_CACHE_DIR") or pooch.os_cache("rfgp")).expanduser().absolute()
 
 
 def _find_local(entry: Entry, folder: str | Path | None) -> Path | None:

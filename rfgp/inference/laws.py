@@ -41,7 +41,14 @@ class Law(ABC):
 
 
 class Predictor(ABC):
-    """Maps inputs to the latent law there."""
+    """Maps inputs to the latent law there.
+
+    Its tensors are contiguous, as they come back from a file: the last bits of a product depend on the layout.
+    """
+
+    def __post_init__(self) -> None:
+        for name, tensor in self.tensors().items():
+            object.__setattr__(self, name, tensor.contiguous())
 
     @abstractmethod
     def law(self, inputs: Tensor) -> Law:

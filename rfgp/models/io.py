@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rfgp.couplings import Antithetic, Frequencies
+from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError, ModelFileError
 from rfgp.files import write_atomically
 from rfgp.models import options
@@ -148,7 +148,7 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ModelFileError(f"There is no file {file}.")
     content = file.read_bytes()
     try:
-        tensors = from_bytes(content)
+        tensors = {name: tensor.clone() for name, tensor in from_bytes(content).items()}  # aligned, as torch's own are
         size = int.from_bytes(content[:8], "little")
         metadata = json.loads(content[8 : 8 + size]).get("__metadata__") or {}
     except (SafetensorError, ValueError, RuntimeError, KeyError, RecursionError) as error:
@@ -251,8 +251,7 @@ def _read_state(model: Process, header: Mapping[str, Any], tensors: dict[str, Te
     hyperparameters = _read_hyperparameters(header["hyperparameters"], tensors, scaling, model._priors)
     draw = None
     if isinstance(model, SparseSpectrumGP):
-        paired = isinstance(model.coupling, Antithetic)
-        frequencies = Frequencies(tensors["draw.frequencies"], tensors["draw.weights"], paired)
+        frequencies = Frequencies(tensors["draw.frequencies"], tensors["draw.weights"], model.coupling.is_antithetic)
         assert scaling.inputs is not None
         if frequencies.shape != (model._options["num_frequencies"], len(scaling.inputs.scale)):
             raise ValueError(f"frequencies of shape {frequencies.shape} do not fit the options or the columns")

@@ -24,7 +24,7 @@ class SparseSpectrumGP(Process):
         spectrum: The kernel's spectrum, by name or as a `Spectrum`.
         features: "fourier", or "laplace" (positive; Gaussian spectrum only).
         num_frequencies: m; Fourier features number 2m.
-        coupling: The frequencies' coupling, by name or as a `Coupling`.
+        coupling: The frequencies' coupling, by name or as a `Coupling`; "energy" is tuned to the features.
         frequencies: "fixed": drawn once, never learned.
         ard: One lengthscale per column, or one for all (of the standardised columns).
         standardize: Whether inputs and targets are standardised inside.
@@ -48,7 +48,7 @@ class SparseSpectrumGP(Process):
         spectrum: str | spectra.Spectrum = "gaussian",
         features: str = "fourier",
         num_frequencies: int = 512,
-        coupling: str | couplings.Coupling = "pairwise",
+        coupling: str | couplings.Coupling = "energy",
         frequencies: str = "fixed",
         ard: bool = True,
         standardize: bool = True,
@@ -69,9 +69,9 @@ class SparseSpectrumGP(Process):
         ):
             raise InvalidArgumentError(f"num_frequencies must be a positive integer, got {num_frequencies!r}.")
         self.spectrum = spectra.by_name(spectrum)
-        self.coupling = couplings.by_name(coupling)
         self.features = features
         self._map_class = feature_maps.by_name(features)
+        self.coupling = couplings.for_features(coupling, features)
         if features == "laplace" and not isinstance(self.spectrum, spectra.Gaussian):
             raise InvalidArgumentError("Laplace features exist for the Gaussian spectrum only.")
         self.seed = random.resolve_seed(seed)
@@ -104,7 +104,8 @@ class SparseSpectrumGP(Process):
         """Return a new model with a new draw; what is not named stays, data and hyperparameters too.
 
         Args:
-            changes: Any of `coupling`, `num_frequencies`, `features`, `seed`.
+            changes: Any of `coupling`, `num_frequencies`, `features`, `seed`. Where only the features change, an
+                energy coupling is tuned to them.
 
         Raises:
             InvalidArgumentError: another name.
@@ -114,6 +115,8 @@ class SparseSpectrumGP(Process):
         if set(changes) - allowed:
             unknown = ", ".join(sorted(set(changes) - allowed))
             raise InvalidArgumentError(f"redraw does not know {unknown}; it takes {', '.join(sorted(allowed))}.")
+        if isinstance(self.coupling, couplings.Energy) and "features" in changes and "coupling" not in changes:
+            changes["coupling"] = self.coupling.tuned_to(changes["features"])
         other = SparseSpectrumGP(**{**self._options, **changes})
         snapshot(self, other)
         return other

@@ -51,7 +51,7 @@ def test_compare_prints_a_table_and_writes_what_was_asked(name, monkeypatch, cap
 def test_json_is_all_that_reaches_standard_output(monkeypatch, capsys):
     code, out, _ = run(monkeypatch, capsys, "compare", DATA / "table.csv", *QUICK, "--json")
     assert code == 0
-    assert len(json.loads(out)["draws"]) == 3
+    assert len(json.loads(out)["draws"]) == 4
 
 
 def test_version_and_help(monkeypatch, capsys):

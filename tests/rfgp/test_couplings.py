@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from checks import assert_mean, fails
+from laws import check_law, sample
 from scipy import stats
 
 import rfgp
@@ -11,30 +12,6 @@ from rfgp import couplings, random, spectra
 from rfgp.couplings import low_discrepancy, norms, simplex
 
 SHAPES = [(1, 1), (3, 1), (1, 2), (2, 2), (5, 2), (2, 3), (3, 3), (7, 3), (5, 8), (8, 8), (13, 8)]
-REPEATS = 1000
-
-
-def sample(name, m, d, repeats=REPEATS, spectrum=None):
-    """Return repeated draws, (repeats, m, d)."""
-    coupling, generator = couplings.by_name(name), random.generator(0, 99)
-    return torch.stack(
-        [coupling.sample(m, d, spectrum=spectrum, generator=generator).dense() for _ in range(repeats)]
-    ).numpy()
-
-
-def check_law(omega, spectrum):
-    """The first row, any half of the rows and all of them estimate the kernel; sines have mean 0."""
-    d = omega.shape[2]
-    rng = np.random.default_rng(1)
-    v = rng.standard_normal((5, d)) / np.sqrt(d) * np.array([0.3, 1, 1, 2, 3])[:, None]
-    kernel = spectrum.kernel(torch.as_tensor(np.linalg.norm(v, axis=1))).numpy()
-    angles = omega @ v.T
-    half = slice(0, (omega.shape[1] + 1) // 2)
-    for part in (angles[:, :1], angles[:, half], angles):
-        assert_mean(np.cos(part).mean(1), kernel)
-        assert_mean(np.sin(part).mean(1), 0 * kernel)
-
-
 ANTITHETIC = ("iid-antithetic", "pairwise-antithetic", "simplex-plus-antithetic")
 
 
@@ -290,7 +267,7 @@ def test_counts_must_be_positive_integers(name, m, d):
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(rfgp.InvalidArgumentError, match="no coupling 'sorf'; known are iid"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="no coupling 'sorf'; known are energy, iid"):
         couplings.by_name("sorf")
     with pytest.raises(rfgp.InvalidArgumentError, match="Coupling 'iid'"):
         couplings.by_name("iid", blocks=2)

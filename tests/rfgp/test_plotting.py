@@ -82,7 +82,7 @@ def test_a_calibration_curve_is_the_coverage(curve):
 @pytest.mark.parametrize(("plot", "figure"), [(plotting.plot_kernel_error, "kernel_error"), (plotting.plot_kl, "kl")])
 def test_curves_by_size_show_the_means(comparison, plot, figure):
     axes = plot(comparison)
-    for container, method in zip(axes.containers, ("iid", "orthogonal", "pairwise"), strict=True):
+    for container, method in zip(axes.containers, ("iid", "orthogonal", "pairwise", "energy"), strict=True):
         heights = np.asarray(container.lines[0].get_ydata(), dtype=np.float64)
         expected = [comparison.estimate(figure, method, size).mean for size in (8, 32)]
         np.testing.assert_allclose(heights, expected)

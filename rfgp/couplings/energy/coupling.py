@@ -1,0 +1,158 @@
+"""The energy coupling: stratified norms, and directions that repel each other."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.couplings import norms
+from rfgp.couplings.coupling import Coupling
+from rfgp.couplings.energy import solver, store
+from rfgp.couplings.energy.potential import KINDS, check_distances, make_potential
+from rfgp.couplings.energy.solver import Problem, Progress, Solution
+from rfgp.couplings.frequencies import Frequencies
+from rfgp.couplings.orthogonal import haar_rows
+from rfgp.couplings.radial import RadialLaw, check_histogram
+from rfgp.errors import BlocksWarning, InvalidArgumentError
+from rfgp.spectra import Gaussian, Spectrum
+
+
+class Energy(Coupling):
+    """Frequencies that repel each other, for any m.
+
+    The norms are stratified over the whole ensemble, one in each of m quantiles of their law; the directions
+    minimise the part of the estimate's second moment that they can change, summed over pairs
+    (`rfgp.couplings.energy.potential`), and are solved once for each m and d. A draw takes new norms in the strata,
+    one Haar rotation for all directions, and a random order of the rows, so that each frequency has the
+    spectral law. Up to m = d it is orthogonal directions with stratified norms; beyond, where orthogonal blocks
+    know nothing of each other, its error falls well below theirs. It gains least where m is far too small for
+    the lengthscale.
+
+    Args:
+        features: "fourier", or "laplace": pairs omega, -omega for positive features, m even.
+        weighted: Whether norms follow a broader law than the spectrum's, made up for by weights; how much broader is
+            solved with the directions. Then phi(x) . phi(x) is 1 in expectation only.
+        distances: The law of distances that counts, (k, 2), from `distances_between(x / lengthscale, features)`.
+            None: ten distances from 0.3 to 3 lengthscales, each relative to the error of independent frequencies.
+        tilt: Heights of a histogram by which the law of F(|omega|) is changed, F the radial distribution function,
+            made up for by weights; from `leverage_tilt`.
+        effort: "quick": a draw that has to solve takes at most 5 s on two cores, which for more than about
+            1,000 frequencies means few steps from copies of one block. "full": as long as it takes.
+
+    Source: the second moment under a common rotation, Reid et al. (2024), Eqs. 16-19, for any directions.
+
+    Raises:
+        InvalidArgumentError: an option out of range.
+    """
+
+    def __init__(
+        self,
+        features: str = "fourier",
+        weighted: bool = False,
+        distances: Any = None,
+        tilt: Sequence[float] | None = None,
+        effort: str = "quick",
+    ) -> None:
+        if features not in KINDS:
+            raise InvalidArgumentError(f"features must be one of {', '.join(KINDS)}, got {features!r}.")
+        if effort not in ("quick", "full"):
+            raise InvalidArgumentError(f'effort must be "quick" or "full", got {effort!r}.')
+        self.features, self.weighted, self.effort = features, bool(weighted), effort
+        self.distances = None if distances is None else check_distances(distances).tolist()
+        self.tilt = None if tilt is None else [float(height) for height in check_histogram(tilt)]
+
+    @property
+    def is_antithetic(self) -> bool:
+        """Whether frequencies come in pairs, as positive features want them."""
+        return self.features == "laplace"
+
+    def tuned_to(self, features: str) -> "Energy":
+        """Return this coupling for another kind of features.
+
+        Raises:
+            InvalidArgumentError: its distances are those of the other kind.
+        """
+        if features != self.features and self.distances is not None:
+            raise InvalidArgumentError(
+                f"The distances are for {self.features} features; name a coupling for {features}."
+            )
+        return Energy(**{**vars(self), "features": features})
+
+    def solve(
+        self,
+        num_frequencies: int,
+        num_dims: int,
+        *,
+        spectrum: Spectrum | None = None,
+        progress: Progress | None = None,
+    ) -> "Energy":
+        """Solve the directions now and keep them in the cache folder (RFGP_CACHE_DIR, or the system's).
+
+        Args:
+            num_frequencies: m.
+            num_dims: d.
+            spectrum: None: Gaussian.
+            progress: Called with the steps done and the steps in all.
+
+        Returns:
+            The coupling itself.
+
+        Raises:
+            InvalidArgumentError: as `sample`.
+        """
+        law = self._check(num_frequencies, num_dims, spectrum or Gaussian())
+        self._solution(self._count(int(num_frequencies)), int(num_dims), law, progress)
+        return self
+
+    def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
+        n = self._count(m)
+        solved = self._solution(n, d, spectrum)
+        law = RadialLaw(spectrum, d, solved.broadening, self.tilt)
+        lengths, weights = law.draw(norms.stratified(n, generator, mirrored=True))
+        rotation = haar_rows(1, d, d, generator)
+        order = torch.randperm(n, generator=generator)
+        rows = ((solved.unit() @ rotation) * lengths[:, None])[order]
+        if self.features == "fourier":
+            return Frequencies(rows, weights[order])
+        pairs = torch.stack([rows, -rows], dim=1).reshape(m, d)
+        return Frequencies(pairs, weights[order].repeat_interleave(2), antithetic=True)
+
+    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        return self._draw(m, d, spectrum, generator).matrix
+
+    def _count(self, m: int) -> int:
+        """Return how many directions are solved for."""
+        if self.features == "fourier":
+            return m
+        if m % 2:
+            raise InvalidArgumentError(f"Positive features come in pairs, so their number must be even, got {m}.")
+        if m == 0:
+            raise InvalidArgumentError("num_frequencies must be a positive integer, got 0.")
+        return m // 2
+
+    def _solution(self, n: int, d: int, spectrum: Spectrum, progress: Progress | None = None) -> Solution:
+        if self.features == "laplace" and not isinstance(spectrum, Gaussian):
+            raise InvalidArgumentError(f"Positive features exist for the Gaussian spectrum only, not {spectrum!r}.")
+        potential = make_potential(
+            self.features, spectrum, d, None if self.distances is None else np.array(self.distances)
+        )
+        tilt = None if self.tilt is None else tuple(self.tilt)
+        full = self.effort == "full"
+        if solver.plan(n, d, full)[0] > 1:
+            warnings.warn(
+                f"{n} frequencies would take more than 5 s to solve together, so the energy coupling starts from "
+                'blocks and takes few steps. by_name("energy", effort="full") solves them, once.',
+                BlocksWarning,
+                stacklevel=5,
+            )
+        problem = Problem(potential, spectrum, d, self.weighted, tilt)
+        return store.solution(problem, n, full=full, progress=progress)
+
+    def __repr__(self) -> str:
+        defaults = vars(Energy()) if vars(self) else {}
+        changed = {name: value for name, value in vars(self).items() if value != defaults[name]}
+        shown = {name: "..." if isinstance(value, list) else repr(value) for name, value in changed.items()}
+        return f"Energy({', '.join(f'{name}={value}' for name, value in shown.items())})"

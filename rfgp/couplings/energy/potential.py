@@ -1,0 +1,178 @@
+"""The potential by which frequencies repel each other: the second moment of a kernel estimate, as a table.
+
+With omega_i = r_i u_i R and one Haar rotation R for the whole ensemble, the estimate of k at distance z is
+k_hat(z) = sum_i w_i / m cos(omega_i . z), and, the cosine of a sum and of a difference averaged over R,
+
+    E k_hat^2 = sum_ij w_i w_j / m^2 [C(|omega_i + omega_j| z) + C(|omega_i - omega_j| z)] / 2,
+    E k_hat   = sum_i  w_i / m C(r_i z),                    C(t) = E cos(t u_1), u uniform on the sphere
+
+(couplings paper, Eqs. 16-19, before directions are restricted to orthogonal ones). For pairs omega, -omega of
+positive features the same holds with cosh for cos, v = |x + y| for z, and the factor
+exp(-2 |x|^2 - 2 |y|^2) = exp(-v^2 - |x - y|^2) in front.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.special import log_sphere_cosh, sphere_cosine
+from rfgp.spectra import Spectrum
+
+Array = NDArray[np.float64]
+
+KINDS = ("fourier", "laplace")
+DEFAULT_DISTANCES = np.linspace(0.3, 3.0, 10)
+"""In lengthscales; there a kernel falls from nearly 1 to nearly 0."""
+
+_KNOTS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Potential:
+    """A weighted sum of second moments over distances z (or v), as a function of s = |omega_i +- omega_j|.
+
+    Attributes:
+        kind: "fourier" or "laplace".
+        num_dims: d.
+        distances: (k,), z or v, in lengthscales.
+        log_strengths: (k,), logarithms of the weights of the second moments.
+        means: (k,), E k_hat without the factor in front: k(z), or exp(v^2 / 2).
+    """
+
+    kind: str
+    num_dims: int
+    distances: Array
+    log_strengths: Array
+    means: Array
+
+    def pair(
+        self,
+        s: Array,  # (...)
+    ) -> Array:  # (...)
+        """Return V(s) = sum_k strength_k C(s z_k)."""
+        return self._sum(s, self.num_dims, np.ones_like(self.distances))
+
+    def slope(
+        self,
+        s: Array,  # (...)
+    ) -> Array:  # (...)
+        """Return dV / d(s^2): C'(t) / (2 t) is -C(t) / (2 d) in d + 2 dimensions, + for cosh."""
+        sign = -1.0 if self.kind == "fourier" else 1.0
+        return self._sum(s, self.num_dims + 2, sign * self.distances**2 / (2 * self.num_dims))
+
+    def single(
+        self,
+        r: Array,  # (...)
+    ) -> Array:  # (...)
+        """Return sum_k strength_k E[k_hat(z_k)] C(r z_k)."""
+        return self._sum(r, self.num_dims, self.means)
+
+    def table(self, reach: float) -> tuple[Array, Array, float]:
+        """Return V and its slope at equal steps from 0 to `reach`, and the number of steps per unit of s."""
+        s = np.linspace(0.0, reach, _KNOTS)
+        return self.pair(s), self.slope(s), (_KNOTS - 1) / reach
+
+    def _sum(self, s: Array, num_dims: int, factors: Array) -> Array:
+        total = np.zeros_like(s, dtype=np.float64)
+        for z, log_strength, factor in zip(self.distances, self.log_strengths, factors, strict=True):
+            if self.kind == "fourier":
+                total += factor * np.exp(log_strength) * sphere_cosine(s * z, num_dims)
+            else:
+                total += factor * np.exp(log_strength + log_sphere_cosh(s * z, num_dims))
+        return total
+
+
+def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any = None) -> Potential:
+    """Return the potential of a kind of features.
+
+    Args:
+        kind: "fourier" or "laplace".
+        spectrum: Isotropic.
+        num_dims: d.
+        distances: (k, 2): distances in lengthscales and the weights of their squared errors, as
+            `distances_between` returns them. None: ten from 0.3 to 3, each second moment divided by the variance of
+            independent frequencies there, so that no lengthscale is served at the cost of another.
+    """
+    if distances is not None:
+        z, weights = check_distances(distances).T
+        log_weights = np.log(weights)
+    else:
+        z, log_weights = DEFAULT_DISTANCES, np.zeros_like(DEFAULT_DISTANCES)
+    if kind == "laplace":
+        log_strengths = log_weights - z**2
+        if distances is None:
+            log_strengths -= np.log(np.expm1(z**2))
+        return Potential(kind, num_dims, z, log_strengths - _log_total(log_strengths), np.exp(z**2 / 2))
+    kernel = spectrum.kernel(torch.as_tensor(z)).numpy()
+    if distances is None:
+        double = spectrum.kernel(torch.as_tensor(2 * z)).numpy()
+        log_weights = -np.log((1 + double) / 2 - kernel**2)
+    return Potential(kind, num_dims, z, log_weights - _log_total(log_weights), kernel)
+
+
+def _log_total(logs: Array) -> float:
+    """Return the logarithm of the sum of exponentials; subtracted, the strengths add up to 1."""
+    return float(np.logaddexp.reduce(logs))
+
+
+def check_distances(distances: Any) -> Array:
+    """Return distances and weights (k, 2), float64.
+
+    Raises:
+        InvalidArgumentError: not of that shape, or not all positive and finite.
+    """
+    table = np.asarray(distances, dtype=np.float64)
+    if table.ndim != 2 or table.shape[1] != 2 or len(table) == 0 or not np.isfinite(table).all() or table.min() <= 0:
+        raise InvalidArgumentError(
+            "distances must be (k, 2): positive distances and positive weights, as distances_between returns them."
+        )
+    return table
+
+
+def distances_between(
+    x: Any,  # (n, d)
+    kind: str = "fourier",
+    num_distances: int = 10,
+    num_pairs: int = 20_000,
+) -> Array:  # (k, 2)
+    """Return the law of distances of scaled inputs, for `Energy(distances=...)`.
+
+    Args:
+        x: Inputs divided by the lengthscale, (n, d), n >= 2.
+        kind: "fourier": |x - y| over pairs, equal weights; "laplace": |x + y|, each weighted by
+            the mean of exp(-|x - y|^2) over its pairs.
+        num_distances: k, the number of quantile groups; each is represented by its root mean square.
+        num_pairs: The largest number of pairs; they are spread evenly over all pairs.
+
+    Raises:
+        InvalidArgumentError: fewer than two rows, values that are not finite, or all rows coincide.
+    """
+    rows = np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x, dtype=np.float64)
+    if rows.ndim != 2 or len(rows) < 2 or not np.isfinite(rows).all():
+        raise InvalidArgumentError("Distances need at least two finite rows (n, d).")
+    if kind not in KINDS:
+        raise InvalidArgumentError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
+    places = np.unique(np.linspace(0, len(rows) * (len(rows) - 1) // 2 - 1, num_pairs).astype(np.int64))
+    first, second = _pair(places)
+    between = np.linalg.norm(rows[first] - rows[second], axis=1)
+    lengths = between if kind == "fourier" else np.linalg.norm(rows[first] + rows[second], axis=1)
+    weights = np.ones_like(between) if kind == "fourier" else np.exp(-(between**2))
+    keep = lengths > 1e-9
+    if not keep.any():
+        raise InvalidArgumentError("All rows coincide: there are no distances between them.")
+    order = np.flatnonzero(keep)[np.argsort(lengths[keep], kind="stable")]
+    groups = [group for group in np.array_split(order, num_distances) if len(group)]
+    table = [(float(np.sqrt(np.mean(lengths[g] ** 2))), float(weights[g].mean())) for g in groups]
+    return np.array([(z, max(weight, 1e-300)) for z, weight in table])
+
+
+def _pair(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return (i, j), i > j, of places in the row-by-row order of the lower triangle."""
+    i = ((1 + np.sqrt(1 + 8 * places.astype(np.float64))) / 2).astype(np.int64)
+    i -= i * (i - 1) // 2 > places
+    i += i * (i + 1) // 2 <= places
+    return i, places - i * (i - 1) // 2

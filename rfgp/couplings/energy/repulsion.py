@@ -1,0 +1,75 @@
+"""The energy of an ensemble and its gradient, a few nanoseconds per pair."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.couplings.energy.potential import Potential
+
+Array = NDArray[Any]
+
+_ROWS = 256
+"""Rows of a block: fixed, so that results do not depend on the number of threads."""
+
+
+class Repulsion:
+    """The second moment sum_ij w_i w_j [V(|omega_i + omega_j|) + V(|omega_i - omega_j|)] / 2 over a tabulated V.
+
+    Args:
+        potential: V.
+        reach: The largest |omega_i +- omega_j| that matters; V is constant beyond.
+    """
+
+    def __init__(self, potential: Potential, reach: float) -> None:
+        value, slope, per_length = potential.table(reach)
+        if not (np.isfinite(value).all() and np.isfinite(slope).all()):
+            raise ArithmeticError("The potential is not finite.")
+        self._value, self._slope = value.astype(np.float32), slope.astype(np.float32)
+        self._per_length = np.float32(per_length)
+        self._pool: ThreadPoolExecutor | None = None
+
+    @contextmanager
+    def threads(self) -> Iterator["Repulsion"]:
+        """Run blocks of rows on all cores, each with the matrix products of one thread."""
+        from threadpoolctl import threadpool_limits
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool, threadpool_limits(1, user_api="blas"):
+            self._pool = pool
+            try:
+                yield self
+            finally:
+                self._pool = None
+
+    def __call__(
+        self,
+        frequencies: Array,  # (m, d)
+        weights: Array,  # (m,)
+        levels: bool = True,
+    ) -> tuple[Array, Array]:
+        """Return the gradient in the frequencies (m, d) and, if `levels`, in the weights (m,), else (0,).
+
+        The second moment is half the product of the weights and the gradient in them.
+        """
+        from rfgp.couplings.energy._loops import repel
+
+        omega, w = np.ascontiguousarray(frequencies, np.float32), np.ascontiguousarray(weights, np.float32)
+        squares = (omega**2).sum(1)
+        if not np.isfinite(squares).all():  # the loop turns lengths into places of a table
+            raise ArithmeticError("The ensemble has frequencies that are not finite.")
+        gradient, push = np.empty_like(omega), np.empty_like(squares)
+        level = np.empty(len(omega) if levels else 0, np.float32)
+
+        def block(start: int) -> None:
+            rows = slice(start, start + _ROWS)
+            gram = omega[rows] @ omega.T
+            repel(gram, squares[rows], squares, w, self._value, self._slope, self._per_length, push[rows], level[rows])
+            gradient[rows] = push[rows, None] * omega[rows] + gram @ omega
+
+        starts = range(0, len(omega), _ROWS)
+        _ = list(self._pool.map(block, starts) if self._pool else map(block, starts))
+        return 2 * weights[:, None] * gradient, 2 * level.astype(np.float64)

@@ -1,0 +1,218 @@
+"""Directions of least energy: Adam on a product of spheres."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rfgp import random
+from rfgp.couplings.energy.potential import Potential
+from rfgp.couplings.energy.repulsion import Repulsion
+from rfgp.couplings.orthogonal import haar_blocks
+from rfgp.couplings.radial import RadialLaw
+from rfgp.spectra import Spectrum
+
+Array = NDArray[Any]
+Progress = Callable[[int, int], None]
+"""Called with the steps done and the steps in all."""
+
+VERSION = 1
+"""Raise it when solutions change."""
+
+FULL_STEPS, _NORM_STEPS = 300, 100
+_QUICK_PAIRS, _BLOCK_PAIRS = 4e8, 2.5e8  # pairs of all steps together: 2.5 and 1.5 s on two cores
+_LEAST_STEPS = 10
+_RATE, _RATE_BROADENING = 0.1, 0.01
+_BROADEST = math.log(1.6)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Directions of an ensemble, the i-th for the i-th stratum of the norms from below.
+
+    Attributes:
+        directions: (n, d), float16; normalise them after reading.
+        broadening: b of the radial law.
+        num_steps: Steps over all pairs at once.
+        num_blocks: How many equal blocks the start was made of; 1: none.
+    """
+
+    directions: Array
+    broadening: float
+    num_steps: int
+    num_blocks: int
+
+    def unit(self) -> torch.Tensor:
+        """Return the directions (n, d), float64, of unit length."""
+        directions = torch.as_tensor(self.directions.astype(np.float64))
+        unit: torch.Tensor = directions / directions.norm(dim=1, keepdim=True)
+        return unit
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is to be solved.
+
+    Attributes:
+        potential: The energy of pairs.
+        spectrum: Of the norms.
+        num_dims: d.
+        weighted: Whether the radial law is broadened, and by how much, is to be solved as well.
+        histogram: A tilt of the radial law, or None.
+    """
+
+    potential: Potential
+    spectrum: Spectrum
+    num_dims: int
+    weighted: bool
+    histogram: tuple[float, ...] | None
+
+    def strata(self, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return norms (n,) in the middle of the strata, ascending, and their weights (n,), for b = 1."""
+        middle = (torch.arange(n, dtype=torch.float64) + 0.5) / n
+        return RadialLaw(self.spectrum, self.num_dims, histogram=self.histogram).draw(middle)
+
+    def broaden(self, strata: tuple[torch.Tensor, torch.Tensor], log_b: float) -> tuple[Array, Array]:
+        """Return the norms (n,) and weights (n,) of strata for another b."""
+        norms, weights = RadialLaw(self.spectrum, self.num_dims, math.exp(log_b)).broaden(*strata)
+        return norms.numpy(), weights.numpy()
+
+    def reach(self, n: int) -> float:
+        """Return how far apart frequencies can be; of heavy tails, the last half percent does not matter."""
+        top = self.spectrum.radial_quantile(torch.tensor([min(1 - 0.5 / n, 0.995)]), self.num_dims)
+        return 2 * float(top) * (math.exp(_BROADEST) if self.weighted else 1.0)
+
+
+def plan(n: int, d: int, full: bool) -> tuple[int, int]:
+    """Return the number of blocks and of joint steps for n frequencies; those of a quick plan take at most 5 s.
+
+    Many steps on one ensemble, where they fit; otherwise few steps on an ensemble that starts as rotated copies of
+    one solved block; where not even few would fit, none.
+    """
+    cost = 1 + d / 50  # of a pair: a fixed part, and two products of d
+    joint = int(_QUICK_PAIRS / (n**2 * cost))
+    if full or joint >= FULL_STEPS or n <= d or d == 1:
+        return 1, FULL_STEPS
+    largest = max(d, int(math.sqrt(_BLOCK_PAIRS / (FULL_STEPS * cost))))
+    return -(-n // largest), joint if joint >= _LEAST_STEPS else 0
+
+
+def solve(problem: Problem, n: int, *, full: bool, progress: Progress | None = None) -> Solution:
+    """Return directions for n frequencies; everything random comes from a fixed seed."""
+    num_blocks, num_steps = plan(n, problem.num_dims, full)
+    generator = random.generator(0, n, problem.num_dims)
+    if n <= problem.num_dims or problem.num_dims == 1:  # orthogonal directions are best, or there is a single one
+        start = np.eye(n, problem.num_dims) if problem.num_dims > 1 else np.ones((n, 1))
+        broadening = _descend(problem, start, 0.0, _NORM_STEPS, progress, turn=False)[1] if problem.weighted else 0.0
+        return Solution(start.astype(np.float16), math.exp(broadening), _NORM_STEPS if problem.weighted else 0, 1)
+    start, broadening = _start(problem, n, num_blocks, generator)
+    if num_steps:
+        start, broadening = _descend(problem, start, broadening, num_steps, progress)
+    return Solution(start.astype(np.float16), math.exp(broadening), num_steps, num_blocks)
+
+
+def _start(problem: Problem, n: int, num_blocks: int, generator: torch.Generator) -> tuple[Array, float]:
+    """Return orthogonal blocks dealt to the strata at random; or copies of a solved block, strata interleaved."""
+    d = problem.num_dims
+    if num_blocks == 1:
+        blocks = haar_blocks(n, d, generator)
+        return blocks[torch.randperm(n, generator=generator)].numpy(), math.log(1.1) if problem.weighted else 0.0
+    size = -(-n // num_blocks)
+    block = solve(problem, size, full=True)
+    rotations = haar_blocks(num_blocks * d, d, generator).reshape(num_blocks, d, d)
+    copies = block.unit() @ rotations  # (blocks, size, d)
+    return copies.transpose(0, 1).reshape(-1, d)[:n].numpy(), math.log(block.broadening)
+
+
+def _descend(
+    problem: Problem,
+    start: Array,  # (n, d)
+    broadening: float,
+    num_steps: int,
+    progress: Progress | None,
+    turn: bool = True,
+) -> tuple[Array, float]:
+    """Return directions and log b after Adam steps whose rates fall along a cosine."""
+    strata, reach = problem.strata(len(start)), problem.reach(len(start))
+    repulsion, single = Repulsion(problem.potential, reach), _Single(problem.potential, reach)
+    directions, log_b = start, np.array([broadening])
+    turning, widening = _Adam(_RATE), _Adam(_RATE_BROADENING)
+    with repulsion.threads():
+        for step in range(num_steps):
+            fraction = 0.5 * (1 + math.cos(math.pi * step / num_steps))
+            norms, weights = problem.broaden(strata, log_b[0])
+            frequencies = directions * norms[:, None]
+            gradient, in_weights = repulsion(frequencies, weights, levels=problem.weighted)
+            if problem.weighted:
+                radial = (gradient * frequencies).sum(1)
+                slope = _broadening_slope(problem, single, strata, log_b[0], radial, weights * in_weights)
+                log_b = np.clip(log_b - widening.step(np.array([slope]), fraction), -0.2, _BROADEST)
+            if turn:
+                gradient = gradient * norms[:, None]
+                gradient -= (gradient * directions).sum(1, keepdims=True) * directions
+                directions = directions - turning.step(gradient, fraction)
+                directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+            if progress is not None:
+                progress(step + 1, num_steps)
+    return directions, float(log_b[0])
+
+
+def _broadening_slope(
+    problem: Problem,
+    single: "_Single",
+    strata: tuple[torch.Tensor, torch.Tensor],
+    log_b: float,
+    radial: Array,
+    in_logs: Array,
+) -> float:
+    """Return the derivative in log b of the mean squared error over rotations, sum_k strength_k E (k_hat - k)^2.
+
+    That is S / n^2 - (2 / n) sum_i w_i M(r_i) and a constant; with the second term the sum of the weights in the
+    middle of the strata, which need not be n, cannot be lowered to advantage.
+
+    Args:
+        problem: What is solved.
+        single: M.
+        strata: Norms and weights for b = 1.
+        log_b: log b.
+        radial: (n,), r_i dS/dr_i.
+        in_logs: (n,), w_i dS/dw_i.
+    """
+    n, step = len(radial), 1e-4
+    up, down = (problem.broaden(strata, log_b + sign * step) for sign in (1, -1))
+    log_weight_slope = (np.log(up[1]) - np.log(down[1])) / (2 * step)
+    mean = sum(sign * (w @ single(r)) for sign, (r, w) in ((1, up), (-1, down))) / (2 * step)
+    return float((radial.sum() + in_logs @ log_weight_slope) / n**2 - 2 / n * mean)
+
+
+class _Single:
+    """The potential's `single` as a table with linear interpolation."""
+
+    def __init__(self, potential: Potential, reach: float) -> None:
+        self._r = np.linspace(0.0, reach, 4096)
+        self._values = potential.single(self._r)
+
+    def __call__(self, r: Array) -> Array:
+        return np.interp(r, self._r, self._values)
+
+
+class _Adam:
+    """Kingma and Ba (2015), Algorithm 1."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate, self._count = rate, 0
+        self._mean: Any = 0.0
+        self._square: Any = 0.0
+
+    def step(self, gradient: Array, fraction: float) -> Array:
+        """Return what to subtract; the rate is `fraction` of the full one."""
+        self._count += 1
+        self._mean = 0.9 * self._mean + 0.1 * gradient
+        self._square = 0.999 * self._square + 0.001 * gradient**2
+        mean, square = self._mean / (1 - 0.9**self._count), self._square / (1 - 0.999**self._count)
+        change: Array = self._rate * fraction * mean / (np.sqrt(square) + 1e-300)
+        return change

@@ -1,0 +1,129 @@
+"""Solved directions: shipped with the package, kept in the user's cache folder, or solved now."""
+
+import hashlib
+import io
+import json
+import threading
+import warnings
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rfgp.couplings.energy import solver
+from rfgp.couplings.energy.solver import Problem, Progress, Solution
+from rfgp.errors import CacheWarning
+from rfgp.files import cache_folder, write_atomically
+
+SHIPPED = Path(__file__).with_name("solved.npz")
+
+_MOST_IN_MEMORY = 2**27  # bytes
+_memory: dict[str, Solution] = {}
+_lock = threading.RLock()
+
+
+def solution(problem: Problem, n: int, *, full: bool, progress: Progress | None = None) -> Solution:
+    """Return the solution of a problem for n frequencies, the same wherever it comes from.
+
+    Files are keyed by everything that the solution depends on and by the solver's version, written in one piece,
+    and checked when they are read, so that processes may share the folder. One that is damaged is solved again.
+
+    Warns:
+        CacheWarning: the solution could not be kept.
+    """
+    key = key_of(problem, n, full=full)
+    with _lock:  # threads wait for each other; processes may solve the same twice
+        if key not in _memory:
+            found = _shipped().get(key) or _read(key, n, problem.num_dims)
+            if found is None:
+                found = solver.solve(problem, n, full=full, progress=progress)
+                if found.num_steps:  # otherwise there was nothing to solve
+                    _write(key, found)
+            _remember(key, found)
+        return _memory[key]
+
+
+def key_of(problem: Problem, n: int, *, full: bool) -> str:
+    """Return the name of a solution: a digest of all that it depends on."""
+    potential = problem.potential
+    content = {
+        "version": solver.VERSION,
+        "features": potential.kind,
+        "distances": [value.hex() for value in potential.distances.tolist()],
+        "strengths": [round(value, 9) for value in potential.log_strengths.tolist()],
+        "spectrum": repr(problem.spectrum),
+        "shape": [n, problem.num_dims],
+        "weighted": problem.weighted,
+        "tilt": problem.histogram,
+        "plan": solver.plan(n, problem.num_dims, full),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def ship(solutions: dict[str, Solution], path: Path = SHIPPED) -> None:
+    """Write the solutions that come with the package; `benchmarks/ship_energy.py` calls it."""
+    content = {f"{key}.{name}": value for key, found in solutions.items() for name, value in _arrays(found).items()}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **content)
+    write_atomically(path, buffer.getvalue())
+
+
+def _arrays(found: Solution) -> dict[str, Any]:
+    meta = np.array([found.broadening, found.num_steps, found.num_blocks], np.float64)
+    return {"directions": found.directions, "meta": meta}
+
+
+def _solution(directions: Any, meta: Any) -> Solution:
+    return Solution(directions, float(meta[0]), int(meta[1]), int(meta[2]))
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> dict[str, Solution]:
+    if not SHIPPED.exists():
+        return {}
+    with np.load(SHIPPED, allow_pickle=False) as content:
+        keys = {name.partition(".")[0] for name in content.files}
+        return {key: _solution(content[f"{key}.directions"], content[f"{key}.meta"]) for key in keys}
+
+
+def _path(key: str) -> Path:
+    return cache_folder() / "energy" / f"{key}.npz"
+
+
+def _read(key: str, n: int, d: int) -> Solution | None:
+    """Return a solution from the cache folder; None where there is none, or not what was written."""
+    try:
+        content = _path(key).read_bytes()
+        digest, payload = content[:32], content[32:]
+        if hashlib.sha256(payload).digest() != digest:
+            return None
+        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+            found = _solution(arrays["directions"], arrays["meta"])
+    except (OSError, ValueError, KeyError):
+        return None
+    fits = found.directions.shape == (n, d) and found.directions.dtype == np.float16
+    return found if fits and np.isfinite(found.directions).all() else None
+
+
+def _write(key: str, found: Solution) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **_arrays(found))
+    payload = buffer.getvalue()
+    path = _path(key)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, hashlib.sha256(payload).digest() + payload)
+    except OSError as error:
+        warnings.warn(
+            f"Solved directions could not be kept in {path.parent}: {error.strerror or error}. The next process solves "
+            "them again. RFGP_CACHE_DIR names another folder.",
+            CacheWarning,
+            stacklevel=2,
+        )
+
+
+def _remember(key: str, found: Solution) -> None:
+    while _memory and sum(kept.directions.nbytes for kept in _memory.values()) > _MOST_IN_MEMORY:
+        del _memory[next(iter(_memory))]
+    _memory[key] = found

@@ -1,0 +1,77 @@
+"""Radial laws other than the spectral one, with the weights that make up for it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.spectra import Spectrum
+
+
+class RadialLaw:
+    """The law q of the norms r of an ensemble, and the weights p(r) / q(r), p the spectrum's radial law.
+
+    r = b F^{-1}(u'), F the distribution function of p, and u' in (0, 1) has the density of a histogram with bins
+    of equal width. Both factors of the weight are exact for what is drawn: with f the density of F,
+    w = f(r) b / f(r / b) for the broadening, 1 / h(u') for the histogram.
+
+    Args:
+        spectrum: An isotropic spectrum.
+        num_dims: d.
+        broadening: b > 0; 1 changes nothing.
+        histogram: Positive heights of h in bins of equal width, normalised here; None: flat.
+    """
+
+    def __init__(
+        self, spectrum: Spectrum, num_dims: int, broadening: float = 1.0, histogram: Sequence[float] | None = None
+    ) -> None:
+        self.spectrum, self.num_dims, self.broadening = spectrum, num_dims, float(broadening)
+        self._heights = None if histogram is None else check_histogram(histogram)
+
+    def draw(
+        self,
+        u: Tensor,  # (k,)
+    ) -> tuple[Tensor, Tensor]:  # (k,), (k,)
+        """Return norms and weights at quantiles u of q; the weights' mean over uniform u is 1."""
+        u = u.double()
+        inner, weights = (u, torch.ones_like(u)) if self._heights is None else _through(self._heights, u)
+        return self.broaden(self.spectrum.radial_quantile(inner, self.num_dims), weights)
+
+    def broaden(
+        self,
+        norms: Tensor,  # (k,)
+        weights: Tensor,  # (k,)
+    ) -> tuple[Tensor, Tensor]:  # (k,), (k,)
+        """Return b r and w f(b r) b / f(r) for norms r and weights w."""
+        if self.broadening == 1.0:
+            return norms, weights
+        log_density, wide = self.spectrum.radial_log_density, self.broadening * norms
+        log_ratio = log_density(wide, self.num_dims) - log_density(norms, self.num_dims)
+        return wide, weights * self.broadening * log_ratio.exp()
+
+
+def check_histogram(heights: Sequence[float]) -> Tensor:
+    """Return heights (K,) with mean 1.
+
+    Raises:
+        InvalidArgumentError: they are not at least one positive finite number, or span more than 10^6.
+    """
+    values = torch.as_tensor(np.asarray(heights, dtype=np.float64))
+    fine = values.ndim == 1 and len(values) > 0 and bool(torch.isfinite(values).all())
+    if not fine or values.min() <= 0 or values.max() > 1e6 * values.min():
+        raise InvalidArgumentError("A radial histogram is a list of positive numbers within a factor of 10^6.")
+    return values / values.mean()
+
+
+def _through(
+    heights: Tensor,  # (K,), mean 1
+    u: Tensor,  # (k,)
+) -> tuple[Tensor, Tensor]:  # (k,), (k,)
+    """Return the quantiles at u of a histogram on (0, 1), and 1 / its density there."""
+    edges = torch.cat([torch.zeros(1, dtype=heights.dtype), heights.cumsum(0) / len(heights)])
+    bins = (torch.searchsorted(edges, u, right=True) - 1).clamp(0, len(heights) - 1)
+    inside = (u - edges[bins]) * len(heights) / heights[bins]
+    value = ((bins + inside.clamp(0, 1)) / len(heights)).clamp(2.0**-53, 1 - 2.0**-53)
+    return value, 1 / heights[bins]
