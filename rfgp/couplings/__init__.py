@@ -6,8 +6,12 @@ from rfgp.couplings.energy import Energy as Energy
 from rfgp.couplings.energy import distances_between as distances_between
 from rfgp.couplings.frequencies import Frequencies as Frequencies
 from rfgp.couplings.independent import IID as IID
+from rfgp.couplings.leverage import Leverage as Leverage
+from rfgp.couplings.leverage import leverage_tilt as leverage_tilt
 from rfgp.couplings.low_discrepancy import Halton as Halton
 from rfgp.couplings.low_discrepancy import Sobol as Sobol
+from rfgp.couplings.near_orthogonal import NearOrthogonal as NearOrthogonal
+from rfgp.couplings.orthogonal import ConstantNorm as ConstantNorm
 from rfgp.couplings.orthogonal import Copula as Copula
 from rfgp.couplings.orthogonal import Monotone as Monotone
 from rfgp.couplings.orthogonal import Orthogonal as Orthogonal
@@ -21,3 +25,7 @@ from rfgp.couplings.registry import names as names
 from rfgp.couplings.registry import options_of as options_of
 from rfgp.couplings.simplex import Simplex as Simplex
 from rfgp.couplings.simplex import SimplexPlus as SimplexPlus
+from rfgp.couplings.spherical_radial import SphericalRadial as SphericalRadial
+from rfgp.couplings.structured import FastSimplex as FastSimplex
+from rfgp.couplings.structured import Structured as Structured
+from rfgp.couplings.structured import StructuredFrequencies as StructuredFrequencies

@@ -24,6 +24,9 @@ class Coupling(ABC):
     needs_isotropy: ClassVar[bool] = True
     """Whether only spectra that are a uniform direction times a norm will do."""
 
+    is_biased: ClassVar[bool] = False
+    """Whether each frequency follows the spectral law only nearly; the class says how nearly."""
+
     @property
     def is_antithetic(self) -> bool:
         """Whether frequencies come in pairs omega, -omega, for positive features only."""

@@ -46,10 +46,28 @@ class Frequencies:
         Raises:
             InvalidArgumentError: x has another number of columns.
         """
-        if x.ndim < 1 or x.shape[-1] != self.shape[1]:
-            raise InvalidArgumentError(f"Inputs must have {self.shape[1]} columns, got shape {tuple(x.shape)}.")
+        self.check_inputs(x)
         return x @ self.matrix.to(x).mT
+
+    def adjoint(
+        self,
+        values: Tensor,  # (n, m)
+    ) -> Tensor:  # (n, d)
+        """Return sum_i values_i omega_i for each row, the transpose of `project`; differentiable in the values."""
+        return values @ self.matrix.to(values)
 
     def dense(self) -> Tensor:
         """Return the matrix (m, d), float64."""
         return self.matrix
+
+    def check_inputs(
+        self,
+        x: Tensor,  # (..., n, d)
+    ) -> None:
+        """Refuse inputs with another number of columns.
+
+        Raises:
+            InvalidArgumentError: x has not d columns.
+        """
+        if x.ndim < 1 or x.shape[-1] != self.shape[1]:
+            raise InvalidArgumentError(f"Inputs must have {self.shape[1]} columns, got shape {tuple(x.shape)}.")

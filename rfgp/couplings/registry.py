@@ -6,9 +6,13 @@ from rfgp.couplings.antithetic import Antithetic
 from rfgp.couplings.coupling import Coupling
 from rfgp.couplings.energy import Energy
 from rfgp.couplings.independent import IID
+from rfgp.couplings.leverage import Leverage
 from rfgp.couplings.low_discrepancy import Halton, Sobol
-from rfgp.couplings.orthogonal import Copula, Monotone, Orthogonal, Pairwise, Stratified
+from rfgp.couplings.near_orthogonal import NearOrthogonal
+from rfgp.couplings.orthogonal import ConstantNorm, Copula, Monotone, Orthogonal, Pairwise, Stratified
 from rfgp.couplings.simplex import Simplex, SimplexPlus
+from rfgp.couplings.spherical_radial import SphericalRadial
+from rfgp.couplings.structured import FastSimplex, Structured
 from rfgp.registry import Registry
 
 SUFFIX = "-antithetic"
@@ -27,6 +31,12 @@ _REGISTRY: Registry[Coupling] = Registry(
         "copula": Copula,
         "simplex": Simplex,
         "simplex-plus": SimplexPlus,
+        "constant-norm": ConstantNorm,
+        "structured": Structured,
+        "fast-simplex": FastSimplex,
+        "near-orthogonal": NearOrthogonal,
+        "spherical-radial": SphericalRadial,
+        "leverage": Leverage,
     },
 )
 

@@ -65,6 +65,12 @@ def simplex(d: int) -> Tensor:
     return corners
 
 
+def simplex_around(d: int) -> Tensor:
+    """Return d + 1 unit vectors (d + 1, d) at the corners of a regular simplex that spans all of R^d."""
+    flat = simplex(d + 1)  # in d + 1 dimensions, the last coordinate 0
+    return flat[:, :d]
+
+
 def _turned(
     vectors: Array,  # (b, d, d)
     norms: Array,  # (b, d)

@@ -22,7 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rfgp.couplings import Frequencies
+from rfgp.couplings import FastSimplex, Frequencies, StructuredFrequencies
+from rfgp.couplings.hadamard import next_power_of_two
 from rfgp.errors import InvalidArgumentError, ModelFileError
 from rfgp.files import write_atomically
 from rfgp.models import options
@@ -97,8 +98,7 @@ def _describe(model: Process, data: bool) -> tuple[dict[str, Any], dict[str, Ten
         "data": None if known is None else ("tensor" if isinstance(known.raw, Tensor) else "numpy"),
     }
     if isinstance(model, SparseSpectrumGP):
-        tensors["draw.frequencies"] = state.draw.frequencies.matrix
-        tensors["draw.weights"] = state.draw.frequencies.weights
+        tensors |= _draw_tensors(state.draw.frequencies)
     tensors |= _parameter_tensors(state)
     tensors |= {f"predictor.{name}": value for name, value in model._predictor().tensors().items()}
     if known is not None:
@@ -251,8 +251,8 @@ def _read_state(model: Process, header: Mapping[str, Any], tensors: dict[str, Te
     hyperparameters = _read_hyperparameters(header["hyperparameters"], tensors, scaling, model._priors)
     draw = None
     if isinstance(model, SparseSpectrumGP):
-        frequencies = Frequencies(tensors["draw.frequencies"], tensors["draw.weights"], model.coupling.is_antithetic)
         assert scaling.inputs is not None
+        frequencies = _read_draw(model, tensors, len(scaling.inputs.scale))
         if frequencies.shape != (model._options["num_frequencies"], len(scaling.inputs.scale)):
             raise ValueError(f"frequencies of shape {frequencies.shape} do not fit the options or the columns")
         draw = model._map_class(frequencies)
@@ -266,6 +266,24 @@ def _read_state(model: Process, header: Mapping[str, Any], tensors: dict[str, Te
     if not isinstance(count, int) or (data is not None and {len(data.targets), len(data.inputs)} != {count}):
         raise ValueError("the number of observations is not that of the data")
     return State(data, count, scaling, hyperparameters, draw)
+
+
+def _draw_tensors(frequencies: Frequencies) -> dict[str, Tensor]:
+    if isinstance(frequencies, StructuredFrequencies):
+        return {"draw.signs": frequencies.signs, "draw.lengths": frequencies.lengths}
+    return {"draw.frequencies": frequencies.matrix, "draw.weights": frequencies.weights}
+
+
+def _read_draw(model: SparseSpectrumGP, tensors: Mapping[str, Tensor], d: int) -> Frequencies:
+    if "draw.signs" not in tensors:
+        return Frequencies(tensors["draw.frequencies"], tensors["draw.weights"], model.coupling.is_antithetic)
+    signs, lengths = tensors["draw.signs"], tensors["draw.lengths"]
+    size = next_power_of_two(d)
+    blocks = -(-len(lengths) // size)
+    whole = signs.dtype == torch.int8 and signs.ndim == 3 and signs.shape[::2] == (blocks, size) and lengths.ndim == 1
+    if not whole or not bool((signs.abs() == 1).all()):
+        raise ValueError("the signs of structured frequencies do not fit the options or the columns")
+    return StructuredFrequencies(signs, lengths, d, isinstance(model.coupling, FastSimplex))
 
 
 def _check_shapes(tensors: Mapping[str, Tensor], state: State) -> None:

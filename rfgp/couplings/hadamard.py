@@ -1,0 +1,71 @@
+"""The Hadamard transform by two small matrix products.
+
+H of size D = p q, both powers of two, is the Kronecker product of H of size p and H of size q, so that for x as a
+matrix X (p, q) the product is H_p X H_q: 2 D (p + q) flops in two matrix products, which run at the machine's
+speed. A butterfly has fewer flops, and each of its log D passes reads and writes all of x.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_ENTRIES = 2**19
+"""Of a block of rows, which then stays in the cache."""
+
+
+def hadamard(size: int) -> Tensor:
+    """Return the normalised Hadamard matrix (size, size), float64, by Sylvester's construction; a power of two."""
+    matrix = torch.ones(1, 1, dtype=torch.float64)
+    while len(matrix) < size:
+        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
+    return matrix / math.sqrt(size)
+
+
+def flip_and_transform(
+    x: Tensor,  # (n, D)
+    flips: Tensor,  # (k, D)
+) -> Tensor:  # (n, D)
+    """Return H D_k ... H D_1 x for each row x, D_i = diag(flips_i); differentiable in x, any number of times."""
+    out: Tensor = _Transform.apply(x, flips, False)
+    return out
+
+
+class _Transform(torch.autograd.Function):
+    """The transform, or its transpose D_1 H ... D_k H; each is the other's derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, flips: Tensor, transposed: bool) -> Tensor:
+        ctx.flips, ctx.transposed = flips.to(x), transposed
+        size = x.shape[1]
+        half = (size.bit_length() - 1) // 2
+        inner, outer = (hadamard(part).to(x) for part in (size >> half, 1 << half))
+        out, rows = torch.empty_like(x, memory_format=torch.contiguous_format), max(1, _ENTRIES // size)
+        for start in range(0, len(x), rows):
+            _block(x[start : start + rows], ctx.flips, inner, outer, out[start : start + rows], transposed)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return _Transform.apply(grads[0], ctx.flips, not ctx.transposed), None, None
+
+
+def _block(x: Tensor, flips: Tensor, inner: Tensor, outer: Tensor, out: Tensor, transposed: bool) -> None:
+    """Transform some rows (r, D) into `out`; the passes over them stay in the cache."""
+    shape = (len(x), len(outer), len(inner))
+    left, right, many = torch.empty_like(out), torch.empty_like(out), outer.expand(shape[0], -1, -1)
+    for k, flip in enumerate(flips.flip(0) if transposed else flips):
+        source = x if k == 0 else left
+        if not transposed:
+            source = torch.mul(source, flip, out=left)
+        torch.mm(source.reshape(-1, shape[2]), inner, out=right.view(-1, shape[2]))
+        torch.bmm(many, right.view(shape), out=left.view(shape))
+        if transposed:
+            left.mul_(flip)
+    out.copy_(left)
+
+
+def next_power_of_two(d: int) -> int:
+    """Return the smallest power of two that is at least d."""
+    return 1 << (d - 1).bit_length()

@@ -1,0 +1,88 @@
+"""Frequencies in proportion to their ridge leverage, on given data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.couplings.coupling import Coupling, uniform
+from rfgp.couplings.frequencies import Frequencies
+from rfgp.couplings.orthogonal import haar_blocks
+from rfgp.couplings.radial import RadialLaw
+from rfgp.errors import InvalidArgumentError
+from rfgp.linalg import cholesky
+from rfgp.spectra import Gaussian, Spectrum
+
+
+class Leverage(Coupling):
+    """Independent frequencies whose norms follow the ridge leverage of some data (Avron et al. 2017, Li et al. 2019).
+
+    Args:
+        tilt: From `leverage_tilt`; None: flat, which is `IID`. The weights make up for it.
+
+    Raises:
+        InvalidArgumentError: the tilt is not positive.
+    """
+
+    def __init__(self, tilt: Sequence[float] | None = None) -> None:
+        self.tilt = None if tilt is None else [float(height) for height in np.asarray(tilt).ravel()]
+
+    def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
+        gaussian = torch.randn(m, d, generator=generator, dtype=torch.float64)
+        norms, weights = RadialLaw(spectrum, d, histogram=self.tilt).draw(uniform(m, generator))
+        return Frequencies(gaussian / gaussian.norm(dim=1, keepdim=True) * norms[:, None], weights)
+
+    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        return self._draw(m, d, spectrum, generator).matrix
+
+    def __repr__(self) -> str:
+        return f"Leverage({'' if self.tilt is None else 'tilt=...'})"
+
+
+def leverage_tilt(
+    x: Any,  # (n, d)
+    noise: float,
+    *,
+    spectrum: Spectrum | None = None,
+    power: float = 1.0,
+    num_bins: int = 32,
+    num_samples: int = 128,
+) -> list[float]:
+    """Return a histogram of u = F(|omega|) in proportion to the leverage, for `Leverage` and `Energy(tilt=...)`.
+
+    The leverage of a frequency is tau(omega) = phi* (K + noise I)^-1 phi, phi = exp(i x omega) at the rows x (Avron
+    et al. 2017, Definition 1), here averaged over directions, so that a random rotation leaves the law as it is.
+
+    Args:
+        x: Inputs divided by the lengthscale, (n, d); some hundreds to a few thousand rows that represent the table.
+        noise: The noise variance divided by the outputscale (the signal's variance), positive.
+        spectrum: Isotropic; None: Gaussian.
+        power: The exponent a of tau^a: 1 for the posterior, 1/2 for the kernel's error.
+        num_bins: Bins of equal probability under the spectrum.
+        num_samples: Frequencies to average over in each bin, of evenly spaced norms.
+
+    Raises:
+        InvalidArgumentError: noise is not positive, or x not a finite matrix.
+    """
+    rows = torch.as_tensor(np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, dtype=np.float64))
+    if rows.ndim != 2 or 0 in rows.shape or not bool(torch.isfinite(rows).all()):
+        raise InvalidArgumentError("The leverage needs a finite matrix (n, d).")
+    if not noise > 0:
+        raise InvalidArgumentError(f"noise must be positive, got {noise!r}.")
+    law, d = spectrum or Gaussian(), rows.shape[1]
+    kernel = law.kernel_between(rows, rows)
+    factor = cholesky(kernel + noise * torch.eye(len(rows), dtype=torch.float64), "The kernel matrix")
+    count = num_bins * num_samples
+    norms = law.radial_quantile((torch.arange(count, dtype=torch.float64) + 0.5) / count, d)
+    directions = haar_blocks(num_samples, d, random.generator(0, d))
+    heights = []
+    for lengths in norms.reshape(num_bins, num_samples):
+        angles = rows @ (lengths[:, None] * directions).mT
+        phi = torch.cat([angles.cos(), angles.sin()], dim=1)
+        solved = torch.linalg.solve_triangular(factor, phi, upper=False)
+        heights.append(float(solved.square().sum() / num_samples) ** power)
+    floor = 1e-3 * max(heights)
+    return [max(height, floor) for height in heights]
