@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rfgp import couplings as couplings
 from rfgp import errors as errors
 from rfgp import features as features
+from rfgp import learn as learn
 from rfgp import metrics as metrics
 from rfgp import spectra as spectra
 from rfgp import theory as theory

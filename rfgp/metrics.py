@@ -53,6 +53,51 @@ def kl_divergence(first: GaussianLaw, second: GaussianLaw, *, per_point: bool = 
     return float(total) / (len(difference) if per_point else 1)
 
 
+def expected_posterior_kl(
+    kernel: Tensor,  # (n, n)
+    approximate: Tensor,  # (n, n)
+    num_train: int,
+    noise: float,
+    *,
+    per_point: bool = True,
+) -> Tensor:  # ()
+    """Return the mean over training targets of KL(exact || approximate) between posteriors, in nats; differentiable.
+
+    Both are the laws of noisy targets at the last rows, given those at the first. By the chain rule the mean over the
+    exact process's own targets is the KL of the joint prior laws less that of the training rows' alone:
+    there is no y in it.
+
+    Args:
+        kernel: The exact kernel matrix, training rows first.
+        approximate: Its estimate.
+        num_train: The number of training rows, at least 1 and below n.
+        noise: The noise variance, in the kernel's units, positive.
+        per_point: Divide by the number of test rows.
+
+    Raises:
+        InvalidArgumentError: num_train or noise out of range, or matrices of other shapes.
+        NotPositiveDefiniteError: a matrix cannot be factorised.
+    """
+    n = len(kernel)
+    if kernel.shape != (n, n) or approximate.shape != (n, n) or not 0 < num_train < n or not noise > 0:
+        raise InvalidArgumentError("Two (n, n) matrices, 0 < num_train < n and a positive noise are needed.")
+    part = slice(0, num_train)
+    total = _prior_kl(kernel, approximate, noise) - _prior_kl(kernel[part, part], approximate[part, part], noise)
+    out: Tensor = total / (n - num_train if per_point else 1)
+    return out
+
+
+def _prior_kl(kernel: Tensor, approximate: Tensor, noise: float) -> Tensor:
+    """KL of two centred normal laws with noise."""
+    eye = noise * torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
+    first = cholesky(kernel + eye, "The exact kernel matrix")
+    second = cholesky(approximate + eye, "The approximate kernel matrix")
+    ratio = torch.linalg.solve_triangular(second, first, upper=False)
+    logs = second.diagonal().log().sum() - first.diagonal().log().sum()
+    total: Tensor = 0.5 * (ratio.square().sum() - len(kernel)) + logs
+    return total
+
+
 def rmse(y: Any, prediction: GaussianLaw | Any) -> float:
     """Return the root mean squared error of a mean (n,) or a prediction against y (n,), in y's units."""
     mean = prediction.mean_tensor() if hasattr(prediction, "mean_tensor") else _tensor(prediction)

@@ -44,31 +44,30 @@ def stratified(m: int, generator: torch.Generator, mirrored: bool = False) -> Te
     return ((torch.arange(m) + places) / m).clamp(2.0**-53, 1 - 2.0**-53)
 
 
-def copula(m: int, d: int, factor: Tensor, generator: torch.Generator) -> Tensor:
-    """Return uniforms (m,) with a Gaussian copula in each block of d.
+def copula(m: int, factor: Tensor, generator: torch.Generator) -> Tensor:
+    """Return uniforms (m,) with a Gaussian copula in each block of k.
 
     Args:
         m: How many.
-        d: The size of a block.
-        factor: A Cholesky factor (d, d) of the correlation matrix.
+        factor: A Cholesky factor (k, k) of the correlation matrix.
         generator: A CPU generator.
     """
-    blocks = -(-m // d)
-    normal = torch.randn(blocks, d, generator=generator, dtype=torch.float64) @ factor.mT
+    k = len(factor)
+    normal = torch.randn(-(-m // k), k, generator=generator, dtype=torch.float64) @ factor.mT
     u = torch.as_tensor(special.ndtr(normal.reshape(-1).numpy()))
     return u[:m].clamp(2.0**-53, 1 - 2.0**-53)
 
 
-def correlation_factor(correlation: Any, d: int) -> Tensor:
-    """Return the Cholesky factor (d, d) of a correlation matrix (d, d).
+def correlation_factor(correlation: Any) -> Tensor:
+    """Return the Cholesky factor (k, k) of a correlation matrix (k, k).
 
     Raises:
-        InvalidArgumentError: it is not symmetric with a unit diagonal, not positive definite, or not (d, d).
+        InvalidArgumentError: it is not symmetric with a unit diagonal, not positive definite, or not square.
     """
     matrix = torch.as_tensor(correlation, dtype=torch.float64)
-    if matrix.shape != (d, d):
-        raise InvalidArgumentError(f"In {d} dimensions the correlation must be ({d}, {d}), got {tuple(matrix.shape)}.")
-    ones = torch.allclose(matrix.diagonal(), torch.ones(d, dtype=torch.float64), atol=1e-9)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) == 0:
+        raise InvalidArgumentError(f"A correlation matrix is square, got shape {tuple(matrix.shape)}.")
+    ones = torch.allclose(matrix.diagonal(), torch.ones(len(matrix), dtype=torch.float64), atol=1e-9)
     if not ones or not torch.allclose(matrix, matrix.mT, atol=1e-9):
         raise InvalidArgumentError("A correlation matrix is symmetric with ones on its diagonal.")
     factor: Tensor

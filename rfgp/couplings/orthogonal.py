@@ -72,23 +72,24 @@ class Stratified(Coupling):
 
 
 class Copula(Coupling):
-    """Orthogonal directions whose norms have a Gaussian copula within each block (Reid et al. 2024, section 3).
+    """Orthogonal directions whose norms have a Gaussian copula (Reid et al. 2024, section 3).
 
     Args:
-        correlation: The copula's correlation matrix (d, d); None: the identity, which is `Orthogonal`.
+        correlation: The copula's correlation matrix (k, k) of k consecutive norms: k = d couples those of a block,
+        as in
+            the paper, k = m all of them. None: independent norms, which is `Orthogonal`.
 
     Raises:
-        InvalidArgumentError: at `sample`, where it is no correlation matrix of d dimensions.
+        InvalidArgumentError: at `sample`, where it is no correlation matrix.
     """
 
     def __init__(self, correlation: Any = None) -> None:
         self.correlation = correlation
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        identity = torch.eye(d, dtype=torch.float64)
-        factor = norms.correlation_factor(identity if self.correlation is None else self.correlation, d)
+        factor = norms.correlation_factor([[1.0]] if self.correlation is None else self.correlation)
         directions = haar_blocks(m, d, generator)
-        return directions * spectrum.radial_quantile(norms.copula(m, d, factor, generator), d)[:, None]
+        return directions * spectrum.radial_quantile(norms.copula(m, factor, generator), d)[:, None]
 
     def __repr__(self) -> str:
         return f"Copula({'' if self.correlation is None else 'correlation=...'})"

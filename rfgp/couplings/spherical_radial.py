@@ -14,11 +14,17 @@ from rfgp.spectra import Gaussian, Spectrum
 class SphericalRadial(Coupling):
     """Quadrature-based features of degree (3, 3) (Munkhoeva et al. 2018, section 3), for the Gaussian spectrum.
 
-    Each rule has the d + 1 corners of a randomly rotated simplex at one radius rho, chi with d + 2 degrees, each
-    with the weight d / rho^2, which makes up for the radius. The rule's node at the origin, of weight 1 - d / rho^2
-    and mean 0, is negative half of the time, which no feature can carry; the paper rejects such draws, here it is
-    left out, so that the estimate stays unbiased.
+    Each rule has the d + 1 corners of a randomly rotated simplex at one radius rho, chi with d + 2 degrees, each with
+    the weight d / rho^2, which makes up for the radius. The rule's node at the origin, of weight 1 - d / rho^2 and
+    mean 0, is negative half of the time, which no feature can carry; without it the estimate stays unbiased.
+
+    Args:
+        origin: Whether the last frequency is the node at the origin, with the mean of its weights, in which case draws
+            of a negative mean are rejected, as in the paper. That makes phi(x) . phi(x) = 1, and the estimate biased.
     """
+
+    def __init__(self, origin: bool = False) -> None:
+        self.origin = bool(origin)
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         if not isinstance(spectrum, Gaussian):
@@ -29,7 +35,18 @@ class SphericalRadial(Coupling):
         rows = (radius[:, None, None] * (simplex_around(d) @ rotations)).reshape(-1, d)
         weights = (d / radius**2).repeat_interleave(d + 1)
         order = torch.randperm(m, generator=generator)
-        return Frequencies(rows[:m][order], weights[:m][order])
+        rows, weights = rows[:m][order], weights[:m][order]
+        if not self.origin or m == 1:
+            return Frequencies(rows, weights)
+        if float(weights[:-1].mean()) > 1:
+            return self._draw(m, d, spectrum, generator)
+        rows[-1], share = 0.0, m / (m - 1)
+        weights[:-1] *= share
+        weights[-1] = m - weights[:-1].sum()
+        return Frequencies(rows, weights)
+
+    def __repr__(self) -> str:
+        return f"SphericalRadial({'origin=True' if self.origin else ''})"
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).matrix

@@ -45,6 +45,9 @@ class Fourier(nn.Module):
         amplitude = _amplitude(self.frequencies, x)
         if bool((self.frequencies.weights == 1).all()):
             amplitude = amplitude[0]
+        if _learns(self.frequencies):
+            angles = self.frequencies.project(x)
+            return torch.cat([amplitude * angles.cos(), amplitude * angles.sin()], dim=-1)
         flat = x.reshape(-1, x.shape[-1]) if x.ndim > 1 else x[None]
         out: Tensor = _CosineSine.apply(flat, self.frequencies, amplitude)
         return out.reshape(*x.shape[:-1], self.num_features)
@@ -136,6 +139,11 @@ class Laplace(nn.Module):
         """Return the features of x, in its dtype and on its device."""
         exponent = self.frequencies.project(x) - (x**2).sum(-1, keepdim=True)
         return _amplitude(self.frequencies, x) * exponent.exp()
+
+
+def _learns(frequencies: Frequencies) -> bool:
+    """Whether gradients are wanted in the frequencies or weights themselves."""
+    return frequencies.weights.requires_grad or getattr(frequencies, "matrix", frequencies.weights).requires_grad
 
 
 def _as_frequencies(frequencies: Frequencies | Tensor) -> Frequencies:

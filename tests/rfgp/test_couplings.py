@@ -131,7 +131,7 @@ def test_a_copula_has_its_correlation(monkeypatch):
     products = normal[:, :, None] * normal[:, None, :]
     assert_mean(products, correlation)
     check_law(sample(coupling, 7, 3), spectra.Gaussian())
-    for wrong in (np.eye(2), np.ones((3, 3)), np.array([[1, 0.5, 0], [0.4, 1, 0], [0, 0, 1]]), 2 * np.eye(3)):
+    for wrong in (np.eye(3)[:2], np.ones((3, 3)), np.array([[1, 0.5, 0], [0.4, 1, 0], [0, 0, 1]]), 2 * np.eye(3)):
         with pytest.raises(rfgp.InvalidArgumentError, match="orrelation"):
             couplings.Copula(wrong).sample(3, 3, generator=random.generator(0))
 

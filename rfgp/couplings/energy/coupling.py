@@ -35,6 +35,7 @@ class Energy(Coupling):
         features: "fourier", or "laplace": pairs omega, -omega for positive features, m even.
         weighted: Whether norms follow a broader law than the spectrum's, made up for by weights; how much broader is
             solved with the directions. Then phi(x) . phi(x) is 1 in expectation only.
+        broadening: How much broader instead; 1 changes nothing. Not together with `weighted`.
         distances: The law of distances that counts, (k, 2), from `distances_between(x / lengthscale, features)`.
             None: ten distances from 0.3 to 3 lengthscales, each relative to the error of independent frequencies.
         tilt: Heights of a histogram by which the law of F(|omega|) is changed, F the radial distribution function,
@@ -55,12 +56,18 @@ class Energy(Coupling):
         distances: Any = None,
         tilt: Sequence[float] | None = None,
         effort: str = "quick",
+        broadening: float = 1.0,
     ) -> None:
         if features not in KINDS:
             raise InvalidArgumentError(f"features must be one of {', '.join(KINDS)}, got {features!r}.")
         if effort not in ("quick", "full"):
             raise InvalidArgumentError(f'effort must be "quick" or "full", got {effort!r}.')
+        if not 0.8 <= broadening <= 1.6 or (weighted and broadening != 1.0):
+            raise InvalidArgumentError(
+                f"broadening must lie between 0.8 and 1.6, and goes without weighted, got {broadening!r}."
+            )
         self.features, self.weighted, self.effort = features, bool(weighted), effort
+        self.broadening = float(broadening)
         self.distances = None if distances is None else check_distances(distances).tolist()
         self.tilt = None if tilt is None else [float(height) for height in check_histogram(tilt)]
 
@@ -107,6 +114,20 @@ class Energy(Coupling):
         self._solution(self._count(int(num_frequencies)), int(num_dims), law, progress)
         return self
 
+    def directions(self, num_frequencies: int, num_dims: int, *, spectrum: Spectrum | None = None) -> Tensor:  # (n, d)
+        """Return the solved unit directions (n, d), before any rotation, the i-th for the i-th smallest norm.
+
+        Args:
+            num_frequencies: m; n is m, or the number m / 2 of pairs.
+            num_dims: d.
+            spectrum: None: Gaussian.
+
+        Raises:
+            InvalidArgumentError: as `sample`.
+        """
+        law = self._check(num_frequencies, num_dims, spectrum or Gaussian())
+        return self._solution(self._count(int(num_frequencies)), int(num_dims), law).unit()
+
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         n = self._count(m)
         solved = self._solution(n, d, spectrum)
@@ -148,7 +169,7 @@ class Energy(Coupling):
                 BlocksWarning,
                 stacklevel=5,
             )
-        problem = Problem(potential, spectrum, d, self.weighted, tilt)
+        problem = Problem(potential, spectrum, d, self.weighted, tilt, self.broadening)
         return store.solution(problem, n, full=full, progress=progress)
 
     def __repr__(self) -> str:

@@ -63,6 +63,7 @@ class Problem:
         num_dims: d.
         weighted: Whether the radial law is broadened, and by how much, is to be solved as well.
         histogram: A tilt of the radial law, or None.
+        broadening: b, where it is not solved for.
     """
 
     potential: Potential
@@ -70,6 +71,7 @@ class Problem:
     num_dims: int
     weighted: bool
     histogram: tuple[float, ...] | None
+    broadening: float = 1.0
 
     def strata(self, n: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return norms (n,) in the middle of the strata, ascending, and their weights (n,), for b = 1."""
@@ -84,7 +86,7 @@ class Problem:
     def reach(self, n: int) -> float:
         """Return how far apart frequencies can be; of heavy tails, the last half percent does not matter."""
         top = self.spectrum.radial_quantile(torch.tensor([min(1 - 0.5 / n, 0.995)]), self.num_dims)
-        return 2 * float(top) * (math.exp(_BROADEST) if self.weighted else 1.0)
+        return 2 * float(top) * (math.exp(_BROADEST) if self.weighted else max(self.broadening, 1.0))
 
 
 def plan(n: int, d: int, full: bool) -> tuple[int, int]:
@@ -107,7 +109,9 @@ def solve(problem: Problem, n: int, *, full: bool, progress: Progress | None = N
     generator = random.generator(0, n, problem.num_dims)
     if n <= problem.num_dims or problem.num_dims == 1:  # orthogonal directions are best, or there is a single one
         start = np.eye(n, problem.num_dims) if problem.num_dims > 1 else np.ones((n, 1))
-        broadening = _descend(problem, start, 0.0, _NORM_STEPS, progress, turn=False)[1] if problem.weighted else 0.0
+        broadening = math.log(problem.broadening)
+        if problem.weighted:
+            broadening = _descend(problem, start, 0.0, _NORM_STEPS, progress, turn=False)[1]
         return Solution(start.astype(np.float16), math.exp(broadening), _NORM_STEPS if problem.weighted else 0, 1)
     start, broadening = _start(problem, n, num_blocks, generator)
     if num_steps:
@@ -120,7 +124,8 @@ def _start(problem: Problem, n: int, num_blocks: int, generator: torch.Generator
     d = problem.num_dims
     if num_blocks == 1:
         blocks = haar_blocks(n, d, generator)
-        return blocks[torch.randperm(n, generator=generator)].numpy(), math.log(1.1) if problem.weighted else 0.0
+        first = 1.1 if problem.weighted else problem.broadening
+        return blocks[torch.randperm(n, generator=generator)].numpy(), math.log(first)
     size = -(-n // num_blocks)
     block = solve(problem, size, full=True)
     rotations = haar_blocks(num_blocks * d, d, generator).reshape(num_blocks, d, d)

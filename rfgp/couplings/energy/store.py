@@ -55,6 +55,7 @@ def key_of(problem: Problem, n: int, *, full: bool) -> str:
         "spectrum": repr(problem.spectrum),
         "shape": [n, problem.num_dims],
         "weighted": problem.weighted,
+        "broadening": problem.broadening,
         "tilt": problem.histogram,
         "plan": solver.plan(n, problem.num_dims, full),
     }

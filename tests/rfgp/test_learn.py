@@ -1,0 +1,152 @@
+import numpy as np
+import pytest
+import torch
+from checks import assert_mean
+from laws import check_law, draws
+from scipy import stats
+
+import rfgp
+from rfgp import couplings, learn, metrics, random, spectra
+
+GAUSSIAN = spectra.Gaussian()
+X = torch.as_tensor(np.random.default_rng(0).standard_normal((30, 4)) / 2)
+
+
+class TestPieces:
+    def test_every_correlation_matrix_is_reached_and_no_other(self):
+        rng = np.random.default_rng(0)
+        theta = torch.as_tensor(rng.standard_normal((5, 5)) * 3)
+        factor = learn._factor(theta)
+        correlation = factor @ factor.mT
+        torch.testing.assert_close(correlation.diagonal(), torch.ones(5, dtype=torch.float64))
+        assert torch.linalg.eigvalsh(correlation)[0] > 0
+        rows = rng.standard_normal((5, 9))
+        wanted = np.corrcoef(rows)
+        lower = np.linalg.cholesky(wanted)
+        again = learn._factor(torch.as_tensor(lower / np.diag(lower)[:, None]))
+        np.testing.assert_allclose(again @ again.mT, wanted, atol=1e-12)
+
+    @pytest.mark.parametrize("law", [GAUSSIAN, spectra.Matern(1.5)], ids=repr)
+    def test_radial_quantiles_of_normals(self, law):
+        z = torch.linspace(-4, 4, 9, dtype=torch.float64, requires_grad=True)
+        expected = law.radial_quantile(torch.as_tensor(stats.norm.cdf(z.detach())), 3)
+        torch.testing.assert_close(learn._Radial.apply(z, law, 3), expected, rtol=1e-9, atol=0)
+        assert torch.autograd.gradcheck(lambda v: learn._Radial.apply(v, law, 3), (z,), rtol=1e-4)
+        r = expected.requires_grad_()
+        assert torch.autograd.gradcheck(lambda v: learn._LogDensity.apply(v, law, 3), (r,), rtol=1e-4)
+
+    def test_histograms_are_those_of_the_couplings(self):
+        logits = torch.tensor([0.3, -1.0, 0.8], dtype=torch.float64, requires_grad=True)
+        u = torch.linspace(0.01, 0.99, 50, dtype=torch.float64)
+        inner, weights = learn._through(logits, u)
+        law = couplings.RadialLaw(GAUSSIAN, 3, histogram=torch.softmax(logits.detach(), 0).tolist())
+        norms, same = law.draw(u)
+        torch.testing.assert_close(GAUSSIAN.radial_quantile(inner.detach(), 3), norms)
+        torch.testing.assert_close(weights.detach(), same)
+        assert torch.autograd.gradcheck(lambda v: learn._through(v, u)[0], (logits,))
+        assert torch.autograd.gradcheck(lambda v: learn._through(v, u)[1], (logits,))
+
+    def test_gradients_reach_the_frequencies_through_the_features(self):
+        omega = torch.randn(3, 4, generator=random.generator(0), dtype=torch.float64, requires_grad=True)
+        weights = torch.tensor([0.5, 1.0, 1.5], dtype=torch.float64, requires_grad=True)
+
+        def features(matrix, w):
+            return rfgp.features.Fourier(couplings.Frequencies(matrix, w))(X[:3])
+
+        assert torch.autograd.gradcheck(features, (omega, weights))
+        torch.testing.assert_close(features(omega, weights), features(omega.detach(), weights.detach()))
+
+
+class TestExpectedDivergence:
+    def test_it_is_the_mean_over_targets(self):
+        """The KL of posteriors, by conditioning, for 2000 draws of the targets."""
+        rng, s2, n = np.random.default_rng(0), 0.2, 12
+        exact = GAUSSIAN.kernel_between(X, X).numpy()
+        phi = rfgp.features.Fourier(couplings.IID().sample(6, 4, generator=random.generator(0)))(X).numpy()
+        estimate = phi @ phi.T
+
+        def posterior(k, y):
+            solve = np.linalg.solve(k[:n, :n] + s2 * np.eye(n), np.column_stack([y, k[:n, n:]]))
+            return k[n:, :n] @ solve[:, 0], k[n:, n:] + s2 * np.eye(18) - k[n:, :n] @ solve[:, 1:]
+
+        values, root = [], np.linalg.cholesky(exact[:n, :n] + s2 * np.eye(n))
+        for _ in range(2000):
+            y = root @ rng.standard_normal(n)
+            (m1, c1), (m2, c2) = posterior(exact, y), posterior(estimate, y)
+            inverse, gap = np.linalg.inv(c2), m1 - m2
+            logs = np.linalg.slogdet(c2)[1] - np.linalg.slogdet(c1)[1]
+            values.append(0.5 * (np.trace(inverse @ c1) + gap @ inverse @ gap - 18 + logs) / 18)
+        found = metrics.expected_posterior_kl(torch.as_tensor(exact), torch.as_tensor(estimate), n, s2)
+        assert_mean(np.array(values), float(found))
+        total = metrics.expected_posterior_kl(torch.as_tensor(exact), torch.as_tensor(estimate), n, s2, per_point=False)
+        assert float(total) == pytest.approx(18 * float(found))
+
+    @pytest.mark.parametrize(("num_train", "noise"), [(0, 0.1), (30, 0.1), (5, 0.0)])
+    def test_bad_arguments(self, num_train, noise):
+        k = GAUSSIAN.kernel_between(X, X)
+        with pytest.raises(rfgp.InvalidArgumentError, match="0 < num_train < n"):
+            metrics.expected_posterior_kl(k, k, num_train, noise)
+
+
+def judged(coupling, objective, m, draws=150):
+    generator = random.generator(9)
+    with torch.no_grad():
+        values = [float(objective(coupling.sample(m, 4, generator=generator))) for _ in range(draws)]
+    return np.mean(values), np.std(values, ddof=1) / np.sqrt(draws)
+
+
+class TestCopula:
+    def test_it_finds_that_norms_should_be_opposite(self):
+        """Two orthogonal frequencies: the best copula is the negatively monotone one (couplings paper, Theorem 3.2)."""
+        x, objective = X[:, :2], learn.kernel_error(X[:, :2])
+        found = learn.learn_copula(objective, 2, 2, num_steps=150, num_draws=8, learning_rate=0.2)
+        assert found.coupling.correlation[0][1] < -0.8
+        assert found.best < found.trace[0]
+        assert found.best == min(found.trace)
+        check_law(draws(found.coupling, 2, 2)[0], GAUSSIAN)
+        assert x.shape == (30, 2)
+
+    def test_the_same_seed_gives_the_same_copula(self):
+        options = {"num_steps": 20, "num_draws": 2, "size": 6, "seed": 3}
+        one, two = (learn.learn_copula(learn.kernel_error(X), 6, 4, **options) for _ in range(2))
+        assert one.coupling.correlation == two.coupling.correlation
+        assert one.trace == two.trace
+        assert len(one.coupling.correlation) == 6
+        assert one.num_steps == 20
+        assert one.message == "All steps were taken."
+
+    def test_it_stops_when_nothing_improves(self):
+        def flat(frequencies):
+            return 1.0 + 0 * frequencies.matrix.sum()
+
+        found = learn.learn_copula(flat, 4, 4, num_draws=1, patience=2)
+        assert found.num_steps == 20
+        assert found.message == "No improvement in 20 steps."
+
+    def test_objectives_that_cannot_be_used(self):
+        for wrong in (lambda f: 1.0, lambda f: f.matrix, lambda f: f.matrix.sum() * float("nan")):
+            with pytest.raises(rfgp.InvalidArgumentError, match="finite 0-d tensor"):
+                learn.learn_copula(wrong, 4, 4)
+        with pytest.raises(rfgp.InvalidArgumentError, match="num_steps must be a positive integer"):
+            learn.learn_copula(learn.kernel_error(X), 4, 4, num_steps=0)
+        with pytest.raises(rfgp.InvalidArgumentError, match="at least two finite rows"):
+            learn.kernel_error(X[:1])
+
+
+class TestRadialLaw:
+    @pytest.mark.parametrize("kind", ["fourier", "laplace"])
+    def test_its_draws_are_those_of_the_coupling_it_returns(self, kind):
+        scale = 1.0 if kind == "fourier" else 0.4
+        objective = learn.kernel_error(scale * X, features=kind)
+        found = learn.learn_radial_law(objective, 12, 4, features=kind, num_bins=4, num_steps=60)
+        value, error = judged(found.coupling, objective, 12)
+        assert found.best < found.trace[0]
+        assert abs(value - found.best) < 0.25 * found.best + 6 * error
+        omega, weights = draws(found.coupling, 12, 4)
+        check_law(omega, GAUSSIAN, weights)
+
+    def test_it_lowers_the_divergence_of_posteriors(self):
+        objective = learn.posterior_divergence(2 * X, 20, 0.05)
+        found = learn.learn_radial_law(objective, 24, 4, num_bins=8, num_steps=80, num_draws=2)
+        (plain, a), (learned, b) = (judged(c, objective, 24) for c in (couplings.Energy(), found.coupling))
+        assert (plain - learned) / np.hypot(a, b) > 6
