@@ -339,6 +339,16 @@ class TestStore:
         monkeypatch.setattr(solver, "VERSION", solver.VERSION + 1)
         assert len({*keys, store.key_of(base, 20, full=False)}) == 13
 
+    def test_common_sizes_come_with_the_package(self, folder, monkeypatch):
+        assert len(store._shipped()) == 38
+        monkeypatch.setattr(solver, "solve", lambda *a, **k: pytest.fail("solved, though it is shipped"))
+        for m in (256, 512):
+            for d in range(2, 21):
+                shape = Energy().directions(m, d).shape
+                assert shape == (m, d)
+        assert not self.files(folder)
+        assert moment(store.solution(problem(5), 256, full=False), 5, 1.5) < 0.05
+
     def test_two_processes_at_once(self, folder):
         context = multiprocessing.get_context("spawn")
         queue = context.Queue()

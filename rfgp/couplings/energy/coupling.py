@@ -2,6 +2,8 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -154,14 +156,22 @@ class Energy(Coupling):
             raise InvalidArgumentError("num_frequencies must be a positive integer, got 0.")
         return m // 2
 
-    def _solution(self, n: int, d: int, spectrum: Spectrum, progress: Progress | None = None) -> Solution:
+    def problem(self, num_dims: int, spectrum: Spectrum) -> Problem:
+        """Return what is solved in d dimensions.
+
+        Raises:
+            InvalidArgumentError: positive features of another spectrum than the Gaussian.
+        """
         if self.features == "laplace" and not isinstance(spectrum, Gaussian):
             raise InvalidArgumentError(f"Positive features exist for the Gaussian spectrum only, not {spectrum!r}.")
-        potential = make_potential(
-            self.features, spectrum, d, None if self.distances is None else np.array(self.distances)
-        )
+        distances = None if self.distances is None else np.array(self.distances)
+        potential = make_potential(self.features, spectrum, num_dims, distances)
         tilt = None if self.tilt is None else tuple(self.tilt)
+        return Problem(potential, spectrum, num_dims, self.weighted, tilt, self.broadening)
+
+    def _solution(self, n: int, d: int, spectrum: Spectrum, progress: Progress | None = None) -> Solution:
         full = self.effort == "full"
+        problem, key = _known(_Asked(repr((vars(self), spectrum, n, d)), self, spectrum, n, d))
         if solver.plan(n, d, full)[0] > 1:
             warnings.warn(
                 f"{n} frequencies would take more than 5 s to solve together, so the energy coupling starts from "
@@ -169,11 +179,28 @@ class Energy(Coupling):
                 BlocksWarning,
                 stacklevel=5,
             )
-        problem = Problem(potential, spectrum, d, self.weighted, tilt, self.broadening)
-        return store.solution(problem, n, full=full, progress=progress)
+        return store.solution(problem, n, full=full, progress=progress, key=key)
 
     def __repr__(self) -> str:
         defaults = vars(Energy()) if vars(self) else {}
         changed = {name: value for name, value in vars(self).items() if value != defaults[name]}
         shown = {name: "..." if isinstance(value, list) else repr(value) for name, value in changed.items()}
         return f"Energy({', '.join(f'{name}={value}' for name, value in shown.items())})"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked for, equal where its description is."""
+
+    description: str
+    coupling: Energy = field(compare=False)
+    spectrum: Spectrum = field(compare=False)
+    n: int = field(compare=False)
+    d: int = field(compare=False)
+
+
+@lru_cache(maxsize=64)
+def _known(asked: _Asked) -> tuple[Problem, str]:
+    """Return the problem and its key; a draw would otherwise take ten times as long to find its directions."""
+    problem = asked.coupling.problem(asked.d, asked.spectrum)
+    return problem, store.key_of(problem, asked.n, full=asked.coupling.effort == "full")

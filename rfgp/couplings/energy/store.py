@@ -23,16 +23,25 @@ _memory: dict[str, Solution] = {}
 _lock = threading.RLock()
 
 
-def solution(problem: Problem, n: int, *, full: bool, progress: Progress | None = None) -> Solution:
+def solution(
+    problem: Problem, n: int, *, full: bool, progress: Progress | None = None, key: str | None = None
+) -> Solution:
     """Return the solution of a problem for n frequencies, the same wherever it comes from.
 
     Files are keyed by everything that the solution depends on and by the solver's version, written in one piece,
     and checked when they are read, so that processes may share the folder. One that is damaged is solved again.
 
+    Args:
+        problem: What is solved.
+        n: The number of directions.
+        full: Whether it may take as long as it takes.
+        progress: Called with the steps done and the steps in all.
+        key: Its `key_of`, where that is known.
+
     Warns:
         CacheWarning: the solution could not be kept.
     """
-    key = key_of(problem, n, full=full)
+    key = key or key_of(problem, n, full=full)
     with _lock:  # threads wait for each other; processes may solve the same twice
         if key not in _memory:
             found = _shipped().get(key) or _read(key, n, problem.num_dims)
@@ -63,7 +72,7 @@ def key_of(problem: Problem, n: int, *, full: bool) -> str:
 
 
 def ship(solutions: dict[str, Solution], path: Path = SHIPPED) -> None:
-    """Write the solutions that come with the package; `benchmarks/ship_energy.py` calls it."""
+    """Write the solutions that come with the package; `benchmarks/ship.py` calls it."""
     content = {f"{key}.{name}": value for key, found in solutions.items() for name, value in _arrays(found).items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **content)
