@@ -7,8 +7,8 @@ Protocol, fixed before the results were seen.
   directions, m = d, d from 2 to 64, 400 draws; simplex-plus besides.
 - Figs. 6 to 8: the same against m / d at d = 16, with the fast simplex and SORF, and pairs.
 - Fig. 10, Tables 2 and 3: kernel regression of the classes of eight tables by positive features (Nadaraya-Watson),
-  inputs scaled by a factor chosen for independent features within the training half among five, m = d, 50 draws, accuracy
-  on at most 1,000 test rows.
+  inputs scaled by a factor chosen for independent features within the training half among five, m = d, 50 draws,
+  accuracy on at most 1,000 test rows.
 
     python benchmarks/papers/simplex.py [OUT]
 """
