@@ -1,4 +1,4 @@
-"""Counts the statistical checks of a run: their false-alarm rates add up."""
+"""Counts the statistical checks of a run, over all workers: their false-alarm rates add up."""
 
 import checks
 import pytest
@@ -12,7 +12,20 @@ def own_cache_folder(tmp_path_factory):
         yield
 
 
+_of_workers = []
+
+
+def pytest_testnodedown(node, error):
+    """Take over what a worker of pytest-xdist counted."""
+    _of_workers.append(getattr(node, "workeroutput", {}).get("checks", 0))
+
+
 def pytest_sessionfinish(session):
-    if checks.calls * checks.ALARM > 1e-6:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["checks"] = checks.calls
+        return
+    calls = checks.calls + sum(_of_workers)
+    print(f"\n{calls} statistical checks: a false-alarm rate of {calls * checks.ALARM:.1g}", end="")
+    if calls * checks.ALARM > 1e-6:
         session.exitstatus = 1
-        print(f"\n{checks.calls} statistical checks exceed the stated false-alarm rate of 1e-6 a run.")
+        print(" exceeds the stated 1e-6 a run.")

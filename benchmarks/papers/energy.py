@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import tables
 from rich.console import Console
 from rich.table import Table
+from scipy import stats
 
 import rfgp
 from rfgp import couplings, spectra
@@ -83,7 +84,10 @@ def report(rows: list[dict], options: argparse.Namespace) -> None:
                 table.add_row(method, *cells, f"{tables.geometric(mean for mean, _ in ratios):.3f}")
             console.print(table)
     worst = {m: max(row["z"] for row in rows if row["method"] == m) for m in methods}
+    entries = 40 * len(rows) // len(methods)
+    limit = stats.t.isf(1e-3 / (2 * entries), options.draws - 1)
     console.print("max |z|:", {m: round(z, 1) for m, z in worst.items()})
+    console.print(f"Of {entries} entries it exceeds {limit:.1f} by chance once in a thousand runs.")
 
 
 def ratio(rows: list[dict], name: str, times: int, method: str, against: str, figure: str) -> tuple[float, float]:
