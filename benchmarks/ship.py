@@ -1,6 +1,7 @@
 """Solve the energy coupling's common sizes and write what comes with the package, `rfgp/couplings/energy/solved.npz`.
 
-m = 256 and 512, the defaults of the models, in 2 to 20 dimensions, Gaussian spectrum, Fourier features. Run it after
+m = 256 and 512, the defaults of the models, in 2 to 20 dimensions, Gaussian spectrum, Fourier features, weighted or
+not. Run it after
 `rfgp.couplings.energy.solver.VERSION` was raised.
 
     python benchmarks/ship.py
@@ -14,9 +15,10 @@ from rfgp.spectra import Gaussian
 def main() -> None:
     solutions = {}
     for d in range(2, 21):
-        problem = Energy().problem(d, Gaussian())
-        for m in (256, 512):
-            solutions[store.key_of(problem, m, full=False)] = solver.solve(problem, m, full=False)
+        for weighted in (False, True):
+            problem = Energy(weighted=weighted).problem(d, Gaussian())
+            for m in (256, 512):
+                solutions[store.key_of(problem, m, full=False)] = solver.solve(problem, m, full=False)
     store.ship(solutions)
     print(f"{len(solutions)} solutions, {store.SHIPPED.stat().st_size / 1e3:.0f} kB")
 

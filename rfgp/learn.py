@@ -36,7 +36,7 @@ class Learned:
     Attributes:
         coupling: To sample from.
         trace: The objective over the fixed draws, at the start and after every ten steps.
-        best: The smallest of them, which is the coupling's.
+        best: The coupling's own value over these draws.
         num_steps: Steps that were taken.
         message: Why they ended.
     """
@@ -143,8 +143,9 @@ def learn_copula(
     Raises:
         InvalidArgumentError: counts that are not positive, or an objective that is not a finite 0-d tensor.
     """
-    law, k = spectrum or Gaussian(), size or num_dims
+    law, k = spectrum or Gaussian(), num_dims if size is None else size
     _check_counts(num_frequencies=num_frequencies, num_dims=num_dims, size=k, num_steps=num_steps, num_draws=num_draws)
+    _check_counts(patience=patience)
     theta = torch.zeros(k, k, dtype=torch.float64, requires_grad=True)
 
     def draw(generator: torch.Generator) -> Frequencies:
@@ -177,8 +178,8 @@ def learn_radial_law(
 ) -> Learned:
     """Learn the radial law of an energy coupling, whose weights make up for it: the broadening and a histogram.
 
-    The directions are those of the energy coupling meanwhile; those of the coupling that is returned are solved
-    again for the law that was found.
+    The start is `Energy(features, weighted=True)`, its directions and its broadening; the law is learned for those. The
+    coupling that is returned has directions solved again for the law that was found, unless the start is better still.
 
     Args:
         objective: Of frequencies and weights; smaller is better.
@@ -200,19 +201,22 @@ def learn_radial_law(
     Raises:
         InvalidArgumentError: as `learn_copula`.
     """
-    law = spectrum or Gaussian()
-    _check_counts(num_frequencies=num_frequencies, num_dims=num_dims, num_bins=num_bins, num_steps=num_steps)
-    solved = Energy(features).directions(num_frequencies, num_dims, spectrum=law)
+    law, base = spectrum or Gaussian(), Energy(features, weighted=True)
+    counts = {"num_frequencies": num_frequencies, "num_dims": num_dims, "num_bins": num_bins}
+    _check_counts(**counts, num_steps=num_steps, num_draws=num_draws, patience=patience)
+    start = base.solution(num_frequencies, num_dims, spectrum=law)
+    solved = start.unit()
     logits = torch.zeros(num_bins, dtype=torch.float64, requires_grad=True)
-    log_b = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    log_b = torch.tensor(math.log(start.broadening), dtype=torch.float64, requires_grad=True)
 
     def draw(generator: torch.Generator) -> Frequencies:
         n = len(solved)
         inner, weights = _through(logits, norms.stratified(n, generator, mirrored=True))
         radius: Tensor = _Radial.apply(_to_normal(inner), law, num_dims)
-        wide = radius * log_b.exp()
+        inside = log_b.clamp(math.log(0.8), math.log(1.6))
+        wide = radius * inside.exp()
         weights = weights * torch.exp(
-            log_b + _LogDensity.apply(wide, law, num_dims) - _LogDensity.apply(radius, law, num_dims)
+            inside + _LogDensity.apply(wide, law, num_dims) - _LogDensity.apply(radius, law, num_dims)
         )
         rows = (solved @ haar_rows(1, num_dims, num_dims, generator)) * wide[:, None]
         if features == "fourier":
@@ -224,8 +228,14 @@ def learn_radial_law(
     trace, steps, message = search.run(progress)
     broadening = float(log_b.detach().clamp(math.log(0.8), math.log(1.6)).exp())
     heights = torch.softmax(logits.detach(), 0) * num_bins
-    coupling = Energy(features, tilt=heights.tolist(), broadening=broadening)
-    return Learned(coupling, trace, min(trace), steps, message)
+    learned = Energy(features, tilt=heights.tolist(), broadening=broadening)
+
+    def judged(coupling: Energy) -> float:
+        return search.judge(lambda g: coupling.sample(num_frequencies, num_dims, spectrum=law, generator=g))
+
+    values = {coupling: judged(coupling) for coupling in (base, learned)}
+    best = min(values, key=values.__getitem__)
+    return Learned(best, trace, values[best], steps, message)
 
 
 # --- the search ----------------------------------------------------------------------------------------------------
@@ -247,16 +257,19 @@ class _Search:
         adam = torch.optim.Adam(self.parameters, lr=self.learning_rate)
         falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, self.num_steps)
         generator = random.generator(random.resolve_seed(self.seed), random.Role.FREQUENCIES, 0)
-        trace, best, message = [self._fixed()], self._copy(), "All steps were taken."
+        trace, best, message = [self.judge(self.draw)], self._copy(), "All steps were taken."
         with _Bar(self.num_steps, progress) as show:
             for step in range(1, self.num_steps + 1):
                 adam.zero_grad()
-                self._mean(generator, self.num_draws).backward()
+                loss = self._mean(self.draw, generator, self.num_draws)
+                if not loss.requires_grad:
+                    raise InvalidArgumentError("The objective must be differentiable in the frequencies.")
+                loss.backward()
                 adam.step()
                 falling.step()
                 if step % _CHECK_EVERY and step < self.num_steps:
                     continue
-                trace.append(self._fixed())
+                trace.append(self.judge(self.draw))
                 show(step, trace[-1])
                 if trace[-1] == min(trace):
                     best = self._copy()
@@ -268,14 +281,14 @@ class _Search:
                 parameter.copy_(value)
         return tuple(trace), step, message
 
-    def _fixed(self) -> float:
-        """The objective over the draws that judge, always the same ones."""
+    def judge(self, draw: Callable[[torch.Generator], Frequencies]) -> float:
+        """The objective over the draws that judge, which always have the same random numbers."""
         with torch.no_grad():
             generator = random.generator(random.resolve_seed(self.seed), random.Role.FREQUENCIES, 1)
-            return float(self._mean(generator, 4 * self.num_draws))
+            return float(self._mean(draw, generator, 4 * self.num_draws))
 
-    def _mean(self, generator: torch.Generator, count: int) -> Tensor:
-        values = [self.objective(self.draw(generator)) for _ in range(count)]
+    def _mean(self, draw: Callable[[torch.Generator], Frequencies], generator: torch.Generator, count: int) -> Tensor:
+        values = [self.objective(draw(generator)) for _ in range(count)]
         for value in values:
             if not isinstance(value, Tensor) or value.ndim != 0 or not bool(torch.isfinite(value)):
                 raise InvalidArgumentError(f"The objective must return a finite 0-d tensor, got {value!r}.")

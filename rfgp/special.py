@@ -112,6 +112,18 @@ def rational_quadratic_law(rho: Array, d: int, alpha: float) -> tuple[Array, Arr
     return special.gammainc(d / 2, x) @ weight, special.gammaincc(d / 2, x) @ weight, slope @ weight
 
 
+def rational_quadratic_log_density(r: Array, d: int, alpha: float) -> Array:
+    """Return the log density of |omega| in d dimensions at r (...) > 0, (...), by the same rule in logarithms."""
+    step = _STEP / max(1.0, math.sqrt(alpha))
+    log_s = np.arange(-40 / alpha - math.sqrt(80 / alpha), math.sqrt(80 / alpha), step)
+    log_weight = alpha * math.log(alpha) - special.gammaln(alpha) + alpha * log_s - alpha * np.exp(log_s)
+    flat = np.asarray(r, dtype=np.float64).ravel()
+    log_x = 2 * np.log(flat)[:, None] - math.log(2) - log_s
+    terms = log_weight + d / 2 * log_x - np.exp(log_x)
+    total = special.logsumexp(terms, axis=1) + math.log(2 * step) - special.gammaln(d / 2)
+    return np.reshape(total - np.log(flat), np.shape(r))
+
+
 @lru_cache(maxsize=64)
 def _log_quantile(d: int, alpha: float) -> CubicHermiteSpline:
     exponent = min(d, 2 * alpha)  # P is about rho^exponent near 0
@@ -119,7 +131,7 @@ def _log_quantile(d: int, alpha: float) -> CubicHermiteSpline:
         -(_LARGEST_LOGIT + 3) / exponent - 3, math.log(60 + 8 * math.sqrt(d / min(alpha, 1.0))), _KNOTS
     )
     below, above, slope = rational_quadratic_law(np.exp(log_rho), d, alpha)
-    inside = (below > 1e-300) & (above > 1e-300)
+    inside = (below > 1e-300) & (above > 1e-300) & (slope > 1e-300)
     log_rho, below, above, slope = (values[inside] for values in (log_rho, below, above, slope))
     logit = np.log(below) - np.log(above)
     rising = np.concatenate(([True], np.diff(logit) > 0))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.registry import Registry
-from rfgp.special import LARGEST_ORDER, matern, rational_quadratic_quantile
+from rfgp.special import LARGEST_ORDER, matern, rational_quadratic_log_density, rational_quadratic_quantile
 
 
 class Spectrum(ABC):
@@ -171,23 +171,8 @@ class RationalQuadratic(Spectrum):
         return _apply(lambda values: rational_quadratic_quantile(values, d, self.alpha), u)
 
     def radial_log_density(self, r: Tensor, d: int) -> Tensor:
-        """Return the log density of |omega|, (...) -> (...), float64.
-
-        The integral of s^(v - 1) exp(-alpha s - r^2 / (2 s)) over s, v = alpha - d/2, is
-        2 (r^2 / (2 alpha))^(v / 2) K_v(sqrt(2 alpha) r); the rest are the constants of the two laws.
-        """
-        alpha, order = self.alpha, self.alpha - d / 2
-
-        def log_density(values: Any) -> Any:
-            argument = math.sqrt(2 * alpha) * values
-            log_bessel = np.log(special.kve(order, argument)) - argument
-            constant = (
-                alpha * math.log(alpha) - special.gammaln(alpha) - special.gammaln(d / 2) - (d / 2 - 1) * math.log(2)
-            )
-            mixture = math.log(2) + order / 2 * np.log(values**2 / (2 * alpha)) + log_bessel
-            return constant + (d - 1) * np.log(values) + mixture
-
-        return _apply(log_density, r)
+        """Return the log density of |omega|, (...) -> (...), float64."""
+        return _apply(lambda values: rational_quadratic_log_density(values, d, self.alpha), r)
 
 
 class ProductLaplace(Spectrum):

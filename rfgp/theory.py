@@ -12,6 +12,7 @@ E H(s_+ v) for positive ones (couplings paper, Eqs. 16-19; simplex paper, Eq. 10
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -239,7 +240,10 @@ def variance(
     Raises:
         InvalidArgumentError: a coupling without a closed form here.
     """
+    _check(features, spectrum)
     z, m = np.asarray(distances, dtype=np.float64), num_frequencies
+    if m < 1 or num_dims < 1:
+        raise InvalidArgumentError(f"m and d must be positive, got {m} and {num_dims}.")
     if not _is_closed(coupling, features):
         raise InvalidArgumentError(
             f"There is no closed form for {coupling!r} with {features} features; see rotated_error."
@@ -275,7 +279,8 @@ def kernel_error(
 ) -> float:
     """Return the root mean squared error of the kernel estimate over a law of distances.
 
-    By the closed form where `variance` has one, otherwise from a few draws, each averaged over all rotations.
+    By the closed form where `variance` has one, otherwise from a few draws, each averaged over all rotations: for
+    couplings whose draws are not rotated at random (Sobol, Halton, structured) that is an average over directions.
 
     Args:
         coupling: A name, or a coupling.
@@ -287,6 +292,7 @@ def kernel_error(
         num_draws: Draws, where there is no closed form.
         seed: Of these draws.
     """
+    _check(features, spectrum)
     table = np.asarray(distances, dtype=np.float64)
     z, weights = (table[:, 0], table[:, 1]) if table.ndim == 2 else (table, np.ones_like(table))
     if features == "laplace":
@@ -329,12 +335,13 @@ def frequencies_for(
     """
     if not 0 < tolerance < 1:
         raise InvalidArgumentError(f"tolerance must lie between 0 and 1, got {tolerance!r}.")
-    distances, d = distances_between(x, features, num_distances=30), int(x.shape[1])
-    error = _remembered(
-        lambda m: kernel_error(
-            coupling, distances, m, d, spectrum=spectrum, features=features, num_draws=4 if m > 512 else 32
-        )
-    )
+    distances, d = distances_between(x, features, num_distances=30), int(np.shape(x)[1])
+
+    @lru_cache
+    def error(m: int) -> float:
+        draws = 4 if m > 512 else 32
+        return kernel_error(coupling, distances, m, d, spectrum=spectrum, features=features, num_draws=draws)
+
     m, largest = 2, _LARGEST if _is_closed(_name(coupling), features) else _LARGEST_DRAWN
     while error(m) > tolerance:
         if m == largest:
@@ -352,23 +359,19 @@ def frequencies_for(
     return min(m, guess)
 
 
+def _check(features: str, spectrum: Spectrum | None) -> None:
+    """Refuse features that do not exist, or not for a spectrum."""
+    direction_average(features, 1)
+    if features == "laplace" and not isinstance(spectrum or Gaussian(), Gaussian):
+        raise InvalidArgumentError(f"Positive features exist for the Gaussian spectrum only, not {spectrum!r}.")
+
+
 def _name(coupling: str | Coupling) -> str:
     return coupling if isinstance(coupling, str) else name_of(coupling)
 
 
 def _is_closed(coupling: str, features: str) -> bool:
     return coupling in _CLOSED and (coupling != "simplex" or features == "laplace")
-
-
-def _remembered(function: Callable[[int], float]) -> Callable[[int], float]:
-    known: dict[int, float] = {}
-
-    def call(m: int) -> float:
-        if m not in known:
-            known[m] = function(m)
-        return known[m]
-
-    return call
 
 
 def direction_average(features: str, num_dims: int) -> Callable[[Array], Array]:

@@ -24,6 +24,8 @@ class Antithetic(Coupling):
     needs_isotropy: ClassVar[bool] = False  # the base refuses what it cannot serve
 
     def __init__(self, base: Coupling) -> None:
+        if base.is_antithetic:
+            raise InvalidArgumentError(f"{base!r} comes in pairs already.")
         self.base = base
 
     @property

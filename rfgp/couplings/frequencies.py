@@ -37,6 +37,11 @@ class Frequencies:
         """(m, d)."""
         return self.matrix.shape[0], self.matrix.shape[1]
 
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are wanted in the frequencies or weights themselves."""
+        return self.matrix.requires_grad or self.weights.requires_grad
+
     def project(
         self,
         x: Tensor,  # (..., n, d)

@@ -11,7 +11,7 @@ from rfgp import random
 from rfgp.couplings.coupling import Coupling, uniform
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_blocks
-from rfgp.couplings.radial import RadialLaw
+from rfgp.couplings.radial import RadialLaw, check_histogram
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky
 from rfgp.spectra import Gaussian, Spectrum
@@ -28,7 +28,7 @@ class Leverage(Coupling):
     """
 
     def __init__(self, tilt: Sequence[float] | None = None) -> None:
-        self.tilt = None if tilt is None else [float(height) for height in np.asarray(tilt).ravel()]
+        self.tilt = None if tilt is None else [float(height) for height in check_histogram(tilt)]
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         gaussian = torch.randn(m, d, generator=generator, dtype=torch.float64)

@@ -18,7 +18,8 @@ class NearOrthogonal(Coupling):
     """Near-orthogonal Monte Carlo (Lin et al. 2020, Algorithm 1), with independent norms.
 
     All m directions together minimise sum_ij delta / (delta + |u_i - u_j|^2) by gradient descent from orthogonal
-    blocks, solved once for each m and d in a process and rotated at random in each draw.
+    blocks, solved once for each m and d in a process and rotated at random in each draw. The first draw takes the time
+    of 200 steps over all pairs: some 20 s for m = 4096 and d = 64.
     """
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:

@@ -76,8 +76,7 @@ class Copula(Coupling):
 
     Args:
         correlation: The copula's correlation matrix (k, k) of k consecutive norms: k = d couples those of a block,
-        as in
-            the paper, k = m all of them. None: independent norms, which is `Orthogonal`.
+            as in the paper, k = m all of them. None: independent norms, which is `Orthogonal`.
 
     Raises:
         InvalidArgumentError: at `sample`, where it is no correlation matrix.

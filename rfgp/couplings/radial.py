@@ -49,7 +49,10 @@ class RadialLaw:
             return norms, weights
         log_density, wide = self.spectrum.radial_log_density, self.broadening * norms
         log_ratio = log_density(wide, self.num_dims) - log_density(norms, self.num_dims)
-        return wide, weights * self.broadening * log_ratio.exp()
+        changed = weights * self.broadening * log_ratio.exp()
+        if not bool(torch.isfinite(changed).all()):
+            raise InvalidArgumentError(f"{self.spectrum!r} in {self.num_dims} dimensions has no finite weights.")
+        return wide, changed
 
 
 def check_histogram(heights: Sequence[float]) -> Tensor:

@@ -13,6 +13,7 @@ from rfgp.couplings.orthogonal import ConstantNorm, Copula, Monotone, Orthogonal
 from rfgp.couplings.simplex import Simplex, SimplexPlus
 from rfgp.couplings.spherical_radial import SphericalRadial
 from rfgp.couplings.structured import FastSimplex, Structured
+from rfgp.errors import InvalidArgumentError
 from rfgp.registry import Registry
 
 SUFFIX = "-antithetic"
@@ -52,7 +53,9 @@ def by_name(name: str | Coupling, **options: Any) -> Coupling:
     if isinstance(name, Coupling):
         return name
     if name == "energy" + SUFFIX:
-        return Energy(**{"features": "laplace", **options})
+        if options.get("features", "laplace") != "laplace":
+            raise InvalidArgumentError('"energy-antithetic" is the energy coupling for "laplace" features.')
+        return Energy(**{**options, "features": "laplace"})
     if isinstance(name, str) and name.endswith(SUFFIX):
         return Antithetic(_REGISTRY.make(name.removesuffix(SUFFIX), **options))
     return _REGISTRY.make(name, **options)

@@ -16,7 +16,8 @@ class SphericalRadial(Coupling):
 
     Each rule has the d + 1 corners of a randomly rotated simplex at one radius rho, chi with d + 2 degrees, each with
     the weight d / rho^2, which makes up for the radius. The rule's node at the origin, of weight 1 - d / rho^2 and
-    mean 0, is negative half of the time, which no feature can carry; without it the estimate stays unbiased.
+    mean 0, is often negative, which no feature can carry; without it the estimate stays unbiased.
+    The weights have an infinite variance for d = 1 and 2.
 
     Args:
         origin: Whether the last frequency is the node at the origin, with the mean of its weights, in which case draws
@@ -29,6 +30,12 @@ class SphericalRadial(Coupling):
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         if not isinstance(spectrum, Gaussian):
             raise InvalidArgumentError(f"{self!r} is for the Gaussian spectrum only, not {spectrum!r}.")
+        while (drawn := self._attempt(m, d, generator)) is None:
+            pass
+        return drawn
+
+    def _attempt(self, m: int, d: int, generator: torch.Generator) -> Frequencies | None:
+        """Return a draw, or None where the node at the origin would have a negative weight."""
         rules = -(-m // (d + 1))
         radius = torch.randn(rules, d + 2, generator=generator, dtype=torch.float64).norm(dim=1)
         rotations = haar_rows(rules, d, d, generator).reshape(rules, d, d)
@@ -38,10 +45,14 @@ class SphericalRadial(Coupling):
         rows, weights = rows[:m][order], weights[:m][order]
         if not self.origin or m == 1:
             return Frequencies(rows, weights)
-        if float(weights[:-1].mean()) > 1:
-            return self._draw(m, d, spectrum, generator)
-        rows[-1], share = 0.0, m / (m - 1)
-        weights[:-1] *= share
+        return self._with_origin(rows, weights) if float(weights[:-1].mean()) <= 1 else None
+
+    @staticmethod
+    def _with_origin(rows: Tensor, weights: Tensor) -> Frequencies:
+        """Return the rows with the last one moved to the origin, which takes the weight that is left."""
+        m = len(rows)
+        rows[-1] = 0.0
+        weights[:-1] *= m / (m - 1)
         weights[-1] = m - weights[:-1].sum()
         return Frequencies(rows, weights)
 

@@ -42,6 +42,11 @@ class StructuredFrequencies(Frequencies):
         return self.dense()
 
     @property
+    def requires_grad(self) -> bool:
+        """False: signs are not learned."""
+        return False
+
+    @property
     def shape(self) -> tuple[int, int]:
         """(m, d)."""
         return len(self.lengths), self.num_dims
@@ -87,9 +92,9 @@ class StructuredFrequencies(Frequencies):
 class Structured(Coupling):
     """Structured orthogonal random features, SORF (Yu et al. 2016, section 4): sqrt(D) H D_1 H D_2 H D_3.
 
-    Time m log-like instead of m d, and m bytes of memory instead of 8 m d. All norms are sqrt(D) (before the padding
-    is cut off), so the Gaussian kernel is estimated with a bias, at most 6 z / sqrt(D) at distance z for three products
-    (Theorem 3 there); in practice it is far smaller.
+    With D = p q, time m (p + q) a row instead of m d, and a few m bytes of memory instead of 8 m d. All norms are
+    sqrt(D) (before the padding is cut off), so the Gaussian kernel is estimated with a bias, at most 6 z / sqrt(D) at
+    distance z for three products (Theorem 3 there); in practice it is far smaller.
 
     Args:
         num_products: 1, 2 or 3 products H D; fewer are faster and more biased.
@@ -114,7 +119,7 @@ class Structured(Coupling):
 
 
 class FastSimplex(Coupling):
-    """Simplex features in time m log-like (Reid et al. 2023, section 4.3): the simplex matrix after products H D.
+    """Simplex features by fast products (Reid et al. 2023, section 4.3): the simplex matrix after products H D.
 
     The simplex matrix has one number off its diagonal, so its product takes time D. Norms are independent, chi with D
     degrees. The rotation is not Haar, so the kernel is estimated with a bias of the order of that of SORF, 6 z /

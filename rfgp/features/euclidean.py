@@ -45,7 +45,7 @@ class Fourier(nn.Module):
         amplitude = _amplitude(self.frequencies, x)
         if bool((self.frequencies.weights == 1).all()):
             amplitude = amplitude[0]
-        if _learns(self.frequencies):
+        if self.frequencies.requires_grad:
             angles = self.frequencies.project(x)
             return torch.cat([amplitude * angles.cos(), amplitude * angles.sin()], dim=-1)
         flat = x.reshape(-1, x.shape[-1]) if x.ndim > 1 else x[None]
@@ -83,9 +83,9 @@ class _CosineSine(torch.autograd.Function):
 class RandomPhase(nn.Module):
     """Random Fourier features with a phase, sqrt(2 w_i / m) cos(omega_i . x + b_i) (Rahimi and Recht 2007, Eq. 3).
 
-    Half as many features as `Fourier` for the same m, and noisier for the same number of features: phi(x) . phi(z)
-    carries cos(omega . (x + z) + 2 b) besides, which averages out over the phases only. phi(x) . phi(x) is 1 only
-    on average.
+    Half as many features as `Fourier` for the same m, and for the Gaussian kernel noisier for the same number of
+    features: phi(x) . phi(z) carries cos(omega . (x + z) + 2 b) besides, which averages out over the phases only.
+    phi(x) . phi(x) is 1 only on average.
 
     Args:
         frequencies: `Frequencies` or a plain (m, d) tensor.
@@ -139,11 +139,6 @@ class Laplace(nn.Module):
         """Return the features of x, in its dtype and on its device."""
         exponent = self.frequencies.project(x) - (x**2).sum(-1, keepdim=True)
         return _amplitude(self.frequencies, x) * exponent.exp()
-
-
-def _learns(frequencies: Frequencies) -> bool:
-    """Whether gradients are wanted in the frequencies or weights themselves."""
-    return frequencies.weights.requires_grad or getattr(frequencies, "matrix", frequencies.weights).requires_grad
 
 
 def _as_frequencies(frequencies: Frequencies | Tensor) -> Frequencies:

@@ -43,8 +43,23 @@ def test_every_coupling_is_registered():
 def test_each_frequency_has_the_spectral_law(lawful, m, d):
     if lawful.startswith("simplex") and d == 1:
         pytest.skip("there is no simplex in one dimension, which a test of its own shows")
+    if lawful == "spherical-radial" and d <= 2:
+        pytest.skip("its weights have no variance, which a test of their law shows")
     omega, weights = draws(lawful, m, d)
     check_law(omega, spectra.Gaussian(), weights)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_quadrature_radii_and_their_weights(d):
+    """rho is chi with d + 2 degrees, its weight d / rho^2 turns that density into chi's with d."""
+    omega, weights = draws("spherical-radial", 2 * (d + 1), d)
+    radius = np.linalg.norm(omega, axis=2)
+    np.testing.assert_allclose(weights, d / radius**2)
+    assert stats.kstest(radius[:, 0], stats.chi(d + 2).cdf).pvalue > 1e-9
+    r = np.linspace(0.1, 5, 9)
+    np.testing.assert_allclose(stats.chi(d + 2).pdf(r) * d / r**2, stats.chi(d).pdf(r))
+    unit = omega / radius[:, :, None]
+    assert_mean(unit[:, 0], np.zeros(d))
 
 
 @pytest.mark.parametrize("spectrum", [spectra.Matern(0.5), spectra.RationalQuadratic(0.7)], ids=repr)

@@ -260,6 +260,17 @@ class TestSolver:
         assert moment(found, 3, 1.0) < 0.05
         with pytest.warns(rfgp.BlocksWarning, match="blocks"):
             Energy().sample(130, 3, generator=random.generator(0))
+        Energy().sample(130, 3, generator=random.generator(1))  # and says so once
+        assert Energy().solve(130, 3).effort == "full"
+
+    def test_solved_blocks_are_kept(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(solver, "_QUICK_PAIRS", 1e3)
+        monkeypatch.setattr(solver, "_BLOCK_PAIRS", 3e5)
+        monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path))
+        found = store.solution(problem(3), 133, full=False)
+        assert found.num_steps == 0
+        assert found.num_blocks > 1
+        assert len(list((tmp_path / "energy").iterdir())) == 1
 
     def test_progress(self):
         steps = []
@@ -327,6 +338,7 @@ class TestStore:
             store.key_of(base, 21, full=False),
             store.key_of(problem(4), 20, full=False),
             store.key_of(problem(3, weighted=True), 20, full=False),
+            store.key_of(Energy(broadening=1.2).problem(3, GAUSSIAN), 20, full=False),
             store.key_of(problem(3, kind="laplace"), 20, full=False),
             store.key_of(problem(3, spectrum=spectra.Matern(1.5)), 20, full=False),
             store.key_of(problem(3, spectrum=spectra.Matern(2.5)), 20, full=False),
@@ -337,14 +349,14 @@ class TestStore:
             store.key_of(base, 5000, full=True),
         }
         monkeypatch.setattr(solver, "VERSION", solver.VERSION + 1)
-        assert len({*keys, store.key_of(base, 20, full=False)}) == 13
+        assert len({*keys, store.key_of(base, 20, full=False)}) == 14
 
     def test_common_sizes_come_with_the_package(self, folder, monkeypatch):
-        assert len(store._shipped()) == 38
+        assert len(store._shipped()) == 76
         monkeypatch.setattr(solver, "solve", lambda *a, **k: pytest.fail("solved, though it is shipped"))
         for m in (256, 512):
             for d in range(2, 21):
-                shape = Energy().directions(m, d).shape
+                shape = Energy().solution(m, d).directions.shape
                 assert shape == (m, d)
         assert not self.files(folder)
         assert moment(store.solution(problem(5), 256, full=False), 5, 1.5) < 0.05

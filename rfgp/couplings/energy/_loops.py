@@ -26,7 +26,7 @@ def repel(gram, row_squares, squares, weights, value, slope, per_length, push, l
 
     With s = |omega_i +- omega_j| and V, V' tabulated at equal steps of s (V' the derivative in s^2):
     gram[i, j] becomes w_j (V'(s+) - V'(s-)), push[i] the sum over j of w_j (V'(s+) + V'(s-)), and, unless it
-    is empty, level[i] that of w_j (V(s+) + V(s-)) / 2. Beyond its end the table is constant.
+    is empty, level[i] that of w_j (V(s+) + V(s-)) / 2. Beyond its end the last value and slope hold.
     """
     last = np.float32(slope.size - 1.001)
     zero, half = np.float32(0), np.float32(0.5)

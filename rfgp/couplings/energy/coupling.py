@@ -98,7 +98,9 @@ class Energy(Coupling):
         spectrum: Spectrum | None = None,
         progress: Progress | None = None,
     ) -> "Energy":
-        """Solve the directions now and keep them in the cache folder (RFGP_CACHE_DIR, or the system's).
+        """Solve the directions as well as they can be, and keep them in the cache folder (RFGP_CACHE_DIR).
+
+        m = 4096 takes about a minute on two cores.
 
         Args:
             num_frequencies: m.
@@ -107,17 +109,19 @@ class Energy(Coupling):
             progress: Called with the steps done and the steps in all.
 
         Returns:
-            The coupling itself.
+            The coupling with effort="full", whose draws of this size find the solution. Those with effort="quick"
+            do not look for it: draws must not depend on what a cache holds.
 
         Raises:
             InvalidArgumentError: as `sample`.
         """
         law = self._check(num_frequencies, num_dims, spectrum or Gaussian())
-        self._solution(self._count(int(num_frequencies)), int(num_dims), law, progress)
-        return self
+        patient = Energy(**{**vars(self), "effort": "full"})
+        patient._solution(patient._count(int(num_frequencies)), int(num_dims), law, progress)
+        return patient
 
-    def directions(self, num_frequencies: int, num_dims: int, *, spectrum: Spectrum | None = None) -> Tensor:  # (n, d)
-        """Return the solved unit directions (n, d), before any rotation, the i-th for the i-th smallest norm.
+    def solution(self, num_frequencies: int, num_dims: int, *, spectrum: Spectrum | None = None) -> Solution:
+        """Return the solved directions (n, d), before any rotation, the i-th for the i-th smallest norm, and b.
 
         Args:
             num_frequencies: m; n is m, or the number m / 2 of pairs.
@@ -128,7 +132,7 @@ class Energy(Coupling):
             InvalidArgumentError: as `sample`.
         """
         law = self._check(num_frequencies, num_dims, spectrum or Gaussian())
-        return self._solution(self._count(int(num_frequencies)), int(num_dims), law).unit()
+        return self._solution(self._count(int(num_frequencies)), int(num_dims), law)
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         n = self._count(m)
@@ -172,12 +176,13 @@ class Energy(Coupling):
     def _solution(self, n: int, d: int, spectrum: Spectrum, progress: Progress | None = None) -> Solution:
         full = self.effort == "full"
         problem, key = _known(_Asked(repr((vars(self), spectrum, n, d)), self, spectrum, n, d))
-        if solver.plan(n, d, full)[0] > 1:
+        if solver.plan(n, d, full)[0] > 1 and (n, d) not in _announced:
+            _announced.add((n, d))
             warnings.warn(
                 f"{n} frequencies would take more than 5 s to solve together, so the energy coupling starts from "
                 'blocks and takes few steps. by_name("energy", effort="full") solves them, once.',
                 BlocksWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
         return store.solution(problem, n, full=full, progress=progress, key=key)
 
@@ -186,6 +191,9 @@ class Energy(Coupling):
         changed = {name: value for name, value in vars(self).items() if value != defaults[name]}
         shown = {name: "..." if isinstance(value, list) else repr(value) for name, value in changed.items()}
         return f"Energy({', '.join(f'{name}={value}' for name, value in shown.items())})"
+
+
+_announced: set[tuple[int, int]] = set()
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class Repulsion:
 
     Args:
         potential: V.
-        reach: The largest |omega_i +- omega_j| that matters; V is constant beyond.
+        reach: The largest |omega_i +- omega_j| that matters; beyond, its last value and slope hold.
     """
 
     def __init__(self, potential: Potential, reach: float) -> None:

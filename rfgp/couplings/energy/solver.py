@@ -84,7 +84,7 @@ class Problem:
         return norms.numpy(), weights.numpy()
 
     def reach(self, n: int) -> float:
-        """Return how far apart frequencies can be; of heavy tails, the last half percent does not matter."""
+        """Return how far apart frequencies can be; the last half percent of a radial law does not matter."""
         top = self.spectrum.radial_quantile(torch.tensor([min(1 - 0.5 / n, 0.995)]), self.num_dims)
         return 2 * float(top) * (math.exp(_BROADEST) if self.weighted else max(self.broadening, 1.0))
 

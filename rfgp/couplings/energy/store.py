@@ -26,7 +26,7 @@ _lock = threading.RLock()
 def solution(
     problem: Problem, n: int, *, full: bool, progress: Progress | None = None, key: str | None = None
 ) -> Solution:
-    """Return the solution of a problem for n frequencies, the same wherever it comes from.
+    """Return the solution of a problem for n frequencies, the same wherever it comes from on one kind of processor.
 
     Files are keyed by everything that the solution depends on and by the solver's version, written in one piece,
     and checked when they are read, so that processes may share the folder. One that is damaged is solved again.
@@ -47,7 +47,7 @@ def solution(
             found = _shipped().get(key) or _read(key, n, problem.num_dims)
             if found is None:
                 found = solver.solve(problem, n, full=full, progress=progress)
-                if found.num_steps:  # otherwise there was nothing to solve
+                if found.num_steps or found.num_blocks > 1:  # otherwise there was nothing to solve
                     _write(key, found)
             _remember(key, found)
         return _memory[key]
