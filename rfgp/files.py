@@ -9,7 +9,8 @@ def cache_folder() -> Path:
     """Return the folder of downloads and solutions: RFGP_CACHE_DIR, or the system's cache folder for rfgp."""
     import pooch
 
-    return Path(os.environ.get("RFGP_CACHE_DIR") or pooch.os_cache("rfgp")).expanduser().absolute()
+    named = os.path.expanduser(os.environ.get("RFGP_CACHE_DIR") or str(pooch.os_cache("rfgp")))
+    return Path(named).absolute()
 
 
 def write_atomically(path: Path, content: bytes) -> None:

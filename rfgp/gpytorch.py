@@ -68,13 +68,24 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         out: Tensor = feature_map(x.div(self.lengthscale))
         return out
 
-    def get_extra_state(self) -> dict[str, int | None]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Return what a state_dict needs to repeat the draw."""
         dims = None if self.feature_map is None else self.feature_map.frequencies.shape[1]
-        return {"seed": self.seed, "num_dims": dims, "num_frequencies": self.num_frequencies}
+        law = {"coupling": repr(self.coupling), "spectrum": repr(self.spectrum)}
+        return {"seed": self.seed, "num_dims": dims, "num_frequencies": self.num_frequencies, **law}
 
-    def set_extra_state(self, state: dict[str, int | None]) -> None:
-        """Repeat the draw of a state_dict; the coupling and the spectrum are this kernel's own."""
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Repeat the draw of a state_dict.
+
+        Raises:
+            InvalidArgumentError: it is that of another coupling, spectrum or number of frequencies.
+        """
+        if not isinstance(state, dict) or not {"seed", "num_dims", "num_frequencies"} <= set(state):
+            raise InvalidArgumentError("This is no state of a RandomFeatureKernel.")
+        for name in ("coupling", "spectrum"):
+            own = repr(getattr(self, name))
+            if state.get(name, own) != own:
+                raise InvalidArgumentError(f"The state has the {name} {state[name]}, not {own}.")
         if state["num_frequencies"] != self.num_frequencies or state["seed"] is None:
             raise InvalidArgumentError(
                 f"The state has {state['num_frequencies']} frequencies, not {self.num_frequencies}."

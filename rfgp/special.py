@@ -184,11 +184,19 @@ def _log_cosh_series(t: Array, d: int) -> Array:
 
 
 def kummer(d: int, x: Array) -> Array:
-    """Return 1F1(d; d/2; x), (...) -> (...); for negative x by Kummer's transformation, exp(x) 1F1(-d/2; d/2; -x)."""
+    """Return 1F1(d; d/2; x), (...) -> (...); for negative x by Kummer's transformation, exp(x) 1F1(-d/2; d/2; -x).
+
+    Below -500 the leading term at infinity, Gamma(d/2) / Gamma(-d/2) (-x)^-d, 0 for even d; it is below 10^-2 d.
+    Above 500, inf.
+    """
     x = np.asarray(x, dtype=np.float64)
-    positive = special.hyp1f1(d, d / 2, np.maximum(x, 0))
-    negative = np.exp(np.minimum(x, 0)) * special.hyp1f1(-d / 2, d / 2, np.maximum(-x, 0))
-    return np.asarray(np.where(x >= 0, positive, negative))
+    near = np.clip(x, -500.0, 500.0)
+    positive = np.where(x > 500, np.inf, special.hyp1f1(d, d / 2, np.maximum(near, 0)))
+    negative = np.exp(np.minimum(near, 0)) * special.hyp1f1(-d / 2, d / 2, np.maximum(-near, 0))
+    with np.errstate(under="ignore", over="ignore"):
+        size = np.exp(special.gammaln(d / 2) - special.gammaln(-d / 2) - d * np.log(np.maximum(-x, 500.0)))
+    far = 0.0 if d % 2 == 0 else special.gammasgn(-d / 2) * size
+    return np.asarray(np.where(x >= 0, positive, np.where(x < -500, far, negative)))
 
 
 def unit_quadrature() -> tuple[Array, Array]:

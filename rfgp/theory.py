@@ -22,6 +22,7 @@ from scipy import stats
 
 from rfgp import random
 from rfgp.couplings import Coupling, Frequencies, distances_between, for_features, name_of
+from rfgp.couplings.energy.potential import check_distances
 from rfgp.errors import InvalidArgumentError
 from rfgp.special import kummer, log_sphere_cosh, sphere_cosine, unit_quadrature
 from rfgp.spectra import Gaussian, Spectrum
@@ -294,7 +295,7 @@ def kernel_error(
     """
     _check(features, spectrum)
     table = np.asarray(distances, dtype=np.float64)
-    z, weights = (table[:, 0], table[:, 1]) if table.ndim == 2 else (table, np.ones_like(table))
+    z, weights = check_distances(table if table.ndim == 2 else np.stack([table, np.ones_like(table)], -1)).T
     if features == "laplace":
         weights = weights * np.exp(-(z**2))
     name = _name(coupling)
@@ -302,11 +303,15 @@ def kernel_error(
         found = variance(name, z, num_frequencies, num_dims, spectrum=spectrum, features=features)
     else:
         chosen, generator = for_features(coupling, features), random.generator(seed, random.Role.FREQUENCIES)
-        draws = [
-            chosen.sample(num_frequencies, num_dims, spectrum=spectrum, generator=generator) for _ in range(num_draws)
-        ]
+        count = range(max(1, num_draws))
+        draws = [chosen.sample(num_frequencies, num_dims, spectrum=spectrum, generator=generator) for _ in count]
         found = np.mean([rotated_error(draw, z, spectrum=spectrum, features=features) for draw in draws], axis=0)
-    return float(np.sqrt((weights * found).mean()))
+    total = float((weights * found).mean())
+    if not math.isfinite(total):
+        raise InvalidArgumentError(
+            f"The error at distances up to {z.max():.3g} is not finite; are the inputs divided by the lengthscale?"
+        )
+    return math.sqrt(total)
 
 
 def frequencies_for(
@@ -343,7 +348,7 @@ def frequencies_for(
         return kernel_error(coupling, distances, m, d, spectrum=spectrum, features=features, num_draws=draws)
 
     m, largest = 2, _LARGEST if _is_closed(_name(coupling), features) else _LARGEST_DRAWN
-    while error(m) > tolerance:
+    while not error(m) <= tolerance:
         if m == largest:
             raise InvalidArgumentError(
                 f"An error of {tolerance:g} needs more than {largest} frequencies; there it is {error(m):.2g}."

@@ -56,6 +56,8 @@ class Coupling(ABC):
                 coupling can serve.
         """
         law = self._check(num_frequencies, num_dims, spectrum or Gaussian())
+        if not isinstance(generator, torch.Generator):
+            raise InvalidArgumentError(f"generator must be a torch.Generator, got {generator!r}.")
         return self._draw(int(num_frequencies), int(num_dims), law, generator)
 
     def _check(self, num_frequencies: int, num_dims: int, law: Spectrum) -> Spectrum:
@@ -68,6 +70,8 @@ class Coupling(ABC):
                 f"{num_frequencies} frequencies in {num_dims} dimensions would take "
                 f"{num_frequencies * num_dims / 2**27:.0f} GiB; at most {_MOST_ENTRIES / 2**27:.0f} are drawn."
             )
+        if not isinstance(law, Spectrum):
+            raise InvalidArgumentError(f"spectrum must be one of rfgp.spectra, got {law!r}.")
         if self.needs_isotropy and not law.is_isotropic:
             raise InvalidArgumentError(f"{self!r} needs an isotropic spectrum, and {law!r} is a product; use 'iid'.")
         return law

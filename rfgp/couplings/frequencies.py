@@ -69,10 +69,13 @@ class Frequencies:
         self,
         x: Tensor,  # (..., n, d)
     ) -> None:
-        """Refuse inputs with another number of columns.
+        """Refuse inputs that cannot be projected.
 
         Raises:
-            InvalidArgumentError: x has not d columns.
+            InvalidArgumentError: x is no floating-point tensor, or has not d columns.
         """
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise InvalidArgumentError(f"Inputs must be a floating-point tensor, got {kind}.")
         if x.ndim < 1 or x.shape[-1] != self.shape[1]:
             raise InvalidArgumentError(f"Inputs must have {self.shape[1]} columns, got shape {tuple(x.shape)}.")

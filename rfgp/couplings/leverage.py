@@ -70,8 +70,11 @@ def leverage_tilt(
     rows = torch.as_tensor(np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, dtype=np.float64))
     if rows.ndim != 2 or 0 in rows.shape or not bool(torch.isfinite(rows).all()):
         raise InvalidArgumentError("The leverage needs a finite matrix (n, d).")
-    if not noise > 0:
-        raise InvalidArgumentError(f"noise must be positive, got {noise!r}.")
+    if not 0 < noise < np.inf or not 0 <= power <= 4 or num_bins < 1 or num_samples < 1:
+        raise InvalidArgumentError(
+            f"noise must be positive, power between 0 and 4 and the counts positive, got {noise!r}, {power!r}, "
+            f"{num_bins!r} and {num_samples!r}."
+        )
     law, d = spectrum or Gaussian(), rows.shape[1]
     kernel = law.kernel_between(rows, rows)
     factor = cholesky(kernel + noise * torch.eye(len(rows), dtype=torch.float64), "The kernel matrix")

@@ -59,12 +59,13 @@ def check_histogram(heights: Sequence[float]) -> Tensor:
     """Return heights (K,) with mean 1.
 
     Raises:
-        InvalidArgumentError: they are not at least one positive finite number, or span more than 10^6.
+        InvalidArgumentError: they are not at least one positive finite number, or span more than 10^4, with which the
+            weights would hardly ever be drawn that make up for it.
     """
     values = torch.as_tensor(np.asarray(heights, dtype=np.float64))
     fine = values.ndim == 1 and len(values) > 0 and bool(torch.isfinite(values).all())
-    if not fine or values.min() <= 0 or values.max() > 1e6 * values.min():
-        raise InvalidArgumentError("A radial histogram is a list of positive numbers within a factor of 10^6.")
+    if not fine or values.min() <= 0 or values.max() > 1e4 * values.min():
+        raise InvalidArgumentError("A radial histogram is a list of positive numbers within a factor of 10^4.")
     return values / values.mean()
 
 

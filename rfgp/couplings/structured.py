@@ -166,7 +166,7 @@ def _signs(m: int, d: int, num_products: int, generator: torch.Generator) -> Ten
 
 
 def _check_products(num_products: int) -> int:
-    if num_products not in (1, 2, 3) or isinstance(num_products, bool):
+    if not isinstance(num_products, int) or isinstance(num_products, bool) or num_products not in (1, 2, 3):
         raise InvalidArgumentError(f"num_products must be 1, 2 or 3, got {num_products!r}.")
     return num_products
 

@@ -1,5 +1,7 @@
+import hashlib
 import itertools
 import multiprocessing
+import threading
 import warnings
 
 import mpmath
@@ -132,7 +134,7 @@ class TestRepulsion:
         repel = repulsion.Repulsion(potential.make_potential("fourier", GAUSSIAN, 4), 12)
         with repel.threads():
             threaded = repel(omega, np.ones(600))
-            monkeypatch.setattr(repulsion.os, "cpu_count", lambda: 1)
+            monkeypatch.setattr(repulsion, "_cores", lambda: 1)
         with repel.threads():
             single = repel(omega, np.ones(600))
         for a, b in zip(threaded, single, strict=True):
@@ -310,13 +312,15 @@ class TestStore:
         np.testing.assert_array_equal(first.directions, again.directions)
         assert store.key_of(problem(3), 20, full=False) in path.name
 
-    @pytest.mark.parametrize("damage", ["bit", "cut", "empty", "shape"])
+    @pytest.mark.parametrize("damage", ["bit", "cut", "empty", "shape", "zip"])
     def test_damaged_files_are_solved_again(self, folder, damage):
         first = store.solution(problem(3), 20, full=False)
         (path,) = self.files(folder)
         content = bytearray(path.read_bytes())
         if damage == "shape":
             store._write(path.stem, store.Solution(np.ones((2, 3), np.float16), 1.0, 3, 1))
+        elif damage == "zip":
+            path.write_bytes(hashlib.sha256(b"PK").digest() + b"PK")
         else:
             content[len(content) // 2] ^= 1
             path.write_bytes({"bit": bytes(content), "cut": bytes(content[:100]), "empty": b""}[damage])
@@ -426,6 +430,46 @@ def test_energy_beats_pairwise_and_weights_beat_energy():
     found = [errors(c) for c in (couplings.Pairwise(), Energy(), Energy(weighted=True))]
     for (worse, a), (better, b) in itertools.pairwise(found):
         assert (worse - better) / np.hypot(a, b) > 6
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork here")
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent():
+    with store._lock:
+        context = multiprocessing.get_context("fork")
+        queue = context.Queue()
+        worker = context.Process(target=lambda: queue.put(Energy().sample(4, 3, generator=random.generator(0)).shape))
+        held = threading.Thread(target=worker.start)
+        held.start()
+        held.join()
+        assert queue.get(timeout=60) == (4, 3)
+        worker.join()
+
+
+def test_draws_that_cannot_be_made():
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"torch\.Generator"):
+        Energy().sample(4, 3, generator=None)
+    with pytest.raises(rfgp.InvalidArgumentError, match="spectrum must be"):
+        Energy().sample(4, 3, spectrum="gaussian", generator=random.generator(0))
+    with pytest.raises(rfgp.InvalidArgumentError, match="positive features fail"):
+        Energy("laplace", distances=[[50.0, 1.0]]).sample(4, 3, generator=random.generator(0))
+    with pytest.raises(rfgp.InvalidArgumentError, match="pairs already"):
+        couplings.Antithetic(Energy("laplace"))
+    with pytest.raises(rfgp.InvalidArgumentError, match="floating-point"):
+        rfgp.features.Fourier(torch.ones(2, 3, dtype=torch.float64))(torch.ones(2, 3, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("spectrum", [spectra.Matern(0.01), spectra.RationalQuadratic(0.02)], ids=repr)
+def test_the_heaviest_tails(spectrum):
+    omega = Energy().sample(20, 3, spectrum=spectrum, generator=random.generator(0))
+    assert torch.isfinite(omega.weights).all()
+    assert not torch.isnan(omega.dense()).any()
+
+
+def test_rational_quadratic_weights_in_many_dimensions():
+    omega = Energy(broadening=1.1).sample(
+        32, 400, spectrum=spectra.RationalQuadratic(1.0), generator=random.generator(0)
+    )
+    assert torch.isfinite(omega.weights).all()
 
 
 def test_no_warning_for_usual_sizes():

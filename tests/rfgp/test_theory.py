@@ -178,6 +178,25 @@ class TestFrequenciesFor:
         with pytest.raises(rfgp.InvalidArgumentError, match="between 0 and 1"):
             theory.frequencies_for(self.X, tolerance)
 
+    def test_inputs_that_are_far_apart(self):
+        assert theory.frequencies_for(30 * self.X, 0.2, coupling="orthogonal") <= 16
+        with pytest.raises(rfgp.InvalidArgumentError, match=r"not finite|more than"):
+            theory.frequencies_for(30 * self.X, 0.2, coupling="iid", features="laplace")
+        with pytest.raises(rfgp.InvalidArgumentError, match="largest distance"):
+            theory.frequencies_for(1e50 * self.X, 0.2, coupling="pairwise")
+        with pytest.raises(rfgp.InvalidArgumentError, match="none beyond"):
+            theory.frequencies_for(1e200 * self.X, 0.2, coupling="pairwise")
+        with pytest.raises(rfgp.InvalidArgumentError, match="distances"):
+            theory.kernel_error("iid", [np.nan], 4, 3)
+        assert theory.orthogonal_moment(np.array([10.0, 60.0, 1e8]), 3) == pytest.approx([0, 0, 0], abs=1e-5)
+
+    @pytest.mark.parametrize("d", [3, 4, 8, 33])
+    def test_moments_at_large_distances_are_those_of_mpmath(self, d):
+        for x in (20.0, 31.0, 33.0, 60.0):
+            with mpmath.workdps(60):
+                exact = float(mpmath.hyp1f1(d, mpmath.mpf(d) / 2, -(mpmath.mpf(x) ** 2) / 2))
+            assert float(theory.orthogonal_moment(x, d)) == pytest.approx(exact, abs=1e-10)
+
     def test_too_many(self, monkeypatch):
         monkeypatch.setattr(theory, "_LARGEST_DRAWN", 16)
         with pytest.raises(rfgp.InvalidArgumentError, match="more than 16 frequencies"):

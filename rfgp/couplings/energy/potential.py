@@ -29,6 +29,7 @@ DEFAULT_DISTANCES = np.linspace(0.3, 3.0, 10)
 """In lengthscales; there a kernel falls from nearly 1 to nearly 0."""
 
 _KNOTS = 4096
+_FARTHEST, _FARTHEST_POSITIVE = 1e4, 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +104,11 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
     else:
         z, log_weights = DEFAULT_DISTANCES, np.zeros_like(DEFAULT_DISTANCES)
     if kind == "laplace":
+        if z.max() > _FARTHEST_POSITIVE:
+            raise InvalidArgumentError(
+                f"The largest |x + y| is {z.max():.3g} lengthscales; beyond {_FARTHEST_POSITIVE:g} "
+                "positive features fail. Center the inputs, or use Fourier features."
+            )
         log_strengths = log_weights - z**2
         if distances is None:
             log_strengths -= np.log(np.expm1(z**2))
@@ -130,6 +136,10 @@ def check_distances(distances: Any) -> Array:
         raise InvalidArgumentError(
             "distances must be (k, 2): positive distances and positive weights, as distances_between returns them."
         )
+    if table[:, 0].max() > _FARTHEST:
+        raise InvalidArgumentError(
+            f"The largest distance is {table[:, 0].max():.3g}; at most {_FARTHEST:g} lengthscales count."
+        )
     return table
 
 
@@ -152,10 +162,12 @@ def distances_between(
         InvalidArgumentError: fewer than two rows, values that are not finite, or all rows coincide.
     """
     rows = np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) < 2 or not np.isfinite(rows).all():
-        raise InvalidArgumentError("Distances need at least two finite rows (n, d).")
+    if rows.ndim != 2 or len(rows) < 2 or not np.isfinite(rows).all() or np.abs(rows).max() > 1e100:
+        raise InvalidArgumentError("Distances need at least two finite rows (n, d), none beyond 1e100.")
     if kind not in KINDS:
         raise InvalidArgumentError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
+    if num_distances < 1 or num_pairs < 1:
+        raise InvalidArgumentError("num_distances and num_pairs must be positive.")
     places = np.unique(np.linspace(0, len(rows) * (len(rows) - 1) // 2 - 1, num_pairs).astype(np.int64))
     first, second = _pair(places)
     between = np.linalg.norm(rows[first] - rows[second], axis=1)

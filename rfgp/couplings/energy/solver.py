@@ -150,7 +150,7 @@ def _descend(
         for step in range(num_steps):
             fraction = 0.5 * (1 + math.cos(math.pi * step / num_steps))
             norms, weights = problem.broaden(strata, log_b[0])
-            frequencies = directions * norms[:, None]
+            frequencies = directions * np.minimum(norms, 1e9)[:, None]  # squares stay finite in float32
             gradient, in_weights = repulsion(frequencies, weights, levels=problem.weighted)
             if problem.weighted:
                 radial = (gradient * frequencies).sum(1)

@@ -3,8 +3,10 @@
 import hashlib
 import io
 import json
+import os
 import threading
 import warnings
+import zipfile
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,16 @@ SHIPPED = Path(__file__).with_name("solved.npz")
 _MOST_IN_MEMORY = 2**27  # bytes
 _memory: dict[str, Solution] = {}
 _lock = threading.RLock()
+
+
+def _unlock_in_child() -> None:
+    """A process that was forked while another thread solved must not wait for that thread."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 def solution(
@@ -110,7 +122,7 @@ def _read(key: str, n: int, d: int) -> Solution | None:
             return None
         with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
             found = _solution(arrays["directions"], arrays["meta"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile):
         return None
     fits = found.directions.shape == (n, d) and found.directions.dtype == np.float16
     return found if fits and np.isfinite(found.directions).all() else None
