@@ -106,9 +106,10 @@ def rational_quadratic_law(rho: Array, d: int, alpha: float) -> tuple[Array, Arr
     log_s = np.arange(-40 / alpha - math.sqrt(80 / alpha), math.sqrt(80 / alpha), step)
     log_weight = alpha * math.log(alpha) - special.gammaln(alpha) + alpha * log_s - alpha * np.exp(log_s)
     weight = np.exp(log_weight) * step
-    x = 0.5 * np.exp(2 * np.log(rho)[:, None] - log_s)
-    with np.errstate(divide="ignore", under="ignore"):
-        slope = 2 * np.exp(d / 2 * np.log(x) - x - special.gammaln(d / 2))
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):  # norms of the heaviest tails reach 0
+        log_x = 2 * np.log(rho)[:, None] - math.log(2) - log_s
+        x = np.exp(log_x)
+        slope = 2 * np.exp(d / 2 * log_x - x - special.gammaln(d / 2))
     return special.gammainc(d / 2, x) @ weight, special.gammaincc(d / 2, x) @ weight, slope @ weight
 
 

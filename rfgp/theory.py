@@ -34,7 +34,7 @@ _CLOSED = ("iid", "orthogonal", "pairwise", "simplex")
 _LARGEST, _LARGEST_DRAWN = 2**24, 2**12
 
 
-# --- any ensemble ----------------------------------------------------------------------------------------------
+# --- any ensemble
 
 
 def rotated_moments(
@@ -98,7 +98,7 @@ def rotated_error(
     return np.maximum(second - 2 * exact * mean + exact**2, 0.0)
 
 
-# --- closed forms ------------------------------------------------------------------------------------------------
+# --- closed forms
 
 
 def independent_variance(
@@ -264,7 +264,7 @@ def variance(
     return np.asarray(independent + change / m**2)
 
 
-# --- how many frequencies ------------------------------------------------------------------------------------------
+# --- how many frequencies
 
 
 def kernel_error(
@@ -297,15 +297,17 @@ def kernel_error(
     table = np.asarray(distances, dtype=np.float64)
     z, weights = check_distances(table if table.ndim == 2 else np.stack([table, np.ones_like(table)], -1)).T
     if features == "laplace":
+        if z.max() > 18:  # the second moment exp(2 v^2) overflows
+            raise InvalidArgumentError(f"Positive features fail at |x + y| = {z.max():.3g} lengthscales.")
         weights = weights * np.exp(-(z**2))
     name = _name(coupling)
     if _is_closed(name, features):
         found = variance(name, z, num_frequencies, num_dims, spectrum=spectrum, features=features)
     else:
         chosen, generator = for_features(coupling, features), random.generator(seed, random.Role.FREQUENCIES)
-        count = range(max(1, num_draws))
-        draws = [chosen.sample(num_frequencies, num_dims, spectrum=spectrum, generator=generator) for _ in count]
-        found = np.mean([rotated_error(draw, z, spectrum=spectrum, features=features) for draw in draws], axis=0)
+        options: dict[str, Any] = {"spectrum": spectrum}
+        draws = (chosen.sample(num_frequencies, num_dims, generator=generator, **options) for _ in range(num_draws))
+        found = np.mean([rotated_error(draw, z, features=features, **options) for draw in draws], axis=0)
     total = float((weights * found).mean())
     if not math.isfinite(total):
         raise InvalidArgumentError(

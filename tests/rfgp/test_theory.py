@@ -180,7 +180,7 @@ class TestFrequenciesFor:
 
     def test_inputs_that_are_far_apart(self):
         assert theory.frequencies_for(30 * self.X, 0.2, coupling="orthogonal") <= 16
-        with pytest.raises(rfgp.InvalidArgumentError, match=r"not finite|more than"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="Positive features fail"):
             theory.frequencies_for(30 * self.X, 0.2, coupling="iid", features="laplace")
         with pytest.raises(rfgp.InvalidArgumentError, match="largest distance"):
             theory.frequencies_for(1e50 * self.X, 0.2, coupling="pairwise")
