@@ -1,6 +1,7 @@
 """Delicate functions of the spectra, alone with their derivations."""
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy.interpolate import CubicHermiteSpline
 from torch import Tensor
+
+from rfgp.errors import InvalidArgumentError
 
 Array = NDArray[np.float64]
 
@@ -208,3 +211,16 @@ def unit_quadrature() -> tuple[Array, Array]:
     nodes, weights = np.polynomial.legendre.leggauss(200)
     t = (nodes + 1) / 2
     return t**3 * (10 - 15 * t + 6 * t**2), weights / 2 * 30 * t**2 * (1 - t) ** 2
+
+
+def direction_average(features: str, num_dims: int) -> Callable[[Array], Array]:
+    """Return C of Fourier features or H of positive ones, (...) -> (...), in d dimensions.
+
+    Raises:
+        InvalidArgumentError: unknown features.
+    """
+    if features == "fourier":
+        return lambda t: sphere_cosine(t, num_dims)
+    if features == "laplace":
+        return lambda t: np.exp(log_sphere_cosh(t, num_dims))
+    raise InvalidArgumentError(f"There are no features {features!r}; known are fourier, laplace.")

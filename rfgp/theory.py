@@ -11,7 +11,6 @@ E H(s_+ v) for positive ones (couplings paper, Eqs. 16-19; simplex paper, Eq. 10
 """
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -24,7 +23,7 @@ from rfgp import random
 from rfgp.couplings import Coupling, Frequencies, distances_between, for_features, name_of
 from rfgp.couplings.energy.potential import check_distances
 from rfgp.errors import InvalidArgumentError
-from rfgp.special import kummer, log_sphere_cosh, sphere_cosine, unit_quadrature
+from rfgp.special import direction_average, kummer, unit_quadrature
 from rfgp.spectra import Gaussian, Spectrum
 
 Array = NDArray[np.float64]
@@ -379,19 +378,6 @@ def _name(coupling: str | Coupling) -> str:
 
 def _is_closed(coupling: str, features: str) -> bool:
     return coupling in _CLOSED and (coupling != "simplex" or features == "laplace")
-
-
-def direction_average(features: str, num_dims: int) -> Callable[[Array], Array]:
-    """Return C of Fourier features or H of positive ones, (...) -> (...), in d dimensions.
-
-    Raises:
-        InvalidArgumentError: unknown features.
-    """
-    if features == "fourier":
-        return lambda t: sphere_cosine(t, num_dims)
-    if features == "laplace":
-        return lambda t: np.exp(log_sphere_cosh(t, num_dims))
-    raise InvalidArgumentError(f"There are no features {features!r}; known are fourier, laplace.")
 
 
 def _expected(z: Array, spectrum: Spectrum, features: str) -> Array:

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rfgp.special import direction_average
 from rfgp.spectra import Gaussian, Spectrum
-from rfgp.theory import direction_average
 
 Array = NDArray[Any]
 
