@@ -19,6 +19,7 @@ from rfgp import metrics, random
 from rfgp.couplings import Copula, Energy, Frequencies, norms
 from rfgp.couplings.coupling import Coupling
 from rfgp.couplings.orthogonal import haar_blocks, haar_rows
+from rfgp.couplings.radial import histogram_quantile
 from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
 
@@ -122,7 +123,7 @@ def learn_copula(
     """Learn the correlation matrix of a Gaussian copula of the norms (couplings paper, Eqs. 34 and 35).
 
     Row i of its Cholesky factor is (theta_i1, ..., theta_i(i-1), 1) over its length, which reaches every
-    correlation matrix and no other (Eq. 34).
+    positive definite correlation matrix and no other (Eq. 34).
 
     Args:
         objective: Of frequencies; smaller is better. `kernel_error`, `posterior_divergence`, or any of your own.
@@ -211,7 +212,8 @@ def learn_radial_law(
 
     def draw(generator: torch.Generator) -> Frequencies:
         n = len(solved)
-        inner, weights = _through(logits, norms.stratified(n, generator, mirrored=True))
+        u = norms.stratified(n, generator, mirrored=True)
+        inner, weights = histogram_quantile(torch.softmax(logits, 0) * num_bins, u)
         radius: Tensor = _Radial.apply(_to_normal(inner), law, num_dims)
         inside = log_b.clamp(math.log(0.8), math.log(1.6))
         wide = radius * inside.exp()
@@ -219,10 +221,7 @@ def learn_radial_law(
             inside + _LogDensity.apply(wide, law, num_dims) - _LogDensity.apply(radius, law, num_dims)
         )
         rows = (solved @ haar_rows(1, num_dims, num_dims, generator)) * wide[:, None]
-        if features == "fourier":
-            return Frequencies(rows, weights)
-        pairs = torch.stack([rows, -rows], 1).reshape(-1, num_dims)
-        return Frequencies(pairs, weights.repeat_interleave(2), antithetic=True)
+        return Frequencies(rows, weights) if features == "fourier" else Frequencies.paired(rows, weights)
 
     search = _Search(objective, draw, [logits, log_b], num_steps, num_draws, learning_rate, patience, seed)
     trace, steps, message = search.run(progress)
@@ -332,15 +331,6 @@ def _factor(theta: Tensor) -> Tensor:
 def _to_normal(u: Tensor) -> Tensor:
     normal: Tensor = torch.special.ndtri(u.clamp(1e-15, 1 - 1e-15))
     return normal
-
-
-def _through(logits: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-    """Quantiles at u of a histogram with bins of equal width, and 1 / its density; differentiable in the logits."""
-    masses = torch.softmax(logits, 0)
-    edges = torch.cat([torch.zeros(1, dtype=masses.dtype), masses.cumsum(0)])
-    bins = (torch.searchsorted(edges.detach(), u, right=True) - 1).clamp(0, len(masses) - 1)
-    inside = ((u - edges[bins]) / masses[bins]).clamp(0, 1)
-    return (bins + inside) / len(masses), 1 / (masses[bins] * len(masses))
 
 
 class _Radial(torch.autograd.Function):

@@ -37,8 +37,7 @@ class Antithetic(Coupling):
         if m % 2:
             raise InvalidArgumentError(f"Antithetic frequencies come in pairs, so their number must be even, got {m}.")
         half = self.base.sample(m // 2, d, spectrum=spectrum, generator=generator)
-        matrix = torch.stack([half.matrix, -half.matrix], dim=1).reshape(m, d)
-        return Frequencies(matrix, half.weights.repeat_interleave(2), antithetic=True)
+        return Frequencies.paired(half.dense(), half.weights)
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).matrix

@@ -32,6 +32,16 @@ class Frequencies:
         if self.weights.shape != self.matrix.shape[:1]:
             raise InvalidArgumentError(f"{len(self.matrix)} frequencies need as many weights, got {len(self.weights)}.")
 
+    @classmethod
+    def paired(
+        cls,
+        rows: Tensor,  # (m / 2, d)
+        weights: Tensor,  # (m / 2,)
+    ) -> "Frequencies":
+        """Return m frequencies: each row beside its negative, with the same weight."""
+        pairs = torch.stack([rows, -rows], dim=1).reshape(-1, rows.shape[1])
+        return cls(pairs, weights.repeat_interleave(2), antithetic=True)
+
     @property
     def shape(self) -> tuple[int, int]:
         """(m, d)."""

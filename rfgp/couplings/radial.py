@@ -36,7 +36,7 @@ class RadialLaw:
     ) -> tuple[Tensor, Tensor]:  # (k,), (k,)
         """Return norms and weights at quantiles u of q; the weights' mean over uniform u is 1."""
         u = u.double()
-        inner, weights = (u, torch.ones_like(u)) if self._heights is None else _through(self._heights, u)
+        inner, weights = (u, torch.ones_like(u)) if self._heights is None else histogram_quantile(self._heights, u)
         return self.broaden(self.spectrum.radial_quantile(inner, self.num_dims), weights)
 
     def broaden(
@@ -69,13 +69,13 @@ def check_histogram(heights: Sequence[float]) -> Tensor:
     return values / values.mean()
 
 
-def _through(
+def histogram_quantile(
     heights: Tensor,  # (K,), mean 1
     u: Tensor,  # (k,)
 ) -> tuple[Tensor, Tensor]:  # (k,), (k,)
-    """Return the quantiles at u of a histogram on (0, 1), and 1 / its density there."""
+    """Return the quantiles at u of a histogram on (0, 1), and 1 / its density there; differentiable in the heights."""
     edges = torch.cat([torch.zeros(1, dtype=heights.dtype), heights.cumsum(0) / len(heights)])
-    bins = (torch.searchsorted(edges, u, right=True) - 1).clamp(0, len(heights) - 1)
+    bins = (torch.searchsorted(edges.detach(), u, right=True) - 1).clamp(0, len(heights) - 1)
     inside = (u - edges[bins]) * len(heights) / heights[bins]
     value = ((bins + inside.clamp(0, 1)) / len(heights)).clamp(2.0**-53, 1 - 2.0**-53)
     return value, 1 / heights[bins]
