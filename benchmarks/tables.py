@@ -8,6 +8,8 @@ first.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -135,3 +137,11 @@ def mean_error(values: Iterable[float]) -> tuple[float, float]:
 
 def geometric(values: Iterable[float]) -> float:
     return float(np.exp(np.mean(np.log(list(values)))))
+
+
+def save(figure: Any, out: Path | None, name: str) -> None:
+    """Write a figure under a folder, if there is to be one."""
+    figure.tight_layout()
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        figure.savefig(out / name, dpi=90)

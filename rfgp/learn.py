@@ -21,6 +21,7 @@ from rfgp.couplings.coupling import Coupling
 from rfgp.couplings.orthogonal import haar_blocks, haar_rows
 from rfgp.couplings.radial import histogram_quantile
 from rfgp.errors import InvalidArgumentError
+from rfgp.linalg import finite_rows
 from rfgp.spectra import Gaussian, Spectrum
 
 Objective = Callable[[Frequencies], Tensor]
@@ -65,7 +66,7 @@ def kernel_error(
         spectrum: None: Gaussian.
         features: "fourier" or "laplace".
     """
-    rows, kind = _rows(x), feature_maps.by_name(features)
+    rows, kind = finite_rows(x, least=2), feature_maps.by_name(features)
     exact = (spectrum or Gaussian()).kernel_between(rows, rows)
 
     def objective(frequencies: Frequencies) -> Tensor:
@@ -93,7 +94,7 @@ def posterior_divergence(
         spectrum: None: Gaussian.
         features: "fourier" or "laplace".
     """
-    rows, kind = _rows(x), feature_maps.by_name(features)
+    rows, kind = finite_rows(x, least=2), feature_maps.by_name(features)
     exact = (spectrum or Gaussian()).kernel_between(rows, rows)
 
     def objective(frequencies: Frequencies) -> Tensor:
@@ -364,13 +365,6 @@ class _LogDensity(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (slope,) = ctx.saved_tensors
         return grads[0] * slope, None, None
-
-
-def _rows(x: Any) -> Tensor:
-    rows = torch.as_tensor(np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, dtype=np.float64))
-    if rows.ndim != 2 or len(rows) < 2 or not bool(torch.isfinite(rows).all()):
-        raise InvalidArgumentError("An objective needs at least two finite rows (n, d).")
-    return rows
 
 
 def _check_counts(**counts: int) -> None:

@@ -1,14 +1,34 @@
-"""Cholesky with graded jitter: none at first, then tenfold steps, each reported."""
+"""Matrices: read from what a caller has, and Cholesky with graded jitter, none at first, then reported."""
 
 import warnings
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.errors import JitterWarning, NotPositiveDefiniteError
+from rfgp.errors import InvalidArgumentError, JitterWarning, NotPositiveDefiniteError
 
 _FIRST_JITTER = 1e-10
 _LAST_JITTER = 1e-4
+
+
+def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
+    """Return a matrix of numbers, an array or a tensor, as float64 on the CPU, without its gradient.
+
+    Args:
+        x: (n, d).
+        least: The smallest n that will do.
+
+    Raises:
+        InvalidArgumentError: another shape, fewer rows, or values that are not finite.
+    """
+    rows = torch.as_tensor(np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, dtype=np.float64))
+    if rows.ndim != 2 or len(rows) < least or rows.shape[1] == 0 or not bool(torch.isfinite(rows).all()):
+        raise InvalidArgumentError(
+            f"At least {least} finite rows of a matrix (n, d) are needed, got shape {tuple(rows.shape)}."
+        )
+    return rows
 
 
 def cholesky(

@@ -113,15 +113,11 @@ def processes(console: Console, out: Path | None) -> None:
     axes[0, 0].legend(fontsize=8)
     for axis in axes[1]:
         axis.set_xlabel("m / d")
-    figure.tight_layout()
-    if out is not None:
-        figure.savefig(out / "couplings-figure-6.png", dpi=90)
+    tables.save(figure, out, "couplings-figure-6.png")
 
 
 def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
     console = Console(width=160)
     assert set(METHODS) <= set(couplings.names())
     first_table(console)

@@ -117,10 +117,7 @@ def main() -> None:
     figure, axes = plt.subplots(1, 3, figsize=(16, 4.5))
     biases(axes[:2])
     variances(axes[2])
-    figure.tight_layout()
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        figure.savefig(out / "orthogonal.png", dpi=90)
+    tables.save(figure, out, "orthogonal.png")
     errors(console)
     accuracies(console)
 

@@ -132,10 +132,7 @@ def main() -> None:
     conformities(axes[0])
     by_dimension(axes[1])
     by_number(axes[2])
-    figure.tight_layout()
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        figure.savefig(out / "simplex.png", dpi=90)
+    tables.save(figure, out, "simplex.png")
     classification(Console(width=140))
 
 

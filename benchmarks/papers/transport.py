@@ -53,10 +53,7 @@ def main() -> None:
     plan = transport.optimal_norm_coupling(transport.transport_costs(z, 4))
     right.imshow(plan, origin="lower", cmap="cividis", extent=(0, 1, 0, 1))
     right.set(xlabel="quantile of r", ylabel="quantile of r'", title=f"POT's plan above it (d = 4, z = {z:.2f})")
-    figure.tight_layout()
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        figure.savefig(out / "transport.png", dpi=90)
+    tables.save(figure, out, "transport.png")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_blocks
 from rfgp.couplings.radial import RadialLaw, check_histogram
 from rfgp.errors import InvalidArgumentError
-from rfgp.linalg import cholesky
+from rfgp.linalg import cholesky, finite_rows
 from rfgp.spectra import Gaussian, Spectrum
 
 
@@ -67,9 +67,7 @@ def leverage_tilt(
     Raises:
         InvalidArgumentError: noise is not positive, or x not a finite matrix.
     """
-    rows = torch.as_tensor(np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, dtype=np.float64))
-    if rows.ndim != 2 or 0 in rows.shape or not bool(torch.isfinite(rows).all()):
-        raise InvalidArgumentError("The leverage needs a finite matrix (n, d).")
+    rows = finite_rows(x)
     if not 0 < noise < np.inf or not 0 <= power <= 4 or num_bins < 1 or num_samples < 1:
         raise InvalidArgumentError(
             f"noise must be positive, power between 0 and 4 and the counts positive, got {noise!r}, {power!r}, "

@@ -25,20 +25,19 @@ class StructuredFrequencies(Frequencies):
         simplex: Whether S is the simplex matrix.
     """
 
-    def __init__(self, signs: Tensor, lengths: Tensor, num_dims: int, simplex: bool = False) -> None:
-        for name, value in (("signs", signs), ("lengths", lengths), ("num_dims", num_dims), ("simplex", simplex)):
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "weights", torch.ones_like(lengths))
-        object.__setattr__(self, "antithetic", False)
-
     signs: Tensor
     lengths: Tensor
     num_dims: int
     simplex: bool
 
+    def __init__(self, signs: Tensor, lengths: Tensor, num_dims: int, simplex: bool = False) -> None:
+        fields = {"signs": signs, "lengths": lengths, "num_dims": num_dims, "simplex": simplex}
+        for name, value in {**fields, "weights": torch.ones_like(lengths), "antithetic": False}.items():
+            object.__setattr__(self, name, value)  # frozen, as every draw
+
     @property
-    def matrix(self) -> Tensor:  # the dense twin, formed at each call
-        """The matrix (m, d), float64."""
+    def matrix(self) -> Tensor:
+        """The matrix (m, d), float64, formed at each call: for couplings that build on this one."""
         return self.dense()
 
     @property

@@ -104,7 +104,7 @@ class TestPotential:
 
     @pytest.mark.parametrize(
         ("x", "words"),
-        [(np.zeros((5, 2)), "coincide"), (np.zeros((1, 2)), "two finite"), ([[1.0], [np.nan]], "finite")],
+        [(np.zeros((5, 2)), "coincide"), (np.zeros((1, 2)), "2 finite"), ([[1.0], [np.nan]], "finite")],
     )
     def test_distances_of_bad_data(self, x, words):
         with pytest.raises(rfgp.InvalidArgumentError, match=words):

@@ -130,7 +130,7 @@ class TestCopula:
             learn.learn_radial_law(learn.kernel_error(X), 4, 4, num_draws=0)
         with pytest.raises(rfgp.InvalidArgumentError, match="num_steps must be a positive integer"):
             learn.learn_copula(learn.kernel_error(X), 4, 4, num_steps=0)
-        with pytest.raises(rfgp.InvalidArgumentError, match="at least two finite rows"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="At least 2 finite rows"):
             learn.kernel_error(X[:1])
 
 

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from rfgp.errors import InvalidArgumentError
+from rfgp.linalg import finite_rows
 from rfgp.special import log_sphere_cosh, sphere_cosine
 from rfgp.spectra import Spectrum
 
@@ -161,9 +162,9 @@ def distances_between(
     Raises:
         InvalidArgumentError: fewer than two rows, values that are not finite, or all rows coincide.
     """
-    rows = np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) < 2 or not np.isfinite(rows).all() or np.abs(rows).max() > 1e100:
-        raise InvalidArgumentError("Distances need at least two finite rows (n, d), none beyond 1e100.")
+    rows = finite_rows(x, least=2).numpy()
+    if np.abs(rows).max() > 1e100:
+        raise InvalidArgumentError("Inputs beyond 1e100 have no distances; are they divided by the lengthscale?")
     if kind not in KINDS:
         raise InvalidArgumentError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
     if num_distances < 1 or num_pairs < 1:
