@@ -19,7 +19,7 @@ from rfgp import metrics, random
 from rfgp.couplings import Copula, Energy, Frequencies, norms
 from rfgp.couplings.coupling import Coupling
 from rfgp.couplings.orthogonal import haar_blocks, haar_rows
-from rfgp.couplings.radial import histogram_quantile
+from rfgp.couplings.radial import BROADENINGS, histogram_quantile
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import finite_rows
 from rfgp.spectra import Gaussian, Spectrum
@@ -143,11 +143,12 @@ def learn_copula(
         With a `Copula`.
 
     Raises:
-        InvalidArgumentError: counts that are not positive, or an objective that is not a finite 0-d tensor.
+        InvalidArgumentError: counts or a rate that are not positive, or an objective that is not a finite 0-d tensor.
     """
     law, k = spectrum or Gaussian(), num_dims if size is None else size
     _check_counts(num_frequencies=num_frequencies, num_dims=num_dims, size=k, num_steps=num_steps, num_draws=num_draws)
     _check_counts(patience=patience)
+    _check_rate(learning_rate)
     theta = torch.zeros(k, k, dtype=torch.float64, requires_grad=True)
 
     def draw(generator: torch.Generator) -> Frequencies:
@@ -206,17 +207,19 @@ def learn_radial_law(
     law, base = spectrum or Gaussian(), Energy(features, weighted=True)
     counts = {"num_frequencies": num_frequencies, "num_dims": num_dims, "num_bins": num_bins}
     _check_counts(**counts, num_steps=num_steps, num_draws=num_draws, patience=patience)
+    _check_rate(learning_rate)
     start = base.solution(num_frequencies, num_dims, spectrum=law)
     solved = start.unit()
     logits = torch.zeros(num_bins, dtype=torch.float64, requires_grad=True)
     log_b = torch.tensor(math.log(start.broadening), dtype=torch.float64, requires_grad=True)
+    bounds = math.log(BROADENINGS[0]), math.log(BROADENINGS[1])
 
     def draw(generator: torch.Generator) -> Frequencies:
         n = len(solved)
         u = norms.stratified(n, generator, mirrored=True)
         inner, weights = histogram_quantile(torch.softmax(logits, 0) * num_bins, u)
         radius: Tensor = _Radial.apply(_to_normal(inner), law, num_dims)
-        inside = log_b.clamp(math.log(0.8), math.log(1.6))
+        inside = log_b.clamp(*bounds)
         wide = radius * inside.exp()
         weights = weights * torch.exp(
             inside + _LogDensity.apply(wide, law, num_dims) - _LogDensity.apply(radius, law, num_dims)
@@ -226,7 +229,7 @@ def learn_radial_law(
 
     search = _Search(objective, draw, [logits, log_b], num_steps, num_draws, learning_rate, patience, seed)
     trace, steps, message = search.run(progress)
-    broadening = float(log_b.detach().clamp(math.log(0.8), math.log(1.6)).exp())
+    broadening = min(max(math.exp(float(log_b.detach())), BROADENINGS[0]), BROADENINGS[1])
     heights = torch.softmax(logits.detach(), 0) * num_bins
     learned = Energy(features, tilt=heights.tolist(), broadening=broadening)
 
@@ -371,3 +374,8 @@ def _check_counts(**counts: int) -> None:
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
             raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
+
+
+def _check_rate(learning_rate: float) -> None:
+    if not 0 < learning_rate < math.inf:
+        raise InvalidArgumentError(f"learning_rate must be positive, got {learning_rate!r}.")

@@ -19,7 +19,7 @@ class Spectrum(ABC):
 
     Laws: kernel_between(x, z) = E cos(omega . (x - z)), 1 at coincident points. An isotropic one is a uniform
     direction times a norm with the radial law, and its kernel is a function of the distance. A product has
-    independent coordinates with one law.
+    independent coordinates with one law. Spectra of one class with the same options are equal.
     """
 
     is_isotropic: ClassVar[bool] = True
@@ -66,6 +66,12 @@ class Spectrum(ABC):
 
     def _refusal(self, why: str) -> InvalidArgumentError:
         return InvalidArgumentError(f"{self!r} {why}.")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())

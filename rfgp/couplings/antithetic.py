@@ -40,7 +40,7 @@ class Antithetic(Coupling):
         return Frequencies.paired(half.dense(), half.weights)
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).matrix
+        return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:
         return f"Antithetic({self.base!r})"

@@ -1,36 +1,44 @@
 """Frequencies: a frozen draw at unit lengthscale."""
 
-from dataclasses import dataclass, field
-
 import torch
 from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError
 
 
-@dataclass(frozen=True, eq=False)
 class Frequencies:
     """m frequencies in d dimensions and their weights, drawn on the CPU in float64.
 
     The kernel estimate is k_hat(x, z) = sum_i w_i / m cos(omega_i . (x - z)).
 
-    Attributes:
+    Args:
         matrix: (m, d), one frequency per row.
-        weights: (m,), 1 on average; all 1 unless the coupling says otherwise.
+        weights: (m,), 1 on average, none negative; None: all 1.
         antithetic: Whether the rows come in pairs omega, -omega, which only positive features can use.
+
+    Raises:
+        InvalidArgumentError: shapes that do not match, or weights that are negative or not finite.
     """
 
-    matrix: Tensor
-    weights: Tensor = field(default_factory=lambda: torch.ones(0, dtype=torch.float64))
-    antithetic: bool = False
+    def __init__(self, matrix: Tensor, weights: Tensor | None = None, antithetic: bool = False) -> None:
+        if matrix.ndim != 2 or 0 in matrix.shape:
+            raise InvalidArgumentError(f"Frequencies are a matrix (m, d), got shape {tuple(matrix.shape)}.")
+        w = torch.ones_like(matrix[:, 0]) if weights is None else weights
+        if w.shape != matrix.shape[:1]:
+            raise InvalidArgumentError(f"{len(matrix)} frequencies need as many weights, got {len(w)}.")
+        if not bool(((w >= 0) & torch.isfinite(w)).all()):
+            raise InvalidArgumentError("The weights of frequencies must be finite, and none negative.")
+        self._matrix, self._weights, self._antithetic = matrix, w, antithetic
 
-    def __post_init__(self) -> None:
-        if self.matrix.ndim != 2 or 0 in self.matrix.shape:
-            raise InvalidArgumentError(f"Frequencies are a matrix (m, d), got shape {tuple(self.matrix.shape)}.")
-        if self.weights.numel() == 0:
-            object.__setattr__(self, "weights", torch.ones_like(self.matrix[:, 0]))
-        if self.weights.shape != self.matrix.shape[:1]:
-            raise InvalidArgumentError(f"{len(self.matrix)} frequencies need as many weights, got {len(self.weights)}.")
+    @property
+    def weights(self) -> Tensor:
+        """The weights (m,)."""
+        return self._weights
+
+    @property
+    def antithetic(self) -> bool:
+        """Whether the rows come in pairs omega, -omega."""
+        return self._antithetic
 
     @classmethod
     def paired(
@@ -45,12 +53,12 @@ class Frequencies:
     @property
     def shape(self) -> tuple[int, int]:
         """(m, d)."""
-        return self.matrix.shape[0], self.matrix.shape[1]
+        return self._matrix.shape[0], self._matrix.shape[1]
 
     @property
     def requires_grad(self) -> bool:
         """Whether gradients are wanted in the frequencies or weights themselves."""
-        return self.matrix.requires_grad or self.weights.requires_grad
+        return self._matrix.requires_grad or self._weights.requires_grad
 
     def project(
         self,
@@ -62,18 +70,18 @@ class Frequencies:
             InvalidArgumentError: x has another number of columns.
         """
         self.check_inputs(x)
-        return x @ self.matrix.to(x).mT
+        return x @ self._matrix.to(x).mT
 
     def adjoint(
         self,
         values: Tensor,  # (n, m)
     ) -> Tensor:  # (n, d)
         """Return sum_i values_i omega_i for each row, the transpose of `project`; differentiable in the values."""
-        return values @ self.matrix.to(values)
+        return values @ self._matrix.to(values)
 
     def dense(self) -> Tensor:
         """Return the matrix (m, d), float64."""
-        return self.matrix
+        return self._matrix
 
     def check_inputs(
         self,

@@ -9,6 +9,9 @@ from torch import Tensor
 from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Spectrum
 
+BROADENINGS = (0.8, 1.6)
+"""Least and most b of a `RadialLaw` that is solved or learned; outside, weights vary too much to be of use."""
+
 
 class RadialLaw:
     """The law q of the norms r of an ensemble, and the weights p(r) / q(r), p the spectrum's radial law.

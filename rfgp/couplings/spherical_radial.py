@@ -60,4 +60,4 @@ class SphericalRadial(Coupling):
         return f"SphericalRadial({'origin=True' if self.origin else ''})"
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).matrix
+        return self._draw(m, d, spectrum, generator).dense()

@@ -18,27 +18,25 @@ class StructuredFrequencies(Frequencies):
 
     Inputs are padded by zeros. S is the identity or the simplex matrix; each row has its length.
 
-    Attributes:
+    Args:
         signs: (blocks, k, D), +-1, int8.
         lengths: (m,); all equal where S is the identity.
         num_dims: d.
         simplex: Whether S is the simplex matrix.
     """
 
-    signs: Tensor
-    lengths: Tensor
-    num_dims: int
-    simplex: bool
-
     def __init__(self, signs: Tensor, lengths: Tensor, num_dims: int, simplex: bool = False) -> None:
-        fields = {"signs": signs, "lengths": lengths, "num_dims": num_dims, "simplex": simplex}
-        for name, value in {**fields, "weights": torch.ones_like(lengths), "antithetic": False}.items():
-            object.__setattr__(self, name, value)  # frozen, as every draw
+        self.signs, self.lengths, self.num_dims, self.simplex = signs, lengths, num_dims, simplex
 
     @property
-    def matrix(self) -> Tensor:
-        """The matrix (m, d), float64, formed at each call: for couplings that build on this one."""
-        return self.dense()
+    def weights(self) -> Tensor:
+        """Ones (m,)."""
+        return torch.ones_like(self.lengths)
+
+    @property
+    def antithetic(self) -> bool:
+        """False."""
+        return False
 
     @property
     def requires_grad(self) -> bool:

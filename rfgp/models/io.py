@@ -271,7 +271,7 @@ def _read_state(model: Process, header: Mapping[str, Any], tensors: dict[str, Te
 def _draw_tensors(frequencies: Frequencies) -> dict[str, Tensor]:
     if isinstance(frequencies, StructuredFrequencies):
         return {"draw.signs": frequencies.signs, "draw.lengths": frequencies.lengths}
-    return {"draw.frequencies": frequencies.matrix, "draw.weights": frequencies.weights}
+    return {"draw.frequencies": frequencies.dense(), "draw.weights": frequencies.weights}
 
 
 def _read_draw(model: SparseSpectrumGP, tensors: Mapping[str, Tensor], d: int) -> Frequencies:

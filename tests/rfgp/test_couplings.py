@@ -85,7 +85,7 @@ def test_products_have_their_law(name, spectrum):
 def test_antithetic_pairs(name):
     coupling, generator = couplings.by_name(name), random.generator(3)
     omega = coupling.sample(6, 3, generator=generator)
-    assert torch.equal(omega.matrix[0::2], -omega.matrix[1::2])
+    assert torch.equal(omega.dense()[0::2], -omega.dense()[1::2])
     check_law(sample(name, 6, 3), spectra.Gaussian())
     rfgp.features.Laplace(omega)
     with pytest.raises(rfgp.InvalidArgumentError, match="repeat each other"):
@@ -225,6 +225,15 @@ class TestPlantedErrors:
         monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
         assert fails(check_law, sample(Sorted(), 4, 3), spectra.Gaussian())
 
+    def test_pairs_of_unequal_frequencies(self, monkeypatch):
+        monkeypatch.setattr(
+            couplings.Frequencies,
+            "paired",
+            lambda rows, weights: couplings.Frequencies(torch.cat([rows, -0.8 * rows]), weights.repeat(2), True),
+        )
+        for name in (*ANTITHETIC, "energy-antithetic"):
+            assert fails(check_law, sample(name, 6, 3), spectra.Gaussian())
+
     def test_norms_coupled_by_halves_instead_of_quantiles(self):
         class Halved(couplings.Pairwise):
             def _rows(self, m, d, spectrum, generator):
@@ -309,3 +318,6 @@ def test_unknown_names_are_refused():
         couplings.Frequencies(torch.zeros(3))
     with pytest.raises(rfgp.InvalidArgumentError, match="as many weights"):
         couplings.Frequencies(torch.zeros(3, 2), torch.ones(4))
+    for weights in ([1.0, -0.1], [1.0, float("nan")], [float("inf"), 1.0]):
+        with pytest.raises(rfgp.InvalidArgumentError, match="finite, and none negative"):
+            couplings.Frequencies(torch.zeros(2, 2), torch.tensor(weights))

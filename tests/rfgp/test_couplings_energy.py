@@ -83,12 +83,23 @@ class TestPotential:
         np.testing.assert_allclose(relative, relative[0], rtol=1e-10)
         assert np.exp(made.log_strengths).sum() == pytest.approx(1)
 
-    def test_laplace_strengths_carry_the_factor_in_front(self):
-        """E exp(2 omega . (x + y)) exp(-2 |x|^2 - 2 |y|^2) over the variance of independent frequencies."""
+    def test_laplace_strengths_divide_by_the_variance_of_independent_pairs(self):
+        """exp(-2 |x|^2 - 2 |y|^2) is exp(-v^2) and a factor that is there with and without; v = |x + y|."""
         v = potential.DEFAULT_DISTANCES
         made = potential.make_potential("laplace", GAUSSIAN, 4)
-        relative = np.exp(made.log_strengths + v**2) * (np.exp(v**2) - 1)
-        np.testing.assert_allclose(relative, relative[0], rtol=1e-10)
+        points, masses = np.polynomial.hermite_e.hermegauss(120)
+        masses = masses / masses.sum()
+        values = np.cosh(points[:, None] * v)
+        variance = masses @ values**2 - (masses @ values) ** 2
+        relative = np.exp(made.log_strengths + v**2) * variance
+        np.testing.assert_allclose(relative, relative[0], rtol=1e-9)
+
+    def test_places_in_a_triangle(self):
+        """Also where the square root of a place is rounded across the start of a row."""
+        for i in (1, 2, 3, 1000, 10**7 + 1, 94_906_267, 134_219_433, 2**30 - 1):
+            start = i * (i - 1) // 2
+            rows, columns = potential._pair(np.array([start, start + i - 1]))
+            assert (rows.tolist(), columns.tolist()) == ([i, i], [0, i - 1])
 
     def test_distances_of_data(self):
         x = np.random.default_rng(0).standard_normal((40, 3))
@@ -210,10 +221,20 @@ class TestLaw:
         monkeypatch.setattr(torch, "randperm", lambda n, generator: torch.arange(n))
         assert fails(check_law, draws("energy", 7, 3)[0], GAUSSIAN)
 
+    def test_norms_have_mirrored_places_in_neighbouring_strata(self, monkeypatch):
+        monkeypatch.setattr(torch, "randperm", lambda n, generator: torch.arange(n))
+        for m in (6, 7):
+            norms = Energy().sample(m, 3, generator=random.generator(0)).dense().norm(dim=1).numpy()
+            places = stats.chi(3).cdf(norms) * m - np.arange(m)
+            np.testing.assert_allclose(places[0:6:2] + places[1:6:2], 1, atol=1e-9)
+            assert ((places > 0) & (places < 1)).all()
+
     def test_pairs_for_positive_features(self):
         omega = couplings.by_name("energy-antithetic").sample(6, 3, generator=random.generator(0))
         assert omega.antithetic
-        assert torch.equal(omega.matrix[::2], -omega.matrix[1::2])
+        assert torch.equal(omega.dense()[::2], -omega.dense()[1::2])
+        omega = Energy("laplace").sample(6, 3, generator=random.generator(0))
+        assert torch.equal(omega.dense()[::2], -omega.dense()[1::2])
         with pytest.raises(rfgp.InvalidArgumentError, match="must be even, got 5"):
             Energy("laplace").sample(5, 3, generator=random.generator(0))
         with pytest.raises(rfgp.InvalidArgumentError, match="Gaussian spectrum only"):
@@ -265,6 +286,14 @@ class TestSolver:
         Energy().sample(130, 3, generator=random.generator(1))  # and says so once
         assert Energy().solve(130, 3).effort == "full"
 
+    def test_strata_are_dealt_to_the_blocks_in_turn(self, monkeypatch):
+        """The copies of the block's i-th direction serve neighbouring strata, at the height of the block's own."""
+        monkeypatch.setattr(solver, "_BLOCK_PAIRS", 3e5)
+        block = solver.solve(problem(3), 44, full=True).unit().numpy()
+        start, _ = solver._start(problem(3), 132, 3, random.generator(0))
+        for copy in (start[0::3], start[1::3], start[2::3]):
+            np.testing.assert_allclose(copy @ copy.T, block @ block.T, atol=1e-12)
+
     def test_solved_blocks_are_kept(self, monkeypatch, tmp_path):
         monkeypatch.setattr(solver, "_QUICK_PAIRS", 1e3)
         monkeypatch.setattr(solver, "_BLOCK_PAIRS", 3e5)
@@ -312,13 +341,16 @@ class TestStore:
         np.testing.assert_array_equal(first.directions, again.directions)
         assert store.key_of(problem(3), 20, full=False) in path.name
 
-    @pytest.mark.parametrize("damage", ["bit", "cut", "empty", "shape", "zip"])
+    @pytest.mark.parametrize("damage", ["bit", "cut", "empty", "shape", "zip", "other"])
     def test_damaged_files_are_solved_again(self, folder, damage):
         first = store.solution(problem(3), 20, full=False)
         (path,) = self.files(folder)
         content = bytearray(path.read_bytes())
         if damage == "shape":
             store._write(path.stem, store.Solution(np.ones((2, 3), np.float16), 1.0, 3, 1))
+        elif damage == "other":  # a sound archive of something else, under the old checksum
+            store._write(path.stem, store.Solution(first.directions[::-1], 1.0, 3, 1))
+            path.write_bytes(bytes(content[:32]) + path.read_bytes()[32:])
         elif damage == "zip":
             path.write_bytes(hashlib.sha256(b"PK").digest() + b"PK")
         else:
@@ -328,6 +360,12 @@ class TestStore:
         np.testing.assert_array_equal(store.solution(problem(3), 20, full=False).directions, first.directions)
         store._memory.clear()
         assert store._read(path.stem, 20, 3) is not None
+
+    def test_memory_is_bounded(self, monkeypatch):
+        monkeypatch.setattr(store, "_MOST_IN_MEMORY", 20 * 3 * 2 - 1)
+        for n in (20, 21, 22):
+            store.solution(problem(3), n, full=False)
+        assert list(store._memory) == [store.key_of(problem(3), 22, full=False)]
 
     def test_a_folder_that_cannot_be_written(self, tmp_path, monkeypatch):
         (tmp_path / "file").write_text("")
@@ -353,7 +391,7 @@ class TestStore:
             store.key_of(base, 5000, full=True),
         }
         monkeypatch.setattr(solver, "VERSION", solver.VERSION + 1)
-        assert len({*keys, store.key_of(base, 20, full=False)}) == 14
+        assert len({*keys, store.key_of(problem(3), 20, full=False)}) == 14
 
     def test_common_sizes_come_with_the_package(self, folder, monkeypatch):
         assert len(store._shipped()) == 76

@@ -112,14 +112,14 @@ class TestCopula:
 
     def test_it_stops_when_nothing_improves(self):
         def flat(frequencies):
-            return 1.0 + 0 * frequencies.matrix.sum()
+            return 1.0 + 0 * frequencies.dense().sum()
 
         found = learn.learn_copula(flat, 4, 4, num_draws=1, patience=2)
         assert found.num_steps == 20
         assert found.message == "No improvement in 20 steps."
 
     def test_objectives_that_cannot_be_used(self):
-        for wrong in (lambda f: 1.0, lambda f: f.matrix, lambda f: f.matrix.sum() * float("nan")):
+        for wrong in (lambda f: 1.0, lambda f: f.dense(), lambda f: f.dense().sum() * float("nan")):
             with pytest.raises(rfgp.InvalidArgumentError, match="finite 0-d tensor"):
                 learn.learn_copula(wrong, 4, 4)
         with pytest.raises(rfgp.InvalidArgumentError, match="differentiable"):
@@ -130,6 +130,9 @@ class TestCopula:
             learn.learn_radial_law(learn.kernel_error(X), 4, 4, num_draws=0)
         with pytest.raises(rfgp.InvalidArgumentError, match="num_steps must be a positive integer"):
             learn.learn_copula(learn.kernel_error(X), 4, 4, num_steps=0)
+        for learn_something in (learn.learn_copula, learn.learn_radial_law):
+            with pytest.raises(rfgp.InvalidArgumentError, match="learning_rate must be positive, got nan"):
+                learn_something(learn.kernel_error(X), 4, 4, learning_rate=float("nan"))
         with pytest.raises(rfgp.InvalidArgumentError, match="At least 2 finite rows"):
             learn.kernel_error(X[:1])
 

@@ -109,6 +109,12 @@ def test_the_radial_law_is_the_transform_of_the_kernel(name, d):
     np.testing.assert_allclose(transform(name, d, r, norms), spectrum.kernel(torch.as_tensor(r)), atol=2e-4)
 
 
+def test_spectra_are_equal_by_value():
+    assert spectra.Matern(1.5) == spectra.Matern(1.5) != spectra.Matern(2.5)
+    assert spectra.Gaussian() != spectra.ProductLaplace()
+    assert len({spectra.Matern(1.5), spectra.Matern(1.5), spectra.Gaussian(), spectra.Gaussian()}) == 2
+
+
 def test_planted_another_radial_law_is_found(monkeypatch):
     original = spectra.Matern.radial_quantile
     monkeypatch.setattr(

@@ -2,11 +2,9 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +15,7 @@ from rfgp.couplings.energy.potential import KINDS, check_distances, make_potenti
 from rfgp.couplings.energy.solver import Problem, Progress, Solution
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_rows
-from rfgp.couplings.radial import RadialLaw, check_histogram
+from rfgp.couplings.radial import BROADENINGS, RadialLaw, check_histogram
 from rfgp.errors import BlocksWarning, InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
 
@@ -39,7 +37,8 @@ class Energy(Coupling):
             solved with the directions. Then phi(x) . phi(x) is 1 in expectation only.
         broadening: How much broader instead; 1 changes nothing. Not together with `weighted`.
         distances: The law of distances that counts, (k, 2), from `distances_between(x / lengthscale, features)`.
-            None: ten distances from 0.3 to 3 lengthscales, each relative to the error of independent frequencies.
+            None: ten distances from 0.3 to 3 lengthscales, each relative to the error of independent frequencies
+            (pairs, for positive features).
         tilt: Heights of a histogram by which the law of F(|omega|) is changed, F the radial distribution function,
             made up for by weights; from `leverage_tilt`.
         effort: "quick": a draw that has to solve takes at most 5 s on two cores, which for more than about
@@ -64,9 +63,10 @@ class Energy(Coupling):
             raise InvalidArgumentError(f"features must be one of {', '.join(KINDS)}, got {features!r}.")
         if effort not in ("quick", "full"):
             raise InvalidArgumentError(f'effort must be "quick" or "full", got {effort!r}.')
-        if not 0.8 <= broadening <= 1.6 or (weighted and broadening != 1.0):
+        if not BROADENINGS[0] <= broadening <= BROADENINGS[1] or (weighted and broadening != 1.0):
             raise InvalidArgumentError(
-                f"broadening must lie between 0.8 and 1.6, and goes without weighted, got {broadening!r}."
+                f"broadening must lie between {BROADENINGS[0]} and {BROADENINGS[1]}, and goes without weighted, got "
+                f"{broadening!r}."
             )
         self.features, self.weighted, self.effort = features, bool(weighted), effort
         self.broadening = float(broadening)
@@ -147,7 +147,7 @@ class Energy(Coupling):
         return Frequencies.paired(rows, weights[order])
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).matrix
+        return self._draw(m, d, spectrum, generator).dense()
 
     def _count(self, m: int) -> int:
         """Return how many directions are solved for."""
@@ -167,14 +167,13 @@ class Energy(Coupling):
         """
         if self.features == "laplace" and not isinstance(spectrum, Gaussian):
             raise InvalidArgumentError(f"Positive features exist for the Gaussian spectrum only, not {spectrum!r}.")
-        distances = None if self.distances is None else np.array(self.distances)
-        potential = make_potential(self.features, spectrum, num_dims, distances)
+        distances = None if self.distances is None else tuple(map(tuple, self.distances))
         tilt = None if self.tilt is None else tuple(self.tilt)
-        return Problem(potential, spectrum, num_dims, self.weighted, tilt, self.broadening)
+        return _problem(self.features, spectrum, num_dims, distances, self.weighted, tilt, self.broadening)
 
     def _solution(self, n: int, d: int, spectrum: Spectrum, progress: Progress | None = None) -> Solution:
         full = self.effort == "full"
-        problem, key = _known(_Asked(repr((vars(self), spectrum, n, d)), self, spectrum, n, d))
+        problem = self.problem(d, spectrum)
         if solver.plan(n, d, full)[0] > 1 and (n, d) not in _announced:
             _announced.add((n, d))
             warnings.warn(
@@ -183,7 +182,7 @@ class Energy(Coupling):
                 BlocksWarning,
                 stacklevel=4,
             )
-        return store.solution(problem, n, full=full, progress=progress, key=key)
+        return store.solution(problem, n, full=full, progress=progress)
 
     def __repr__(self) -> str:
         defaults = vars(Energy()) if vars(self) else {}
@@ -195,19 +194,16 @@ class Energy(Coupling):
 _announced: set[tuple[int, int]] = set()
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What is asked for, equal where its description is."""
-
-    description: str
-    coupling: Energy = field(compare=False)
-    spectrum: Spectrum = field(compare=False)
-    n: int = field(compare=False)
-    d: int = field(compare=False)
-
-
 @lru_cache(maxsize=64)
-def _known(asked: _Asked) -> tuple[Problem, str]:
-    """Return the problem and its key; a draw would otherwise take ten times as long to find its directions."""
-    problem = asked.coupling.problem(asked.d, asked.spectrum)
-    return problem, store.key_of(problem, asked.n, full=asked.coupling.effort == "full")
+def _problem(
+    features: str,
+    spectrum: Spectrum,
+    num_dims: int,
+    distances: tuple[tuple[float, ...], ...] | None,
+    weighted: bool,
+    tilt: tuple[float, ...] | None,
+    broadening: float,
+) -> Problem:
+    """Return the problem, the same object for the same arguments, which is what `store.key_of` remembers it by."""
+    potential = make_potential(features, spectrum, num_dims, distances)
+    return Problem(potential, spectrum, num_dims, weighted, tilt, broadening)

@@ -97,7 +97,8 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
         num_dims: d.
         distances: (k, 2): distances in lengthscales and the weights of their squared errors, as
             `distances_between` returns them. None: ten from 0.3 to 3, each second moment divided by the variance of
-            independent frequencies there, so that no lengthscale is served at the cost of another.
+            independent frequencies there, of independent pairs omega, -omega for positive features, so that
+            no lengthscale is served at the cost of another.
     """
     if distances is not None:
         z, weights = check_distances(distances).T
@@ -112,7 +113,7 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
             )
         log_strengths = log_weights - z**2
         if distances is None:
-            log_strengths -= np.log(np.expm1(z**2))
+            log_strengths -= 2 * np.log(np.expm1(z**2))  # E cosh(omega . s)^2 - (E cosh)^2, |s| = v, is half its square
         return Potential(kind, num_dims, z, log_strengths - _log_total(log_strengths), np.exp(z**2 / 2))
     kernel = spectrum.kernel(torch.as_tensor(z)).numpy()
     if distances is None:
@@ -186,6 +187,5 @@ def distances_between(
 def _pair(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return (i, j), i > j, of places in the row-by-row order of the lower triangle."""
     i = ((1 + np.sqrt(1 + 8 * places.astype(np.float64))) / 2).astype(np.int64)
-    i -= i * (i - 1) // 2 > places
-    i += i * (i + 1) // 2 <= places
+    i -= i * (i - 1) // 2 > places  # from 10^8 rows on the root of the last place of a row is rounded up
     return i, places - i * (i - 1) // 2

@@ -13,7 +13,7 @@ from rfgp import random
 from rfgp.couplings.energy.potential import Potential
 from rfgp.couplings.energy.repulsion import Repulsion
 from rfgp.couplings.orthogonal import haar_blocks
-from rfgp.couplings.radial import RadialLaw
+from rfgp.couplings.radial import BROADENINGS, RadialLaw
 from rfgp.spectra import Spectrum
 
 Array = NDArray[Any]
@@ -27,7 +27,6 @@ FULL_STEPS, _NORM_STEPS = 300, 100
 _QUICK_PAIRS, _BLOCK_PAIRS = 4e8, 2.5e8  # pairs of all steps together: 2.5 and 1.5 s on two cores
 _LEAST_STEPS = 10
 _RATE, _RATE_BROADENING = 0.1, 0.01
-_BROADEST = math.log(1.6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +85,7 @@ class Problem:
     def reach(self, n: int) -> float:
         """Return how far apart frequencies can be; the last half percent of a radial law does not matter."""
         top = self.spectrum.radial_quantile(torch.tensor([min(1 - 0.5 / n, 0.995)]), self.num_dims)
-        return 2 * float(top) * (math.exp(_BROADEST) if self.weighted else max(self.broadening, 1.0))
+        return 2 * float(top) * (BROADENINGS[1] if self.weighted else max(self.broadening, 1.0))
 
 
 def plan(n: int, d: int, full: bool) -> tuple[int, int]:
@@ -155,7 +154,7 @@ def _descend(
             if problem.weighted:
                 radial = (gradient * frequencies).sum(1)
                 slope = _broadening_slope(problem, single, strata, log_b[0], radial, weights * in_weights)
-                log_b = np.clip(log_b - widening.step(np.array([slope]), fraction), -0.2, _BROADEST)
+                log_b = np.clip(log_b - widening.step(np.array([slope]), fraction), *np.log(BROADENINGS))
             if turn:
                 gradient = gradient * norms[:, None]
                 gradient -= (gradient * directions).sum(1, keepdims=True) * directions

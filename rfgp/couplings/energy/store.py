@@ -35,9 +35,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_unlock_in_child)
 
 
-def solution(
-    problem: Problem, n: int, *, full: bool, progress: Progress | None = None, key: str | None = None
-) -> Solution:
+def solution(problem: Problem, n: int, *, full: bool, progress: Progress | None = None) -> Solution:
     """Return the solution of a problem for n frequencies, the same wherever it comes from on one kind of processor.
 
     Files are keyed by everything that the solution depends on and by the solver's version, written in one piece,
@@ -48,12 +46,11 @@ def solution(
         n: The number of directions.
         full: Whether it may take as long as it takes.
         progress: Called with the steps done and the steps in all.
-        key: Its `key_of`, where that is known.
 
     Warns:
         CacheWarning: the solution could not be kept.
     """
-    key = key or key_of(problem, n, full=full)
+    key = key_of(problem, n, full=full)
     with _lock:  # threads wait for each other; processes may solve the same twice
         if key not in _memory:
             found = _shipped().get(key) or _read(key, n, problem.num_dims)
@@ -65,6 +62,7 @@ def solution(
         return _memory[key]
 
 
+@lru_cache(maxsize=64)
 def key_of(problem: Problem, n: int, *, full: bool) -> str:
     """Return the name of a solution: a digest of all that it depends on."""
     potential = problem.potential
