@@ -40,6 +40,17 @@ class Split:
     outputscale: float
     spectrum: spectra.Spectrum
 
+    def for_positive_features(self) -> "Split":
+        """Return the split at the lengthscale 2 sqrt(2 / n sum |x_i|^2) over the training rows, or the fitted one.
+
+        Whichever is longer; there |x + y| is about 1/2. The second moment of positive features grows like
+        exp(2 |x + y|^2), so that with shorter lengthscales the few farthest pairs are all of the kernel error, and 50
+        draws do not tell its mean: the factor, among .7, 1, 1.4, 2 and 2 sqrt(2), is the first for which its standard
+        error at m = 8 d over 4 x 50 draws was at most an eighth on each of bike, elevators, kin40k and protein.
+        """
+        scale = float((8 * self.x[: len(self.y)].square().sum(1).mean()).sqrt())
+        return Split(self.x / max(scale, 1.0), self.y, self.noise, self.outputscale, self.spectrum)
+
     @property
     def kernel(self) -> torch.Tensor:
         return self.spectrum.kernel_between(self.x, self.x)

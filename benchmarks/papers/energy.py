@@ -8,8 +8,8 @@ entries of all splits and tests that the same draws are unbiased.
 
     python benchmarks/papers/energy.py [--spectrum gaussian|matern32|matern52] [--features laplace] [OUT.json]
 
-Positive features have twice the fitted lengthscale, where their variance is of the order of that of Fourier features,
-m = 2 d, 8 d, 32 d, and no KL: at these sizes their estimates are not made for posteriors.
+Positive features have the lengthscale of `Split.for_positive_features`, m = 2 d, 8 d, 32 d, and no KL: at these sizes
+their estimates are not made for posteriors.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def run(name: str, options: argparse.Namespace) -> list[dict]:
     for index in range(options.splits):
         case = tables.split(name, index, law)
         if kind == "laplace":
-            case = tables.Split(case.x / 2, case.y, case.noise, case.outputscale, law)
+            case = case.for_positive_features()
             methods = [m for m in methods if m != "tilted"]
         d = case.x.shape[1]
         for times in options.times:
