@@ -3,7 +3,7 @@ import pytest
 import torch
 from checks import assert_mean, fails
 from laws import draws, sample
-from scipy import linalg
+from scipy import linalg, stats
 
 import rfgp
 from rfgp import couplings, features, random, special, spectra
@@ -95,6 +95,12 @@ class TestBias:
         size = hadamard.next_power_of_two(d)
         check_bias(name, lambda z: np.minimum(0.2 * z, 6 * z / np.sqrt(size)), m, d)
 
+    @pytest.mark.parametrize("name", ["structured", "fast-simplex"])
+    def test_padding_leaves_the_mean_square_of_the_norms(self, name):
+        """d of the D columns of a row whose squared length is D on average."""
+        for m, d in ((1, 3), (9, 5)):
+            assert_mean((sample(name, m, d) ** 2).sum(2), np.full(m, float(d)))
+
     def test_planted_norms(self, monkeypatch):
         """Norms of another dimension are found."""
         original = spectra.Gaussian.radial_quantile
@@ -176,6 +182,17 @@ class TestRivals:
         with pytest.raises(rfgp.InvalidArgumentError, match=words):
             couplings.leverage_tilt(np.asarray(x), noise)
 
+    def test_the_node_at_the_origin_takes_the_weight_that_is_left(self):
+        """The rule's own form: the mean of w_i cos(omega_i . x) over the other nodes, and 1 less the mean of w_i."""
+        omega = couplings.SphericalRadial(origin=True).sample(9, 3, generator=random.generator(0))
+        rows, weights = omega.dense(), omega.weights
+        assert not rows[-1].any()
+        radius = rows[:-1].norm(dim=1)
+        x = torch.tensor([0.3, -1.0, 0.5], dtype=torch.float64)
+        expected = (3 / radius**2 * (rows[:-1] @ x).cos()).mean() + 1 - (3 / radius**2).mean()
+        torch.testing.assert_close((weights * (rows @ x).cos()).mean(), expected)
+        assert float(weights.mean()) == pytest.approx(1)
+
     def test_planted_quadrature_without_its_weights(self):
         from laws import check_law
 
@@ -220,6 +237,8 @@ class TestRandomPhase:
         expected = (self.X @ omega.dense().T + phi.phases).cos() * (2 / 4) ** 0.5
         torch.testing.assert_close(phi(self.X), expected)
         assert phi.num_features == 4
+        many = features.RandomPhase(torch.zeros(1000, 2), generator=random.generator(1)).phases.numpy()
+        assert stats.kstest(many / (2 * np.pi), "uniform").pvalue > 1e-9
         assert phi(self.X.float()).dtype == torch.float32
 
 

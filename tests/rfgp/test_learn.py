@@ -137,6 +137,30 @@ class TestCopula:
             learn.kernel_error(X[:1])
 
 
+class TestSearch:
+    def search(self, draw, theta, **options):
+        chosen = {"num_steps": 60, "num_draws": 2, "learning_rate": 2.0, "patience": 20, "seed": 0, **options}
+        return learn._Search(lambda f: f.dense().square().mean(), draw, [theta], **chosen)
+
+    def test_the_best_parameters_are_left_in_place(self):
+        theta = torch.ones(1, 1, dtype=torch.float64, requires_grad=True)
+        trace, _, _ = self.search(lambda g: couplings.Frequencies(theta), theta).run(progress=False)
+        assert min(trace) < max(trace[1:])
+        assert float(theta.detach() ** 2) == min(trace)
+
+    def test_draws_that_judge_are_none_of_those_that_teach(self):
+        theta, seen = torch.ones(1, 1, dtype=torch.float64, requires_grad=True), []
+
+        def draw(generator):
+            seen.append((torch.rand(1, generator=generator).item(), torch.is_grad_enabled()))
+            return couplings.Frequencies(theta)
+
+        self.search(draw, theta, num_steps=12).run(progress=False)
+        teach, judge = ({value for value, grad in seen if grad == kind} for kind in (True, False))
+        assert (len(teach), len(judge)) == (24, 8)
+        assert not teach & judge
+
+
 class TestRadialLaw:
     @pytest.mark.parametrize("kind", ["fourier", "laplace"])
     def test_its_draws_are_those_of_the_coupling_it_returns(self, kind):
@@ -149,6 +173,17 @@ class TestRadialLaw:
         assert value < start + 6 * error
         omega, weights = draws(found.coupling, 12, 4)
         check_law(omega, GAUSSIAN, weights)
+
+    def test_the_start_is_returned_where_it_is_better(self, monkeypatch):
+        class Spoiled(couplings.Energy):
+            def _draw(self, *arguments):
+                drawn = super()._draw(*arguments)
+                return couplings.Frequencies(3 * drawn.dense()) if self.tilt else drawn
+
+        monkeypatch.setattr(learn, "Energy", Spoiled)
+        found = learn.learn_radial_law(learn.kernel_error(X), 12, 4, num_bins=4, num_steps=1, num_draws=1)
+        assert found.coupling.weighted
+        assert found.best == pytest.approx(found.trace[0], rel=0.5)
 
     def test_it_lowers_the_divergence_of_posteriors(self):
         objective = learn.posterior_divergence(2 * X, 20, 0.05)

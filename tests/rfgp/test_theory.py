@@ -141,6 +141,16 @@ class TestRotations:
         np.testing.assert_allclose(theory.rotated_error(draw.dense(), Z), whole, rtol=1e-10)
 
 
+def test_the_error_of_positive_features_has_the_factor_of_each_pair():
+    x = np.random.default_rng(0).standard_normal((20, 3)) / 3
+    pairs = [(x[i] + x[j], x[i] - x[j]) for i in range(20) for j in range(i)]
+    squares = np.array([(plus @ plus, minus @ minus) for plus, minus in pairs])
+    factor = np.exp(-squares.sum(1))  # exp(-|x|^2 - |y|^2), squared
+    expected = np.sqrt((factor * (np.exp(2 * squares[:, 0]) - np.exp(squares[:, 0])) / 5).mean())
+    table = couplings.distances_between(x, "laplace", num_distances=len(pairs))
+    assert theory.kernel_error("iid", table, 5, 3, features="laplace") == pytest.approx(expected)
+
+
 class TestFrequenciesFor:
     X = np.random.default_rng(0).standard_normal((60, 4)) / 2
 
