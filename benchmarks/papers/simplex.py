@@ -68,6 +68,7 @@ def by_dimension(axis: "mpl.axes.Axes") -> None:
         )
         axis.errorbar(dimensions, ratios, bars, marker="o", capsize=2, label=name)
     axis.set(xlabel="d", ylabel="MSE / i.i.d.", title="m = d", xscale="log")
+    _label(axis, (2, 4, 8, 16, 32, 64))
     axis.legend()
 
 
@@ -78,7 +79,13 @@ def by_number(axis: "mpl.axes.Axes") -> None:
         print(f"MSE at d = 16, m / d = 1, 2, 4, 8, {name}:", [f"{m:.3g}" for m in means])
         axis.plot(times, means, marker="o", label=name)
     axis.set(xlabel="m / d", ylabel="MSE", title="d = 16", xscale="log", yscale="log")
+    _label(axis, times)
     axis.legend(fontsize=7)
+
+
+def _label(axis: "mpl.axes.Axes", ticks: tuple[int, ...]) -> None:
+    axis.set_xticks(ticks, [str(tick) for tick in ticks])
+    axis.xaxis.minorticks_off()
 
 
 def accuracy(
