@@ -65,14 +65,6 @@ def build(
     matched = described["features"] == "walks" and walks["lengths"] == "sigma"
     if (permutation is not None) != matched or (matched and not 2 <= len(permutation) <= _MOST_QUANTILES):
         raise InvalidArgumentError(f"sigma walks have a permutation of 2 to {_MOST_QUANTILES} quantiles, others none")
-    graph = _build_graph(described, {name: tensor.numpy() for name, tensor in tensors.items()})
-    walks, permutation = dict(described["walks"]), described["permutation"]
-    if (
-        described["features"] == "walks"
-        and walks["lengths"] == "sigma"
-        and not 2 <= len(permutation) <= _MOST_QUANTILES
-    ):
-        raise InvalidArgumentError(f"a permutation has 2 to {_MOST_QUANTILES} quantiles")
     main = {name: walks.pop(name) for name in ("num_walkers", "halt", "lengths", "directions", "exact_hops")}
     priors = described["priors"]
     model = GraphGP(
