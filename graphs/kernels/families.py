@@ -1,0 +1,122 @@
+"""Kernels with a scale to learn: diffusion, regularised Laplacian, Matern."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from graphs.kernels.kernel import GraphKernel, Vector
+
+
+@dataclass(frozen=True)
+class Diffusion(GraphKernel):
+    """The diffusion (heat) kernel exp(-lengthscale^2 / 2 L) of Kondor and Lafferty (2002).
+
+    Attributes:
+        lengthscale: Positive; in steps on the graph, roughly.
+    """
+
+    lengthscale: float = 2.0
+
+    @property
+    def radius(self) -> float:
+        """Infinite: the series of an exponential."""
+        return np.inf
+
+    def spectral(self, eigenvalues: Vector) -> Vector:
+        """Return exp(-lengthscale^2 / 2 lambda): (n,) -> (n,)."""
+        return np.asarray(np.exp(-0.5 * self.lengthscale**2 * eigenvalues))
+
+    def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
+        """Return -lengthscale lambda k(lambda): (n,) -> (n, 1)."""
+        return np.asarray(-self.lengthscale * eigenvalues * self.spectral(eigenvalues))[:, None]
+
+    def modulation(self, length: int) -> Vector:
+        """Return the Poisson law with mean lengthscale^2 / 4, shape (length + 1,)."""
+        return np.asarray(stats.poisson.pmf(np.arange(length + 1), self.lengthscale**2 / 4))
+
+    def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
+        """Return df / d lengthscale = lengthscale / 2 (f_{l-1} - f_l), shape (length + 1, 1)."""
+        f = self.modulation(length)
+        return (self.lengthscale / 2 * (np.concatenate(([0.0], f[:-1])) - f))[:, None]
+
+
+@dataclass(frozen=True)
+class RegularizedLaplacian(GraphKernel):
+    """The regularised Laplacian kernel (I + sigma^2 L)^-order of Smola and Kondor (2003).
+
+    Attributes:
+        order: Positive; the smoothness, a fixed number.
+        sigma: Positive; the scale, learnable.
+    """
+
+    shape: ClassVar[tuple[str, ...]] = ("order",)
+    order: float = 2
+    sigma: float = 1.0
+
+    @property
+    def radius(self) -> float:
+        """1 / c = (1 + sigma^2) / sigma^2."""
+        return 1 + 1 / self.sigma**2
+
+    def spectral(self, eigenvalues: Vector) -> Vector:
+        """Return (1 + sigma^2 lambda)^-order: (n,) -> (n,)."""
+        return np.asarray((1 + self.sigma**2 * eigenvalues) ** -float(self.order))
+
+    def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
+        """Return dk / d sigma: (n,) -> (n, 1)."""
+        inner = 1 + self.sigma**2 * eigenvalues
+        return np.asarray(-2 * self.order * self.sigma * eigenvalues * inner ** (-self.order - 1.0))[:, None]
+
+    def modulation(self, length: int) -> Vector:
+        """Return the negative binomial law, shape (length + 1,)."""
+        return np.asarray(stats.nbinom.pmf(np.arange(length + 1), self.order / 2, 1 / (1 + self.sigma**2)))
+
+    def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
+        """Return df / d sigma = f_l (2 l / sigma - order sigma) / (1 + sigma^2), shape (length + 1, 1)."""
+        slope = 2 * np.arange(length + 1) / self.sigma - self.order * self.sigma
+        return (self.modulation(length) * slope / (1 + self.sigma**2))[:, None]
+
+
+@dataclass(frozen=True)
+class Matern(GraphKernel):
+    """The graph Matern kernel (2 nu / kappa^2 I + L)^-nu of Borovitskiy et al. (2021), Eq. 9; k(0) is not 1.
+
+    Attributes:
+        nu: Positive; the smoothness, a fixed number.
+        kappa: Positive; the lengthscale, learnable.
+    """
+
+    shape: ClassVar[tuple[str, ...]] = ("nu",)
+    nu: float = 1.5
+    kappa: float = 1.0
+
+    @property
+    def _shift(self) -> float:
+        return 2 * self.nu / self.kappa**2
+
+    @property
+    def radius(self) -> float:
+        """1 + 2 nu / kappa^2."""
+        return 1 + self._shift
+
+    def spectral(self, eigenvalues: Vector) -> Vector:
+        """Return (2 nu / kappa^2 + lambda)^-nu: (n,) -> (n,)."""
+        return np.asarray((self._shift + eigenvalues) ** -float(self.nu))
+
+    def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
+        """Return dk / d kappa: (n,) -> (n, 1)."""
+        slope = self.nu * (self._shift + eigenvalues) ** (-self.nu - 1.0)
+        return np.asarray(slope * 2 * self._shift / self.kappa)[:, None]
+
+    def modulation(self, length: int) -> Vector:
+        """Return the negative binomial law times (2 nu / kappa^2)^(-nu / 2), shape (length + 1,)."""
+        a = self._shift
+        return np.asarray(a ** (-self.nu / 2) * stats.nbinom.pmf(np.arange(length + 1), self.nu / 2, a / (1 + a)))
+
+    def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
+        """Return df / d kappa = f_l (nu / 2 + l) / (1 + a) 2 a / kappa, a = 2 nu / kappa^2, shape (length + 1, 1)."""
+        slope = (self.nu / 2 + np.arange(length + 1)) / (1 + self._shift) * 2 * self._shift / self.kappa
+        return (self.modulation(length) * slope)[:, None]

@@ -1,0 +1,161 @@
+"""Kernels with nothing to learn: random walks, the inverse cosine, and series that are given."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.polynomial.polynomial import polyroots, polyval
+
+from graphs.errors import InvalidArgumentError
+from graphs.kernels.kernel import GraphKernel, Vector
+from graphs.series import root_coefficients
+
+
+@dataclass(frozen=True)
+class RandomWalk(GraphKernel):
+    """The p-step random walk kernel (alpha I - L)^p of Smola and Kondor (2003).
+
+    Attributes:
+        p: Steps, a positive integer. For even p the modulation ends at p / 2.
+        alpha: At least 2, so that the kernel is positive semi-definite.
+    """
+
+    shape: ClassVar[tuple[str, ...]] = ("p", "alpha")
+    p: int = 2
+    alpha: float = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if float(self.p) != int(self.p) or self.alpha < 2:
+            raise InvalidArgumentError(
+                f"RandomWalk: p must be an integer and alpha at least 2, got {self.p!r} and {self.alpha!r}."
+            )
+
+    @property
+    def radius(self) -> float:
+        """The number alpha - 1 for odd p, infinite for even p."""
+        return float(self.alpha) - 1 if self.p % 2 else np.inf
+
+    def spectral(self, eigenvalues: Vector) -> Vector:
+        """Return (alpha - lambda)^p: (n,) -> (n,)."""
+        return np.asarray((self.alpha - eigenvalues) ** int(self.p))
+
+    def modulation(self, length: int) -> Vector:
+        """Return binom(p / 2, l) (alpha - 1)^(p / 2 - l), shape (length + 1,)."""
+        ell, base = np.arange(1, length + 1), float(self.alpha) - 1
+        return np.asarray(np.cumprod(np.concatenate(([base ** (self.p / 2)], (self.p / 2 - ell + 1) / (ell * base)))))
+
+
+@dataclass(frozen=True)
+class InverseCosine(GraphKernel):
+    """The inverse cosine kernel cos(pi L / 4) of Smola and Kondor (2003).
+
+    It is 0 at lambda = 2, so the modulation falls like l^(-3/2) only, with alternating signs.
+    """
+
+    @property
+    def radius(self) -> float:
+        """1, the distance of u = -1."""
+        return 1.0
+
+    def spectral(self, eigenvalues: Vector) -> Vector:
+        """Return cos(pi lambda / 4): (n,) -> (n,)."""
+        return np.maximum(np.cos(np.pi / 4 * eigenvalues), 0.0)
+
+    def modulation(self, length: int) -> Vector:
+        """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
+        return _inverse_cosine(1 << length.bit_length())[: length + 1].copy()
+
+
+@lru_cache(maxsize=4)
+def _inverse_cosine(length: int) -> Vector:
+    return root_coefficients(lambda u: np.log(np.cos(np.pi / 4 * (1 - u))), length, 1.0)
+
+
+@dataclass(frozen=True)
+class Modulated(GraphKernel):
+    """The kernel f(U) f(U)^T of a modulation f_0, f_1, ... that is given; what comes after the last is 0.
+
+    Attributes:
+        coefficients: f; finite numbers, the first positive.
+    """
+
+    shape: ClassVar[tuple[str, ...]] = ("coefficients",)
+    coefficients: tuple[float, ...] = (1.0,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coefficients", _checked(self))
+
+    @property
+    def radius(self) -> float:
+        """Infinite: the series ends."""
+        return np.inf
+
+    def spectral(self, eigenvalues: Vector) -> Vector:
+        """Return f(1 - lambda)^2: (n,) -> (n,)."""
+        return np.asarray(polyval(1 - eigenvalues, self.coefficients) ** 2)
+
+    def modulation(self, length: int) -> Vector:
+        """Return f, cut or padded with zeros, shape (length + 1,)."""
+        out = np.zeros(length + 1)
+        out[: len(self.coefficients)] = self.coefficients[: length + 1]
+        return out
+
+
+@dataclass(frozen=True)
+class PowerSeries(GraphKernel):
+    """The kernel sum_l alpha_l U^l of given coefficients.
+
+    Its modulation is an infinite series, which has to converge on the spectrum of U: the polynomial may have
+    no zero inside the unit circle of the complex plane.
+
+    Attributes:
+        coefficients: alpha_0 > 0, alpha_1, ...; finite numbers.
+    """
+
+    shape: ClassVar[tuple[str, ...]] = ("coefficients",)
+    coefficients: tuple[float, ...] = (1.0,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coefficients", _checked(self))
+        if self.radius < 1 - 1e-9:
+            raise InvalidArgumentError(
+                f"PowerSeries: it has a zero at |u| = {self.radius:.3g}, so that its root is no power series where U "
+                "has eigenvalues. Give a modulation instead (Modulated)."
+            )
+
+    @property
+    def radius(self) -> float:
+        """The smallest absolute value of a zero of the polynomial; infinite for a constant."""
+        zeros = np.abs(polyroots(np.trim_zeros(np.array(self.coefficients), "b")))
+        return float(zeros.min()) if len(zeros) else np.inf
+
+    def spectral(self, eigenvalues: Vector) -> Vector:
+        """Return sum_l alpha_l (1 - lambda)^l: (n,) -> (n,)."""
+        return np.asarray(np.maximum(polyval(1 - eigenvalues, self.coefficients), 0.0))
+
+    def modulation(self, length: int) -> Vector:
+        """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
+        return _power_series(self, 1 << length.bit_length())[: length + 1].copy()
+
+
+@lru_cache(maxsize=16)
+def _power_series(kernel: PowerSeries, length: int) -> Vector:
+    return root_coefficients(lambda u: np.log(polyval(u, kernel.coefficients)), length, kernel.radius)
+
+
+def _checked(kernel: Modulated | PowerSeries) -> tuple[float, ...]:
+    """Return the coefficients as a tuple of floats."""
+    given = kernel.coefficients if isinstance(kernel.coefficients, Iterable) else (np.nan,)
+    try:
+        values = np.asarray(list(given), dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.zeros(0)
+    if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all() or values[0] <= 0:
+        raise InvalidArgumentError(
+            f"{type(kernel).__name__}: the coefficients must be finite numbers and the first positive, got "
+            f"{kernel.coefficients!r}."
+        )
+    return tuple(values.tolist())
