@@ -62,6 +62,10 @@ class Halting:
         out[: len(self.halt)] = self.halt[: length + 1]
         return out
 
+    def mean(self) -> float:
+        """Return the mean length."""
+        return 1 / self.halt - 1 if isinstance(self.halt, float) else float(np.sum(self.halt[1:]))
+
     def quantile(self, u: NDArray[np.float64]) -> Lengths:
         """Return the lengths whose distribution function first reaches u in (0, 1), shape of u."""
         if isinstance(self.halt, float):
@@ -245,4 +249,4 @@ LENGTHS: dict[str, Callable[..., LengthCoupling]] = {
     "sigma": Sigma,
     "systematic": Systematic,
 }
-DIRECTIONS = ("independent", "stratified")
+DIRECTIONS = ("independent", "stratified", "repelling")

@@ -13,6 +13,10 @@ class InvalidArgumentError(GraphError, ValueError):
     """An argument has a value that the function cannot use."""
 
 
+class MemoryBudgetError(GraphError, MemoryError):
+    """A result would take more memory than was allowed; nothing was computed."""
+
+
 class UnknownNodeError(GraphError, KeyError):
     """A label names no node of the graph."""
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from graphs.errors import InvalidArgumentError
 
-GENERATOR_VERSION = 1
+GENERATOR_VERSION = 2
 """Raised when the same seed would no longer give the same walks."""
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -35,6 +35,7 @@ class Role(IntEnum):
 
     LENGTHS = 1
     DIRECTIONS = 2
+    BEGINNINGS = 3
 
 
 def mix(state: Any) -> Any:

@@ -5,8 +5,9 @@ import scipy.sparse as sp
 from checks import assert_mean, fails
 
 import graphs
-from graphs import Graph, kernels, random, sample_walks, walks
+from graphs import Graph, kernels, random, sample_walks
 from graphs.couplings import DIRECTIONS, LENGTHS
+from graphs.walks import compiled, drawing, moves
 
 KERNEL = kernels.RegularizedLaplacian(2, 0.7)
 REPEATS = 10_000
@@ -26,6 +27,11 @@ GRAPHS = {
     "disconnected": Graph.from_edges([(0, 1), (1, 2), (3, 4)], nodes=[0, 1, 2, 3, 4, 5]),  # 5 is isolated
     "self-loop": Graph.from_edges([(0, 0), (0, 1), (1, 2)], [2.0, 1.0, 1.0], self_loops="keep"),
 }
+
+
+def moving(name, directions):
+    """Repelling walkers move uniformly."""
+    return "uniform" if directions == "repelling" and name in ("weighted", "self-loop") else "weights"
 
 
 def exact_features(g, kernel):
@@ -64,8 +70,10 @@ def check_unbiased(g, phi):
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("directions", DIRECTIONS)
 @pytest.mark.parametrize("lengths", LENGTHS)
-def test_every_combination_is_unbiased(name, directions, lengths):
-    check_unbiased(GRAPHS[name], draws(GRAPHS[name], directions=directions, lengths=lengths, permutation=PERMUTATION))
+@pytest.mark.parametrize("exact_hops", [0, 1, 2])
+def test_every_combination_is_unbiased(name, directions, lengths, exact_hops):
+    options = {"directions": directions, "lengths": lengths, "permutation": PERMUTATION, "exact_hops": exact_hops}
+    check_unbiased(GRAPHS[name], draws(GRAPHS[name], **options, transitions=moving(name, directions)))
 
 
 @pytest.mark.parametrize("directions", DIRECTIONS)
@@ -88,36 +96,39 @@ class TestPlantedErrors:
         assert fails(check_unbiased, GRAPHS["star"], draws(GRAPHS["star"], lengths="iid"))
 
     def test_loads_without_the_move_probability(self, monkeypatch):
-        original = walks._moves
-
-        def planted(graph, transitions):
-            factors, cumulative = original(graph, transitions)
-            return np.where(factors > 0, graph.normalized_adjacency.data, 0), cumulative
-
-        monkeypatch.setattr(walks, "_moves", planted)
+        monkeypatch.setattr(moves.Moves, "roots", property(lambda self: np.ones(self.graph.num_nodes)))
         assert fails(check_unbiased, GRAPHS["star"], draws(GRAPHS["star"]))
+        monkeypatch.undo()
+        monkeypatch.setattr(moves.Moves, "factors", property(lambda self: self.matrix.data))
+        g = GRAPHS["weighted"]
+        assert fails(check_unbiased, g, draws(g, transitions="uniform"))
 
     def test_moves_biased_by_the_adjacency_order(self, monkeypatch):
-        original = walks._moves
+        def planted(self):
+            return np.concatenate([(np.arange(1, c + 1) / c) ** 1.3 for c in np.diff(self.matrix.indptr)])
 
-        def planted(graph, transitions):
-            factors, _ = original(graph, transitions)
-            counts = np.diff(graph.normalized_adjacency.indptr)
-            rank = np.concatenate([np.arange(1, c + 1) / c for c in counts])
-            return factors, rank**1.3
-
-        monkeypatch.setattr(walks, "_moves", planted)
+        monkeypatch.setattr(moves.Moves, "cumulative", property(planted))
         assert fails(check_unbiased, GRAPHS["star"], draws(GRAPHS["star"]))
 
     def test_start_nodes_that_share_a_stream(self, monkeypatch):
-        original = walks._lengths
-        monkeypatch.setattr(walks, "_lengths", lambda nodes, settings: original(nodes // 5 * 5, settings))
+        original = drawing.node_draws
+        monkeypatch.setattr(drawing, "node_draws", lambda nodes, settings: original(nodes // 5 * 5, settings))
         assert fails(check_unbiased, GRAPHS["bipartite"], draws(GRAPHS["bipartite"], walkers=2))
+
+    def test_a_hop_counted_twice(self, monkeypatch):
+        original = compiled.walk
+        monkeypatch.setattr(compiled, "walk", lambda *a: original(*a[:6], a[6] - 1, *a[7:]))
+        assert fails(check_unbiased, GRAPHS["star"], draws(GRAPHS["star"], exact_hops=1))
+
+    def test_walkers_that_begin_on_the_wrong_nodes(self, monkeypatch):
+        original = compiled.begin_after
+        monkeypatch.setattr(compiled, "begin_after", lambda *a: np.sort(original(*a))[:, :1].repeat(a[3], axis=1))
+        assert fails(check_unbiased, GRAPHS["path"], draws(GRAPHS["path"], exact_hops=2))
 
 
 def reference_walks(g, node, settings, transitions="weights"):
     """The walks of one start node in plain Python: dict (position, hop) -> load."""
-    keys, lengths = walks._lengths(np.array([node]), settings)
+    keys, lengths = drawing.node_draws(np.array([node]), settings)
     m, key, lengths = settings.num_walkers, keys[0], lengths[0]
     U, W = g.normalized_adjacency, g.adjacency
     rows = {a: U.indices[U.indptr[a] : U.indptr[a + 1]].tolist() for a in range(g.num_nodes)}
@@ -128,8 +139,13 @@ def reference_walks(g, node, settings, transitions="weights"):
             state = random.derive(state, np.array([step]))
         return float(random.to_unit(state)[0])
 
+    def stream(walker, step):
+        state = random.derive(np.array([key], dtype=np.uint64), np.array([walker]))
+        with np.errstate(over="ignore"):
+            return float(random.to_unit(random.mix(state + np.uint64(step) * random.GOLDEN))[0])
+
     def choose(a, x, turn=None):
-        if np.ptp([U[a, b] for b in rows[a]]) < 1e-12 or len(set(W[[a]].data.tolist())) == 1:
+        if transitions == "uniform" or np.ptp(W.data) == 0:
             place = min(int(x * len(rows[a])), len(rows[a]) - 1)
             return rows[a][(place + (0 if turn is None else int(turn * len(rows[a])))) % len(rows[a])]
         x = x if turn is None else (x + turn) % 1.0
@@ -140,23 +156,39 @@ def reference_walks(g, node, settings, transitions="weights"):
                 return b
         return rows[a][-1]
 
+    def repel(a, count, step):
+        drawn, out = count, []
+        for block in range(0, count, len(rows[a])):
+            size, taken = min(len(rows[a]), count - block), []
+            for j in range(len(rows[a]) - size, len(rows[a])):
+                place = int(uniform(step, a, drawn) * (j + 1))
+                taken.append(j if place in taken else place)
+                drawn += 1
+            out += [rows[a][place] for place in taken]
+        return out
+
     position, load, visits = [node] * m, [1 / m] * m, {(node, 0): 1.0}
     for step in range(max(lengths)):
         alive = [w for w in range(m) if lengths[w] > step]
         moves = {}
         if settings.directions == "independent":
-            moves = {w: choose(position[w], uniform(w, step)) for w in alive}
+            moves = {w: choose(position[w], stream(w, step)) for w in alive}
         else:
             for a in sorted({position[w] for w in alive}):
                 group = [w for w in alive if position[w] == a]
+                first = 2 if settings.directions == "stratified" else 0
                 for q in range(len(group) - 1, 0, -1):
-                    other = int(uniform(step, a, 2 + q) * (q + 1))
+                    other = int(uniform(step, a, first + q) * (q + 1))
                     group[q], group[other] = group[other], group[q]
+                if settings.directions == "repelling":
+                    moves.update(zip(group, repel(a, len(group), step), strict=True))
+                    continue
                 for q, w in enumerate(group):
                     moves[w] = choose(a, (q + uniform(step, a, 0)) / len(group), uniform(step, a, 1))
         for w in alive:
             a, b = position[w], moves[w]
             probability = W[a, b] / g.degrees[a] if g.degrees[a] else 1.0
+            probability = 1 / len(rows[a]) if transitions == "uniform" else probability
             load[w] *= U[a, b] / probability
             position[w] = b
             place = (b, step + 1)
@@ -168,10 +200,11 @@ def reference_walks(g, node, settings, transitions="weights"):
 @pytest.mark.parametrize("directions", DIRECTIONS)
 def test_the_engine_equals_its_slow_twin(name, directions):
     g = GRAPHS[name]
-    drawn = sample_walks(g, num_walkers=6, halt=0.2, directions=directions, seed=11)
+    transitions = moving(name, directions)
+    drawn = sample_walks(g, num_walkers=6, halt=0.2, directions=directions, seed=11, transitions=transitions)
     table = drawn.loads.toarray()
     for row in range(g.num_nodes):
-        visits = reference_walks(g, row, drawn.settings)
+        visits = reference_walks(g, row, drawn.settings, transitions)
         entries = range(drawn.pattern.indptr[row], drawn.pattern.indptr[row + 1])
         ours = {
             (int(drawn.pattern.indices[e]), hop): table[e, hop] for e in entries for hop in np.flatnonzero(table[e])
@@ -189,16 +222,18 @@ def assert_same(a, b):
 
 
 @pytest.mark.parametrize("directions", DIRECTIONS)
-def test_threads_chunks_and_subsets_change_nothing(directions, monkeypatch):
+@pytest.mark.parametrize("exact_hops", [0, 2])
+def test_threads_chunks_and_subsets_change_nothing(directions, exact_hops, monkeypatch):
     g = weighted(nx.gnm_random_graph(200, 600, seed=0), 1)
-    full = sample_walks(g, directions=directions, seed=5, num_threads=1)
-    assert_same(full, sample_walks(g, directions=directions, seed=5, num_threads=4))
-    monkeypatch.setattr("graphs.walks._CHUNK_STEPS", 2000)
-    assert_same(full, sample_walks(g, directions=directions, seed=5))
+    options = {"directions": directions, "exact_hops": exact_hops, "transitions": moving("weighted", directions)}
+    full = sample_walks(g, seed=5, num_threads=1, **options)
+    assert_same(full, sample_walks(g, seed=5, num_threads=4, **options))
+    monkeypatch.setattr("graphs.walks.drawing._CHUNK_WALKERS", 50)
+    assert_same(full, sample_walks(g, seed=5, **options))
     some = full.at([7, 3, 199, 3])
     phi, part = full.features(KERNEL), some.features(KERNEL)
     np.testing.assert_array_equal(part.toarray(), phi[[7, 3, 199, 3]].toarray())
-    assert fails(assert_same, full, sample_walks(g, directions=directions, seed=6))
+    assert fails(assert_same, full, sample_walks(g, seed=6, **options))
 
 
 def test_stratified_walkers_on_one_node_take_different_neighbours():
@@ -286,9 +321,11 @@ def test_the_largest_halt_is_where_the_second_moment_diverges():
         ({"halt": 1.5}, "halt must lie strictly between 0 and 1"),
         ({"halt": 1}, "halt must lie strictly between 0 and 1"),
         ({"lengths": "geometric"}, "lengths must be one of 'iid'"),
-        ({"directions": "repelling"}, "directions must be one of"),
+        ({"directions": "repulsive"}, "directions must be one of"),
         ({"transitions": "lazy"}, "transitions must be one of"),
-        ({"exact_hops": 2}, "exact_hops must be 0"),
+        ({"exact_hops": -1}, "exact_hops must be an integer from 0 on"),
+        ({"exact_hops": True}, "exact_hops must be an integer from 0 on"),
+        ({"exact_hops": "all"}, "exact_hops must be an integer from 0 on"),
         ({"max_nonzeros": 0}, "max_nonzeros must be"),
         ({"seed": -1}, "seed must be"),
         ({"halt": 1e-9}, "steps per node"),
@@ -301,6 +338,89 @@ def test_the_largest_halt_is_where_the_second_moment_diverges():
 def test_bad_arguments_are_named(options, message):
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         sample_walks(GRAPHS["star"], **{"seed": 0, **options})
+
+
+class TestExactHops:
+    def test_first_hops_are_powers_of_the_matrix(self):
+        g = weighted(nx.gnm_random_graph(30, 60, seed=0), 1)
+        U = g.normalized_adjacency.toarray()
+        drawn = sample_walks(g, exact_hops=3, seed=0)
+        assert drawn.exact_hops == 3
+        for hop in range(4):
+            f = np.zeros(drawn.max_length + 1)
+            f[hop] = 1.0
+            exact = np.zeros((30, 30))
+            indptr, indices, _ = drawn.pattern
+            exact[np.repeat(np.arange(30), np.diff(indptr)), indices] = drawn.values(f)
+            np.testing.assert_allclose(exact, np.linalg.matrix_power(U, hop), atol=1e-14)
+
+    def test_walkers_carry_the_tail_only(self):
+        g, kernel = Graph.from_networkx(nx.grid_2d_graph(12, 12)), kernels.Diffusion(2.0)
+        K = kernel.exact(g)
+
+        def error(hops):
+            phis = [sample_walks(g, seed=s, exact_hops=hops).features(kernel) for s in range(20)]
+            errors = [np.linalg.norm((phi @ phi.T).toarray() - K) for phi in phis]
+            return np.mean(errors), np.std(errors, ddof=1) / np.sqrt(20)
+
+        (none, a), (five, b) = error(0), error(5)
+        assert (0.2 * none - five) / np.hypot(0.2 * a, b) > 6
+
+
+class TestBudget:
+    def test_what_is_too_large_is_refused_before_it_is_begun(self, monkeypatch):
+        monkeypatch.setattr(drawing, "_chunk", lambda *a: pytest.fail("it was begun"))
+        g = Graph.from_networkx(nx.cycle_graph(1000))
+        for options in ({}, {"exact_hops": 4}):
+            with pytest.raises(graphs.MemoryBudgetError, match=r"up to .* MiB, more than max_memory allows"):
+                sample_walks(g, seed=0, max_memory=1e5, **options)
+
+    @pytest.mark.parametrize("options", [{}, {"exact_hops": 2}, {"transitions": "uniform"}, {"lengths": "iid"}])
+    def test_what_is_foreseen_holds(self, options):
+        g = weighted(nx.random_regular_graph(3, 2000, seed=0), 0)
+        drawn = sample_walks(g, seed=0, **options)
+        held = (drawn.pattern.indices, drawn.visits.hop_counts, drawn.visits.hops, drawn.visits.loads)
+        taken = sum(array.nbytes for array in held)
+        sample_walks(g, seed=0, max_memory=3 * taken, **options)
+        with pytest.raises(MemoryError):
+            sample_walks(g, seed=0, max_memory=0.9 * taken, **options)
+
+    def test_an_interrupt_ends_it(self, monkeypatch):
+        begun, original = [], drawing._chunk
+
+        def interrupted(*arguments):
+            begun.append(1)
+            if len(begun) == 3:
+                raise KeyboardInterrupt
+            return original(*arguments)
+
+        monkeypatch.setattr(drawing, "_chunk", interrupted)
+        monkeypatch.setattr(drawing, "_CHUNK_WALKERS", 16)
+        with pytest.raises(KeyboardInterrupt):
+            sample_walks(Graph.from_networkx(nx.cycle_graph(3000)), seed=0, num_threads=1)
+        assert len(begun) < 100
+
+    def test_long_walks_need_wider_numbers(self):
+        """Hops beyond 255 in some chunks, and more than 255 visits of one node."""
+        g = Graph.from_edges([(0, 1)])
+        survival = np.concatenate([np.ones(3), np.full(400, 1e-3)])
+        some = sample_walks(Graph.from_networkx(nx.cycle_graph(4000)), num_walkers=2, halt=survival, seed=0)
+        assert some.max_length == 402
+        drawn = sample_walks(g, num_walkers=600, halt=survival, lengths="systematic", seed=0)
+        assert drawn.loads.toarray()[:, 1].max() == pytest.approx(1.0)
+        assert drawn.visits.loads.dtype == np.uint16
+
+
+def test_repelling_walkers_want_uniform_moves():
+    with pytest.raises(graphs.InvalidArgumentError, match=r"repelling.*uniform moves"):
+        sample_walks(GRAPHS["weighted"], directions="repelling", seed=0)
+
+
+def test_repelling_walkers_share_no_neighbour_within_a_block():
+    g = Graph.from_networkx(nx.star_graph(8))
+    drawn = sample_walks(g, [0], num_walkers=20, halt=np.array([1.0, 1.0]), directions="repelling", seed=0)
+    counts = drawn.loads.toarray()[1:, 1] * 20
+    np.testing.assert_allclose(np.sort(counts) / np.sqrt(8), [2] * 4 + [3] * 4)
 
 
 def test_the_seed_is_kept():

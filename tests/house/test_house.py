@@ -89,7 +89,7 @@ def undocumented(things):
     return out
 
 
-COMPILED = "graphs._engine"
+COMPILED = "graphs.walks.compiled"
 ELEMENTWISE = {
     "graphs.random.mix",
     "graphs.random.to_unit",

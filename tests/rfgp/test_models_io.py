@@ -402,8 +402,8 @@ def test_other_files_get_a_clear_error_and_execute_nothing(name, tmp_path):
 
 def test_walks_of_another_generator_are_refused(tmp_path, monkeypatch):
     graph_model(features="walks").save(tmp_path / "m.safetensors")
-    monkeypatch.setattr("rfgp.models.graph_file.GENERATOR_VERSION", 2)
-    with pytest.raises(rfgp.ModelFileError, match="walks are of generator 1"):
+    monkeypatch.setattr("rfgp.models.graph_file.GENERATOR_VERSION", 3)
+    with pytest.raises(rfgp.ModelFileError, match="walks are of generator 2"):
         rfgp.load(tmp_path / "m.safetensors")
 
 

@@ -1,0 +1,123 @@
+"""Visits merged by start, node and hop, and sums over them."""
+
+import numpy as np
+
+from graphs.walks.compiled.numbers import jit
+
+_HOP_BITS, _HOP_MASK = np.uint64(32), np.uint64(0xFFFFFFFF)
+_DIGIT, _DIGIT_MASK, _DIGITS = np.uint64(7), np.uint64(127), 128
+
+
+@jit
+def _sort(visits, carried, other_visits, other_carried, counts):
+    """Sort by node, stably, by digits of 7 bits; return the sorted arrays, which are one pair or the other."""
+    size = visits.size
+    differing = np.uint64(0)
+    for a in range(size):
+        differing |= visits[a] ^ visits[0]
+    differing >>= _HOP_BITS
+    shift = _HOP_BITS
+    while differing > np.uint64(0):
+        if differing & _DIGIT_MASK:
+            counts[:] = 0
+            for a in range(size):
+                counts[((visits[a] >> shift) & _DIGIT_MASK) + np.uint64(1)] += 1
+            for digit in range(_DIGITS):
+                counts[digit + 1] += counts[digit]
+            for a in range(size):
+                digit = (visits[a] >> shift) & _DIGIT_MASK
+                place = np.uint64(counts[digit])
+                other_visits[place] = visits[a]
+                if carried.size:
+                    other_carried[place] = carried[a]
+                counts[digit] += 1
+            visits, other_visits = other_visits, visits
+            carried, other_carried = other_carried, carried
+        shift += _DIGIT
+        differing >>= _DIGIT
+    return visits, carried
+
+
+@jit
+def merge(
+    offsets,  # (n,) where the visits of each start begin
+    ends,  # (n,) and end
+    visits,
+    carried,  # as `visits`, or (0,)
+    columns,  # the rest as large as `visits`, written here
+    hop_counts,
+    hops,
+    loads,
+):
+    """Merge the visits of each start by node and hop; those of one start are ascending in their hop.
+
+    A load is the sum of what was carried, or the number of visits. Writes per distinct node columns and hop_counts,
+    per distinct visit hops and loads; returns how many of each there are of each start, (n,) and (n,).
+    """
+    node_counts, visit_counts = np.empty(offsets.size, np.int64), np.empty(offsets.size, np.int64)
+    widest = 0
+    for row in range(offsets.size):
+        widest = max(widest, ends[row] - offsets[row])
+    spare, spare_carried = np.empty(widest, np.uint64), np.empty(widest if carried.size else 0)
+    counts = np.empty(_DIGITS + 1, np.int32)
+    found = visited = np.int64(-1)
+    for row in range(offsets.size):
+        inside, size = slice(offsets[row], ends[row]), ends[row] - offsets[row]
+        held = carried[inside] if carried.size else carried
+        keys, values = _sort(visits[inside], held, spare[:size], spare_carried[:size], counts)
+        first_found, first_visited = found, visited
+        previous_node = previous = ~np.uint64(0)
+        for a in range(size):
+            key = keys[a]
+            if key == previous:
+                loads[visited] += values[a] if carried.size else 1
+                continue
+            node = key >> _HOP_BITS
+            if node != previous_node:
+                found += 1
+                columns[found], hop_counts[found], previous_node = node, 0, node
+            visited += 1
+            hop_counts[found] += 1
+            hops[visited], loads[visited] = key & _HOP_MASK, values[a] if carried.size else 1
+            previous = key
+        node_counts[row], visit_counts[row] = found - first_found, visited - first_visited
+    return node_counts, visit_counts
+
+
+@jit
+def gather(
+    visit_indptr,  # (n + 1,)
+    indptr,  # (n + 1,)
+    indices,
+    hop_counts,
+    hops,
+    loads,
+    weights,  # (L + 1,)
+    left,  # (n,) factors of rows, or (0,)
+    right,  # (N,) and of columns
+):
+    """Return sum_l weights_l load_l of each entry, times the factors of its row and column, (nnz,)."""
+    out = np.empty(indices.size)
+    for row in range(indptr.size - 1):
+        place = visit_indptr[row]
+        for entry in range(indptr[row], indptr[row + 1]):
+            total = 0.0
+            for _ in range(hop_counts[entry]):
+                total += weights[hops[place]] * loads[place]
+                place += 1
+            out[entry] = total * left[row] * right[indices[entry]] if left.size else total
+    return out
+
+
+@jit
+def scatter(visit_indptr, indptr, indices, hop_counts, hops, loads, v, left, right, length):
+    """Return the adjoint of `gather` in the weights at v (nnz,): (length + 1,)."""
+    out = np.zeros(length + 1)
+    for row in range(indptr.size - 1):
+        place = visit_indptr[row]
+        for entry in range(indptr[row], indptr[row + 1]):
+            value = v[entry] * left[row] * right[indices[entry]] if left.size else v[entry]
+            for _ in range(hop_counts[entry]):
+                out[hops[place]] += value * loads[place]
+                place += 1
+    return out

@@ -1,0 +1,59 @@
+"""Random numbers in compiled code, keyed as those of `graphs.random`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+from graphs import random
+
+
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile on first use, with a cache on disk where there is a writable folder for one."""
+    try:
+        return numba.njit(nogil=True, cache=True)(function)
+    except RuntimeError:  # numba found no folder for its cache
+        return numba.njit(nogil=True)(function)
+
+
+mix = jit(random.mix)
+
+
+@jit
+def derive(key, index):
+    """Return the child key of `key` at `index`."""
+    return mix(key ^ mix(np.uint64(index)))
+
+
+@jit
+def to_unit(bits):
+    """Map to (0, 1) as `random.to_unit`; a signed integer converts faster to a float."""
+    return (np.float64(np.int64(bits >> np.uint64(12))) + 0.5) * 2.0**-52
+
+
+@jit
+def uniform(key, index):
+    """Return the uniform in (0, 1) of `key` at `index`."""
+    return to_unit(derive(key, index))
+
+
+@jit
+def shuffle(key, first_index, items):
+    """Put items in a random order (Fisher and Yates), with the uniforms of `key` from `first_index` on."""
+    for q in range(items.size - 1, 0, -1):
+        other = np.int64(uniform(key, first_index + q) * (q + 1))
+        items[q], items[other] = items[other], items[q]
+
+
+@jit
+def search(cumulative, first, count, x):
+    """Return the place from `first` on at quantile x in (0, 1); `cumulative` ends with 1 after `count` places."""
+    last = first + count
+    while first < last - 1:
+        middle = (first + last - 1) // 2
+        if cumulative[middle] <= x:
+            first = middle + 1
+        else:
+            last = middle + 1
+    return first

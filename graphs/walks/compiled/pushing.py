@@ -1,0 +1,98 @@
+"""The first steps of a walk, exactly, and walkers that begin after them."""
+
+import numpy as np
+
+from graphs.walks.compiled.numbers import jit, shuffle, uniform
+
+
+@jit
+def cumulate(indptr, probabilities):
+    """Return each row's running sums (nnz,), each row by itself, its last entry 1."""
+    cumulative = np.empty_like(probabilities)
+    for row in range(indptr.size - 1):
+        total = 0.0
+        for place in range(indptr[row], indptr[row + 1]):
+            total += probabilities[place]
+            cumulative[place] = total
+        if indptr[row + 1] > indptr[row]:
+            cumulative[indptr[row + 1] - 1] = 1.0
+    return cumulative
+
+
+@jit
+def push(
+    indptr,
+    indices,
+    probabilities,  # (nnz,) of the moves in proportion to weight, or (0,) where they are uniform
+    roots,  # (N,) sqrt of the stationary mass
+    starts,  # (n,) int64
+    num_hops,
+):
+    """Compute the laws of the first steps of a walk, exactly.
+
+    Returns:
+        ends (n, num_hops + 1): where the entries of each hop of each start end; then, in that order, nodes, ascending
+        within a hop, the probabilities to stand there, and the loads U^hop, probability times the ratio of roots.
+    """
+    ends = np.empty((starts.size, num_hops + 1), np.int64)
+    nodes, mass, loads = np.empty(1024, np.int32), np.empty(1024), np.empty(1024)
+    held, touched = np.zeros(roots.size), np.empty(1024, np.int32)
+    used = 0
+    for row in range(starts.size):
+        begin = used
+        for hop in range(num_hops + 1):
+            reached = 0
+            if hop == 0:
+                held[starts[row]] = 1.0
+                touched[0], reached = starts[row], 1
+            for place in range(begin, used if hop > 0 else begin):
+                node = nodes[place]
+                first, last = indptr[node], indptr[node + 1]
+                while reached + last - first > touched.size:
+                    touched = np.concatenate((touched, np.empty_like(touched)))
+                for edge in range(first, last):
+                    other = indices[edge]
+                    if held[other] == 0.0:
+                        touched[reached] = other
+                        reached += 1
+                    held[other] += mass[place] * (probabilities[edge] if probabilities.size else 1.0 / (last - first))
+            here = np.sort(touched[:reached])
+            while used + reached > nodes.size:
+                nodes, mass = np.concatenate((nodes, np.empty_like(nodes))), np.concatenate((mass, np.empty_like(mass)))
+                loads = np.concatenate((loads, np.empty_like(loads)))
+            begin = used
+            for other in here:
+                nodes[used], mass[used] = other, held[other]
+                loads[used] = held[other] * (roots[starts[row]] / roots[other])
+                held[other] = 0.0
+                used += 1
+            ends[row, hop] = used
+    return ends, nodes[:used], mass[:used], loads[:used]
+
+
+@jit
+def begin_after(
+    ends,  # (n, num_hops + 1)
+    mass,  # both from `push`
+    keys,  # (n,) uint64
+    num_walkers,
+    together,  # bool
+):
+    """Draw nodes from the law of the last hop of each start, for its walkers to begin at.
+
+    Together: by systematic sampling, in a random order; else independently. Returns their places (n, m) in `mass`.
+    """
+    places = np.empty((keys.size, num_walkers), np.int64)
+    last = ends.shape[1] - 1
+    for row in range(keys.size):
+        first = ends[row, last - 1] if last > 0 else (ends[row - 1, last] if row > 0 else 0)
+        count = ends[row, last] - first
+        cumulative = np.cumsum(mass[first : ends[row, last]])
+        total = cumulative[count - 1]
+        shift = uniform(keys[row], 0)
+        for walker in range(num_walkers):
+            x = (walker + shift) / num_walkers if together else uniform(keys[row], 1 + walker)
+            places[row, walker] = first + min(np.searchsorted(cumulative, x * total, side="right"), count - 1)
+        if together:
+            shuffle(keys[row], 1, places[row])
+    return places

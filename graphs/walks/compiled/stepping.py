@@ -1,0 +1,172 @@
+"""Steps: the walkers of many start nodes advance together.
+
+Each step is a few short loops over all of them: the reads from the adjacency, which miss the caches, are then
+independent of each other and overlap. Each node's walks depend on its own key alone, so chunks can be cut anywhere.
+"""
+
+import numpy as np
+
+from graphs import random
+from graphs.walks.compiled.numbers import derive, jit, mix, search, shuffle, to_unit, uniform
+
+INDEPENDENT, STRATIFIED, REPELLING = 0, 1, 2
+
+_HOP_BITS = np.uint64(32)
+_FEW = 48
+
+
+@jit
+def _spread(key, first, degree, cumulative, group, edges):
+    """Choose the next edges of a group of walkers that stand on one node, stratified.
+
+    The group is shuffled; walker q of c gets the point (q + U) / c of the moves, turned by a second
+    uniform V. A walker's rank is uniform, so its point is uniform on (0, 1) whatever V is, and it
+    moves by the transition law; the points of a group are 1/c apart. With uniform moves over k
+    neighbours the turn is a whole number of neighbours, so for c <= k no two walkers share one.
+    """
+    count = group.size
+    shift, turn = uniform(key, 0), uniform(key, 1)
+    shuffle(key, 2, group)
+    whole = np.int64(turn * degree)
+    for q in range(count):
+        x = (q + shift) / count
+        if cumulative.size == 0:
+            place = min(np.int64(x * degree), degree - 1) + whole
+            edges[group[q]] = first + (place if place < degree else place - degree)
+        else:
+            edges[group[q]] = search(cumulative, first, degree, (x + turn) % 1.0)
+
+
+@jit
+def _repel(key, first, degree, group, edges, taken):
+    """Choose the next edges of a group, without replacement in blocks of as many walkers as there are neighbours.
+
+    Each block takes a uniformly random subset of the neighbours (Floyd's algorithm), and the group is shuffled.
+    """
+    shuffle(key, 0, group)
+    count, drawn = group.size, group.size
+    for block in range(0, count, degree):
+        size = min(degree, count - block)
+        for j in range(degree - size, degree):
+            place = np.int64(uniform(key, drawn) * (j + 1))
+            drawn += 1
+            for earlier in range(block, block + size - (degree - j)):
+                if taken[earlier] == place:
+                    place = np.int64(j)
+                    break
+            q = block + size - (degree - j)
+            taken[q] = place
+            edges[group[q]] = first + place
+
+
+@jit
+def _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken):
+    """Choose the next edges of walkers 0..count-1, those of one start node that stand together as a group."""
+    begin = 0
+    while begin < count:
+        row, end = rows[begin], begin
+        while end < count and rows[end] == row:
+            end += 1
+        if end - begin <= _FEW:
+            for a in range(begin, end):  # insertion: a stable order by node
+                node, b = nodes[a], a
+                while b > begin and nodes[order[b - 1]] > node:
+                    order[b] = order[b - 1]
+                    b -= 1
+                order[b] = a
+        else:
+            order[begin:end] = begin + np.argsort(nodes[begin:end], kind="mergesort")
+        step_key = derive(keys[row], step)
+        while begin < end:
+            node, last = nodes[order[begin]], begin
+            while last < end and nodes[order[last]] == node:
+                last += 1
+            key, group, leader = derive(step_key, node), order[begin:last], order[begin]
+            if directions == STRATIFIED:
+                _spread(key, firsts[leader], degrees[leader], cumulative, group, edges)
+            else:
+                _repel(key, firsts[leader], degrees[leader], group, edges, taken)
+            begin = last
+
+
+@jit
+def _record(nodes, rows, edges, count, hop, reached, cursors, visits, factors, loads, carried):
+    """Write down where walkers 0..count-1 stand now."""
+    low = np.uint64(hop)
+    for a in range(count):
+        start = np.uint64(rows[a])
+        place = np.uint64(cursors[start])
+        visits[place] = (np.uint64(nodes[a]) << _HOP_BITS) | low
+        cursors[start] = place + np.uint64(1)
+        if carried.size:
+            loads[a] *= factors[np.uint64(edges[a])]
+            carried[place] = loads[a] / reached
+
+
+@jit
+def _keep(nodes, rows, left, streams, loads, count, step):
+    """Close the ranks behind walkers that have come to their end; return how many go on."""
+    kept = np.uint64(0)
+    for a in range(count):
+        nodes[kept], rows[kept], left[kept], streams[kept] = nodes[a], rows[a], left[a], streams[a]
+        if loads.size:
+            loads[kept] = loads[a]
+        kept += np.uint64(left[a] > step)
+    return np.int64(kept)
+
+
+@jit
+def walk(
+    indptr,  # (N + 1,) int32 or int64, the rows of U
+    indices,  # (nnz,) int32
+    cumulative,  # (nnz,) of the moves' probabilities in each row, or (0,) where they are uniform
+    factors,  # (nnz,) U_ab / p_ab, or (0,) where visits carry nothing
+    begins,  # (n, m) int32, where the walkers begin
+    first_loads,  # (n, m) their loads there, or (0, 0)
+    first_hop,  # the hop at which they begin
+    keys,  # (n,) uint64, one per start
+    lengths,  # (n, m) int64
+    survival,  # (longest + 1,)
+    directions,
+    cursors,  # (n,) where the next visit of each start is written
+    visits,  # uint64
+    carried,  # as `visits`, or (0,)
+):
+    """Walk with the m walkers of n start nodes; write their visits behind those that are there."""
+    room = lengths.size
+    nodes, rows, left = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
+    firsts, degrees, edges = np.empty(room, indptr.dtype), np.empty(room, np.int32), np.empty(room, indptr.dtype)
+    streams, loads = np.empty(room, np.uint64), np.empty(room if carried.size else 0)
+    grouped = 0 if directions == INDEPENDENT else room
+    order, taken = np.empty(grouped, np.int32), np.empty(grouped, np.int32)
+    count = np.int64(0)
+    for row in range(lengths.shape[0]):
+        for walker in range(lengths.shape[1]):
+            if lengths[row, walker] > 0:
+                nodes[count], rows[count], left[count] = begins[row, walker], row, lengths[row, walker]
+                streams[count] = derive(keys[row], walker)
+                if carried.size:
+                    loads[count] = first_loads[row, walker]
+                count += 1
+    step = 0
+    while count > 0:
+        offset = np.uint64(step) * random.GOLDEN
+        for a in range(count):
+            node = np.uint64(nodes[a])
+            firsts[a] = indptr[node]
+            degrees[a] = indptr[node + np.uint64(1)] - firsts[a]
+        if directions != INDEPENDENT:
+            _choose_in_groups(
+                directions, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken
+            )
+        elif cumulative.size == 0:
+            for a in range(count):
+                edges[a] = firsts[a] + np.int64(to_unit(mix(streams[a] + offset)) * np.float64(degrees[a]))
+        else:
+            for a in range(count):
+                edges[a] = search(cumulative, firsts[a], degrees[a], to_unit(mix(streams[a] + offset)))
+        for a in range(count):
+            nodes[a] = indices[np.uint64(edges[a])]
+        step += 1
+        _record(nodes, rows, edges, count, first_hop + step, survival[step], cursors, visits, factors, loads, carried)
+        count = _keep(nodes, rows, left, streams, loads, count, step)

@@ -1,0 +1,83 @@
+"""Second moments of walks: which halting probabilities have one, and when it is too large to be of use."""
+
+import warnings
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from graphs.couplings import Halting, as_halting, modulation_to_the_end
+from graphs.errors import InfiniteVarianceWarning, LargeVarianceWarning
+from graphs.graph import Graph
+from graphs.kernels import GraphKernel
+from graphs.spectral import squared_growth
+from graphs.walks.moves import check_transitions
+
+
+def relative_variance(kernel: GraphKernel, halt: float | ArrayLike | Halting, exact_hops: int = 0) -> float:
+    """Return the relative variance of the total weight sum_l f_l [length >= l] / S_l of one walker's row.
+
+    It has mean sum_l f_l and second moment sum_{kl} f_k f_l / S_min(k, l): what the lengths alone do
+    to a row, on a regular graph. Infinite where that sum is. With exact hops h the walker carries f_(h+1), f_(h+2), ...
+    and halts only from there on.
+
+    Args:
+        kernel: The kernel.
+        halt: The halting law.
+        exact_hops: h.
+    """
+    halting = halt if isinstance(halt, Halting) else as_halting(halt)
+    whole = modulation_to_the_end(kernel)
+    f = whole[min(exact_hops, len(whole) - 1) :]
+    survival = halting.survival(len(f) - 1)
+    f = f[survival > 0]
+    later = np.cumsum(f[::-1])[::-1]
+    with np.errstate(over="ignore", divide="ignore"):
+        second = float(np.sum(f * (2 * later - f) / survival[survival > 0]))
+    return (second - float(f.sum()) ** 2) / float(whole[: exact_hops + len(survival)].sum()) ** 2
+
+
+def largest_halt(graph: Graph, kernel: GraphKernel, *, transitions: str = "weights") -> float:
+    """Return the supremum of the halting probabilities with a finite second moment.
+
+    The squared load of a walk grows by rho per step, the spectral radius of U_ab^2 / (p_ab (1 -
+    halt)), so the second moment is finite where sum_l f_l^2 rho^l is: for rho below the squared
+    radius of convergence of f. Above the returned value it is infinite; 1 means any halt will do, 0
+    that none does.
+
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        transitions: "weights" or "uniform", as for `sample_walks`.
+    """
+    check_transitions(transitions)
+    if np.isinf(kernel.radius):
+        return 1.0
+    return max(0.0, 1 - squared_growth(graph, transitions) / kernel.radius**2)
+
+
+def check_second_moment(
+    graph: Graph, kernel: GraphKernel, halting: Halting, transitions: str, num_walkers: int, exact_hops: int
+) -> None:
+    """Warn where walks estimate the features of a kernel with a large or infinite variance.
+
+    Warns:
+        InfiniteVarianceWarning: with the largest halting probability that works.
+        LargeVarianceWarning: a row's total weight has a relative variance above 1.
+    """
+    limit = largest_halt(graph, kernel, transitions=transitions)
+    if isinstance(halting.halt, float) and halting.halt >= limit:
+        remedy = f"Walk with halt below {limit:.3g}" if limit > 0 else "No halting probability works"
+        message = (
+            f"With halt = {halting.halt:g} the features of {kernel} have no finite second moment: the "
+            f"loads of long walks grow faster than the modulation falls. {remedy}, or use features without walks."
+        )
+        warnings.warn(InfiniteVarianceWarning(message), stacklevel=4)
+        return
+    variance = relative_variance(kernel, halting, exact_hops) / num_walkers
+    if variance > 1:
+        message = (
+            f"The features of {kernel} need longer walks than these: with {num_walkers} independent "
+            f"lengths a row's total weight has a relative variance of {variance:.2g}. Walk with a smaller halt or "
+            "more walkers, or compare with the exact kernel before trusting error bars."
+        )
+        warnings.warn(LargeVarianceWarning(message), stacklevel=4)

@@ -1,0 +1,85 @@
+"""The moves of a walk: where it can go from a node, how likely, and what that does to its load."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphs.errors import InvalidArgumentError
+from graphs.graph import Graph
+
+TRANSITIONS = ("weights", "uniform")
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """The moves on a graph, by one transition law.
+
+    With p_ab = W_ab / d_a a move multiplies the load by U_ab / p_ab = sqrt(d_a / d_b), so that the load of a
+    walk from i to a is sqrt(d_i / d_a) whatever its way; `telescopes` says that this is so.
+
+    Attributes:
+        graph: The graph.
+        transitions: "weights" or "uniform".
+    """
+
+    graph: Graph
+    transitions: str
+
+    @property
+    def matrix(self) -> sp.csr_array:
+        """U, (N, N)."""
+        return self.graph.normalized_adjacency
+
+    @cached_property
+    def roots(self) -> Floats:  # (N,)
+        """The roots of the degrees (N,), 1 at isolated nodes."""
+        return np.sqrt(np.where(self.graph.degrees > 0, self.graph.degrees, 1.0))
+
+    @cached_property
+    def probabilities(self) -> Floats:  # (nnz,)
+        """p_ab = W_ab / d_a of the moves in proportion to weight, (0,) where they are uniform."""
+        matrix, counts = self.matrix, np.diff(self.matrix.indptr)
+        weights = self.graph.adjacency.data
+        if len(weights) == 0 or weights.min() == weights.max():
+            return np.zeros(0)
+        p = matrix.data * self.roots[matrix.indices] / np.repeat(self.roots, counts)
+        return np.zeros(0) if np.allclose(p, 1 / np.repeat(counts, counts), rtol=1e-12, atol=0) else p
+
+    @property
+    def telescopes(self) -> bool:
+        """Whether the load of a walk follows from its ends."""
+        return self.transitions == "weights" or len(self.probabilities) == 0
+
+    @cached_property
+    def cumulative(self) -> Floats:  # (nnz,)
+        """Each row's running sums of p, (0,) where the moves are uniform."""
+        if self.transitions == "uniform" or len(self.probabilities) == 0:
+            return np.zeros(0)
+        from graphs.walks import compiled
+
+        return np.asarray(compiled.cumulate(self.matrix.indptr, self.probabilities))
+
+    @cached_property
+    def factors(self) -> Floats:  # (nnz,)
+        """U_ab / p_ab."""
+        matrix, counts = self.matrix, np.diff(self.matrix.indptr)
+        if self.telescopes:
+            return np.asarray(np.repeat(self.roots, counts) / self.roots[matrix.indices])
+        return np.asarray(matrix.data * np.repeat(counts, counts))
+
+
+def check_transitions(transitions: str) -> None:
+    """Refuse what is no transition law.
+
+    Raises:
+        InvalidArgumentError: it is none of "weights" and "uniform".
+    """
+    if transitions not in TRANSITIONS:
+        raise InvalidArgumentError(
+            f"transitions must be one of {', '.join(map(repr, TRANSITIONS))}, got {transitions!r}."
+        )
