@@ -1,68 +1,169 @@
-"""Steps per second of `graphs.sample_walks` as called, output included, against a loop in plain Python.
+"""Steps per second of `graphs.sample_walks` as called, output included; time and memory against N; a rival package.
 
-A random graph of 200,000 nodes with mean degree 10, 16 walkers a node, halt 0.1. The plain loop walks from the first
-50 nodes. Each figure is the median of five runs in one process, interleaved, after one run that compiles.
+Protocol: 16 walkers a node, halt 0.1. (1) A random graph of a million nodes with mean degree 10, all nodes, medians of
+five runs after one that compiles, independent and stratified walkers interleaved. (2) Square grids of 10^4 to 10^6
+nodes, features of the diffusion kernel for all nodes: seconds and peak resident memory beyond the graph's, each in a
+process of its own. (3) `fast-graph-gp`, in an environment of its own, on a random graph of 20,000 nodes (its
+dictionaries of a million would not fit into 24 GB): walks of at most 63 steps for both, all cores, medians.
 
-    python benchmarks/races/walk_engine.py
+    python benchmarks/races/walk_engine.py [--rival PYTHON] [--out FOLDER]
 """
 
-import random
+import argparse
+import json
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
-import graphs
+WALKERS, HALT, LONGEST = 16, 0.1, 63
+MODES = {
+    "independent": {"lengths": "iid", "directions": "independent"},
+    "stratified": {"lengths": "systematic", "directions": "stratified"},
+}
+SIZES = (10_000, 40_000, 160_000, 490_000, 1_000_000)
 
-NODES, DEGREE, WALKERS, HALT, REPEATS = 200_000, 10, 16, 0.1, 5
+RIVAL = """
+import json, sys, time, numpy as np, torch
+from grf_gp.sampler import GRFSampler
+a = np.load(sys.argv[1])
+matrix = torch.sparse_csr_tensor(*(torch.as_tensor(a[k]) for k in ("indptr", "indices", "data")), a["size"].tolist())
+times = []
+for seed in (1, 2, 3):
+    begin = time.perf_counter()
+    GRFSampler(matrix, 16, 0.1, 64, seed=seed, use_tqdm=False).sample_random_walk_matrices()
+    times.append(time.perf_counter() - begin)
+print(json.dumps(times))
+"""
 
 
-def random_graph() -> graphs.Graph:
-    generator = np.random.default_rng(0)
-    ends = generator.integers(0, NODES, (2, NODES * DEGREE // 2))
-    matrix = sp.coo_array((np.ones(ends.shape[1]), ends), shape=(NODES, NODES)).tocsr()
+def random_adjacency(nodes: int, degree: int = 10) -> sp.csr_array:
+    ends = np.random.default_rng(0).integers(0, nodes, (2, nodes * degree // 2))
+    matrix = sp.coo_array((np.ones(ends.shape[1]), ends), shape=(nodes, nodes)).tocsr()
     matrix = ((matrix + matrix.T) > 0).astype(np.float64)
-    return graphs.Graph.from_scipy(matrix, self_loops="drop")
+    matrix.setdiag(0)
+    matrix.eliminate_zeros()
+    return sp.csr_array(matrix)
 
 
-def plain_python(graph: graphs.Graph, nodes: int) -> int:
-    """Walk in plain Python, loads in a dictionary per node; return the number of steps."""
-    U = graph.normalized_adjacency
-    indptr, indices, degrees = U.indptr.tolist(), U.indices.tolist(), graph.degrees.tolist()
-    steps = 0
-    for start in range(nodes):
-        loads: dict[tuple[int, int], float] = {}
-        for _ in range(WALKERS):
-            node, load, hop = start, 1.0, 0
-            loads[node, hop] = loads.get((node, hop), 0.0) + load
-            while random.random() > HALT:
-                following = indices[random.randrange(indptr[node], indptr[node + 1])]
-                load *= (degrees[node] / degrees[following]) ** 0.5 / (1 - HALT)
-                node, hop, steps = following, hop + 1, steps + 1
-                loads[node, hop] = loads.get((node, hop), 0.0) + load
-    return steps
+def grid_adjacency(nodes: int) -> sp.csr_array:
+    side = round(nodes**0.5)
+    path = sp.diags_array([np.ones(side - 1), np.ones(side - 1)], offsets=[-1, 1])
+    return sp.csr_array(sp.kronsum(path, path))
+
+
+def rates() -> None:
+    import graphs
+
+    graph = graphs.Graph.from_scipy(random_adjacency(10**6))
+    steps = graph.num_nodes * WALKERS * (1 - HALT) / HALT
+    found: dict[str, list[float]] = {name: [] for name in MODES}
+    for repeat in range(6):
+        for name, mode in MODES.items():
+            begin = time.perf_counter()
+            graphs.sample_walks(graph, None, WALKERS, HALT, seed=repeat, **mode)
+            if repeat:
+                found[name].append(steps / (time.perf_counter() - begin) / 1e6)
+    for name, values in found.items():
+        spread = f"{min(values):.1f} to {max(values):.1f}"
+        print(f"random graph of 10^6 nodes, {name}: {statistics.median(values):.1f} million steps/s ({spread})")
+
+
+def one_grid(nodes: int) -> None:
+    """Print seconds and bytes of the features of all nodes."""
+    import graphs
+
+    graph, kernel = graphs.Graph.from_scipy(grid_adjacency(nodes)), graphs.kernels.Diffusion(2.0)
+    graphs.sample_walks(graph, [0], seed=0).features(kernel)  # compiles
+    before = peak_bytes()
+    begin = time.perf_counter()
+    phi = graphs.sample_walks(graph, None, WALKERS, HALT, seed=0).features(kernel)
+    taken = time.perf_counter() - begin
+    print(json.dumps([graph.num_nodes, taken, peak_bytes() - before, peak_bytes(), phi.nnz]))
+
+
+def peak_bytes() -> int:
+    """Return the peak resident memory of this process, without that of the process that began it."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+
+
+def grids(out: Path | None) -> None:
+    rows = []
+    for nodes in SIZES:
+        command = [sys.executable, __file__, "--grid", str(nodes)]
+        rows.append(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+        size, seconds, more, peak, nonzeros = rows[-1]
+        print(
+            f"grid of {size} nodes: {seconds:.2f} s, {more / 2**30:.3f} GiB more than the graph, peak "
+            f"{peak / 2**30:.2f} GiB, {nonzeros / size:.1f} non-zeros a row"
+        )
+    sizes, times, memory = np.array(rows, dtype=float).T[:3]
+    slopes = [np.polyfit(np.log(sizes), np.log(values), 1)[0] for values in (times, memory)]
+    print(f"slopes on logarithmic scales: time {slopes[0]:.2f}, memory {slopes[1]:.2f}")
+    if out is not None:
+        draw(sizes, times, memory, slopes, out)
+
+
+def draw(sizes: np.ndarray, times: np.ndarray, memory: np.ndarray, slopes: list[float], out: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8))
+    for axis, values, label, slope in zip(axes, (times, memory / 2**30), ("seconds", "GiB"), slopes, strict=True):
+        axis.loglog(sizes, values, "o-", label=f"measured, slope {slope:.2f}")
+        axis.loglog(sizes, values[-1] * sizes / sizes[-1], "k--", label="linear")
+        axis.set(xlabel="nodes of the grid", ylabel=label)
+        axis.legend()
+    figure.suptitle("Features of all nodes, 16 walkers, halt 0.1")
+    figure.tight_layout()
+    out.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out / "walk-engine.png", dpi=90)
+
+
+def against(rival: str) -> None:
+    import graphs
+
+    matrix = random_adjacency(20_000)
+    graph = graphs.Graph.from_scipy(matrix)
+    survival = (1 - HALT) ** np.arange(LONGEST + 1)
+    with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        np.savez(file, indptr=matrix.indptr, indices=matrix.indices, data=matrix.data, size=np.array(matrix.shape))
+        file.flush()
+        done = subprocess.run([rival, "-c", RIVAL, file.name], capture_output=True, text=True, check=True)
+    theirs = statistics.median(json.loads(done.stdout))
+    steps = graph.num_nodes * WALKERS * survival[1:].sum()
+    print(f"fast-graph-gp, 20,000 nodes: {steps / theirs / 1e6:.3f} million steps/s")
+    for name, mode in MODES.items():
+        times = []
+        for seed in range(6):
+            begin = time.perf_counter()
+            graphs.sample_walks(graph, None, WALKERS, survival, seed=seed, **mode)
+            times.append(time.perf_counter() - begin)
+        ours = statistics.median(times[1:])
+        print(f"{name}, 20,000 nodes: {steps / ours / 1e6:.1f} million steps/s, {theirs / ours:.0f} times as fast")
 
 
 def main() -> None:
-    graph = random_graph()
-    rates: dict[str, list[float]] = {"plain Python": [], "independent": [], "stratified": []}
-    for repeat in range(REPEATS + 1):
-        for name, measured in rates.items():
-            start = time.perf_counter()
-            if name == "plain Python":
-                steps = plain_python(graph, 50)
-            else:
-                lengths = "iid" if name == "independent" else "systematic"
-                options = {"num_walkers": WALKERS, "halt": HALT, "lengths": lengths, "directions": name}
-                graphs.sample_walks(graph, seed=repeat, **options)
-                steps = round(graph.num_nodes * WALKERS * (1 - HALT) / HALT)
-            if repeat:
-                measured.append(steps / (time.perf_counter() - start))
-    base = statistics.median(rates["plain Python"])
-    for name, measured in rates.items():
-        rate = statistics.median(measured)
-        print(f"{name:13s} {rate / 1e6:8.2f} million steps/s, {rate / base:6.1f} x plain Python")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rival", help="the interpreter of an environment with fast-graph-gp")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--grid", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.grid:
+        one_grid(options.grid)
+        return
+    rates()
+    grids(options.out)
+    if options.rival:
+        against(options.rival)
 
 
 if __name__ == "__main__":

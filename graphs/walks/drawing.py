@@ -22,7 +22,9 @@ from graphs.walks.walks import Pattern, Walks, WalkSettings
 Array = NDArray[Any]
 
 _CHUNK_WALKERS = 2**15
-"""Walkers that advance in step: enough for their cache misses to overlap, few enough to stay in the cache."""
+"""Walkers that advance in step, at most: enough for their cache misses to overlap."""
+
+_LEAST_WALKERS = 2**10
 
 _MOST_STEPS = 1e8
 _LONG = 2e8
@@ -128,7 +130,7 @@ def draw(
             f"These walks take up to {bytes_per_visit * expected / 2**20:.4g} MiB, more than max_memory allows "
             f"({max_memory / 2**20:.4g} MiB). Use fewer walkers or start nodes, or a larger halt."
         )
-    chunk = max(1, _CHUNK_WALKERS // settings.num_walkers)
+    chunk = _chunk_rows(len(starts), settings.num_walkers, num_threads)
     columns = [_Column(np.int64, len(starts)), _Column(np.int64, len(starts))]
     columns += [_Column(kind, expected) for kind in (np.int32, np.uint8, np.uint8, load_type)]
     with _bar(len(starts), progress and expected > _LONG) as advance, _pool(num_threads) as pool:
@@ -138,6 +140,12 @@ def draw(
                 column.add(values)
             advance(len(piece))
     return _assemble(moves, starts, settings, [column.done() for column in columns])
+
+
+def _chunk_rows(num_rows: int, num_walkers: int, num_threads: int | None) -> int:
+    """Return how many start nodes walk together: some chunks for each thread, unless they get too small."""
+    fair = num_rows // (4 * (num_threads or os.cpu_count() or 1))
+    return max(1, min(_CHUNK_WALKERS // num_walkers, max(fair, _LEAST_WALKERS // num_walkers)))
 
 
 def _chunk(moves: Moves, starts: NDArray[np.int64], settings: WalkSettings) -> tuple[Array, ...]:
