@@ -5,11 +5,19 @@ No torch here. Labels in, labels out; positions 0..N-1 inside.
 
 from graphs import errors as errors
 from graphs import kernels as kernels
+from graphs.advice import Advice as Advice
+from graphs.advice import Candidate as Candidate
+from graphs.advice import advise as advise
 from graphs.builders import Roads as Roads
 from graphs.builders import cut_roads as cut_roads
 from graphs.builders import load_mesh as load_mesh
 from graphs.builders import read_roads as read_roads
 from graphs.couplings import match_quantiles as match_quantiles
+from graphs.deterministic import SeriesFeatures as SeriesFeatures
+from graphs.deterministic import SpectralFeatures as SpectralFeatures
+from graphs.deterministic import chebyshev_features as chebyshev_features
+from graphs.deterministic import spectral_features as spectral_features
+from graphs.deterministic import taylor_features as taylor_features
 from graphs.errors import DegenerateFacesWarning as DegenerateFacesWarning
 from graphs.errors import FileFormatError as FileFormatError
 from graphs.errors import GraphError as GraphError

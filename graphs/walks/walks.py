@@ -86,6 +86,14 @@ class Walks:
         """The number L of steps of the longest walk."""
         return self.visits.max_length
 
+    def weights(self, kernel: GraphKernel) -> NDArray[np.float64]:
+        """Return what `values` wants of a kernel: its modulation (L + 1,)."""
+        return kernel.modulation(self.max_length)
+
+    def weights_jacobian(self, kernel: GraphKernel) -> NDArray[np.float64]:
+        """Return the derivatives of `weights` in the kernel's parameters, (L + 1, p)."""
+        return kernel.modulation_jacobian(self.max_length)
+
     def features(self, kernel: GraphKernel) -> sp.csr_array:
         """Return Phi, `csr_array` (n, N), for a kernel; rows follow `nodes`, columns are positions.
 
@@ -98,7 +106,7 @@ class Walks:
                 kernel, so that no number of walkers gives an error bar.
         """
         self.check_second_moment(kernel)
-        values = self.values(kernel.modulation(self.max_length))
+        values = self.values(self.weights(kernel))
         return sp.csr_array((values, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
 
     def values(

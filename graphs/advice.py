@@ -1,0 +1,220 @@
+"""Which features serve a kernel on a graph: measured on some nodes, at a budget of non-zeros."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphs import random
+from graphs.deterministic import chebyshev_features, interpolation, spectral_features, taylor_features
+from graphs.errors import InvalidArgumentError
+from graphs.graph import Graph
+from graphs.kernels import GraphKernel
+from graphs.walks import Pattern, largest_halt, sample_walks
+
+Floats = NDArray[np.float64]
+
+_SEEDS, _DRAWS = 4, 4
+_WALKERS = (64, 32, 16, 8, 4)
+_TOLERANCE, _MOST_TERMS = 1e-10, 2000
+
+
+class _Features(Protocol):
+    @property
+    def pattern(self) -> Pattern:
+        """The sparsity."""
+
+    def weights(self, kernel: GraphKernel) -> Floats:
+        """Return what `values` wants."""
+
+    def values(self, weights: Floats) -> Floats:
+        """Return the values of Phi on `pattern`."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Features that were measured.
+
+    Attributes:
+        features: "walks", "chebyshev", "taylor" or "spectrum".
+        options: Of `sample_walks`, `chebyshev_features`, `taylor_features` or `spectral_features`.
+        error: |Phi Phi^T - K| / |K| in the Frobenius norm, over the nodes of the sample; for walks the root mean square
+            of four draws.
+        nonzeros: Per row, on average.
+    """
+
+    features: str
+    options: dict[str, Any]
+    error: float
+    nonzeros: float
+
+    def __str__(self) -> str:
+        options = ", ".join(f"{name}={value}" for name, value in self.options.items())
+        return f"{self.features}({options}): error {self.error:.2g}, {self.nonzeros:.0f} non-zeros a row"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What `advise` found.
+
+    Attributes:
+        best: The candidate of least error within the budget.
+        candidates: All that were measured, by error.
+        reason: Why it is the best, in words.
+    """
+
+    best: Candidate
+    candidates: tuple[Candidate, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        return "\n".join([self.reason, *(f"  {candidate}" for candidate in self.candidates)])
+
+
+def advise(
+    graph: Graph,
+    kernel: GraphKernel,
+    max_nonzeros: int = 64,
+    *,
+    num_nodes: int = 128,
+    halt: float = 0.1,
+    seed: int = 0,
+) -> Advice:
+    """Measure deterministic features and walks on a sample of nodes, and recommend those of least error.
+
+    The sample is made of neighbourhoods of four random nodes, since far nodes have no covariance to get wrong; the
+    exact kernel there comes from a Chebyshev series of k itself, applied to vectors.
+
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        max_nonzeros: The budget of non-zeros in a row of Phi, on average over the sample.
+        num_nodes: Nodes of the sample.
+        halt: The halting probability of the walks; a smaller one is taken where their second moment would be infinite.
+        seed: Of the sample and of the walks.
+
+    Raises:
+        InvalidArgumentError: counts that are not positive.
+    """
+    for name, value in (("max_nonzeros", max_nonzeros), ("num_nodes", num_nodes)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
+    sample = _neighbourhoods(graph, int(num_nodes), seed)
+    exact = exact_block(graph, kernel, sample)
+    found = list(_candidates(graph, kernel, sample, exact, int(max_nonzeros), halt, seed))
+    found.sort(key=lambda candidate: candidate.error)
+    within = [candidate for candidate in found if candidate.nonzeros <= max_nonzeros]
+    best = within[0] if within else min(found, key=lambda candidate: candidate.nonzeros)
+    return Advice(best, tuple(found), _reason(best, found, graph, kernel, max_nonzeros))
+
+
+def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64]) -> Floats:
+    """Return the exact kernel (n, n) between some positions (n,) of a graph of any size.
+
+    A Chebyshev series of k(1 - u), whose terms fall geometrically for smooth kernels, on n vectors: time n E terms.
+
+    Raises:
+        InvalidArgumentError: 2,000 terms are not enough.
+    """
+    count = 64
+    while True:
+        points, transform = interpolation(count)
+        series = transform @ kernel.spectral(1 - points)
+        if np.abs(series[-4:]).max() < _TOLERANCE * np.abs(series).max():
+            break
+        count *= 2
+        if count > _MOST_TERMS:
+            raise InvalidArgumentError(f"{kernel} needs more than {_MOST_TERMS} terms of a Chebyshev series.")
+    U, n = graph.normalized_adjacency, len(positions)
+    before = np.zeros((graph.num_nodes, n))
+    before[positions, np.arange(n)] = 1.0
+    now = U @ before
+    total = series[0] * before[positions] + series[1] * now[positions]
+    for coefficient in series[2:]:
+        before, now = now, 2 * (U @ now) - before
+        total += coefficient * now[positions]
+    return np.asarray(total)
+
+
+def _neighbourhoods(graph: Graph, num_nodes: int, seed: int) -> NDArray[np.int64]:
+    """Return positions: the nodes first reached from each of four random nodes."""
+    keys = random.derive(np.array([seed], np.uint64), np.arange(_SEEDS))
+    wanted, taken = min(num_nodes, graph.num_nodes), dict[int, None]()
+    indptr, indices = graph.adjacency.indptr, graph.adjacency.indices
+    for k, key in enumerate(keys):
+        share = -(-wanted * (k + 1) // _SEEDS)
+        ring = [int(key % np.uint64(graph.num_nodes))]
+        seen = set(ring)
+        while ring and len(taken) < share:
+            for node in ring:
+                if len(taken) < share:
+                    taken[node] = None
+            following = [int(b) for a in ring for b in indices[indptr[a] : indptr[a + 1]]]
+            ring = [b for b in dict.fromkeys(following) if b not in seen]
+            seen.update(ring)
+    return np.array(sorted(taken), dtype=np.int64)
+
+
+def _candidates(
+    graph: Graph,
+    kernel: GraphKernel,
+    sample: NDArray[np.int64],
+    exact: Floats,
+    budget: int,
+    halt: float,
+    seed: int,
+) -> Iterator[Candidate]:
+    labels = sample if graph.labels is None else [graph.labels[i] for i in sample]
+
+    def measured(name: str, options: dict[str, Any], draws: Iterable[_Features]) -> Candidate:
+        phis = [_matrix(draw, kernel) for draw in draws]  # without the warnings of walks, which are measured here
+        squares = [np.linalg.norm((phi @ phi.T).toarray() - exact) ** 2 for phi in phis]
+        error = float(np.sqrt(np.mean(squares)) / np.linalg.norm(exact))
+        return Candidate(name, options, error, float(np.mean([phi.nnz for phi in phis]) / len(sample)))
+
+    degree = 0
+    for degree in range(1, graph.num_nodes + 1):
+        series = chebyshev_features(graph, labels, degree)
+        if len(series.pattern.indices) > budget * len(sample) or degree > budget:
+            degree -= 1
+            break
+    if degree > 0:
+        yield measured("chebyshev", {"degree": degree}, [chebyshev_features(graph, labels, degree)])
+        yield measured("taylor", {"degree": degree}, [taylor_features(graph, labels, degree)])
+    rank = min(budget, graph.num_nodes)
+    yield measured("spectrum", {"rank": rank}, [spectral_features(graph, labels, rank)])
+    limit = largest_halt(graph, kernel)
+    if limit <= 0:
+        return
+    chosen = halt if halt < limit else limit / 2
+    for hops in sorted({0, degree // 2, max(degree - 1, 0), degree}):
+        for walkers in _WALKERS:
+            options: dict[str, Any] = {"num_walkers": walkers, "halt": chosen, "exact_hops": hops}
+            draws = [sample_walks(graph, labels, seed=seed + k, **options) for k in range(_DRAWS)]
+            if np.mean([len(draw.pattern.indices) for draw in draws]) <= budget * len(sample):
+                yield measured("walks", options, draws)
+                break
+
+
+def _matrix(draw: _Features, kernel: GraphKernel) -> sp.csr_array:
+    indptr, indices, shape = draw.pattern
+    return sp.csr_array((draw.values(draw.weights(kernel)), indices, indptr), shape=shape)
+
+
+def _reason(best: Candidate, found: list[Candidate], graph: Graph, kernel: GraphKernel, budget: int) -> str:
+    others = [candidate for candidate in found if candidate.features != best.features]
+    beside = f", against {others[0].error:.2g} of the next kind ({others[0].features})" if others else ""
+    head = f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g}{beside}."
+    degrees = [c.options["degree"] for c in found if c.features == "chebyshev"]
+    reach = f"{degrees[0]} hop{'s' if degrees[0] > 1 else ''}" if degrees else "no hop"
+    why = {
+        "chebyshev": f"Within the budget of {budget} non-zeros ({reach}) a polynomial is enough.",
+        "taylor": f"Within the budget of {budget} non-zeros ({reach}) the power series may be cut.",
+        "spectrum": f"The kernel lives on few eigenvectors; {budget} of them leave little out.",
+        "walks": f"The budget of {budget} non-zeros ({reach}) ends before the kernel does: walkers spread it over what "
+        "is left out.",
+    }
+    return f"{head} {why[best.features]}"

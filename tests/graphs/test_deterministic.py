@@ -1,0 +1,172 @@
+import networkx as nx
+import numpy as np
+import pytest
+from scipy.sparse.csgraph import connected_components
+
+import graphs
+from graphs import Graph, kernels
+from graphs.advice import exact_block
+
+KERNELS = [kernels.Diffusion(2.5), kernels.RegularizedLaplacian(2, 0.8), kernels.Matern(1.5, 2.0)]
+
+
+@pytest.fixture(scope="module")
+def g():
+    G = nx.gnm_random_graph(60, 130, seed=0)
+    weights = np.random.default_rng(0).uniform(0.2, 3, 130)
+    return Graph.from_edges([(f"n{a}", f"n{b}") for a, b in G.edges], weights, nodes=[f"n{k}" for k in range(60)])
+
+
+def root(g, kernel):
+    """f(U) by the eigendecomposition."""
+    values, vectors = g.spectrum
+    return (vectors * np.sqrt(kernel.spectral(values))) @ vectors.T
+
+
+MAKERS = {"taylor": graphs.taylor_features, "chebyshev": graphs.chebyshev_features}
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("degree", [0, 1, 4, 30])
+def test_they_are_polynomials_of_the_matrix_within_their_bound(g, kernel, name, degree):
+    made = MAKERS[name](g, degree=degree)
+    phi = made.features(kernel).toarray()
+    U, weights = g.normalized_adjacency.toarray(), made.weights(kernel)
+    powers = [np.eye(60), U]
+    while len(powers) <= degree:
+        powers.append(U @ powers[-1] if name == "taylor" else 2 * U @ powers[-1] - powers[-2])
+    expected = sum(w * power for w, power in zip(weights, powers, strict=False))
+    np.testing.assert_allclose(phi, expected, atol=1e-12)
+    bound, error = made.error_bound(kernel), np.linalg.norm(phi - root(g, kernel), 2)
+    assert error <= bound + 1e-12
+    if degree == 30 and name == "chebyshev":
+        assert bound < 1e-6
+    assert error > 1e-4 * bound
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_chebyshev_bounds_fall_faster_than_those_of_the_power_series(g, kernel):
+    for degree in (3, 6, 9):
+        chebyshev, taylor = (make(g, degree=degree).error_bound(kernel) for make in MAKERS.values().__reversed__())
+        assert chebyshev < 0.5 * taylor
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("rank", [5, 12, 60])
+def test_spectral_features_keep_the_largest_eigenvalues(g, kernel, rank):
+    assert connected_components(g.adjacency)[0] == 3  # an eigenvalue of multiplicity three
+    made = graphs.spectral_features(g, rank=rank)
+    values, vectors = g.spectrum
+    expected = (vectors[:, :rank] * kernel.spectral(values[:rank])) @ vectors[:, :rank].T
+    phi = made.features(kernel)
+    assert phi.shape == (60, rank)
+    np.testing.assert_allclose((phi @ phi.T).toarray(), expected, atol=1e-10)
+    assert np.linalg.norm(kernel.exact(g) - expected, 2) <= made.error_bound(kernel) ** 2 + 1e-10
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda g, nodes=None: graphs.taylor_features(g, nodes, 4),
+        lambda g, nodes=None: graphs.chebyshev_features(g, nodes, 4),
+        lambda g, nodes=None: graphs.spectral_features(g, nodes, 8),
+        lambda g, nodes=None: graphs.sample_walks(g, nodes, seed=0),
+    ],
+    ids=["taylor", "chebyshev", "spectrum", "walks"],
+)
+class TestInterface:
+    def test_values_are_linear_with_an_adjoint(self, g, kernel, make):
+        made, rng = make(g), np.random.default_rng(0)
+        w, v = rng.standard_normal(made.max_length + 1), rng.standard_normal(len(made.pattern.indices))
+        assert made.values(w) @ v == pytest.approx(made.values_adjoint(v) @ w)
+        np.testing.assert_array_equal(made.features(kernel).data, made.values(made.weights(kernel)))
+
+    def test_other_nodes_have_the_same_rows(self, g, kernel, make):
+        made, labels = make(g), ["n7", "n59", "n0", "n7"]
+        rows = made.features(kernel).toarray()[[7, 59, 0, 7]]
+        np.testing.assert_allclose(made.at(labels).features(kernel).toarray(), rows, atol=1e-13)
+        np.testing.assert_allclose(make(g, labels).features(kernel).toarray(), rows, atol=1e-13)
+
+    def test_weights_have_their_derivative(self, g, kernel, make):
+        made, step = make(g), 1e-6
+        up, down = (kernel.with_values(kernel.values * (1 + sign * step)) for sign in (1, -1))
+        numeric = (made.weights(up) - made.weights(down)) / (2 * step * kernel.values[0])
+        np.testing.assert_allclose(made.weights_jacobian(kernel)[:, 0], numeric, rtol=1e-5, atol=1e-9)
+
+
+def test_large_graphs_by_lanczos():
+    g, kernel = Graph.from_networkx(nx.grid_2d_graph(20, 20)), kernels.Diffusion(4.0)
+    made = graphs.spectral_features(g, rank=30)
+    np.testing.assert_allclose(made.eigenvalues, 1 - g.spectrum.eigenvalues[:30], atol=1e-9)
+    assert made.error_bound(kernel) < 0.5
+    np.testing.assert_array_equal(made.eigenvectors, graphs.spectral_features(g, rank=30).eigenvectors)
+
+
+def test_more_parts_than_the_rank():
+    g = Graph.from_edges([(4 * k + a, 4 * k + a + 1) for k in range(80) for a in range(3)])
+    made = graphs.spectral_features(g, rank=70)
+    assert (made.eigenvalues == 1).all()
+    assert made.error_bound(KERNELS[0]) == pytest.approx(1)
+    more = graphs.spectral_features(g, rank=79)
+    np.testing.assert_allclose(more.eigenvectors.T @ more.eigenvectors, np.eye(79), atol=1e-12)
+
+
+def test_bad_arguments(g):
+    for degree in (-1, 2.0, True):
+        with pytest.raises(graphs.InvalidArgumentError, match="degree must be an integer from 0 on"):
+            graphs.taylor_features(g, degree=degree)
+    for rank in (0, 61, 3.0):
+        with pytest.raises(graphs.InvalidArgumentError, match="rank must be an integer from 1 to 60"):
+            graphs.spectral_features(g, rank=rank)
+    with pytest.raises(graphs.MemoryBudgetError, match="Use a lower degree"):
+        graphs.chebyshev_features(g, degree=6, max_memory=1000)
+    assert graphs.chebyshev_features(g, [], degree=3).features(KERNELS[0]).shape == (0, 60)
+
+
+class TestAdvice:
+    def test_the_exact_block_is_the_exact_kernel(self, g):
+        some = np.array([3, 0, 59])
+        for kernel in (*KERNELS, kernels.InverseCosine(), kernels.RandomWalk(3, 2.0)):
+            np.testing.assert_allclose(exact_block(g, kernel, some), kernel.exact(g)[np.ix_(some, some)], atol=1e-8)
+
+    def test_it_recommends_what_is_best_by_its_own_measurement(self):
+        """Where few hops do, where the kernel lives on few eigenvectors, and where neighbourhoods explode."""
+        grid = Graph.from_networkx(nx.grid_2d_graph(30, 30))
+        near = graphs.advise(grid, kernels.Diffusion(2.0), 64)
+        assert near.best.features == "chebyshev"
+        far = graphs.advise(grid, kernels.Diffusion(15.0), 64)
+        assert far.best.features == "spectrum"
+        hubs = Graph.from_networkx(nx.barabasi_albert_graph(3000, 2, seed=0))
+        spread = graphs.advise(hubs, kernels.RegularizedLaplacian(2, 2.0), 200)
+        assert spread.best.features == "walks"
+        for advice in (near, far, spread):
+            errors = [candidate.error for candidate in advice.candidates]
+            assert errors == sorted(errors)
+            budget = 200 if advice is spread else 64
+            assert advice.best.nonzeros <= budget
+            assert advice.best.error == min(c.error for c in advice.candidates if c.nonzeros <= budget)
+            assert advice.best.features in advice.reason
+            assert str(advice).count("\n") == len(advice.candidates)
+
+    def test_the_measured_error_is_that_of_the_features(self, g):
+        advice = graphs.advise(g, KERNELS[0], 40, num_nodes=60)
+        K = KERNELS[0].exact(g)
+        for candidate in advice.candidates:
+            if candidate.features == "walks":
+                continue
+            make = {**MAKERS, "spectrum": graphs.spectral_features}[candidate.features]
+            phi = make(g, **candidate.options).features(KERNELS[0])
+            if len(set(phi.nonzero()[0])) == 60:
+                error = np.linalg.norm((phi @ phi.T).toarray() - K) / np.linalg.norm(K)
+                assert candidate.error == pytest.approx(error, rel=0.3)
+
+    def test_bad_arguments(self, g):
+        with pytest.raises(graphs.InvalidArgumentError, match="max_nonzeros must be a positive integer"):
+            graphs.advise(g, KERNELS[0], 0)
+        with pytest.raises(graphs.InvalidArgumentError, match="num_nodes must be a positive integer"):
+            graphs.advise(g, KERNELS[0], num_nodes=0)
+
+    def test_a_kernel_that_walks_cannot_serve(self, g):
+        assert all(c.features != "walks" for c in graphs.advise(g, kernels.InverseCosine()).candidates)
