@@ -30,6 +30,8 @@ from graphs.errors import MemoryBudgetError as MemoryBudgetError
 from graphs.errors import SelfLoopsDroppedWarning as SelfLoopsDroppedWarning
 from graphs.errors import UnknownNodeError as UnknownNodeError
 from graphs.graph import Graph as Graph
+from graphs.ranking import match_pagerank_quantiles as match_pagerank_quantiles
+from graphs.ranking import pagerank as pagerank
 from graphs.walks import Walks as Walks
 from graphs.walks import largest_halt as largest_halt
 from graphs.walks import relative_variance as relative_variance

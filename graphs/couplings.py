@@ -144,6 +144,18 @@ class Sigma:
 
     permutation: NDArray[np.int64]  # (num_quantiles,)
 
+    @classmethod
+    def checked(cls, permutation: ArrayLike) -> "Sigma":
+        """Return the coupling of a permutation (num_quantiles,).
+
+        Raises:
+            InvalidArgumentError: it does not hold 0..n-1, each once, n at least 2.
+        """
+        table = np.asarray(permutation)
+        if table.ndim != 1 or not np.array_equal(np.sort(table), np.arange(len(table))) or len(table) < 2:
+            raise InvalidArgumentError("permutation must hold 0..num_quantiles-1, each once.")
+        return cls(table.astype(np.int64))
+
     def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
         """Return lengths (n, m); walkers 2k and 2k + 1 are partners."""
         pairs = np.arange(_half(num_walkers, "sigma"))[None, :]

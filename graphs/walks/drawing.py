@@ -317,10 +317,7 @@ def _length_coupling(
         return LENGTHS[lengths]()
     if permutation is None:
         permutation = match_quantiles(graph, kernel or RegularizedLaplacian(), halting.halt, num_quantiles)
-    table = np.asarray(permutation)
-    if table.ndim != 1 or not np.array_equal(np.sort(table), np.arange(len(table))) or len(table) < 2:
-        raise InvalidArgumentError("permutation must hold 0..num_quantiles-1, each once.")
-    return Sigma(table.astype(np.int64))
+    return Sigma.checked(permutation)
 
 
 def _check(num_walkers: int, directions: str, exact_hops: int | str, max_nonzeros: int, transitions: str) -> None:

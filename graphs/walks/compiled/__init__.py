@@ -11,3 +11,4 @@ from graphs.walks.compiled.pushing import begin_after as begin_after
 from graphs.walks.compiled.pushing import cumulate as cumulate
 from graphs.walks.compiled.pushing import push as push
 from graphs.walks.compiled.stepping import walk as walk
+from graphs.walks.compiled.stepping import walk_to_the_end as walk_to_the_end

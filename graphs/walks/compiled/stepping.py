@@ -60,6 +60,18 @@ def _repel(key, first, degree, group, edges, taken):
 
 
 @jit
+def _choose(streams, step, firsts, degrees, cumulative, count, edges):
+    """Choose the next edges of walkers 0..count-1, each by itself."""
+    offset = np.uint64(step) * random.GOLDEN
+    if cumulative.size == 0:
+        for a in range(count):
+            edges[a] = firsts[a] + np.int64(to_unit(mix(streams[a] + offset)) * np.float64(degrees[a]))
+    else:
+        for a in range(count):
+            edges[a] = search(cumulative, firsts[a], degrees[a], to_unit(mix(streams[a] + offset)))
+
+
+@jit
 def _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken):
     """Choose the next edges of walkers 0..count-1, those of one start node that stand together as a group."""
     begin = 0
@@ -150,23 +162,70 @@ def walk(
                 count += 1
     step = 0
     while count > 0:
-        offset = np.uint64(step) * random.GOLDEN
         for a in range(count):
             node = np.uint64(nodes[a])
             firsts[a] = indptr[node]
             degrees[a] = indptr[node + np.uint64(1)] - firsts[a]
-        if directions != INDEPENDENT:
+        if directions == INDEPENDENT:
+            _choose(streams, step, firsts, degrees, cumulative, count, edges)
+        else:
             _choose_in_groups(
                 directions, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken
             )
-        elif cumulative.size == 0:
-            for a in range(count):
-                edges[a] = firsts[a] + np.int64(to_unit(mix(streams[a] + offset)) * np.float64(degrees[a]))
-        else:
-            for a in range(count):
-                edges[a] = search(cumulative, firsts[a], degrees[a], to_unit(mix(streams[a] + offset)))
         for a in range(count):
             nodes[a] = indices[np.uint64(edges[a])]
         step += 1
         _record(nodes, rows, edges, count, first_hop + step, survival[step], cursors, visits, factors, loads, carried)
         count = _keep(nodes, rows, left, streams, loads, count, step)
+
+
+@jit
+def walk_to_the_end(
+    indptr,  # (N + 1,) the rows of U
+    indices,
+    cumulative,  # (nnz,) or (0,)
+    starts,  # (n,) int64
+    keys,  # (n,) uint64
+    lengths,  # (n, m) int64
+    directions,
+):
+    """Return where the m walkers of n start nodes end, in some order, (n m,); they walk as in `walk`."""
+    room = lengths.size
+    nodes, rows, left = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
+    firsts, degrees, edges = np.empty(room, indptr.dtype), np.empty(room, np.int32), np.empty(room, indptr.dtype)
+    streams, ends = np.empty(room, np.uint64), np.empty(room, np.int32)
+    order, taken = np.empty(room, np.int32), np.empty(room, np.int32)
+    count = ended = np.int64(0)
+    for row in range(lengths.shape[0]):
+        for walker in range(lengths.shape[1]):
+            if lengths[row, walker] == 0:
+                ends[ended] = starts[row]
+                ended += 1
+                continue
+            nodes[count], rows[count], left[count] = starts[row], row, lengths[row, walker]
+            streams[count] = derive(keys[row], walker)
+            count += 1
+    step = 0
+    while count > 0:
+        for a in range(count):
+            node = np.uint64(nodes[a])
+            firsts[a] = indptr[node]
+            degrees[a] = indptr[node + np.uint64(1)] - firsts[a]
+        if directions == INDEPENDENT:
+            _choose(streams, step, firsts, degrees, cumulative, count, edges)
+        else:
+            _choose_in_groups(
+                directions, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken
+            )
+        step += 1
+        kept = np.int64(0)
+        for a in range(count):
+            node = indices[np.uint64(edges[a])]
+            if left[a] == step:
+                ends[ended] = node
+                ended += 1
+            else:
+                nodes[kept], rows[kept], left[kept], streams[kept] = node, rows[a], left[a], streams[a]
+                kept += 1
+        count = kept
+    return ends

@@ -1,0 +1,163 @@
+"""PageRank by walks that end (couplings paper, App. E): the share of walkers that end on a node."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+
+from graphs import random
+from graphs.couplings import DIRECTIONS, LENGTHS, Halting, LengthCoupling, Sigma, as_halting, quantile_survival
+from graphs.errors import InvalidArgumentError
+from graphs.graph import Graph
+from graphs.walks.moves import Moves
+
+Floats = NDArray[np.float64]
+
+_CHUNK_WALKERS = 2**15
+_PROBES, _DENSE = 16, 1500
+
+
+def pagerank(
+    graph: Graph,
+    halt: float = 0.2,
+    num_walkers: int = 2,
+    lengths: str = "sigma",
+    seed: int | None = None,
+    *,
+    directions: str = "stratified",
+    num_quantiles: int = 50,
+    permutation: ArrayLike | None = None,  # (num_quantiles,)
+    num_threads: int | None = None,
+) -> Floats:  # (N,)
+    """Estimate the PageRank of every node, (N,), summing to 1, from walkers that start on each.
+
+    A walk from a uniformly random node that halts with probability p before each step ends on node j with probability
+    PageRank_j; p is 1 - alpha of `networkx.pagerank`. As there, moves are in proportion to weight, and a node without
+    neighbours leads anywhere, which is put in exactly: walkers start on the others only.
+
+    Args:
+        graph: The graph.
+        halt: p, in (0, 1).
+        num_walkers: m walkers per node; even for "antithetic" and "sigma".
+        lengths: "iid", "antithetic", "sigma" or "systematic", as for `sample_walks`.
+        seed: An integer, or None for one from the system.
+        directions: "independent", "stratified", or "repelling" (unweighted graphs).
+        num_quantiles: Bins of the permutation for "sigma".
+        permutation: For "sigma"; None: from `match_pagerank_quantiles` on this graph.
+        num_threads: Threads; None: one per core. The estimate does not depend on it.
+
+    Source: Fogaras et al. (2005); Reid et al. (2024, "Variance-reducing couplings for random features", App. E).
+
+    Raises:
+        InvalidArgumentError: an argument out of range.
+    """
+    halting = as_halting(halt)
+    if not halting.is_geometric:
+        raise InvalidArgumentError(f"PageRank has one halting probability, got {halt!r}.")
+    if isinstance(num_walkers, bool) or not isinstance(num_walkers, int | np.integer) or num_walkers < 1:
+        raise InvalidArgumentError(f"num_walkers must be a positive integer, got {num_walkers!r}.")
+    for name, value, known in (("lengths", lengths, tuple(LENGTHS)), ("directions", directions, DIRECTIONS)):
+        if value not in known:
+            raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
+    moves = Moves(graph, "weights")
+    if directions == "repelling" and len(moves.cumulative):
+        raise InvalidArgumentError('directions="repelling" needs an unweighted graph.')
+    coupling = _coupling(graph, lengths, halting, num_quantiles, permutation)
+    reachable = np.flatnonzero(graph.degrees > 0)
+    ends = _ends(moves, reachable, int(num_walkers), halting, coupling, directions, seed, num_threads)
+    p, size = float(np.asarray(halting.halt)), graph.num_nodes
+    rank = np.where(graph.degrees > 0, ends / num_walkers, p)
+    return np.asarray(rank / (len(reachable) + (size - len(reachable)) * p))
+
+
+def match_pagerank_quantiles(graph: Graph, halt: float = 0.2, num_quantiles: int = 50) -> NDArray[np.int64]:
+    """Return the permutation (num_quantiles,) of length quantiles that serves PageRank.
+
+    What a pair of walkers from node i adds to sum_j Var is their probability to end on one node, averaged over i:
+    cost(q, q') = tr(A_q A_q'^T), A_q = sum_l P(length = l | quantile q) P^l, P the moves. The trace is over all nodes
+    of small graphs, and over 16 random sign vectors for large ones, of a fixed internal seed.
+
+    Args:
+        graph: The graph, or a smaller one like it.
+        halt: The halting probability.
+        num_quantiles: n, at least 2.
+
+    Raises:
+        InvalidArgumentError: an argument out of range.
+    """
+    halting = as_halting(halt)
+    if isinstance(num_quantiles, bool) or not isinstance(num_quantiles, int | np.integer) or num_quantiles < 2:
+        raise InvalidArgumentError(f"num_quantiles must be an integer of at least 2, got {num_quantiles!r}.")
+    longest = int(np.log(1e-6) / np.log1p(-float(np.asarray(halting.halt)))) + 1
+    reach = quantile_survival(halting, num_quantiles, longest) * halting.survival(longest)
+    shares = reach - np.column_stack([reach[:, 1:], np.zeros(num_quantiles)])  # P(length = l | q)
+    transposed = _transposed_moves(graph)
+    if graph.num_nodes <= _DENSE:
+        vectors = np.eye(graph.num_nodes)
+    else:
+        vectors = np.random.default_rng(0).choice([-1.0, 1.0], (graph.num_nodes, _PROBES))
+    cost = np.zeros((num_quantiles, num_quantiles))
+    for first in range(0, vectors.shape[1], _PROBES):
+        now, ahead = vectors[:, first : first + _PROBES], np.zeros((num_quantiles, graph.num_nodes, _PROBES))
+        ahead = ahead[:, :, : now.shape[1]]
+        for power in range(longest + 1):
+            ahead += shares[:, power, None, None] * now
+            now = transposed @ now
+        flat = ahead.reshape(num_quantiles, -1)
+        cost += flat @ flat.T
+    _, permutation = linear_sum_assignment(cost)
+    return np.asarray(permutation, dtype=np.int64)
+
+
+def _transposed_moves(graph: Graph) -> sp.csr_array:
+    """P^T, (N, N)."""
+    degrees = np.where(graph.degrees > 0, graph.degrees, 1.0)
+    root = np.sqrt(degrees)
+    return sp.csr_array(sp.diags_array(root) @ graph.normalized_adjacency @ sp.diags_array(1 / root))
+
+
+def _coupling(
+    graph: Graph, lengths: str, halting: Halting, num_quantiles: int, permutation: ArrayLike | None
+) -> LengthCoupling:
+    if lengths != "sigma":
+        return LENGTHS[lengths]()
+    if permutation is None:
+        permutation = match_pagerank_quantiles(graph, float(np.asarray(halting.halt)), num_quantiles)
+    return Sigma.checked(permutation)
+
+
+def _ends(
+    moves: Moves,
+    starts: NDArray[np.int64],
+    num_walkers: int,
+    halting: Halting,
+    coupling: LengthCoupling,
+    directions: str,
+    seed: int | None,
+    num_threads: int | None,
+) -> Floats:  # (N,)
+    """Return how many walkers end on each node."""
+    from graphs.walks import compiled
+
+    number, matrix = random.resolve_seed(seed), moves.matrix
+    cumulative, code = moves.cumulative, DIRECTIONS.index(directions)
+    chunk = max(1, _CHUNK_WALKERS // num_walkers)
+
+    def run(first: int) -> NDArray[np.int32]:
+        nodes = starts[first : first + chunk]
+        length_keys, keys = (
+            random.derive(random.stream(number, role), nodes) for role in (random.Role.LENGTHS, random.Role.DIRECTIONS)
+        )
+        drawn = coupling.draw(length_keys[:, None], num_walkers, halting)
+        out: NDArray[np.int32] = compiled.walk_to_the_end(
+            matrix.indptr, matrix.indices, cumulative, nodes, keys, drawn, code
+        )
+        return out
+
+    total = np.zeros(moves.graph.num_nodes)
+    with ThreadPoolExecutor(num_threads) as pool:
+        for ends in pool.map(run, range(0, len(starts), chunk)):
+            total += np.bincount(ends, minlength=len(total))
+    return total
