@@ -33,6 +33,8 @@ from graphs.graph import Graph as Graph
 from graphs.ranking import match_pagerank_quantiles as match_pagerank_quantiles
 from graphs.ranking import pagerank as pagerank
 from graphs.walks import Walks as Walks
+from graphs.walks import choose_halt as choose_halt
 from graphs.walks import largest_halt as largest_halt
 from graphs.walks import relative_variance as relative_variance
 from graphs.walks import sample_walks as sample_walks
+from graphs.walks import survival_for as survival_for

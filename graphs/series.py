@@ -42,7 +42,8 @@ def root_coefficients(
     largest = radius * np.exp(-_ALIASING / points) if bounded else 1e4 * (length + 1)
     circle, powers = np.exp(2j * np.pi * np.arange(points) / points), np.arange(length + 1)
     best, error = np.zeros(length + 1), np.full(length + 1, np.inf)
-    for r in np.geomspace(largest, largest * 1e-3 if bounded else 1e-6, _RADII):
+    radii = largest * 0.7 ** np.arange(6) if bounded else np.geomspace(largest, 1e-6, _RADII)
+    for r in radii:
         log_root = _continuous_half(log_function(r * circle))
         if log_root is None:
             continue

@@ -15,6 +15,7 @@ from graphs.couplings import DIRECTIONS, LENGTHS, Halting, LengthCoupling, Sigma
 from graphs.errors import InvalidArgumentError, MemoryBudgetError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel, RegularizedLaplacian
+from graphs.walks.halting import choose_halt
 from graphs.walks.moves import Moves, check_transitions
 from graphs.walks.visits import Visits
 from graphs.walks.walks import Pattern, Walks, WalkSettings
@@ -34,7 +35,7 @@ def sample_walks(
     graph: Graph,
     nodes: Iterable[Hashable] | None = None,  # (n,) labels
     num_walkers: int = 16,
-    halt: float | ArrayLike = 0.1,
+    halt: float | str | ArrayLike = 0.1,
     lengths: str = "systematic",
     directions: str = "stratified",
     exact_hops: int | str = "auto",
@@ -59,7 +60,8 @@ def sample_walks(
         nodes: Labels of the start nodes (n,), repeats allowed; None: every node.
         num_walkers: The number m of walkers per node; even for "antithetic" and "sigma".
         halt: The probability to halt before each step, in (0, 1); or an array of survival
-            probabilities P(length >= l), l = 0, 1, ... (longer powers are then left out of E[Phi]).
+            probabilities P(length >= l), l = 0, 1, ... (longer powers are then left out of E[Phi]), such as
+            `survival_for(kernel)`; or "auto": `choose_halt` for `kernel`.
         lengths: The coupling of a node's lengths: "iid", "antithetic" (pairs), "sigma" (pairs
             matched by a permutation) or "systematic" (all m from one uniform).
         directions: "independent"; "stratified": walkers of one start node that stand on the same
@@ -68,7 +70,7 @@ def sample_walks(
         exact_hops: h: the first h steps are computed exactly, and the walkers begin at the nodes that h steps reach,
             drawn from their law, and halt only from there on. "auto" is 0 in this version.
         max_nonzeros: What "auto" may spend on exact hops; of no effect in this version.
-        kernel: What "sigma" is tuned to; None: `RegularizedLaplacian(order=2, sigma=1)`.
+        kernel: What "sigma" and "auto" are tuned to; None: `RegularizedLaplacian(order=2, sigma=1)`.
         seed: An integer, or None for one from the system, kept as `walks.seed`.
         transitions: "weights": move to a neighbour in proportion to the weight of the edge;
             "uniform": to every neighbour alike. The same for unweighted graphs.
@@ -94,10 +96,13 @@ def sample_walks(
             f"A graphs.Graph is needed, got {type(graph).__name__}; build one, for example with Graph.from_networkx."
         )
     _check(num_walkers, directions, exact_hops, max_nonzeros, transitions)
+    hops = 0 if exact_hops == "auto" else int(exact_hops)
+    if isinstance(halt, str) and halt == "auto":
+        tuned = kernel or RegularizedLaplacian()
+        halt = choose_halt(graph, tuned, num_walkers, transitions=transitions, exact_hops=hops)
     halting = as_halting(halt)
     coupling = _length_coupling(graph, lengths, halting, kernel, num_quantiles, permutation)
     _check_size(num_walkers, halting)
-    hops = 0 if exact_hops == "auto" else int(exact_hops)
     settings = WalkSettings(
         int(num_walkers), halting, lengths, directions, transitions, random.resolve_seed(seed), coupling, hops
     )

@@ -440,3 +440,49 @@ def test_coupled_walkers_have_smaller_errors():
 
     (plain, s0), (ours, s1) = error(lengths="iid", directions="independent"), error()
     assert (0.7 * plain - ours) / np.hypot(0.7 * s0, s1) > 6
+
+
+class TestHalting:
+    def test_auto_takes_the_largest_that_is_good(self):
+        g, kernel = GRAPHS["star"], kernels.RegularizedLaplacian(2, 3.0)
+        chosen = graphs.choose_halt(g, kernel, 16)
+        assert 1e-3 < chosen <= graphs.largest_halt(g, kernel) / 2
+        assert graphs.relative_variance(kernel, chosen) <= 1.6
+        if chosen < graphs.largest_halt(g, kernel) / 2 - 1e-3:
+            assert graphs.relative_variance(kernel, 1.01 * chosen) > 1.6
+        assert graphs.choose_halt(g, kernels.Diffusion(0.1)) == 0.5
+        drawn = sample_walks(g, halt="auto", kernel=kernel, seed=0)
+        assert drawn.settings.halting.halt == chosen
+        long = kernels.Diffusion(12.0)
+        assert graphs.choose_halt(g, long, 64, exact_hops=40) > 2 * graphs.choose_halt(g, long, 64)
+        with pytest.raises(graphs.InvalidArgumentError, match="No halting probability"):
+            graphs.choose_halt(g, kernels.Diffusion(100.0), 2)
+        with pytest.raises(graphs.InvalidArgumentError, match="No halting probability"):
+            graphs.choose_halt(g, kernels.InverseCosine())
+
+    @pytest.mark.parametrize("kernel", [KERNEL, kernels.Diffusion(4.0), kernels.Matern(1.5, 2.0)], ids=str)
+    def test_lengths_made_for_the_kernel_vary_less(self, kernel):
+        geometric = graphs.couplings.Halting(0.2)
+        survival = graphs.survival_for(kernel, geometric.mean())
+        made = graphs.couplings.Halting(survival)
+        assert made.mean() == pytest.approx(4.0, rel=1e-6)
+        best = graphs.relative_variance(kernel, made)
+        assert best < 0.95 * graphs.relative_variance(kernel, geometric)
+        rng = np.random.default_rng(0)
+        for _ in range(200):  # no other law of that mean length is better
+            other = np.minimum.accumulate(np.clip(survival * np.exp(0.3 * rng.standard_normal(len(survival))), 0, 1))
+            other[0] = 1.0
+            shift = np.clip(other[1:] * 4.0 / other[1:].sum(), 0, 1)
+            if abs(shift.sum() - 4.0) < 1e-9:
+                other[1:] = shift
+                assert graphs.relative_variance(kernel, other) > best - 1e-6
+
+    def test_they_leave_nothing_out(self):
+        g = GRAPHS["star"]
+        check_unbiased(g, draws(g, halt=graphs.survival_for(KERNEL, 3.0)))
+
+    def test_bad_arguments(self):
+        with pytest.raises(graphs.InvalidArgumentError, match="mean_length must lie between"):
+            graphs.survival_for(KERNEL, 0.0)
+        with pytest.raises(graphs.InvalidArgumentError, match="negative terms"):
+            graphs.survival_for(kernels.InverseCosine())
