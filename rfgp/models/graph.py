@@ -91,7 +91,7 @@ class GraphGP(Process):
         halt: The halting probability.
         lengths: The coupling of a node's lengths.
         directions: The coupling of a node's directions.
-        exact_hops: 0 or "auto".
+        exact_hops: An integer, or "auto".
         outputscale: Starting value; None: the targets' variance.
         noise: Starting value of the noise variance; None: a tenth of the targets' variance.
         priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units.
