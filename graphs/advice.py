@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphs import random
+from graphs.couplings import as_halting
 from graphs.deterministic import chebyshev_features, interpolation, spectral_features, taylor_features
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
@@ -97,15 +98,20 @@ def advise(
         seed: Of the sample and of the walks.
 
     Raises:
-        InvalidArgumentError: counts that are not positive.
+        InvalidArgumentError: counts that are not positive, a bad halt or seed; or a kernel that no Chebyshev series of
+            2,000 terms resolves.
     """
     for name, value in (("max_nonzeros", max_nonzeros), ("num_nodes", num_nodes)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
             raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
+    halting = as_halting(halt)
+    if not halting.is_geometric:
+        raise InvalidArgumentError(f"halt must be a probability, got {halt!r}.")
+    seed = random.resolve_seed(seed)
     sample = _neighbourhoods(graph, int(num_nodes), seed)
     exact = exact_block(graph, kernel, sample)
     found = list(_candidates(graph, kernel, sample, exact, int(max_nonzeros), halt, seed))
-    found.sort(key=lambda candidate: candidate.error)
+    found.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
     within = [candidate for candidate in found if candidate.nonzeros <= max_nonzeros]
     best = within[0] if within else min(found, key=lambda candidate: candidate.nonzeros)
     return Advice(best, tuple(found), _reason(best, found, graph, kernel, max_nonzeros))
@@ -122,7 +128,10 @@ def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64])
     count = 64
     while True:
         points, transform = interpolation(count)
-        series = transform @ kernel.spectral(1 - points)
+        values = kernel.spectral(1 - points)
+        if not np.isfinite(values).all() or not values.any():
+            raise InvalidArgumentError(f"{kernel} is out of the range of double precision.")
+        series = transform @ values
         if np.abs(series[-4:]).max() < _TOLERANCE * np.abs(series).max():
             break
         count *= 2

@@ -23,7 +23,8 @@ from graphs.walks import Pattern
 Floats = NDArray[np.float64]
 
 BASES = ("taylor", "chebyshev")
-_BLOCK = 1024
+_BLOCK, _PROBED = 1024, 16
+_MOST_ROUNDS = 20
 _GRID = 4001
 
 
@@ -55,15 +56,14 @@ class SeriesFeatures:
         if self.basis == "taylor":
             return kernel.modulation(self.max_length)
         points, transform = interpolation(self.max_length)
-        return np.asarray(transform @ np.sqrt(kernel.spectral(1 - points)))
+        return np.asarray(transform @ kernel.root(1 - points))
 
     def weights_jacobian(self, kernel: GraphKernel) -> Floats:
         """Return their derivatives in the kernel's parameters, (h + 1, p)."""
         if self.basis == "taylor":
             return kernel.modulation_jacobian(self.max_length)
         points, transform = interpolation(self.max_length)
-        root = np.sqrt(kernel.spectral(1 - points))
-        return np.asarray(transform @ (kernel.spectral_jacobian(1 - points) / (2 * root[:, None])))
+        return np.asarray(transform @ kernel.root_jacobian(1 - points))
 
     def features(self, kernel: GraphKernel) -> sp.csr_array:
         """Return Phi, `csr_array` (n, N), for a kernel; rows follow `nodes`, columns are positions."""
@@ -75,14 +75,14 @@ class SeriesFeatures:
         weights: ArrayLike,  # (h + 1,)
     ) -> Floats:  # (nnz,)
         """Return the values (nnz,) of Phi on `pattern` for coefficients (h + 1,)."""
-        return np.asarray(self.table @ np.asarray(weights, dtype=np.float64))
+        return np.asarray(self.table @ _vector("weights", weights, self.table.shape[1]))
 
     def values_adjoint(
         self,
         v: ArrayLike,  # (nnz,)
     ) -> Floats:  # (h + 1,)
         """Return the adjoint of `values` at v (nnz,), (h + 1,)."""
-        return np.asarray(self.table.T @ np.asarray(v, dtype=np.float64))
+        return np.asarray(self.table.T @ _vector("v", v, self.table.shape[0]))
 
     def at(self, nodes: Iterable[Hashable]) -> "SeriesFeatures":
         """Return the features of other nodes (labels)."""
@@ -93,7 +93,7 @@ class SeriesFeatures:
         u = np.cos(np.linspace(0, np.pi, _GRID))
         basis = np.polynomial.polynomial if self.basis == "taylor" else np.polynomial.chebyshev
         series = basis.polyval if self.basis == "taylor" else basis.chebval
-        return float(np.abs(np.sqrt(kernel.spectral(1 - u)) - series(u, self.weights(kernel))).max())
+        return float(np.abs(kernel.root(1 - u) - series(u, self.weights(kernel))).max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +125,11 @@ class SpectralFeatures:
 
     def weights(self, kernel: GraphKernel) -> Floats:
         """Return sqrt(k) at the eigenvalues, (r,)."""
-        return np.asarray(np.sqrt(kernel.spectral(1 - self.eigenvalues)))
+        return kernel.root(1 - self.eigenvalues)
 
     def weights_jacobian(self, kernel: GraphKernel) -> Floats:
         """Return their derivatives in the kernel's parameters, (r, p)."""
-        return np.asarray(kernel.spectral_jacobian(1 - self.eigenvalues) / (2 * self.weights(kernel)[:, None]))
+        return kernel.root_jacobian(1 - self.eigenvalues)
 
     def features(self, kernel: GraphKernel) -> sp.csr_array:
         """Return Phi, `csr_array` (n, r), for a kernel; rows follow `nodes`."""
@@ -141,14 +141,15 @@ class SpectralFeatures:
         weights: ArrayLike,  # (r,)
     ) -> Floats:  # (n r,)
         """Return the values (n r,) of Phi, row by row."""
-        return np.asarray(self.eigenvectors[self.nodes] * np.asarray(weights, dtype=np.float64)).ravel()
+        return np.asarray(self.eigenvectors[self.nodes] * _vector("weights", weights, len(self.eigenvalues))).ravel()
 
     def values_adjoint(
         self,
         v: ArrayLike,  # (n r,)
     ) -> Floats:  # (r,)
         """Return the adjoint of `values` at v (n r,), (r,)."""
-        rows = np.asarray(v, dtype=np.float64).reshape(len(self.nodes), -1)
+        shape = (len(self.nodes), len(self.eigenvalues))
+        rows = _vector("v", v, shape[0] * shape[1]).reshape(shape)
         return np.asarray((rows * self.eigenvectors[self.nodes]).sum(0))
 
     def at(self, nodes: Iterable[Hashable]) -> "SpectralFeatures":
@@ -159,7 +160,7 @@ class SpectralFeatures:
         """Return max f over what is left out, between -1 and the last eigenvalue."""
         u = np.linspace(-1, self.eigenvalues[-1], _GRID)
         left = self.graph.num_nodes - len(self.eigenvalues)
-        return float(np.sqrt(kernel.spectral(1 - u)).max()) if left else 0.0
+        return float(np.abs(kernel.root(1 - u)).max()) if left else 0.0
 
 
 def taylor_features(
@@ -175,7 +176,7 @@ def taylor_features(
         graph: The graph.
         nodes: Labels (n,); None: every node.
         degree: h, at least 0.
-        max_memory: In bytes; the rows are refused where they would take more.
+        max_memory: In bytes; refused where all rows would take more, judged by some of them.
 
     Raises:
         InvalidArgumentError: degree is no integer from 0 on.
@@ -228,9 +229,9 @@ def spectral_features(
         InvalidArgumentError: rank out of range.
         UnknownNodeError: a label names no node.
     """
+    starts = _positions(graph, nodes)
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or not 1 <= rank <= graph.num_nodes:
         raise InvalidArgumentError(f"rank must be an integer from 1 to {graph.num_nodes}, got {rank!r}.")
-    starts = _positions(graph, nodes)
     if graph.num_nodes <= 50 or 4 * rank > graph.num_nodes:
         eigenvalues, vectors = graph.spectrum
         return SpectralFeatures(graph, starts, 1 - eigenvalues[:rank], np.ascontiguousarray(vectors[:, :rank]))
@@ -240,8 +241,9 @@ def spectral_features(
 def _largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
     """Return the r largest eigenvalues of U (r,), descending, and their eigenvectors (N, r).
 
-    The eigenvalue 1 has one eigenvector for each connected part, sqrt(d) there, which Lanczos from a single vector
-    would not tell apart; they are put in, and the rest is found beside them.
+    The eigenvalue 1 has one eigenvector for each connected part, sqrt(d) there. Lanczos from a single vector cannot
+    tell apart those of one eigenvalue; what was found is taken out, and the search repeated until nothing larger
+    turns up.
     """
     count, part = connected_components(graph.adjacency, directed=False)
     known = np.sqrt(np.where(graph.degrees > 0, graph.degrees, 1.0))
@@ -249,13 +251,25 @@ def _largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
     parts = sp.csr_array((known, (np.arange(graph.num_nodes), part)), shape=(graph.num_nodes, count))
     if rank <= count:
         return np.ones(rank), np.ascontiguousarray(parts[:, :rank].toarray())
-    U = graph.normalized_adjacency
-    rest = LinearOperator(U.shape, matvec=lambda x: U @ x - 2 * (parts @ (parts.T @ x)), dtype=np.float64)
-    start = np.random.default_rng(0).standard_normal(graph.num_nodes)
-    values, vectors = eigsh(rest, k=rank - count, which="LA", v0=start)
-    order = np.argsort(-values)
-    eigenvalues = np.concatenate([np.ones(count), np.clip(values[order], -1, 1)])
-    return eigenvalues, np.ascontiguousarray(np.hstack([parts.toarray(), vectors[:, order]]))
+    values, vectors = np.ones(count), parts.toarray()
+    generator, wanted = np.random.default_rng(0), rank - count
+    for _ in range(_MOST_ROUNDS):
+        rest = _without(graph.normalized_adjacency, vectors)
+        start = generator.standard_normal(graph.num_nodes)
+        most = wanted if len(values) == count else min(wanted, 8)
+        more, found = eigsh(rest, k=most, which="LA", v0=start)
+        new = more > (values[rank - 1] if len(values) >= rank else -np.inf) + 1e-9
+        values, vectors = np.concatenate([values, more[new]]), np.hstack([vectors, found[:, new]])
+        order = np.argsort(-values, kind="stable")[:rank]
+        values, vectors = values[order], vectors[:, order]
+        if len(values) == rank and not new.any():
+            break
+    return np.clip(values, -1, 1), np.ascontiguousarray(vectors)
+
+
+def _without(matrix: sp.csr_array, vectors: Floats) -> LinearOperator:
+    """Return the matrix with its eigenvalues at given eigenvectors (N, k) moved below all others."""
+    return LinearOperator(matrix.shape, matvec=lambda x: matrix @ x - 4 * (vectors @ (vectors.T @ x)), dtype=np.float64)
 
 
 def _make(
@@ -266,7 +280,16 @@ def _make(
     return _series(graph, _positions(graph, nodes), basis, int(degree), max_memory)
 
 
+def _vector(name: str, values: ArrayLike, size: int) -> Floats:
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.shape != (size,):
+        raise InvalidArgumentError(f"{name} must have shape ({size},), got {vector.shape}.")
+    return vector
+
+
 def _positions(graph: Graph, nodes: Iterable[Hashable] | None) -> NDArray[np.int64]:
+    if not isinstance(graph, Graph):
+        raise InvalidArgumentError(f"A graphs.Graph is needed, got {type(graph).__name__}.")
     return np.arange(graph.num_nodes, dtype=np.int64) if nodes is None else graph.index(nodes)
 
 
@@ -282,16 +305,17 @@ def interpolation(degree: int) -> tuple[Floats, Floats]:
 def _series(
     graph: Graph, starts: NDArray[np.int64], basis: str, degree: int, max_memory: float | None
 ) -> SeriesFeatures:
-    blocks, taken = [], 0
-    for first in range(0, max(1, len(starts)), _BLOCK):
-        blocks.append(_block(graph.normalized_adjacency, starts[first : first + _BLOCK], basis, degree))
-        taken += sum(array.nbytes for array in blocks[-1])
-        if max_memory is not None and taken > max_memory:
+    matrix = graph.normalized_adjacency
+    if max_memory is not None and len(starts):
+        some = starts[np.linspace(0, len(starts) - 1, min(len(starts), _PROBED), dtype=np.int64)]
+        taken = sum(array.nbytes for array in _block(matrix, some, basis, degree)) / len(some) * len(starts)
+        if not taken <= max_memory:
             raise MemoryBudgetError(
-                f"{min(first + _BLOCK, len(starts))} of {len(starts)} rows of degree {degree} take "
-                f"{taken / 2**20:.4g} MiB, more than max_memory allows ({max_memory / 2**20:.4g} MiB). "
-                "Use a lower degree."
+                f"{len(starts)} rows of degree {degree} take about {taken / 2**20:.4g} MiB, more than max_memory "
+                f"allows ({max_memory / 2**20:.4g} MiB). Use a lower degree."
             )
+    firsts = range(0, max(1, len(starts)), _BLOCK)
+    blocks = [_block(matrix, starts[first : first + _BLOCK], basis, degree) for first in firsts]
     counts, indices, hop_counts, hops, loads = (np.concatenate(column) for column in zip(*blocks, strict=True))
     indptr, pointer = (np.concatenate(([0], np.cumsum(c, dtype=np.int64))) for c in (counts, hop_counts))
     table = sp.csr_array((loads, hops, pointer), shape=(len(indices), degree + 1))

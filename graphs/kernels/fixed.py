@@ -66,7 +66,7 @@ class InverseCosine(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
-        return _inverse_cosine(1 << length.bit_length())[: length + 1].copy()
+        return _inverse_cosine(1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 
 @lru_cache(maxsize=4)
@@ -87,6 +87,8 @@ class Modulated(GraphKernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficients", _checked(self))
+        if not np.isfinite(np.sum(np.square(self.coefficients))):
+            raise InvalidArgumentError("Modulated: the coefficients are out of the range of double precision.")
 
     @property
     def radius(self) -> float:
@@ -96,6 +98,10 @@ class Modulated(GraphKernel):
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return f(1 - lambda)^2: (n,) -> (n,)."""
         return np.asarray(polyval(1 - eigenvalues, self.coefficients) ** 2)
+
+    def root(self, eigenvalues: Vector) -> Vector:
+        """Return f(1 - lambda), with its sign: (n,) -> (n,)."""
+        return np.asarray(polyval(1 - eigenvalues, self.coefficients))
 
     def modulation(self, length: int) -> Vector:
         """Return f, cut or padded with zeros, shape (length + 1,)."""
@@ -120,7 +126,7 @@ class PowerSeries(GraphKernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficients", _checked(self))
-        if self.radius < 1 - 1e-9:
+        if self.radius < 1:
             raise InvalidArgumentError(
                 f"PowerSeries: it has a zero at |u| = {self.radius:.3g}, so that its root is no power series where U "
                 "has eigenvalues. Give a modulation instead (Modulated)."
@@ -130,7 +136,11 @@ class PowerSeries(GraphKernel):
     def radius(self) -> float:
         """The smallest absolute value of a zero of the polynomial; infinite for a constant."""
         zeros = np.abs(polyroots(np.trim_zeros(np.array(self.coefficients), "b")))
-        return float(zeros.min()) if len(zeros) else np.inf
+        if len(zeros) == 0:
+            return np.inf
+        least = float(zeros.min())
+        blur = min(0.03, 2 * np.finfo(float).eps ** (1 / len(zeros)))  # a zero of multiplicity m is known to eps^(1/m)
+        return 1.0 if 1 - blur <= least < 1 else least
 
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return sum_l alpha_l (1 - lambda)^l: (n,) -> (n,)."""
@@ -138,7 +148,7 @@ class PowerSeries(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
-        return _power_series(self, 1 << length.bit_length())[: length + 1].copy()
+        return _power_series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 
 @lru_cache(maxsize=16)

@@ -30,6 +30,19 @@ class GraphKernel(ABC):
             number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
             if not number or not (0 < float(value) < np.inf):
                 raise InvalidArgumentError(f"{type(self).__name__}: {entry.name} must be positive, got {value!r}.")
+            if isinstance(value, np.generic):  # numbers of few bits overflow in products
+                object.__setattr__(self, entry.name, value.item())
+        self._check_range()
+
+    def _check_range(self) -> None:
+        """Refuse parameters with which k(0) or f_0 leaves the range of double precision."""
+        try:
+            with np.errstate(all="ignore"):
+                largest, first = float(self.spectral(np.zeros(1))[0]), float(self.modulation(0)[0])
+        except OverflowError:
+            largest = first = np.inf
+        if not (0 < largest < np.inf and np.isfinite(first)):
+            raise InvalidArgumentError(f"{self!r} is out of the range of double precision.")
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -61,6 +74,15 @@ class GraphKernel(ABC):
     @abstractmethod
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return k at eigenvalues of L: (n,) -> (n,)."""
+
+    def root(self, eigenvalues: Vector) -> Vector:
+        """Return f, sum_l f_l (1 - lambda)^l, at eigenvalues of L: (n,) -> (n,); the root of k."""
+        return np.asarray(np.sqrt(self.spectral(eigenvalues)))
+
+    def root_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
+        """Return df / d parameters at eigenvalues of L: (n,) -> (n, p); 0 where k is 0 in double precision."""
+        slope, root = self.spectral_jacobian(eigenvalues), 2 * self.root(eigenvalues)[:, None]
+        return np.divide(slope, root, out=np.zeros_like(slope), where=root > 0)
 
     def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
         """Return dk / d parameters at eigenvalues of L: (n,) -> (n, p); here for p = 0."""

@@ -28,6 +28,7 @@ _CHUNK_WALKERS = 2**15
 _LEAST_WALKERS = 2**10
 
 _MOST_STEPS = 1e8
+_MOST_HOPS, _MOST_QUANTILES = 10_000, 10_000
 _LONG = 2e8
 
 
@@ -78,8 +79,8 @@ def sample_walks(
         permutation: A permutation (num_quantiles,) for "sigma", from `match_quantiles` on this or
             another graph; None: matched on this graph.
         num_threads: Threads; None: one per core. The walks do not depend on it.
-        max_memory: In bytes. The result takes up to 9 bytes for each step, 16 where loads do not follow from the ends
-            of a walk (exact hops; uniform moves on weighted graphs); that is known, and compared, beforehand.
+        max_memory: In bytes. The result takes some 7 bytes for each step, 14 where loads do not follow from the ends
+            of a walk (exact hops; uniform moves on weighted graphs); that is estimated, and compared, beforehand.
         progress: Whether to show a progress bar on a terminal, if it takes some seconds.
 
     Sources: general graph random features, Reid et al. (2024); antithetic termination, Reid et al.
@@ -96,6 +97,12 @@ def sample_walks(
             f"A graphs.Graph is needed, got {type(graph).__name__}; build one, for example with Graph.from_networkx."
         )
     _check(num_walkers, directions, exact_hops, max_nonzeros, transitions)
+    if kernel is not None and not isinstance(kernel, GraphKernel):
+        raise InvalidArgumentError(f"kernel must be one of graphs.kernels, got {kernel!r}.")
+    if num_threads is not None and not (isinstance(num_threads, int) and num_threads > 0):
+        raise InvalidArgumentError(f"num_threads must be a positive integer or None, got {num_threads!r}.")
+    if max_memory is not None and not (isinstance(max_memory, int | float) and max_memory > 0):
+        raise InvalidArgumentError(f"max_memory must be a positive number of bytes or None, got {max_memory!r}.")
     hops = 0 if exact_hops == "auto" else int(exact_hops)
     if isinstance(halt, str) and halt == "auto":
         tuned = kernel or RegularizedLaplacian()
@@ -129,7 +136,8 @@ def draw(
         expected += len(starts) * _mean_reach(moves, starts, settings.exact_hops)
     carries = settings.exact_hops > 0 or not moves.telescopes
     load_type = _load_type(settings, carries)
-    bytes_per_visit = 4 + 2 + 2 + load_type.itemsize
+    longest = settings.halting.quantile(np.array([1 - 1e-12]))[0] + settings.exact_hops
+    bytes_per_visit = 4 + 2 * np.min_scalar_type(int(longest)).itemsize + load_type.itemsize
     if max_memory is not None and bytes_per_visit * expected > max_memory:
         raise MemoryBudgetError(
             f"These walks take up to {bytes_per_visit * expected / 2**20:.4g} MiB, more than max_memory allows "
@@ -316,7 +324,9 @@ def _length_coupling(
     num_quantiles: int,
     permutation: ArrayLike | None,
 ) -> LengthCoupling:
-    if lengths not in LENGTHS:
+    if not isinstance(num_quantiles, int | np.integer) or num_quantiles > _MOST_QUANTILES:
+        raise InvalidArgumentError(f"num_quantiles must be an integer up to {_MOST_QUANTILES}, got {num_quantiles!r}.")
+    if not isinstance(lengths, str) or lengths not in LENGTHS:
         raise InvalidArgumentError(f"lengths must be one of {', '.join(map(repr, LENGTHS))}, got {lengths!r}.")
     if lengths != "sigma":
         return LENGTHS[lengths]()
@@ -332,9 +342,13 @@ def _check(num_walkers: int, directions: str, exact_hops: int | str, max_nonzero
     if directions not in DIRECTIONS:
         raise InvalidArgumentError(f"directions must be one of {', '.join(map(repr, DIRECTIONS))}, got {directions!r}.")
     check_transitions(transitions)
-    whole = isinstance(exact_hops, int | np.integer) and not isinstance(exact_hops, bool) and exact_hops >= 0
-    if not whole and exact_hops != "auto":
-        raise InvalidArgumentError(f'exact_hops must be an integer from 0 on, or "auto", got {exact_hops!r}.')
+    known = isinstance(exact_hops, str) and exact_hops == "auto"
+    if isinstance(exact_hops, int | np.integer) and not isinstance(exact_hops, bool):
+        known = 0 <= exact_hops <= _MOST_HOPS
+    if not known:
+        raise InvalidArgumentError(
+            f'exact_hops must be an integer from 0 to {_MOST_HOPS}, or "auto", got {exact_hops!r}.'
+        )
 
 
 def _check_size(num_walkers: int, halting: Halting) -> None:

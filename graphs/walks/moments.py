@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from graphs.couplings import Halting, as_halting, modulation_to_the_end
-from graphs.errors import InfiniteVarianceWarning, LargeVarianceWarning
+from graphs.errors import InfiniteVarianceWarning, InvalidArgumentError, LargeVarianceWarning
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.spectral import squared_growth
@@ -16,9 +16,9 @@ from graphs.walks.moves import check_transitions
 def relative_variance(kernel: GraphKernel, halt: float | ArrayLike | Halting, exact_hops: int = 0) -> float:
     """Return the relative variance of the total weight sum_l f_l [length >= l] / S_l of one walker's row.
 
-    It has mean sum_l f_l and second moment sum_{kl} f_k f_l / S_min(k, l): what the lengths alone do
-    to a row, on a regular graph. Infinite where that sum is. With exact hops h the walker carries f_(h+1), f_(h+2), ...
-    and halts only from there on.
+    It has mean sum_l f_l and second moment sum_{kl} f_k f_l / S_min(k, l): what the lengths alone do to a row, on a
+    regular graph; relative to (sum_l |f_l|)^2, infinite where that cannot be evaluated. With exact hops h the walker
+    carries f_(h+1), f_(h+2), ... and halts only from there on.
 
     Args:
         kernel: The kernel.
@@ -26,14 +26,18 @@ def relative_variance(kernel: GraphKernel, halt: float | ArrayLike | Halting, ex
         exact_hops: h.
     """
     halting = halt if isinstance(halt, Halting) else as_halting(halt)
-    whole = modulation_to_the_end(kernel)
+    if exact_hops < 0:
+        raise InvalidArgumentError(f"exact_hops must be an integer from 0 on, got {exact_hops!r}.")
+    ends = None if halting.is_geometric else int(np.size(halting.halt)) - 1 + exact_hops
+    whole = modulation_to_the_end(kernel) if ends is None else kernel.modulation(ends)
     f = whole[min(exact_hops, len(whole) - 1) :]
     survival = halting.survival(len(f) - 1)
     f = f[survival > 0]
     later = np.cumsum(f[::-1])[::-1]
-    with np.errstate(over="ignore", divide="ignore"):
-        second = float(np.sum(f * (2 * later - f) / survival[survival > 0]))
-    return (second - float(f.sum()) ** 2) / float(whole[: exact_hops + len(survival)].sum()) ** 2
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        second = np.sum(f * (2 * later - f) / survival[survival > 0])
+        ratio = (second - f.sum() ** 2) / np.abs(whole[: exact_hops + len(survival)]).sum() ** 2
+    return float(ratio) if np.isfinite(ratio) else np.inf
 
 
 def largest_halt(graph: Graph, kernel: GraphKernel, *, transitions: str = "weights") -> float:

@@ -170,3 +170,50 @@ class TestAdvice:
 
     def test_a_kernel_that_walks_cannot_serve(self, g):
         assert all(c.features != "walks" for c in graphs.advise(g, kernels.InverseCosine()).candidates)
+
+
+def test_copies_of_an_eigenvalue_are_all_found():
+    """Graphs whose spectra one Lanczos run misses parts of."""
+    for G, rank in ((nx.kneser_graph(10, 3), 20), (nx.hypercube_graph(9), 60)):
+        g = Graph.from_networkx(G)
+        made = graphs.spectral_features(g, rank=rank)
+        np.testing.assert_allclose(made.eigenvalues, 1 - g.spectrum.eigenvalues[:rank], atol=1e-8)
+        phi = made.features(kernels.Diffusion(4.0)).toarray()
+        rest = kernels.Diffusion(4.0).exact(g) - phi @ phi.T
+        assert np.linalg.norm(rest, 2) <= made.error_bound(kernels.Diffusion(4.0)) ** 2 + 1e-10
+
+
+@pytest.mark.parametrize("kernel", [kernels.Diffusion(30.0), kernels.RegularizedLaplacian(200, 1e3)], ids=str)
+def test_derivatives_where_the_kernel_underflows(g, kernel):
+    for made in (graphs.chebyshev_features(g, degree=6), graphs.spectral_features(g, rank=30)):
+        assert np.isfinite(made.weights_jacobian(kernel)).all()
+
+
+def test_a_modulation_that_changes_sign_keeps_it(g):
+    kernel = kernels.Modulated((1.0, -2.0))
+    for make in MAKERS.values():
+        made = make(g, degree=1)
+        phi = made.features(kernel)
+        np.testing.assert_allclose((phi @ phi.T).toarray(), kernel.exact(g), atol=1e-12)
+        assert made.error_bound(kernel) < 1e-12
+
+
+def test_a_budget_is_checked_before_much_is_done():
+    crowd = Graph.from_networkx(nx.complete_graph(600))
+    with pytest.raises(graphs.MemoryBudgetError, match="take about"):
+        graphs.chebyshev_features(crowd, degree=6, max_memory=1e6)
+
+
+def test_shapes_are_checked(g):
+    for made in (graphs.spectral_features(g, rank=4), graphs.chebyshev_features(g, degree=3)):
+        for call in (lambda m: m.values(2.0), lambda m: m.values([1.0]), lambda m: m.values_adjoint([1.0])):
+            with pytest.raises(graphs.InvalidArgumentError, match="must have shape"):
+                call(made)
+    assert graphs.spectral_features(g, [], rank=3).values_adjoint([]).tolist() == [0, 0, 0]
+    with pytest.raises(graphs.InvalidArgumentError, match="Graph is needed"):
+        graphs.taylor_features("x")
+    for options, words in (({"seed": -1}, "seed"), ({"halt": [1, 0.5]}, "probability"), ({"halt": 1.5}, "halt must")):
+        with pytest.raises(graphs.InvalidArgumentError, match=words):
+            graphs.advise(g, KERNELS[0], **options)
+    with pytest.raises(graphs.InvalidArgumentError, match="double precision"):
+        exact_block(g, kernels.Matern(100, 3e-3), np.array([0]))

@@ -178,8 +178,25 @@ class TestRootOfSeries:
         (lambda: kernels.Modulated([1.0, np.nan]), "finite numbers"),
         (lambda: kernels.Modulated("ab"), "finite numbers"),
         (lambda: kernels.Modulated(3.0), "finite numbers"),
+        (lambda: kernels.Modulated((1.0, 1e308)), "double precision"),
+        (lambda: kernels.Diffusion(1e200), "double precision"),
+        (lambda: kernels.Matern(1.5, 1e200), "double precision"),
+        (lambda: kernels.RandomWalk(301, 1e10), "double precision"),
     ],
 )
 def test_kernels_that_cannot_be(make, words):
     with pytest.raises(graphs.InvalidArgumentError, match=words):
         make()
+
+
+def test_numbers_of_few_bits_do_not_overflow():
+    assert kernels.Diffusion(np.int8(20)) == kernels.Diffusion(20)
+    assert kernels.RegularizedLaplacian(2, np.int16(300)).radius == kernels.RegularizedLaplacian(2, 300).radius
+    assert type(kernels.Diffusion(np.int8(20)).lengthscale) is int
+
+
+@pytest.mark.parametrize("power", [1, 2, 3, 4, 8])
+def test_series_with_multiple_zeros_on_the_circle(power):
+    series = kernels.PowerSeries(np.polynomial.polynomial.polypow([1, 1], power))
+    walk = kernels.RandomWalk(power, 2.0)
+    np.testing.assert_allclose(series.modulation(30), walk.modulation(30), atol=1e-9)

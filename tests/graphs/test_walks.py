@@ -323,9 +323,17 @@ def test_the_largest_halt_is_where_the_second_moment_diverges():
         ({"lengths": "geometric"}, "lengths must be one of 'iid'"),
         ({"directions": "repulsive"}, "directions must be one of"),
         ({"transitions": "lazy"}, "transitions must be one of"),
-        ({"exact_hops": -1}, "exact_hops must be an integer from 0 on"),
-        ({"exact_hops": True}, "exact_hops must be an integer from 0 on"),
-        ({"exact_hops": "all"}, "exact_hops must be an integer from 0 on"),
+        ({"exact_hops": -1}, "exact_hops must be an integer from 0 to"),
+        ({"exact_hops": True}, "exact_hops must be an integer from 0 to"),
+        ({"exact_hops": "all"}, "exact_hops must be an integer from 0 to"),
+        ({"exact_hops": 2**40}, "exact_hops must be an integer from 0 to"),
+        ({"exact_hops": np.zeros(3)}, "exact_hops must be an integer from 0 to"),
+        ({"num_threads": -1}, "num_threads must be a positive integer"),
+        ({"max_memory": float("nan")}, "max_memory must be a positive number"),
+        ({"max_memory": "1"}, "max_memory must be a positive number"),
+        ({"lengths": ["iid"]}, "lengths must be one of"),
+        ({"kernel": "diffusion"}, "kernel must be one of graphs.kernels"),
+        ({"lengths": "sigma", "num_quantiles": 10**6}, "num_quantiles must be an integer up to"),
         ({"max_nonzeros": 0}, "max_nonzeros must be"),
         ({"seed": -1}, "seed must be"),
         ({"halt": 1e-9}, "steps per node"),
@@ -486,3 +494,24 @@ class TestHalting:
             graphs.survival_for(KERNEL, 0.0)
         with pytest.raises(graphs.InvalidArgumentError, match="negative terms"):
             graphs.survival_for(kernels.InverseCosine())
+
+
+class TestExtremes:
+    def test_kernels_without_a_total_weight(self):
+        drawn, kernel = sample_walks(GRAPHS["path"], seed=0), kernels.Modulated((1.0, -1.0))
+        assert np.isfinite(drawn.features(kernel).data).all()
+        with pytest.warns(graphs.LargeVarianceWarning, match="variance of inf"):
+            drawn.features(kernels.Diffusion(600.0))
+        with pytest.raises(graphs.InvalidArgumentError, match="exact_hops"):
+            graphs.relative_variance(kernel, 0.1, -3)
+
+    def test_slow_series_with_short_walks(self):
+        halting = [1, 0.9, 0.8, 0.7]
+        assert np.isfinite(graphs.relative_variance(kernels.InverseCosine(), halting))
+        sample_walks(GRAPHS["path"], halt=halting, num_walkers=64, seed=0).features(kernels.InverseCosine())
+
+    def test_weights_that_underflow_are_pushed_once(self):
+        pairs = [(i, i + k) for i in range(40) for k in (1, 2, 3, 4) if i + k < 40]
+        g = Graph.from_edges(pairs, [1.0 if b == a + 1 else 1e-200 for a, b in pairs])
+        drawn = sample_walks(g, [0], num_walkers=1, exact_hops=8, seed=0)
+        assert len(drawn.pattern.indices) <= 40

@@ -36,12 +36,12 @@ def push(
     """
     ends = np.empty((starts.size, num_hops + 1), np.int64)
     nodes, mass, loads = np.empty(1024, np.int32), np.empty(1024), np.empty(1024)
-    held, touched = np.zeros(roots.size), np.empty(1024, np.int32)
+    held, seen, touched = np.zeros(roots.size), np.zeros(roots.size, np.int64), np.empty(1024, np.int32)
     used = 0
     for row in range(starts.size):
         begin = used
         for hop in range(num_hops + 1):
-            reached = 0
+            reached, mark = 0, row * (num_hops + 1) + hop + 1
             if hop == 0:
                 held[starts[row]] = 1.0
                 touched[0], reached = starts[row], 1
@@ -52,7 +52,8 @@ def push(
                     touched = np.concatenate((touched, np.empty_like(touched)))
                 for edge in range(first, last):
                     other = indices[edge]
-                    if held[other] == 0.0:
+                    if seen[other] != mark:
+                        seen[other] = mark
                         touched[reached] = other
                         reached += 1
                     held[other] += mass[place] * (probabilities[edge] if probabilities.size else 1.0 / (last - first))
