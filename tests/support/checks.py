@@ -3,14 +3,14 @@
 Each call of `assert_mean` compares k means with their expectations by z-scores with estimated standard
 errors over independent samples. For bounded statistics, or entries reached at least 1000 times, z is
 close to normal far enough out; a call fails by chance with probability about ALARM (Bonferroni over
-its k entries), and the suite makes fewer than 2,000 calls (`tests/conftest.py` counts them), so a run's
+its k entries), and the suite makes fewer than 4,000 calls (`tests/conftest.py` counts them), so a run's
 false-alarm rate is below 1e-6. Seeds are fixed: a check that passes once passes always.
 """
 
 import numpy as np
 from scipy import stats
 
-ALARM = 5e-10
+ALARM = 2.5e-10
 
 
 def z_scores(samples, expected):
