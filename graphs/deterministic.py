@@ -19,6 +19,7 @@ from graphs.errors import InvalidArgumentError, MemoryBudgetError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.walks import Pattern
+from graphs.walks.moves import Moves
 
 Floats = NDArray[np.float64]
 
@@ -201,7 +202,7 @@ def chebyshev_features(
         graph: The graph.
         nodes: Labels (n,); None: every node.
         degree: h, at least 0.
-        max_memory: In bytes; the rows are refused where they would take more.
+        max_memory: In bytes; refused where all rows would take more, judged by some of them.
 
     Raises:
         InvalidArgumentError: degree is no integer from 0 on.
@@ -246,7 +247,7 @@ def _largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
     turns up.
     """
     count, part = connected_components(graph.adjacency, directed=False)
-    known = np.sqrt(np.where(graph.degrees > 0, graph.degrees, 1.0))
+    known = Moves(graph, "weights").roots
     known = known / np.sqrt(np.bincount(part, known**2))[part]
     parts = sp.csr_array((known, (np.arange(graph.num_nodes), part)), shape=(graph.num_nodes, count))
     if rank <= count:

@@ -113,8 +113,7 @@ def match_pagerank_quantiles(graph: Graph, halt: float = 0.2, num_quantiles: int
 
 def _transposed_moves(graph: Graph) -> sp.csr_array:
     """P^T, (N, N)."""
-    degrees = np.where(graph.degrees > 0, graph.degrees, 1.0)
-    root = np.sqrt(degrees)
+    root = Moves(graph, "weights").roots
     return sp.csr_array(sp.diags_array(root) @ graph.normalized_adjacency @ sp.diags_array(1 / root))
 
 

@@ -23,12 +23,10 @@ from rich.table import Table
 import graphs
 from graphs import kernels
 from rfgp import datasets
+from rfgp.compare.protocol import WALKS
 
 COUPLINGS: dict[str, dict[str, Any]] = {
-    "iid": {"lengths": "iid", "directions": "independent"},
-    "antithetic": {"lengths": "antithetic", "directions": "independent"},
-    "sigma": {"lengths": "sigma", "directions": "independent"},
-    "systematic": {"lengths": "systematic", "directions": "independent"},
+    **{name: WALKS[name] for name in ("iid", "antithetic", "sigma", "systematic")},
     "sigma, stratified": {"lengths": "sigma", "directions": "stratified"},
     "systematic, repelling": {"lengths": "systematic", "directions": "repelling"},
     "systematic, stratified": {"lengths": "systematic", "directions": "stratified"},

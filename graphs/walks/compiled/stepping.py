@@ -102,6 +102,21 @@ def _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumu
 
 
 @jit
+def _choose_edges(
+    indptr, cumulative, directions, keys, streams, step, rows, nodes, count, firsts, degrees, order, taken, edges
+):
+    """Choose the next edges of walkers 0..count-1; the last five arrays are written."""
+    for a in range(count):
+        node = np.uint64(nodes[a])
+        firsts[a] = indptr[node]
+        degrees[a] = indptr[node + np.uint64(1)] - firsts[a]
+    if directions == INDEPENDENT:
+        _choose(streams, step, firsts, degrees, cumulative, count, edges)
+    else:
+        _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken)
+
+
+@jit
 def _record(nodes, rows, edges, count, hop, reached, cursors, visits, factors, loads, carried):
     """Write down where walkers 0..count-1 stand now."""
     low = np.uint64(hop)
@@ -162,16 +177,22 @@ def walk(
                 count += 1
     step = 0
     while count > 0:
-        for a in range(count):
-            node = np.uint64(nodes[a])
-            firsts[a] = indptr[node]
-            degrees[a] = indptr[node + np.uint64(1)] - firsts[a]
-        if directions == INDEPENDENT:
-            _choose(streams, step, firsts, degrees, cumulative, count, edges)
-        else:
-            _choose_in_groups(
-                directions, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken
-            )
+        _choose_edges(
+            indptr,
+            cumulative,
+            directions,
+            keys,
+            streams,
+            step,
+            rows,
+            nodes,
+            count,
+            firsts,
+            degrees,
+            order,
+            taken,
+            edges,
+        )
         for a in range(count):
             nodes[a] = indices[np.uint64(edges[a])]
         step += 1
@@ -207,16 +228,22 @@ def walk_to_the_end(
             count += 1
     step = 0
     while count > 0:
-        for a in range(count):
-            node = np.uint64(nodes[a])
-            firsts[a] = indptr[node]
-            degrees[a] = indptr[node + np.uint64(1)] - firsts[a]
-        if directions == INDEPENDENT:
-            _choose(streams, step, firsts, degrees, cumulative, count, edges)
-        else:
-            _choose_in_groups(
-                directions, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken
-            )
+        _choose_edges(
+            indptr,
+            cumulative,
+            directions,
+            keys,
+            streams,
+            step,
+            rows,
+            nodes,
+            count,
+            firsts,
+            degrees,
+            order,
+            taken,
+            edges,
+        )
         step += 1
         kept = np.int64(0)
         for a in range(count):
