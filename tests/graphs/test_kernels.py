@@ -162,6 +162,13 @@ class TestRootOfSeries:
         np.testing.assert_allclose(np.convolve(f, f)[:61], alpha, atol=1e-12)
         assert abs(f[60] / kernel.modulation(60)[60] - 1) > 0.5
 
+    def test_circles_around_two_zeros_are_left_out(self):
+        """Beyond both the root is continuous again, and a power series no more."""
+        f = root_coefficients(lambda u: np.log((1 - u / 0.3) * (1 - u / 0.4)), 12, 1.0)
+        with mpmath.workdps(40):
+            exact = mpmath.taylor(lambda u: mpmath.sqrt((1 - u / mpmath.mpf(0.3)) * (1 - u / mpmath.mpf(0.4))), 0, 12)
+        np.testing.assert_allclose(f, [float(c) for c in exact], rtol=1e-9)
+
     def test_a_zero_near_the_origin(self):
         with pytest.raises(graphs.InvalidArgumentError, match="zeros near 0"):
             root_coefficients(lambda u: np.log(u - 1e-12), 10, 1.0)
