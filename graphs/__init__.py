@@ -32,6 +32,7 @@ from graphs.errors import UnknownNodeError as UnknownNodeError
 from graphs.graph import Graph as Graph
 from graphs.ranking import match_pagerank_quantiles as match_pagerank_quantiles
 from graphs.ranking import pagerank as pagerank
+from graphs.walks import HopRule as HopRule
 from graphs.walks import Walks as Walks
 from graphs.walks import choose_halt as choose_halt
 from graphs.walks import largest_halt as largest_halt

@@ -2,8 +2,9 @@
 
 Protocol: 16 walkers a node, halt 0.1. (1) A random graph of a million nodes with mean degree 10, all nodes, medians of
 five runs after one that compiles, independent and stratified walkers interleaved. (2) Square grids of 10^4 to 10^6
-nodes, features of the diffusion kernel for all nodes: seconds and peak resident memory beyond the graph's, each in a
-process of its own. (3) `fast-graph-gp`, in an environment of its own, on a random graph of 20,000 nodes (its
+nodes, features of the diffusion kernel for all nodes, without exact hops and with those that are chosen for 64
+non-zeros: seconds and peak resident memory beyond the graph's, each in a process of its own.
+(3) `fast-graph-gp`, in an environment of its own, on a random graph of 20,000 nodes (its
 dictionaries of a million would not fit into 24 GB): walks of at most 63 steps for both, all cores, medians.
 
     python benchmarks/races/walk_engine.py [--rival PYTHON] [--out FOLDER]
@@ -23,8 +24,8 @@ import scipy.sparse as sp
 
 WALKERS, HALT, LONGEST = 16, 0.1, 63
 MODES = {
-    "independent": {"lengths": "iid", "directions": "independent"},
-    "stratified": {"lengths": "systematic", "directions": "stratified"},
+    "independent": {"lengths": "iid", "directions": "independent", "exact_hops": 0},
+    "stratified": {"lengths": "systematic", "directions": "stratified", "exact_hops": 0},
 }
 SIZES = (10_000, 40_000, 160_000, 490_000, 1_000_000)
 
@@ -74,15 +75,16 @@ def rates() -> None:
         print(f"random graph of 10^6 nodes, {name}: {statistics.median(values):.1f} million steps/s ({spread})")
 
 
-def one_grid(nodes: int) -> None:
+def one_grid(nodes: int, hops: str) -> None:
     """Print seconds and bytes of the features of all nodes."""
     import graphs
 
     graph, kernel = graphs.Graph.from_scipy(grid_adjacency(nodes)), graphs.kernels.Diffusion(2.0)
-    graphs.sample_walks(graph, [0], seed=0).features(kernel)  # compiles
+    options = {"exact_hops": hops if hops == "auto" else int(hops), "kernel": kernel, "seed": 0}
+    graphs.sample_walks(graph, [0], **options).features(kernel)  # compiles
     before = peak_bytes()
     begin = time.perf_counter()
-    phi = graphs.sample_walks(graph, None, WALKERS, HALT, seed=0).features(kernel)
+    phi = graphs.sample_walks(graph, None, WALKERS, HALT, **options).features(kernel)
     taken = time.perf_counter() - begin
     print(json.dumps([graph.num_nodes, taken, peak_bytes() - before, peak_bytes(), phi.nnz]))
 
@@ -93,24 +95,24 @@ def peak_bytes() -> int:
     return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
 
 
-def grids(out: Path | None) -> None:
+def grids(hops: str, out: Path | None) -> None:
     rows = []
     for nodes in SIZES:
-        command = [sys.executable, __file__, "--grid", str(nodes)]
+        command = [sys.executable, __file__, "--grid", str(nodes), "--hops", hops]
         rows.append(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
         size, seconds, more, peak, nonzeros = rows[-1]
         print(
-            f"grid of {size} nodes: {seconds:.2f} s, {more / 2**30:.3f} GiB more than the graph, peak "
-            f"{peak / 2**30:.2f} GiB, {nonzeros / size:.1f} non-zeros a row"
+            f"grid of {size} nodes, exact hops {hops}: {seconds:.2f} s, {more / 2**30:.3f} GiB more than the graph, "
+            f"peak {peak / 2**30:.2f} GiB, {nonzeros / size:.1f} non-zeros a row"
         )
     sizes, times, memory = np.array(rows, dtype=float).T[:3]
     slopes = [np.polyfit(np.log(sizes), np.log(values), 1)[0] for values in (times, memory)]
     print(f"slopes on logarithmic scales: time {slopes[0]:.2f}, memory {slopes[1]:.2f}")
     if out is not None:
-        draw(sizes, times, memory, slopes, out)
+        draw(sizes, times, memory, slopes, hops, out)
 
 
-def draw(sizes: np.ndarray, times: np.ndarray, memory: np.ndarray, slopes: list[float], out: Path) -> None:
+def draw(sizes: np.ndarray, times: np.ndarray, memory: np.ndarray, slopes: list[float], hops: str, out: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -122,10 +124,10 @@ def draw(sizes: np.ndarray, times: np.ndarray, memory: np.ndarray, slopes: list[
         axis.loglog(sizes, values[-1] * sizes / sizes[-1], "k--", label="linear")
         axis.set(xlabel="nodes of the grid", ylabel=label)
         axis.legend()
-    figure.suptitle("Features of all nodes, 16 walkers, halt 0.1")
+    figure.suptitle(f"Features of all nodes, 16 walkers, halt 0.1, exact hops: {hops}")
     figure.tight_layout()
     out.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out / "walk-engine.png", dpi=90)
+    figure.savefig(out / f"walk-engine-{hops}.png", dpi=90)
 
 
 def against(rival: str) -> None:
@@ -156,12 +158,14 @@ def main() -> None:
     parser.add_argument("--rival", help="the interpreter of an environment with fast-graph-gp")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--grid", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--hops", default="0", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.grid:
-        one_grid(options.grid)
+        one_grid(options.grid, options.hops)
         return
     rates()
-    grids(options.out)
+    for hops in ("0", "auto"):
+        grids(hops, options.out)
     if options.rival:
         against(options.rival)
 

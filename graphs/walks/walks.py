@@ -22,7 +22,9 @@ from graphs.couplings import Halting, LengthCoupling
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
+from graphs.walks.hops import HopRule, hops_of
 from graphs.walks.moments import check_second_moment
+from graphs.walks.moves import Moves
 from graphs.walks.visits import Visits
 
 
@@ -45,7 +47,7 @@ class WalkSettings:
     transitions: str
     seed: int
     coupling: LengthCoupling
-    exact_hops: int = 0
+    exact_hops: int | HopRule = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +78,10 @@ class Walks:
         """The seed of the draw."""
         return self.settings.seed
 
-    @property
-    def exact_hops(self) -> int:
-        """How many first hops are computed exactly."""
-        return self.settings.exact_hops
+    @cached_property
+    def exact_hops(self) -> NDArray[np.int64]:
+        """How many first hops of each start node are computed exactly, (n,)."""
+        return hops_of(self.settings.exact_hops, Moves(self.graph, self.settings.transitions), self.nodes)
 
     @cached_property
     def max_length(self) -> int:
@@ -159,4 +161,5 @@ class Walks:
                 `relative_variance`.
         """
         s = self.settings
-        check_second_moment(self.graph, kernel, s.halting, s.transitions, s.num_walkers, s.exact_hops)
+        fewest = int(self.exact_hops.min(initial=0 if isinstance(s.exact_hops, HopRule) else s.exact_hops))
+        check_second_moment(self.graph, kernel, s.halting, s.transitions, s.num_walkers, fewest)

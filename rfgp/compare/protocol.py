@@ -23,12 +23,16 @@ from rfgp.models import ExactGP, Process
 from rfgp.models.graph import GraphGP
 
 # "stratified" has systematic lengths as well, the others have independent directions.
-WALKS: dict[str, dict[str, str]] = {
-    "iid": {"lengths": "iid", "directions": "independent"},
-    "antithetic": {"lengths": "antithetic", "directions": "independent"},
-    "sigma": {"lengths": "sigma", "directions": "independent"},
-    "systematic": {"lengths": "systematic", "directions": "independent"},
-    "stratified": {"lengths": "systematic", "directions": "stratified"},
+WALKS: dict[str, dict[str, Any]] = {
+    name: {"lengths": lengths, "directions": directions, "exact_hops": hops}
+    for name, lengths, directions, hops in (
+        ("iid", "iid", "independent", 0),
+        ("antithetic", "antithetic", "independent", 0),
+        ("sigma", "sigma", "independent", 0),
+        ("systematic", "systematic", "independent", 0),
+        ("stratified", "systematic", "stratified", 0),
+        ("exact-hops", "systematic", "stratified", "auto"),
+    )
 }
 
 
@@ -261,7 +265,7 @@ def node_case(
         def matrix() -> Any:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", graphs.GraphWarning)  # `redraw` has said it
-                phi = graphs.sample_walks(graph, **options).features(fitted)
+                phi = graphs.sample_walks(graph, kernel=fitted, **options).features(fitted)
             return (phi @ phi.T).toarray()
 
         return gp.predict(hidden), matrix

@@ -91,7 +91,7 @@ class GraphGP(Process):
         halt: The halting probability.
         lengths: The coupling of a node's lengths.
         directions: The coupling of a node's directions.
-        exact_hops: An integer, or "auto".
+        exact_hops: An integer, a `graphs.HopRule`, or "auto", tuned to `kernel`.
         outputscale: Starting value; None: the targets' variance.
         noise: Starting value of the noise variance; None: a tenth of the targets' variance.
         priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units.
@@ -113,7 +113,7 @@ class GraphGP(Process):
         halt: Any = 0.1,
         lengths: str = "systematic",
         directions: str = "stratified",
-        exact_hops: int | str = "auto",
+        exact_hops: int | str | graphs.HopRule = "auto",
         outputscale: float | None = None,
         noise: float | None = None,
         priors: Mapping[str, Prior] | None = None,
@@ -164,6 +164,7 @@ class GraphGP(Process):
             "transitions",
             "permutation",
             "num_quantiles",
+            "max_nonzeros",
             *self._walk_options,
         }
         if unknown:

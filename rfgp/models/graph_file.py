@@ -12,11 +12,12 @@ from torch import Tensor
 import graphs
 from graphs.couplings import Sigma
 from graphs.random import GENERATOR_VERSION
+from graphs.walks import HopRule
 from rfgp.errors import InvalidArgumentError
 from rfgp.models import options
 from rfgp.models.graph import GraphGP
 
-_MOST_QUANTILES = 10_000
+_MOST_QUANTILES, _MOST_HOPS = 10_000, 1_000
 
 
 def describe(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -26,13 +27,16 @@ def describe(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
         InvalidArgumentError: labels, a kernel or an option that JSON cannot hold.
     """
     graph, walks = model.graph, model._walk_options
-    coupling = None if model._walks is None else cast(graphs.Walks, model._walks.walks).settings.coupling
+    settings = None if model._walks is None else cast(graphs.Walks, model._walks.walks).settings
+    coupling, hops = (None, None) if settings is None else (settings.coupling, settings.exact_hops)
+    walks = {**walks, "exact_hops": "auto"} if isinstance(walks["exact_hops"], HopRule) else walks
     described = {
         "kernel": {"name": graphs.kernels.name_of(model.kernel), **options.plain_values(asdict(model.kernel))},
         "features": model.features,
         "seed": model.seed,
         "walks": options.plain_values(walks),
         "permutation": coupling.permutation.tolist() if isinstance(coupling, Sigma) else None,
+        "hop_limits": hops.limits.tolist() if isinstance(hops, HopRule) else None,
         "generator": GENERATOR_VERSION,
         "priors": options.encode_priors(model._options["priors"]),
         "outputscale": options.plain(model._options["outputscale"]),
@@ -66,19 +70,22 @@ def build(
     if (permutation is not None) != matched or (matched and not 2 <= len(permutation) <= _MOST_QUANTILES):
         raise InvalidArgumentError(f"sigma walks have a permutation of 2 to {_MOST_QUANTILES} quantiles, others none")
     main = {name: walks.pop(name) for name in ("num_walkers", "halt", "lengths", "directions", "exact_hops")}
+    limits, asked = described["hop_limits"], main["exact_hops"]
+    if limits is not None and (asked != "auto" or not 2 <= len(limits) <= _MOST_HOPS):
+        raise InvalidArgumentError(f'a rule for 1 to {_MOST_HOPS - 1} exact hops comes with exact_hops="auto"')
     priors = described["priors"]
     model = GraphGP(
         graph,
         graphs.kernels.by_name(**described["kernel"]),
         described["features"],
-        **main,
+        **{**main, "exact_hops": asked if limits is None else HopRule(np.array(limits))},
         outputscale=described["outputscale"],
         noise=described["noise"],
         priors=None if priors is None else options.decode_priors(priors),
         seed=described["seed"],
         walk_options=walks if permutation is None else {**walks, "permutation": permutation},
     )
-    model._walk_options = {**main, **walks}  # a redraw matches its permutation anew
+    model._walk_options = {**main, **walks}  # a redraw matches its permutation and chooses its hops anew
     return model
 
 

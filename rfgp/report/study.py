@@ -318,4 +318,6 @@ def _own_walks(model: GraphGP) -> str | None:
     """Return the method that a model's walks are drawn by, None for an exact model or another combination."""
     options = model.walk_options
     name = next((name for name, entry in WALKS.items() if entry.items() <= options.items()), None)
+    if set(options) - {"num_walkers", "halt", *WALKS["iid"]}:
+        return None
     return None if name == "sigma" or model.features != "walks" else name

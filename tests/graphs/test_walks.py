@@ -1,3 +1,5 @@
+from functools import partial
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -5,9 +7,11 @@ import scipy.sparse as sp
 from checks import assert_mean, fails
 
 import graphs
-from graphs import Graph, kernels, random, sample_walks
+from graphs import Graph, HopRule, kernels, random
 from graphs.couplings import DIRECTIONS, LENGTHS
 from graphs.walks import compiled, drawing, moves
+
+sample_walks = partial(graphs.sample_walks, exact_hops=0)  # walkers alone, where a test does not say otherwise
 
 KERNEL = kernels.RegularizedLaplacian(2, 0.7)
 REPEATS = 10_000
@@ -70,7 +74,7 @@ def check_unbiased(g, phi):
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("directions", DIRECTIONS)
 @pytest.mark.parametrize("lengths", LENGTHS)
-@pytest.mark.parametrize("exact_hops", [0, 1, 2])
+@pytest.mark.parametrize("exact_hops", [0, 1, 2, HopRule([1, 2, 4])], ids=["0", "1", "2", "rule"])
 def test_every_combination_is_unbiased(name, directions, lengths, exact_hops):
     options = {"directions": directions, "lengths": lengths, "permutation": PERMUTATION, "exact_hops": exact_hops}
     check_unbiased(GRAPHS[name], draws(GRAPHS[name], **options, transitions=moving(name, directions)))
@@ -122,7 +126,7 @@ class TestPlantedErrors:
 
     def test_walkers_that_begin_on_the_wrong_nodes(self, monkeypatch):
         original = compiled.begin_after
-        monkeypatch.setattr(compiled, "begin_after", lambda *a: np.sort(original(*a))[:, :1].repeat(a[3], axis=1))
+        monkeypatch.setattr(compiled, "begin_after", lambda *a: np.sort(original(*a))[:, :1].repeat(a[4], axis=1))
         assert fails(check_unbiased, GRAPHS["path"], draws(GRAPHS["path"], exact_hops=2))
 
 
@@ -222,7 +226,7 @@ def assert_same(a, b):
 
 
 @pytest.mark.parametrize("directions", DIRECTIONS)
-@pytest.mark.parametrize("exact_hops", [0, 2])
+@pytest.mark.parametrize("exact_hops", [0, 2, HopRule([1, 6, 30])], ids=["0", "2", "rule"])
 def test_threads_chunks_and_subsets_change_nothing(directions, exact_hops, monkeypatch):
     g = weighted(nx.gnm_random_graph(200, 600, seed=0), 1)
     options = {"directions": directions, "exact_hops": exact_hops, "transitions": moving("weighted", directions)}
@@ -353,7 +357,7 @@ class TestExactHops:
         g = weighted(nx.gnm_random_graph(30, 60, seed=0), 1)
         U = g.normalized_adjacency.toarray()
         drawn = sample_walks(g, exact_hops=3, seed=0)
-        assert drawn.exact_hops == 3
+        assert (drawn.exact_hops == 3).all()
         for hop in range(4):
             f = np.zeros(drawn.max_length + 1)
             f[hop] = 1.0
@@ -434,7 +438,7 @@ def test_repelling_walkers_share_no_neighbour_within_a_block():
 def test_the_seed_is_kept():
     drawn = sample_walks(GRAPHS["star"])
     assert_same(drawn, sample_walks(GRAPHS["star"], seed=drawn.seed))
-    assert drawn.exact_hops == 0
+    assert not drawn.exact_hops.any()
 
 
 def test_coupled_walkers_have_smaller_errors():

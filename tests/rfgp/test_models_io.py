@@ -407,6 +407,18 @@ def test_walks_of_another_generator_are_refused(tmp_path, monkeypatch):
         rfgp.load(tmp_path / "m.safetensors")
 
 
+def test_chosen_hops_are_kept(tmp_path, monkeypatch):
+    """The rule is in the file: another processor's pilot, rounded otherwise, would find another."""
+    gp = graph_model(features="walks")
+    rule = gp._walks.walks.settings.exact_hops
+    assert rule.most > 0
+    gp.save(tmp_path / "m.safetensors")
+    monkeypatch.setattr("graphs.walks.sampling.choose_hops", lambda *_: pytest.fail("chosen anew"))
+    again = rfgp.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again._walks.walks.settings.exact_hops.limits, rule.limits)
+    assert again.walk_options["exact_hops"] == "auto"
+
+
 def test_a_forged_graph_is_refused(tmp_path):
     path = tmp_path / "m.safetensors"
     graph_model(features="walks").save(path, data=True)
@@ -426,6 +438,9 @@ def test_a_forged_graph_is_refused(tmp_path):
         set_option("walks", {}),
         lambda header, tensors: header["options"]["walks"].update(lengths="sigma", num_quantiles=10**6),
         set_option("permutation", list(range(20_000))),
+        set_option("hop_limits", []),
+        set_option("hop_limits", [1] * 10**5),
+        set_option("hop_limits", [1, "2"]),
         set_option("kernel", {"name": "diffusion", "lengthscale": "long"}),
     ):
         rewrite(path, tmp_path / "forged", change)

@@ -176,14 +176,16 @@ def test_the_card_of_the_distance_is_the_models_own():
         assert f"{coupling}, m = 20" in words.cards(study, "rows")[-1][2]
     field = ball(True)
     for options, own in (
-        ({"features": "walks", "num_walkers": 8}, ("stratified", 8)),
-        ({"features": "walks", "num_walkers": 6, "directions": "independent"}, ("systematic", 6)),
+        ({"features": "walks", "num_walkers": 4}, ("exact-hops", 4)),
+        ({"features": "walks", "num_walkers": 8, "exact_hops": 0}, ("stratified", 8)),
+        ({"features": "walks", "num_walkers": 6, "directions": "independent", "exact_hops": 0}, ("systematic", 6)),
+        ({"features": "walks", "num_walkers": 6, "walk_options": {"max_nonzeros": 9}}, None),
         ({"features": "exact"}, None),
     ):
         study = report.study_field(field, GraphGP(field.graph, seed=0, **options), test_share=0.2)
         assert study.own == own
         assert any("KL" in card[0] for card in words.cards(study, "nodes")) == (own is not None)
-        assert ("The model itself is exact" in study.remark) == (own is None)
+        assert ("The model itself is exact" in study.remark) == (options["features"] == "exact")
         if own:
             assert study.comparison.groups()[-1] == own
 

@@ -10,5 +10,6 @@ from graphs.walks.compiled.merging import scatter as scatter
 from graphs.walks.compiled.pushing import begin_after as begin_after
 from graphs.walks.compiled.pushing import cumulate as cumulate
 from graphs.walks.compiled.pushing import push as push
+from graphs.walks.compiled.pushing import reach as reach
 from graphs.walks.compiled.stepping import walk as walk
 from graphs.walks.compiled.stepping import walk_to_the_end as walk_to_the_end

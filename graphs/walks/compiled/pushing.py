@@ -26,22 +26,24 @@ def push(
     probabilities,  # (nnz,) of the moves in proportion to weight, or (0,) where they are uniform
     roots,  # (N,) sqrt of the stationary mass
     starts,  # (n,) int64
-    num_hops,
+    num_hops,  # (n,) int64
 ):
     """Compute the laws of the first steps of a walk, exactly.
 
     Returns:
-        ends (n, num_hops + 1): where the entries of each hop of each start end; then, in that order, nodes, ascending
-        within a hop, the probabilities to stand there, and the loads U^hop, probability times the ratio of roots.
+        ends (n, H + 1), H the most hops: where the entries of each hop of each start end; then, in that order, nodes,
+        ascending within a hop, the probabilities to stand there, and the loads U^hop, probability times the ratio of
+        roots.
     """
-    ends = np.empty((starts.size, num_hops + 1), np.int64)
+    most = num_hops.max() if num_hops.size else 0
+    ends = np.empty((starts.size, most + 1), np.int64)
     nodes, mass, loads = np.empty(1024, np.int32), np.empty(1024), np.empty(1024)
     held, seen, touched = np.zeros(roots.size), np.zeros(roots.size, np.int64), np.empty(1024, np.int32)
     used = 0
     for row in range(starts.size):
         begin = used
-        for hop in range(num_hops + 1):
-            reached, mark = 0, row * (num_hops + 1) + hop + 1
+        for hop in range(num_hops[row] + 1):
+            reached, mark = 0, row * (most + 1) + hop + 1
             if hop == 0:
                 held[starts[row]] = 1.0
                 touched[0], reached = starts[row], 1
@@ -68,13 +70,49 @@ def push(
                 held[other] = 0.0
                 used += 1
             ends[row, hop] = used
+        ends[row, num_hops[row] :] = used
     return ends, nodes[:used], mass[:used], loads[:used]
 
 
 @jit
+def reach(
+    indptr,
+    indices,
+    starts,  # (n,) int64
+    most,
+    limit,
+):
+    """Count the nodes within 0, 1, ..., `most` hops of each start, (n, most + 1).
+
+    Once more than `limit` are found the search ends; that hop and the later ones get a number beyond it.
+    """
+    balls = np.empty((starts.size, most + 1), np.int64)
+    seen, touched = np.zeros(indptr.size - 1, np.int64), np.empty(max(limit, 0) + 2, np.int32)
+    for row in range(starts.size):
+        mark = row + 1
+        seen[starts[row]], touched[0] = mark, starts[row]
+        balls[row, 0], found, begin = 1, 1, 0
+        for hop in range(1, most + 1):
+            last, place = found, begin
+            while place < last and found <= limit:
+                for edge in range(indptr[touched[place]], indptr[touched[place] + 1]):
+                    other = indices[edge]
+                    if seen[other] != mark:
+                        seen[other] = mark
+                        touched[found] = other
+                        found += 1
+                        if found > limit:
+                            break
+                place += 1
+            begin, balls[row, hop] = last, found
+    return balls
+
+
+@jit
 def begin_after(
-    ends,  # (n, num_hops + 1)
-    mass,  # both from `push`
+    ends,  # (n, H + 1)
+    num_hops,  # (n,)
+    mass,  # with `ends` from `push`
     keys,  # (n,) uint64
     num_walkers,
     together,  # bool
@@ -84,9 +122,9 @@ def begin_after(
     Together: by systematic sampling, in a random order; else independently. Returns their places (n, m) in `mass`.
     """
     places = np.empty((keys.size, num_walkers), np.int64)
-    last = ends.shape[1] - 1
     for row in range(keys.size):
-        first = ends[row, last - 1] if last > 0 else (ends[row - 1, last] if row > 0 else 0)
+        last = num_hops[row]
+        first = ends[row, last - 1] if last > 0 else (ends[row - 1, -1] if row > 0 else 0)
         count = ends[row, last] - first
         cumulative = np.cumsum(mass[first : ends[row, last]])
         total = cumulative[count - 1]

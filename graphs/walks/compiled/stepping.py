@@ -117,13 +117,12 @@ def _choose_edges(
 
 
 @jit
-def _record(nodes, rows, edges, count, hop, reached, cursors, visits, factors, loads, carried):
+def _record(nodes, rows, edges, count, first_hops, step, reached, cursors, visits, factors, loads, carried):
     """Write down where walkers 0..count-1 stand now."""
-    low = np.uint64(hop)
     for a in range(count):
         start = np.uint64(rows[a])
         place = np.uint64(cursors[start])
-        visits[place] = (np.uint64(nodes[a]) << _HOP_BITS) | low
+        visits[place] = (np.uint64(nodes[a]) << _HOP_BITS) | np.uint64(first_hops[start] + step)
         cursors[start] = place + np.uint64(1)
         if carried.size:
             loads[a] *= factors[np.uint64(edges[a])]
@@ -150,7 +149,7 @@ def walk(
     factors,  # (nnz,) U_ab / p_ab, or (0,) where visits carry nothing
     begins,  # (n, m) int32, where the walkers begin
     first_loads,  # (n, m) their loads there, or (0, 0)
-    first_hop,  # the hop at which they begin
+    first_hops,  # (n,) the hops at which they begin
     keys,  # (n,) uint64, one per start
     lengths,  # (n, m) int64
     survival,  # (longest + 1,)
@@ -196,7 +195,7 @@ def walk(
         for a in range(count):
             nodes[a] = indices[np.uint64(edges[a])]
         step += 1
-        _record(nodes, rows, edges, count, first_hop + step, survival[step], cursors, visits, factors, loads, carried)
+        _record(nodes, rows, edges, count, first_hops, step, survival[step], cursors, visits, factors, loads, carried)
         count = _keep(nodes, rows, left, streams, loads, count, step)
 
 

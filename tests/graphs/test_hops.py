@@ -1,0 +1,130 @@
+"""Exact hops chosen for each node."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from checks import assert_mean
+
+import graphs
+from graphs import Graph, HopRule, kernels, sample_walks
+from graphs.walks import compiled
+
+GRID = Graph.from_networkx(nx.grid_2d_graph(15, 15))
+HUBS = Graph.from_networkx(nx.barabasi_albert_graph(300, 2, seed=0))
+KERNEL = kernels.Diffusion(2.0)
+
+
+def variances(g, options, count=30):
+    """Of `count` draws: the sum of the variances of all entries of Phi, and the mean non-zeros of a row."""
+    phis = [sample_walks(g, seed=s, kernel=KERNEL, **options).features(KERNEL) for s in range(count)]
+    dense = np.stack([phi.toarray() for phi in phis])
+    return dense.var(0, ddof=1).sum(), np.mean([phi.nnz for phi in phis]) / g.num_nodes
+
+
+@pytest.mark.parametrize("g", [GRID, HUBS], ids=["grid", "hubs"])
+@pytest.mark.parametrize("limit", [1, 7, 40, 1000])
+def test_neighbourhoods_are_counted(g, limit):
+    U = g.normalized_adjacency
+    G = nx.from_scipy_sparse_array(U)
+    starts = np.arange(0, g.num_nodes, 7)
+    balls = compiled.reach(U.indptr, U.indices, starts, 6, limit)
+    for start, row in zip(starts, balls, strict=True):
+        distances = np.array(list(nx.single_source_shortest_path_length(G, start).values()))
+        exact = np.array([(distances <= hop).sum() for hop in range(7)])
+        np.testing.assert_array_equal(np.minimum(row, limit + 1), np.minimum(exact, limit + 1))
+
+
+def test_a_rule_takes_the_most_hops_that_it_allows():
+    rule = HopRule(np.array([1, 3, -1, 9]))
+    drawn = sample_walks(Graph.from_networkx(nx.path_graph(20)), exact_hops=rule, seed=0)
+    np.testing.assert_array_equal(drawn.exact_hops, [3] * 20)  # at most 7 nodes lie within three hops
+    drawn = sample_walks(Graph.from_networkx(nx.star_graph(5)), exact_hops=rule, seed=0)
+    np.testing.assert_array_equal(drawn.exact_hops, [3] * 6)
+    drawn = sample_walks(Graph.from_networkx(nx.star_graph(12)), exact_hops=rule, seed=0)
+    np.testing.assert_array_equal(drawn.exact_hops, [0] + [1] * 12)
+
+
+def test_each_row_is_that_of_its_own_number_of_hops():
+    rule = HopRule(np.array([1, 8, 16, 30]))
+    drawn = sample_walks(HUBS, exact_hops=rule, seed=3)
+    assert len(np.unique(drawn.exact_hops)) == 4
+    for hops in range(4):
+        rows = np.flatnonzero(drawn.exact_hops == hops)
+        plain = sample_walks(HUBS, rows, exact_hops=hops, seed=3)
+        a, b = drawn.features(KERNEL)[rows], plain.features(KERNEL)
+        np.testing.assert_array_equal(a.indices, b.indices)
+        if hops > 0:
+            np.testing.assert_array_equal(a.data, b.data)
+        np.testing.assert_allclose(a.data, b.data, rtol=1e-13)  # without hops loads are formed otherwise
+
+
+@pytest.mark.parametrize("max_nonzeros", [20, 64, 120])
+@pytest.mark.parametrize("g", [GRID, HUBS], ids=["grid", "hubs"])
+def test_hops_stay_within_the_budget_and_pay(g, max_nonzeros):
+    none, before = variances(g, {"num_walkers": 4, "exact_hops": 0})
+    auto, after = variances(g, {"num_walkers": 4, "max_nonzeros": max_nonzeros})
+    assert before <= after <= max_nonzeros or (before > max_nonzeros and after == before)
+    if after > before:
+        assert auto < 0.95 * none
+
+
+def test_the_budget_is_spent():
+    variance, nonzeros = variances(GRID, {"max_nonzeros": 90})
+    assert nonzeros > 70
+    assert variance < 0.01 * variances(GRID, {"exact_hops": 0})[0]
+
+
+def test_walks_that_exceed_the_budget_stay_without_hops():
+    drawn = sample_walks(HUBS, num_walkers=64, max_nonzeros=10, seed=0)
+    assert drawn.settings.exact_hops == 0
+    assert drawn.visits.loads.dtype == np.uint8
+
+
+def test_hops_that_raise_the_variance_are_refused(monkeypatch):
+    """Walkers that all begin on one node are noisy: a few hops are not worth having then."""
+    options = {"max_nonzeros": 200, "kernel": kernels.Diffusion(4.0), "seed": 0}
+    assert (sample_walks(HUBS, **options).settings.exact_hops.limits[1:4] > 0).all()
+    original = compiled.begin_after
+    monkeypatch.setattr(compiled, "begin_after", lambda *a: np.repeat(original(*a)[:, :1], a[4], axis=1))
+    assert (sample_walks(HUBS, **options).settings.exact_hops.limits[1:4] < 0).all()
+
+
+def test_the_choice_depends_on_nothing_but_the_graph_and_the_settings():
+    full = sample_walks(HUBS, seed=0)
+    part = sample_walks(HUBS, [5, 250, 17], seed=0)
+    np.testing.assert_array_equal(part.exact_hops, full.exact_hops[[5, 250, 17]])
+    np.testing.assert_array_equal(part.features(KERNEL).toarray(), full.features(KERNEL).toarray()[[5, 250, 17]])
+    other = full.at([9, 9])
+    np.testing.assert_array_equal(other.features(KERNEL).toarray(), full.features(KERNEL).toarray()[[9, 9]])
+
+
+def test_draws_with_chosen_hops_are_unbiased():
+    g = Graph.from_networkx(nx.lollipop_graph(6, 8))
+    kernel = kernels.RegularizedLaplacian(2, 1.0)
+    rule = sample_walks(g, num_walkers=2, max_nonzeros=9, kernel=kernel, seed=0).settings.exact_hops
+    assert len(np.unique(sample_walks(g, exact_hops=rule, seed=0).exact_hops)) > 1
+    many = Graph.from_scipy(sp.block_diag([g.adjacency] * 4000))
+    rows = sample_walks(many, num_walkers=2, halt=0.3, exact_hops=rule, seed=0).features(kernel).tocoo()
+    phi, size = np.zeros((4000, g.num_nodes, g.num_nodes)), g.num_nodes
+    phi[rows.row // size, rows.row % size, rows.col % size] = rows.data
+    often = (phi != 0).sum(0) >= 400
+    u, vectors = np.linalg.eigh(g.normalized_adjacency.toarray())
+    exact = (vectors * np.sqrt(kernel.spectral(1 - u))) @ vectors.T
+    spread = phi.std(0) > 1e-12
+    assert_mean(phi[:, often & spread], exact[often & spread])
+    np.testing.assert_allclose(phi[0][~spread], exact[~spread], atol=0.2)
+
+
+@pytest.mark.parametrize("limits", [[], [[1, 2]], [1.0, 2.5], "ab"])
+def test_bad_rules_are_named(limits):
+    with pytest.raises(graphs.InvalidArgumentError, match="integer limits"):
+        HopRule(limits)
+
+
+def test_isolated_nodes_and_one_node():
+    g = Graph.from_edges([(0, 1)], nodes=[0, 1, 2])
+    drawn = sample_walks(g, seed=0, kernel=KERNEL)
+    np.testing.assert_allclose(drawn.features(KERNEL).toarray()[2], [0, 0, 1], atol=1e-9)
+    one = sample_walks(Graph.from_edges([], nodes=["a"]), seed=0)
+    assert one.features(KERNEL).shape == (1, 1)
