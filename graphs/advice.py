@@ -137,7 +137,7 @@ def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64])
         count *= 2
         if count > _MOST_TERMS:
             raise InvalidArgumentError(f"{kernel} needs more than {_MOST_TERMS} terms of a Chebyshev series.")
-    U, n = graph.normalized_adjacency, len(positions)
+    U, n = graph.shift_operator, len(positions)
     before = np.zeros((graph.num_nodes, n))
     before[positions, np.arange(n)] = 1.0
     now = U @ before

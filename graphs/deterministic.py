@@ -255,7 +255,7 @@ def _largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
     values, vectors = np.ones(count), parts.toarray()
     generator, wanted = np.random.default_rng(0), rank - count
     for _ in range(_MOST_ROUNDS):
-        rest = _without(graph.normalized_adjacency, vectors)
+        rest = _without(graph.shift_operator, vectors)
         start = generator.standard_normal(graph.num_nodes)
         most = wanted if len(values) == count else min(wanted, 8)
         more, found = eigsh(rest, k=most, which="LA", v0=start)
@@ -306,7 +306,7 @@ def interpolation(degree: int) -> tuple[Floats, Floats]:
 def _series(
     graph: Graph, starts: NDArray[np.int64], basis: str, degree: int, max_memory: float | None
 ) -> SeriesFeatures:
-    matrix = graph.normalized_adjacency
+    matrix = graph.shift_operator
     if max_memory is not None and len(starts):
         some = starts[np.linspace(0, len(starts) - 1, min(len(starts), _PROBED), dtype=np.int64)]
         taken = sum(array.nbytes for array in _block(matrix, some, basis, degree)) / len(some) * len(starts)

@@ -1,8 +1,8 @@
-"""The graph: an immutable weighted adjacency with node labels, and its normalised Laplacian."""
+"""The graph: an immutable weighted adjacency with node labels, and its Laplacian."""
 
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,12 +16,13 @@ from scipy.sparse.csgraph import connected_components
 from graphs import builders
 from graphs.builders.edges import Duplicates, EdgeArrays, SelfLoops
 from graphs.errors import InvalidArgumentError, SelfLoopsDroppedWarning, UnknownNodeError
+from graphs.laplacians import LAPLACIANS
 
 _MOST_DENSE = 20_000
 
 
 class Spectrum(NamedTuple):
-    """The eigendecomposition of the normalised Laplacian."""
+    """The eigendecomposition of the graph's Laplacian L."""
 
     eigenvalues: NDArray[np.float64]  # (N,) in [0, 2], ascending
     eigenvectors: NDArray[np.float64]  # (N, N), columns
@@ -40,12 +41,14 @@ class Graph:
         labels: N distinct hashable labels, or None where the positions are the labels.
         coordinates: (N, 2) or (N, 3) places of the nodes for plots, or None.
         num_self_loops_dropped: How many self-loops `self_loops="drop"` left out.
+        laplacian: Which L kernels are functions of, see `with_laplacian`.
     """
 
     adjacency: sp.csr_array
     labels: tuple[Hashable, ...] | None = None
     coordinates: NDArray[np.float64] | None = None
     num_self_loops_dropped: int = field(default=0, compare=False)
+    laplacian: str = "normalized"
 
     # --- ways in -------------------------------------------------------------------------------
 
@@ -200,28 +203,44 @@ class Graph:
         """Weighted degrees (N,): row sums of the adjacency."""
         return np.asarray(self.adjacency.sum(axis=1), dtype=np.float64)
 
-    @cached_property
-    def normalized_adjacency(self) -> sp.csr_array:
-        """U = I - L, `csr_array` (N, N), where L is the normalised Laplacian.
+    def with_laplacian(self, laplacian: str) -> "Graph":
+        """Return the same graph with another Laplacian, of which kernels are functions.
 
-        U_ab = W_ab / sqrt(d_a d_b) between neighbours. L has entry 0 at an isolated node, so U has 1
+        Args:
+            laplacian: "normalized": L = I - D^(-1/2) W D^(-1/2). "combinatorial": L = (D - W) / max_a d_a. That is
+                D - W divided by `laplacian_scale`, the largest degree, so that its eigenvalues lie in [0, 2] as well
+                and every power series in U = I - L converges where it does for the other. To have exp(-t (D - W)), take
+                Diffusion(lengthscale=sqrt(2 t s)), s the scale; to have (2 nu / kappa^2 + D - W)^-nu, take
+                Matern(nu, kappa sqrt(s)) divided by s^nu.
+
+        Raises:
+            InvalidArgumentError: another name.
+        """
+        if laplacian not in LAPLACIANS:
+            raise InvalidArgumentError(
+                f"laplacian must be one of {', '.join(map(repr, LAPLACIANS))}, got {laplacian!r}."
+            )
+        return self if laplacian == self.laplacian else replace(self, laplacian=laplacian)
+
+    @property
+    def laplacian_scale(self) -> float:
+        """What the Laplacian was divided by: the largest degree for "combinatorial" (1 without edges), else 1."""
+        largest = float(self.degrees.max()) if self.laplacian == "combinatorial" else 1.0
+        return largest if largest > 0 else 1.0
+
+    @cached_property
+    def shift_operator(self) -> sp.csr_array:
+        """U = I - L, `csr_array` (N, N), non-negative and symmetric, with eigenvalues in [-1, 1].
+
+        For the normalised Laplacian U_ab = W_ab / sqrt(d_a d_b) between neighbours; for the combinatorial one U_ab =
+        W_ab / s, and the diagonal has what its row lacks to 1. L has entry 0 at an isolated node, so U has 1
         there: every power series f(U) has sum_l f_l at an isolated node, hence K_ii = k(0).
         """
-        isolated = self.degrees == 0
-        root = np.sqrt(np.where(isolated, 1.0, self.degrees))
-        W = self.adjacency
-        rows = np.repeat(np.arange(self.num_nodes), np.diff(W.indptr))
-        values = W.data / (root[rows] * root[W.indices])  # the same product for (a, b) and (b, a)
-        matrix = sp.csr_array((values, W.indices, W.indptr), shape=W.shape)
-        if isolated.any():
-            matrix = sp.csr_array(matrix + sp.diags_array(isolated.astype(np.float64)))
-            matrix.eliminate_zeros()
-            matrix.sort_indices()
-        return _freeze(matrix)
+        return _freeze(LAPLACIANS[self.laplacian](self.adjacency, self.degrees))
 
     @cached_property
     def spectrum(self) -> Spectrum:
-        """Eigenvalues (N,) and eigenvectors (N, N) of the normalised Laplacian; O(N^3), kept.
+        """Eigenvalues (N,) and eigenvectors (N, N) of the Laplacian L; O(N^3), kept.
 
         Raises:
             InvalidArgumentError: more than 20,000 nodes, beyond what dense algebra is for.
@@ -231,7 +250,7 @@ class Graph:
                 f"An exact kernel on {self.num_nodes} nodes needs a dense eigendecomposition "
                 f"({self.num_nodes**2 * 24 / 2**30:.0f} GiB); at most {_MOST_DENSE} nodes are allowed. Use walks."
             )
-        eigenvalues, eigenvectors = eigh(self.normalized_adjacency.toarray())
+        eigenvalues, eigenvectors = eigh(self.shift_operator.toarray())
         return Spectrum(np.clip(1 - eigenvalues[::-1], 0.0, 2.0), eigenvectors[:, ::-1])
 
     def index(
@@ -245,7 +264,9 @@ class Graph:
                 non-integer or a number outside 0..N-1.
         """
         if self.labels is None:
-            return self._check_positions(np.asarray(labels if isinstance(labels, np.ndarray) else list(labels)))
+            return _check_positions(
+                np.asarray(labels if isinstance(labels, np.ndarray) else list(labels)), self.num_nodes
+            )
         table = self._positions
         if isinstance(labels, np.ndarray) and labels.dtype == bool:
             raise UnknownNodeError("Labels are asked for, not a mask: pass the labels where the mask is true.")
@@ -274,31 +295,18 @@ class Graph:
             InvalidArgumentError: a position appears twice.
             UnknownNodeError: a position is outside 0..N-1.
         """
-        chosen = self._check_positions(np.asarray(positions))
+        chosen = _check_positions(np.asarray(positions), self.num_nodes)
         if len(np.unique(chosen)) != len(chosen):
             raise InvalidArgumentError("A subgraph names each position once.")
         adjacency = sp.csr_array(self.adjacency[chosen][:, chosen])
         adjacency.sort_indices()
         labels = tuple(int(i) if self.labels is None else self.labels[i] for i in chosen)
         coordinates = None if self.coordinates is None else self.coordinates[chosen]
-        return Graph(_freeze(adjacency), labels, coordinates)
+        return Graph(_freeze(adjacency), labels, coordinates, laplacian=self.laplacian)
 
     @cached_property
     def _positions(self) -> dict[Hashable, int]:
         return {label: i for i, label in enumerate(self.labels or ())}
-
-    def _check_positions(self, positions: NDArray[Any]) -> NDArray[np.int64]:
-        if positions.size == 0:
-            return np.zeros(0, dtype=np.int64)
-        if positions.ndim != 1 or not np.issubdtype(positions.dtype, np.integer):
-            raise UnknownNodeError(
-                f"Nodes are integers 0..{self.num_nodes - 1} in one dimension, got {positions.dtype} "
-                f"of shape {positions.shape}."
-            )
-        outside = (positions < 0) | (positions >= self.num_nodes)
-        if outside.any():
-            raise UnknownNodeError(f"There is no node {positions[outside][0]}; nodes are 0..{self.num_nodes - 1}.")
-        return positions.astype(np.int64)
 
     def __repr__(self) -> str:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
@@ -308,3 +316,16 @@ def _freeze(matrix: sp.csr_array) -> sp.csr_array:
     for array in (matrix.data, matrix.indices, matrix.indptr):
         array.flags.writeable = False
     return matrix
+
+
+def _check_positions(positions: NDArray[Any], num_nodes: int) -> NDArray[np.int64]:
+    if positions.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if positions.ndim != 1 or not np.issubdtype(positions.dtype, np.integer):
+        raise UnknownNodeError(
+            f"Nodes are integers 0..{num_nodes - 1} in one dimension, got {positions.dtype} of shape {positions.shape}."
+        )
+    outside = (positions < 0) | (positions >= num_nodes)
+    if outside.any():
+        raise UnknownNodeError(f"There is no node {positions[outside][0]}; nodes are 0..{num_nodes - 1}.")
+    return positions.astype(np.int64)

@@ -61,6 +61,7 @@ def pagerank(
     for name, value, known in (("lengths", lengths, tuple(LENGTHS)), ("directions", directions, DIRECTIONS)):
         if value not in known:
             raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
+    graph = graph.with_laplacian("normalized")  # whose moves are those of PageRank
     moves = Moves(graph, "weights")
     if directions == "repelling" and len(moves.cumulative):
         raise InvalidArgumentError('directions="repelling" needs an unweighted graph.')
@@ -113,8 +114,9 @@ def match_pagerank_quantiles(graph: Graph, halt: float = 0.2, num_quantiles: int
 
 def _transposed_moves(graph: Graph) -> sp.csr_array:
     """P^T, (N, N)."""
+    graph = graph.with_laplacian("normalized")
     root = Moves(graph, "weights").roots
-    return sp.csr_array(sp.diags_array(root) @ graph.normalized_adjacency @ sp.diags_array(1 / root))
+    return sp.csr_array(sp.diags_array(root) @ graph.shift_operator @ sp.diags_array(1 / root))
 
 
 def _coupling(

@@ -19,7 +19,7 @@ def spectral_measure(graph: Graph) -> tuple[NDArray[np.float64], NDArray[np.floa
     Exact up to 1500 nodes; beyond, stochastic Lanczos quadrature (Ubaru, Chen and Saad 2017) with
     8 Rademacher probes of a fixed internal seed and 40 steps, so a graph always gets the same answer.
     """
-    matrix = graph.normalized_adjacency
+    matrix = graph.shift_operator
     size = graph.num_nodes
     if size <= _DENSE:
         return np.clip(eigvalsh(matrix.toarray()), -1.0, 1.0), np.full(size, 1 / size)
@@ -60,7 +60,7 @@ def squared_growth(graph: Graph, transitions: str) -> float:
     """
     if transitions == "weights":
         return 1.0
-    matrix = graph.normalized_adjacency
+    matrix = graph.shift_operator
     root = sp.diags_array(np.sqrt(np.diff(matrix.indptr)))
     symmetric = root @ matrix.multiply(matrix) @ root
     if graph.num_nodes < 50:

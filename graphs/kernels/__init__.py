@@ -1,4 +1,4 @@
-"""Graph kernels: functions of the normalised Laplacian L = I - U, and their modulations.
+"""Graph kernels: functions of a graph's Laplacian L = I - U, normalised or combinatorial, and their modulations.
 
 A kernel k(L) = sum_l alpha_l U^l is estimated by walks through a modulation f with f * f = alpha
 (discrete convolution), because then f(U) f(U)^T = k(L): f is the series of sqrt(k) in u = 1 - lambda.

@@ -15,7 +15,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class GraphKernel(ABC):
-    """A kernel k(L) of the normalised Laplacian, with its parameters as fields.
+    """A kernel k(L) of a graph's Laplacian (`Graph.with_laplacian`), with its parameters as fields.
 
     Laws of every kernel: `exact(g)` is V k(eigenvalues) V^T; `modulation` is the power series in U
     of sqrt(k), so (f * f) is that of k; both Jacobians are derivatives with respect to `parameters`.

@@ -19,8 +19,10 @@ Floats = NDArray[np.float64]
 class Moves:
     """The moves on a graph, by one transition law.
 
-    With p_ab = W_ab / d_a a move multiplies the load by U_ab / p_ab = sqrt(d_a / d_b), so that the load of a
-    walk from i to a is sqrt(d_i / d_a) whatever its way; `telescopes` says that this is so.
+    U is similar to a stochastic matrix, p_ab = U_ab r_b / r_a: r_a = sqrt(d_a) for the normalised Laplacian, so p_ab =
+    W_ab / d_a, and r_a = 1 for the combinatorial one, whose walks stay where they are with probability U_aa. A move
+    multiplies the load by U_ab / p_ab = r_a / r_b, so that the load of a walk from i to a is r_i / r_a whatever
+    its way; `telescopes` says that this is so.
 
     Attributes:
         graph: The graph.
@@ -33,19 +35,21 @@ class Moves:
     @property
     def matrix(self) -> sp.csr_array:
         """U, (N, N)."""
-        return self.graph.normalized_adjacency
+        return self.graph.shift_operator
 
     @cached_property
     def roots(self) -> Floats:  # (N,)
-        """The roots of the degrees (N,), 1 at isolated nodes."""
+        """R (N,): the roots of the degrees, 1 at isolated nodes and for the combinatorial Laplacian."""
+        if self.graph.laplacian == "combinatorial":
+            return np.ones(self.graph.num_nodes)
         return np.sqrt(np.where(self.graph.degrees > 0, self.graph.degrees, 1.0))
 
     @cached_property
     def probabilities(self) -> Floats:  # (nnz,)
-        """p_ab = W_ab / d_a of the moves in proportion to weight, (0,) where they are uniform."""
+        """p_ab of the moves in proportion to weight, (0,) where they are uniform."""
         matrix, counts = self.matrix, np.diff(self.matrix.indptr)
         weights = self.graph.adjacency.data
-        if len(weights) == 0 or weights.min() == weights.max():
+        if self.graph.laplacian == "normalized" and (len(weights) == 0 or weights.min() == weights.max()):
             return np.zeros(0)
         p = matrix.data * self.roots[matrix.indices] / np.repeat(self.roots, counts)
         return np.zeros(0) if np.allclose(p, 1 / np.repeat(counts, counts), rtol=1e-12, atol=0) else p

@@ -43,6 +43,7 @@ def describe(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "noise": options.plain(model._options["noise"]),
         "labels": None if graph.labels is None else [_encode_label(label) for label in graph.labels],
         "num_self_loops_dropped": graph.num_self_loops_dropped,
+        "laplacian": graph.laplacian,
     }
     matrix = graph.adjacency
     arrays = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
@@ -101,6 +102,7 @@ def _build_graph(described: Mapping[str, Any], arrays: Mapping[str, Any]) -> gra
     if coordinates is not None and (coordinates.ndim != 2 or len(coordinates) != size):
         raise InvalidArgumentError(f"{size} nodes have coordinates of shape {coordinates.shape}")
     dropped = int(described["num_self_loops_dropped"])
+    graph = graph.with_laplacian(described["laplacian"])
     return replace(graph, coordinates=coordinates, num_self_loops_dropped=dropped)
 
 

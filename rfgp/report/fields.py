@@ -100,7 +100,8 @@ def _glance(field: Field, law: NodeLaw) -> list[Block]:
         f"({100 * seen / field.graph.num_nodes:.1f} %)."
     )
     degrees = field.graph.degrees[field.graph.degrees > 0]
-    if len(degrees) and degrees.max() > UNEVEN * degrees.min():
+    uneven = len(degrees) > 0 and degrees.max() > UNEVEN * degrees.min()
+    if uneven and field.graph.laplacian == "normalized":
         text += (
             f" The nodes' degrees run from {words.number(degrees.min())} to {words.number(degrees.max())}: the kernel "
             "is of the normalised Laplacian, whose prior variance grows with the degree, so that nodes beside very "

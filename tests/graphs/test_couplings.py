@@ -127,7 +127,7 @@ def test_matching_is_the_best_assignment_of_its_cost(g):
     permutation = graphs.match_quantiles(g, kernel, 0.1, 6)
     f = kernel.modulation(400)
     share = couplings.quantile_survival(Halting(0.1), 6, 400)
-    U = g.normalized_adjacency.toarray()
+    U = g.shift_operator.toarray()
     powers = [np.eye(g.num_nodes)]
     for _ in range(150):
         powers.append(powers[-1] @ U)
@@ -168,7 +168,7 @@ def test_lanczos_quadrature_agrees_with_the_spectrum(monkeypatch):
     for power in (1, 2, 4, 8):
         assert mass @ points**power == pytest.approx(weights @ u**power, abs=0.02)
     assert mass.sum() == pytest.approx(1)
-    assert len(_lanczos(g.normalized_adjacency, np.ones(1000))[0]) == 1  # an eigenvector ends it at once
+    assert len(_lanczos(g.shift_operator, np.ones(1000))[0]) == 1  # an eigenvector ends it at once
 
 
 def test_squared_growth_is_the_spectral_radius():
@@ -176,7 +176,7 @@ def test_squared_growth_is_the_spectral_radius():
     for size in (30, 80):
         G = nx.gnm_random_graph(size, 4 * size, seed=2)
         g = graphs.Graph.from_edges(G.edges, rng.uniform(0.1, 5, G.number_of_edges()), nodes=range(size))
-        U = g.normalized_adjacency.toarray()
+        U = g.shift_operator.toarray()
         uniform = (U > 0).sum(1)[:, None] * U**2
         by_weight = np.divide(U**2, g.adjacency.toarray() / g.degrees[:, None], out=np.zeros_like(U), where=U > 0)
         assert squared_growth(g, "uniform") == pytest.approx(abs(np.linalg.eigvals(uniform)).max())

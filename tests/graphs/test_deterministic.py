@@ -32,7 +32,7 @@ MAKERS = {"taylor": graphs.taylor_features, "chebyshev": graphs.chebyshev_featur
 def test_they_are_polynomials_of_the_matrix_within_their_bound(g, kernel, name, degree):
     made = MAKERS[name](g, degree=degree)
     phi = made.features(kernel).toarray()
-    U, weights = g.normalized_adjacency.toarray(), made.weights(kernel)
+    U, weights = g.shift_operator.toarray(), made.weights(kernel)
     powers = [np.eye(60), U]
     while len(powers) <= degree:
         powers.append(U @ powers[-1] if name == "taylor" else 2 * U @ powers[-1] - powers[-2])

@@ -1,6 +1,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 import trimesh
 
@@ -42,13 +43,82 @@ def test_normalised_laplacian_is_networkxs():
         G[a][b]["weight"] = 1 + i % 3
     g = Graph.from_networkx(G)
     expected = nx.normalized_laplacian_matrix(G, weight="weight").toarray()
-    np.testing.assert_allclose(np.eye(30) - g.normalized_adjacency.toarray(), expected, atol=1e-14)
+    np.testing.assert_allclose(np.eye(30) - g.shift_operator.toarray(), expected, atol=1e-14)
     np.testing.assert_allclose(g.spectrum.eigenvalues, np.linalg.eigvalsh(expected), atol=1e-12)
+
+
+class TestCombinatorialLaplacian:
+    def test_it_is_networkxs_divided_by_the_largest_degree(self):
+        G = nx.gnm_random_graph(30, 60, seed=0)
+        for i, (a, b) in enumerate(G.edges):
+            G[a][b]["weight"] = 1 + i % 3
+        g = Graph.from_networkx(G).with_laplacian("combinatorial")
+        expected = nx.laplacian_matrix(G, weight="weight").toarray().astype(float)
+        assert g.laplacian_scale == max(dict(G.degree(weight="weight")).values())
+        np.testing.assert_allclose(g.laplacian_scale * (np.eye(30) - g.shift_operator.toarray()), expected, atol=1e-13)
+        np.testing.assert_allclose(g.laplacian_scale * g.spectrum.eigenvalues, np.linalg.eigvalsh(expected), atol=1e-12)
+        t = 0.7
+        heat = graphs.kernels.Diffusion((2 * t * g.laplacian_scale) ** 0.5).exact(g)
+        np.testing.assert_allclose(heat, scipy.linalg.expm(-t * expected), atol=1e-12)
+        nu, kappa, s = 1.5, 0.8, g.laplacian_scale
+        matern = graphs.kernels.Matern(nu, kappa * s**0.5).exact(g) / s**nu
+        inverse = np.linalg.inv(2 * nu / kappa**2 * np.eye(30) + expected)
+        np.testing.assert_allclose(matern, scipy.linalg.fractional_matrix_power(inverse, nu), rtol=1e-9)
+
+    def test_it_stays_with_the_graph(self):
+        g = Graph.from_edges([(0, 1), (1, 2), (3, 4)], nodes=range(6)).with_laplacian("combinatorial")
+        assert g.largest_component().laplacian == "combinatorial"
+        assert g.with_laplacian("combinatorial") is g
+        assert g.with_laplacian("normalized").laplacian == "normalized"
+        np.testing.assert_allclose(g.shift_operator.toarray()[5], [0, 0, 0, 0, 0, 1])
+        alone = Graph.from_edges([], nodes=[0, 1]).with_laplacian("combinatorial")
+        np.testing.assert_array_equal(alone.shift_operator.toarray(), np.eye(2))
+        with pytest.raises(graphs.InvalidArgumentError, match="laplacian must be one of 'normalized', 'comb"):
+            g.with_laplacian("unnormalised")
+
+    def test_rank_and_the_rest_know_it(self):
+        G = nx.barabasi_albert_graph(60, 2, seed=0)
+        g = Graph.from_networkx(G).with_laplacian("combinatorial")
+        options = {"halt": 0.2, "num_walkers": 4, "lengths": "sigma", "seed": 0}
+        plain = graphs.pagerank(g.with_laplacian("normalized"), **options)
+        np.testing.assert_array_equal(graphs.pagerank(g, **options), plain)
+        kernel = graphs.kernels.RegularizedLaplacian(2, 2.0)
+        for phi in (
+            graphs.chebyshev_features(g, degree=40).features(kernel),
+            graphs.spectral_features(g, rank=60).features(kernel),
+            graphs.sample_walks(g, exact_hops=60, seed=0).features(kernel),
+        ):
+            np.testing.assert_allclose((phi @ phi.T).toarray(), kernel.exact(g), atol=1e-6)
+
+
+def test_every_kind_of_graph_has_features_or_a_clear_error():
+    """Directed, multiple, disconnected, bipartite, weighted graphs, isolated nodes, a single node."""
+    kernel = graphs.kernels.Diffusion(1.0)
+    multi = nx.MultiGraph([(0, 1), (0, 1), (1, 2)])
+    parts = nx.disjoint_union(nx.cycle_graph(4), nx.complete_bipartite_graph(2, 3))
+    parts.add_node("alone")
+    found = [
+        Graph.from_networkx(multi, duplicates="sum"),
+        Graph.from_networkx(parts),
+        Graph.from_networkx(parts).with_laplacian("combinatorial"),
+        Graph.from_edges([], nodes=["one"]),
+    ]
+    for g in found:
+        phi = graphs.sample_walks(g, seed=0).features(kernel)
+        np.testing.assert_allclose(
+            (phi @ phi.T).toarray(), kernel.exact(g), atol=1e-6
+        )  # every hop that counts is exact
+        np.testing.assert_allclose(graphs.pagerank(g, num_walkers=4, seed=0).sum(), 1)
+    assert found[1].largest_component().num_nodes == 5
+    with pytest.raises(graphs.InvalidGraphError, match=r"Directed.*to_undirected"):
+        Graph.from_networkx(nx.MultiDiGraph([(0, 1)]))
+    with pytest.raises(graphs.InvalidGraphError, match="duplicate"):
+        Graph.from_networkx(multi)
 
 
 def test_an_isolated_node_has_laplacian_zero():
     g = Graph.from_edges([(0, 1)], nodes=[0, 1, 2])
-    assert g.normalized_adjacency.toarray()[2].tolist() == [0, 0, 1]
+    assert g.shift_operator.toarray()[2].tolist() == [0, 0, 1]
     for kernel in (graphs.kernels.Diffusion(3.0), graphs.kernels.RegularizedLaplacian(2, 2.0)):
         np.testing.assert_allclose(kernel.exact(g)[2], [0, 0, 1], atol=1e-14)
 
@@ -115,7 +185,7 @@ def test_a_weight_that_is_no_number():
 
 @pytest.mark.parametrize("weight", [1e-320, 1e-300, 1e300])
 def test_weights_of_extreme_size(weight):
-    U = Graph.from_edges([(0, 1), (1, 2)], [weight, weight]).normalized_adjacency.toarray()
+    U = Graph.from_edges([(0, 1), (1, 2)], [weight, weight]).shift_operator.toarray()
     np.testing.assert_allclose(U[0, 1], 2**-0.5, rtol=1e-3)
 
 
@@ -125,7 +195,7 @@ def test_zero_weights_are_no_edges():
 
 def test_arrays_cannot_be_written():
     g = Graph.from_edges([(0, 1)])
-    for array in (g.adjacency.data, g.adjacency.indices, g.normalized_adjacency.data):
+    for array in (g.adjacency.data, g.adjacency.indices, g.shift_operator.data):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 5
 

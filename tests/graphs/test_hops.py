@@ -25,7 +25,7 @@ def variances(g, options, count=30):
 @pytest.mark.parametrize("g", [GRID, HUBS], ids=["grid", "hubs"])
 @pytest.mark.parametrize("limit", [1, 7, 40, 1000])
 def test_neighbourhoods_are_counted(g, limit):
-    U = g.normalized_adjacency
+    U = g.shift_operator
     G = nx.from_scipy_sparse_array(U)
     starts = np.arange(0, g.num_nodes, 7)
     balls = compiled.reach(U.indptr, U.indices, starts, 6, limit)
@@ -109,7 +109,7 @@ def test_draws_with_chosen_hops_are_unbiased():
     phi, size = np.zeros((4000, g.num_nodes, g.num_nodes)), g.num_nodes
     phi[rows.row // size, rows.row % size, rows.col % size] = rows.data
     often = (phi != 0).sum(0) >= 400
-    u, vectors = np.linalg.eigh(g.normalized_adjacency.toarray())
+    u, vectors = np.linalg.eigh(g.shift_operator.toarray())
     exact = (vectors * np.sqrt(kernel.spectral(1 - u))) @ vectors.T
     spread = phi.std(0) > 1e-12
     assert_mean(phi[:, often & spread], exact[often & spread])

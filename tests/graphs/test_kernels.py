@@ -46,7 +46,7 @@ def test_every_kernel_is_listed_here_and_by_name():
 
 
 def test_exact_matrices_against_dense_algebra(g):
-    L = np.eye(g.num_nodes) - g.normalized_adjacency.toarray()
+    L = np.eye(g.num_nodes) - g.shift_operator.toarray()
     np.testing.assert_allclose(kernels.Diffusion(1.7).exact(g), expm(-(1.7**2) / 2 * L), atol=1e-13)
     inverse = np.linalg.inv(np.eye(g.num_nodes) + 2.25 * L)
     np.testing.assert_allclose(kernels.RegularizedLaplacian(2, 1.5).exact(g), inverse @ inverse, atol=1e-13)

@@ -19,7 +19,7 @@ def weighted_graphs(draw):
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(weighted_graphs(), st.floats(0.1, 5))
 def test_the_laplacian_has_its_spectrum_and_kernels_are_positive(g, scale):
-    U = g.normalized_adjacency.toarray()
+    U = g.shift_operator.toarray()
     np.testing.assert_array_equal(U, U.T)
     eigenvalues = np.linalg.eigvalsh(np.eye(g.num_nodes) - U)
     assert eigenvalues.min() > -1e-9

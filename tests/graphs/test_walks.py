@@ -30,12 +30,13 @@ GRAPHS = {
     "weighted": weighted(nx.complete_graph(4), 0),
     "disconnected": Graph.from_edges([(0, 1), (1, 2), (3, 4)], nodes=[0, 1, 2, 3, 4, 5]),  # 5 is isolated
     "self-loop": Graph.from_edges([(0, 0), (0, 1), (1, 2)], [2.0, 1.0, 1.0], self_loops="keep"),
+    "combinatorial": weighted(nx.star_graph(3), 3).with_laplacian("combinatorial"),
 }
 
 
 def moving(name, directions):
     """Repelling walkers move uniformly."""
-    return "uniform" if directions == "repelling" and name in ("weighted", "self-loop") else "weights"
+    return "uniform" if directions == "repelling" and name in ("weighted", "self-loop", "combinatorial") else "weights"
 
 
 def exact_features(g, kernel):
@@ -47,7 +48,8 @@ def exact_features(g, kernel):
 
 def copies(g, count):
     """Return `count` disjoint copies of g: one draw over them holds as many independent draws over g."""
-    return Graph.from_scipy(sp.block_diag([g.adjacency] * count), self_loops="keep")
+    many = Graph.from_scipy(sp.block_diag([g.adjacency] * count), self_loops="keep")
+    return many.with_laplacian(g.laplacian)
 
 
 def draws(g, walkers=4, halt=0.3, **options):
@@ -134,7 +136,7 @@ def reference_walks(g, node, settings, transitions="weights"):
     """The walks of one start node in plain Python: dict (position, hop) -> load."""
     keys, lengths = drawing.node_draws(np.array([node]), settings)
     m, key, lengths = settings.num_walkers, keys[0], lengths[0]
-    U, W = g.normalized_adjacency, g.adjacency
+    U, W = g.shift_operator, g.adjacency
     rows = {a: U.indices[U.indptr[a] : U.indptr[a + 1]].tolist() for a in range(g.num_nodes)}
 
     def uniform(*path):
@@ -148,14 +150,19 @@ def reference_walks(g, node, settings, transitions="weights"):
         with np.errstate(over="ignore"):
             return float(random.to_unit(random.mix(state + np.uint64(step) * random.GOLDEN))[0])
 
+    def probability(a, b):
+        if g.laplacian == "combinatorial":
+            return U[a, b]
+        return W[a, b] / g.degrees[a] if g.degrees[a] else 1.0
+
     def choose(a, x, turn=None):
-        if transitions == "uniform" or np.ptp(W.data) == 0:
+        if transitions == "uniform" or (g.laplacian == "normalized" and np.ptp(W.data) == 0):
             place = min(int(x * len(rows[a])), len(rows[a]) - 1)
             return rows[a][(place + (0 if turn is None else int(turn * len(rows[a])))) % len(rows[a])]
         x = x if turn is None else (x + turn) % 1.0
         running = 0.0
         for b in rows[a]:
-            running += W[a, b] / g.degrees[a]
+            running += probability(a, b)
             if x < running:
                 return b
         return rows[a][-1]
@@ -191,9 +198,7 @@ def reference_walks(g, node, settings, transitions="weights"):
                     moves[w] = choose(a, (q + uniform(step, a, 0)) / len(group), uniform(step, a, 1))
         for w in alive:
             a, b = position[w], moves[w]
-            probability = W[a, b] / g.degrees[a] if g.degrees[a] else 1.0
-            probability = 1 / len(rows[a]) if transitions == "uniform" else probability
-            load[w] *= U[a, b] / probability
+            load[w] *= U[a, b] / (1 / len(rows[a]) if transitions == "uniform" else probability(a, b))
             position[w] = b
             place = (b, step + 1)
             visits[place] = visits.get(place, 0.0) + load[w] / settings.halting.survival(step + 1)[step + 1]
@@ -355,7 +360,7 @@ def test_bad_arguments_are_named(options, message):
 class TestExactHops:
     def test_first_hops_are_powers_of_the_matrix(self):
         g = weighted(nx.gnm_random_graph(30, 60, seed=0), 1)
-        U = g.normalized_adjacency.toarray()
+        U = g.shift_operator.toarray()
         drawn = sample_walks(g, exact_hops=3, seed=0)
         assert (drawn.exact_hops == 3).all()
         for hop in range(4):

@@ -407,6 +407,13 @@ def test_walks_of_another_generator_are_refused(tmp_path, monkeypatch):
         rfgp.load(tmp_path / "m.safetensors")
 
 
+def test_the_laplacian_is_kept(tmp_path):
+    model = graph_model(features="walks")
+    gp = rfgp.GraphGP(model.graph.with_laplacian("combinatorial"), seed=1)
+    gp.condition(list(model.graph.labels or range(5))[:5], np.arange(5.0)).save(tmp_path / "m.safetensors")
+    assert rfgp.load(tmp_path / "m.safetensors").graph.laplacian == "combinatorial"
+
+
 def test_chosen_hops_are_kept(tmp_path, monkeypatch):
     """The rule is in the file: another processor's pilot, rounded otherwise, would find another."""
     gp = graph_model(features="walks")

@@ -1,0 +1,46 @@
+"""Laplacians, through the shift operators U = I - L whose power series are kernels."""
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def normalized_shift(
+    W: sp.csr_array,  # (N, N)
+    degrees: Floats,  # (N,)
+) -> sp.csr_array:  # (N, N)
+    """Return D^(-1/2) W D^(-1/2), with 1 on the diagonal of an isolated node."""
+    isolated = degrees == 0
+    root = np.sqrt(np.where(isolated, 1.0, degrees))
+    rows = np.repeat(np.arange(len(degrees)), np.diff(W.indptr))
+    values = W.data / (root[rows] * root[W.indices])  # the same product for (a, b) and (b, a)
+    matrix = sp.csr_array((values, W.indices, W.indptr), shape=W.shape)
+    return _tidy(matrix + sp.diags_array(isolated.astype(np.float64))) if isolated.any() else matrix
+
+
+def combinatorial_shift(
+    W: sp.csr_array,  # (N, N)
+    degrees: Floats,  # (N,)
+) -> sp.csr_array:  # (N, N)
+    """Return I - (D - W) / max D, whose rows sum to 1; I where there are no edges."""
+    largest = degrees.max()
+    if largest == 0:
+        return sp.csr_array(sp.eye_array(len(degrees)))
+    return _tidy(W / largest + sp.diags_array((largest - degrees) / largest))
+
+
+def _tidy(matrix: sp.sparray) -> sp.csr_array:
+    matrix = sp.csr_array(matrix)
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    return matrix
+
+
+LAPLACIANS: dict[str, Callable[[sp.csr_array, Floats], sp.csr_array]] = {
+    "normalized": normalized_shift,
+    "combinatorial": combinatorial_shift,
+}
