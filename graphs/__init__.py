@@ -12,7 +12,6 @@ from graphs.builders import Roads as Roads
 from graphs.builders import cut_roads as cut_roads
 from graphs.builders import load_mesh as load_mesh
 from graphs.builders import read_roads as read_roads
-from graphs.couplings import match_quantiles as match_quantiles
 from graphs.deterministic import SeriesFeatures as SeriesFeatures
 from graphs.deterministic import SpectralFeatures as SpectralFeatures
 from graphs.deterministic import chebyshev_features as chebyshev_features
@@ -30,6 +29,10 @@ from graphs.errors import MemoryBudgetError as MemoryBudgetError
 from graphs.errors import SelfLoopsDroppedWarning as SelfLoopsDroppedWarning
 from graphs.errors import UnknownNodeError as UnknownNodeError
 from graphs.graph import Graph as Graph
+from graphs.matching import couple_quantiles as couple_quantiles
+from graphs.matching import match_quantiles as match_quantiles
+from graphs.matching import matching_variance as matching_variance
+from graphs.matching import quantile_costs as quantile_costs
 from graphs.ranking import match_pagerank_quantiles as match_pagerank_quantiles
 from graphs.ranking import pagerank as pagerank
 from graphs.walks import HopRule as HopRule
@@ -39,3 +42,4 @@ from graphs.walks import largest_halt as largest_halt
 from graphs.walks import relative_variance as relative_variance
 from graphs.walks import sample_walks as sample_walks
 from graphs.walks import survival_for as survival_for
+from graphs.walks import walk_costs as walk_costs

@@ -11,13 +11,10 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 
 from graphs import random
 from graphs.errors import InvalidArgumentError
-from graphs.graph import Graph
 from graphs.kernels import GraphKernel
-from graphs.spectral import spectral_measure
 
 Keys = NDArray[np.uint64]
 Lengths = NDArray[np.int64]
@@ -167,6 +164,43 @@ class Sigma:
         return halting.quantile(np.stack([first, second], axis=2).reshape(len(keys), num_walkers))
 
 
+@dataclass(frozen=True, eq=False)
+class Tuples:
+    """All m lengths from one of S tuples of quantiles, such as `couple_quantiles` learns.
+
+    A tuple is drawn uniformly, then each length within its quantile, independently.
+    """
+
+    tuples: NDArray[np.int64]  # (S, m)
+
+    @classmethod
+    def checked(cls, tuples: ArrayLike, num_walkers: int) -> "Tuples":
+        """Return the coupling of a table (S, m).
+
+        Raises:
+            InvalidArgumentError: another number of walkers, or a column without every quantile equally often.
+        """
+        table = np.asarray(tuples)
+        if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or table.shape[1] != num_walkers:
+            raise InvalidArgumentError(
+                f"tuples must be integers of shape (S, {num_walkers}), a column for each walker, got {table.dtype} of "
+                f"shape {table.shape}."
+            )
+        count = int(table.max(initial=-1)) + 1
+        expected = np.repeat(np.arange(count), len(table) // count if count else 0)
+        if count < 2 or any(not np.array_equal(np.sort(column), expected) for column in table.T):
+            raise InvalidArgumentError("Each column of tuples must hold every quantile equally often.")
+        return cls(table.astype(np.int64))
+
+    def draw(self, keys: Keys, num_walkers: int, halting: Halting) -> Lengths:
+        """Return lengths (n, m)."""
+        count = int(self.tuples.max()) + 1
+        chosen = (random.uniforms(keys, np.zeros((1, 1), dtype=np.int64)) * len(self.tuples)).astype(np.int64)
+        within = random.uniforms(keys, 1 + np.arange(num_walkers)[None, :])
+        u = (self.tuples[chosen[:, 0]] + within) / count
+        return halting.quantile(np.clip(u, 2.0**-54, 1 - 2.0**-53))
+
+
 @dataclass(frozen=True)
 class Systematic:
     """All m lengths from one uniform V: u_k = (V + k / m) mod 1.
@@ -187,50 +221,6 @@ def _half(num_walkers: int, name: str) -> int:
             f'lengths="{name}" couples pairs of walkers, so num_walkers must be even, got {num_walkers}.'
         )
     return num_walkers // 2
-
-
-def match_quantiles(
-    graph: Graph,
-    kernel: GraphKernel,
-    halt: float | ArrayLike = 0.1,
-    num_quantiles: int = 50,
-) -> NDArray[np.int64]:
-    """Return the permutation (num_quantiles,) that pairs length quantiles for "sigma" walkers.
-
-    Reid et al. (2024), section 4, replace a walker whose length falls into quantile q by its
-    average over directions, psi_i(q) = g_q(U) e_i with g_q(x) = sum_l f_l P(length >= l | q) /
-    P(length >= l) x^l, and match quantiles by a linear assignment. The cost here is derived anew: it is
-    what the coupling of node i changes in sum_{ij} E[(phi_i . phi_j)^2] when phi_j has its mean
-    f(U) e_j. Up to constants the change is (1/n) sum_q cost(q, sigma(q)) with
-
-        cost(q, q') = sum_i psi_i(q)^T K psi_i(q') = tr(g_q(U) K g_q'(U)),
-
-    for independent directions. That leaves out the product of both nodes' covariances, a tenth of the
-    squared error for short kernels and most of it for long ones. The cost needs the spectrum of U only:
-    dense for small graphs, Lanczos quadrature for large ones.
-
-    Where f >= 0, as for every kernel of this version, the answer is the reversal n-1, ..., 0 whatever
-    the graph: the ratios P(length >= l | q) / P(length >= l) grow with q and tr(U^l K) >= 0, so the cost
-    is supermodular, and the rearrangement inequality pairs long lengths with short ones.
-
-    Args:
-        graph: The graph, or a smaller one like it.
-        kernel: The kernel whose features are coupled.
-        halt: The halting probability in (0, 1), or a survival array.
-        num_quantiles: The number n of bins, at least 2.
-
-    Raises:
-        InvalidArgumentError: `halt` or `num_quantiles` is out of range.
-    """
-    if isinstance(num_quantiles, bool) or not isinstance(num_quantiles, int | np.integer) or num_quantiles < 2:
-        raise InvalidArgumentError(f"num_quantiles must be an integer of at least 2, got {num_quantiles!r}.")
-    halting = as_halting(halt)
-    u, mass = spectral_measure(graph)
-    f = modulation_to_the_end(kernel)
-    averaged = (quantile_survival(halting, num_quantiles, len(f) - 1) * f) @ (u[None, :] ** np.arange(len(f))[:, None])
-    weight = mass * kernel.spectral(1 - u)
-    _, permutation = linear_sum_assignment((averaged * weight) @ averaged.T)
-    return np.asarray(permutation, dtype=np.int64)
 
 
 def modulation_to_the_end(kernel: GraphKernel) -> NDArray[np.float64]:
@@ -260,5 +250,6 @@ LENGTHS: dict[str, Callable[..., LengthCoupling]] = {
     "antithetic": Antithetic,
     "sigma": Sigma,
     "systematic": Systematic,
+    "learned": Tuples,
 }
 DIRECTIONS = ("independent", "stratified", "repelling")

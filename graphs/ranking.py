@@ -58,7 +58,10 @@ def pagerank(
         raise InvalidArgumentError(f"PageRank has one halting probability, got {halt!r}.")
     if isinstance(num_walkers, bool) or not isinstance(num_walkers, int | np.integer) or num_walkers < 1:
         raise InvalidArgumentError(f"num_walkers must be a positive integer, got {num_walkers!r}.")
-    for name, value, known in (("lengths", lengths, tuple(LENGTHS)), ("directions", directions, DIRECTIONS)):
+    for name, value, known in (
+        ("lengths", lengths, tuple(name for name in LENGTHS if name != "learned")),
+        ("directions", directions, DIRECTIONS),
+    ):
         if value not in known:
             raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
     graph = graph.with_laplacian("normalized")  # whose moves are those of PageRank

@@ -69,7 +69,7 @@ class InverseCosine(GraphKernel):
         return _inverse_cosine(1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _inverse_cosine(length: int) -> Vector:
     return root_coefficients(lambda u: np.log(np.cos(np.pi / 4 * (1 - u))), length, 1.0)
 

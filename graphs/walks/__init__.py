@@ -1,5 +1,6 @@
 """Random walks on a graph as a frozen draw of sparse features."""
 
+from graphs.walks.costs import walk_costs as walk_costs
 from graphs.walks.halting import choose_halt as choose_halt
 from graphs.walks.halting import survival_for as survival_for
 from graphs.walks.hops import HopRule as HopRule

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from graphs import random
-from graphs.couplings import DIRECTIONS, LENGTHS, Halting, LengthCoupling, Sigma, as_halting, match_quantiles
+from graphs.couplings import DIRECTIONS, LENGTHS, Halting, LengthCoupling, Sigma, Tuples, as_halting
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel, RegularizedLaplacian
+from graphs.matching import couple_quantiles, match_quantiles
 from graphs.walks.drawing import draw
 from graphs.walks.halting import choose_halt
 from graphs.walks.hops import HopRule
@@ -37,6 +38,7 @@ def sample_walks(
     transitions: str = "weights",
     num_quantiles: int = 50,
     permutation: ArrayLike | None = None,  # (num_quantiles,)
+    tuples: ArrayLike | None = None,  # (S, num_walkers)
     num_threads: int | None = None,
     max_memory: float | None = None,
     progress: bool = True,
@@ -54,7 +56,7 @@ def sample_walks(
             probabilities P(length >= l), l = 0, 1, ... (longer powers are then left out of E[Phi]), such as
             `survival_for(kernel)`; or "auto": `choose_halt` for `kernel`.
         lengths: The coupling of a node's lengths: "iid", "antithetic" (pairs), "sigma" (pairs
-            matched by a permutation) or "systematic" (all m from one uniform).
+            matched by a permutation), "systematic" (all m from one uniform) or "learned" (all m from a learned law).
         directions: "independent"; "stratified": walkers of one start node that stand on the same
             node spread over its neighbours; or "repelling": they take neighbours without replacement, in blocks of as
             many walkers as there are neighbours (uniform moves only).
@@ -68,9 +70,10 @@ def sample_walks(
         seed: An integer, or None for one from the system, kept as `walks.seed`.
         transitions: "weights": move to a neighbour in proportion to the weight of the edge;
             "uniform": to every neighbour alike. The same for unweighted graphs.
-        num_quantiles: Bins of the permutation for "sigma".
+        num_quantiles: Bins of the permutation for "sigma", or of what is "learned".
         permutation: A permutation (num_quantiles,) for "sigma", from `match_quantiles` on this or
             another graph; None: matched on this graph.
+        tuples: A table (S, num_walkers) for "learned", from `couple_quantiles`; None: learned for this graph.
         num_threads: Threads; None: one per core. The walks do not depend on it.
         max_memory: In bytes. The result takes some 7 bytes for each step, 14 where loads do not follow from the ends
             of a walk (exact hops; uniform moves on weighted graphs); that is estimated, and compared, beforehand.
@@ -102,7 +105,7 @@ def sample_walks(
         fewest = hops if isinstance(hops, int) else 0
         halt = choose_halt(graph, tuned, num_walkers, transitions=transitions, exact_hops=fewest)
     halting = as_halting(halt)
-    coupling = _length_coupling(graph, lengths, halting, tuned, num_quantiles, permutation)
+    coupling = _length_coupling(graph, lengths, halting, tuned, num_quantiles, permutation, tuples, num_walkers)
     _check_size(num_walkers, halting)
     settings = WalkSettings(
         int(num_walkers), halting, lengths, directions, transitions, random.resolve_seed(seed), coupling, hops
@@ -120,11 +123,17 @@ def _length_coupling(
     kernel: GraphKernel,
     num_quantiles: int,
     permutation: ArrayLike | None,
+    tuples: ArrayLike | None,
+    num_walkers: int,
 ) -> LengthCoupling:
     if not isinstance(num_quantiles, int | np.integer) or num_quantiles > _MOST_QUANTILES:
         raise InvalidArgumentError(f"num_quantiles must be an integer up to {_MOST_QUANTILES}, got {num_quantiles!r}.")
     if not isinstance(lengths, str) or lengths not in LENGTHS:
         raise InvalidArgumentError(f"lengths must be one of {', '.join(map(repr, LENGTHS))}, got {lengths!r}.")
+    if lengths == "learned":
+        if tuples is None:
+            tuples = couple_quantiles(graph, kernel, halting.halt, num_walkers, num_quantiles)
+        return Tuples.checked(tuples, num_walkers)
     if lengths != "sigma":
         return LENGTHS[lengths]()
     if permutation is None:

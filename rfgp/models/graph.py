@@ -165,6 +165,7 @@ class GraphGP(Process):
             "permutation",
             "num_quantiles",
             "max_nonzeros",
+            "tuples",
             *self._walk_options,
         }
         if unknown:

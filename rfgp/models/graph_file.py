@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import graphs
-from graphs.couplings import Sigma
+from graphs.couplings import Sigma, Tuples
 from graphs.random import GENERATOR_VERSION
 from graphs.walks import HopRule
 from rfgp.errors import InvalidArgumentError
@@ -36,6 +36,7 @@ def describe(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "seed": model.seed,
         "walks": options.plain_values(walks),
         "permutation": coupling.permutation.tolist() if isinstance(coupling, Sigma) else None,
+        "tuples": coupling.tuples.tolist() if isinstance(coupling, Tuples) else None,
         "hop_limits": hops.limits.tolist() if isinstance(hops, HopRule) else None,
         "generator": GENERATOR_VERSION,
         "priors": options.encode_priors(model._options["priors"]),
@@ -70,6 +71,10 @@ def build(
     matched = described["features"] == "walks" and walks["lengths"] == "sigma"
     if (permutation is not None) != matched or (matched and not 2 <= len(permutation) <= _MOST_QUANTILES):
         raise InvalidArgumentError(f"sigma walks have a permutation of 2 to {_MOST_QUANTILES} quantiles, others none")
+    tuples = described["tuples"]
+    if (tuples is not None) != (described["features"] == "walks" and walks["lengths"] == "learned"):
+        raise InvalidArgumentError("learned walks have a table of tuples, others none")
+    tables = {name: table for name, table in (("permutation", permutation), ("tuples", tuples)) if table is not None}
     main = {name: walks.pop(name) for name in ("num_walkers", "halt", "lengths", "directions", "exact_hops")}
     limits, asked = described["hop_limits"], main["exact_hops"]
     if limits is not None and (asked != "auto" or not 2 <= len(limits) <= _MOST_HOPS):
@@ -84,7 +89,7 @@ def build(
         noise=described["noise"],
         priors=None if priors is None else options.decode_priors(priors),
         seed=described["seed"],
-        walk_options=walks if permutation is None else {**walks, "permutation": permutation},
+        walk_options={**walks, **tables},
     )
     model._walk_options = {**main, **walks}  # a redraw matches its permutation and chooses its hops anew
     return model

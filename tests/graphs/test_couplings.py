@@ -16,6 +16,7 @@ COUPLINGS = {
     "antithetic": couplings.Antithetic(),
     "sigma": couplings.Sigma(np.array([4, 2, 0, 3, 1])),
     "systematic": couplings.Systematic(),
+    "learned": couplings.Tuples(np.array([[0, 2, 1, 3], [3, 0, 2, 1], [1, 1, 3, 0], [2, 3, 0, 2]])),
 }
 
 

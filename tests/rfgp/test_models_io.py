@@ -61,6 +61,7 @@ MODELS = {
     ),
     "walks": (lambda: graph_model(features="walks"), list(HIDDEN)),
     "sigma": (lambda: graph_model(features="walks", lengths="sigma"), list(HIDDEN)),
+    "learned": (lambda: graph_model(features="walks", lengths="learned"), list(HIDDEN)),
     "survival": (wide_halting, list(HIDDEN)),
     "exact graph": (lambda: graph_model(kernel=graphs.kernels.RegularizedLaplacian(3, 2.0)), list(HIDDEN)),
 }
@@ -106,7 +107,7 @@ def test_with_data_everything_works_on(name, tmp_path):
     assert_same_law(fitted[0].predict(new), fitted[1].predict(new))
 
 
-GRAPHS = ("walks", "sigma", "survival", "exact graph")
+GRAPHS = ("walks", "sigma", "learned", "survival", "exact graph")
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -445,6 +446,8 @@ def test_a_forged_graph_is_refused(tmp_path):
         set_option("walks", {}),
         lambda header, tensors: header["options"]["walks"].update(lengths="sigma", num_quantiles=10**6),
         set_option("permutation", list(range(20_000))),
+        set_option("tuples", [[0, 1], [1, 0]]),
+        lambda header, tensors: header["options"]["walks"].update(lengths="learned"),
         set_option("hop_limits", []),
         set_option("hop_limits", [1] * 10**5),
         set_option("hop_limits", [1, "2"]),

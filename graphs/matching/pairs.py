@@ -1,0 +1,261 @@
+"""Couplings of walk lengths learned for a graph and a kernel: which quantiles of the halting law go together.
+
+Averaged over its directions, a walker whose length falls into quantile q of n gives node i the features psi_i(q) =
+g_q(U) e_i, g_q(x) = sum_l f_l P(length >= l | q) / P(length >= l) x^l (Reid et al. 2024, "Variance-reducing couplings
+for random features", section 4). With a permutation sigma a pair of walkers has a_q = g_q + g_sigma(q), and two nodes
+with independent pairs have
+
+    sum_ij E[(phi_i . phi_j)^2] = N / (16 n^2) sum_k w_k (sum_q a_q(u_k)^2)^2                               (quadratic)
+
+with u_k, w_k the spectral measure of U: a quadratic assignment problem, small enough for exhaustive search at n <= 9.
+With phi_j at its mean f(U) e_j it is linear in sigma, with the cost tr(g_q(U) K g_q'(U)) of a pair    (linear)
+Over pairs of nodes i = j only, with A_i = sum_q v_i(q) v_i(q)^T and v_i(q) = psi_i(q) + psi_i(sigma(q)), it is
+sum_i |A_i|_F^2 / (16 n^2)                                                                             (diagonal)
+A Gaussian g_i makes sum_i g_i^T A_i g_i = sum_i sum_q (g_i . v_i(q))^2, which is linear in sigma again: each draw of
+the g_i gives a candidate by linear assignment, and the best one by the objective itself is kept. The psi_i(q) enter
+through inner products only, so a Gaussian matrix (N, d) may take them to d dimensions first (Johnson and
+Lindenstrauss), at the cost of d vectors multiplied by each power of U.
+"""
+
+from collections.abc import Callable
+from itertools import islice, permutations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+
+from graphs.couplings import Halting, Sigma, as_halting, modulation_to_the_end, quantile_survival
+from graphs.errors import InvalidArgumentError
+from graphs.graph import Graph
+from graphs.kernels import GraphKernel
+from graphs.spectral import spectral_measure
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+OBJECTIVES = ("linear", "diagonal", "quadratic")
+_EXHAUSTIVE = 9
+_BLOCK = 4096
+_SEED = 0x3A7C
+_NODES, _DENSE = 512, 1500
+_LEFT_OUT = 1e-6
+_TIE = 1e-12
+
+
+def match_quantiles(
+    graph: Graph,
+    kernel: GraphKernel,
+    halt: float | ArrayLike = 0.1,
+    num_quantiles: int = 50,
+    *,
+    objective: str = "linear",
+    solver: str = "hungarian",
+    costs: ArrayLike | None = None,  # (num_quantiles, num_quantiles)
+    num_projections: int = 32,
+    dimension: int = 64,
+) -> Integers:  # (num_quantiles,)
+    """Return the permutation (n,) that pairs length quantiles for "sigma" walkers.
+
+    Where f >= 0 the linear answer is the reversal n-1, ..., 0 whatever the graph: the ratios
+    P(length >= l | q) / P(length >= l) grow with q and tr(U^l K) >= 0, so the cost is supermodular, and the
+    rearrangement inequality pairs long lengths with short ones.
+
+    Args:
+        graph: The graph, or a smaller one like it.
+        kernel: The kernel whose features are coupled.
+        halt: The halting probability in (0, 1), or a survival array.
+        num_quantiles: The number n of bins, at least 2.
+        objective: "linear": the other node at its mean, a linear assignment from the spectrum of U, dense up to 1500
+            nodes and by Lanczos quadrature beyond. "diagonal": i = j, by random projections of reduced vectors.
+            "quadratic": all pairs of nodes, by exhaustive search, n <= 9.
+        solver: Of linear assignments: "hungarian" (scipy) or "pot" (the network simplex of POT).
+        costs: For "linear", in place of those from the spectrum, for example `walk_costs` (n, n).
+        num_projections: Candidates for "diagonal".
+        dimension: To which "diagonal" reduces the vectors.
+
+    Raises:
+        InvalidArgumentError: an argument out of range.
+    """
+    positive(num_quantiles=num_quantiles, num_projections=num_projections, dimension=dimension)
+    if num_quantiles < 2:
+        raise InvalidArgumentError(f"num_quantiles must be an integer of at least 2, got {num_quantiles!r}.")
+    _one_of("objective", objective, OBJECTIVES)
+    _one_of("solver", solver, tuple(_SOLVERS))
+    halting, assign = as_halting(halt), _SOLVERS[solver]
+    if objective == "linear":
+        if costs is None:
+            return assign(quantile_costs(graph, kernel, halting, num_quantiles))
+        return assign(_checked_costs(costs, num_quantiles))
+    if objective == "diagonal":
+        reduced = _reduced(graph, kernel, halting, num_quantiles, dimension)
+        return _best_projection(reduced, num_projections, assign)
+    if num_quantiles > _EXHAUSTIVE:
+        raise InvalidArgumentError(
+            f"Exhaustive search over {num_quantiles}! permutations is out of reach; at most {_EXHAUSTIVE} quantiles, "
+            'or objective="linear".'
+        )
+    u, mass = spectral_measure(graph)
+    return _exhaustive(averaged_features(kernel, halting, num_quantiles, u), mass)
+
+
+def matching_variance(
+    graph: Graph, kernel: GraphKernel, permutation: ArrayLike, halt: float | ArrayLike = 0.1
+) -> float:
+    """Return sum_ij Var(phi_i . phi_j) / sum_ij K_ij^2 of one pair of walkers, directions averaged out.
+
+    It is the exact quadratic objective, normalised; spectral, so for a graph of any size.
+
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        permutation: (n,) of the length quantiles.
+        halt: The halting law.
+
+    Raises:
+        InvalidArgumentError: no permutation.
+    """
+    sigma = Sigma.checked(permutation).permutation
+    u, mass = spectral_measure(graph)
+    g = averaged_features(kernel, as_halting(halt), len(sigma), u)
+    paired = np.sum((g + g[sigma]) ** 2, axis=0) / (4 * len(sigma))
+    return float(mass @ paired**2 / (mass @ kernel.spectral(1 - u) ** 2) - 1)
+
+
+def quantile_costs(
+    graph: Graph, kernel: GraphKernel, halt: float | ArrayLike | Halting, num_quantiles: int
+) -> Floats:  # (n, n)
+    """Return tr(g_q(U) K g_q'(U)) / N for all pairs of n quantiles, (n, n), by the spectral measure of the graph."""
+    halting = halt if isinstance(halt, Halting) else as_halting(halt)
+    u, mass = spectral_measure(graph)
+    g = averaged_features(kernel, halting, num_quantiles, u)
+    return np.asarray((g * (mass * kernel.spectral(1 - u))) @ g.T)
+
+
+def averaged_features(
+    kernel: GraphKernel,
+    halting: Halting,
+    num_quantiles: int,
+    u: Floats,  # (k,)
+) -> Floats:  # (n, k)
+    """Return g_q(u) of n quantiles at k eigenvalues of U."""
+    f = modulation_to_the_end(kernel)
+    each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
+    out = np.zeros((num_quantiles, len(u)))
+    for first in range(0, len(f), _BLOCK):
+        part = each[:, first : first + _BLOCK]
+        out += part @ (u[None, :] ** np.arange(first, first + part.shape[1])[:, None])
+    return out
+
+
+def assign_by_scipy(costs: Floats) -> Integers:
+    """Return the permutation of least cost, by the Hungarian algorithm of scipy."""
+    return np.asarray(linear_sum_assignment(costs)[1], dtype=np.int64)
+
+
+def assign_by_pot(costs: Floats) -> Integers:
+    """Return the permutation of least cost, by the network simplex of POT: a vertex of the transport polytope."""
+    import ot
+
+    uniform = np.full(len(costs), 1 / len(costs))
+    return np.asarray(np.argmax(ot.emd(uniform, uniform, np.ascontiguousarray(costs)), axis=1), dtype=np.int64)
+
+
+_SOLVERS = {"hungarian": assign_by_scipy, "pot": assign_by_pot}
+
+
+def _reduced(
+    graph: Graph, kernel: GraphKernel, halting: Halting, num_quantiles: int, dimension: int
+) -> Floats:  # (n, nodes, d)
+    """Return psi_i(q) of up to 512 nodes in d dimensions, through a Gaussian matrix; all N where d >= N."""
+    U, size = graph.shift_operator, graph.num_nodes
+    generator = np.random.default_rng(_SEED)
+    nodes = np.sort(generator.permutation(size)[:_NODES])
+    whole = dimension >= size
+    now = np.eye(size) if whole else generator.standard_normal((size, dimension)) / np.sqrt(dimension)
+    if size <= _DENSE:
+        eigenvalues, vectors = graph.spectrum
+        g = averaged_features(kernel, halting, num_quantiles, 1 - eigenvalues)
+        return np.asarray(np.einsum("ik,qk,kd->qid", vectors[nodes], g, vectors.T @ now, optimize=True))
+    f = modulation_to_the_end(kernel)
+    rest = np.cumsum(np.abs(f[::-1]))[::-1]
+    f = f[rest > _LEFT_OUT * rest[0]]
+    each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
+    out = np.zeros((num_quantiles, len(nodes), now.shape[1]))
+    for column in each.T:
+        out += column[:, None, None] * now[nodes]
+        now = U @ now
+    return out
+
+
+def diagonal_objective(
+    reduced: Floats,  # (n, nodes, d)
+    permutation: Integers,  # (n,)
+) -> float:
+    """Return sum_i |A_i|_F^2 / (16 n^2) of vectors psi_i(q), reduced or not."""
+    return _of_grams(np.einsum("qid,rid->iqr", reduced, reduced, optimize=True), permutation)
+
+
+def _of_grams(grams: Floats, sigma: Integers) -> float:
+    half = grams + grams[:, sigma]
+    return float(np.sum((half + half[:, :, sigma]) ** 2) / (16 * len(sigma) ** 2))
+
+
+def _best_projection(reduced: Floats, num_projections: int, assign: Callable[[Floats], Integers]) -> Integers:
+    """Return the candidate of least diagonal objective: one for each projection, and that of all directions at once."""
+    generator = np.random.default_rng(_SEED + 1)
+    grams = np.einsum("qid,rid->iqr", reduced, reduced, optimize=True)
+    candidates = [assign(grams.sum(0))]
+    for _ in range(num_projections):
+        seen = np.einsum("qid,id->qi", reduced, generator.standard_normal(reduced.shape[1:]))
+        candidates.append(assign(seen @ seen.T))
+    return min(candidates, key=lambda sigma: _of_grams(grams, sigma))
+
+
+def _exhaustive(
+    g: Floats,  # (n, k)
+    mass: Floats,  # (k,)
+) -> Integers:
+    """Return the permutation of least sum_k w_k (sum_q (g_q + g_sigma(q))^2)^2, the first of equal ones.
+
+    The inner sum is 2 (c + s), c = sum_q g_q^2 and s = sum_q g_q g_sigma(q): with p the products g_q g_r, a quadratic
+    form in p's choice of one entry for each q.
+    """
+    n = len(g)
+    products = (g[:, None, :] * g[None, :, :]).reshape(n * n, -1)
+    quadratic = (products * mass) @ products.T
+    linear = 2 * products @ (mass * np.sum(g**2, axis=0))
+    stream, offsets = permutations(range(n)), n * np.arange(n)
+    best, least = None, 0.0
+    while chunk := list(islice(stream, 20_000)):
+        sigmas = np.array(chunk)
+        places = sigmas + offsets
+        values = linear[places].sum(1) + quadratic[places[:, :, None], places[:, None, :]].sum((1, 2))
+        first = int(np.argmax(values <= values.min() + _TIE * abs(values.min())))
+        if best is None or values[first] < least - _TIE * abs(least):
+            best, least = sigmas[first], float(values[first])
+    return np.asarray(best, dtype=np.int64)
+
+
+def _checked_costs(costs: ArrayLike, num_quantiles: int) -> Floats:
+    matrix = np.asarray(costs, dtype=np.float64)
+    if matrix.shape != (num_quantiles, num_quantiles) or not np.isfinite(matrix).all():
+        raise InvalidArgumentError(
+            f"costs must be finite numbers of shape ({num_quantiles}, {num_quantiles}), got shape {matrix.shape}."
+        )
+    return matrix
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
+
+
+def positive(**values: int) -> None:
+    """Refuse what is no positive integer.
+
+    Raises:
+        InvalidArgumentError: the first such argument, by its name.
+    """
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")

@@ -1,0 +1,71 @@
+"""Costs of pairs of length quantiles, estimated by walks."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.signal import fftconvolve
+
+from graphs import random
+from graphs.couplings import as_halting, modulation_to_the_end, quantile_survival
+from graphs.graph import Graph
+from graphs.kernels import GraphKernel
+from graphs.matching.pairs import positive
+from graphs.walks.sampling import sample_walks
+from graphs.walks.walks import Walks
+
+Floats = NDArray[np.float64]
+
+
+def walk_costs(
+    graph: Graph,
+    kernel: GraphKernel,
+    halt: float | ArrayLike = 0.1,
+    num_quantiles: int = 50,
+    *,
+    num_nodes: int = 256,
+    num_walkers: int = 64,
+    exact_hops: int | str = "auto",
+    seed: int | None = None,
+) -> Floats:  # (n, n)
+    """Return an unbiased estimate of `quantile_costs`, tr(g_q(U) K g_q'(U)) / N, from walks of some nodes.
+
+    (f g_q)(U) e_i is a row of features of the modulation f * (f ratio_q), so the cost is the mean over nodes of an
+    inner product of two such rows; they come from two independent draws. Time and memory do not grow with the graph.
+
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        halt: The halting law whose quantiles are meant.
+        num_quantiles: n.
+        num_nodes: Start nodes, drawn at random.
+        num_walkers: Walkers of each.
+        exact_hops: Of the walks.
+        seed: Of nodes and walks; None: one from the system.
+
+    Raises:
+        InvalidArgumentError: an argument out of range.
+    """
+    positive(num_quantiles=num_quantiles, num_nodes=num_nodes, num_walkers=num_walkers)
+    generator = np.random.default_rng(random.resolve_seed(seed))
+    nodes = generator.permutation(graph.num_nodes)[:num_nodes]
+    labels = nodes if graph.labels is None else [graph.labels[i] for i in nodes]
+    f = modulation_to_the_end(kernel)
+    each = fftconvolve(quantile_survival(as_halting(halt), num_quantiles, len(f) - 1) * f, f[None, :], axes=1)
+    seeds = (int(generator.integers(2**62)) for _ in range(2))
+    draws = [
+        sample_walks(graph, labels, num_walkers, halt=0.1, exact_hops=exact_hops, kernel=kernel, seed=one)
+        for one in seeds
+    ]
+    (first, a), (second, b) = (_rows(draw, each) for draw in draws)
+    _, here, there = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+    product = a[:, here] @ b[:, there].T / len(nodes)
+    return np.asarray((product + product.T) / 2)
+
+
+def _rows(walks: Walks, modulations: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Return where the features of each modulation are, row times N plus column (nnz,), and what they are (n, nnz)."""
+    indptr, indices, (_, size) = walks.pattern
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    longest = walks.max_length + 1
+    padded = np.zeros((len(modulations), longest))
+    padded[:, : min(longest, modulations.shape[1])] = modulations[:, :longest]
+    return rows * size + indices, np.stack([walks.values(f) for f in padded])
