@@ -1,18 +1,20 @@
 """Walks on graphs: couplings at equal walkers, exact hops and deterministic features at equal non-zeros.
 
 Protocol, fixed before the results were seen. Largest connected parts; K_hat = Phi Phi^T of one draw; error: relative
-Frobenius norm against the exact kernel; means and standard errors over draws. "sigma" has the permutation learned on
-an Erdos-Renyi graph (100, 0.1) with 30 quantiles.
+Frobenius norm against the exact kernel; means and standard errors over draws. "sigma" has the permutation, "learned"
+the tuples for all walkers, learned on an Erdos-Renyi graph (100, 0.1) with 30 quantiles.
 - Couplings (couplings paper, Fig. 10, and the goals for stratified walkers): kernel (I + L)^-2, halt 0.1 to 0.5 with
   m = 2, 8 draws, and 0.1 with m = 16, 20 draws.
 - Equal non-zeros: diffusion kernels exp(-gamma L); for each budget of mean non-zeros a row, the largest degree of the
   cut power series and the Chebyshev series, the truncated spectrum, i.i.d. walkers, stratified ones without and with
-  exact hops (each number of hops with the most walkers that fit, of 4, 8, 16, 32, 64; the best is shown); 10 draws.
+  exact hops (each number of hops with the most walkers that fit, of 4, 8, 16, 32, 64; the best is shown), and hops
+  chosen for each node by the package, 16 walkers; 10 draws.
 
     python benchmarks/papers/walks.py [OUT]
 """
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,11 @@ from rfgp.compare.protocol import WALKS
 
 COUPLINGS: dict[str, dict[str, Any]] = {
     **{name: WALKS[name] for name in ("iid", "antithetic", "sigma", "systematic")},
-    "sigma, stratified": {"lengths": "sigma", "directions": "stratified"},
-    "systematic, repelling": {"lengths": "systematic", "directions": "repelling"},
-    "systematic, stratified": {"lengths": "systematic", "directions": "stratified"},
+    "learned": {"lengths": "learned", "directions": "independent", "exact_hops": 0},
+    "sigma, stratified": {"lengths": "sigma", "directions": "stratified", "exact_hops": 0},
+    "learned, stratified": {"lengths": "learned", "directions": "stratified", "exact_hops": 0},
+    "systematic, repelling": {"lengths": "systematic", "directions": "repelling", "exact_hops": 0},
+    "systematic, stratified": WALKS["stratified"],
 }
 GRAPHS = ("karate", "dolphins", "football", "polbooks", "cora", "eurosis", "citeseer")
 BUDGETS = (("idler_riser", 4.77, 64), ("idler_riser", 4.77, 150), ("teapot", 4.77, 64), ("unit_sphere", 50.0, 64))
@@ -38,6 +42,9 @@ BUDGETS += (("cora", 1.0, 64), ("cora", 6.0, 180), ("eurosis", 1.0, 100), ("euro
 
 def load(name: str) -> graphs.Graph:
     found = datasets.load(name)
+    if isinstance(found, graphs.Roads):
+        edges, fractions, _ = found.places()
+        return graphs.Graph.from_roads(found.lines, edges, fractions).largest_component()
     graph = found if isinstance(found, graphs.Graph) else graphs.Graph.from_mesh(found)
     return graph.largest_component()
 
@@ -55,11 +62,17 @@ def shown(values: np.ndarray) -> str:
     return f"{values.mean():.4g} ± {values.std(ddof=1) / np.sqrt(len(values)):.1g}"
 
 
-def permutation(halt: float) -> np.ndarray:
+@cache
+def learned(halt: float, walkers: int) -> dict[str, np.ndarray]:
+    """The permutation and the tuples, learned once on a small random graph."""
     import networkx as nx
 
     learned_on = graphs.Graph.from_networkx(nx.gnp_random_graph(100, 0.1, seed=0))
-    return graphs.match_quantiles(learned_on, kernels.RegularizedLaplacian(2, 1.0), halt, 30)
+    kernel = kernels.RegularizedLaplacian(2, 1.0)
+    return {
+        "permutation": graphs.match_quantiles(learned_on, kernel, halt, 30),
+        "tuples": graphs.couple_quantiles(learned_on, kernel, halt, walkers, 30),
+    }
 
 
 def couplings(console: Console, axes: np.ndarray) -> None:
@@ -73,9 +86,7 @@ def couplings(console: Console, axes: np.ndarray) -> None:
         K = kernel.exact(graph)
         used = {k: v for k, v in COUPLINGS.items() if not (weighted and "repelling" in k)}
         found = {
-            method: errors(graph, kernel, K, 20, num_walkers=16, halt=0.1, permutation=permutation(0.1), **options)[
-                :, 0
-            ]
+            method: errors(graph, kernel, K, 20, num_walkers=16, halt=0.1, **learned(0.1, 16), **options)[:, 0]
             for method, options in used.items()
         }
         base = found["sigma"].mean()
@@ -84,8 +95,7 @@ def couplings(console: Console, axes: np.ndarray) -> None:
         halts = (0.1, 0.2, 0.3, 0.4, 0.5)
         for method, options in used.items():
             curve = [
-                errors(graph, kernel, K, 8, num_walkers=2, halt=h, permutation=permutation(h), **options)[:, 0]
-                for h in halts
+                errors(graph, kernel, K, 8, num_walkers=2, halt=h, **learned(h, 2), **options)[:, 0] for h in halts
             ]
             bars = [values.std(ddof=1) / np.sqrt(len(values)) for values in curve]
             axis.errorbar(halts, [values.mean() for values in curve], bars, marker="o", capsize=2, label=method)
@@ -113,7 +123,7 @@ def best_walks(graph: graphs.Graph, kernel: kernels.GraphKernel, K: np.ndarray, 
 
 
 def budgets(console: Console) -> None:
-    columns = ("taylor", "chebyshev", "spectrum", "16 iid walkers", "16 stratified", "hops and walkers")
+    columns = ("taylor", "chebyshev", "spectrum", "16 iid walkers", "16 stratified", "hops and walkers", "chosen hops")
     table = Table(title="Relative Frobenius error @ mean non-zeros a row, diffusion kernel exp(-gamma L)")
     for column in ("graph", "gamma", "budget", *columns):
         table.add_column(column)
@@ -136,6 +146,9 @@ def budgets(console: Console) -> None:
             found = errors(graph, kernel, K, 10, num_walkers=16, halt=0.1, **options)
             cells.append(f"{shown(found[:, 0])} @ {found[:, 1].mean():.0f}")
         cells.append(best_walks(graph, kernel, K, budget, degree))
+        rule = graphs.sample_walks(graph, num_walkers=16, max_nonzeros=budget, kernel=kernel, seed=99)
+        found = errors(graph, kernel, K, 10, num_walkers=16, halt=0.1, exact_hops=rule.settings.exact_hops)
+        cells.append(f"{shown(found[:, 0])} @ {found[:, 1].mean():.0f}")
         table.add_row(name, f"{gamma:g}", f"{budget} ({degree} hops)", *cells)
         console.print(f"{name} {gamma:g} done")
     console.print(table)
