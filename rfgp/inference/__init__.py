@@ -4,9 +4,9 @@ from rfgp.inference.laws import Law as Law
 from rfgp.inference.laws import Predictor as Predictor
 from rfgp.inference.posterior import DualPosterior as DualPosterior
 from rfgp.inference.posterior import Posterior as Posterior
-from rfgp.inference.posterior import PrimalPosterior as PrimalPosterior
 from rfgp.inference.posterior import RowPosterior as RowPosterior
 from rfgp.inference.prediction import Prediction as Prediction
+from rfgp.inference.primal import PrimalPosterior as PrimalPosterior
 from rfgp.inference.prior import FeaturePrior as FeaturePrior
 from rfgp.inference.prior import KernelPrior as KernelPrior
 from rfgp.inference.prior import posterior as posterior

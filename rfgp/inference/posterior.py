@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rfgp.inference.laws import KernelPredictor, Law, Predictor, RowPredictor, WeightPredictor
+from rfgp.inference.laws import KernelPredictor, Law, Predictor, RowPredictor
 from rfgp.linalg import cholesky
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -44,40 +44,6 @@ class Posterior(ABC):
     def law(self, inputs: Tensor) -> Law:
         """Return the latent law at n inputs, tables (n, d) or positions (n,)."""
         return self.predictor().law(inputs)
-
-
-class PrimalPosterior(Posterior):
-    """Bayesian linear regression on features.
-
-    Args:
-        features: Maps inputs to Phi (n, F), scaled so that w ~ N(0, I).
-        inputs: The training inputs.
-        y: Targets (n,) with the mean taken off.
-        noise: Variance, () or (n,).
-    """
-
-    def __init__(self, features: Callable[[Tensor], Tensor], inputs: Tensor, y: Tensor, noise: Tensor) -> None:
-        self._features = features
-        phi, y = features(inputs).double(), y.double()
-        noise = noise.double().expand(len(y))
-        weighted = phi / noise.sqrt()[:, None]
-        gram = weighted.mT @ weighted
-        identity = torch.eye(phi.shape[1], dtype=phi.dtype, device=phi.device)
-        self.factor = cholesky(gram + identity, "The feature matrix I + Phi^T Phi / noise")
-        target = weighted.mT @ (y / noise.sqrt())
-        self.weights = torch.cholesky_solve(target[:, None], self.factor)[:, 0]
-        self._residual = (y - phi @ self.weights) / noise.sqrt()
-        self._log_noise = noise.log().sum()
-
-    def log_marginal_likelihood(self) -> Tensor:
-        """Return the log density of y, 0-d."""
-        quadratic = self._residual.square().sum() + self.weights.square().sum()
-        log_determinant = 2 * self.factor.diagonal().log().sum() + self._log_noise
-        return -0.5 * (quadratic + log_determinant + len(self._residual) * _LOG_2PI)
-
-    def predictor(self) -> WeightPredictor:
-        """Return the weights and the factor of their precision."""
-        return WeightPredictor(self._features, self.weights, self.factor)
 
 
 class DualPosterior(Posterior):
@@ -115,7 +81,11 @@ class DualPosterior(Posterior):
 class RowPosterior(Posterior):
     """Bayesian linear regression on more features than data, through the n x n covariance.
 
-    Args are those of `PrimalPosterior`.
+    Args:
+        features: Maps inputs to Phi (n, F), scaled so that w ~ N(0, I).
+        inputs: The training inputs.
+        y: Targets (n,) with the mean taken off.
+        noise: Variance, () or (n,).
     """
 
     def __init__(self, features: Callable[[Tensor], Tensor], inputs: Tensor, y: Tensor, noise: Tensor) -> None:

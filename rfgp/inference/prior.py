@@ -7,33 +7,43 @@ import torch
 from torch import Tensor
 
 from rfgp.inference.laws import KernelPredictor, Predictor, RowPredictor, WeightPredictor
-from rfgp.inference.posterior import DualPosterior, Posterior, PrimalPosterior, RowPosterior
+from rfgp.inference.posterior import DualPosterior, Posterior, RowPosterior
+from rfgp.inference.primal import PrimalPosterior
 
 
 @dataclass(frozen=True, eq=False)
 class FeaturePrior:
-    """f = Phi w, w ~ N(0, I).
+    """f = phi w, w ~ N(0, s^2 I).
 
     Attributes:
-        features: Maps inputs to Phi (n, F).
+        features: Maps inputs, and `parameters` after them, to phi (n, F).
         num_features: F.
+        parameters: Tensors that the features depend on.
+        variance: s^2, 0-d; None: 1.
     """
 
-    features: Callable[[Tensor], Tensor]
+    features: Callable[..., Tensor]
     num_features: int
+    parameters: tuple[Tensor, ...] = ()
+    variance: Tensor | None = None
+
+    def scaled(self, inputs: Tensor) -> Tensor:
+        """Return Phi = s phi, (n, F)."""
+        phi: Tensor = self.features(inputs, *self.parameters)
+        return phi if self.variance is None else self.variance.sqrt() * phi
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return Phi(a) Phi(b)^T, (n_a, n_b), float64."""
-        return self.features(a).double() @ self.features(b).double().mT
+        return self.scaled(a).double() @ self.scaled(b).double().mT
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return |phi(a_i)|^2, (n_a,)."""
-        return self.features(a).double().square().sum(-1)
+        return self.scaled(a).double().square().sum(-1)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> Predictor:
         """Return the predictor whose `tensors` these are: weights (F,) with factor (F, F) or rows (n, F)."""
         kind = RowPredictor if "rows" in tensors else WeightPredictor
-        return kind(self.features, **tensors)
+        return kind(self.scaled, **tensors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +73,7 @@ def posterior(prior: FeaturePrior | KernelPrior, inputs: Tensor, y: Tensor, nois
         noise: Variance, () or (n,).
     """
     if isinstance(prior, FeaturePrior):
-        kind = PrimalPosterior if prior.num_features <= len(y) else RowPosterior
-        return kind(prior.features, inputs, y, torch.as_tensor(noise))
+        if prior.num_features > len(y):
+            return RowPosterior(prior.scaled, inputs, y, torch.as_tensor(noise))
+        return PrimalPosterior(prior.features, inputs, y, torch.as_tensor(noise), prior.parameters, prior.variance)
     return DualPosterior(prior.kernel, prior.diagonal, inputs, y, torch.as_tensor(noise))

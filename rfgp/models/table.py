@@ -137,5 +137,5 @@ class SparseSpectrumGP(Process):
 
     def _prior(self, hyperparameters: Hyperparameters, draw: Any) -> FeaturePrior:
         lengthscale = hyperparameters.standardized("lengthscale")
-        amplitude = hyperparameters.standardized("outputscale").sqrt()
-        return FeaturePrior(lambda x: amplitude * draw(x / lengthscale), draw.num_features)
+        variance = hyperparameters.standardized("outputscale")
+        return FeaturePrior(lambda x, scale: draw(x / scale), draw.num_features, (lengthscale,), variance)

@@ -161,3 +161,87 @@ def test_second_derivatives_of_the_closed_form_are_refused():
     (gradient,) = torch.autograd.grad(likelihood, noise, create_graph=True)
     with pytest.raises(RuntimeError, match=r"does not require grad|once_differentiable"):
         torch.autograd.grad(gradient, noise)
+
+
+class TestBlocks:
+    """The primal posterior in blocks of rows, against dense formulas differentiated by autograd."""
+
+    def arguments(self, n=30, d=3, seed=0):
+        generator = torch.Generator().manual_seed(seed)
+        x, omega = (torch.randn(n, d, generator=generator, dtype=torch.float64) for n in (n, 5))
+        y = torch.sin(x[:, 0]) + 0.1 * torch.randn(n, generator=generator, dtype=torch.float64)
+        noise = 0.1 + torch.rand(n, generator=generator, dtype=torch.float64)
+        return x, omega, y, noise, torch.tensor([0.7, 1.1, 2.0], dtype=torch.float64), torch.tensor(1.7).double()
+
+    def features(self, omega):
+        return lambda x, scale: torch.cat([((x / scale) @ omega.T).cos(), ((x / scale) @ omega.T).sin()], 1)
+
+    @pytest.fixture(autouse=True)
+    def small_blocks(self, monkeypatch):
+        monkeypatch.setattr("rfgp.inference.primal._LEAST_ROWS", 1)
+        monkeypatch.setattr("rfgp.inference.primal._ENTRIES", 70)  # blocks of 7 rows; 30 are no multiple
+        monkeypatch.setattr("rfgp.inference.primal._TILE", 4)
+
+    @pytest.mark.parametrize("per_row", [False, True])
+    def test_value_and_gradients_are_those_of_the_dense_density(self, per_row):
+        x, omega, y, noise, scale, variance = self.arguments()
+        noise = noise if per_row else noise[0]
+        leaves = [a.clone().requires_grad_() for a in (x, y, noise, scale, variance)]
+
+        def ours(x, y, noise, scale, variance):
+            return PrimalPosterior(self.features(omega), x, y, noise, (scale,), variance).log_marginal_likelihood()
+
+        def dense(x, y, noise, scale, variance):
+            phi = self.features(omega)(x, scale)
+            covariance = variance * phi @ phi.T + torch.diag(noise.expand(len(y)))
+            return torch.distributions.MultivariateNormal(torch.zeros(len(y)).double(), covariance).log_prob(y)
+
+        a, b = ours(*leaves), dense(*leaves)
+        assert a.item() == pytest.approx(b.item(), rel=1e-10)
+        for one, other in zip(torch.autograd.grad(a, leaves), torch.autograd.grad(b, leaves), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
+
+    def test_only_what_is_asked_for_is_differentiated(self):
+        x, omega, y, noise, scale, variance = self.arguments()
+        for k in range(5):
+            leaves = [a.clone().requires_grad_(i == k) for i, a in enumerate((x, y, noise, scale, variance))]
+            a, b, c, d, e = leaves
+            value = PrimalPosterior(self.features(omega), a, b, c, (d,), e).log_marginal_likelihood()
+            (gradient,) = torch.autograd.grad(value, [leaves[k]])
+            assert gradient.shape == leaves[k].shape
+            assert torch.isfinite(gradient).all()
+
+    def test_no_more_than_a_block_of_features_is_alive(self):
+        """Every block of features is gone before the next but one is computed."""
+        import gc
+        import weakref
+
+        x, omega, y, noise, scale, variance = self.arguments(300)
+        alive, most, plain = weakref.WeakSet(), [0], self.features(omega)
+
+        def counted(x, scale):
+            phi = plain(x, scale)
+            alive.add(phi)
+            gc.collect()
+            most[0] = max(most[0], len(alive))
+            return phi
+
+        scale.requires_grad_()
+        PrimalPosterior(counted, x, y, noise[0], (scale,), variance).log_marginal_likelihood().backward()
+        assert most[0] <= 2
+
+    def test_single_precision_stays_near(self, monkeypatch):
+        """Features of 32 bits: the density to 1e-5 of its value, gradients to 1e-4 of theirs."""
+        monkeypatch.setattr("rfgp.inference.primal._ENTRIES", 2**22)
+        x, omega, y, _, scale, variance = self.arguments(5000)
+        found = []
+        for dtype in (torch.float64, torch.float32):
+            ell = scale.clone().requires_grad_()
+            noise = torch.tensor(1e-3, dtype=torch.float64, requires_grad=True)
+            value = PrimalPosterior(
+                self.features(omega.to(dtype)), x.to(dtype), y, noise, (ell.to(dtype),), variance
+            ).log_marginal_likelihood()
+            found.append((value, *torch.autograd.grad(value, (ell, noise))))
+        for one, other, bound in zip(*found, (1e-5, 1e-4, 1e-4), strict=True):
+            assert (one - other).abs().max() <= bound * one.abs().max()
+        assert found[0][0].item() != found[1][0].item()
