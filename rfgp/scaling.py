@@ -41,7 +41,7 @@ class Affine:
         """Map standardised units to the user's, (n, d), (n,) or ()."""
         return self.location + self.scale * z
 
-    def log_jacobian(self, count: int) -> float:
+    def log_jacobian(self, count: float) -> float:
         """Return log |dz / dx| of `count` rows, to add to a log density of z."""
         return -count * math.fsum(math.log(s) for s in self.scale.reshape(-1).tolist())
 

@@ -5,6 +5,7 @@ from rfgp.inference.laws import Predictor as Predictor
 from rfgp.inference.posterior import DualPosterior as DualPosterior
 from rfgp.inference.posterior import Posterior as Posterior
 from rfgp.inference.posterior import RowPosterior as RowPosterior
+from rfgp.inference.prediction import LeaveOneOut as LeaveOneOut
 from rfgp.inference.prediction import Prediction as Prediction
 from rfgp.inference.primal import PrimalPosterior as PrimalPosterior
 from rfgp.inference.prior import FeaturePrior as FeaturePrior

@@ -41,6 +41,10 @@ class Posterior(ABC):
     def predictor(self) -> Predictor:
         """Return what prediction needs of the posterior."""
 
+    @abstractmethod
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n,) and variance (n,), noise included, of each y_i given all the others."""
+
     def law(self, inputs: Tensor) -> Law:
         """Return the latent law at n inputs, tables (n, d) or positions (n,)."""
         return self.predictor().law(inputs)
@@ -72,6 +76,10 @@ class DualPosterior(Posterior):
         """Return the log density of y, 0-d."""
         return self._solution.log_density()
 
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n,) and variance (n,) of each y_i given all the others."""
+        return self._solution.leave_one_out()
+
     def predictor(self) -> KernelPredictor:
         """Return the training inputs and the factor of their covariance."""
         factor, coefficients = self._solution.solved()
@@ -97,6 +105,10 @@ class RowPosterior(Posterior):
         """Return the log density of y, 0-d."""
         return self._solution.log_density()
 
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n,) and variance (n,) of each y_i given all the others."""
+        return self._solution.leave_one_out()
+
     def predictor(self) -> RowPredictor:
         """Return the weights Phi^T a and the rows S = L^-1 Phi."""
         factor, coefficients = self._solution.solved()
@@ -117,6 +129,11 @@ class _Solution:
         """Return log N(y; 0, C), 0-d."""
         density: Tensor = _LogDensity.apply(self._covariance, self._y, self._factor, self._coefficients)
         return density
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return y_i - a_i / (C^-1)_ii (n,) and 1 / (C^-1)_ii (n,)."""
+        variance = 1 / torch.cholesky_inverse(self._factor).diagonal()
+        return self._y - self._coefficients * variance, variance
 
     def solved(self) -> tuple[Tensor, Tensor]:
         """Return the Cholesky factor (n, n) of C, and a (n,), with gradients where C or y has some."""

@@ -94,3 +94,25 @@ class Prediction:
         value = value.detach() if self.as_numpy else value
         value = value.to(self.template)
         return value.cpu().numpy() if self.as_numpy else value
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut:
+    """The law of each of n observations given all the others, in the user's units; arrays or tensors.
+
+    Attributes:
+        mean: (n,)
+        variance: (n,) of the observation, noise included.
+        log_density: (n,) of what was observed; its mean is the leave-one-out log predictive density of a row.
+    """
+
+    mean: Any
+    variance: Any
+    log_density: Any
+
+    @classmethod
+    def of(cls, mean: Tensor, variance: Tensor, y: Tensor, as_numpy: bool) -> "LeaveOneOut":
+        """Return the laws with means (n,) and variances (n,) of observations y (n,)."""
+        density = -0.5 * ((y.double() - mean).square() / variance + (2 * torch.pi * variance).log())
+        out = (value.to(y) for value in (mean, variance, density))
+        return cls(*(value.cpu().numpy() if as_numpy else value for value in out))

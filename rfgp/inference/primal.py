@@ -127,6 +127,22 @@ class PrimalPosterior(Posterior):
         evaluate: Callable[..., Tensor] = _LogDensity.apply
         return evaluate(rows, self._solved, rows.inputs, rows.y, rows.noise, self._variance, *rows.parameters)
 
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n,) and variance (n,) of each y_i given all the others.
+
+        With C^-1 = D^-1 - D^-1 Phi A^-1 Phi^T D^-1: (C^-1)_ii = (1 - h_i) / D_i, h_i = Phi_i A^-1 Phi_i^T / D_i.
+        """
+        rows, noise = self._rows, self._rows.noise.expand(len(self._rows.y))
+        mean, variance = torch.empty_like(rows.y), torch.empty_like(rows.y)
+        with torch.no_grad():
+            for block in rows.blocks():
+                phi = self._variance.sqrt() * rows.features(rows.inputs[block], *rows.parameters).double()
+                spread = torch.linalg.solve_triangular(self._solved.factor, phi.mT, upper=False)
+                kept = 1 - spread.square().sum(0) / noise[block]
+                mean[block] = rows.y[block] - (rows.y[block] - phi @ self._solved.weights) / kept
+                variance[block] = noise[block] / kept
+        return mean, variance
+
     def predictor(self) -> WeightPredictor:
         """Return the weights and the factor of their precision; with gradients where these are enabled."""
         rows = self._rows

@@ -75,6 +75,36 @@ def read_vector(y: Any) -> Tensor:
     return t
 
 
+def read_per_row(values: Any, name: str, n: int, like: Tensor, *, positive: bool) -> Tensor | None:
+    """Return one number per row (n,) as float64 on the device of `like`; None for None.
+
+    Raises:
+        DataError: another shape, values that are not finite, negative, or zero where they must be positive.
+    """
+    if values is None:
+        return None
+    t, _ = _to_tensor(values, name)
+    if t.shape != (n,):
+        raise DataError(f"{name} must have one value for each of the {n} rows, got shape {tuple(t.shape)}.")
+    t = t.to(like.device, torch.float64)
+    bad = (~torch.isfinite(t) | (t < 0) | (t <= 0 if positive else torch.zeros_like(t, dtype=torch.bool))).nonzero()
+    if len(bad):
+        row = int(bad[0])
+        kind = "positive" if positive else "not negative"
+        raise DataError(f"{name} must be finite and {kind}, but is {t[row].item():g} in row {row}.")
+    return t.clone()
+
+
+def join_per_row(old: Tensor | None, new: Tensor | None, counts: tuple[int, int], missing: float) -> Tensor | None:
+    """Return one number per row of old and new rows, (n + k,); `missing` where one side has none, None for neither."""
+    if old is None and new is None:
+        return None
+    like = old if old is not None else new
+    assert like is not None
+    parts = zip((old, new), counts, strict=True)
+    return torch.cat([like.new_full((count,), missing) if part is None else part.to(like) for part, count in parts])
+
+
 def join(old: Any, new: Any) -> Any:
     """Return two inputs of one kind, n and k long, one after the other: tensors, arrays, or lists of labels (n + k)."""
     if isinstance(old, Tensor) and isinstance(new, Tensor):

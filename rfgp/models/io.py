@@ -27,6 +27,7 @@ from rfgp.couplings.hadamard import next_power_of_two
 from rfgp.errors import InvalidArgumentError, ModelFileError
 from rfgp.files import write_atomically
 from rfgp.models import options
+from rfgp.models.data import read_per_row
 from rfgp.models.exact import ExactGP
 from rfgp.models.fitting import FitReport
 from rfgp.models.process import Kept, Process
@@ -103,6 +104,8 @@ def _describe(model: Process, data: bool) -> tuple[dict[str, Any], dict[str, Ten
     tensors |= {f"predictor.{name}": value for name, value in model._predictor().tensors().items()}
     if known is not None:
         tensors |= {"data.inputs": model._inputs.read(known.raw)[0], "data.targets": known.raw_targets}
+        extra = {"data.noise": known.known_noise, "data.weight": known.weight}
+        tensors |= {name: tensor for name, tensor in extra.items() if tensor is not None}
     return header, {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
 
 
@@ -261,7 +264,11 @@ def _read_state(model: Process, header: Mapping[str, Any], tensors: dict[str, Te
         known, targets = tensors["data.inputs"], tensors["data.targets"]
         raw = model._inputs.restore(known, header["data"] == "numpy")
         inputs = known if scaling.inputs is None else scaling.inputs.forward(known)
-        data = Data(raw, targets, inputs, scaling.targets.forward(targets))
+        variances, weights = (
+            read_per_row(tensors.get(f"data.{name}"), name, len(targets), targets, positive=name == "weight")
+            for name in ("noise", "weight")
+        )
+        data = Data(raw, targets, inputs, scaling.targets.forward(targets), variances, weights)
     count = header["num_observations"]
     if not isinstance(count, int) or (data is not None and {len(data.targets), len(data.inputs)} != {count}):
         raise ValueError("the number of observations is not that of the data")

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import ConvergenceWarning, DataError, NotFittedError
-from rfgp.inference import FeaturePrior, KernelPrior, Posterior, Prediction, Predictor, posterior
-from rfgp.models.data import Source, copy_inputs, join, read_targets, read_vector
+from rfgp.inference import FeaturePrior, KernelPrior, LeaveOneOut, Posterior, Prediction, Predictor, posterior
+from rfgp.models.data import Source, copy_inputs, join, join_per_row, read_per_row, read_targets, read_vector
 from rfgp.models.fitting import Callback, FitReport, maximize
 from rfgp.models.inputs import Inputs
 from rfgp.models.state import Data, State, starting_values
@@ -94,13 +94,23 @@ class Process(ABC):
         return self._known().num_observations
 
     def fit(
-        self, X: Any, y: Any, *, fixed: Iterable[str] = (), max_iterations: int = 200, callback: Callback | None = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        noise: Any = None,  # (n,)
+        sample_weight: Any = None,  # (n,)
+        fixed: Iterable[str] = (),
+        max_iterations: int = 200,
+        callback: Callback | None = None,
     ) -> Self:
         """Learn the hyperparameters by their marginal likelihood and condition on the data, in place.
 
         Args:
             X: Inputs; (n, d) for tables, n labels for graphs.
             y: Targets (n,).
+            noise: Known variances of the rows' errors (n,), in the user's units squared, added to the learned noise.
+            sample_weight: How often each row counts (n,), positive: as that many repetitions of the observation.
             fixed: Names of hyperparameters that keep their starting values.
             max_iterations: Of L-BFGS.
             callback: Called after every iteration with (iterations done, log marginal likelihood).
@@ -116,7 +126,7 @@ class Process(ABC):
         """
         before = self._state
         try:
-            self._state = self._read_state(X, y, None)
+            self._state = self._read_state(X, y, None, noise, sample_weight)
             report = maximize(
                 self.log_marginal_likelihood,
                 self._state.hyperparameters,
@@ -138,29 +148,42 @@ class Process(ABC):
         self._check_fit()
         return self
 
-    def condition(self, X: Any, y: Any) -> Self:
+    def condition(self, X: Any, y: Any, *, noise: Any = None, sample_weight: Any = None) -> Self:
         """Replace the data, hyperparameters as they are (starting values where there are none yet).
 
         Args:
             X: Inputs; (n, d) for tables, n labels for graphs.
             y: Targets (n,).
+            noise: As for `fit`, (n,).
+            sample_weight: As for `fit`, (n,).
 
         Raises:
             DataError: the data cannot be used; the message names the place.
         """
-        self._state = self._read_state(X, y, self._state)
+        self._state = self._read_state(X, y, self._state, noise, sample_weight)
         self._check_fit()
         return self
 
-    def update(self, X: Any, y: Any) -> Self:
-        """Add data, hyperparameters as they are; arguments as for `condition`."""
+    def update(self, X: Any, y: Any, *, noise: Any = None, sample_weight: Any = None) -> Self:
+        """Add data, hyperparameters as they are; arguments as for `condition`.
+
+        Rows without `noise` have none but the learned one, rows without `sample_weight` count once.
+        """
         data = self._known().known_data("update")
         inputs, _ = self._read_new(X)
         new = read_vector(y)
         if len(inputs) != len(new):
             raise DataError(f"X has {len(inputs)} rows and y has {len(new)}.")
         targets = torch.cat([data.raw_targets, new.to(data.raw_targets)])
-        return self.condition(join(data.raw, X), targets if isinstance(X, Tensor) else targets.cpu().numpy())
+        counts, added = (len(data.raw_targets), len(new)), data.raw_targets
+        variances = read_per_row(noise, "noise", len(new), added, positive=False)
+        weights = read_per_row(sample_weight, "sample_weight", len(new), added, positive=True)
+        return self.condition(
+            join(data.raw, X),
+            targets if isinstance(X, Tensor) else targets.cpu().numpy(),
+            noise=join_per_row(data.known_noise, variances, counts, 0.0),
+            sample_weight=join_per_row(data.weight, weights, counts, 1.0),
+        )
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of the targets in their own units, 0-d, constants included.
@@ -168,8 +191,27 @@ class Process(ABC):
         Differentiable in `hyperparameters`.
         """
         state = self._known()
-        jacobian = state.scaling.targets.log_jacobian(state.num_observations)
-        return self._posterior().log_marginal_likelihood() + jacobian
+        data = state.known_data("the marginal likelihood")
+        learned, targets = state.hyperparameters.standardized("noise"), state.scaling.targets
+        repeated = data.repetitions(data.noise(learned, targets.scale))
+        return self._posterior().log_marginal_likelihood() + repeated + targets.log_jacobian(data.count)
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """Return the law of each training observation given all the others, in closed form, in the user's units.
+
+        A row that counts several times is left out as a whole.
+
+        Source: Rasmussen and Williams (2006), Eqs. 5.10-5.12.
+        """
+        state = self._known()
+        data, scaling = state.known_data("leave_one_out"), state.scaling.targets
+        with torch.no_grad():
+            mean, variance = self._posterior().leave_one_out()
+            noise = data.noise(state.hyperparameters.standardized("noise"), scaling.scale)
+            variance = variance - data.spread(noise) + noise
+            location, scale = state.hyperparameters.mean.double(), scaling.scale.double()
+        as_numpy = not isinstance(data.raw, Tensor)
+        return LeaveOneOut.of(location + scale * mean, scale**2 * variance, data.raw_targets, as_numpy)
 
     def predict(self, X: Any) -> Prediction:
         """Return the law of the latent function at new inputs, in the user's units.
@@ -228,7 +270,7 @@ class Process(ABC):
             raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
         return self._state
 
-    def _read_state(self, X: Any, y: Any, kept: State | None) -> State:
+    def _read_state(self, X: Any, y: Any, kept: State | None, noise: Any = None, weight: Any = None) -> State:
         """Check data and return the state with them; scaling, hyperparameters and draw of `kept`, or new."""
         inputs, source = self._inputs.read(X)
         targets = read_targets(y, len(inputs), source.template, self._inputs.dtype)
@@ -240,7 +282,10 @@ class Process(ABC):
             scaling, draw, hyperparameters = kept.scaling, kept.draw, kept.hyperparameters
             scaling.check_columns(inputs)
         standardized = scaling.inputs.forward(inputs) if scaling.inputs else inputs
-        data = Data(copy_inputs(X), targets.clone(), standardized, scaling.targets.forward(targets))
+        variances = read_per_row(noise, "noise", len(targets), targets, positive=False)
+        weights = read_per_row(weight, "sample_weight", len(targets), targets, positive=True)
+        forward = scaling.targets.forward(targets)
+        data = Data(copy_inputs(X), targets.clone(), standardized, forward, variances, weights)
         return State(data, len(targets), scaling, hyperparameters, draw)
 
     def _read_new(self, X: Any) -> tuple[Tensor, Source]:
@@ -255,7 +300,8 @@ class Process(ABC):
         data = state.known_data("the marginal likelihood, or predictions with other hyperparameters,")
         residual = data.targets - hyperparameters.standardized("mean")
         prior = self._prior(hyperparameters, state.draw)
-        return posterior(prior, data.inputs, residual, hyperparameters.standardized("noise"))
+        noise = data.noise(hyperparameters.standardized("noise"), state.scaling.targets.scale)
+        return posterior(prior, data.inputs, residual, data.spread(noise))
 
     def _predictor(self) -> Predictor:
         """Return the predictor, computed again when a hyperparameter has changed."""

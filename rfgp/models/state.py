@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from rfgp.errors import NotFittedError
@@ -17,12 +18,40 @@ OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """The training data, as they came and as they are used."""
+    """The training data, as they came and as they are used.
+
+    Row i has the noise variance (learned + known_noise_i), and counts as `weight_i` repetitions of one observation.
+    """
 
     raw: Any  # what the user gave, for `update`
     raw_targets: Tensor  # (n,)
     inputs: Tensor  # standardised (n, d), or positions (n,)
     targets: Tensor  # standardised (n,)
+    known_noise: Tensor | None = None  # (n,) variances, in the user's units squared, float64
+    weight: Tensor | None = None  # (n,) float64
+
+    def noise(self, learned: Tensor, scale: Tensor) -> Tensor:
+        """Return the standardised noise variance of one observation, () or (n,); targets were divided by `scale` ()."""
+        known = self.known_noise
+        return learned.double() if known is None else learned.double() + known / scale.double() ** 2
+
+    def spread(self, noise: Tensor) -> Tensor:
+        """Return the noise of the mean of each row's repetitions, () or (n,)."""
+        return noise if self.weight is None else noise / self.weight
+
+    def repetitions(self, noise: Tensor) -> Tensor | float:
+        """Return what repetitions add to the log density of their means, 0-d.
+
+        w observations of variance D that are all y have the density N(y; f, D / w) (2 pi D)^(-(w - 1) / 2) w^(-1/2).
+        """
+        if self.weight is None:
+            return 0.0
+        return -0.5 * ((self.weight - 1) * (2 * torch.pi * noise).log() + self.weight.log()).sum()
+
+    @property
+    def count(self) -> float:
+        """The number of observations, repetitions included."""
+        return len(self.targets) if self.weight is None else float(self.weight.sum())
 
 
 @dataclass(frozen=True, eq=False)
