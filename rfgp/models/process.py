@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rfgp.errors import ConvergenceWarning, DataError, NotFittedError
 from rfgp.inference import FeaturePrior, KernelPrior, LeaveOneOut, Posterior, Prediction, Predictor, posterior
-from rfgp.models.data import Source, copy_inputs, join, join_per_row, read_per_row, read_targets, read_vector
+from rfgp.models.data import copy_inputs, join, join_per_row, read_per_row, read_targets, read_vector
 from rfgp.models.fitting import Callback, FitReport, maximize
 from rfgp.models.inputs import Inputs
 from rfgp.models.state import Data, State, starting_values
@@ -170,7 +170,7 @@ class Process(ABC):
         Rows without `noise` have none but the learned one, rows without `sample_weight` count once.
         """
         data = self._known().known_data("update")
-        inputs, _ = self._read_new(X)
+        inputs, _ = self._known().read_new(self._inputs, X)
         new = read_vector(y)
         if len(inputs) != len(new):
             raise DataError(f"X has {len(inputs)} rows and y has {len(new)}.")
@@ -224,7 +224,7 @@ class Process(ABC):
             DataError: the inputs do not fit the data.
         """
         scaling, hyperparameters = self._known().scaling, self.hyperparameters
-        inputs, source = self._read_new(X)
+        inputs, source = self._known().read_new(self._inputs, X)
         gradients = torch.is_grad_enabled() and not source.is_numpy and inputs.requires_grad
         with torch.set_grad_enabled(gradients):
             law = self._predictor().law(inputs)
@@ -261,7 +261,7 @@ class Process(ABC):
         Through the features where the model has features: this is the matrix that they approximate.
         """
         state = self._known()
-        inputs, _ = self._read_new(X)
+        inputs, _ = self._known().read_new(self._inputs, X)
         prior = self._prior(state.hyperparameters, state.draw)
         return state.scaling.targets.scale.double() ** 2 * prior.kernel(inputs, inputs).double()
 
@@ -287,13 +287,6 @@ class Process(ABC):
         forward = scaling.targets.forward(targets)
         data = Data(copy_inputs(X), targets.clone(), standardized, forward, variances, weights)
         return State(data, len(targets), scaling, hyperparameters, draw)
-
-    def _read_new(self, X: Any) -> tuple[Tensor, Source]:
-        """Check new inputs and return them standardised."""
-        scaling = self._known().scaling
-        inputs, source = self._inputs.read(X)
-        scaling.check_columns(inputs)
-        return scaling.inputs.forward(inputs.to(scaling.inputs.scale)) if scaling.inputs else inputs, source
 
     def _posterior(self) -> Posterior:
         state, hyperparameters = self._known(), self.hyperparameters

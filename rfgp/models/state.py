@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import NotFittedError
+from rfgp.models.data import Source
 from rfgp.models.inputs import Inputs
 from rfgp.parameters import Hyperparameters, Prior, Quantity
 from rfgp.scaling import Scaling
@@ -76,6 +77,13 @@ class State:
                 "it with data=True."
             )
         return self.data
+
+    def read_new(self, reader: Inputs, X: Any) -> tuple[Tensor, Source]:
+        """Check new inputs and return them standardised, tables (n, d) or positions (n,)."""
+        inputs, source = reader.read(X)
+        self.scaling.check_columns(inputs)
+        maps = self.scaling.inputs
+        return maps.forward(inputs.to(maps.scale)) if maps else inputs, source
 
 
 def starting_values(
