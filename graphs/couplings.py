@@ -7,7 +7,7 @@ start node depend on each other. Walkers of different start nodes are always ind
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -148,7 +148,7 @@ class Sigma:
         Raises:
             InvalidArgumentError: it does not hold 0..n-1, each once, n at least 2.
         """
-        table = np.asarray(permutation)
+        table = _array(permutation)
         if table.ndim != 1 or not np.array_equal(np.sort(table), np.arange(len(table))) or len(table) < 2:
             raise InvalidArgumentError("permutation must hold 0..num_quantiles-1, each once.")
         return cls(table.astype(np.int64))
@@ -180,13 +180,13 @@ class Tuples:
         Raises:
             InvalidArgumentError: another number of walkers, or a column without every quantile equally often.
         """
-        table = np.asarray(tuples)
+        table = _array(tuples)
         if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or table.shape[1] != num_walkers:
             raise InvalidArgumentError(
                 f"tuples must be integers of shape (S, {num_walkers}), a column for each walker, got {table.dtype} of "
                 f"shape {table.shape}."
             )
-        count = int(table.max(initial=-1)) + 1
+        count = min(int(table.max(initial=-1)), len(table)) + 1
         expected = np.repeat(np.arange(count), len(table) // count if count else 0)
         if count < 2 or any(not np.array_equal(np.sort(column), expected) for column in table.T):
             raise InvalidArgumentError("Each column of tuples must hold every quantile equally often.")
@@ -213,6 +213,14 @@ class Systematic:
         start = random.uniforms(keys, np.zeros((1, 1), dtype=np.int64))
         u = (start + np.arange(num_walkers)[None, :] / num_walkers) % 1.0
         return halting.quantile(np.clip(u, 2.0**-54, 1 - 2.0**-53))
+
+
+def _array(values: ArrayLike) -> NDArray[Any]:
+    """Return an array; an empty one for what is ragged."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        return np.zeros(0)
 
 
 def _half(num_walkers: int, name: str) -> int:

@@ -50,6 +50,12 @@ class Graph:
     num_self_loops_dropped: int = field(default=0, compare=False)
     laplacian: str = "normalized"
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.laplacian, str) or self.laplacian not in LAPLACIANS:
+            raise InvalidArgumentError(
+                f"laplacian must be one of {', '.join(map(repr, LAPLACIANS))}, got {self.laplacian!r}."
+            )
+
     # --- ways in -------------------------------------------------------------------------------
 
     @classmethod
@@ -73,7 +79,7 @@ class Graph:
             InvalidGraphError: directed, empty, with negative or non-finite weights, or with
                 self-loops or parallel edges that were not allowed.
         """
-        return cls._assemble(builders.from_networkx(graph, weight), self_loops, duplicates)
+        return _assemble(builders.from_networkx(graph, weight), self_loops, duplicates)
 
     @classmethod
     def from_scipy(
@@ -89,7 +95,7 @@ class Graph:
             InvalidGraphError: not square, not symmetric, negative, NaN or infinite entries, or a
                 diagonal that was not allowed.
         """
-        return cls._assemble(builders.from_scipy(adjacency, labels), self_loops, "error")
+        return _assemble(builders.from_scipy(adjacency, labels), self_loops, "error")
 
     @classmethod
     def from_edges(
@@ -113,7 +119,7 @@ class Graph:
         Raises:
             InvalidGraphError: as for `from_networkx`.
         """
-        return cls._assemble(builders.from_pairs(pairs, weights, nodes), self_loops, duplicates)
+        return _assemble(builders.from_pairs(pairs, weights, nodes), self_loops, duplicates)
 
     @classmethod
     def from_mesh(cls, mesh: Any, nodes: str = "faces") -> "Graph":
@@ -125,7 +131,7 @@ class Graph:
             InvalidGraphError: the mesh has no faces.
             InvalidArgumentError: `nodes` is neither "faces" nor "vertices".
         """
-        return cls._assemble(builders.from_mesh(mesh, nodes), "error", "error")
+        return _assemble(builders.from_mesh(mesh, nodes), "error", "error")
 
     @classmethod
     def from_roads(
@@ -155,9 +161,7 @@ class Graph:
         Raises:
             InvalidGraphError: a road without length, or a sensor outside its road or on another sensor.
         """
-        return cls._assemble(
-            builders.from_roads(lines, sensor_edges, sensor_fractions, metric, min_length), "drop", "sum"
-        )
+        return _assemble(builders.from_roads(lines, sensor_edges, sensor_fractions, metric, min_length), "drop", "sum")
 
     @classmethod
     def from_gml(cls, path: str | Path, weight: str | None = "weight", *, self_loops: SelfLoops = "drop") -> "Graph":
@@ -172,18 +176,6 @@ class Graph:
             message = f"{path}: {graph.num_self_loops_dropped} self-loops dropped."
             warnings.warn(SelfLoopsDroppedWarning(message), stacklevel=2)
         return graph
-
-    @classmethod
-    def _assemble(cls, edges: EdgeArrays, self_loops: SelfLoops, duplicates: Duplicates) -> "Graph":
-        edges, dropped = builders.clean(edges, self_loops, duplicates)
-        apart = edges.sources != edges.targets
-        rows = np.concatenate([edges.sources, edges.targets[apart]])
-        columns = np.concatenate([edges.targets, edges.sources[apart]])
-        values = np.concatenate([edges.weights, edges.weights[apart]])
-        shape = (edges.num_nodes, edges.num_nodes)
-        adjacency = sp.coo_array((values, (rows.astype(np.int32), columns.astype(np.int32))), shape=shape).tocsr()
-        adjacency.sort_indices()
-        return cls(_freeze(adjacency), edges.labels, edges.coordinates, dropped)
 
     # --- what it is ----------------------------------------------------------------------------
 
@@ -216,10 +208,6 @@ class Graph:
         Raises:
             InvalidArgumentError: another name.
         """
-        if laplacian not in LAPLACIANS:
-            raise InvalidArgumentError(
-                f"laplacian must be one of {', '.join(map(repr, LAPLACIANS))}, got {laplacian!r}."
-            )
         return self if laplacian == self.laplacian else replace(self, laplacian=laplacian)
 
     @property
@@ -316,6 +304,18 @@ def _freeze(matrix: sp.csr_array) -> sp.csr_array:
     for array in (matrix.data, matrix.indices, matrix.indptr):
         array.flags.writeable = False
     return matrix
+
+
+def _assemble(edges: EdgeArrays, self_loops: SelfLoops, duplicates: Duplicates) -> Graph:
+    edges, dropped = builders.clean(edges, self_loops, duplicates)
+    apart = edges.sources != edges.targets
+    rows = np.concatenate([edges.sources, edges.targets[apart]])
+    columns = np.concatenate([edges.targets, edges.sources[apart]])
+    values = np.concatenate([edges.weights, edges.weights[apart]])
+    shape = (edges.num_nodes, edges.num_nodes)
+    adjacency = sp.coo_array((values, (rows.astype(np.int32), columns.astype(np.int32))), shape=shape).tocsr()
+    adjacency.sort_indices()
+    return Graph(_freeze(adjacency), edges.labels, edges.coordinates, dropped)
 
 
 def _check_positions(positions: NDArray[Any], num_nodes: int) -> NDArray[np.int64]:

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+_ROUNDING = 1e-14
+
 
 def normalized_shift(
     W: sp.csr_array,  # (N, N)
@@ -30,7 +32,10 @@ def combinatorial_shift(
     largest = degrees.max()
     if largest == 0:
         return sp.csr_array(sp.eye_array(len(degrees)))
-    return _tidy(W / largest + sp.diags_array((largest - degrees) / largest))
+    rest = (largest - degrees) / largest
+    rest[rest < _ROUNDING] = 0.0
+    moves = sp.csr_array((W.data / largest, W.indices, W.indptr), shape=W.shape)
+    return _tidy(moves + sp.diags_array(rest))
 
 
 def _tidy(matrix: sp.sparray) -> sp.csr_array:

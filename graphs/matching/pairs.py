@@ -38,8 +38,9 @@ _EXHAUSTIVE = 9
 _BLOCK = 4096
 _SEED = 0x3A7C
 _NODES, _DENSE = 512, 1500
-_LEFT_OUT = 1e-6
+_LEFT_OUT, _MOST_POWERS = 1e-6, 4096
 _TIE = 1e-12
+_SHORT = 0.05
 
 
 def match_quantiles(
@@ -56,9 +57,10 @@ def match_quantiles(
 ) -> Integers:  # (num_quantiles,)
     """Return the permutation (n,) that pairs length quantiles for "sigma" walkers.
 
-    Where f >= 0 the linear answer is the reversal n-1, ..., 0 whatever the graph: the ratios
+    Where f >= 0 the reversal n-1, ..., 0 solves the linear problem whatever the graph: the ratios
     P(length >= l | q) / P(length >= l) grow with q and tr(U^l K) >= 0, so the cost is supermodular, and the
-    rearrangement inequality pairs long lengths with short ones.
+    rearrangement inequality pairs long lengths with short ones. It is returned where it is as good as what a solver
+    finds: quantiles with the same lengths are interchangeable.
 
     Args:
         graph: The graph, or a smaller one like it.
@@ -76,16 +78,21 @@ def match_quantiles(
     Raises:
         InvalidArgumentError: an argument out of range.
     """
+    check_graph_and_kernel(graph, kernel)
     positive(num_quantiles=num_quantiles, num_projections=num_projections, dimension=dimension)
     if num_quantiles < 2:
         raise InvalidArgumentError(f"num_quantiles must be an integer of at least 2, got {num_quantiles!r}.")
     _one_of("objective", objective, OBJECTIVES)
     _one_of("solver", solver, tuple(_SOLVERS))
     halting, assign = as_halting(halt), _SOLVERS[solver]
+    if objective != "linear" and costs is not None:
+        raise InvalidArgumentError(f'costs serve objective="linear" only, not {objective!r}.')
     if objective == "linear":
         if costs is None:
-            return assign(quantile_costs(graph, kernel, halting, num_quantiles))
-        return assign(_checked_costs(costs, num_quantiles))
+            matrix = quantile_costs(graph, kernel, halting, num_quantiles)
+        else:
+            matrix = _checked_costs(costs, num_quantiles)
+        return _reversed_if_as_good(matrix, assign(matrix))
     if objective == "diagonal":
         reduced = _reduced(graph, kernel, halting, num_quantiles, dimension)
         return _best_projection(reduced, num_projections, assign)
@@ -114,6 +121,7 @@ def matching_variance(
     Raises:
         InvalidArgumentError: no permutation.
     """
+    check_graph_and_kernel(graph, kernel)
     sigma = Sigma.checked(permutation).permutation
     u, mass = spectral_measure(graph)
     g = averaged_features(kernel, as_halting(halt), len(sigma), u)
@@ -125,6 +133,8 @@ def quantile_costs(
     graph: Graph, kernel: GraphKernel, halt: float | ArrayLike | Halting, num_quantiles: int
 ) -> Floats:  # (n, n)
     """Return tr(g_q(U) K g_q'(U)) / N for all pairs of n quantiles, (n, n), by the spectral measure of the graph."""
+    check_graph_and_kernel(graph, kernel)
+    positive(num_quantiles=num_quantiles)
     halting = halt if isinstance(halt, Halting) else as_halting(halt)
     u, mass = spectral_measure(graph)
     g = averaged_features(kernel, halting, num_quantiles, u)
@@ -138,13 +148,32 @@ def averaged_features(
     u: Floats,  # (k,)
 ) -> Floats:  # (n, k)
     """Return g_q(u) of n quantiles at k eigenvalues of U."""
-    f = modulation_to_the_end(kernel)
+    f = whole_modulation(kernel)
     each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
     out = np.zeros((num_quantiles, len(u)))
     for first in range(0, len(f), _BLOCK):
         part = each[:, first : first + _BLOCK]
         out += part @ (u[None, :] ** np.arange(first, first + part.shape[1])[:, None])
     return out
+
+
+def whole_modulation(kernel: GraphKernel) -> Floats:  # (L + 1,)
+    """Return f_0..f_L, up to 65,536 of them, that sum to sqrt(k(0)) or nearly so.
+
+    Raises:
+        InvalidArgumentError: that many are not nearly enough.
+    """
+    f, total = modulation_to_the_end(kernel), float(np.sqrt(kernel.spectral(np.zeros(1))[0]))
+    if abs(f.sum() - total) > _SHORT * total:
+        raise InvalidArgumentError(f"{kernel} needs more than {len(f):,} powers of U; its lengths cannot be matched.")
+    return f
+
+
+def _reversed_if_as_good(costs: Floats, sigma: Integers) -> Integers:
+    """Return the reversal where it costs no more than a permutation (n,), up to rounding."""
+    places = np.arange(len(costs))
+    found, back = costs[places, sigma].sum(), costs[places, places[::-1]].sum()
+    return places[::-1].copy() if back <= found + _TIE * np.abs(costs).sum() else sigma
 
 
 def assign_by_scipy(costs: Floats) -> Integers:
@@ -176,9 +205,14 @@ def _reduced(
         eigenvalues, vectors = graph.spectrum
         g = averaged_features(kernel, halting, num_quantiles, 1 - eigenvalues)
         return np.asarray(np.einsum("ik,qk,kd->qid", vectors[nodes], g, vectors.T @ now, optimize=True))
-    f = modulation_to_the_end(kernel)
+    f = whole_modulation(kernel)
     rest = np.cumsum(np.abs(f[::-1]))[::-1]
     f = f[rest > _LEFT_OUT * rest[0]]
+    if len(f) > _MOST_POWERS:
+        raise InvalidArgumentError(
+            f'objective="diagonal" needs more than {_MOST_POWERS} powers of U for {kernel} on a graph of {size} nodes; '
+            f'take objective="linear", or a graph of at most {_DENSE} nodes like it.'
+        )
     each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
     out = np.zeros((num_quantiles, len(nodes), now.shape[1]))
     for column in each.T:
@@ -237,10 +271,13 @@ def _exhaustive(
 
 
 def _checked_costs(costs: ArrayLike, num_quantiles: int) -> Floats:
-    matrix = np.asarray(costs, dtype=np.float64)
+    try:
+        matrix = np.asarray(costs, dtype=np.float64) if not np.iscomplexobj(costs) else np.zeros(0)
+    except (TypeError, ValueError):
+        matrix = np.zeros(0)
     if matrix.shape != (num_quantiles, num_quantiles) or not np.isfinite(matrix).all():
         raise InvalidArgumentError(
-            f"costs must be finite numbers of shape ({num_quantiles}, {num_quantiles}), got shape {matrix.shape}."
+            f"costs must be finite real numbers of shape ({num_quantiles}, {num_quantiles}), got {repr(costs)[:100]}."
         )
     return matrix
 
@@ -248,6 +285,18 @@ def _checked_costs(costs: ArrayLike, num_quantiles: int) -> Floats:
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
+
+
+def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:
+    """Refuse what is no graph, or no kernel on graphs.
+
+    Raises:
+        InvalidArgumentError: with what it is.
+    """
+    if not isinstance(graph, Graph):
+        raise InvalidArgumentError(f"A graphs.Graph is needed, got {type(graph).__name__}; build one first.")
+    if not isinstance(kernel, GraphKernel):
+        raise InvalidArgumentError(f"kernel must be one of graphs.kernels, got {kernel!r}.")
 
 
 def positive(**values: int) -> None:

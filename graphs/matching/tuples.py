@@ -10,11 +10,12 @@ to nothing; at the end POT's exact solver leaves one quantile for each walker of
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphs import random
 from graphs.couplings import as_halting
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
-from graphs.matching.pairs import positive, quantile_costs
+from graphs.matching.pairs import check_graph_and_kernel, positive, quantile_costs
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -53,17 +54,19 @@ def couple_quantiles(
     Raises:
         InvalidArgumentError: an argument out of range.
     """
+    check_graph_and_kernel(graph, kernel)
     positive(num_walkers=num_walkers, num_quantiles=num_quantiles)
     count = 4 * num_quantiles if num_tuples is None else num_tuples
     positive(num_tuples=count)
-    if num_walkers < 2 or num_quantiles < 2 or count % num_quantiles:
+    if num_walkers < 2 or num_quantiles < 2:
         raise InvalidArgumentError(
-            "num_walkers and num_quantiles must be at least 2 and num_tuples a multiple of num_quantiles, got "
-            f"{num_walkers}, {num_quantiles} and {count}."
+            f"Lengths are coupled for at least 2 walkers and 2 quantiles, got {num_walkers} and {num_quantiles}."
         )
+    if count % num_quantiles:
+        raise InvalidArgumentError(f"num_tuples must be a multiple of the {num_quantiles} quantiles, got {count}.")
     costs = quantile_costs(graph, kernel, as_halting(halt), num_quantiles)
     costs = costs / np.ptp(costs) if np.ptp(costs) > 0 else costs
-    return _alternate(costs, num_walkers, count, np.random.default_rng(seed))
+    return _alternate(costs, num_walkers, count, np.random.default_rng(random.resolve_seed(seed)))
 
 
 def tuple_cost(

@@ -5,10 +5,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.signal import fftconvolve
 
 from graphs import random
-from graphs.couplings import as_halting, modulation_to_the_end, quantile_survival
+from graphs.couplings import as_halting, quantile_survival
 from graphs.graph import Graph
-from graphs.kernels import GraphKernel
-from graphs.matching.pairs import positive
+from graphs.kernels import GraphKernel, Modulated
+from graphs.matching.pairs import check_graph_and_kernel, positive, whole_modulation
+from graphs.walks.halting import choose_halt
 from graphs.walks.sampling import sample_walks
 from graphs.walks.walks import Walks
 
@@ -29,7 +30,8 @@ def walk_costs(
     """Return an unbiased estimate of `quantile_costs`, tr(g_q(U) K g_q'(U)) / N, from walks of some nodes.
 
     (f g_q)(U) e_i is a row of features of the modulation f * (f ratio_q), so the cost is the mean over nodes of an
-    inner product of two such rows; they come from two independent draws. Time and memory do not grow with the graph.
+    inner product of two such rows; they come from two independent draws, which halt as the last quantile needs. Time
+    and memory do not grow with the graph.
 
     Args:
         graph: The graph.
@@ -42,17 +44,19 @@ def walk_costs(
         seed: Of nodes and walks; None: one from the system.
 
     Raises:
-        InvalidArgumentError: an argument out of range.
+        InvalidArgumentError: an argument out of range, or a kernel for which no walks have a good second moment.
     """
+    check_graph_and_kernel(graph, kernel)
     positive(num_quantiles=num_quantiles, num_nodes=num_nodes, num_walkers=num_walkers)
     generator = np.random.default_rng(random.resolve_seed(seed))
     nodes = generator.permutation(graph.num_nodes)[:num_nodes]
     labels = nodes if graph.labels is None else [graph.labels[i] for i in nodes]
-    f = modulation_to_the_end(kernel)
+    f = whole_modulation(kernel)
     each = fftconvolve(quantile_survival(as_halting(halt), num_quantiles, len(f) - 1) * f, f[None, :], axes=1)
+    halting = choose_halt(graph, Modulated(tuple(each[-1].tolist())), num_walkers)
     seeds = (int(generator.integers(2**62)) for _ in range(2))
     draws = [
-        sample_walks(graph, labels, num_walkers, halt=0.1, exact_hops=exact_hops, kernel=kernel, seed=one)
+        sample_walks(graph, labels, num_walkers, halt=halting, exact_hops=exact_hops, kernel=kernel, seed=one)
         for one in seeds
     ]
     (first, a), (second, b) = (_rows(draw, each) for draw in draws)

@@ -46,7 +46,9 @@ def draw(
     """
     moves = Moves(graph, settings.transitions)
     if settings.directions == "repelling" and len(moves.cumulative):
-        raise InvalidArgumentError('directions="repelling" needs uniform moves; give transitions="uniform".')
+        raise InvalidArgumentError(
+            'directions="repelling" needs uniform moves; give transitions="uniform", and the normalised Laplacian.'
+        )
     _ = moves.roots, moves.cumulative  # before the threads ask for them
     expected = len(starts) * (1 + settings.num_walkers * settings.halting.mean())
     most = most_hops(settings.exact_hops)

@@ -7,6 +7,7 @@ from graphs.couplings import modulation_to_the_end
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
+from graphs.spectral import squared_growth
 from graphs.walks.moments import largest_halt, relative_variance
 
 _LARGEST, _SMALLEST = 0.5, 1e-3
@@ -40,9 +41,10 @@ def choose_halt(
         InvalidArgumentError: no halting probability from 0.001 on is good enough.
     """
     limit = largest_halt(graph, kernel, transitions=transitions) / 2
+    growth = max(1.0, squared_growth(graph, transitions))
 
     def good(halt: float) -> bool:
-        return relative_variance(kernel, halt, exact_hops) <= max_variance * num_walkers
+        return relative_variance(kernel, halt, exact_hops, growth=growth) <= max_variance * num_walkers
 
     low, high = _SMALLEST, min(_LARGEST, limit)
     if high < low or not good(low):

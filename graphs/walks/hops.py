@@ -10,6 +10,8 @@ from graphs.walks.moves import Moves
 
 Integers = NDArray[np.int64]
 
+_MOST = 1000
+
 
 @dataclass(frozen=True, eq=False)
 class HopRule:
@@ -25,8 +27,11 @@ class HopRule:
 
     def __post_init__(self) -> None:
         limits = np.asarray(self.limits)
-        if limits.ndim != 1 or len(limits) == 0 or not np.issubdtype(limits.dtype, np.integer):
-            raise InvalidArgumentError(f"A rule for exact hops has integer limits (H + 1,), got {self.limits!r}.")
+        if limits.ndim != 1 or not 1 <= len(limits) <= _MOST or not np.issubdtype(limits.dtype, np.integer):
+            raise InvalidArgumentError(
+                f"A rule for exact hops has integer limits (H + 1,), at most {_MOST} of them, got "
+                f"{repr(self.limits)[:200]}."
+            )
         object.__setattr__(self, "limits", limits.astype(np.int64))
 
     @property
@@ -39,7 +44,8 @@ class HopRule:
         from graphs.walks import compiled
 
         matrix = moves.matrix
-        balls = compiled.reach(matrix.indptr, matrix.indices, starts, self.most, int(self.limits.max(initial=0)))
+        limit = min(int(self.limits.max()), matrix.shape[0])
+        balls = compiled.reach(matrix.indptr, matrix.indices, starts, self.most, limit)
         fits = balls <= self.limits
         fits[:, 0] = True
         return np.asarray(self.most - np.argmax(fits[:, ::-1], axis=1), dtype=np.int64)

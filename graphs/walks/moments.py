@@ -13,7 +13,9 @@ from graphs.spectral import squared_growth
 from graphs.walks.moves import check_transitions
 
 
-def relative_variance(kernel: GraphKernel, halt: float | ArrayLike | Halting, exact_hops: int = 0) -> float:
+def relative_variance(
+    kernel: GraphKernel, halt: float | ArrayLike | Halting, exact_hops: int = 0, *, growth: float = 1.0
+) -> float:
     """Return the relative variance of the total weight sum_l f_l [length >= l] / S_l of one walker's row.
 
     It has mean sum_l f_l and second moment sum_{kl} f_k f_l / S_min(k, l): what the lengths alone do to a row, on a
@@ -24,6 +26,7 @@ def relative_variance(kernel: GraphKernel, halt: float | ArrayLike | Halting, ex
         kernel: The kernel.
         halt: The halting law.
         exact_hops: h.
+        growth: Of a walk's squared load with each step, 1 for moves in proportion to weight.
     """
     halting = halt if isinstance(halt, Halting) else as_halting(halt)
     if exact_hops < 0:
@@ -31,7 +34,7 @@ def relative_variance(kernel: GraphKernel, halt: float | ArrayLike | Halting, ex
     ends = None if halting.is_geometric else int(np.size(halting.halt)) - 1 + exact_hops
     whole = modulation_to_the_end(kernel) if ends is None else kernel.modulation(ends)
     f = whole[min(exact_hops, len(whole) - 1) :]
-    survival = halting.survival(len(f) - 1)
+    survival = halting.survival(len(f) - 1) * np.exp(-np.log(growth) * np.arange(len(f)))
     f = f[survival > 0]
     later = np.cumsum(f[::-1])[::-1]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -77,7 +80,8 @@ def check_second_moment(
         )
         warnings.warn(InfiniteVarianceWarning(message), stacklevel=4)
         return
-    variance = relative_variance(kernel, halting, exact_hops) / num_walkers
+    growth = max(1.0, squared_growth(graph, transitions))
+    variance = relative_variance(kernel, halting, exact_hops, growth=growth) / num_walkers
     if variance > 1:
         message = (
             f"The features of {kernel} need longer walks than these: with {num_walkers} independent "

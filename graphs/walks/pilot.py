@@ -21,77 +21,105 @@ from graphs.walks.walks import WalkSettings
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_SAMPLE, _DRAWS = 128, 8
+_NODES, _LEAST_NODES, _DRAWS = 64, 16, 6
+_WALKERS = 2**11
+"""Of the pilot at a time: fewer nodes where each has many."""
 _MOST = 32
+_REWARD = 0.9
+"""What a hop has to leave of the variance, at most, to be worth its cost."""
+_NOTHING = 1e-12
+"""A share of |Phi|^2 below which there is no variance left to lower."""
 _PILOT = 0x9111_07
 """The pilot's seeds begin here; a user's seed may be the same only on purpose."""
 
 
 class _Measured(NamedTuple):
-    """Of the nodes of the sample, by number of hops; NaN where their neighbourhoods exceed the budget."""
+    """Of the nodes of the sample whose neighbourhoods fit into the budget, with one number of hops."""
 
-    nonzeros: Floats  # (n, H + 1) expected non-zeros of the row
-    variances: Floats  # (n, H + 1) sums of the variances of its entries
+    nonzeros: Floats  # (k,) expected non-zeros of the row
+    visits: float  # expected visits of a row
+    variances: Floats  # (k,) sums of the variances of its entries
+    squares: float  # their expected squares, in all
 
 
-def choose_hops(graph: Graph, kernel: GraphKernel, settings: WalkSettings, max_nonzeros: int) -> int | HopRule:
+def choose_hops(
+    graph: Graph, kernel: GraphKernel, settings: WalkSettings, max_nonzeros: int, num_threads: int | None = None
+) -> int | HopRule:
     """Return a rule for exact hops: as many as `max_nonzeros` allows and the predicted variance rewards.
 
-    With B_h the nodes within h hops, a row has B_h non-zeros and those that its walkers find outside. h hops
-    are taken where B_h + (what walkers find outside, on average over the sample) <= max_nonzeros, and where, over the
-    nodes of the sample that could take them, the variance is below that of every smaller number. Where zero hops
-    exceed the budget already, they are all there is.
+    With B_h the nodes within h hops, a row has B_h non-zeros and those that its walkers find outside. h hops are taken
+    up to the largest B_h with which rows of the sample stay within `max_nonzeros` (in expectation, and on average over
+    nodes with neighbourhoods of about that size); and where, over the nodes of the sample that could take them, they
+    lower the variance by a tenth or more below that of every smaller number. Visits are not to be more than twice those
+    of the walkers, or four times `max_nonzeros`. Where zero hops exceed the budget already, they are all there is.
 
     Args:
         graph: The graph.
         kernel: The kernel whose features are to have a small variance.
         settings: Of the walks; the number of hops aside.
         max_nonzeros: The budget of a row of Phi, in expectation.
+        num_threads: As for `sample_walks`.
     """
-    moves = Moves(graph, settings.transitions)
-    sample = np.random.default_rng(0).permutation(graph.num_nodes)[:_SAMPLE]
-    sample.sort()
-    balls = _balls(moves, sample, max_nonzeros)
-    if balls.shape[1] == 1:
-        return 0
-    measured = _measure(graph, kernel, settings, sample, balls, max_nonzeros)
-    limits = np.full(balls.shape[1], -1, dtype=np.int64)
-    limits[0] = 1
-    for hops in range(1, balls.shape[1]):
-        outside = measured.nonzeros[:, hops] - balls[:, hops]
-        could = np.isfinite(outside)
-        limit = int(np.floor(max_nonzeros - outside[could].mean()))
-        could &= balls[:, hops] <= limit
-        if could.any():
-            totals = measured.variances[could, : hops + 1].sum(0)
-            if totals[hops] < totals[:hops].min():
-                limits[hops] = limit
-    taken = int(np.flatnonzero(limits > 0).max())
-    return HopRule(limits[: taken + 1]) if taken > 0 else 0
+    count = max(_LEAST_NODES, min(_NODES, _WALKERS // settings.num_walkers))
+    sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:count])
+    budget = min(max_nonzeros, graph.num_nodes)
+    balls = _balls(Moves(graph, settings.transitions), sample, budget)
+    most_visits = max(2 * settings.num_walkers * settings.halting.mean(), 4 * budget)
+    limits, variances = [1], np.full(balls.shape, np.nan)
+    for hops in range(balls.shape[1]):
+        fits = balls[:, hops] <= budget
+        measured = _measure(graph, kernel, replace(settings, exact_hops=hops), sample[fits], num_threads)
+        variances[fits, hops] = measured.variances
+        limit = _largest_ball(balls[fits, hops], measured.nonzeros, budget)
+        could = balls[:, hops] <= limit
+        if not could.any() or (hops > 0 and measured.visits > most_visits):
+            break
+        if hops > 0:
+            totals = variances[could, : hops + 1].sum(0)
+            limits.append(limit if totals[hops] <= _REWARD * totals[:hops].min() else -1)
+        if variances[could, hops].sum() <= _NOTHING * measured.squares:
+            break
+    taken = max(hops for hops, limit in enumerate(limits) if limit > 0)
+    return HopRule(np.array(limits[: taken + 1])) if taken > 0 else 0
 
 
-def _balls(moves: Moves, sample: Integers, max_nonzeros: int) -> Integers:
+def _largest_ball(balls: Integers, nonzeros: Floats, budget: int) -> int:
+    """Return the largest neighbourhood up to which rows stay within the budget, 0 for none.
+
+    Up to B they do where the mean non-zeros of nodes of the sample with neighbourhoods from 0.8 B to B do. Beyond the
+    largest such B of the sample, or up to the first that does not, half as much again is believed, as far as what
+    walkers find outside leaves room for it.
+    """
+    limit = 0
+    for ball in np.unique(balls):
+        near = (balls > 0.8 * ball) & (balls <= ball)
+        if nonzeros[near].mean() > budget:
+            return min(limit, int(ball) - 1)
+        outside = float((nonzeros - balls)[near].mean())
+        limit = max(int(ball), min(int(1.5 * ball), int(budget - outside)))
+    return limit
+
+
+def _balls(moves: Moves, sample: Integers, budget: int) -> Integers:
     """Return the nodes within 0..H hops (n, H + 1), H the most hops with which any stays within the budget."""
     from graphs.walks import compiled
 
     matrix = moves.matrix
-    balls = compiled.reach(matrix.indptr, matrix.indices, sample, _MOST, max_nonzeros)
-    return np.asarray(balls[:, (balls <= max_nonzeros).any(0)])
+    balls = compiled.reach(matrix.indptr, matrix.indices, sample, _MOST, budget)
+    return np.asarray(balls[:, (balls <= budget).any(0)])
 
 
 def _measure(
-    graph: Graph, kernel: GraphKernel, settings: WalkSettings, sample: Integers, balls: Integers, max_nonzeros: int
+    graph: Graph, kernel: GraphKernel, settings: WalkSettings, nodes: Integers, num_threads: int | None
 ) -> _Measured:
-    """Walk from the nodes of the sample with every number of hops, several times."""
-    nonzeros, variances = np.full(balls.shape, np.nan), np.full(balls.shape, np.nan)
-    for hops in range(balls.shape[1]):
-        rows = np.flatnonzero(balls[:, hops] <= max_nonzeros)
-        phis = []
-        for k in range(_DRAWS):
-            walks = draw(graph, sample[rows], replace(settings, exact_hops=hops, seed=_PILOT + k))
-            indptr, indices, shape = walks.pattern
-            phis.append(sp.csr_array((walks.values(walks.weights(kernel)), indices, indptr), shape=shape))
-        nonzeros[rows, hops] = np.mean([np.diff(phi.indptr) for phi in phis], axis=0)
-        squares = sum(phi.power(2).sum(1) for phi in phis)
-        variances[rows, hops] = (squares - sum(phis).power(2).sum(1) / _DRAWS) / (_DRAWS - 1)
-    return _Measured(nonzeros, variances)
+    """Walk from some nodes (positions), several times."""
+    draws = [draw(graph, nodes, replace(settings, seed=_PILOT + k), num_threads) for k in range(_DRAWS)]
+    phis = []
+    for walks in draws:
+        indptr, indices, shape = walks.pattern
+        phis.append(sp.csr_array((walks.values(walks.weights(kernel)), indices, indptr), shape=shape))
+    squares = sum(phi.power(2).sum(1) for phi in phis)
+    variances = (squares - sum(phis).power(2).sum(1) / _DRAWS) / (_DRAWS - 1)
+    visits = float(np.mean([len(walks.visits.hops) for walks in draws])) / max(len(nodes), 1)
+    nonzeros = np.mean([np.diff(phi.indptr) for phi in phis], axis=0)
+    return _Measured(nonzeros, visits, variances, float(np.sum(squares)) / _DRAWS)

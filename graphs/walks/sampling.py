@@ -64,12 +64,14 @@ def sample_walks(
             drawn from their law, and halt only from there on. "auto": for each node as many as `max_nonzeros` holds
             and the variance rewards, by a pilot of other walks (`walks.pilot.choose_hops`); the rule it finds is
             `walks.settings.exact_hops`, and the numbers `walks.exact_hops` (n,). A rule serves in place of a number.
-        max_nonzeros: What a row of Phi may have, in expectation, the walkers' part included, for "auto" to add hops.
-            Walks that have more without exact hops keep what they have.
+        max_nonzeros: What rows of Phi may have, in expectation, the walkers' part included, for "auto" to add hops: on
+            average over nodes with neighbourhoods of similar size, so that single rows may have some more. Walks that
+            have more without exact hops keep what they have.
         kernel: What "sigma" and "auto" are tuned to; None: `RegularizedLaplacian(order=2, sigma=1)`.
         seed: An integer, or None for one from the system, kept as `walks.seed`.
-        transitions: "weights": move to a neighbour in proportion to the weight of the edge;
-            "uniform": to every neighbour alike. The same for unweighted graphs.
+        transitions: "weights": move in proportion to the entries of a row of U, which for the normalised Laplacian are
+            the edges' weights; "uniform": to every neighbour alike, the same where weights are equal. With the
+            combinatorial Laplacian a node is a neighbour of its own, and loads of uniform moves grow fast.
         num_quantiles: Bins of the permutation for "sigma", or of what is "learned".
         permutation: A permutation (num_quantiles,) for "sigma", from `match_quantiles` on this or
             another graph; None: matched on this graph.
@@ -111,7 +113,7 @@ def sample_walks(
         int(num_walkers), halting, lengths, directions, transitions, random.resolve_seed(seed), coupling, hops
     )
     if isinstance(exact_hops, str):
-        settings = replace(settings, exact_hops=choose_hops(graph, tuned, settings, int(max_nonzeros)))
+        settings = replace(settings, exact_hops=choose_hops(graph, tuned, settings, int(max_nonzeros), num_threads))
     starts = np.arange(graph.num_nodes, dtype=np.int64) if nodes is None else graph.index(nodes)
     return draw(graph, starts, settings, num_threads, max_memory, progress)
 
@@ -155,7 +157,7 @@ def _check(
         known = 0 <= exact_hops <= _MOST_HOPS
     if not known:
         raise InvalidArgumentError(
-            f'exact_hops must be an integer from 0 to {_MOST_HOPS}, or "auto", got {exact_hops!r}.'
+            f'exact_hops must be an integer from 0 to {_MOST_HOPS}, "auto" or a HopRule, got {exact_hops!r}.'
         )
 
 

@@ -161,5 +161,5 @@ class Walks:
                 `relative_variance`.
         """
         s = self.settings
-        fewest = int(self.exact_hops.min(initial=0 if isinstance(s.exact_hops, HopRule) else s.exact_hops))
+        fewest = int(self.exact_hops.min()) if len(self.nodes) else 0
         check_second_moment(self.graph, kernel, s.halting, s.transitions, s.num_walkers, fewest)

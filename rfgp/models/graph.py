@@ -151,6 +151,9 @@ class GraphGP(Process):
     def redraw(self, **changes: Any) -> "GraphGP":
         """Return a new model with new features; what is not named stays, data and hyperparameters too.
 
+        Exact hops that were chosen stay as they are unless an option of the walks is named; then they are chosen anew,
+        for the fitted kernel.
+
         Args:
             changes: `features`, `seed`, or any option of the walks.
 
@@ -172,11 +175,15 @@ class GraphGP(Process):
             raise InvalidArgumentError(f"redraw does not know {', '.join(sorted(unknown))}.")
         named: dict[str, Any] = {"features": self.features, "seed": self.seed}
         named.update({name: changes.pop(name) for name in tuple(named) if name in changes})
+        kept = None if changes or self._walks is None else cast(graphs.Walks, self._walks.walks).settings.exact_hops
         if changes:
             named["features"] = named["features"] if self.features == "walks" else "walks"
         options = {**self._walk_options, **changes}
         main = {name: options.pop(name) for name in ("num_walkers", "halt", "lengths", "directions", "exact_hops")}
-        other = GraphGP(self.graph, self.fitted_kernel, **named, **main, **self._options, walk_options=options)
+        hops = main["exact_hops"] if kept is None else kept  # tuned anew with other walks only
+        given = {**main, "exact_hops": hops}
+        other = GraphGP(self.graph, self.fitted_kernel, **named, **given, **self._options, walk_options=options)
+        other._walk_options = {**main, **options}
         snapshot(self, other)
         other._check_fit()
         return other

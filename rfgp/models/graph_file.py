@@ -17,7 +17,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.models import options
 from rfgp.models.graph import GraphGP
 
-_MOST_QUANTILES, _MOST_HOPS = 10_000, 1_000
+_MOST_QUANTILES = 10_000
 
 
 def describe(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -29,7 +29,7 @@ def describe(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     graph, walks = model.graph, model._walk_options
     settings = None if model._walks is None else cast(graphs.Walks, model._walks.walks).settings
     coupling, hops = (None, None) if settings is None else (settings.coupling, settings.exact_hops)
-    walks = {**walks, "exact_hops": "auto"} if isinstance(walks["exact_hops"], HopRule) else walks
+    walks = {**walks, "exact_hops": "rule"} if isinstance(walks["exact_hops"], HopRule) else walks
     described = {
         "kernel": {"name": graphs.kernels.name_of(model.kernel), **options.plain_values(asdict(model.kernel))},
         "features": model.features,
@@ -77,14 +77,16 @@ def build(
     tables = {name: table for name, table in (("permutation", permutation), ("tuples", tuples)) if table is not None}
     main = {name: walks.pop(name) for name in ("num_walkers", "halt", "lengths", "directions", "exact_hops")}
     limits, asked = described["hop_limits"], main["exact_hops"]
-    if limits is not None and (asked != "auto" or not 2 <= len(limits) <= _MOST_HOPS):
-        raise InvalidArgumentError(f'a rule for 1 to {_MOST_HOPS - 1} exact hops comes with exact_hops="auto"')
+    if (limits is not None and asked not in ("auto", "rule")) or (limits is None and asked == "rule"):
+        raise InvalidArgumentError('a rule for exact hops comes with exact_hops="auto" or "rule"')
+    rule = None if limits is None else HopRule(np.array(limits))
+    main["exact_hops"] = rule if asked == "rule" else asked
     priors = described["priors"]
     model = GraphGP(
         graph,
         graphs.kernels.by_name(**described["kernel"]),
         described["features"],
-        **{**main, "exact_hops": asked if limits is None else HopRule(np.array(limits))},
+        **{**main, "exact_hops": asked if rule is None else rule},
         outputscale=described["outputscale"],
         noise=described["noise"],
         priors=None if priors is None else options.decode_priors(priors),

@@ -76,6 +76,23 @@ class TestCombinatorialLaplacian:
         with pytest.raises(graphs.InvalidArgumentError, match="laplacian must be one of 'normalized', 'comb"):
             g.with_laplacian("unnormalised")
 
+    def test_rounding_makes_no_self_loops(self):
+        """A weighted regular graph: what a row lacks to 1 is rounding, and uniform walkers would step on it."""
+        pairs = [(i, (i + k) % 30) for i in range(30) for k in (1, 2, 3)]
+        g = Graph.from_edges(pairs, np.tile([0.1, 0.2, 0.3], 30)).with_laplacian("combinatorial")
+        assert g.shift_operator.nnz == 180
+        tiny = Graph.from_edges([(0, 1), (1, 2)], [1e-310, 1e-310]).with_laplacian("combinatorial")
+        np.testing.assert_allclose(tiny.shift_operator.toarray(), [[0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]])
+
+    def test_uniform_moves_are_warned_of(self):
+        g = Graph.from_networkx(nx.barabasi_albert_graph(300, 3, seed=0)).with_laplacian("combinatorial")
+        with pytest.warns(graphs.LargeVarianceWarning):
+            graphs.sample_walks(g, transitions="uniform", exact_hops=0, seed=0).features(graphs.kernels.Diffusion(3.0))
+        with pytest.raises(graphs.InvalidArgumentError, match="and the normalised Laplacian"):
+            graphs.sample_walks(g, directions="repelling", seed=0)
+        with pytest.raises(graphs.InvalidArgumentError, match="laplacian must be one of"):
+            Graph(g.adjacency, laplacian="foo")
+
     def test_rank_and_the_rest_know_it(self):
         G = nx.barabasi_albert_graph(60, 2, seed=0)
         g = Graph.from_networkx(G).with_laplacian("combinatorial")

@@ -111,6 +111,12 @@ def test_costs_by_walks_are_unbiased():
     assert_mean(draws, exact)
 
 
+def test_costs_by_walks_halt_as_the_kernel_needs():
+    long = kernels.Diffusion(8.0)
+    costs, exact = graphs.walk_costs(SMALL, long, 0.1, 5, seed=0), graphs.quantile_costs(SMALL, long, 0.1, 5)
+    assert np.linalg.norm(costs - exact) < 0.05 * np.linalg.norm(exact)
+
+
 def test_costs_by_walks_serve_a_large_graph():
     costs = graphs.walk_costs(LARGE, LONG, 0.1, 10, seed=0)
     exact = graphs.quantile_costs(LARGE, LONG, 0.1, 10)
@@ -164,6 +170,8 @@ class TestTuples:
             ([[0.0, 1.0], [1.0, 0.0]], "integers"),
             (np.zeros((0, 2), int), "equally often"),
             ([[0, -1], [1, 0]], "equally often"),
+            ([[0, 1], [1]], "shape"),
+            ([[10**13, 0], [0, 10**13]], "equally often"),
         ],
     )
     def test_bad_tables_are_named(self, table, message):
@@ -181,6 +189,17 @@ class TestTuples:
         (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 2, costs=[[1, np.nan], [0, 1]]), "finite"),
         (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 4, objective="diagonal", dimension=0), "dimension must be"),
         (lambda: graphs.matching_variance(SMALL, LONG, [0, 0]), "each once"),
+        (lambda: graphs.matching_variance(SMALL, LONG, [[0], [1, 2]]), "each once"),
+        (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 2, costs="ab"), "finite real numbers"),
+        (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 2, costs=np.eye(2) * 1j), "finite real numbers"),
+        (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 2, costs=np.eye(2), objective="diagonal"), "costs serve"),
+        (lambda: graphs.match_quantiles(SMALL, "diffusion"), "kernel must be one of graphs.kernels"),
+        (lambda: graphs.match_quantiles(nx.path_graph(3), LONG), "A graphs.Graph is needed, got Graph"),
+        (lambda: graphs.quantile_costs(SMALL, LONG, 0.1, 0), "num_quantiles must be a positive"),
+        (lambda: graphs.quantile_costs(SMALL, kernels.Diffusion(600.0), 0.1, 3), "more than 65,537 powers of U"),
+        (lambda: graphs.walk_costs(SMALL, LONG, num_nodes=2.5), "num_nodes must be a positive"),
+        (lambda: graphs.match_quantiles(LARGE, kernels.InverseCosine(), 0.1, 3, objective="diagonal"), "4096 powers"),
+        (lambda: graphs.couple_quantiles(SMALL, LONG, 0.1, 2, 4, seed="x"), "seed"),
         (lambda: graphs.walk_costs(SMALL, LONG, num_nodes=0), "num_nodes must be a positive"),
         (lambda: graphs.couple_quantiles(SMALL, LONG, 0.1, 1), "at least 2"),
         (lambda: graphs.couple_quantiles(SMALL, LONG, 0.1, 4, 8, num_tuples=12), "a multiple of"),
@@ -189,3 +208,9 @@ class TestTuples:
 def test_bad_arguments_are_named(call, message):
     with pytest.raises(graphs.InvalidArgumentError, match=message):
         call()
+
+
+def test_ties_are_broken_towards_the_reversal():
+    for kernel, count in ((kernels.Diffusion(2.0), 50), (kernels.RandomWalk(2), 5)):
+        found = graphs.match_quantiles(SMALL, kernel, 0.1, count)
+        np.testing.assert_array_equal(found, np.arange(count)[::-1])

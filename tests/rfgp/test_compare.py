@@ -32,7 +32,7 @@ def test_every_method_size_split_and_draw_is_there(table, nodes):
     assert len(table.draws) == 4 * 2 * 2 * 3
     assert len(table.exact) == 2
     assert table.groups() == [(m, s) for s in (8, 64) for m in ("iid", "orthogonal", "pairwise", "energy")]
-    assert len(nodes.draws) == 5 * 2
+    assert len(nodes.draws) == 6 * 2
     assert all(np.isfinite([d.kernel_error, d.kl, d.rmse, d.nlpd]).all() and d.kl >= 0 for d in nodes.draws)
 
 

@@ -213,7 +213,6 @@ class TestBlocks:
 
     def test_no_more_than_a_block_of_features_is_alive(self):
         """Every block of features is gone before the next but one is computed."""
-        import gc
         import weakref
 
         x, omega, y, noise, scale, variance = self.arguments(300)
@@ -222,7 +221,6 @@ class TestBlocks:
         def counted(x, scale):
             phi = plain(x, scale)
             alive.add(phi)
-            gc.collect()
             most[0] = max(most[0], len(alive))
             return phi
 

@@ -427,6 +427,15 @@ def test_chosen_hops_are_kept(tmp_path, monkeypatch):
     assert again.walk_options["exact_hops"] == "auto"
 
 
+def test_a_rule_of_the_users_own_is_kept(tmp_path):
+    for limits in ([1], [1, 3, 5]):
+        gp = graph_model(features="walks", exact_hops=graphs.HopRule(limits))
+        gp.save(tmp_path / "m.safetensors", data=True)
+        again = rfgp.load(tmp_path / "m.safetensors")
+        for model in (again, again.redraw(seed=7)):
+            np.testing.assert_array_equal(model._walks.walks.settings.exact_hops.limits, limits)
+
+
 def test_a_forged_graph_is_refused(tmp_path):
     path = tmp_path / "m.safetensors"
     graph_model(features="walks").save(path, data=True)

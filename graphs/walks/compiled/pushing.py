@@ -59,7 +59,7 @@ def push(
                         touched[reached] = other
                         reached += 1
                     held[other] += mass[place] * (probabilities[edge] if probabilities.size else 1.0 / (last - first))
-            here = np.sort(touched[:reached])
+            here = touched[:reached][np.argsort(touched[:reached], kind="mergesort")]  # np.sort has a quadratic case
             while used + reached > nodes.size:
                 nodes, mass = np.concatenate((nodes, np.empty_like(nodes))), np.concatenate((mass, np.empty_like(mass)))
                 loads = np.concatenate((loads, np.empty_like(loads)))
