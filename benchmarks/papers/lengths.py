@@ -50,7 +50,8 @@ def draw_permutations(console: Console, out: Path | None) -> None:
                 sigma = graphs.match_quantiles(graph, kernel, halt, 30, objective=objective)
                 axis = axes[2 * row + k, column]
                 axis.imshow(np.eye(30)[sigma], cmap="Greys", origin="lower")
-                axis.set(title=f"{name}, halt {halt}, {objective}", xticks=[], yticks=[])
+                axis.set(xticks=[], yticks=[])
+                axis.set_title(f"{name}, halt {halt}, {objective}", fontsize=9)
                 reversed_ = np.array_equal(sigma, np.arange(30)[::-1])
                 console.print(f"{name}, halt {halt}, {objective}: {'the reversal' if reversed_ else sigma.tolist()}")
     figure.tight_layout()

@@ -187,7 +187,8 @@ def compare_nodes(
 
     protocol = (
         f"{train_count} training and {test_count} test nodes of {graph.num_nodes}, {kernel} kernel, hyperparameters of "
-        f"the exact process, halt {halt:g}, stratified walkers have systematic lengths, {plan.splits} splits x "
+        f"the exact process, halt {halt:g}, stratified walkers have systematic lengths, exact-hops are the same after "
+        f"hops that 64 non-zeros a row leave room for, {plan.splits} splits x "
         f"{plan.draws} draws, seed {plan.seed}"
     )
     return run_comparison(title, protocol, "walkers", methods, list(sizes), plan, run, report)
