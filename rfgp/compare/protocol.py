@@ -20,7 +20,7 @@ from rfgp.compare.results import Comparison, Draw, Exact, Example
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference import Prediction
 from rfgp.models import ExactGP, Process
-from rfgp.models.graph import GraphGP
+from rfgp.models.graph import NONZEROS_PER_WALKER, GraphGP
 
 # "stratified" has systematic lengths as well, the others have independent directions.
 WALKS: dict[str, dict[str, Any]] = {
@@ -188,7 +188,7 @@ def compare_nodes(
     protocol = (
         f"{train_count} training and {test_count} test nodes of {graph.num_nodes}, {kernel} kernel, hyperparameters of "
         f"the exact process, halt {halt:g}, stratified walkers have systematic lengths, exact-hops are the same after "
-        f"hops that 64 non-zeros a row leave room for, {plan.splits} splits x "
+        f"hops that {NONZEROS_PER_WALKER} non-zeros a row for each walker leave room for, {plan.splits} splits x "
         f"{plan.draws} draws, seed {plan.seed}"
     )
     return run_comparison(title, protocol, "walkers", methods, list(sizes), plan, run, report)
@@ -264,9 +264,10 @@ def node_case(
         gp = exact.redraw(features="walks", **options)
 
         def matrix() -> Any:
+            budget = NONZEROS_PER_WALKER * size  # as for the process
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", graphs.GraphWarning)  # `redraw` has said it
-                phi = graphs.sample_walks(graph, kernel=fitted, **options).features(fitted)
+                phi = graphs.sample_walks(graph, kernel=fitted, max_nonzeros=budget, **options).features(fitted)
             return (phi @ phi.T).toarray()
 
         return gp.predict(hidden), matrix

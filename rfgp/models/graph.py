@@ -24,6 +24,8 @@ _KernelAndDiagonal = tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor]
 
 PARAMETER_BOUNDS = (1e-2, 1e3)
 EXACT_LIMIT = 2000
+NONZEROS_PER_WALKER = 4
+"""A row's budget for exact hops, where the user names none: the ratio of the defaults of `graphs.sample_walks`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +93,13 @@ class GraphGP(Process):
         halt: The halting probability.
         lengths: The coupling of a node's lengths.
         directions: The coupling of a node's directions.
-        exact_hops: An integer, a `graphs.HopRule`, or "auto", tuned to `kernel`.
+        exact_hops: An integer, a `graphs.HopRule`, or "auto", tuned to `kernel`, with at most four non-zeros a row for
+            each walker.
         outputscale: Starting value; None: the targets' variance.
         noise: Starting value of the noise variance; None: a tenth of the targets' variance.
         priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units.
         seed: An integer, or None for one from the system, kept as `.seed`.
-        walk_options: Further options of `graphs.sample_walks`, such as `permutation`.
+        walk_options: Further options of `graphs.sample_walks`, such as `permutation` or `max_nonzeros`.
 
     Hyperparameters: the kernel's parameters by their names, outputscale, noise, mean.
 
@@ -145,7 +148,10 @@ class GraphGP(Process):
         self._draws: dict[bytes, feature_maps.WalkFeatures] = {}
         self._walks: feature_maps.WalkFeatures | None = None
         if self.features == "walks":  # fails now, not at fit, where an option is wrong
-            walks = graphs.sample_walks(graph, [], seed=self.seed, kernel=self.kernel, **self._walk_options)
+            options = dict(self._walk_options)
+            if isinstance(num_walkers, int | np.integer):
+                options.setdefault("max_nonzeros", NONZEROS_PER_WALKER * num_walkers)
+            walks = graphs.sample_walks(graph, [], seed=self.seed, kernel=self.kernel, **options)
             self._walks = feature_maps.WalkFeatures(walks, self.kernel)
 
     def redraw(self, **changes: Any) -> "GraphGP":

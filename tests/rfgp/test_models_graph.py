@@ -46,7 +46,8 @@ def test_the_exact_process_equals_its_dense_twin(kernel):
 def test_walks_equal_their_dense_twin():
     gp = GraphGP(GRAPH, features="walks", num_walkers=8, seed=1).condition(TRAIN, Y)
     gp.hyperparameters.set(lengthscale=1.3, noise=2.0)
-    phi = graphs.sample_walks(GRAPH, num_walkers=8, seed=1).features(graphs.kernels.Diffusion(1.3)).toarray()
+    walks = graphs.sample_walks(GRAPH, num_walkers=8, max_nonzeros=32, kernel=graphs.kernels.Diffusion(2.0), seed=1)
+    phi = walks.features(graphs.kernels.Diffusion(1.3)).toarray()
     check_twin(gp, phi @ phi.T)
 
 
@@ -156,3 +157,14 @@ def test_a_fit_into_infinite_variance_is_named():
 def test_bad_options_are_named_at_once(options, error):
     with pytest.raises(error):
         GraphGP(GRAPH, **options)
+
+
+def test_the_budget_of_exact_hops_grows_with_the_walkers():
+    for walkers in (4, 16):
+        gp = GraphGP(GRAPH, features="walks", num_walkers=walkers, seed=0).condition(TRAIN, Y)
+        same = graphs.sample_walks(GRAPH, num_walkers=walkers, max_nonzeros=4 * walkers, kernel=gp.kernel, seed=0)
+        rule, expected = gp._walks.walks.settings.exact_hops, same.settings.exact_hops
+        assert getattr(rule, "most", 0) == getattr(expected, "most", 0)
+    given = GraphGP(GRAPH, features="walks", num_walkers=16, walk_options={"max_nonzeros": 5}, seed=0)
+    assert given._walks.walks.settings.exact_hops == 0
+    assert gp._walks.walks.settings.exact_hops.most > 0
