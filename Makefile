@@ -26,7 +26,7 @@ demo: $(STAMP)  ## a table, a mesh and a road network, each against its exact pr
 	$(BIN)/rfgp demo --out $(OUT)
 
 test: $(STAMP)  ## the fast tests (WORKERS=2)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 lint: $(STAMP)  ## format, lint, types, and the arrows between modules
 	$(BIN)/ruff format --check .
@@ -49,7 +49,7 @@ test-lowest:  ## the fast tests on the lowest supported versions (all but torch,
 	.venv-lowest/bin/pip install --quiet --constraint constraints.txt torch uv
 	.venv-lowest/bin/python -m uv pip install --quiet --python .venv-lowest/bin/python \
 	  --resolution lowest-direct --editable '.[dev]' 'torch==2.13.0'
-	OMP_NUM_THREADS=1 .venv-lowest/bin/pytest -q -n $(WORKERS) --dist loadfile
+	OMP_NUM_THREADS=1 .venv-lowest/bin/pytest -q -n $(WORKERS) --dist worksteal
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) .venv-lowest build dist out .mypy_cache .ruff_cache .pytest_cache

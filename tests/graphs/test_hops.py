@@ -17,6 +17,8 @@ KERNEL = kernels.Diffusion(2.0)
 
 def variances(g, options, count=30):
     """Of `count` draws: the sum of the variances of all entries of Phi, and the mean non-zeros of a row."""
+    rule = sample_walks(g, [], seed=0, kernel=KERNEL, **options).settings.exact_hops
+    options = {**options, "exact_hops": rule}
     phis = [sample_walks(g, seed=s, kernel=KERNEL, **options).features(KERNEL) for s in range(count)]
     dense = np.stack([phi.toarray() for phi in phis])
     return dense.var(0, ddof=1).sum(), np.mean([phi.nnz for phi in phis]) / g.num_nodes
