@@ -294,7 +294,9 @@ def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:
         InvalidArgumentError: with what it is.
     """
     if not isinstance(graph, Graph):
-        raise InvalidArgumentError(f"A graphs.Graph is needed, got {type(graph).__name__}; build one first.")
+        raise InvalidArgumentError(
+            f"A graphs.Graph is needed, got {type(graph).__name__}; build one, for example with Graph.from_networkx."
+        )
     if not isinstance(kernel, GraphKernel):
         raise InvalidArgumentError(f"kernel must be one of graphs.kernels, got {kernel!r}.")
 

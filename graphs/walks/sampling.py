@@ -12,6 +12,7 @@ from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel, RegularizedLaplacian
 from graphs.matching import couple_quantiles, match_quantiles
+from graphs.matching.pairs import check_graph_and_kernel
 from graphs.walks.drawing import draw
 from graphs.walks.halting import choose_halt
 from graphs.walks.hops import HopRule
@@ -90,18 +91,13 @@ def sample_walks(
         MemoryBudgetError: the result would take more than `max_memory`.
         UnknownNodeError: a label names no node.
     """
-    if not isinstance(graph, Graph):
-        raise InvalidArgumentError(
-            f"A graphs.Graph is needed, got {type(graph).__name__}; build one, for example with Graph.from_networkx."
-        )
+    tuned = RegularizedLaplacian() if kernel is None else kernel
+    check_graph_and_kernel(graph, tuned)
     _check(num_walkers, directions, exact_hops, max_nonzeros, transitions)
-    if kernel is not None and not isinstance(kernel, GraphKernel):
-        raise InvalidArgumentError(f"kernel must be one of graphs.kernels, got {kernel!r}.")
     if num_threads is not None and not (isinstance(num_threads, int) and num_threads > 0):
         raise InvalidArgumentError(f"num_threads must be a positive integer or None, got {num_threads!r}.")
     if max_memory is not None and not (isinstance(max_memory, int | float) and max_memory > 0):
         raise InvalidArgumentError(f"max_memory must be a positive number of bytes or None, got {max_memory!r}.")
-    tuned = kernel or RegularizedLaplacian()
     hops = exact_hops if isinstance(exact_hops, HopRule) else 0 if isinstance(exact_hops, str) else int(exact_hops)
     if isinstance(halt, str) and halt == "auto":
         fewest = hops if isinstance(hops, int) else 0

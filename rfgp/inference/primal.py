@@ -262,7 +262,7 @@ class _Pull:
     def __init__(self, rows: Rows, solved: _Solved, inverse: Tensor | None, scale: Tensor, wanted: _Wanted) -> None:
         assert inverse is not None
         self._rows, self._scale, self._wanted = rows, scale, wanted
-        self._weights, self._inverse = solved.weights, inverse
+        self._weights, self._inverse = solved.weights, scale.square() * inverse  # s^2 A^-1
         self._through = wanted.inputs or any(wanted.parameters)
         self._inputs = torch.zeros_like(rows.inputs) if wanted.inputs else None
         self._parameters = [
@@ -280,13 +280,14 @@ class _Pull:
     def add(self, block: slice, x: Tensor, parameters: tuple[Tensor, ...], phi: Tensor, residual: Tensor) -> None:
         """Add the part of a block: inputs (b, d), features (b, F), residuals (b,)."""
         noise = self._rows.noise.expand(len(self._rows.y))[block]
-        spread = phi.detach() @ (self._scale.square() * self._inverse).to(phi)  # s^2 phi A^-1
+        self._inverse = self._inverse.to(phi)  # once: features of all blocks have one dtype
+        spread = phi.detach() @ self._inverse
         if self.leverage is not None:
             self.leverage[block] = (spread * phi.detach()).sum(1).double()
         if not self._through:
             return
         upstream = spread.neg_().addr_((self._scale * residual).to(phi), self._weights.to(phi))
-        upstream = upstream / noise.to(phi)[:, None]
+        upstream.div_(noise.to(phi)[:, None])
         leaves = [leaf for leaf in (x, *parameters) if leaf.requires_grad]
         found = dict(zip(map(id, leaves), torch.autograd.grad(phi, leaves, upstream), strict=True))
         if self._inputs is not None:
