@@ -214,3 +214,12 @@ def test_ties_are_broken_towards_the_reversal():
     for kernel, count in ((kernels.Diffusion(2.0), 50), (kernels.RandomWalk(2), 5)):
         found = graphs.match_quantiles(SMALL, kernel, 0.1, count)
         np.testing.assert_array_equal(found, np.arange(count)[::-1])
+
+
+def test_exhaustive_search_of_any_functions():
+    """Also where sum_q g_q^2 and the products pull apart: against the definition, permutation by permutation."""
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        g, mass = rng.standard_normal((5, 6)), rng.uniform(size=6)
+        values = {sigma: mass @ np.sum((g + g[list(sigma)]) ** 2, axis=0) ** 2 for sigma in permutations(range(5))}
+        assert values[tuple(pairs._exhaustive(g, mass).tolist())] == pytest.approx(min(values.values()), rel=1e-12)

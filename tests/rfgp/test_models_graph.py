@@ -168,3 +168,11 @@ def test_the_budget_of_exact_hops_grows_with_the_walkers():
     given = GraphGP(GRAPH, features="walks", num_walkers=16, walk_options={"max_nonzeros": 5}, seed=0)
     assert given._walks.walks.settings.exact_hops == 0
     assert gp._walks.walks.settings.exact_hops.most > 0
+
+
+def test_a_redraw_chooses_hops_anew_with_other_walks_only(monkeypatch):
+    gp = GraphGP(GRAPH, features="walks", num_walkers=16, seed=0).condition(TRAIN, Y)
+    monkeypatch.setattr("graphs.walks.sampling.choose_hops", lambda *_: 0)
+    assert gp.redraw(seed=1)._walks.walks.settings.exact_hops is gp._walks.walks.settings.exact_hops
+    assert gp.redraw(num_walkers=8)._walks.walks.settings.exact_hops == 0
+    assert gp.redraw(seed=1).walk_options["exact_hops"] == "auto"
