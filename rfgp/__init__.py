@@ -19,6 +19,8 @@ from rfgp import spectra as spectra
 from rfgp import theory as theory
 from rfgp.errors import BlocksWarning as BlocksWarning
 from rfgp.errors import CacheWarning as CacheWarning
+from rfgp.errors import CheckpointError as CheckpointError
+from rfgp.errors import CheckpointWarning as CheckpointWarning
 from rfgp.errors import ConvergenceWarning as ConvergenceWarning
 from rfgp.errors import DataError as DataError
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
@@ -26,9 +28,11 @@ from rfgp.errors import JitterWarning as JitterWarning
 from rfgp.errors import ModelFileError as ModelFileError
 from rfgp.errors import NotFittedError as NotFittedError
 from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
+from rfgp.errors import OverfittingWarning as OverfittingWarning
 from rfgp.errors import PackageClashError as PackageClashError
 from rfgp.errors import RfgpError as RfgpError
 from rfgp.errors import RfgpWarning as RfgpWarning
+from rfgp.errors import VarianceStarvationWarning as VarianceStarvationWarning
 from rfgp.inference.prediction import Prediction as Prediction
 from rfgp.models import ExactGP as ExactGP
 from rfgp.models import SparseSpectrumGP as SparseSpectrumGP

@@ -25,6 +25,10 @@ class ModelFileError(RfgpError, ValueError):
     """A file is not a saved model, is damaged, or was written by a newer version."""
 
 
+class CheckpointError(RfgpError, ValueError):
+    """A file is not the checkpoint of the fit that it is given to."""
+
+
 class PackageClashError(RfgpError, ImportError):
     """Another package named `graphs` stands in the place of ours."""
 
@@ -47,3 +51,15 @@ class CacheWarning(RfgpWarning):
 
 class ConvergenceWarning(RfgpWarning):
     """The optimiser stopped before it converged."""
+
+
+class CheckpointWarning(RfgpWarning):
+    """A checkpoint could not be written; the fit went on without it."""
+
+
+class VarianceStarvationWarning(RfgpWarning):
+    """There are too few features for the data: the variance between them is too small."""
+
+
+class OverfittingWarning(RfgpWarning):
+    """Learned frequencies predicted kept-out rows no better than fixed ones, which were taken instead."""

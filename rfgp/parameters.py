@@ -50,7 +50,7 @@ class Hyperparameters(nn.Module):
 
     Args:
         quantities: The positive quantities by name.
-        center: The user's mean is center + spread * raw mean: mean and deviation of the data, ().
+        center: The user's mean is center + spread * raw mean: mean and deviation of the data, () or (k,).
         spread: Likewise, ().
         targets: The map from the user's units of the mean to standardised ones.
         priors: Log densities of named values, in the user's units; of a quantity that is shared by
@@ -94,7 +94,7 @@ class Hyperparameters(nn.Module):
         return torch.cat([p.detach().reshape(-1) for p in self.parameters()]).clone()
 
     def standardized(self, name: str) -> Tensor:
-        """Return a hyperparameter in standardised units, 0-d or (d,)."""
+        """Return a hyperparameter in standardised units, 0-d or (d,); of the mean of k outputs (k,)."""
         self._check_name(name)
         raw: Tensor = self.raw[name]
         return self._targets.forward(self._mean.inverse(raw)) if name == "mean" else raw.exp()
@@ -126,9 +126,10 @@ class Hyperparameters(nn.Module):
             raise InvalidArgumentError(f"{name} must be a number or an array of numbers, got {value!r}.") from error
         if name != "mean":
             return _to_standardized(name, new, self._quantities[name].unit, raw.shape).log()
-        if new.ndim or not bool(torch.isfinite(new)):
-            raise InvalidArgumentError(f"mean must be one finite number, got {value!r}.")
-        return self._mean.forward(new)
+        if new.shape not in ((), raw.shape) or not bool(torch.isfinite(new).all()):
+            kind = "one finite number" if raw.ndim == 0 else f"{len(raw)} finite numbers, or one for all"
+            raise InvalidArgumentError(f"mean must be {kind}, got {value!r}.")
+        return self._mean.forward(new).expand(raw.shape)
 
     def log_prior(self) -> Tensor:
         """Return the total log density of the priors, 0-d."""
@@ -148,7 +149,7 @@ class Hyperparameters(nn.Module):
 
     def _raw_bounds(self, name: str) -> list[tuple[float | None, float | None]]:
         if name == "mean":
-            return [(None, None)]
+            return [(None, None)] * self.raw[name].numel()
         quantity = self._quantities[name]
         low, high = (bound.log().expand(quantity.start.shape).reshape(-1).tolist() for bound in quantity.bounds)
         return list(zip(low, high, strict=True))
@@ -177,12 +178,12 @@ def _to_standardized(name: str, value: Tensor, unit: Tensor, shape: torch.Size) 
     """Divide by the unit and reduce to `shape`: a shared value may come once per column."""
     if not bool((value > 0).all()) or not bool(torch.isfinite(value).all()):
         raise InvalidArgumentError(f"{name} must be positive and finite, got {value.tolist()}.")
-    if len(shape) == 0 and unit.ndim == 1:  # one lengthscale over standardised columns
+    if len(shape) == 0 and unit.ndim == 1:  # one lengthscale over standardised columns, one noise of several outputs
         value = value if value.ndim == 0 else value / unit
         if value.ndim and bool((value - value[0]).abs().max() > 1e-6 * value[0]):
             raise InvalidArgumentError(
-                f"{name} is shared by all columns (ard=False), so it is one number in standardised units, or one "
-                "per column in proportion to the columns' standard deviations."
+                f"{name} is shared by all columns (ard=False) or outputs, so it is one number in standardised units, "
+                "or one for each of them in proportion to their units."
             )
         return value if value.ndim == 0 else value[0]
     if value.ndim and value.shape != shape:

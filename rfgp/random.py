@@ -15,6 +15,9 @@ class Role(IntEnum):
     FREQUENCIES = 1
     SPLIT = 2
     DATA = 3
+    SAMPLE = 4
+    BATCHES = 5
+    FUNCTIONS = 6
 
 
 def resolve_seed(seed: int | None) -> int:

@@ -24,14 +24,43 @@ class Affine:
     @classmethod
     def standardizing(cls, x: Tensor) -> "Affine":  # x (n, d) or (n,)
         """Return the map to mean 0 and standard deviation 1; a constant column keeps scale 1."""
-        location, scale = x.mean(0), x.std(0)
-        constant = ~(scale > 1e-14 * x.abs().amax(0))
-        return cls(location, torch.where(constant, torch.ones_like(scale), scale))
+        return cls.of_moments(x.mean(0), x.std(0), x.abs().amax(0))
+
+    @classmethod
+    def of_moments(
+        cls,
+        mean: Tensor,  # (d,) or ()
+        deviation: Tensor,  # (d,) or ()
+        largest: Tensor,  # (d,) or ()
+    ) -> "Affine":
+        """Return the map to mean 0 and standard deviation 1; a column that is constant but for rounding keeps scale 1.
+
+        Args:
+            mean: (d,) or ().
+            deviation: Likewise.
+            largest: The largest absolute value, likewise.
+        """
+        constant = ~(deviation > 1e-14 * largest)
+        return cls(mean, torch.where(constant, torch.ones_like(deviation), deviation))
 
     @classmethod
     def identity(cls, x: Tensor) -> "Affine":  # x (n, d) or (n,)
         """Return the map that changes nothing."""
         return cls(torch.zeros_like(x[0]), torch.ones_like(x[0]))
+
+    def common_scale(self) -> Tensor:
+        """Return the scale, 0-d, where all columns have the same.
+
+        Raises:
+            DataError: they differ.
+        """
+        scales = self.scale.reshape(-1)
+        if bool((scales != scales[0]).any()):
+            raise DataError(
+                "Known noise is one variance per row, and these outputs are standardised by different scales. Scale "
+                "them to one unit and use standardize=False, or fit one model for each."
+            )
+        return scales[0]
 
     def forward(self, x: Tensor) -> Tensor:
         """Map the user's units to standardised ones, same shape."""

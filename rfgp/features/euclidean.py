@@ -45,22 +45,24 @@ class Fourier(nn.Module):
         amplitude = _amplitude(self.frequencies, x)
         if bool((self.frequencies.weights == 1).all()):
             amplitude = amplitude[0]
-        if self.frequencies.requires_grad:
+        if self.frequencies.weights.requires_grad:
             angles = self.frequencies.project(x)
             return torch.cat([amplitude * angles.cos(), amplitude * angles.sin()], dim=-1)
         flat = x.reshape(-1, x.shape[-1]) if x.ndim > 1 else x[None]
-        out: Tensor = _CosineSine.apply(flat, self.frequencies, amplitude)
+        learned = self.frequencies.dense().to(x) if self.frequencies.requires_grad else None
+        out: Tensor = _CosineSine.apply(flat, learned, self.frequencies, amplitude)
         return out.reshape(*x.shape[:-1], self.num_features)
 
 
 class _CosineSine(torch.autograd.Function):
-    """a cos(x . omega) beside a sin(x . omega), (n, d) -> (n, 2m); differentiable any number of times in x.
+    """a cos(x . omega) beside a sin(x . omega), (n, d) -> (n, 2m); differentiable any number of times.
 
-    Blocks of rows are projected, and their cosines and sines written where they belong, while they are in the cache.
+    The frequencies are given again as a matrix (m, d) where gradients in them are wanted. Blocks of rows are projected,
+    and their cosines and sines written where they belong, while they are in the cache.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, frequencies: Frequencies, amplitude: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, matrix: Tensor | None, frequencies: Frequencies, amplitude: Tensor) -> Tensor:
         m = frequencies.shape[0]
         out, rows = x.new_empty(len(x), 2 * m), max(1, _ENTRIES // m)
         for start in range(0, len(x), rows):
@@ -69,15 +71,20 @@ class _CosineSine(torch.autograd.Function):
             torch.sin(angles, out=block[:, m:])
             block.mul_(amplitude) if amplitude.ndim == 0 else block.view(-1, 2, m).mul_(amplitude)
         ctx.frequencies = frequencies
-        ctx.save_for_backward(out)
+        ctx.save_for_backward(out, x, matrix)
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        (out,) = ctx.saved_tensors
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        out, x, matrix = ctx.saved_tensors
         m = out.shape[-1] // 2
         in_angles = out[:, :m] * grads[0][:, m:] - out[:, m:] * grads[0][:, :m]
-        return ctx.frequencies.adjoint(in_angles), None, None
+        in_x = in_matrix = None
+        if ctx.needs_input_grad[0]:
+            in_x = ctx.frequencies.adjoint(in_angles) if matrix is None else in_angles @ matrix
+        if ctx.needs_input_grad[1]:
+            in_matrix = in_angles.mT @ x
+        return in_x, in_matrix, None, None
 
 
 class RandomPhase(nn.Module):

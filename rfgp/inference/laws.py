@@ -6,38 +6,35 @@ mean of the weights, in the notation of `rfgp.inference.posterior`:
 - weights: phi w and phi A^-1 phi^T, with the Cholesky factor of A;
 - rows: phi w and phi (I - S^T S) phi^T, with S = L^-1 Phi and L the Cholesky factor of Phi Phi^T + D;
 - kernel: k a and k(x, x) - k C^-1 k^T, with the training inputs and the Cholesky factor of C.
+
+Means and variances are computed in chunks of points, so that memory does not grow with their number.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from rfgp.errors import InvalidArgumentError
+
 FeatureMap = Callable[[Tensor], Tensor]
+_ENTRIES = 2**22
+"""Of the features, or of the covariances with the data, of a chunk of points."""
 
 
-class Law(ABC):
-    """The joint Gaussian law of the latent function at n points, float64."""
+def _normal(*shape: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    @abstractmethod
-    def mean(self) -> Tensor:
-        """Return the mean (n,)."""
 
-    @abstractmethod
-    def variance(self) -> Tensor:
-        """Return the marginal variances (n,)."""
+class InputBlocks(Protocol):
+    """Standardised inputs that are not in memory at once."""
 
-    @abstractmethod
-    def covariance(self) -> Tensor:
-        """Return the covariance (n, n)."""
-
-    def root(self) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance."""
-        values, vectors = torch.linalg.eigh(self.covariance())
-        root: Tensor = vectors * values.clamp_min(0).sqrt()
-        return root
+    def blocks(self, size: int) -> Iterator[Tensor]:
+        """Yield the inputs in blocks (b, d) of about `size` rows."""
 
 
 class Predictor(ABC):
@@ -50,13 +47,93 @@ class Predictor(ABC):
         for name, tensor in self.tensors().items():
             object.__setattr__(self, name, tensor.contiguous())
 
-    @abstractmethod
-    def law(self, inputs: Tensor) -> Law:
+    def law(self, inputs: Tensor | InputBlocks) -> "Law":
         """Return the latent law at n inputs, tables (n, d) or positions (n,)."""
+        return Law(self, inputs)
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The number of columns of what `prepare` returns."""
+
+    @abstractmethod
+    def prepare(self, inputs: Tensor) -> Tensor:
+        """Return what ties n inputs to the data: features (n, F), or covariances with the training inputs."""
+
+    @abstractmethod
+    def mean(self, prepared: Tensor) -> Tensor:
+        """Return the mean (n, k) for what `prepare` returned."""
+
+    @abstractmethod
+    def variance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
+        """Return the marginal variances (n,)."""
+
+    @abstractmethod
+    def covariance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
+        """Return the covariance (n, n)."""
+
+    def root(self, inputs: Tensor, prepared: Tensor) -> Tensor:
+        """Return a matrix R (n, r) with R R^T the covariance."""
+        values, vectors = torch.linalg.eigh(self.covariance(inputs, prepared))
+        root: Tensor = vectors * values.clamp_min(0).sqrt()
+        return root
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Return by name the tensors that the prior's `restore` takes: weights (F,) or coefficients (n,) among them."""
+        """Return by name the tensors that the prior's `restore` takes: weights (F, k) or coefficients (n, k) too."""
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """The joint Gaussian law of the latent function at n points, float64; k outputs share their covariance.
+
+    Attributes:
+        predictor: What the data say.
+        inputs: The points, tables (n, d) or positions (n,), or blocks of them.
+    """
+
+    predictor: Predictor
+    inputs: Tensor | InputBlocks
+
+    def mean(self) -> Tensor:
+        """Return the mean (n, k)."""
+        return torch.cat([self.predictor.mean(prepared) for _, prepared in self._chunks()])
+
+    def variance(self) -> Tensor:
+        """Return the marginal variances (n,)."""
+        return torch.cat([self.predictor.variance(x, prepared) for x, prepared in self._chunks()])
+
+    def covariance(self) -> Tensor:
+        """Return the covariance (n, n)."""
+        return self.predictor.covariance(*self._whole)
+
+    def root(self) -> Tensor:
+        """Return a matrix R (n, r) with R R^T the covariance."""
+        return self.predictor.root(*self._whole)
+
+    @property
+    def _size(self) -> int:
+        return max(1, _ENTRIES // max(self.predictor.width, 1))
+
+    @cached_property
+    def _whole(self) -> tuple[Tensor, Tensor]:
+        if not isinstance(self.inputs, Tensor):
+            raise InvalidArgumentError(
+                "The joint law of rows that are read in blocks would not fit in memory. Ask for mean and variance, or "
+                "predict at an array of some of the rows."
+            )
+        return self.inputs, self.predictor.prepare(self.inputs).double()
+
+    def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield some inputs and what is prepared for them; where one chunk holds them all, that is kept."""
+        if isinstance(self.inputs, Tensor) and len(self.inputs) <= self._size:
+            yield self._whole
+            return
+        blocks = (
+            torch.split(self.inputs, self._size) if isinstance(self.inputs, Tensor) else self.inputs.blocks(self._size)
+        )
+        for x in blocks:
+            yield x, self.predictor.prepare(x).double()
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +142,7 @@ class WeightPredictor(Predictor):
 
     Attributes:
         features: Maps inputs to Phi (n, F).
-        weights: (F,).
+        weights: (F, k).
         factor: (F, F), lower triangular.
     """
 
@@ -73,13 +150,42 @@ class WeightPredictor(Predictor):
     weights: Tensor
     factor: Tensor
 
-    def law(self, inputs: Tensor) -> Law:
-        """Return the latent law at n inputs, tables (n, d) or positions (n,)."""
-        return _WeightLaw(self.features(inputs).double(), self.weights, self.factor)
+    @property
+    def width(self) -> int:
+        """F."""
+        return len(self.weights)
+
+    def prepare(self, inputs: Tensor) -> Tensor:
+        """Return the features of n inputs, (n, F)."""
+        return self.features(inputs)
+
+    def mean(self, prepared: Tensor) -> Tensor:
+        """Return the mean (n, k) for features (n, F)."""
+        return prepared @ self.weights
+
+    def variance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
+        """Return the marginal variances (n,)."""
+        return self.root(inputs, prepared).square().sum(1)
+
+    def covariance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
+        """Return the covariance (n, n)."""
+        root = self.root(inputs, prepared)
+        return root @ root.mT
+
+    def root(self, inputs: Tensor, prepared: Tensor) -> Tensor:
+        """Return a matrix R (n, F) with R R^T the covariance."""
+        root: Tensor = torch.linalg.solve_triangular(self.factor, prepared.mT, upper=False).mT
+        return root
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return weights (F,) and factor (F, F)."""
+        """Return weights (F, k) and factor (F, F)."""
         return {"weights": self.weights, "factor": self.factor}
+
+    def sample_weights(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw weights from their posterior, (count, F, k)."""
+        standard = _normal(count, *self.weights.shape, generator=generator).to(self.weights)
+        out: Tensor = self.weights + torch.linalg.solve_triangular(self.factor.mT, standard, upper=True)
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +194,7 @@ class RowPredictor(Predictor):
 
     Attributes:
         features: Maps inputs to Phi (k, F).
-        weights: (F,).
+        weights: (F, k).
         rows: S (n, F).
     """
 
@@ -96,13 +202,47 @@ class RowPredictor(Predictor):
     weights: Tensor
     rows: Tensor
 
-    def law(self, inputs: Tensor) -> Law:
-        """Return the latent law at k inputs, tables (k, d) or positions (k,)."""
-        return _RowLaw(self.features(inputs).double(), self.weights, self.rows)
+    @property
+    def width(self) -> int:
+        """F."""
+        return len(self.weights)
+
+    def prepare(self, inputs: Tensor) -> Tensor:
+        """Return the features of n inputs, (n, F)."""
+        return self.features(inputs)
+
+    def mean(self, prepared: Tensor) -> Tensor:
+        """Return the mean (n, k) for features (n, F)."""
+        return prepared @ self.weights
+
+    def variance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
+        """Return the marginal variances (n,)."""
+        explained = (prepared @ self.rows.mT).square().sum(1)
+        return (prepared.square().sum(1) - explained).clamp_min(0)
+
+    def covariance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
+        """Return the covariance (n, n)."""
+        explained = prepared @ self.rows.mT
+        return prepared @ prepared.mT - explained @ explained.mT
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return weights (F,) and rows (n, F)."""
+        """Return weights (F, k) and rows (n, F)."""
         return {"weights": self.weights, "rows": self.rows}
+
+    def sample_weights(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw weights from their posterior, (count, F, k).
+
+        w + z - S^T (S z + e) with z ~ N(0, I) and e ~ N(0, I - S S^T): pathwise conditioning (Wilson et al. 2020), the
+        noise seen through L^-1. Its covariance is (I - S^T S)^2 + S^T (I - S S^T) S = I - S^T S.
+        """
+        n, (F, k) = len(self.rows), self.weights.shape
+        z = _normal(count, F, k, generator=generator).to(self.weights)
+        e = _normal(count, n, k, generator=generator).to(self.weights)
+        left = torch.eye(n, dtype=e.dtype, device=e.device) - self.rows @ self.rows.mT
+        values, vectors = torch.linalg.eigh(left)
+        e = (vectors * values.clamp_min(0).sqrt()) @ e
+        out: Tensor = self.weights + z - self.rows.mT @ (self.rows @ z + e)
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +253,7 @@ class KernelPredictor(Predictor):
         kernel: (a, b) -> (n_a, n_b).
         diagonal: a -> (n_a,).
         inputs: The training inputs, tables (n, d) or positions (n,).
-        coefficients: (n,).
+        coefficients: (n, k).
         factor: (n, n), lower triangular.
     """
 
@@ -123,71 +263,33 @@ class KernelPredictor(Predictor):
     coefficients: Tensor
     factor: Tensor
 
-    def law(self, inputs: Tensor) -> Law:
-        """Return the latent law at k inputs, tables (k, d) or positions (k,)."""
-        return _KernelLaw(inputs, self.kernel(inputs, self.inputs).double(), self)
+    @property
+    def width(self) -> int:
+        """The number n of training inputs."""
+        return len(self.coefficients)
+
+    def prepare(self, inputs: Tensor) -> Tensor:
+        """Return the covariances of n inputs with the training inputs, (n, n_train)."""
+        return self.kernel(inputs, self.inputs)
+
+    def mean(self, prepared: Tensor) -> Tensor:
+        """Return the mean (n, k) for covariances (n, n_train)."""
+        return prepared @ self.coefficients
+
+    def variance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
+        """Return the marginal variances (n,)."""
+        explained = self._solved(prepared).square().sum(0)
+        return (self.diagonal(inputs).double() - explained).clamp_min(0)
+
+    def covariance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
+        """Return the covariance (n, n)."""
+        solved = self._solved(prepared)
+        return self.kernel(inputs, inputs).double() - solved.mT @ solved
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return inputs, tables (n, d) or positions (n,), coefficients (n,) and factor (n, n)."""
+        """Return inputs, tables (n, d) or positions (n,), coefficients (n, k) and factor (n, n)."""
         return {"inputs": self.inputs, "coefficients": self.coefficients, "factor": self.factor}
 
-
-@dataclass(frozen=True, eq=False)
-class _WeightLaw(Law):
-    phi: Tensor  # (n, F)
-    weights: Tensor
-    factor: Tensor
-
-    def mean(self) -> Tensor:
-        return self.phi @ self.weights
-
-    def variance(self) -> Tensor:
-        return self.root().square().sum(1)
-
-    def covariance(self) -> Tensor:
-        root = self.root()
-        return root @ root.mT
-
-    def root(self) -> Tensor:
-        root: Tensor = torch.linalg.solve_triangular(self.factor, self.phi.mT, upper=False).mT
-        return root
-
-
-@dataclass(frozen=True, eq=False)
-class _RowLaw(Law):
-    phi: Tensor  # (k, F)
-    weights: Tensor
-    rows: Tensor  # (n, F)
-
-    def mean(self) -> Tensor:
-        return self.phi @ self.weights
-
-    def variance(self) -> Tensor:
-        explained = (self.phi @ self.rows.mT).square().sum(1)
-        return (self.phi.square().sum(1) - explained).clamp_min(0)
-
-    def covariance(self) -> Tensor:
-        explained = self.phi @ self.rows.mT
-        return self.phi @ self.phi.mT - explained @ explained.mT
-
-
-@dataclass(frozen=True, eq=False)
-class _KernelLaw(Law):
-    inputs: Tensor
-    cross: Tensor  # (k, n)
-    predictor: KernelPredictor
-
-    def mean(self) -> Tensor:
-        return self.cross @ self.predictor.coefficients
-
-    def variance(self) -> Tensor:
-        explained = self._solved().square().sum(0)
-        return (self.predictor.diagonal(self.inputs).double() - explained).clamp_min(0)
-
-    def covariance(self) -> Tensor:
-        solved = self._solved()
-        return self.predictor.kernel(self.inputs, self.inputs).double() - solved.mT @ solved
-
-    def _solved(self) -> Tensor:
-        solved: Tensor = torch.linalg.solve_triangular(self.predictor.factor, self.cross.mT, upper=False)
+    def _solved(self, prepared: Tensor) -> Tensor:
+        solved: Tensor = torch.linalg.solve_triangular(self.factor, prepared.mT, upper=False)
         return solved

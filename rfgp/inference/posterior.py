@@ -1,7 +1,7 @@
 """Gaussian posteriors, both ways: F x F through features, n x n through a kernel matrix.
 
-The model is y = f + e with f zero-mean (the caller subtracts the mean) and e of variance noise,
-a scalar or (n,). Everything is factorised in float64.
+The model is y = mean + f + e with f zero-mean and e of variance D, a scalar or (n,); k outputs are k such y with one
+covariance. Everything is factorised in float64. With the mean taken off:
 
 Primal, f = Phi w with w ~ N(0, I) and D the noise: A = I + Phi^T D^-1 Phi, posterior mean of w
 w = A^-1 Phi^T D^-1 y, covariance A^-1, and by the matrix determinant and inversion lemmas
@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rfgp.inference.laws import KernelPredictor, Law, Predictor, RowPredictor
+from rfgp.inference.rows import ArrayRows, Block
 from rfgp.linalg import cholesky
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -43,7 +44,10 @@ class Posterior(ABC):
 
     @abstractmethod
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n,) and variance (n,), noise included, of each y_i given all the others."""
+        """Return the mean (n, k) and variance (n,), noise included, of each row given all the others.
+
+        The noise is that of the mean of the row's observations.
+        """
 
     def law(self, inputs: Tensor) -> Law:
         """Return the latent law at n inputs, tables (n, d) or positions (n,)."""
@@ -56,28 +60,28 @@ class DualPosterior(Posterior):
     Args:
         kernel: (a, b) -> (n_a, n_b), the prior covariance.
         diagonal: a -> (n_a,), its diagonal.
-        inputs: The training inputs.
-        y: Targets (n,) with the mean taken off.
-        noise: Variance, () or (n,).
+        rows: The data.
+        mean: (k,).
+        noise: Variance of one observation, beside what its row knows, 0-d.
     """
 
     def __init__(
         self,
         kernel: Callable[[Tensor, Tensor], Tensor],
         diagonal: Callable[[Tensor], Tensor],
-        inputs: Tensor,
-        y: Tensor,
+        rows: ArrayRows,
+        mean: Tensor,
         noise: Tensor,
     ) -> None:
-        self.kernel, self.diagonal, self.inputs = kernel, diagonal, inputs
-        self._solution = _Solution(kernel(inputs, inputs), y, noise)
+        self.kernel, self.diagonal, self.inputs = kernel, diagonal, rows.inputs
+        self._solution = _Solution(kernel(rows.inputs, rows.inputs), rows, mean, noise)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of y, 0-d."""
         return self._solution.log_density()
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n,) and variance (n,) of each y_i given all the others."""
+        """Return the mean (n, k) and variance (n,) of each row given all the others."""
         return self._solution.leave_one_out()
 
     def predictor(self) -> KernelPredictor:
@@ -91,22 +95,22 @@ class RowPosterior(Posterior):
 
     Args:
         features: Maps inputs to Phi (n, F), scaled so that w ~ N(0, I).
-        inputs: The training inputs.
-        y: Targets (n,) with the mean taken off.
-        noise: Variance, () or (n,).
+        rows: The data.
+        mean: (k,).
+        noise: Variance of one observation, beside what its row knows, 0-d.
     """
 
-    def __init__(self, features: Callable[[Tensor], Tensor], inputs: Tensor, y: Tensor, noise: Tensor) -> None:
+    def __init__(self, features: Callable[[Tensor], Tensor], rows: ArrayRows, mean: Tensor, noise: Tensor) -> None:
         self._features = features
-        self._phi = features(inputs).double()
-        self._solution = _Solution(self._phi @ self._phi.mT, y, noise)
+        self._phi = features(rows.inputs).double()
+        self._solution = _Solution(self._phi @ self._phi.mT, rows, mean, noise)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of y, 0-d."""
         return self._solution.log_density()
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n,) and variance (n,) of each y_i given all the others."""
+        """Return the mean (n, k) and variance (n,) of each row given all the others."""
         return self._solution.leave_one_out()
 
     def predictor(self) -> RowPredictor:
@@ -119,47 +123,60 @@ class RowPosterior(Posterior):
 class _Solution:
     """C = K + D and a = C^-1 y. The log density has its gradient in closed form, predictions by autograd."""
 
-    def __init__(self, kernel: Tensor, y: Tensor, noise: Tensor) -> None:
-        self._y = y.double()
-        self._covariance = kernel.double() + torch.diag(noise.double().expand(len(y)))
+    def __init__(self, kernel: Tensor, rows: ArrayRows, mean: Tensor, noise: Tensor) -> None:
+        self._targets, self._y = rows.targets, rows.targets - mean
+        block = next(iter(rows.blocks(len(rows))))
+        spread = block.spread(noise.double())
+        self._covariance = kernel.double() + torch.diag(spread.expand(len(rows)))
+        self._repeated = 0.0 if rows.weight is None else _repetitions(block, noise.double())
         with torch.no_grad():
             self._factor, self._coefficients = self._solve()
 
     def log_density(self) -> Tensor:
-        """Return log N(y; 0, C), 0-d."""
+        """Return log N(y; 0, C) of all observations, 0-d."""
         density: Tensor = _LogDensity.apply(self._covariance, self._y, self._factor, self._coefficients)
-        return density
+        return density + self._repeated
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return y_i - a_i / (C^-1)_ii (n,) and 1 / (C^-1)_ii (n,)."""
+        """Return y_i - a_i / (C^-1)_ii (n, k) and 1 / (C^-1)_ii (n,)."""
         variance = 1 / torch.cholesky_inverse(self._factor).diagonal()
-        return self._y - self._coefficients * variance, variance
+        return self._targets - self._coefficients * variance[:, None], variance
 
     def solved(self) -> tuple[Tensor, Tensor]:
-        """Return the Cholesky factor (n, n) of C, and a (n,), with gradients where C or y has some."""
+        """Return the Cholesky factor (n, n) of C, and a (n, k), with gradients where C or y has some."""
         wanted = torch.is_grad_enabled() and (self._covariance.requires_grad or self._y.requires_grad)
         return self._solve() if wanted else (self._factor, self._coefficients)
 
     def _solve(self) -> tuple[Tensor, Tensor]:
         factor = cholesky(self._covariance, "The covariance K + noise of the training data")
-        return factor, torch.cholesky_solve(self._y[:, None], factor)[:, 0]
+        return factor, torch.cholesky_solve(self._y, factor)
+
+
+def _repetitions(block: Block, noise: Tensor) -> Tensor:
+    """Return what repetitions add to the log density of their means, 0-d.
+
+    w observations of variance D that are all y have the density N(y; f, D / w) (2 pi D)^(-(w - 1) / 2) w^(-1/2).
+    """
+    weight, k = block.counts(), block.targets.shape[1]
+    return -0.5 * k * ((weight - 1) * (2 * torch.pi * block.noise(noise)).log() + weight.log()).sum()
 
 
 class _LogDensity(torch.autograd.Function):
     """log N(y; 0, C) with its gradient in closed form, 1/2 (a a^T - C^-1) for C and -a for y, a = C^-1 y.
 
-    Differentiating the Cholesky factorisation itself would cost several times as much.
+    y (n, k) has independent columns of one covariance C. Differentiating the Cholesky factorisation itself would cost
+    several times as much.
     """
 
     @staticmethod
     def forward(ctx: Any, covariance: Tensor, y: Tensor, factor: Tensor, solved: Tensor) -> Tensor:
         ctx.save_for_backward(factor, solved)
         log_determinant = 2 * factor.diagonal().log().sum()
-        return -0.5 * (y @ solved + log_determinant + len(y) * _LOG_2PI)
+        return -0.5 * ((y * solved).sum() + y.shape[1] * (log_determinant + len(y) * _LOG_2PI))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
         factor, solved = ctx.saved_tensors
-        in_covariance = torch.outer(solved, solved) - torch.cholesky_inverse(factor)
+        in_covariance = solved @ solved.mT - solved.shape[1] * torch.cholesky_inverse(factor)
         return 0.5 * grads[0] * in_covariance, -grads[0] * solved, None, None

@@ -7,12 +7,14 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.errors import InvalidArgumentError
 from rfgp.inference.laws import Law
+from rfgp.scaling import Affine
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """The joint Gaussian law at n points, in the user's units.
+    """The joint Gaussian law at n points, in the user's units; with k outputs, independent ones, an axis more.
 
     `mean`, `variance`, `covariance` and `sample` are computed when asked for. They are numpy arrays
     if the inputs of `predict` were, tensors of the inputs' dtype and device otherwise. Without
@@ -20,7 +22,7 @@ class Prediction:
 
     Attributes:
         law: The latent law, standardised.
-        location: The user's value is location + scale * standardised value.
+        location: The user's value is location + scale * standardised value; () or (k,).
         scale: Likewise.
         noise: The noise variance, standardised, () or (n,).
         template: An empty tensor of the dtype and device of the results.
@@ -42,50 +44,81 @@ class Prediction:
 
     @property
     def mean(self) -> Any:
-        """The mean (n,)."""
+        """The mean, (n,) or (n, k)."""
         return self._out(self.mean_tensor())
 
     @property
     def variance(self) -> Any:
-        """The marginal variances (n,)."""
+        """The marginal variances, (n,) or (n, k)."""
         return self._out(self.variance_tensor())
 
     @property
     def covariance(self) -> Any:
-        """The covariance matrix (n, n)."""
+        """The covariance matrix, (n, n) or (n, n, k)."""
         return self._out(self.covariance_tensor())
 
     def sample(self, num_samples: int, *, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint law.
 
         Args:
-            num_samples: k.
+            num_samples: s.
             generator: A CPU generator; None: a fresh one, seeded by the system.
 
         Returns:
-            (k, n).
+            (s, n) or (s, n, k).
         """
         generator = generator or torch.Generator().manual_seed(random.resolve_seed(None))
-        root = self.law.root()
-        standard = torch.randn(num_samples, root.shape[1], generator=generator, dtype=root.dtype)
-        values = self.law.mean() + standard.to(root.device) @ root.mT
+        root, mean = self.law.root(), self.law.mean()
+        count = (num_samples, mean.shape[1])
+        standard = torch.randn(*count, root.shape[1], generator=generator, dtype=root.dtype)
+        values = mean + (standard.to(root.device) @ root.mT).mT
         if self.has_noise:
-            noise = torch.randn(values.shape, generator=generator, dtype=root.dtype).to(root.device)
-            values = values + self.noise.double().sqrt() * noise
-        return self._out(self.location + self.scale * values)
+            noise = torch.randn(*count, len(root), generator=generator, dtype=root.dtype).to(root.device)
+            values = values + (self._noise().sqrt() * noise).mT
+        return self._out(self._to_units(values))
+
+    def log_density(self, y: Any) -> Any:
+        """Return the log density of each value under its marginal law; `observed().log_density(y)` for observations.
+
+        Its mean over held-out observations is the log predictive density of a point, the negative of
+        `rfgp.metrics.nlpd`.
+
+        Args:
+            y: Values (n,) or (n, k), in the user's units.
+
+        Returns:
+            (n,) or (n, k).
+
+        Raises:
+            InvalidArgumentError: y has another shape than the mean.
+        """
+        mean, variance = self.mean_tensor(), self.variance_tensor()
+        values = torch.as_tensor(y).to(mean)
+        if values.shape != mean.shape:
+            raise InvalidArgumentError(f"y has shape {tuple(values.shape)}, the mean {tuple(mean.shape)}.")
+        return self._out(-0.5 * ((values - mean).square() / variance + (2 * torch.pi * variance).log()))
 
     def mean_tensor(self) -> Tensor:
-        """Return the mean (n,), float64 tensor."""
-        return self.location + self.scale * self.law.mean()
+        """Return the mean (n,) or (n, k), float64 tensor."""
+        return self._to_units(self.law.mean())
 
     def variance_tensor(self) -> Tensor:
-        """Return the marginal variances (n,), float64 tensor."""
-        return self.scale**2 * (self.law.variance() + self._noise())
+        """Return the marginal variances (n,) or (n, k), float64 tensor."""
+        return self._per_output(self.law.variance() + self._noise())
 
     def covariance_tensor(self) -> Tensor:
-        """Return the covariance (n, n), float64 tensor."""
+        """Return the covariance (n, n) or (n, n, k), float64 tensor."""
         covariance = self.law.covariance()
-        return self.scale**2 * (covariance + torch.diag(self._noise().expand(len(covariance))))
+        return self._per_output(covariance + torch.diag(self._noise().expand(len(covariance))))
+
+    def _to_units(self, values: Tensor) -> Tensor:
+        """Return standardised values (..., k) in the user's units, without the last axis where there is one output."""
+        out = self.location + self.scale * values
+        return out[..., 0] if self.location.ndim == 0 else out
+
+    def _per_output(self, variance: Tensor) -> Tensor:
+        """Return standardised variances in the user's units, with an axis more where there are several outputs."""
+        return self.scale**2 * (variance[..., None] if self.scale.ndim else variance)
 
     def _noise(self) -> Tensor:
         return self.noise.double() if self.has_noise else torch.zeros_like(self.noise, dtype=torch.float64)
@@ -101,9 +134,10 @@ class LeaveOneOut:
     """The law of each of n observations given all the others, in the user's units; arrays or tensors.
 
     Attributes:
-        mean: (n,)
-        variance: (n,) of the observation, noise included.
-        log_density: (n,) of what was observed; its mean is the leave-one-out log predictive density of a row.
+        mean: (n,) or (n, k).
+        variance: Of the observation, noise included, (n,) or (n, k).
+        log_density: Of what was observed, (n,) or (n, k); its mean is the leave-one-out log predictive density of a
+            value.
     """
 
     mean: Any
@@ -111,8 +145,19 @@ class LeaveOneOut:
     log_density: Any
 
     @classmethod
-    def of(cls, mean: Tensor, variance: Tensor, y: Tensor, as_numpy: bool) -> "LeaveOneOut":
-        """Return the laws with means (n,) and variances (n,) of observations y (n,)."""
-        density = -0.5 * ((y.double() - mean).square() / variance + (2 * torch.pi * variance).log())
-        out = (value.to(y) for value in (mean, variance, density))
+    def of(
+        cls,
+        mean: Tensor,  # (n, k)
+        variance: Tensor,  # (n,)
+        y: Tensor,  # (n, k)
+        to_units: Affine,
+        as_numpy: bool,
+    ) -> "LeaveOneOut":
+        """Return the laws of standardised observations y (n, k) in the user's units."""
+        scale = to_units.scale.double()
+        mean, y = (to_units.location.double() + scale * value for value in (mean, y))
+        variance = (scale**2 * variance[:, None]).expand_as(mean)
+        density = -0.5 * ((y - mean).square() / variance + (2 * torch.pi * variance).log())
+        out = (value if scale.ndim else value[:, 0] for value in (mean, variance, density))
+        out = (value.to(to_units.scale.dtype) for value in out)
         return cls(*(value.cpu().numpy() if as_numpy else value for value in out))

@@ -5,16 +5,20 @@ over the rows gathers phi^T D^-1 phi and phi^T D^-1 y, which is all that predict
 residuals r = y - Phi w, and with them the log density and, where asked for, its gradient: since w minimises the
 quadratic form and d log|A| = tr(A^-1 dA),
 
-    d/dphi = s D^-1 (r w^T - Phi A^-1),     d/dy = -D^-1 r,     d/ds^2 = (w^T w - F + tr A^-1) / (2 s^2),
+    d/dphi = s D^-1 (r w^T - Phi A^-1),     d/dmean = sum_i r_i / D_i,     d/ds^2 = (w^T w - F + tr A^-1) / (2 s^2),
     d/dD_i = (r_i^2 / D_i^2 + Phi_i A^-1 Phi_i^T / D_i^2 - 1 / D_i) / 2,
 
 the first of which is pulled back through the features of one block at a time. Features are computed twice and never
 kept; products of features are of their dtype within a block, sums over blocks and everything F x F are float64.
+
+k outputs share A: y, r and w have k columns, the quadratic forms add up, and what comes of log|A| counts k times. A row
+of weight w_i (see `rfgp.inference.rows`) has D_i = (noise + known_i) / w_i, and with the factor that its observations
+leave beside their mean its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + known_i)).
 """
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -24,6 +28,7 @@ from torch.autograd.function import once_differentiable
 
 from rfgp.inference.laws import WeightPredictor
 from rfgp.inference.posterior import Posterior
+from rfgp.inference.rows import Block, Rows
 from rfgp.linalg import cholesky
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -55,164 +60,221 @@ def symmetrized(
     return upper + upper.triu(1).mT
 
 
+def block_rows(num_features: int) -> int:
+    """Return the number of rows whose features make one block."""
+    return max(_LEAST_ROWS, min(_MOST_ROWS, _ENTRIES // max(num_features, 1)))
+
+
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """The data of a regression: n rows of inputs, their targets and noise.
+class LinearModel:
+    """y = mean + s phi(x) w + e, with w ~ N(0, I) and e of variance `noise` beside what the rows know of theirs.
 
     Attributes:
-        features: (rows, *parameters) -> (rows, F).
-        parameters: Tensors that the features depend on, and through which the likelihood is differentiable.
-        inputs: (n, d).
-        y: (n,), float64.
-        noise: Variance, () or (n,), float64.
+        features: (inputs, *parameters) -> phi (b, F).
+        rows: The data.
+        mean: (k,), float64.
+        noise: 0-d, float64.
+        variance: s^2, 0-d, float64.
+        parameters: Tensors that the features depend on.
     """
 
     features: Callable[..., Tensor]
-    parameters: tuple[Tensor, ...]
-    inputs: Tensor
-    y: Tensor
+    rows: Rows
+    mean: Tensor
     noise: Tensor
+    variance: Tensor
+    parameters: tuple[Tensor, ...] = ()
 
     @cached_property
     def num_features(self) -> int:
         """F."""
         with torch.no_grad():
-            return int(self.features(self.inputs[:1], *self.parameters).shape[1])
+            return int(self.phi(next(iter(self.rows.blocks(1)))).shape[1])
 
-    def blocks(self) -> Iterator[slice]:
+    def phi(self, block: Block) -> Tensor:
+        """Return the features of a block, (b, F)."""
+        out: Tensor = self.features(block.inputs, *self.parameters)
+        return out
+
+    def blocks(self) -> Iterator[Block]:
         """Yield block after block of rows."""
-        size = max(_LEAST_ROWS, min(_MOST_ROWS, _ENTRIES // max(self.num_features, 1)))
-        for first in range(0, len(self.y), size):
-            yield slice(first, first + size)
+        yield from self.rows.blocks(block_rows(self.num_features))
+
+    def detached(self) -> "LinearModel":
+        """Return the model without gradients."""
+        parameters = tuple(p.detach() for p in self.parameters)
+        mean, noise, variance = (t.detach() for t in (self.mean, self.noise, self.variance))
+        return replace(self, mean=mean, noise=noise, variance=variance, parameters=parameters)
 
 
-class _Solved(NamedTuple):
+class Statistics(NamedTuple):
+    """What the rows say of the weights; P = noise / D is 1 where a row counts once and knows no noise of its own."""
+
+    gram: Tensor  # (F, F) phi^T P phi
+    target: Tensor  # (F, k) phi^T P (y - mean)
+    square: Tensor  # 0-d, tr (y - mean)^T P (y - mean)
+
+
+class Solved(NamedTuple):
     """The posterior of the weights w ~ N(0, I) given the data."""
 
     factor: Tensor  # (F, F) the lower Cholesky factor of A
-    weights: Tensor  # (F,)
+    weights: Tensor  # (F, k)
+
+
+def gather(model: LinearModel) -> Statistics:
+    """Return the statistics of all rows, in one pass."""
+    count, like = model.num_features, model.mean
+    gram, target = like.new_zeros(count, count), like.new_zeros(count, len(like))
+    square = like.new_zeros(())
+    for block in model.blocks():
+        phi, y = model.phi(block), block.targets - model.mean
+        spread = block.spread(model.noise)
+        if spread.ndim:
+            root = (model.noise / spread).sqrt()[:, None]
+            phi, y = phi * root.to(phi), y * root
+        add_symmetric_product(gram, phi)
+        target += (phi.mT @ y.to(phi)).double()
+        square += y.square().sum()
+    return Statistics(symmetrized(gram), target, square)
+
+
+def solve(statistics: Statistics, variance: Tensor, noise: Tensor) -> Solved:
+    """Return the posterior of the weights for s^2 and the noise, 0-d each."""
+    matrix = (variance / noise) * statistics.gram
+    matrix.diagonal().add_(1)
+    factor = cholesky(matrix, "The feature matrix I + Phi^T Phi / noise")
+    return Solved(factor, torch.cholesky_solve((variance.sqrt() / noise) * statistics.target, factor))
+
+
+ABSORBING = {"weights", "factor"}
+"""Names of the tensors of a predictor that `absorb` can add rows to."""
+
+
+def absorb(
+    model: LinearModel,
+    weights: Tensor,  # (F, k)
+    factor: Tensor,  # (F, F)
+) -> WeightPredictor:
+    """Return the predictor for the rows of `weights` and `factor` and those of `model`, reading only the latter.
+
+    A grows by s^2 phi^T D^-1 phi and A w by s phi^T D^-1 (y - mean).
+
+    Args:
+        model: The new rows; mean, noise, variance and parameters are those of the old ones.
+        weights: (F, k), the posterior mean given the old rows.
+        factor: (F, F), the Cholesky factor of their A.
+    """
+    new, scale = gather(model), model.variance.sqrt()
+    matrix = factor @ factor.mT + (model.variance / model.noise) * new.gram
+    target = factor @ (factor.mT @ weights) + (scale / model.noise) * new.target
+    grown = cholesky(matrix, "The feature matrix I + Phi^T Phi / noise")
+    return WeightPredictor(_scaled_features(model), torch.cholesky_solve(target, grown), grown)
+
+
+def _scaled_features(model: LinearModel) -> Callable[[Tensor], Tensor]:
+    def features(x: Tensor) -> Tensor:
+        phi: Tensor = model.variance.sqrt() * model.features(x, *model.parameters)
+        return phi
+
+    return features
 
 
 class PrimalPosterior(Posterior):
     """Bayesian linear regression on features.
 
     Args:
-        features: Maps inputs (and `parameters`) to phi (n, F).
-        inputs: The training inputs.
-        y: Targets (n,) with the mean taken off.
-        noise: Variance, () or (n,).
-        parameters: Tensors that `features` takes after the inputs; the likelihood is differentiable in these, in
-            `inputs`, `y`, `noise` and `variance`.
-        variance: Prior variance s^2 of the weights, 0-d; None: 1.
+        model: The data and what they are a function of; the likelihood is differentiable in its mean, noise, variance
+            and parameters.
+        solved: The posterior of the weights, where it is known; None: one pass over the rows.
     """
 
-    def __init__(
-        self,
-        features: Callable[..., Tensor],
-        inputs: Tensor,
-        y: Tensor,
-        noise: Tensor,
-        parameters: tuple[Tensor, ...] = (),
-        variance: Tensor | None = None,
-    ) -> None:
-        y, noise = y.double(), noise.double()
-        self._variance = (torch.ones_like(y.new_empty(())) if variance is None else variance).double()
-        self._rows = Rows(features, parameters, inputs, y, noise)
-        with torch.no_grad():
-            self._solved = _solve(*_gather(self._rows), self._variance)
+    def __init__(self, model: LinearModel, solved: Solved | None = None) -> None:
+        self.model, self._known = model, model.detached()
+        if solved is None:
+            with torch.no_grad():
+                solved = solve(gather(self._known), self._known.variance, self._known.noise)
+        self._solved = solved
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of y, 0-d."""
-        rows = self._rows
+        model = self.model
         evaluate: Callable[..., Tensor] = _LogDensity.apply
-        return evaluate(rows, self._solved, rows.inputs, rows.y, rows.noise, self._variance, *rows.parameters)
+        return evaluate(self._known, self._solved, model.mean, model.noise, model.variance, *model.parameters)
 
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n,) and variance (n,) of each y_i given all the others.
+    @property
+    def weights_used(self) -> float:
+        """The share of the weights that the data determine, (F - tr A^-1) / F."""
+        count = len(self._solved.factor)
+        return 1 - float(torch.cholesky_inverse(self._solved.factor).diagonal().sum()) / count
+
+    def leave_one_out(self, some: Rows | None = None) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, k) and variance (n,) of each y_i given all the other rows; of `some` of them, if given.
 
         With C^-1 = D^-1 - D^-1 Phi A^-1 Phi^T D^-1: (C^-1)_ii = (1 - h_i) / D_i, h_i = Phi_i A^-1 Phi_i^T / D_i.
         """
-        rows, noise = self._rows, self._rows.noise.expand(len(self._rows.y))
-        mean, variance = torch.empty_like(rows.y), torch.empty_like(rows.y)
+        means, variances, model = [], [], self._known
         with torch.no_grad():
-            for block in rows.blocks():
-                phi = self._variance.sqrt() * rows.features(rows.inputs[block], *rows.parameters).double()
-                spread = torch.linalg.solve_triangular(self._solved.factor, phi.mT, upper=False)
-                kept = 1 - spread.square().sum(0) / noise[block]
-                mean[block] = rows.y[block] - (rows.y[block] - phi @ self._solved.weights) / kept
-                variance[block] = noise[block] / kept
-        return mean, variance
+            for block in (model.rows if some is None else some).blocks(block_rows(model.num_features)):
+                phi, spread = model.variance.sqrt() * model.phi(block).double(), block.spread(model.noise)
+                root = torch.linalg.solve_triangular(self._solved.factor, phi.mT, upper=False)
+                kept = 1 - root.square().sum(0) / spread
+                residual = block.targets - model.mean - phi @ self._solved.weights
+                means.append(block.targets - residual / kept[:, None])
+                variances.append(spread / kept)
+        return torch.cat(means), torch.cat(variances)
 
     def predictor(self) -> WeightPredictor:
         """Return the weights and the factor of their precision; with gradients where these are enabled."""
-        rows = self._rows
-        solved = self._differentiable() if torch.is_grad_enabled() else self._solved
-
-        def features(x: Tensor) -> Tensor:
-            return self._variance.sqrt() * rows.features(x, *rows.parameters)
-
-        return WeightPredictor(features, solved.weights, solved.factor)
-
-    def _differentiable(self) -> _Solved:
-        rows = self._rows
-        weighted = (
-            rows.features(rows.inputs, *rows.parameters).double() / rows.noise.expand(len(rows.y)).sqrt()[:, None]
-        )
-        gram = weighted.mT @ weighted
-        return _solve(gram, weighted.mT @ (rows.y / rows.noise.expand(len(rows.y)).sqrt()), self._variance)
+        model = self.model
+        solved = self._solved
+        if torch.is_grad_enabled():
+            statistics = _differentiable_statistics(model)
+            solved = solve(statistics, model.variance, model.noise)
+        return WeightPredictor(_scaled_features(model), solved.weights, solved.factor)
 
 
-def _gather(rows: Rows) -> tuple[Tensor, Tensor]:
-    """Return phi^T D^-1 phi (F, F) and phi^T D^-1 y (F,)."""
-    count = rows.num_features
-    gram, target = rows.y.new_zeros(count, count), rows.y.new_zeros(count)
-    for block in rows.blocks():
-        phi, y = rows.features(rows.inputs[block], *rows.parameters), rows.y[block]
-        if rows.noise.ndim:
-            root = rows.noise[block].rsqrt()
-            phi, y = phi * root.to(phi)[:, None], y * root
-        add_symmetric_product(gram, phi)
-        target += (y.to(phi) @ phi).double()
-    scale = 1.0 if rows.noise.ndim else 1 / rows.noise
-    return symmetrized(gram) * scale, target * scale
-
-
-def _solve(gram: Tensor, target: Tensor, variance: Tensor) -> _Solved:
-    matrix = variance * gram
-    matrix = matrix + torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
-    factor = cholesky(matrix, "The feature matrix I + Phi^T Phi / noise")
-    return _Solved(factor, torch.cholesky_solve((variance.sqrt() * target)[:, None], factor)[:, 0])
+def _differentiable_statistics(model: LinearModel) -> Statistics:
+    """Return the statistics of one block of all rows, for autograd."""
+    block = next(iter(model.rows.blocks(len(model.rows))))
+    root = (model.noise / block.spread(model.noise)).sqrt().expand(len(block.targets))[:, None]
+    phi, y = model.phi(block).double() * root, (block.targets - model.mean) * root
+    return Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum())
 
 
 class _Wanted(NamedTuple):
     """Which gradients are asked for."""
 
-    inputs: bool
-    y: bool
+    mean: bool
     noise: bool
     variance: bool
     parameters: tuple[bool, ...]
 
+    @property
+    def through_features(self) -> bool:
+        """Whether any is that of a parameter of the features."""
+        return any(self.parameters)
+
 
 class _LogDensity(torch.autograd.Function):
-    """log N(y; 0, s^2 phi phi^T + D), its gradient computed along with it."""
+    """log N(y; mean, s^2 phi phi^T + D), its gradient computed along with it."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        rows: Rows,
-        solved: _Solved,
-        inputs: Tensor,
-        y: Tensor,
+        model: LinearModel,
+        solved: Solved,
+        mean: Tensor,
         noise: Tensor,
         variance: Tensor,
         *parameters: Tensor,
     ) -> Tensor:
         _, _, *needs = ctx.needs_input_grad
-        wanted = _Wanted(needs[0], needs[1], needs[2], needs[3], tuple(needs[4:]))
-        value, gradients = _second_pass(rows, solved, variance, wanted)
-        ctx.save_for_backward(*gradients)
-        return value
+        second = _SecondPass(model, solved, _Wanted(needs[0], needs[1], needs[2], tuple(needs[3:])))
+        for block in model.blocks():
+            second.add(block)
+        ctx.save_for_backward(*second.gradients())
+        return second.value()
 
     @staticmethod
     @once_differentiable
@@ -221,82 +283,97 @@ class _LogDensity(torch.autograd.Function):
         return (None, None, *saved)
 
 
-def _second_pass(
-    rows: Rows, solved: _Solved, variance: Tensor, wanted: _Wanted
-) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-    """Return the log density, and its gradients in inputs, y, noise, variance and the parameters."""
-    n, count, scale = len(rows.y), rows.num_features, variance.sqrt()
-    through = wanted.inputs or any(wanted.parameters)
-    inverse = torch.cholesky_inverse(solved.factor) if through or wanted.noise or wanted.variance else None
-    pull = _Pull(rows, solved, inverse, scale, wanted) if through or (wanted.noise and rows.noise.ndim) else None
-    residual = torch.empty_like(rows.y)
-    for block in rows.blocks():
-        with torch.set_grad_enabled(through):
-            x, parameters = rows.inputs[block], rows.parameters
-            if pull is not None:
-                x, parameters = pull.leaves(x)
-            phi = rows.features(x, *parameters)
-        fitted = phi.detach() @ (scale * solved.weights).to(phi)
-        residual[block] = rows.y[block] - fitted.double()
-        if pull is not None:
-            pull.add(block, x, parameters, phi, residual[block])
-    noise = rows.noise.expand(n)
-    square = (residual.square() / noise).sum()
-    log_determinant = 2 * solved.factor.diagonal().log().sum() + noise.log().sum()
-    value = -0.5 * (square + solved.weights.square().sum() + log_determinant + n * _LOG_2PI)
-    in_noise = in_variance = None
-    if inverse is not None:
-        trace, squared = inverse.diagonal().sum(), solved.weights.square().sum()
-        in_variance = 0.5 / variance * (squared - count + trace)
-        in_noise = 0.5 / rows.noise * (square + count - trace - n)
-        if rows.noise.ndim and pull is not None and pull.leverage is not None:
-            in_noise = 0.5 / noise * (residual.square() / noise + pull.leverage / noise - 1)
-    in_inputs, in_parameters = (None, (None,) * len(rows.parameters)) if pull is None else pull.gradients()
-    in_y = -residual / noise if wanted.y else None
-    return value, (in_inputs, in_y, in_noise if wanted.noise else None, in_variance, *in_parameters)
+class _SecondPass:
+    """Sums over the rows of what the log density and its gradient are made of."""
 
-
-class _Pull:
-    """Pulls d/dphi of one block after the other back to inputs and parameters."""
-
-    def __init__(self, rows: Rows, solved: _Solved, inverse: Tensor | None, scale: Tensor, wanted: _Wanted) -> None:
-        assert inverse is not None
-        self._rows, self._scale, self._wanted = rows, scale, wanted
-        self._weights, self._inverse = solved.weights, scale.square() * inverse  # s^2 A^-1
-        self._through = wanted.inputs or any(wanted.parameters)
-        self._inputs = torch.zeros_like(rows.inputs) if wanted.inputs else None
-        self._parameters = [
+    def __init__(self, model: LinearModel, solved: Solved, wanted: _Wanted) -> None:
+        zero = model.noise.new_zeros(())
+        self._model, self._solved, self._wanted = model, solved, wanted
+        self._scale = model.variance.sqrt()
+        self._square, self._logs = zero.clone(), zero.clone()
+        self._in_mean, self._in_noise = torch.zeros_like(model.mean), zero.clone()
+        self._in_parameters = [
             torch.zeros_like(p, dtype=torch.float64) if w else None
-            for p, w in zip(rows.parameters, wanted.parameters, strict=True)
+            for p, w in zip(model.parameters, wanted.parameters, strict=True)
         ]
-        self.leverage = torch.empty_like(rows.y) if wanted.noise and rows.noise.ndim else None
+        needed = wanted.noise or wanted.variance or wanted.through_features
+        self._inverse = torch.cholesky_inverse(solved.factor) if needed else None
+        self._spread: Tensor | None = None  # s^2 A^-1 and s w, in the dtype of the features
+        self._weights: Tensor | None = None
 
-    def leaves(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return inputs (b, d) and the parameters as leaves of a graph of their own."""
-        x = x.detach().requires_grad_(self._wanted.inputs)
-        pairs = zip(self._rows.parameters, self._wanted.parameters, strict=True)
-        return x, tuple(p.detach().requires_grad_(w) for p, w in pairs)
+    def add(self, block: Block) -> None:
+        """Add a block of rows."""
+        model = self._model
+        through = self._wanted.through_features
+        with torch.set_grad_enabled(through):
+            pairs = zip(model.parameters, self._wanted.parameters, strict=True)
+            leaves = tuple(p.detach().requires_grad_(w) for p, w in pairs)
+            phi = model.features(block.inputs, *leaves)
+        known = phi.detach()
+        if self._weights is None:
+            self._weights = (self._scale * self._solved.weights).to(phi)
+        residual = block.targets - model.mean - (known @ self._weights).double()
+        noise, spread = block.noise(model.noise), block.spread(model.noise)
+        precision = 1 / spread
+        self._square += (residual.square().sum(1) * precision).sum()
+        self._logs += (block.counts() * (_LOG_2PI + noise.log())).sum()
+        self._in_mean += (residual * precision.reshape(-1, 1)).sum(0)
+        if through or (self._wanted.noise and not model.rows.is_uniform):
+            self._add_gradients(block, phi, leaves, residual)
 
-    def add(self, block: slice, x: Tensor, parameters: tuple[Tensor, ...], phi: Tensor, residual: Tensor) -> None:
-        """Add the part of a block: inputs (b, d), features (b, F), residuals (b,)."""
-        noise = self._rows.noise.expand(len(self._rows.y))[block]
-        self._inverse = self._inverse.to(phi)  # once: features of all blocks have one dtype
-        spread = phi.detach() @ self._inverse
-        if self.leverage is not None:
-            self.leverage[block] = (spread * phi.detach()).sum(1).double()
-        if not self._through:
+    def _add_gradients(self, block: Block, phi: Tensor, leaves: tuple[Tensor, ...], residual: Tensor) -> None:
+        """Add to the gradient in the features' parameters, and in the noise where it is not that of all rows."""
+        k, spread = residual.shape[1], block.spread(self._model.noise)
+        if self._spread is None:
+            assert self._inverse is not None
+            self._spread = (self._scale.square() * self._inverse).to(phi)
+        pushed = phi.detach() @ self._spread
+        if not self._model.rows.is_uniform:
+            leverage = (pushed * phi.detach()).sum(1).double()
+            slope = (residual.square().sum(1) + k * leverage) / spread - k * block.counts()
+            self._in_noise += 0.5 * (slope / block.noise(self._model.noise)).sum()
+        if not self._wanted.through_features:
             return
-        upstream = spread.neg_().addr_((self._scale * residual).to(phi), self._weights.to(phi))
-        upstream.div_(noise.to(phi)[:, None])
-        leaves = [leaf for leaf in (x, *parameters) if leaf.requires_grad]
-        found = dict(zip(map(id, leaves), torch.autograd.grad(phi, leaves, upstream), strict=True))
-        if self._inputs is not None:
-            self._inputs[block] = found[id(x)]
-        for total, leaf in zip(self._parameters, parameters, strict=True):
-            if total is not None:
-                total += found[id(leaf)]
+        assert self._weights is not None
+        upstream = torch.addmm(pushed, residual.to(phi), self._weights.mT, beta=-k)
+        upstream *= (1 / spread).to(phi).reshape(-1, 1)
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        found = iter(torch.autograd.grad(phi, wanted, upstream))
+        for total, leaf in zip(self._in_parameters, leaves, strict=True):
+            if total is not None and leaf.requires_grad:
+                total += next(found)
 
-    def gradients(self) -> tuple[Tensor | None, tuple[Tensor | None, ...]]:
-        """Return the gradients in the inputs (n, d) and in the parameters."""
-        pairs = zip(self._rows.parameters, self._parameters, strict=True)
-        return self._inputs, tuple(None if total is None else total.to(p) for p, total in pairs)
+    def value(self) -> Tensor:
+        """Return the log density, 0-d."""
+        solved, k = self._solved, self._model.rows.num_outputs
+        determinant = 2 * solved.factor.diagonal().log().sum()
+        return -0.5 * (self._square + solved.weights.square().sum() + k * (determinant + self._logs))
+
+    def gradients(self) -> tuple[Tensor | None, ...]:
+        """Return the gradients in mean, noise, variance and the parameters, None where not asked for."""
+        model, wanted = self._model, self._wanted
+        in_parameters = [
+            None if total is None else total.to(p)
+            for p, total in zip(model.parameters, self._in_parameters, strict=True)
+        ]
+        return (
+            self._in_mean if wanted.mean else None,
+            self._total_in_noise() if wanted.noise else None,
+            self._total_in_variance() if wanted.variance else None,
+            *in_parameters,
+        )
+
+    def _total_in_variance(self) -> Tensor:
+        assert self._inverse is not None
+        k, count = self._model.rows.num_outputs, len(self._inverse)
+        trace = self._inverse.diagonal().sum()
+        return 0.5 / self._model.variance * (self._solved.weights.square().sum() + k * (trace - count))
+
+    def _total_in_noise(self) -> Tensor:
+        """Return the gradient in the noise; with D = noise everywhere, sum_i Phi_i A^-1 Phi_i^T / D = F - tr A^-1."""
+        assert self._inverse is not None
+        if not self._model.rows.is_uniform:
+            return self._in_noise
+        k, n = self._model.rows.num_outputs, len(self._model.rows)
+        used = len(self._inverse) - self._inverse.diagonal().sum()
+        return 0.5 / self._model.noise * (self._square + k * (used - n))

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from rfgp.inference.laws import KernelPredictor, Predictor, RowPredictor, WeightPredictor
 from rfgp.inference.posterior import DualPosterior, Posterior, RowPosterior
-from rfgp.inference.primal import PrimalPosterior
+from rfgp.inference.primal import LinearModel, PrimalPosterior
+from rfgp.inference.rows import Rows, gathered
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,7 @@ class FeaturePrior:
     def scaled(self, inputs: Tensor) -> Tensor:
         """Return Phi = s phi, (n, F)."""
         phi: Tensor = self.features(inputs, *self.parameters)
-        return phi if self.variance is None else self.variance.sqrt() * phi
+        return phi if self.variance is None else self.variance.double().sqrt() * phi
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return Phi(a) Phi(b)^T, (n_a, n_b), float64."""
@@ -40,8 +41,13 @@ class FeaturePrior:
         """Return |phi(a_i)|^2, (n_a,)."""
         return self.scaled(a).double().square().sum(-1)
 
+    def model(self, rows: Rows, mean: Tensor, noise: Tensor) -> LinearModel:
+        """Return the model of the rows, with mean (k,) and noise 0-d."""
+        variance = torch.ones_like(noise) if self.variance is None else self.variance
+        return LinearModel(self.features, rows, mean.double(), noise.double(), variance.double(), self.parameters)
+
     def restore(self, tensors: Mapping[str, Tensor]) -> Predictor:
-        """Return the predictor whose `tensors` these are: weights (F,) with factor (F, F) or rows (n, F)."""
+        """Return the predictor whose `tensors` these are: weights (F, k) with factor (F, F) or rows (n, F)."""
         kind = RowPredictor if "rows" in tensors else WeightPredictor
         return kind(self.scaled, **tensors)
 
@@ -59,21 +65,22 @@ class KernelPrior:
     diagonal: Callable[[Tensor], Tensor]
 
     def restore(self, tensors: Mapping[str, Tensor]) -> Predictor:
-        """Return the predictor whose `tensors` these are: inputs, coefficients (n,), factor (n, n)."""
+        """Return the predictor whose `tensors` these are: inputs, coefficients (n, k), factor (n, n)."""
         return KernelPredictor(self.kernel, self.diagonal, **tensors)
 
 
-def posterior(prior: FeaturePrior | KernelPrior, inputs: Tensor, y: Tensor, noise: Tensor) -> Posterior:
-    """Return the posterior: through F x F algebra where features are fewer than data, else n x n.
+def posterior(prior: FeaturePrior | KernelPrior, rows: Rows, mean: Tensor, noise: Tensor) -> Posterior:
+    """Return the posterior: through F x F algebra where features are fewer than data, else n x n, all in memory.
 
     Args:
         prior: The prior.
-        inputs: The n training inputs.
-        y: (n,), with the mean taken off.
-        noise: Variance, () or (n,).
+        rows: The data.
+        mean: (k,).
+        noise: Variance of one observation, beside what its row knows, 0-d.
     """
-    if isinstance(prior, FeaturePrior):
-        if prior.num_features > len(y):
-            return RowPosterior(prior.scaled, inputs, y, torch.as_tensor(noise))
-        return PrimalPosterior(prior.features, inputs, y, torch.as_tensor(noise), prior.parameters, prior.variance)
-    return DualPosterior(prior.kernel, prior.diagonal, inputs, y, torch.as_tensor(noise))
+    mean, noise = mean.double(), noise.double()
+    if isinstance(prior, KernelPrior):
+        return DualPosterior(prior.kernel, prior.diagonal, gathered(rows), mean, noise)
+    if prior.num_features > len(rows):
+        return RowPosterior(prior.scaled, gathered(rows), mean, noise)
+    return PrimalPosterior(prior.model(rows, mean, noise))

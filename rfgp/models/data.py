@@ -1,5 +1,6 @@
 """Arrays at the door: numpy or torch in, checked tensors inside."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,8 @@ class Source(NamedTuple):
     template: Tensor  # (0,) of the dtype and device
 
 
-def read_matrix(X: Any, dtype: torch.dtype | None) -> tuple[Tensor, Source]:
-    """Return inputs (n, d) as a floating tensor.
+def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tensor, Source]:
+    """Return inputs (n, d) as a floating tensor; `first` is what messages call the first row.
 
     Raises:
         DataError: not numeric, not a matrix, or a value that is not finite (named by row and column).
@@ -30,53 +31,97 @@ def read_matrix(X: Any, dtype: torch.dtype | None) -> tuple[Tensor, Source]:
     if len(bad):
         row, column = bad[0].tolist()
         raise DataError(
-            f"X has {len(bad)} values that are not finite, the first ({x[row, column].item()}) in row {row}, "
+            f"X has {len(bad)} values that are not finite, the first ({x[row, column].item()}) in row {first + row}, "
             f"column {column}. Drop or fill them before fitting."
         )
     return x, Source(is_numpy, x.new_empty(0))
 
 
-def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Return targets (n,) in the dtype and on the device of `like`.
+def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least: int = 2) -> Tensor:
+    """Return targets (n,) or (n, k) in the dtype and on the device of `like`; where one row will do, constant too.
 
     Raises:
-        DataError: a wrong shape or length, fewer than two rows, values that are not finite, a constant
+        DataError: a wrong shape or length, fewer than `least` rows, values that are not finite, a constant
             target, or a floating dtype other than that of X where no dtype was chosen.
     """
-    t = read_vector(y)
+    t = read_target_values(y)
     if len(t) != n:
         raise DataError(f"X has {n} rows and y has {len(t)}.")
-    if n < 2:
-        raise DataError(f"A process needs at least two observations, got {n}.")
+    if n < least:
+        raise DataError(f"A process needs at least {'two observations' if least > 1 else 'one observation'}, got {n}.")
     if dtype is None and t.is_floating_point() and t.dtype != like.dtype:
         raise DataError(f"X is {like.dtype} and y is {t.dtype}. Convert one of them, or choose dtype= for the model.")
+    t = check_targets(t, n, like)
+    if least > 1:
+        check_not_constant(t.amin(0), t.amax(0), n)
+    return t
+
+
+def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
+    """Return targets, (n,) or (n, k), in the dtype and on the device of `like`.
+
+    Raises:
+        DataError: another number of them, or values that are not finite.
+    """
+    if len(t) != n:
+        raise DataError(f"X has {n} rows and y has {len(t)}.")
     t = t.to(like)
     bad = (~torch.isfinite(t)).nonzero()
     if len(bad):
-        row = int(bad[0])
-        raise DataError(f"y has {len(bad)} values that are not finite, the first ({t[row].item()}) in row {row}.")
-    if bool((t - t[0]).abs().max() <= _ROUNDING[t.dtype] * t.abs().max()):
-        raise DataError(f"The target is constant ({t[0].item():g} in all {n} rows); there is nothing to learn.")
+        place = bad[0].tolist()
+        column = f", column {place[1]}" if len(place) > 1 else ""
+        value = t[tuple(place)].item()
+        row = first + place[0]
+        raise DataError(f"y has {len(bad)} values that are not finite, the first ({value}) in row {row}{column}.")
     return t
+
+
+def check_not_constant(
+    low: Tensor,  # () or (k,)
+    high: Tensor,  # () or (k,)
+    n: int,
+) -> None:
+    """Refuse targets whose smallest and largest values are the same but for rounding.
+
+    Raises:
+        DataError: with the value, and the output where there are several.
+    """
+    constant = (high - low) <= _ROUNDING[low.dtype] * torch.maximum(low.abs(), high.abs())
+    if not bool(constant.any()):
+        return
+    if low.ndim == 0:
+        raise DataError(f"The target is constant ({low.item():g} in all {n} rows); there is nothing to learn.")
+    k = int(constant.nonzero()[0])
+    raise DataError(f"Output {k} is constant ({low[k].item():g} in all {n} rows); there is nothing to learn in it.")
 
 
 _ROUNDING = {torch.float64: 1e-13, torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}
 
 
-def read_vector(y: Any) -> Tensor:
-    """Return targets (n,) as a tensor of their own dtype.
+def read_target_values(y: Any) -> Tensor:
+    """Return targets (n,) or (n, k) as a tensor of their own dtype.
 
     Raises:
         DataError: not numeric, or of another shape.
     """
     t, _ = _to_tensor(y, "y")
-    if t.ndim != 1:
-        raise DataError(f"y must have shape (n,), got {tuple(t.shape)}.")
+    if t.ndim not in (1, 2) or (t.ndim == 2 and t.shape[1] == 0):
+        raise DataError(f"y must have shape (n,), or (n, k) for k outputs, got {tuple(t.shape)}.")
     return t
 
 
-def read_per_row(values: Any, name: str, n: int, like: Tensor, *, positive: bool) -> Tensor | None:
+def read_per_row(
+    values: Any,  # (n,)
+    name: str,
+    n: int,
+    like: Tensor,
+    *,
+    positive: bool,
+    first: int = 0,
+) -> Tensor | None:
     """Return one number per row (n,) as float64 on the device of `like`; None for None.
+
+    `first` is what messages call the first row.
 
     Raises:
         DataError: another shape, values that are not finite, negative, or zero where they must be positive.
@@ -91,27 +136,17 @@ def read_per_row(values: Any, name: str, n: int, like: Tensor, *, positive: bool
     if len(bad):
         row = int(bad[0])
         kind = "positive" if positive else "not negative"
-        raise DataError(f"{name} must be finite and {kind}, but is {t[row].item():g} in row {row}.")
+        raise DataError(f"{name} must be finite and {kind}, but is {t[row].item():g} in row {first + row}.")
     return t.clone()
 
 
-def join_per_row(old: Tensor | None, new: Tensor | None, counts: tuple[int, int], missing: float) -> Tensor | None:
-    """Return one number per row of old and new rows, (n + k,); `missing` where one side has none, None for neither."""
-    if old is None and new is None:
-        return None
-    like = old if old is not None else new
-    assert like is not None
-    parts = zip((old, new), counts, strict=True)
-    return torch.cat([like.new_full((count,), missing) if part is None else part.to(like) for part, count in parts])
-
-
-def join(old: Any, new: Any) -> Any:
-    """Return two inputs of one kind, n and k long, one after the other: tensors, arrays, or lists of labels (n + k)."""
-    if isinstance(old, Tensor) and isinstance(new, Tensor):
-        return torch.cat([old, new.to(old)])
-    if isinstance(old, list):
-        return [*old, *copy_inputs(new)]
-    return np.concatenate([np.asarray(old), np.asarray(new)])
+def join(parts: Sequence[Any]) -> Any:
+    """Return inputs of one kind, n, k, ... long, one after the other: tensors, arrays, or lists of labels (n + k)."""
+    if isinstance(parts[0], Tensor):
+        return torch.cat([part.to(parts[0]) for part in parts])
+    if isinstance(parts[0], list):
+        return [label for part in parts for label in part]
+    return np.concatenate([np.asarray(part) for part in parts])
 
 
 def copy_inputs(inputs: Any) -> Any:

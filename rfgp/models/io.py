@@ -29,9 +29,10 @@ from rfgp.files import write_atomically
 from rfgp.models import options
 from rfgp.models.data import read_per_row
 from rfgp.models.exact import ExactGP
-from rfgp.models.fitting import FitReport
-from rfgp.models.process import Kept, Process
-from rfgp.models.state import Data, State
+from rfgp.models.fitting import FitReport, Stage
+from rfgp.models.process import Process
+from rfgp.models.reading import Arrays
+from rfgp.models.state import Data, Kept, State
 from rfgp.models.table import SparseSpectrumGP
 from rfgp.parameters import Hyperparameters, Quantity
 from rfgp.scaling import Affine, Scaling
@@ -78,7 +79,7 @@ def _describe(model: Process, data: bool) -> tuple[dict[str, Any], dict[str, Ten
     state = model._known()
     if isinstance(model, ExactGP) and not data:
         raise InvalidArgumentError("An exact process predicts from its training data, so save it with data=True.")
-    known = state.known_data("a file with data=True") if data else None
+    known = state.known_data("a file with data=True").in_memory("a file with data=True") if data else None
     kind = type(model).__name__
     tensors: dict[str, Tensor] = {}
     if kind in _TABLES:
@@ -104,7 +105,7 @@ def _describe(model: Process, data: bool) -> tuple[dict[str, Any], dict[str, Ten
     tensors |= {f"predictor.{name}": value for name, value in model._predictor().tensors().items()}
     if known is not None:
         tensors |= {"data.inputs": model._inputs.read(known.raw)[0], "data.targets": known.raw_targets}
-        extra = {"data.noise": known.known_noise, "data.weight": known.weight}
+        extra = {"data.noise": known.known, "data.weight": known.rows.weight}
         tensors |= {name: tensor for name, tensor in extra.items() if tensor is not None}
     return header, {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
 
@@ -231,10 +232,15 @@ def _check_values(tensors: Mapping[str, Tensor]) -> None:
 def _fit_report(content: dict[str, Any] | None) -> FitReport | None:
     if content is None:
         return None
-    tuples = {name: tuple(content[name]) for name in ("at_bounds", "trace")}
+    tuples: dict[str, Any] = {name: tuple(content[name]) for name in ("at_bounds", "trace")}
+    tuples["stages"] = tuple(Stage(**stage) for stage in content["stages"])
     report = FitReport(**{**content, **tuples})
     kinds = {"converged": bool, "iterations": int, "evaluations": int, "log_marginal_likelihood": float, "message": str}
+    kinds["frequencies"] = str
     wrong = [name for name, kind in kinds.items() if not isinstance(getattr(report, name), kind)]
+    wrong += [name for name in _FIGURES if not isinstance(getattr(report, name), float | None)]
+    for stage in report.stages:
+        wrong += [name for name, kind in _STAGE.items() if not isinstance(getattr(stage, name), kind)]
     if (
         wrong
         or not all(isinstance(value, float) for value in report.trace)
@@ -242,6 +248,10 @@ def _fit_report(content: dict[str, Any] | None) -> FitReport | None:
     ):
         raise ValueError("the fit's report holds values of other kinds")
     return report
+
+
+_FIGURES = ("calibration", "leave_one_out", "weights_used")
+_STAGE = {"name": str, "rows": int, "iterations": int, "evaluations": int, "gain": float}
 
 
 def _read_state(model: Process, header: Mapping[str, Any], tensors: dict[str, Tensor]) -> State:
@@ -263,14 +273,13 @@ def _read_state(model: Process, header: Mapping[str, Any], tensors: dict[str, Te
     if header["data"] is not None:
         known, targets = tensors["data.inputs"], tensors["data.targets"]
         raw = model._inputs.restore(known, header["data"] == "numpy")
-        inputs = known if scaling.inputs is None else scaling.inputs.forward(known)
         variances, weights = (
             read_per_row(tensors.get(f"data.{name}"), name, len(targets), targets, positive=name == "weight")
             for name in ("noise", "weight")
         )
-        data = Data(raw, targets, inputs, scaling.targets.forward(targets), variances, weights)
+        data = Data((Arrays(raw, known, targets, variances, weights).part(scaling),))
     count = header["num_observations"]
-    if not isinstance(count, int) or (data is not None and {len(data.targets), len(data.inputs)} != {count}):
+    if not isinstance(count, int) or (data is not None and {len(targets), len(known)} != {count}):
         raise ValueError("the number of observations is not that of the data")
     return State(data, count, scaling, hyperparameters, draw)
 
@@ -295,7 +304,8 @@ def _read_draw(model: SparseSpectrumGP, tensors: Mapping[str, Tensor], d: int) -
 
 def _check_shapes(tensors: Mapping[str, Tensor], state: State) -> None:
     n, F = state.num_observations, 0 if state.draw is None else state.draw.num_features
-    expected = {"weights": (F,), "rows": (n, F), "coefficients": (n,), "factor": (n, n) if F == 0 else (F, F)}
+    k = 1 if state.scaling.targets.scale.ndim == 0 else len(state.scaling.targets.scale)
+    expected = {"weights": (F, k), "rows": (n, F), "coefficients": (n, k), "factor": (n, n) if F == 0 else (F, F)}
     for name, shape in expected.items():
         if name in tensors and tuple(tensors[name].shape) != shape:
             raise ValueError(f"predictor.{name} has shape {tuple(tensors[name].shape)}, not {shape}")

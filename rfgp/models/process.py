@@ -3,7 +3,7 @@
 import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -11,32 +11,15 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from rfgp.errors import ConvergenceWarning, DataError, NotFittedError
-from rfgp.inference import FeaturePrior, KernelPrior, LeaveOneOut, Posterior, Prediction, Predictor, posterior
-from rfgp.models.data import copy_inputs, join, join_per_row, read_per_row, read_targets, read_vector
-from rfgp.models.fitting import Callback, FitReport, maximize
+from rfgp.errors import ConvergenceWarning, NotFittedError
+from rfgp.inference import FeaturePrior, KernelPrior, LeaveOneOut, Posterior, Prediction, Predictor, Rows, posterior
+from rfgp.inference.primal import ABSORBING, absorb
+from rfgp.models.fitting import Callback, FitReport, Plan, Progress, Reporter, fingerprint, maximize, open_journal
 from rfgp.models.inputs import Inputs
-from rfgp.models.state import Data, State, starting_values
+from rfgp.models.reading import Arrays, Streamed, begin, read_training
+from rfgp.models.state import Data, Kept, State
 from rfgp.parameters import Hyperparameters, Prior
-
-
-class Kept:
-    """The tensors of the last predictor, and the state and raw hyperparameters (p,) that they belong to.
-
-    The predictor itself holds functions of its model, so a copied or unpickled one is restored from them.
-    """
-
-    def __init__(
-        self, state: State, raw: Tensor, tensors: dict[str, Tensor], predictor: Predictor | None = None
-    ) -> None:
-        self.state, self.raw, self.tensors, self.predictor = state, raw, tensors, predictor
-
-    def fits(self, state: State, raw: Tensor) -> bool:
-        """Whether they are of this state and these hyperparameters (p,)."""
-        return self.state is state and torch.equal(self.raw, raw)
-
-    def __reduce__(self) -> tuple[type["Kept"], tuple[State, Tensor, dict[str, Tensor]]]:
-        return Kept, (self.state, self.raw, self.tensors)
+from rfgp.scaling import Scaling
 
 
 class Process(ABC):
@@ -67,8 +50,8 @@ class Process(ABC):
     def _prior(self, hyperparameters: Hyperparameters, draw: Any) -> FeaturePrior | KernelPrior:
         """Return the prior of the standardised function over standardised inputs."""
 
-    def _draw(self, inputs: Tensor) -> Any:
-        """Draw what depends on the shape of the inputs."""
+    def _draw(self, scaling: Scaling) -> Any:
+        """Draw what depends on the number of columns of the inputs."""
 
     def _check_fit(self) -> None:
         """Warn where the fitted hyperparameters do not suit the features."""
@@ -96,47 +79,50 @@ class Process(ABC):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         noise: Any = None,  # (n,)
         sample_weight: Any = None,  # (n,)
         fixed: Iterable[str] = (),
         max_iterations: int = 200,
         callback: Callback | None = None,
+        progress: bool | Callable[[Progress], None] = False,
+        checkpoint: str | Path | None = None,
     ) -> Self:
         """Learn the hyperparameters by their marginal likelihood and condition on the data, in place.
 
         Args:
-            X: Inputs; (n, d) for tables, n labels for graphs.
-            y: Targets (n,).
+            X: Inputs; (n, d) for tables, n labels for graphs. Or, for tables, rows with their targets that are read in
+                blocks: `rfgp.tables.Parquet`, `CSV` or `Blocks`. A `numpy.memmap` is read in blocks as well.
+            y: Targets (n,), or (n, k) for k outputs that share one kernel and, standardised, one noise.
             noise: Known variances of the rows' errors (n,), in the user's units squared, added to the learned noise.
             sample_weight: How often each row counts (n,), positive: as that many repetitions of the observation.
             fixed: Names of hyperparameters that keep their starting values.
-            max_iterations: Of L-BFGS.
-            callback: Called after every iteration with (iterations done, log marginal likelihood).
+            max_iterations: Of L-BFGS on any subset of the rows; with learned frequencies, of their steps.
+            callback: Called after every iteration with (iterations done, log marginal likelihood of the rows in use).
+            progress: True to write the stage, the likelihood and the time left to the standard error; or a function
+                that takes a `Progress`.
+            checkpoint: A file that keeps what has been computed. A fit that was killed and is started again with the
+                same arguments goes on from there, to the same result. It may be deleted after the fit.
 
         Returns:
             The model; `fit_report` says how it went.
 
         Raises:
             DataError: the data cannot be used; the message names the place.
+            CheckpointError: the checkpoint is of another fit, or no checkpoint.
 
         Warns:
             ConvergenceWarning: the optimiser stopped early.
         """
-        before = self._state
+        before = self._state, self._kept
+        names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         try:
-            self._state = self._read_state(X, y, None, noise, sample_weight)
-            report = maximize(
-                self.log_marginal_likelihood,
-                self._state.hyperparameters,
-                (fixed,) if isinstance(fixed, str) else tuple(fixed),
-                max_iterations,
-                self._state.num_observations,
-                callback,
-            )
+            self._state = new_state(self, read_training(self._inputs, X, y, noise, sample_weight, seed_of(self)), None)
+            with open_journal(checkpoint, lambda: fingerprint(self, names, max_iterations)) as journal:
+                report = self._train(Plan(names, max_iterations, Reporter(callback, progress), journal))
         except BaseException:
-            self._state = before
+            self._state, self._kept = before
             raise
         self.fit_report = report
         if not report.converged:
@@ -148,42 +134,42 @@ class Process(ABC):
         self._check_fit()
         return self
 
-    def condition(self, X: Any, y: Any, *, noise: Any = None, sample_weight: Any = None) -> Self:
+    def condition(self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None) -> Self:
         """Replace the data, hyperparameters as they are (starting values where there are none yet).
 
         Args:
-            X: Inputs; (n, d) for tables, n labels for graphs.
-            y: Targets (n,).
+            X: As for `fit`.
+            y: Targets, (n,) or (n, k).
             noise: As for `fit`, (n,).
             sample_weight: As for `fit`, (n,).
 
         Raises:
             DataError: the data cannot be used; the message names the place.
         """
-        self._state = self._read_state(X, y, self._state, noise, sample_weight)
+        before = self._state, self._kept
+        read = read_training(self._inputs, X, y, noise, sample_weight, seed_of(self))
+        try:
+            self._state = new_state(self, read, self._state)
+            if isinstance(read, Streamed):
+                self._predictor()  # now, while the rows can be read
+        except BaseException:
+            self._state, self._kept = before
+            raise
         self._check_fit()
         return self
 
-    def update(self, X: Any, y: Any, *, noise: Any = None, sample_weight: Any = None) -> Self:
+    def update(self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None) -> Self:
         """Add data, hyperparameters as they are; arguments as for `condition`.
 
-        Rows without `noise` have none but the learned one, rows without `sample_weight` count once.
+        Where there are fewer features than data and the posterior is known, only the new rows are read. Rows without
+        `noise` have none but the learned one, rows without `sample_weight` count once.
         """
-        data = self._known().known_data("update")
-        inputs, _ = self._known().read_new(self._inputs, X)
-        new = read_vector(y)
-        if len(inputs) != len(new):
-            raise DataError(f"X has {len(inputs)} rows and y has {len(new)}.")
-        targets = torch.cat([data.raw_targets, new.to(data.raw_targets)])
-        counts, added = (len(data.raw_targets), len(new)), data.raw_targets
-        variances = read_per_row(noise, "noise", len(new), added, positive=False)
-        weights = read_per_row(sample_weight, "sample_weight", len(new), added, positive=True)
-        return self.condition(
-            join(data.raw, X),
-            targets if isinstance(X, Tensor) else targets.cpu().numpy(),
-            noise=join_per_row(data.known_noise, variances, counts, 0.0),
-            sample_weight=join_per_row(data.weight, weights, counts, 1.0),
-        )
+        state = self._known()
+        if state.data is None and not absorbs(self):
+            state.known_data("update")
+        read = read_training(self._inputs, X, y, noise, sample_weight, seed_of(self), least=1)
+        self._state, self._kept = updated(self, read)
+        return self
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of the targets in their own units, 0-d, constants included.
@@ -192,9 +178,7 @@ class Process(ABC):
         """
         state = self._known()
         data = state.known_data("the marginal likelihood")
-        learned, targets = state.hyperparameters.standardized("noise"), state.scaling.targets
-        repeated = data.repetitions(data.noise(learned, targets.scale))
-        return self._posterior().log_marginal_likelihood() + repeated + targets.log_jacobian(data.count)
+        return self._posterior(data.rows).log_marginal_likelihood() + state.scaling.targets.log_jacobian(data.count)
 
     def leave_one_out(self) -> LeaveOneOut:
         """Return the law of each training observation given all the others, in closed form, in the user's units.
@@ -204,28 +188,30 @@ class Process(ABC):
         Source: Rasmussen and Williams (2006), Eqs. 5.10-5.12.
         """
         state = self._known()
-        data, scaling = state.known_data("leave_one_out"), state.scaling.targets
+        data, targets = state.known_data("leave_one_out"), state.scaling.targets
         with torch.no_grad():
-            mean, variance = self._posterior().leave_one_out()
-            noise = data.noise(state.hyperparameters.standardized("noise"), scaling.scale)
-            variance = variance - data.spread(noise) + noise
-            location, scale = state.hyperparameters.mean.double(), scaling.scale.double()
-        as_numpy = not isinstance(data.raw, Tensor)
-        return LeaveOneOut.of(location + scale * mean, scale**2 * variance, data.raw_targets, as_numpy)
+            mean, variance = self._posterior(data.rows).leave_one_out()
+            noise = state.hyperparameters.standardized("noise").double()
+            found = [
+                (b.targets, (b.noise(noise) - b.spread(noise)).expand(len(b.targets))) for b in data.rows.blocks(2**16)
+            ]
+            y, more = (torch.cat(column) for column in zip(*found, strict=True))
+        return LeaveOneOut.of(mean, variance + more, y, targets, data.is_numpy)
 
     def predict(self, X: Any) -> Prediction:
         """Return the law of the latent function at new inputs, in the user's units.
 
         Args:
-            X: Inputs (n, d), or n labels. Numpy in, numpy out; tensors stay tensors.
+            X: Inputs (n, d), or n labels. Numpy in, numpy out; tensors stay tensors. Or rows that are read in blocks
+                when the mean (n,) or the variance (n,) is asked for.
 
         Raises:
             NotFittedError: there are no data yet.
             DataError: the inputs do not fit the data.
         """
         scaling, hyperparameters = self._known().scaling, self.hyperparameters
-        inputs, source = self._known().read_new(self._inputs, X)
-        gradients = torch.is_grad_enabled() and not source.is_numpy and inputs.requires_grad
+        inputs, source = self._known().read_points(self._inputs, X)
+        gradients = torch.is_grad_enabled() and isinstance(inputs, Tensor) and inputs.requires_grad
         with torch.set_grad_enabled(gradients):
             law = self._predictor().law(inputs)
             mean, scale = hyperparameters.mean.double(), scaling.targets.scale.double()
@@ -270,31 +256,11 @@ class Process(ABC):
             raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
         return self._state
 
-    def _read_state(self, X: Any, y: Any, kept: State | None, noise: Any = None, weight: Any = None) -> State:
-        """Check data and return the state with them; scaling, hyperparameters and draw of `kept`, or new."""
-        inputs, source = self._inputs.read(X)
-        targets = read_targets(y, len(inputs), source.template, self._inputs.dtype)
-        if kept is None:
-            scaling, draw = self._inputs.fit_scaling(inputs, targets), self._draw(inputs)
-            starts = {**self._inputs.starts(), **self._starts}
-            hyperparameters = starting_values(self._inputs, inputs, targets, scaling, starts, self._priors)
-        else:
-            scaling, draw, hyperparameters = kept.scaling, kept.draw, kept.hyperparameters
-            scaling.check_columns(inputs)
-        standardized = scaling.inputs.forward(inputs) if scaling.inputs else inputs
-        variances = read_per_row(noise, "noise", len(targets), targets, positive=False)
-        weights = read_per_row(weight, "sample_weight", len(targets), targets, positive=True)
-        forward = scaling.targets.forward(targets)
-        data = Data(copy_inputs(X), targets.clone(), standardized, forward, variances, weights)
-        return State(data, len(targets), scaling, hyperparameters, draw)
-
-    def _posterior(self) -> Posterior:
+    def _posterior(self, rows: Rows) -> Posterior:
+        """Return the posterior given standardised rows, at the present hyperparameters."""
         state, hyperparameters = self._known(), self.hyperparameters
-        data = state.known_data("the marginal likelihood, or predictions with other hyperparameters,")
-        residual = data.targets - hyperparameters.standardized("mean")
-        prior = self._prior(hyperparameters, state.draw)
-        noise = data.noise(hyperparameters.standardized("noise"), state.scaling.targets.scale)
-        return posterior(prior, data.inputs, residual, data.spread(noise))
+        mean, noise = hyperparameters.standardized("mean").reshape(-1), hyperparameters.standardized("noise")
+        return posterior(self._prior(hyperparameters, state.draw), rows, mean, noise)
 
     def _predictor(self) -> Predictor:
         """Return the predictor, computed again when a hyperparameter has changed."""
@@ -302,16 +268,64 @@ class Process(ABC):
             state = self._known()
             now = state.hyperparameters.flat()
             if self._kept is None or not self._kept.fits(state, now):
-                predictor = self._posterior().predictor()
+                data = state.known_data("predictions with other hyperparameters")
+                predictor = self._posterior(data.rows).predictor()
                 self._kept = Kept(state, now, predictor.tensors(), predictor)
             if self._kept.predictor is None:
                 self._kept.predictor = self._prior(state.hyperparameters, state.draw).restore(self._kept.tensors)
             return self._kept.predictor
 
+    def _train(self, plan: Plan) -> FitReport:
+        """Learn the hyperparameters, in place, from the data of the present state."""
+        state = self._known()
+        rows = state.known_data("a fit").rows
+        return maximize(lambda: self._posterior(rows).log_marginal_likelihood(), state, plan)
+
+
+def new_state(model: Process, read: Arrays | Streamed, kept: State | None) -> State:
+    """Return the state with new data; scaling, hyperparameters and draw of `kept`, or new."""
+    if kept is None:
+        starts = {**model._inputs.starts(), **model._starts}
+        scaling, hyperparameters = begin(model._inputs, read, starts, model._priors)
+        draw = model._draw(scaling)
+    else:
+        scaling, hyperparameters, draw = kept.scaling, kept.hyperparameters, kept.draw
+    part = read.part(scaling)
+    return State(Data((part,)), len(part.rows), scaling, hyperparameters, draw)
+
+
+def absorbs(model: Process) -> bool:
+    """Whether the posterior that is known takes new rows without the old ones."""
+    kept, state = model._kept, model._known()
+    return kept is not None and kept.fits(state, state.hyperparameters.flat()) and set(kept.tensors) == ABSORBING
+
+
+def updated(model: Process, read: Arrays | Streamed) -> tuple[State, Kept | None]:
+    """Return the model's state with further data, and its posterior where that is known without the old data."""
+    state = model._known()
+    part = read.part(state.scaling)
+    data = None if state.data is None else Data((*state.data.parts, part))
+    new = replace(state, data=data, num_observations=state.num_observations + len(part.rows))
+    if not absorbs(model):
+        return new, None
+    assert model._kept is not None
+    with torch.no_grad():
+        known = state.hyperparameters
+        prior = model._prior(known, state.draw)
+        assert isinstance(prior, FeaturePrior)
+        mean, noise = known.standardized("mean").reshape(-1), known.standardized("noise")
+        predictor = absorb(prior.model(part.rows, mean, noise), **model._kept.tensors)
+    return new, Kept(new, known.flat(), predictor.tensors(), predictor)
+
+
+def seed_of(model: Process) -> int:
+    """Return the model's seed; the exact process has none, and nothing that depends on it but the order of a sample."""
+    return int(getattr(model, "seed", 0))
+
 
 def snapshot(model: Process, other: Process) -> None:
     """Give another model a copy of the hyperparameters, the same data and scaling, and its own draw."""
     state = model._known()
-    data = state.known_data("exact and redraw")
+    state.known_data("exact and redraw")
     copied = copy.deepcopy(state.hyperparameters)
-    other._state = replace(state, hyperparameters=copied, draw=other._draw(data.inputs))
+    other._state = replace(state, hyperparameters=copied, draw=other._draw(state.scaling))

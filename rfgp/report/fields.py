@@ -60,8 +60,8 @@ def field_report(
 
 
 def _nonzeros(model: GraphGP, study: Study) -> int:
-    data = model._known().known_data("a report")
-    return int(model._features_at(data.inputs).walks.pattern.indptr[-1])
+    data = model._known().known_data("a report").in_memory("a report")
+    return int(model._features_at(data.rows.inputs).walks.pattern.indptr[-1])
 
 
 def _views(field: Field, law: NodeLaw) -> list[Block]:

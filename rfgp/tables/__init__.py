@@ -10,5 +10,8 @@ from rfgp.tables.reading import read_parquet as read_parquet
 from rfgp.tables.reading import read_table as read_table
 from rfgp.tables.schema import ColumnRule as ColumnRule
 from rfgp.tables.schema import Schema as Schema
+from rfgp.tables.sources import CSV as CSV
+from rfgp.tables.sources import Blocks as Blocks
+from rfgp.tables.sources import Parquet as Parquet
 from rfgp.tables.table import Inputs as Inputs
 from rfgp.tables.table import Table as Table

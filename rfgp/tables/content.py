@@ -77,6 +77,32 @@ def read_bytes(file: Path, wide: bool = False) -> bytes:
         raise unreadable(file, f"{error.strerror or error}.") from error
 
 
+def read_first(file: Path, count: int) -> bytes:
+    """Return the first bytes of a UTF-8 text file, unpacked where its name ends in .gz, without half a last line.
+
+    Raises:
+        DataError: there is no such file, it is no text, or cannot be unpacked.
+    """
+    check_file(file)
+    try:
+        with file.open("rb") as raw:
+            stream = gzip.GzipFile(fileobj=raw) if file.suffix.lower() == ".gz" else raw
+            data = stream.read(count)
+    except (EOFError, zlib.error, OSError) as error:
+        raise unreadable(file, f"{error}.") from error
+    _check_kind(data, file, wide=False)
+    if b"\0" in data:
+        raise unreadable(file, f"byte {data.find(bytes(1)):,} is NUL, which text never holds; it looks binary.")
+    data = data.removeprefix(_BOM)
+    if len(data) >= count - len(_BOM) and b"\n" in data:
+        data = data[: data.rfind(b"\n") + 1]
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise unreadable(file, f"byte {error.start:,} is not utf-8 text.") from error
+    return data
+
+
 def _drain(stream: IO[bytes] | gzip.GzipFile, file: Path, wide: bool) -> bytes:
     """Read to the end; what is known early is said early."""
     out = io.BytesIO()

@@ -26,7 +26,7 @@ def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
 
     check_file(file)
     try:
-        _check_magic(file)
+        check_magic(file)
         with pq.ParquetFile(file) as parquet:
             return _read(file, parquet, form)
     except PermissionError as error:
@@ -35,7 +35,12 @@ def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
         raise unreadable(file, f"the Parquet data are damaged ({plain(str(error))}).") from error
 
 
-def _check_magic(file: Path) -> None:
+def check_magic(file: Path) -> None:
+    """Check the marks at both ends of a Parquet file.
+
+    Raises:
+        DataError: one of them is missing.
+    """
     with file.open("rb") as stream:
         head = stream.read(4)
         stream.seek(max(0, file.stat().st_size - 4))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables.cells import DATE, NUMBER
-from rfgp.tables.content import read_utf8
+from rfgp.tables.content import read_first, read_utf8
 from rfgp.tables.frame import Frame
 from rfgp.tables.messages import counted, show, title, unreadable
 from rfgp.tables.options import TextFormat
@@ -72,6 +72,44 @@ def read_text(
     table = _parse(file, data, body, mark, len(start.cells), numeric, form)
     own = header or names is not None
     return Frame(file, tuple(name.strip() for name in given), bool(own and header), table.columns, len(table), form)
+
+
+class Head(NamedTuple):
+    """What the first lines of a text file tell."""
+
+    names: tuple[str, ...]
+    mark: str
+    skipped: int  # lines before the first row
+
+
+def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) -> Head:
+    """Return the columns' names and the separator of a text table that is read in blocks.
+
+    Raises:
+        DataError: the file is missing, empty, not text, or separated by blanks.
+        InvalidArgumentError: `names` has not one name for each column.
+    """
+    data = read_first(file, _SAMPLE_BYTES)
+    begin = _blank_end(data, 0)
+    if begin == len(data):
+        raise DataError(f"{title(file)} is empty: it has only blank lines.")
+    lines = _head_lines(data, begin)
+    _check_width(file, lines[0])
+    mark = _find_separator(lines, form.decimal)
+    if mark == " ":
+        raise unreadable(file, "its cells are separated by blanks, which are not read in blocks; use read_table.")
+    start = _read_start(file, data, mark)
+    header = names is None and _is_header(file, start.cells, form)
+    given = names if names is not None else start.cells if header else [str(i) for i in range(len(start.cells))]
+    if len(given) != len(start.cells):
+        found = f"{counted(len(given), 'name')}, and its first line has {counted(len(start.cells), 'cell')}"
+        raise InvalidArgumentError(f"{title(file)}: names holds {found}.")
+    stripped = tuple(name.strip() for name in given)
+    if len(set(stripped)) < len(stripped):
+        twice = next(name for name in stripped if stripped.count(name) > 1)
+        raise DataError(f"{title(file)} has two columns named {show(twice)}. Rename one.")
+    end = start.end if header else start.begin
+    return Head(stripped, mark, data[:end].count(b"\n"))
 
 
 def _without_comments(data: bytes, mark: str | None) -> bytes:

@@ -5,7 +5,20 @@ from scipy import stats
 
 import rfgp
 from rfgp import linalg
-from rfgp.inference import DualPosterior, FeaturePrior, Prediction, PrimalPosterior, RowPosterior, posterior
+from rfgp.inference import (
+    ArrayRows,
+    DualPosterior,
+    FeaturePrior,
+    JoinedRows,
+    LinearModel,
+    Prediction,
+    PrimalPosterior,
+    RowPosterior,
+    posterior,
+)
+
+ONE = torch.tensor(1.0, dtype=torch.float64)
+ZERO = torch.zeros(1, dtype=torch.float64)
 
 
 def problem(n, features, noise, seed=0):
@@ -25,12 +38,25 @@ def dense_twin(phi, new, y, noise):
 
 
 def build(kind, phi, y, noise):
+    """The posterior of features phi; noise (n,) is that of the rows beside a learned one of 1e-300."""
     inputs, targets, variance = (torch.as_tensor(np.array(a)) for a in (phi, y, noise))
+    if bool((variance == variance[0]).all()):
+        rows, learned = ArrayRows(inputs, targets[:, None]), variance[0]
+    else:
+        rows, learned = ArrayRows(inputs, targets[:, None], known=variance), 1e-300 * ONE
+    return of_rows(kind, lambda x: x, rows, learned)
+
+
+def of_rows(kind, features, rows, noise, parameters=(), variance=ONE, mean=ZERO):
     if kind == "primal":
-        return PrimalPosterior(lambda x: x, inputs, targets, variance)
+        return PrimalPosterior(LinearModel(features, rows, mean, noise, variance, parameters))
     if kind == "rows":
-        return RowPosterior(lambda x: x, inputs, targets, variance)
-    return DualPosterior(lambda a, b: a @ b.T, lambda a: a.square().sum(1), inputs, targets, variance)
+        return RowPosterior(lambda x: variance.sqrt() * features(x, *parameters), rows, mean, noise)
+
+    def phi(x):
+        return variance.sqrt() * features(x, *parameters)
+
+    return DualPosterior(lambda a, b: phi(a) @ phi(b).T, lambda a: phi(a).square().sum(1), rows, mean, noise)
 
 
 @pytest.mark.parametrize("kind", ["primal", "dual", "rows"])
@@ -43,27 +69,30 @@ def test_posteriors_equal_the_dense_twin(kind, n, features, noise):
     ours = build(kind, phi, y, noise)
     law = ours.law(torch.as_tensor(new))
     assert ours.log_marginal_likelihood().item() == pytest.approx(density, rel=1e-8)
-    np.testing.assert_allclose(law.mean(), mean, atol=1e-8)
+    np.testing.assert_allclose(law.mean()[:, 0], mean, atol=1e-8)
     np.testing.assert_allclose(law.covariance(), covariance, atol=1e-8)
     np.testing.assert_allclose(law.variance(), np.diag(covariance), atol=1e-8)
     root = law.root()
     np.testing.assert_allclose(root @ root.T, covariance, atol=1e-8)
 
 
+@pytest.mark.parametrize("per_row", ["uniform", "noise", "weight", "both"])
+@pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("kind", ["primal", "dual", "rows"])
-def test_the_likelihood_is_differentiable(kind):
-    phi, _, y, _ = problem(9, 4, 0.2)
+def test_the_likelihood_is_differentiable(kind, outputs, per_row):
+    phi, _, _, _ = problem(9, 4, 0.2)
+    generator = torch.Generator().manual_seed(1)
+    y, known, weight = (torch.rand(s, generator=generator, dtype=torch.float64) + 0.1 for s in ((9, outputs), 9, 9))
+    known, weight = (v if per_row in (name, "both") else None for name, v in (("noise", known), ("weight", weight)))
+    rows = ArrayRows(torch.as_tensor(phi), y, known, weight)
 
-    def likelihood(inputs, noise):
-        if kind == "primal":
-            return PrimalPosterior(lambda x: x, inputs, torch.as_tensor(y), noise).log_marginal_likelihood()
-        if kind == "rows":
-            return RowPosterior(lambda x: x, inputs, torch.as_tensor(y), noise).log_marginal_likelihood()
-        kernel = DualPosterior(lambda a, b: a @ b.T, lambda a: a, inputs, torch.as_tensor(y), noise)
-        return kernel.log_marginal_likelihood()
+    def likelihood(scale, noise, variance, mean):
+        found = of_rows(kind, lambda x, s: x * s, rows, noise, (scale,), variance, mean)
+        return found.log_marginal_likelihood()
 
-    inputs = torch.as_tensor(phi).requires_grad_()
-    assert torch.autograd.gradcheck(likelihood, (inputs, torch.tensor(0.2, dtype=torch.float64, requires_grad=True)))
+    values = ([0.7, 1.2, 1.0, 2.0], 0.2, 1.3, [0.1] * outputs)
+    leaves = tuple(torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in values)
+    assert torch.autograd.gradcheck(likelihood, leaves)
 
 
 def test_small_noise_does_not_cancel():
@@ -71,7 +100,7 @@ def test_small_noise_does_not_cancel():
     y = phi @ np.ones(5)  # in the span: the quadratic form is small and a difference of large numbers
     ours = build("primal", phi, y, np.full(60, 1e-10))
     law = ours.law(torch.as_tensor(new))
-    np.testing.assert_allclose(law.mean(), new @ np.ones(5), atol=1e-8)
+    np.testing.assert_allclose(law.mean()[:, 0], new @ np.ones(5), atol=1e-8)
     expected = build("dual", phi.astype(np.float64), y, np.full(60, 1e-10)).log_marginal_likelihood().item()
     assert ours.log_marginal_likelihood().item() == pytest.approx(expected, rel=1e-4)
 
@@ -80,7 +109,7 @@ def test_the_smaller_side_is_factorised():
     phi = torch.ones(5, 3, dtype=torch.float64)
     for count, kind in ((3, PrimalPosterior), (5, PrimalPosterior), (6, RowPosterior)):
         prior = FeaturePrior(lambda x: x, count)
-        assert isinstance(posterior(prior, phi, torch.ones(5), torch.tensor(1.0)), kind)
+        assert isinstance(posterior(prior, ArrayRows(phi, torch.ones(5, 1).double()), ZERO, ONE), kind)
 
 
 def test_jitter_only_after_a_failure_and_reported():
@@ -103,7 +132,7 @@ def prediction(n=40, as_numpy=True):
 
 def test_predictions_are_in_the_users_units():
     p = prediction()
-    np.testing.assert_allclose(p.mean, 10 + 2 * p.law.mean(), rtol=1e-6)
+    np.testing.assert_allclose(p.mean, 10 + 2 * p.law.mean()[:, 0], rtol=1e-6)
     np.testing.assert_allclose(p.variance, 4 * p.law.variance(), rtol=1e-6)
     np.testing.assert_allclose(np.diag(p.covariance), p.variance, rtol=1e-6)
     np.testing.assert_allclose(p.observed().variance, p.variance + 4 * 0.3, rtol=1e-6)
@@ -132,21 +161,8 @@ def test_predictions_are_differentiable(kind):
     point = torch.as_tensor(new)
 
     def predict(scale, noise):
-        def features(x):
-            return scale * x
-
-        if kind == "dual":
-            scaled = DualPosterior(
-                lambda a, b: scale**2 * a @ b.T,
-                lambda a: scale**2 * a.square().sum(1),
-                torch.as_tensor(phi),
-                torch.as_tensor(y),
-                noise,
-            )
-        else:
-            scaled = {"primal": PrimalPosterior, "rows": RowPosterior}[kind](
-                features, torch.as_tensor(phi), torch.as_tensor(y), noise
-            )
+        rows = ArrayRows(torch.as_tensor(phi), torch.as_tensor(y)[:, None])
+        scaled = of_rows(kind, lambda x, s: s * x, rows, noise, (scale,))
         law = scaled.law(point)
         return law.mean(), law.variance()
 
@@ -157,7 +173,8 @@ def test_predictions_are_differentiable(kind):
 def test_second_derivatives_of_the_closed_form_are_refused():
     phi, _, y, _ = problem(5, 9, 0.2)
     noise = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
-    likelihood = RowPosterior(lambda x: x, torch.as_tensor(phi), torch.as_tensor(y), noise).log_marginal_likelihood()
+    rows = ArrayRows(torch.as_tensor(phi), torch.as_tensor(y)[:, None])
+    likelihood = of_rows("rows", lambda x: x, rows, noise).log_marginal_likelihood()
     (gradient,) = torch.autograd.grad(likelihood, noise, create_graph=True)
     with pytest.raises(RuntimeError, match=r"does not require grad|once_differentiable"):
         torch.autograd.grad(gradient, noise)
@@ -182,32 +199,40 @@ class TestBlocks:
         monkeypatch.setattr("rfgp.inference.primal._ENTRIES", 70)  # blocks of 7 rows; 30 are no multiple
         monkeypatch.setattr("rfgp.inference.primal._TILE", 4)
 
+    @pytest.mark.parametrize("joined", [False, True])
     @pytest.mark.parametrize("per_row", [False, True])
-    def test_value_and_gradients_are_those_of_the_dense_density(self, per_row):
-        x, omega, y, noise, scale, variance = self.arguments()
-        noise = noise if per_row else noise[0]
-        leaves = [a.clone().requires_grad_() for a in (x, y, noise, scale, variance)]
+    def test_value_and_gradients_are_those_of_the_dense_density(self, per_row, joined):
+        x, omega, y, known, scale, variance = self.arguments()
+        known, noise = known if per_row else torch.zeros_like(known), torch.tensor(0.3).double()
+        parts = [ArrayRows(x[:13], y[:13, None]), ArrayRows(x[13:], y[13:, None], known[13:] if per_row else None)]
+        if joined:
+            known = torch.cat([torch.zeros(13).double(), known[13:]])
+            rows = JoinedRows(parts)
+        else:
+            rows = ArrayRows(x, y[:, None], known if per_row else None)
+        leaves = [a.clone().requires_grad_() for a in (noise, scale, variance, torch.tensor([0.4]).double())]
 
-        def ours(x, y, noise, scale, variance):
-            return PrimalPosterior(self.features(omega), x, y, noise, (scale,), variance).log_marginal_likelihood()
+        def ours(noise, scale, variance, mean):
+            return of_rows("primal", self.features(omega), rows, noise, (scale,), variance, mean)
 
-        def dense(x, y, noise, scale, variance):
+        def dense(noise, scale, variance, mean):
             phi = self.features(omega)(x, scale)
-            covariance = variance * phi @ phi.T + torch.diag(noise.expand(len(y)))
-            return torch.distributions.MultivariateNormal(torch.zeros(len(y)).double(), covariance).log_prob(y)
+            covariance = variance * phi @ phi.T + torch.diag(noise + known)
+            return torch.distributions.MultivariateNormal(mean.expand(len(y)), covariance).log_prob(y)
 
-        a, b = ours(*leaves), dense(*leaves)
+        a, b = ours(*leaves).log_marginal_likelihood(), dense(*leaves)
         assert a.item() == pytest.approx(b.item(), rel=1e-10)
         for one, other in zip(torch.autograd.grad(a, leaves), torch.autograd.grad(b, leaves), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
 
     def test_only_what_is_asked_for_is_differentiated(self):
-        x, omega, y, noise, scale, variance = self.arguments()
-        for k in range(5):
-            leaves = [a.clone().requires_grad_(i == k) for i, a in enumerate((x, y, noise, scale, variance))]
-            a, b, c, d, e = leaves
-            value = PrimalPosterior(self.features(omega), a, b, c, (d,), e).log_marginal_likelihood()
-            (gradient,) = torch.autograd.grad(value, [leaves[k]])
+        x, omega, y, known, scale, variance = self.arguments()
+        rows = ArrayRows(x, y[:, None], known)
+        for k in range(4):
+            mean = torch.zeros(1).double()
+            leaves = [a.clone().requires_grad_(i == k) for i, a in enumerate((known[0], scale, variance, mean))]
+            found = of_rows("primal", self.features(omega), rows, leaves[0], (leaves[1],), *leaves[2:])
+            (gradient,) = torch.autograd.grad(found.log_marginal_likelihood(), [leaves[k]])
             assert gradient.shape == leaves[k].shape
             assert torch.isfinite(gradient).all()
 
@@ -225,7 +250,8 @@ class TestBlocks:
             return phi
 
         scale.requires_grad_()
-        PrimalPosterior(counted, x, y, noise[0], (scale,), variance).log_marginal_likelihood().backward()
+        found = of_rows("primal", counted, ArrayRows(x, y[:, None]), noise[0], (scale,), variance)
+        found.log_marginal_likelihood().backward()
         assert most[0] <= 2
 
     def test_single_precision_stays_near(self, monkeypatch):
@@ -236,9 +262,9 @@ class TestBlocks:
         for dtype in (torch.float64, torch.float32):
             ell = scale.clone().requires_grad_()
             noise = torch.tensor(1e-3, dtype=torch.float64, requires_grad=True)
-            value = PrimalPosterior(
-                self.features(omega.to(dtype)), x.to(dtype), y, noise, (ell.to(dtype),), variance
-            ).log_marginal_likelihood()
+            rows = ArrayRows(x.to(dtype), y[:, None])
+            made = of_rows("primal", self.features(omega.to(dtype)), rows, noise, (ell.to(dtype),), variance)
+            value = made.log_marginal_likelihood()
             found.append((value, *torch.autograd.grad(value, (ell, noise))))
         for one, other, bound in zip(*found, (1e-5, 1e-4, 1e-4), strict=True):
             assert (one - other).abs().max() <= bound * one.abs().max()

@@ -248,7 +248,7 @@ def with_value(value, row=3, column=1):
         (X[:5], Y[:6], "X has 5 rows and y has 6"),
         (X[0], Y, r"matrix \(n, d\)"),
         (X[:, :0], Y, r"matrix \(n, d\)"),
-        (X, Y[:, None], r"y must have shape \(n,\)"),
+        (X, Y[:, None, None], r"y must have shape \(n,\), or \(n, k\)"),
         ([["a", "b"], ["c", "d"]], [1.0, 2.0], "encode text"),
         ([[1, None], [2, 3]], [1.0, 2.0], "not finite"),
         ([[1, {}], [2, 3]], [1.0, 2.0], "not a numeric array"),
@@ -288,7 +288,7 @@ def test_new_inputs_must_have_the_same_columns():
         ({"spectrum": "cosine"}, "no spectrum"),
         ({"coupling": "sorf"}, "no coupling"),
         ({"features": "cosine"}, "no features"),
-        ({"frequencies": "learned"}, "frequencies must be"),
+        ({"frequencies": "free"}, "frequencies must be"),
         ({"seed": -3}, "seed must be"),
     ],
 )

@@ -1,0 +1,187 @@
+"""Checkpoints: what a fit has computed, in the order in which it computed it.
+
+A fit is a deterministic sequence of expensive steps (evaluations of the likelihood, runs of Adam, passes over all
+rows). A journal appends the result of each to a file; a fit that is started again reads them instead of computing
+them, and goes on where they end, to the same bits. A record has a length, a CRC-32 and a safetensors body, so one
+that was cut off by a kill is found and written again. Nothing in the file is ever executed.
+"""
+
+import hashlib
+import json
+import os
+import struct
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor
+
+from rfgp.errors import CheckpointError, CheckpointWarning
+from rfgp.files import write_atomically
+from rfgp.models.state import ArrayPart
+
+_MAGIC = b"rfgp checkpoint 1\n"
+_HEAD = struct.Struct("<QI")
+_MOST_BYTES = 2**34
+
+Tensors = dict[str, Tensor]
+
+
+class Journal:
+    """Remembers results of a deterministic computation; this one in memory only, so it never remembers.
+
+    Laws: `remember` is called with the same names in the same order whenever the same fit runs.
+    """
+
+    def remember(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
+        """Return the tensors (of any shapes) that `compute` returns, or returned in a run before this one."""
+        return compute()
+
+
+class FileJournal(Journal):
+    """A journal in a file.
+
+    Args:
+        path: The file; made where it is missing.
+        identity: What the fit is a function of, as a short text.
+
+    Raises:
+        CheckpointError: the file is no checkpoint, or one of another fit.
+    """
+
+    def __init__(self, path: Path, identity: str) -> None:
+        self.path = path
+        if not path.exists():
+            write_atomically(path, _MAGIC + identity.encode() + b"\n")
+        self._file: BinaryIO | None = path.open("r+b")
+        try:
+            self._check(identity)
+        except BaseException:
+            self._file.close()
+            raise
+        self._replaying = True
+
+    def remember(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
+        """Return the tensors (of any shapes) that `compute` returns, or returned in a run before this one.
+
+        Warns:
+            CheckpointWarning: the file cannot be written; the fit goes on without.
+
+        Raises:
+            CheckpointError: the file remembers another step here.
+        """
+        if self._replaying and (found := self._read()) is not None:
+            known, tensors = found
+            if known != name:
+                raise CheckpointError(
+                    f"{self.path} has {known!r} where this fit has {name!r}. Delete it to begin anew."
+                )
+            return tensors
+        self._replaying = False
+        tensors = compute()
+        self._append(name, tensors)
+        return tensors
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _check(self, identity: str) -> None:
+        assert self._file is not None
+        if self._file.read(len(_MAGIC)) != _MAGIC:
+            raise CheckpointError(f"{self.path} is not a checkpoint of a fit. Choose another name.")
+        found = self._file.read(len(identity) + 1)
+        if found != identity.encode() + b"\n":
+            raise CheckpointError(
+                f"{self.path} is the checkpoint of another fit: other data, options, seed or version. Delete it, or "
+                "choose another name."
+            )
+
+    def _read(self) -> tuple[str, Tensors] | None:
+        """Return the next record; where there is none, or half of one, make the file end there."""
+        from safetensors.torch import load as from_bytes
+
+        assert self._file is not None
+        begin = self._file.tell()
+        head = self._file.read(_HEAD.size)
+        if len(head) == _HEAD.size:
+            size, checksum = _HEAD.unpack(head)
+            body = self._file.read(size) if size <= _MOST_BYTES else b""
+            if len(body) == size and zlib.crc32(body) == checksum:
+                names = int.from_bytes(body[:8], "little")
+                name = json.loads(body[8 : 8 + names])["__metadata__"]["step"]
+                return name, {key: tensor.clone() for key, tensor in from_bytes(body).items()}
+        self._file.seek(begin)
+        self._file.truncate()
+        return None
+
+    def _append(self, name: str, tensors: Tensors) -> None:
+        from safetensors.torch import save as to_bytes
+
+        if self._file is None:
+            return
+        kept = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+        body = to_bytes(kept, {"step": name})
+        try:
+            self._file.write(_HEAD.pack(len(body), zlib.crc32(body)) + body)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            message = f"{self.path} cannot be written ({error.strerror}); the fit goes on without a checkpoint."
+            warnings.warn(CheckpointWarning(message), stacklevel=2)
+            self._file = None
+
+
+@contextmanager
+def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterator[Journal]:
+    """Open a fit's journal; without a path one that never remembers.
+
+    Raises:
+        CheckpointError: the file is no checkpoint, or one of another fit.
+        OSError: the folder is missing or cannot be written.
+    """
+    if path is None:
+        yield Journal()
+        return
+    journal = FileJournal(Path(path), identity())
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+def fingerprint(model: Any, fixed: tuple[str, ...], max_iterations: int) -> str:
+    """Return a hash of all that a fit is a function of: class, options, data, start, draw and version."""
+    state = model._known()
+    words = [version("rfgp"), type(model).__name__, str(sorted(fixed)), str(max_iterations), torch.__version__]
+    words += [f"{name}={value!r}" for name, value in sorted(model._options.items()) if name != "priors"]
+    words += [str(_described(model._options.get("priors")))]
+    digest = hashlib.sha256("\n".join(words).encode())
+    for tensor in _tensors(model, state):
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _described(priors: Any) -> list[str]:
+    return [f"{name}: {prior!r}" for name, prior in sorted((priors or {}).items())]
+
+
+def _tensors(model: Any, state: Any) -> Iterator[Tensor]:
+    """Yield what tells the data, the start and the draw; of rows that are read in blocks, the moments and a sample."""
+    yield state.hyperparameters.flat()
+    for affine in (state.scaling.targets, state.scaling.inputs):
+        if affine is not None:
+            yield from (affine.location, affine.scale)
+    frequencies = getattr(state.draw, "frequencies", None)
+    if frequencies is not None:
+        yield from (frequencies.dense(), frequencies.weights)
+    for part in state.data.parts:
+        rows = part.rows if isinstance(part, ArrayPart) else part.sample
+        yield from (t for t in (rows.inputs, rows.targets, rows.known, rows.weight) if t is not None)

@@ -1,0 +1,60 @@
+"""How a fit went."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One part of a fit.
+
+    Attributes:
+        name: What was optimised.
+        rows: On how many rows.
+        iterations: Of L-BFGS, or steps of Adam.
+        evaluations: Of the likelihood and its gradient.
+        gain: What the log marginal likelihood of a row grew by, in nats.
+    """
+
+    name: str
+    rows: int
+    iterations: int
+    evaluations: int
+    gain: float
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """How a fit went.
+
+    Attributes:
+        converged: Whether the optimiser's test was met.
+        iterations: Of L-BFGS and, where frequencies were learned, steps of Adam, all stages together.
+        evaluations: Of the likelihood and its gradient.
+        log_marginal_likelihood: At the end, of all rows, total nats in the user's units.
+        message: How it ended, in words.
+        at_bounds: Names of hyperparameters with an entry at a bound, such as the lengthscale of a
+            column without effect, or the noise of data without any.
+        trace: The log marginal likelihood (plus log priors) after each iteration, the start first; of the last
+            subset of rows that was optimised over.
+        stages: The parts of the fit, in order.
+        frequencies: "fixed", "learned", or "fell back": learned ones predicted kept-out rows no better.
+        calibration: The mean of (y - mean)^2 / variance of leave-one-out predictions: 1 where the error bars are
+            honest, above 1 where they are too short. Over rows that the learning of frequencies did not see, or
+            over a sample of all rows where the frequencies are fixed; None where it was not computed.
+        leave_one_out: The mean leave-one-out log density of a value of the same rows, in the user's units.
+        weights_used: The share of the F weights that the data determine, (F - tr A^-1) / F; near 1 the features are
+            exhausted. None where there are fewer rows than features.
+    """
+
+    converged: bool
+    iterations: int
+    evaluations: int
+    log_marginal_likelihood: float
+    message: str
+    at_bounds: tuple[str, ...] = ()
+    trace: tuple[float, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    frequencies: str = "fixed"
+    calibration: float | None = None
+    leave_one_out: float | None = None
+    weights_used: float | None = None

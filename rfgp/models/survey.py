@@ -1,0 +1,128 @@
+"""A first pass over rows that are read in blocks: their number, their moments, and a random sample of them."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.errors import DataError
+from rfgp.models.data import check_not_constant
+from rfgp.models.sources import Read, RowSource, read_chunks
+from rfgp.scaling import Affine
+
+SAMPLE_ROWS = 2**15
+
+
+class Moments:
+    """Mean, deviation and range of the columns of a matrix that comes in parts.
+
+    Parts are combined as by Chan, Golub and LeVeque (1983), in float64.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = self._squares = self.low = self.high = torch.zeros(0, dtype=torch.float64)
+
+    def add(
+        self,
+        x: Tensor,  # (b, d)
+    ) -> None:
+        """Add rows, (b, d)."""
+        x = x.detach().double().cpu()
+        mean, count = x.mean(0), len(x)
+        squares, low, high = (x - mean).square().sum(0), x.amin(0), x.amax(0)
+        if self.count == 0:
+            self.count, self.mean, self._squares, self.low, self.high = count, mean, squares, low, high
+            return
+        total, shift = self.count + count, mean - self.mean
+        self._squares = self._squares + squares + shift.square() * (self.count * count / total)
+        self.mean = self.mean + shift * (count / total)
+        self.low, self.high, self.count = torch.minimum(self.low, low), torch.maximum(self.high, high), total
+
+    def standardizing(self, like: Tensor) -> Affine:
+        """Return the map to mean 0 and standard deviation 1, in the dtype and on the device of `like` (0,)."""
+        deviation = (self._squares / max(self.count - 1, 1)).sqrt()
+        largest = torch.maximum(self.low.abs(), self.high.abs())
+        return Affine.of_moments(*(value.to(like) for value in (self.mean, deviation, largest)))
+
+
+class Survey(NamedTuple):
+    """What a first pass found."""
+
+    inputs: Moments
+    targets: Moments
+    num_rows: int
+    observations: float  # the sum of the weights
+    is_uniform: bool
+    is_vector: bool  # targets (n,) rather than (n, k)
+    is_numpy: bool
+    sample: Read  # in random order
+
+
+def survey(source: RowSource, dtype: torch.dtype | None, seed: int, least: int = 2) -> Survey:
+    """Read all rows once.
+
+    Args:
+        source: The rows.
+        dtype: Of the inputs; None: the source's.
+        seed: Of the sample, which depends on the rows and their order alone, not on the blocks.
+        least: The smallest number of rows; where one will do, so do constant targets.
+
+    Raises:
+        DataError: values that cannot be used, fewer than two rows, or a constant target.
+    """
+    inputs, targets, sample = Moments(), Moments(), _Sample(seed)
+    observations, is_uniform = 0.0, True
+    first = next(iter(source.chunks()), None)
+    if first is None:
+        raise DataError("The source has no rows.")
+    for read in read_chunks(source, dtype, True):
+        assert read.targets is not None
+        inputs.add(read.inputs)
+        targets.add(read.targets)
+        sample.add(read)
+        observations += len(read.inputs) if read.weight is None else float(read.weight.sum())
+        is_uniform = is_uniform and read.known is None and read.weight is None
+    if targets.count < least:
+        raise DataError(f"A process needs at least two observations, got {targets.count}.")
+    is_vector = np.ndim(first.y) == 1
+    low, high = (v[0] if is_vector else v for v in (targets.low, targets.high))
+    found = sample.rows()
+    if least > 1:
+        check_not_constant(low.to(found.inputs.dtype), high.to(found.inputs.dtype), targets.count)
+    is_numpy = not isinstance(first.X, Tensor)
+    return Survey(inputs, targets, targets.count, observations, is_uniform, is_vector, is_numpy, found)
+
+
+class _Sample:
+    """The rows with the smallest of independent uniform keys: a random sample without replacement."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.numpy_generator(seed, random.Role.SAMPLE)
+        self._keys = np.empty(0)
+        self._kept: list[Read] = []
+
+    def add(self, read: Read) -> None:
+        """Offer rows to the sample."""
+        keys = self._random.random(len(read.inputs))
+        if len(self._keys) >= SAMPLE_ROWS:
+            chosen = np.flatnonzero(keys < self._keys.max())
+            if len(chosen) == 0:
+                return
+            read, keys = read.take(torch.as_tensor(chosen)), keys[chosen]
+        self._keys = np.concatenate([self._keys, keys])
+        self._kept.append(read)
+        if len(self._keys) >= 2 * SAMPLE_ROWS:
+            self._shrink()
+
+    def rows(self) -> Read:
+        """Return the sample in random order."""
+        self._shrink()
+        return self._kept[0]
+
+    def _shrink(self) -> None:
+        order = np.argsort(self._keys, kind="stable")[:SAMPLE_ROWS]
+        whole = Read.joined(self._kept)
+        self._kept, self._keys = [whole.take(torch.as_tensor(order))], self._keys[order]
