@@ -1,5 +1,6 @@
 """The sparse-spectrum Gaussian process on a table."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
-from rfgp.errors import InvalidArgumentError
+from rfgp.errors import InvalidArgumentError, OverfittingWarning, VarianceStarvationWarning
 from rfgp.inference import FeaturePrior, RowPredictor, WeightPredictor
 from rfgp.models.exact import ExactGP
 from rfgp.models.fitting import FitReport, Plan
@@ -17,6 +18,14 @@ from rfgp.models.inputs import TableInputs
 from rfgp.models.process import Process, snapshot
 from rfgp.parameters import Hyperparameters, Prior
 from rfgp.scaling import Scaling
+
+EXHAUSTED = 0.9
+"""The share of the weights that the data determine from which on a fit warns of variance starvation.
+
+Over 28 fits (four tables, m = 8 to 512, the exact process with the same hyperparameters beside) the median variance of
+the latent function at test points was .22 to .45 of the exact one in all 8 with a larger share, and .005 to .08 at
+points three times as far out; with shares below a half .63 and .52 at the least.
+"""
 
 
 class SparseSpectrumGP(Process):
@@ -172,7 +181,9 @@ class SparseSpectrumGP(Process):
         return other
 
     def _train(self, plan: Plan) -> FitReport:
-        return Fit(self, plan).run()
+        report = Fit(self, plan).run()
+        _warn(report)
+        return report
 
     def _draw(self, scaling: Scaling) -> feature_maps.Fourier | feature_maps.Laplace:
         assert scaling.inputs is not None
@@ -186,3 +197,21 @@ class SparseSpectrumGP(Process):
         lengthscale = hyperparameters.standardized("lengthscale")
         variance = hyperparameters.standardized("outputscale")
         return FeaturePrior(lambda x, scale: draw(x / scale), draw.num_features, (lengthscale,), variance)
+
+
+def _warn(report: FitReport) -> None:
+    """Say what the report of a fit should not be the only place to say."""
+    used = report.weights_used
+    if report.frequencies == "fixed" and used is not None and used > EXHAUSTED:
+        message = (
+            f"The data determine {used:.0%} of the weights, so the features are exhausted: the variance of the latent "
+            "function is too small between the data and far from them (variance starvation; the noise has taken over "
+            'what the features miss). Raise num_frequencies, or use frequencies="learned" for accuracy.'
+        )
+        warnings.warn(VarianceStarvationWarning(message), stacklevel=4)
+    if report.frequencies == "fell back":
+        message = (
+            "Learned frequencies predict kept-out rows no better than fixed ones, which were taken instead. There may "
+            "be too few rows to learn from, or enough frequencies already."
+        )
+        warnings.warn(OverfittingWarning(message), stacklevel=4)

@@ -263,13 +263,13 @@ def test_bad_data_are_named(x, y, message):
 
 
 def test_a_refused_fit_leaves_no_half_model():
-    gp = SparseSpectrumGP(num_frequencies=4, seed=0)
+    gp = SparseSpectrumGP(num_frequencies=40, seed=0)
     with pytest.raises(rfgp.DataError):
         gp.fit(with_value(np.nan), Y)
     for use in (lambda: gp.hyperparameters, lambda: gp.predict(NEW), gp.log_marginal_likelihood, gp.exact):
         with pytest.raises(rfgp.NotFittedError, match="fit"):
             use()
-    fitted = SparseSpectrumGP(num_frequencies=4, seed=0).fit(X, Y)
+    fitted = SparseSpectrumGP(num_frequencies=40, seed=0).fit(X, Y)
     before = fitted.predict(NEW).mean
     with pytest.raises(rfgp.DataError):
         fitted.fit(with_value(np.nan), Y)
