@@ -1,6 +1,6 @@
 """Rows that are read in blocks, as often as asked, because they need not fit in memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -111,14 +111,14 @@ class Read(NamedTuple):
         return cls(torch.cat(columns[0]), targets, known, weight)
 
 
-def read_chunks(source: RowSource, dtype: torch.dtype | None, targets: bool) -> Iterator[Read]:
-    """Yield the rows of a source, checked.
+def read_chunks(chunks: Iterable[Chunk], dtype: torch.dtype | None, targets: bool) -> Iterator[Read]:
+    """Yield the rows of a source's chunks, checked.
 
     Raises:
         DataError: values that are not finite, named by their row in the source, or chunks of different shapes.
     """
     first, width, outputs = 0, None, None
-    for chunk in source.chunks():
+    for chunk in chunks:
         inputs, _ = read_matrix(chunk.X, dtype, first)
         if width is not None and inputs.shape[1] != width:
             raise DataError(f"A block of the source has {inputs.shape[1]} columns, the first has {width}.")
@@ -126,7 +126,8 @@ def read_chunks(source: RowSource, dtype: torch.dtype | None, targets: bool) -> 
         if targets:
             if chunk.y is None:
                 raise DataError("The source has no targets; name the target column where the source is made.")
-            y = check_targets(read_target_values(chunk.y), len(inputs), inputs, first).reshape(len(inputs), -1)
+            y = check_targets(read_target_values(chunk.y), len(inputs), inputs, first)
+            y = y[:, None] if y.ndim == 1 else y
             if outputs is not None and y.shape[1] != outputs:
                 raise DataError(f"A block of the source has {y.shape[1]} targets, the first has {outputs}.")
             like = inputs.new_empty(0)
@@ -170,7 +171,7 @@ class SourceRows:
             DataError: the source has not as many rows as when it was read first.
         """
         found = 0
-        for read in rebatched(read_chunks(self.source, self.dtype, True), size):
+        for read in rebatched(read_chunks(self.source.chunks(), self.dtype, True), size):
             found += len(read.inputs)
             yield from self.standardized(read).blocks(size)
             if size == 1:
@@ -208,7 +209,7 @@ class SourceInputs:
         Raises:
             DataError: another number of columns than the training data have.
         """
-        for read in rebatched(read_chunks(self.source, self.dtype, False), size):
+        for read in rebatched(read_chunks(self.source.chunks(), self.dtype, False), size):
             self.scaling.check_columns(read.inputs)
             assert self.scaling.inputs is not None
             yield self.scaling.inputs.forward(read.inputs.to(self.scaling.inputs.scale))

@@ -1,5 +1,6 @@
 """A first pass over rows that are read in blocks: their number, their moments, and a random sample of them."""
 
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -75,10 +76,11 @@ def survey(source: RowSource, dtype: torch.dtype | None, seed: int, least: int =
     """
     inputs, targets, sample = Moments(), Moments(), _Sample(seed)
     observations, is_uniform = 0.0, True
-    first = next(iter(source.chunks()), None)
+    chunks = iter(source.chunks())
+    first = next(chunks, None)
     if first is None:
         raise DataError("The source has no rows.")
-    for read in read_chunks(source, dtype, True):
+    for read in read_chunks(chain([first], chunks), dtype, True):
         assert read.targets is not None
         inputs.add(read.inputs)
         targets.add(read.targets)

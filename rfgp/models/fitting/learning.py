@@ -40,6 +40,8 @@ PRIOR_SCALE = 1.0
 """Standard deviation of a frequency's coordinate around its draw, at unit lengthscale."""
 KEPT_OUT = (0.1, 2000)
 """The share of the rows that is kept out, and at most how many."""
+LEAST_ROWS = 20
+"""Fewer rows are not learned from."""
 _SEGMENT = 10
 """Steps between two looks at the kept-out rows."""
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
@@ -50,9 +52,19 @@ class Outcome(NamedTuple):
 
     frequencies: Frequencies | None  # None: the fixed ones are as good
     stage: Stage
-    gain: float  # of the leave-one-out density of a kept-out value, over the fixed frequencies
+    gain: float  # of the leave-one-out density of a kept-out row, over the fixed frequencies, in nats
     error: float  # its standard error
     kept_out: ArrayRows
+
+    @property
+    def words(self) -> str:
+        """How it went."""
+        if self.stage.iterations == 0:
+            return f"{self.stage.rows} rows are too few to learn frequencies from"
+        gain = f"{self.gain:.2g} (standard error {self.error:.1g}) nats a kept-out row"
+        if self.frequencies is None:
+            return f"learned frequencies gained only {gain}, so the fixed ones were taken"
+        return f"learned frequencies gained {gain}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +117,10 @@ class Learning:
         self._names = [name for name, _, _ in self.known.free(plan.fixed)]
 
     def run(self) -> Outcome:
-        """Learn, and return the best step if it is clearly better than none."""
+        """Learn, and return the best step if it is better than none by more than a standard error."""
+        if len(self.pool) + len(self.kept_out) < LEAST_ROWS:
+            rows = len(self.pool) + len(self.kept_out)
+            return Outcome(None, Stage("learning frequencies", rows, 0, 0, 0.0), 0.0, 0.0, self.kept_out)
         steps, reporter = self.plan.max_iterations, self.plan.reporter
         reporter.begin("learning frequencies", len(self.pool), steps)
         moment = _Moment.at(self._parameters())
@@ -175,7 +190,7 @@ class Learning:
             objective = density + (self.known.log_prior() - 0.5 * moved) / self.pool.count
             found = torch.autograd.grad(objective, [*leaves, omega])
         names = [*self._names, "frequencies"]
-        return float(density), {name: g.double() for name, g in zip(names, found, strict=True)}
+        return float(density.detach()), {name: g.double() for name, g in zip(names, found, strict=True)}
 
     def _posterior(self, omega: Tensor, rows: ArrayRows) -> Posterior:
         mean, noise = self.known.standardized("mean").reshape(-1), self.known.standardized("noise")

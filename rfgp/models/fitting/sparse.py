@@ -32,7 +32,7 @@ LEAST_ROWS = 2000
 GROWTH = 4
 SETTLED = 1e-3
 """Nats a row: what a larger subset may gain before the optimum counts as settled."""
-STARTS = (0.25, 0.5, 1.0, 2.0, 4.0)
+STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Multiples of the starting lengthscale."""
 BEGINNING = 30
 """Iterations on the first subset before frequencies are learned."""
@@ -134,8 +134,13 @@ class Fit:
             size *= GROWTH
         return [*found, n]
 
-    def _optimize(self, size: int, most: int | None = None) -> FitReport:
+    def _searched(self, size: int) -> ArrayRows:
+        """Return a subset to search on; a small one in double precision, whose line searches rounding would end."""
         rows = self.subset(size)
+        return replace(rows, inputs=rows.inputs.double()) if len(rows) <= LEAST_ROWS else rows
+
+    def _optimize(self, size: int, most: int | None = None) -> FitReport:
+        rows = self._searched(size)
         self._reference = self.known.raw["outputscale"].detach().clone()
         solves = self._solves(rows)
         return maximize(
@@ -146,14 +151,14 @@ class Fit:
             held=("outputscale",) if solves else (),
             count=rows.count,
             bounds={"noise": _LOG_RATIO} if solves else {},
-            tolerance=1e-10 if len(rows) <= LEAST_ROWS and rows.inputs.dtype == torch.float64 else 1e-7,
+            tolerance=1e-10 if len(rows) <= LEAST_ROWS else 1e-7,
         )
 
     def _choose_start(self, size: int) -> None:
         """Take the best of a few lengthscales, by the likelihood of a subset."""
         if self.model._options["lengthscale"] is not None or "lengthscale" in self.plan.fixed:
             return
-        rows, kept = self.subset(size), {name: raw.detach().clone() for name, raw in self.known.raw.items()}
+        rows, kept = self._searched(size), {name: raw.detach().clone() for name, raw in self.known.raw.items()}
 
         def begin(factor: float) -> None:
             for name, raw in kept.items():
@@ -191,7 +196,7 @@ class Fit:
         converged = all(report.converged for report in reports)
         stages = tuple(stage for report in reports for stage in report.stages)
         if outcome is not None:
-            stages, words = (*stages, outcome.stage), f"{words}; {_learned_words(outcome)}"
+            stages, words = (*stages, outcome.stage), f"{words}; {outcome.words}"
         return FitReport(
             converged=converged,
             iterations=sum(stage.iterations for stage in stages),
@@ -262,10 +267,3 @@ def _kind(outcome: Outcome | None) -> str:
     if outcome is None:
         return "fixed"
     return "fell back" if outcome.frequencies is None else "learned"
-
-
-def _learned_words(outcome: Outcome) -> str:
-    gain = f"{outcome.gain:.2g} (standard error {outcome.error:.1g}) nats a kept-out row"
-    if outcome.frequencies is None:
-        return f"learned frequencies gained only {gain}, so the fixed ones were taken"
-    return f"learned frequencies gained {gain}"
