@@ -44,6 +44,8 @@ def kl_divergence(first: GaussianLaw, second: GaussianLaw, *, per_point: bool = 
     """
     p, q = first.observed(), second.observed()
     difference = _same_points(p, q)
+    if difference.ndim > 1:
+        raise InvalidArgumentError("The laws have several outputs; take the divergence of one at a time.")
     factor_p = cholesky(p.covariance_tensor(), "The first law's covariance")
     factor_q = cholesky(q.covariance_tensor(), "The second law's covariance")
     ratio = torch.linalg.solve_triangular(factor_q, factor_p, upper=False)

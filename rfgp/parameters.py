@@ -137,7 +137,12 @@ class Hyperparameters(nn.Module):
         for name, prior in self._priors.items():
             shared = name != "mean" and self._quantities[name].is_shared
             value = self.standardized(name) if shared else self.value(name)
-            total = total + prior.log_prob(value).sum()
+            try:
+                total = total + prior.log_prob(value).sum()
+            except ValueError as error:
+                raise InvalidArgumentError(
+                    f"The prior of {name} has no density at {_short(value)}: {str(error)[:100]}."
+                ) from error
         return total
 
     def free(self, fixed: Iterable[str]) -> list[tuple[str, nn.Parameter, list[tuple[float | None, float | None]]]]:

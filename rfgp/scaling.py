@@ -24,7 +24,10 @@ class Affine:
     @classmethod
     def standardizing(cls, x: Tensor) -> "Affine":  # x (n, d) or (n,)
         """Return the map to mean 0 and standard deviation 1; a constant column keeps scale 1."""
-        return cls.of_moments(x.mean(0), x.std(0), x.abs().amax(0))
+        largest = x.abs().amax(0)
+        unit = torch.where(largest > 0, largest, torch.ones_like(largest))  # so that squares stay in range
+        part = x / unit
+        return cls.of_moments(unit * part.mean(0), unit * part.std(0), largest)
 
     @classmethod
     def of_moments(
@@ -77,10 +80,35 @@ class Affine:
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """The maps of inputs (d,) and targets (). Graph nodes have no input map."""
+    """The maps of inputs (d,) and targets (). Graph nodes have no input map.
+
+    Attributes:
+        targets: Of targets, () or (k,).
+        inputs: Of inputs, (d,).
+        columns: The inputs' names, where the data had some.
+    """
 
     targets: Affine
     inputs: Affine | None = None
+    columns: tuple[str, ...] | None = None
+
+    def standardize(
+        self,
+        x: Tensor,  # (n, d)
+    ) -> Tensor:  # (n, d)
+        """Return inputs in standardised units, or as they are where there is no map.
+
+        Raises:
+            DataError: a value that leaves the range of the data's type on the way.
+        """
+        if self.inputs is None:
+            return x
+        out = self.inputs.forward(x.to(self.inputs.scale))
+        bad = (~torch.isfinite(out)).nonzero()
+        if len(bad):
+            row, column = bad[0].tolist()
+            raise DataError(f"X has a value too large for {out.dtype} in row {row}, column {column}.")
+        return out
 
     def check_columns(self, x: Tensor) -> None:
         """Refuse inputs (n, k) with another number of columns than the d that the scaling is for.

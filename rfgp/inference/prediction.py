@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -67,9 +68,11 @@ class Prediction:
         Returns:
             (s, n) or (s, n, k).
         """
+        if isinstance(num_samples, bool) or not isinstance(num_samples, int | np.integer) or num_samples < 0:
+            raise InvalidArgumentError(f"num_samples must be an integer that is not negative, got {num_samples!r}.")
         generator = generator or torch.Generator().manual_seed(random.resolve_seed(None))
         root, mean = self.law.root(), self.law.mean()
-        count = (num_samples, mean.shape[1])
+        count = (int(num_samples), mean.shape[1])
         standard = torch.randn(*count, root.shape[1], generator=generator, dtype=root.dtype)
         values = mean + (standard.to(root.device) @ root.mT).mT
         if self.has_noise:
@@ -93,7 +96,10 @@ class Prediction:
             InvalidArgumentError: y has another shape than the mean.
         """
         mean, variance = self.mean_tensor(), self.variance_tensor()
-        values = torch.as_tensor(y).to(mean)
+        try:
+            values = (y if isinstance(y, Tensor) else torch.as_tensor(np.array(y, dtype=np.float64))).to(mean)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"y is not an array of numbers: {str(error)[:100]}.") from error
         if values.shape != mean.shape:
             raise InvalidArgumentError(f"y has shape {tuple(values.shape)}, the mean {tuple(mean.shape)}.")
         return self._out(-0.5 * ((values - mean).square() / variance + (2 * torch.pi * variance).log()))

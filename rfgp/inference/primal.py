@@ -11,6 +11,11 @@ quadratic form and d log|A| = tr(A^-1 dA),
 the first of which is pulled back through the features of one block at a time. Features are computed twice and never
 kept; products of features are of their dtype within a block, sums over blocks and everything F x F are float64.
 
+Products of float32 features lose what the noise is to tell apart: with phi^T phi of n rows off by about
+sqrt(n b) 6e-8, b rows to a block, the density of a row was off by less than 3e-4 where e = sqrt(n b) 6e-8 s^2 / noise
+was below .3, by 2e-3 at .7, and matrices were indefinite from 6 on (two columns, 64 frequencies, 3,000 to 60,000 rows).
+From `most_rounding` of e on, blocks of features are cast to float64 first.
+
 k outputs share A: y, r and w have k columns, the quadratic forms add up, and what comes of log|A| counts k times. A row
 of weight w_i (see `rfgp.inference.rows`) has D_i = (noise + known_i) / w_i, and with the factor that its observations
 leave beside their mean its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + known_i)).
@@ -35,6 +40,8 @@ _LOG_2PI = math.log(2 * math.pi)
 _ENTRIES = 2**22
 """Of a block of features."""
 _LEAST_ROWS, _MOST_ROWS = 256, 8192
+_ROUNDING = 6e-8
+"""Of float32."""
 _TILE = 256
 """Columns of a tile of a symmetric product."""
 
@@ -75,7 +82,9 @@ class LinearModel:
         mean: (k,), float64.
         noise: 0-d, float64.
         variance: s^2, 0-d, float64.
+        num_features: F.
         parameters: Tensors that the features depend on.
+        most_rounding: Of e above; beyond it products of features are float64.
     """
 
     features: Callable[..., Tensor]
@@ -83,18 +92,21 @@ class LinearModel:
     mean: Tensor
     noise: Tensor
     variance: Tensor
+    num_features: int
     parameters: tuple[Tensor, ...] = ()
+    most_rounding: float = 0.3
 
     @cached_property
-    def num_features(self) -> int:
-        """F."""
-        with torch.no_grad():
-            return int(self.phi(next(iter(self.rows.blocks(1)))).shape[1])
+    def is_precise(self) -> bool:
+        """Whether products of features have to be float64."""
+        n, size = len(self.rows), block_rows(self.num_features)
+        rounding = math.sqrt(n * min(n, size)) * _ROUNDING * float(self.variance.detach() / self.noise.detach())
+        return rounding > self.most_rounding
 
-    def phi(self, block: Block) -> Tensor:
-        """Return the features of a block, (b, F)."""
-        out: Tensor = self.features(block.inputs, *self.parameters)
-        return out
+    def phi(self, block: Block, *parameters: Tensor) -> Tensor:
+        """Return the features of a block, (b, F), at other parameters if these are given."""
+        out: Tensor = self.features(block.inputs, *(parameters or self.parameters))
+        return out.double() if self.is_precise else out
 
     def blocks(self) -> Iterator[Block]:
         """Yield block after block of rows."""
@@ -308,7 +320,7 @@ class _SecondPass:
         with torch.set_grad_enabled(through):
             pairs = zip(model.parameters, self._wanted.parameters, strict=True)
             leaves = tuple(p.detach().requires_grad_(w) for p, w in pairs)
-            phi = model.features(block.inputs, *leaves)
+            phi = model.phi(block, *leaves)
         known = phi.detach()
         if self._weights is None:
             self._weights = (self._scale * self._solved.weights).to(phi)

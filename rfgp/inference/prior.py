@@ -44,7 +44,8 @@ class FeaturePrior:
     def model(self, rows: Rows, mean: Tensor, noise: Tensor) -> LinearModel:
         """Return the model of the rows, with mean (k,) and noise 0-d."""
         variance = torch.ones_like(noise) if self.variance is None else self.variance
-        return LinearModel(self.features, rows, mean.double(), noise.double(), variance.double(), self.parameters)
+        mean, noise, variance = mean.double(), noise.double(), variance.double()
+        return LinearModel(self.features, rows, mean, noise, variance, self.num_features, self.parameters)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> Predictor:
         """Return the predictor whose `tensors` these are: weights (F, k) with factor (F, F) or rows (n, F)."""

@@ -58,7 +58,7 @@ def best_scales(
     variance_bounds: tuple[float, float],
     noise_bounds: tuple[float, float],
 ) -> Scales:
-    """Return the noise and the variance that maximise the likelihood.
+    """Return the noise and the variance that maximise the likelihood; at a bound, for the best ratio of the two.
 
     Args:
         statistics: Of rows of which none knows a noise of its own.

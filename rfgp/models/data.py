@@ -49,12 +49,25 @@ def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least:
         raise DataError(f"X has {n} rows and y has {len(t)}.")
     if n < least:
         raise DataError(f"A process needs at least {'two observations' if least > 1 else 'one observation'}, got {n}.")
-    if dtype is None and t.is_floating_point() and t.dtype != like.dtype:
-        raise DataError(f"X is {like.dtype} and y is {t.dtype}. Convert one of them, or choose dtype= for the model.")
+    check_dtypes(t, like, dtype)
     t = check_targets(t, n, like)
     if least > 1:
         check_not_constant(t.amin(0), t.amax(0), n)
     return t
+
+
+def check_dtypes(
+    t: Tensor,  # (n,) or (n, k)
+    like: Tensor,
+    dtype: torch.dtype | None,
+) -> None:
+    """Refuse targets of another floating dtype than that of the inputs, where no dtype was chosen.
+
+    Raises:
+        DataError: with both.
+    """
+    if dtype is None and t.is_floating_point() and t.dtype != like.dtype:
+        raise DataError(f"X is {like.dtype} and y is {t.dtype}. Convert one of them, or choose dtype= for the model.")
 
 
 def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:

@@ -16,6 +16,7 @@ from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.features import kernel_function
 from rfgp.inference import KernelPrior
 from rfgp.models.data import Source
+from rfgp.models.fitting import FitReport
 from rfgp.models.process import Process, snapshot
 from rfgp.parameters import Hyperparameters, Prior, Quantity
 from rfgp.scaling import Affine, Scaling
@@ -214,7 +215,7 @@ class GraphGP(Process):
         outputscale = hyperparameters.standardized("outputscale")
         return KernelPrior(lambda a, b: outputscale * kernel(a, b), lambda a: outputscale * diagonal(a))
 
-    def _check_fit(self) -> None:
+    def _check_fit(self, report: FitReport | None = None) -> None:
         if self._walks is not None:
             walks = cast(graphs.Walks, self._walks.walks)
             walks.check_second_moment(self.fitted_kernel)

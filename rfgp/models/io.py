@@ -95,6 +95,7 @@ def _describe(model: Process, data: bool) -> tuple[dict[str, Any], dict[str, Ten
         "options": described,
         "hyperparameters": list(state.hyperparameters.quantities),
         "num_observations": state.num_observations,
+        "columns": state.scaling.columns,
         "fit_report": None if model.fit_report is None else asdict(model.fit_report),
         "metadata": _checked_metadata(model.metadata),
         "data": None if known is None else ("tensor" if isinstance(known.raw, Tensor) else "numpy"),
@@ -237,6 +238,8 @@ def _fit_report(content: dict[str, Any] | None) -> FitReport | None:
     report = FitReport(**{**content, **tuples})
     kinds = {"converged": bool, "iterations": int, "evaluations": int, "log_marginal_likelihood": float, "message": str}
     kinds["frequencies"] = str
+    if report.frequencies not in ("fixed", "learned", "fell back"):
+        raise ValueError("the fit's report holds a value that no fit gives")
     wrong = [name for name, kind in kinds.items() if not isinstance(getattr(report, name), kind)]
     wrong += [name for name in _FIGURES if not isinstance(getattr(report, name), float | None)]
     for stage in report.stages:
@@ -260,7 +263,10 @@ def _read_state(model: Process, header: Mapping[str, Any], tensors: dict[str, Te
         for name in ("targets", "inputs")
         if f"scaling.{name}.scale" in tensors
     }
-    scaling = Scaling(maps["targets"], maps.get("inputs"))
+    columns = header["columns"]
+    if columns is not None and not (isinstance(columns, list) and all(isinstance(name, str) for name in columns)):
+        raise ValueError("the columns are no names")
+    scaling = Scaling(maps["targets"], maps.get("inputs"), None if columns is None else tuple(columns))
     hyperparameters = _read_hyperparameters(header["hyperparameters"], tensors, scaling, model._priors)
     draw = None
     if isinstance(model, SparseSpectrumGP):
@@ -307,8 +313,8 @@ def _check_shapes(tensors: Mapping[str, Tensor], state: State) -> None:
     k = 1 if state.scaling.targets.scale.ndim == 0 else len(state.scaling.targets.scale)
     expected = {"weights": (F, k), "rows": (n, F), "coefficients": (n, k), "factor": (n, n) if F == 0 else (F, F)}
     for name, shape in expected.items():
-        if name in tensors and tuple(tensors[name].shape) != shape:
-            raise ValueError(f"predictor.{name} has shape {tuple(tensors[name].shape)}, not {shape}")
+        if name in tensors and (tuple(tensors[name].shape) != shape or tensors[name].dtype != torch.float64):
+            raise ValueError(f"predictor.{name} has shape {tuple(tensors[name].shape)}, not {shape}, or is no float64")
     if "inputs" in tensors and len(tensors["inputs"]) != n:
         raise ValueError("the number of observations is not that of the predictor")
 

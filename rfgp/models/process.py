@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
@@ -16,8 +16,9 @@ from rfgp.inference import FeaturePrior, KernelPrior, LeaveOneOut, Posterior, Pr
 from rfgp.inference.primal import ABSORBING, absorb
 from rfgp.models.fitting import Callback, FitReport, Plan, Progress, Reporter, fingerprint, maximize, open_journal
 from rfgp.models.inputs import Inputs
-from rfgp.models.reading import Arrays, Streamed, begin, read_training
-from rfgp.models.state import Data, Kept, State
+from rfgp.models.reading import Arrays, Streamed, Unread, begin, read_new_rows, read_training
+from rfgp.models.sources import CountedRows
+from rfgp.models.state import ArrayPart, Data, Kept, SourcePart, State
 from rfgp.parameters import Hyperparameters, Prior
 from rfgp.scaling import Scaling
 
@@ -53,8 +54,8 @@ class Process(ABC):
     def _draw(self, scaling: Scaling) -> Any:
         """Draw what depends on the number of columns of the inputs."""
 
-    def _check_fit(self) -> None:
-        """Warn where the fitted hyperparameters do not suit the features."""
+    def _check_fit(self, report: FitReport | None = None) -> None:
+        """Warn where the hyperparameters, or the report of a fit, tell that the features do not suit."""
 
     # --- what every model does -----------------------------------------------------------------
 
@@ -131,7 +132,7 @@ class Process(ABC):
                 "Raise max_iterations if they ran out; otherwise fix a hyperparameter or give it a prior."
             )
             warnings.warn(ConvergenceWarning(message), stacklevel=2)
-        self._check_fit()
+        self._check_fit(report)
         return self
 
     def condition(self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None) -> Self:
@@ -167,8 +168,15 @@ class Process(ABC):
         state = self._known()
         if state.data is None and not absorbs(self):
             state.known_data("update")
-        read = read_training(self._inputs, X, y, noise, sample_weight, seed_of(self), least=1)
-        self._state, self._kept = updated(self, read)
+        before = self._state, self._kept
+        read = read_new_rows(self._inputs, X, y, noise, sample_weight)
+        try:
+            self._state, self._kept = updated(self, read)
+            if self._kept is None and isinstance(read, Unread):
+                self._predictor()  # now, while the rows can be read
+        except BaseException:
+            self._state, self._kept = before
+            raise
         return self
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -242,14 +250,17 @@ class Process(ABC):
         return f"{type(self).__name__}({fitted})"
 
     def prior_covariance(self, X: Any) -> Tensor:
-        """Return the prior covariance (n, n) of the latent function at inputs, in the user's units, float64.
+        """Return the prior covariance of the latent function at inputs, in the user's units, float64.
+
+        (n, n), or (n, n, k) for k outputs.
 
         Through the features where the model has features: this is the matrix that they approximate.
         """
         state = self._known()
         inputs, _ = self._known().read_new(self._inputs, X)
         prior = self._prior(state.hyperparameters, state.draw)
-        return state.scaling.targets.scale.double() ** 2 * prior.kernel(inputs, inputs).double()
+        scale, kernel = state.scaling.targets.scale.double(), prior.kernel(inputs, inputs).double()
+        return scale**2 * (kernel[..., None] if scale.ndim else kernel)
 
     def _known(self) -> State:
         if self._state is None:
@@ -300,22 +311,28 @@ def absorbs(model: Process) -> bool:
     return kept is not None and kept.fits(state, state.hyperparameters.flat()) and set(kept.tensors) == ABSORBING
 
 
-def updated(model: Process, read: Arrays | Streamed) -> tuple[State, Kept | None]:
+def updated(model: Process, read: Arrays | Unread) -> tuple[State, Kept | None]:
     """Return the model's state with further data, and its posterior where that is known without the old data."""
-    state = model._known()
-    part = read.part(state.scaling)
-    data = None if state.data is None else Data((*state.data.parts, part))
-    new = replace(state, data=data, num_observations=state.num_observations + len(part.rows))
-    if not absorbs(model):
-        return new, None
-    assert model._kept is not None
-    with torch.no_grad():
-        known = state.hyperparameters
-        prior = model._prior(known, state.draw)
-        assert isinstance(prior, FeaturePrior)
-        mean, noise = known.standardized("mean").reshape(-1), known.standardized("noise")
-        predictor = absorb(prior.model(part.rows, mean, noise), **model._kept.tensors)
-    return new, Kept(new, known.flat(), predictor.tensors(), predictor)
+    state, predictor = model._known(), None
+    part = read.part(state.scaling) if isinstance(read, Arrays) else None
+    rows = part.rows if part is not None else cast(Unread, read).counted(state.scaling)
+    if absorbs(model):
+        assert model._kept is not None
+        with torch.no_grad():
+            known = state.hyperparameters
+            prior = model._prior(known, state.draw)
+            assert isinstance(prior, FeaturePrior)
+            mean, noise = known.standardized("mean").reshape(-1), known.standardized("noise")
+            predictor = absorb(prior.model(rows, mean, noise), **model._kept.tensors)
+    elif isinstance(rows, CountedRows):
+        for _ in rows.blocks(2**16):
+            pass  # counted, and checked
+    added = (
+        SourcePart(rows.counted(), None, rows.count, True) if isinstance(rows, CountedRows) else cast(ArrayPart, part)
+    )
+    data = None if state.data is None else Data((*state.data.parts, added))
+    new = replace(state, data=data, num_observations=state.num_observations + len(added.rows))
+    return new, None if predictor is None else Kept(new, state.hyperparameters.flat(), predictor.tensors(), predictor)
 
 
 def seed_of(model: Process) -> int:

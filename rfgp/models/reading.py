@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,11 +12,11 @@ from rfgp.errors import DataError
 from rfgp.inference import ArrayRows
 from rfgp.models.data import copy_inputs, read_per_row, read_targets
 from rfgp.models.inputs import Inputs
-from rfgp.models.sources import RowSource, SourceRows, as_source
+from rfgp.models.sources import CountedRows, Read, RowSource, SourceRows, as_source, read_chunks, standardized
 from rfgp.models.state import ArrayPart, SourcePart, starting_values
 from rfgp.models.survey import Survey, survey
 from rfgp.parameters import Hyperparameters, Prior
-from rfgp.scaling import Scaling
+from rfgp.scaling import Affine, Scaling
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +52,30 @@ class Arrays:
         """
         _check_outputs(self.targets, scaling)
         scaling.check_columns(self.inputs)
-        inputs = scaling.inputs.forward(self.inputs) if scaling.inputs else self.inputs
+        inputs = scaling.standardize(self.inputs)
         targets = scaling.targets.forward(self.targets).double().reshape(len(self.targets), -1)
         known = None if self.known is None else self.known / scaling.targets.common_scale().double() ** 2
         return ArrayPart(self.raw, self.targets, ArrayRows(inputs, targets, known, self.weight), self.known)
+
+
+@dataclass(frozen=True, eq=False)
+class Unread:
+    """Rows to be added that are read in blocks, and have not been read yet."""
+
+    source: RowSource
+    dtype: torch.dtype | None
+
+    def counted(self, scaling: Scaling) -> CountedRows:
+        """Return the rows, standardised and counted as they are read.
+
+        Raises:
+            DataError: there are none, or they have another number of columns or outputs than the scaling is for.
+        """
+        first = next((chunk for chunk in self.source.chunks() if np.ndim(chunk.X) < 1 or len(chunk.X)), None)
+        if first is None:
+            raise DataError("The source has no rows.")
+        (some,) = read_chunks([first], self.dtype, True, scaling.columns)
+        return CountedRows(self.source, scaling, self.dtype, *_kind_of_rows(some, np.ndim(first.y) == 1, scaling))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +93,9 @@ class Streamed:
             DataError: another number of columns or outputs than the scaling is for.
         """
         sample, found = self.found.sample, self.found
-        assert sample.targets is not None
-        scaling.check_columns(sample.inputs)
-        _check_outputs(sample.targets[:, 0] if found.is_vector else sample.targets, scaling)
-        if sample.known is not None:
-            scaling.targets.common_scale()
-        kind = (sample.targets.shape[1], found.is_uniform, sample.known is not None)
+        kind = _kind_of_rows(sample, found.is_vector, scaling)
         rows = SourceRows(self.source, scaling, self.dtype, found.num_rows, *kind)
-        return SourcePart(rows, rows.standardized(sample), found.observations, found.is_numpy)
+        return SourcePart(rows, standardized(sample, scaling), found.observations, found.is_numpy, found.digest)
 
     def scaling(self, standardize: bool) -> Scaling:
         """Return the maps of inputs and targets to standardised units."""
@@ -88,7 +104,26 @@ class Streamed:
         if not standardize:
             maps = [type(m)(torch.zeros_like(m.location), torch.ones_like(m.scale)) for m in maps]
         targets = type(maps[0])(maps[0].location[0], maps[0].scale[0]) if found.is_vector else maps[0]
-        return Scaling(targets, maps[1])
+        return Scaling(targets, maps[1], found.names)
+
+
+def read_new_rows(
+    reader: Inputs,
+    X: Any,
+    y: Any,
+    noise: Any,  # (n,)
+    weight: Any,  # (n,)
+) -> Arrays | Unread:
+    """Check rows to be added; those that are read in blocks are only looked at, to be checked as they are read.
+
+    Raises:
+        DataError: they cannot be used; the message names the place.
+    """
+    source = as_source(X, y, noise, weight)
+    if source is None:
+        return Arrays.read(reader, X, y, noise, weight, 1)
+    _check_table(reader)
+    return Unread(source, reader.dtype)
 
 
 def read_training(
@@ -98,21 +133,17 @@ def read_training(
     noise: Any,  # (n,)
     weight: Any,  # (n,)
     seed: int,
-    least: int = 2,
 ) -> Arrays | Streamed:
     """Check training data; those that are read in blocks once as a whole, with a sample under the seed.
-
-    Fewer than `least` rows are refused; where one will do, so do constant targets.
 
     Raises:
         DataError: they cannot be used; the message names the place.
     """
     source = as_source(X, y, noise, weight)
     if source is None:
-        return Arrays.read(reader, X, y, noise, weight, least)
-    if not hasattr(reader, "standardize"):
-        raise DataError("Nodes of a graph are given as labels; rows that are read in blocks are for tables.")
-    return Streamed(source, reader.dtype, survey(source, reader.dtype, seed, least))
+        return Arrays.read(reader, X, y, noise, weight, 2)
+    _check_table(reader)
+    return Streamed(source, reader.dtype, survey(source, reader.dtype, seed))
 
 
 def begin(
@@ -129,7 +160,34 @@ def begin(
         moments = read.found.targets.standardizing(inputs.new_empty(0))
         one = read.found.is_vector
         center, spread = (v[0] if one else v for v in (moments.location, moments.scale))
+    _check_units(scaling.targets)
     return scaling, starting_values(reader, inputs, center, spread, scaling, starts, priors)
+
+
+def _kind_of_rows(some: Read, is_vector: bool, scaling: Scaling) -> tuple[int, bool, bool]:
+    """Return the number of outputs, whether rows are uniform, and whether they know noise, of a source like `some`."""
+    assert some.targets is not None
+    scaling.check_columns(some.inputs)
+    _check_outputs(some.targets[:, 0] if is_vector else some.targets, scaling)
+    if some.known is not None:
+        scaling.targets.common_scale()
+    return some.targets.shape[1], some.known is None and some.weight is None, some.known is not None
+
+
+def _check_table(reader: Inputs) -> None:
+    if not hasattr(reader, "standardize"):
+        raise DataError("Nodes of a graph are given as labels; rows that are read in blocks are for tables.")
+
+
+def _check_units(targets: Affine) -> None:
+    """Refuse targets whose variance leaves the range of their type."""
+    variance = targets.scale**2
+    tiny = torch.finfo(variance.dtype).tiny
+    if not bool(torch.isfinite(variance).all()) or not bool((variance > tiny).all()):
+        worst = float(
+            targets.scale.reshape(-1)[((variance > tiny) & torch.isfinite(variance)).reshape(-1).logical_not()][0]
+        )
+        raise DataError(f"The target's deviation is {worst:g}, whose square is out of {variance.dtype}. Rescale y.")
 
 
 def _check_outputs(targets: Tensor, scaling: Scaling) -> None:

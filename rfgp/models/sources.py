@@ -10,11 +10,13 @@ from torch import Tensor
 
 from rfgp.errors import DataError
 from rfgp.inference import ArrayRows, Block
-from rfgp.models.data import check_targets, read_matrix, read_per_row, read_target_values
+from rfgp.models.data import check_dtypes, check_targets, read_matrix, read_per_row, read_target_values
 from rfgp.scaling import Scaling
 
 _CHUNK = 2**16
 """Rows of an array on disk that are read at a time."""
+_SMALL = 2**26
+"""Bytes: smaller arrays on disk are taken into memory."""
 
 
 class Chunk(NamedTuple):
@@ -25,12 +27,14 @@ class Chunk(NamedTuple):
         y: Targets (b,) or (b, k); None where the source has none.
         noise: Known variances (b,), or None.
         sample_weight: Numbers of observations (b,), or None.
+        names: Of the d columns of X, where they have some.
     """
 
     X: Any
     y: Any = None
     noise: Any = None
     sample_weight: Any = None
+    names: tuple[str, ...] | None = None
 
 
 @runtime_checkable
@@ -77,7 +81,7 @@ def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = Non
                 "is made, as in rfgp.tables.Parquet(path, target=...)."
             )
         return X
-    if not isinstance(X, np.memmap) or X.ndim != 2:
+    if not isinstance(X, np.memmap) or X.ndim != 2 or X.nbytes < _SMALL:
         return None
     for name, value in (("y", y), ("noise", noise), ("sample_weight", sample_weight)):
         if value is not None and np.shape(value)[:1] != X.shape[:1]:
@@ -111,22 +115,40 @@ class Read(NamedTuple):
         return cls(torch.cat(columns[0]), targets, known, weight)
 
 
-def read_chunks(chunks: Iterable[Chunk], dtype: torch.dtype | None, targets: bool) -> Iterator[Read]:
+def read_chunks(
+    chunks: Iterable[Chunk], dtype: torch.dtype | None, targets: bool, names: tuple[str, ...] | None = None
+) -> Iterator[Read]:
     """Yield the rows of a source's chunks, checked.
 
+    Args:
+        chunks: All of them, in order.
+        dtype: Of the inputs; None: the source's.
+        targets: Whether these are wanted.
+        names: Of the columns, in order, where they are known.
+
     Raises:
-        DataError: values that are not finite, named by their row in the source, or chunks of different shapes.
+        DataError: values that are not finite, named by their row in the source, or chunks that differ from the first in
+            shape, names, or in what they know of their rows.
     """
-    first, width, outputs = 0, None, None
+    first, width, outputs, extras = 0, None, None, None
     for chunk in chunks:
         inputs, _ = read_matrix(chunk.X, dtype, first)
         if width is not None and inputs.shape[1] != width:
             raise DataError(f"A block of the source has {inputs.shape[1]} columns, the first has {width}.")
+        names = _checked_names(names, chunk.names)
         y = known = weight = None
         if targets:
+            found = tuple(name for name in ("noise", "sample_weight") if getattr(chunk, name) is not None)
+            if extras is not None and found != extras:
+                raise DataError(
+                    f"A block of the source has {_listed(found)} beside X and y, the first {_listed(extras)}."
+                )
+            extras = found
             if chunk.y is None:
                 raise DataError("The source has no targets; name the target column where the source is made.")
-            y = check_targets(read_target_values(chunk.y), len(inputs), inputs, first)
+            y = read_target_values(chunk.y)
+            check_dtypes(y, inputs, dtype)
+            y = check_targets(y, len(inputs), inputs, first)
             y = y[:, None] if y.ndim == 1 else y
             if outputs is not None and y.shape[1] != outputs:
                 raise DataError(f"A block of the source has {y.shape[1]} targets, the first has {outputs}.")
@@ -137,6 +159,19 @@ def read_chunks(chunks: Iterable[Chunk], dtype: torch.dtype | None, targets: boo
         first, width = first + len(inputs), inputs.shape[1]
         if len(inputs):
             yield Read(inputs, y, known, weight)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return " and ".join(names) or "nothing"
+
+
+def _checked_names(known: tuple[str, ...] | None, found: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if known is not None and found is not None and known != found:
+        raise DataError(
+            f"The columns are {', '.join(found)[:200]}, and must be {', '.join(known)[:200]} in this order. Give "
+            "columns= where the source is made."
+        )
+    return found if known is None else known
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,22 +206,55 @@ class SourceRows:
             DataError: the source has not as many rows as when it was read first.
         """
         found = 0
-        for read in rebatched(read_chunks(self.source.chunks(), self.dtype, True), size):
+        chunks = read_chunks(self.source.chunks(), self.dtype, True, self.scaling.columns)
+        for read in rebatched(chunks, size):
             found += len(read.inputs)
-            yield from self.standardized(read).blocks(size)
-            if size == 1:
-                return  # one row was asked for, to see what a row is like
+            check_kind(read, self)
+            yield from standardized(read, self.scaling).blocks(size)
         if found != self.count:
             raise DataError(f"The source had {self.count:,} rows at first and has {found:,} now; it must not change.")
 
-    def standardized(self, read: Read) -> ArrayRows:
-        """Return rows in standardised units."""
-        assert self.scaling.inputs is not None
-        assert read.targets is not None
-        inputs = self.scaling.inputs.forward(read.inputs.to(self.scaling.inputs.scale))
-        targets = self.scaling.targets.forward(read.targets.to(self.scaling.targets.scale)).double()
-        known = None if read.known is None else read.known / self.scaling.targets.common_scale().double() ** 2
-        return ArrayRows(inputs, targets, known, read.weight)
+
+@dataclass(eq=False)
+class CountedRows:
+    """The rows of a source that are read once, and counted then; for one pass, as of `rfgp.inference.primal.gather`.
+
+    Attributes:
+        source: Where they come from.
+        scaling: To standardised units.
+        dtype: Of the inputs; None: the source's.
+        num_outputs: k.
+        is_uniform: Whether no row has a weight or a noise of its own.
+        knows_noise: Whether rows have a noise of their own.
+        num_rows: How many have been read.
+        count: How many observations these are, repetitions included.
+    """
+
+    source: RowSource
+    scaling: Scaling
+    dtype: torch.dtype | None
+    num_outputs: int
+    is_uniform: bool
+    knows_noise: bool
+    num_rows: int = 0
+    count: float = 0.0
+
+    def __len__(self) -> int:
+        return max(self.num_rows, _CHUNK)  # for what depends on the order of their number only
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Yield all rows in blocks of `size`."""
+        chunks = read_chunks(self.source.chunks(), self.dtype, True, self.scaling.columns)
+        for read in rebatched(chunks, size):
+            check_kind(read, self)
+            rows = standardized(read, self.scaling)
+            self.num_rows, self.count = self.num_rows + len(rows), self.count + rows.count
+            yield from rows.blocks(size)
+
+    def counted(self) -> SourceRows:
+        """Return the rows, now that their number is known."""
+        kind = (self.num_outputs, self.is_uniform, self.knows_noise)
+        return SourceRows(self.source, self.scaling, self.dtype, self.num_rows, *kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,10 +277,36 @@ class SourceInputs:
         Raises:
             DataError: another number of columns than the training data have.
         """
-        for read in rebatched(read_chunks(self.source.chunks(), self.dtype, False), size):
+        some = False
+        chunks = read_chunks(self.source.chunks(), self.dtype, False, self.scaling.columns)
+        for read in rebatched(chunks, size):
+            some = True
             self.scaling.check_columns(read.inputs)
-            assert self.scaling.inputs is not None
-            yield self.scaling.inputs.forward(read.inputs.to(self.scaling.inputs.scale))
+            yield self.scaling.standardize(read.inputs)
+        if not some:
+            raise DataError("The source has no rows; one that is read a second time must begin anew.")
+
+
+def check_kind(read: Read, rows: "SourceRows | CountedRows") -> None:
+    """Refuse rows of another kind than those that the source had when it was looked at.
+
+    Raises:
+        DataError: another number of columns or outputs, or weights or noise that came or went.
+    """
+    assert read.targets is not None
+    rows.scaling.check_columns(read.inputs)
+    now = (read.targets.shape[1], read.known is None and read.weight is None, read.known is not None)
+    if now != (rows.num_outputs, rows.is_uniform, rows.knows_noise):
+        raise DataError("The source has other targets, weights or noise than at first; it must not change.")
+
+
+def standardized(read: Read, scaling: Scaling) -> ArrayRows:
+    """Return rows in standardised units."""
+    assert read.targets is not None
+    inputs = scaling.standardize(read.inputs)
+    targets = scaling.targets.forward(read.targets.to(scaling.targets.scale)).double()
+    known = None if read.known is None else read.known / scaling.targets.common_scale().double() ** 2
+    return ArrayRows(inputs, targets, known, read.weight)
 
 
 def rebatched(chunks: Iterator[Read], size: int) -> Iterator[Read]:

@@ -43,9 +43,10 @@ class SourcePart:
     """Training data that are read in blocks."""
 
     rows: SourceRows
-    sample: ArrayRows  # standardised, in random order
+    sample: ArrayRows | None  # standardised, in random order; None: rows that were added
     count: float  # the number of observations, repetitions included
     is_numpy: bool
+    digest: str = ""  # of all values, where they have been read before
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +117,7 @@ class State:
         """Check new inputs and return them standardised, tables (n, d) or positions (n,)."""
         inputs, source = reader.read(X)
         self.scaling.check_columns(inputs)
-        maps = self.scaling.inputs
-        return maps.forward(inputs.to(maps.scale)) if maps else inputs, source
+        return self.scaling.standardize(inputs), source
 
     def read_points(self, reader: Inputs, X: Any) -> tuple[Tensor | SourceInputs, Source]:
         """Return inputs (n, d) likewise, or some that are read in blocks when they are needed."""

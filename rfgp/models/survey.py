@@ -1,5 +1,6 @@
 """A first pass over rows that are read in blocks: their number, their moments, and a random sample of them."""
 
+import hashlib
 from itertools import chain
 from typing import NamedTuple
 
@@ -42,11 +43,15 @@ class Moments:
         self.mean = self.mean + shift * (count / total)
         self.low, self.high, self.count = torch.minimum(self.low, low), torch.maximum(self.high, high), total
 
+    @property
+    def deviation(self) -> Tensor:
+        """The standard deviations (d,)."""
+        return (self._squares / max(self.count - 1, 1)).sqrt()
+
     def standardizing(self, like: Tensor) -> Affine:
         """Return the map to mean 0 and standard deviation 1, in the dtype and on the device of `like` (0,)."""
-        deviation = (self._squares / max(self.count - 1, 1)).sqrt()
         largest = torch.maximum(self.low.abs(), self.high.abs())
-        return Affine.of_moments(*(value.to(like) for value in (self.mean, deviation, largest)))
+        return Affine.of_moments(*(value.to(like) for value in (self.mean, self.deviation, largest)))
 
 
 class Survey(NamedTuple):
@@ -60,22 +65,23 @@ class Survey(NamedTuple):
     is_vector: bool  # targets (n,) rather than (n, k)
     is_numpy: bool
     sample: Read  # in random order
+    names: tuple[str, ...] | None  # of the columns
+    digest: str  # of all values, whatever the blocks
 
 
-def survey(source: RowSource, dtype: torch.dtype | None, seed: int, least: int = 2) -> Survey:
+def survey(source: RowSource, dtype: torch.dtype | None, seed: int) -> Survey:
     """Read all rows once.
 
     Args:
         source: The rows.
         dtype: Of the inputs; None: the source's.
         seed: Of the sample, which depends on the rows and their order alone, not on the blocks.
-        least: The smallest number of rows; where one will do, so do constant targets.
 
     Raises:
         DataError: values that cannot be used, fewer than two rows, or a constant target.
     """
     inputs, targets, sample = Moments(), Moments(), _Sample(seed)
-    observations, is_uniform = 0.0, True
+    observations, is_uniform, digests = 0.0, True, [hashlib.sha256() for _ in range(4)]
     chunks = iter(source.chunks())
     first = next(chunks, None)
     if first is None:
@@ -85,17 +91,35 @@ def survey(source: RowSource, dtype: torch.dtype | None, seed: int, least: int =
         inputs.add(read.inputs)
         targets.add(read.targets)
         sample.add(read)
+        for digest, tensor in zip(digests, read, strict=True):
+            if tensor is not None:
+                digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
         observations += len(read.inputs) if read.weight is None else float(read.weight.sum())
         is_uniform = is_uniform and read.known is None and read.weight is None
-    if targets.count < least:
+    if targets.count < 2:
         raise DataError(f"A process needs at least two observations, got {targets.count}.")
     is_vector = np.ndim(first.y) == 1
     low, high = (v[0] if is_vector else v for v in (targets.low, targets.high))
     found = sample.rows()
-    if least > 1:
-        check_not_constant(low.to(found.inputs.dtype), high.to(found.inputs.dtype), targets.count)
+    check_not_constant(low.to(found.inputs.dtype), high.to(found.inputs.dtype), targets.count)
     is_numpy = not isinstance(first.X, Tensor)
-    return Survey(inputs, targets, targets.count, observations, is_uniform, is_vector, is_numpy, found)
+    _check_range(inputs, "a column of X")
+    _check_range(targets, "y")
+    kind = (observations, is_uniform, is_vector, is_numpy)
+    return Survey(inputs, targets, targets.count, *kind, found, first.names, " ".join(d.hexdigest() for d in digests))
+
+
+def _check_range(moments: Moments, name: str) -> None:
+    """Refuse values whose squares leave the range of float64.
+
+    Raises:
+        DataError: with the largest value.
+    """
+    deviation = moments.standardizing(torch.empty(0, dtype=torch.float64)).scale
+    lost = ~torch.isfinite(deviation) | ((moments.low < moments.high) & (moments.deviation == 0))
+    if bool(lost.any()):
+        largest = torch.maximum(moments.low.abs(), moments.high.abs())[lost][0].item()
+        raise DataError(f"The squares of {name} with values up to {largest:g} are out of float64. Rescale it.")
 
 
 class _Sample:

@@ -157,7 +157,7 @@ class SparseSpectrumGP(Process):
 
         Args:
             changes: Any of `coupling`, `num_frequencies`, `features`, `seed`. Where only the features change, an
-                energy coupling is tuned to them.
+                energy coupling is tuned to them. Learned frequencies are not kept: `fit` learns from the new draw.
 
         Raises:
             InvalidArgumentError: another name.
@@ -181,9 +181,11 @@ class SparseSpectrumGP(Process):
         return other
 
     def _train(self, plan: Plan) -> FitReport:
-        report = Fit(self, plan).run()
-        _warn(report)
-        return report
+        return Fit(self, plan).run()
+
+    def _check_fit(self, report: FitReport | None = None) -> None:
+        if report is not None:
+            _warn(report)
 
     def _draw(self, scaling: Scaling) -> feature_maps.Fourier | feature_maps.Laplace:
         assert scaling.inputs is not None
@@ -202,7 +204,7 @@ class SparseSpectrumGP(Process):
 def _warn(report: FitReport) -> None:
     """Say what the report of a fit should not be the only place to say."""
     used = report.weights_used
-    if report.frequencies == "fixed" and used is not None and used > EXHAUSTED:
+    if report.frequencies != "learned" and used is not None and used > EXHAUSTED:
         message = (
             f"The data determine {used:.0%} of the weights, so the features are exhausted: the variance of the latent "
             "function is too small between the data and far from them (variance starvation; the noise has taken over "

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import DataError, InvalidArgumentError, RfgpError
 from rfgp.models.sources import Chunk
 from rfgp.tables.content import check_file
 from rfgp.tables.messages import listed, plain, show, title, unreadable
@@ -46,6 +46,22 @@ class _Roles:
     def __post_init__(self) -> None:
         if isinstance(self.columns, str):
             raise InvalidArgumentError(f"columns is {show(self.columns)}; give a list of names.")
+        names = [*self._targets, *self._extras, *(self.columns or ())]
+        for name in names:
+            if not isinstance(name, str):
+                raise InvalidArgumentError(f"A column is named by a text, not by {show(str(name))}.")
+            if names.count(name) > 1:
+                raise InvalidArgumentError(f"Column {show(name)} cannot be named twice.")
+        if self.target is not None and not self._targets:
+            raise InvalidArgumentError("target is an empty list; leave it out where there is none.")
+
+    @property
+    def _targets(self) -> tuple[str, ...]:
+        return () if self.target is None else (self.target,) if isinstance(self.target, str) else tuple(self.target)
+
+    @property
+    def _extras(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.noise, self.sample_weight) if name is not None)
 
     def inputs(self, names: Sequence[str], where: str) -> list[str]:
         """Return the names of the inputs among all names.
@@ -53,26 +69,21 @@ class _Roles:
         Raises:
             InvalidArgumentError: a name that is not there, or no inputs.
         """
-        given = (self.target,) if isinstance(self.target, str) else tuple(self.target or ())
-        others = (*given, *(name for name in (self.noise, self.sample_weight) if name is not None))
+        others = (*self._targets, *self._extras)
         for name in (*others, *(self.columns or ())):
             if name not in names:
                 raise InvalidArgumentError(f"{where} has no column {show(str(name))}; it has {listed(list(names))}.")
         found = list(self.columns) if self.columns is not None else [name for name in names if name not in others]
         if not found:
             raise InvalidArgumentError(f"{where} has no column left for the inputs.")
-        if both := set(found) & set(others):
-            raise InvalidArgumentError(f"Column {show(min(both))} cannot be an input and something else.")
         return found
 
     def wanted(self, names: Sequence[str], where: str) -> list[str]:
         """Return the names of all columns that are read."""
-        given = [self.target] if isinstance(self.target, str) else list(self.target or ())
-        return [*self.inputs(names, where), *given, *(n for n in (self.noise, self.sample_weight) if n is not None)]
+        return [*self.inputs(names, where), *self._targets, *self._extras]
 
-    def chunk(self, table: Columns, where: str) -> Chunk:
-        """Return the rows of columns (b,) each."""
-        inputs = self.inputs(list(table), where)
+    def chunk(self, table: Columns, inputs: Sequence[str]) -> Chunk:
+        """Return the rows of columns (b,) each, the inputs in this order."""
         X = np.stack([table[name] for name in inputs], axis=1)
         y: Any = None
         if isinstance(self.target, str):
@@ -80,7 +91,7 @@ class _Roles:
         elif self.target is not None:
             y = np.stack([table[name] for name in self.target], axis=1)
         noise, weight = (None if n is None else table[n] for n in (self.noise, self.sample_weight))
-        return Chunk(X, y if y is None else y.astype(X.dtype), noise, weight)
+        return Chunk(X, y, noise, weight, tuple(inputs))
 
 
 class Parquet:
@@ -109,25 +120,32 @@ class Parquet:
     ) -> None:
         self.paths = _files(path)
         self._roles = _Roles(target, columns, noise, sample_weight)
-        self._columns: list[str] | None = None
-        for file in self.paths:
-            with _opened(file) as parquet:
-                names = [field.name for field in parquet.schema_arrow]
-                found = self._roles.wanted(names, title(file))
-            if self._columns is not None and set(found) != set(self._columns):
+        found = [self._names(file) for file in self.paths]
+        self._inputs = self._roles.inputs(found[0], title(self.paths[0]))
+        self._columns = self._roles.wanted(found[0], title(self.paths[0]))
+        for file, names in zip(self.paths, found, strict=True):
+            if set(self._roles.wanted(names, title(file))) != set(self._columns):
                 raise DataError(f"{title(file)} has other columns than {title(self.paths[0])}.")
-            self._columns = self._columns or found
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows, some at a time."""
         for file in self.paths:
             first = 0
+            if missing := set(self._columns) - set(self._names(file)):
+                raise DataError(f"{title(file)} has no column {show(min(missing))} any more.")
             with _opened(file) as parquet:
                 for batch in _batches(file, parquet, self._columns):
-                    table = {name: _numbers(file, name, batch.column(name), first) for name in batch.schema.names}
-                    ordered = {name: table[name] for name in self._columns or table}
+                    table = {name: _numbers(file, name, batch.column(name), first) for name in self._columns}
                     first += batch.num_rows
-                    yield self._roles.chunk(_one_type(ordered), title(file))
+                    yield self._roles.chunk(_one_type(table), self._inputs)
+
+    def _names(self, file: Path) -> list[str]:
+        with _opened(file) as parquet:
+            names = [field.name for field in parquet.schema_arrow]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(f"{title(file)} has two columns named {show(twice)}. Rename one.")
+        return names
 
     def __repr__(self) -> str:
         return f"Parquet({listed([file.name for file in self.paths], 3)})"
@@ -162,7 +180,8 @@ class CSV:
     ) -> None:
         self.path = Path(path)
         self._roles = _Roles(target, columns, noise, sample_weight)
-        self._head = read_head(self.path, TextFormat(), names)
+        self._head, self._names = read_head(self.path, TextFormat(), names), names
+        self._inputs = self._roles.inputs(self._head.names, title(self.path))
         self._columns = self._roles.wanted(self._head.names, title(self.path))
 
     def chunks(self) -> Iterator[Chunk]:
@@ -171,6 +190,8 @@ class CSV:
         import pyarrow.csv as arrow
 
         head, first = self._head, 0
+        if read_head(self.path, TextFormat(), self._names) != head:
+            raise DataError(f"{title(self.path)} has another header than at first; it must not change.")
         try:
             reader = arrow.open_csv(
                 pa.input_stream(str(self.path), compression="detect"),
@@ -188,7 +209,8 @@ class CSV:
                 table = {name: _numbers(self.path, name, batch.column(name), first) for name in self._columns}
                 first += batch.num_rows
                 if batch.num_rows:
-                    yield self._roles.chunk(table, title(self.path))
+                    chunk = self._roles.chunk(table, self._inputs)
+                    yield chunk if head.is_named else chunk._replace(names=None)
         except (pa.ArrowException, OSError) as error:
             raise unreadable(self.path, f"{plain_error(error)}.") from error
 
@@ -216,7 +238,7 @@ class Blocks:
     def __init__(
         self,
         read: Callable[[], Iterable[Any]] | Sequence[Any],
-        target: Target | int = None,
+        target: Any = None,
         *,
         columns: Sequence[str] | None = None,
         noise: str | None = None,
@@ -227,14 +249,27 @@ class Blocks:
                 "Blocks are read more than once: pass a function that returns a new iterator each time, or a list."
             )
         self._read = read
-        self._position = target if isinstance(target, int) else None
-        self._roles = _Roles(None if isinstance(target, int) else target, columns, noise, sample_weight)
+        is_position = isinstance(target, int | np.integer) and not isinstance(target, bool)
+        self._position = int(target) if is_position else None
+        if is_position and not (columns is noise is sample_weight is None):
+            raise InvalidArgumentError("columns, noise and sample_weight are names; give target by its name as well.")
+        self._roles = _Roles(None if is_position else target, columns, noise, sample_weight)
+        self._inputs: list[str] | None = None
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows, some at a time."""
         blocks = self._read() if callable(self._read) else self._read
+        if not isinstance(blocks, Iterable):
+            raise DataError(f"The function that reads blocks returned {type(blocks).__name__}, not blocks.")
         for block in blocks:
-            yield self._chunk(block)
+            try:
+                chunk = self._chunk(block)
+            except (TypeError, ValueError, LookupError) as error:
+                if isinstance(error, RfgpError):
+                    raise
+                found = f"A block ({type(block).__name__}) is not rows of numbers: {plain_error(error)}."
+                raise DataError(found) from error
+            yield chunk
 
     def _chunk(self, block: Any) -> Chunk:
         if isinstance(block, Chunk):
@@ -242,8 +277,7 @@ class Blocks:
         if isinstance(block, tuple) and len(block) == 2:
             return Chunk(*block)
         if isinstance(block, Mapping) or hasattr(block, "columns"):
-            table = {str(name): np.asarray(block[name]) for name in block}
-            return self._roles.chunk(_one_type(table), "A block")
+            return self._by_name({str(name): np.atleast_1d(np.asarray(block[name])) for name in block})
         if self._position is None:
             return Chunk(block)
         X = np.asarray(block)
@@ -251,12 +285,25 @@ class Blocks:
             raise InvalidArgumentError(f"A block of shape {X.shape} has no column {self._position}.")
         return Chunk(np.delete(X, self._position, axis=1), X[:, self._position])
 
+    def _by_name(self, table: Columns) -> Chunk:
+        """Return the rows of columns by name, in the order of the first block that was read."""
+        if self._position is not None:
+            raise InvalidArgumentError("The columns of a block have names; give target by its name as well.")
+        if self._inputs is None:
+            self._inputs = self._roles.inputs(list(table), "A block")
+        wanted = [*self._inputs, *self._roles.wanted(list(table), "A block")]
+        if missing := set(wanted) - set(table):
+            raise DataError(f"A block has no column {show(min(missing))}, which the first has.")
+        return self._roles.chunk(_one_type({name: table[name] for name in dict.fromkeys(wanted)}), self._inputs)
+
     def __repr__(self) -> str:
         return "Blocks()"
 
 
 def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     if not isinstance(path, str | Path):
+        if not isinstance(path, Sequence) or not all(isinstance(one, str | Path) for one in path):
+            raise InvalidArgumentError(f"path is {show(str(path))}; give a file, several, or a folder.")
         found = [Path(one) for one in path]
     else:
         found = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]

@@ -80,6 +80,7 @@ class Head(NamedTuple):
     names: tuple[str, ...]
     mark: str
     skipped: int  # lines before the first row
+    is_named: bool  # by a header or by the caller
 
 
 def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) -> Head:
@@ -109,7 +110,7 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
         twice = next(name for name in stripped if stripped.count(name) > 1)
         raise DataError(f"{title(file)} has two columns named {show(twice)}. Rename one.")
     end = start.end if header else start.begin
-    return Head(stripped, mark, data[:end].count(b"\n"))
+    return Head(stripped, mark, data[:end].count(b"\n"), header or names is not None)
 
 
 def _without_comments(data: bytes, mark: str | None) -> bytes:

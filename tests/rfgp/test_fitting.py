@@ -37,7 +37,9 @@ def linear(n=60, features=7, outputs=1, weights=False, seed=0):
     weight = torch.randint(1, 4, (n,), generator=generator).double() if weights else None
     rows = ArrayRows(phi, y, None, weight)
     one = torch.ones((), dtype=torch.float64)
-    return LinearModel(lambda x: x, rows, torch.full((outputs,), 0.2, dtype=torch.float64), 0.3 * one, 1.7 * one)
+    return LinearModel(
+        lambda x: x, rows, torch.full((outputs,), 0.2, dtype=torch.float64), 0.3 * one, 1.7 * one, features
+    )
 
 
 def dense_density(model, variance, noise):
@@ -67,7 +69,7 @@ class TestScales:
         c, solved = best_common_scale(model, model.rows.count)
         found = minimize(lambda v: -dense_density(model, 1.7 * np.exp(v[0]), 0.3 * np.exp(v[0])), [0.0], tol=1e-10)
         assert c.log().item() == pytest.approx(found.x[0], abs=1e-4)
-        at = LinearModel(model.features, model.rows, model.mean, c * model.noise, c * model.variance)
+        at = LinearModel(model.features, model.rows, model.mean, c * model.noise, c * model.variance, 7)
         value = PrimalPosterior(at, solved).log_marginal_likelihood().item()
         assert value == pytest.approx(dense_density(model, 1.7 * c.item(), 0.3 * c.item()), rel=1e-10)
         assert value == pytest.approx(PrimalPosterior(at).log_marginal_likelihood().item(), rel=1e-12)
@@ -97,7 +99,7 @@ class TestScales:
 def test_absorbing_rows_is_having_had_them(weights):
     model = linear(60, 7, 2, weights)
     first, last = (model.rows.take(part) for part in (torch.arange(40), torch.arange(40, 60)))
-    parts = [LinearModel(model.features, r, model.mean, model.noise, model.variance) for r in (first, last)]
+    parts = [LinearModel(model.features, r, model.mean, model.noise, model.variance, 7) for r in (first, last)]
     known = PrimalPosterior(parts[0]).predictor()
     grown = absorb(parts[1], known.weights, known.factor)
     whole = PrimalPosterior(model).predictor()
@@ -111,7 +113,7 @@ class TestSubsets:
         X, y = table(20_000)
         gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, y)
         report = gp.fit_report
-        assert [stage.rows for stage in report.stages] == [2000, 8000]
+        assert [stage.rows for stage in report.stages] == [2000, 2000, 8000]  # two starts, then a larger subset
         assert report.stages[-1].gain < sparse.SETTLED
         assert report.message.startswith("converged: 8,000 rows gained")
         best = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X[:8000], y[:8000])
@@ -127,6 +129,39 @@ class TestSubsets:
                 value = gp.log_marginal_likelihood()
                 (slope,) = torch.autograd.grad(value, [gp.hyperparameters.raw[name]])
                 assert abs(slope.item()) < 1
+
+    def test_weights_do_not_hide_that_a_subset_is_not_all_rows(self, monkeypatch):
+        """A report that counted observations in the place of rows left noise and scale to the subset."""
+        monkeypatch.setattr(sparse, "SETTLED", 1.0)
+        monkeypatch.setattr(sparse, "LEAST_ROWS", 500)
+        rng = np.random.default_rng(1)
+        X = rng.standard_normal((8000, 1))
+        y = 0.5 * X[:, 0] + rng.standard_normal(8000)
+        gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, sample_weight=np.full(8000, 3.0))
+        assert [stage.rows for stage in gp.fit_report.stages][-1] == 2000
+        (slope,) = torch.autograd.grad(gp.log_marginal_likelihood(), [gp.hyperparameters.raw["noise"]])
+        assert abs(slope.item()) < 1
+
+    @pytest.mark.parametrize("n", [300, 3000])
+    def test_bounds_are_kept_where_the_scale_is_solved_for(self, n, monkeypatch):
+        monkeypatch.setattr(sparse, "LEAST_ROWS", 300)
+        X = np.random.default_rng(0).standard_normal((n, 1))
+        gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, np.sin(X[:, 0]))  # no noise at all
+        raw = gp.hyperparameters.raw
+        for name in ("noise", "outputscale"):
+            low, high = gp.hyperparameters.quantities[name].bounds
+            assert low.log().item() - 1e-9 <= raw[name].item() <= high.log().item() + 1e-9
+        assert "noise" in gp.fit_report.at_bounds
+
+    @pytest.mark.parametrize("sd", [0.03, 0.003])
+    def test_little_noise_in_single_precision(self, sd):
+        """Products of float32 features alone gave noise of twice its size, with an indefinite matrix."""
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((6000, 2))
+        y = np.sin(X[:, 0]) + np.cos(X[:, 1]) + sd * rng.standard_normal(6000)
+        gp = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0).fit(X.astype(np.float32), y.astype(np.float32))
+        assert gp.hyperparameters.noise.item() ** 0.5 == pytest.approx(sd, rel=0.1)
+        assert gp.fit_report.calibration == pytest.approx(1, abs=0.15)
 
     @pytest.mark.parametrize("extra", ["noise", "fixed", "prior"])
     def test_where_they_cannot_be_solved_they_are_searched_for(self, extra, monkeypatch):
@@ -225,13 +260,13 @@ class TestLearning:
         )
 
     def test_noise_alone_falls_back(self):
-        X = RNG.standard_normal((150, 4))
-        y = RNG.standard_normal(150)
+        X = RNG.standard_normal((250, 4))
+        y = RNG.standard_normal(250)
         with pytest.warns(rfgp.OverfittingWarning, match="no better than fixed ones"):
-            gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, frequencies="learned").fit(X, y, max_iterations=50)
+            gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, frequencies="learned").fit(X, y)
         assert gp.fit_report.frequencies == "fell back"
         assert "so the fixed ones were taken" in gp.fit_report.message
-        fixed = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0).fit(X, y, max_iterations=50)
+        fixed = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0).fit(X, y)
         np.testing.assert_allclose(gp.predict(X).mean, fixed.predict(X).mean, atol=0.02)
         np.testing.assert_array_equal(gp.feature_map.frequencies.dense(), fixed.feature_map.frequencies.dense())
 
@@ -241,7 +276,7 @@ class TestLearning:
             X, y
         )
         rows = gp._known().data.rows
-        run = learning.Learning(gp, rows, sparse.Plan(), True)
+        run = learning.Learning(gp, rows, torch.arange(80), sparse.Plan(), True)
         parameters = run._parameters()
         parameters["frequencies"] = parameters["frequencies"] + 0.1
 
@@ -264,7 +299,7 @@ class TestLearning:
     def test_kept_out_rows_are_never_learned_from(self):
         X, y = table(300)
         gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, frequencies="learned").condition(X, y)
-        run = learning.Learning(gp, gp._known().data.rows, sparse.Plan(), True)
+        run = learning.Learning(gp, gp._known().data.rows, torch.randperm(300), sparse.Plan(), True)
         kept = {tuple(row) for row in run.kept_out.inputs.tolist()}
         assert len(kept) == 30
         for step in range(7):
@@ -274,7 +309,7 @@ class TestLearning:
         monkeypatch.setattr(learning, "BATCH_ROWS", 90)
         X, y = table(300)
         gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, frequencies="learned").condition(X, y)
-        run = learning.Learning(gp, gp._known().data.rows, sparse.Plan(), True)
+        run = learning.Learning(gp, gp._known().data.rows, torch.randperm(300), sparse.Plan(), True)
         seen = torch.cat([run._batch(step).inputs for step in range(3)])
         assert len(torch.unique(seen, dim=0)) == 270
         assert not torch.equal(run._batch(0).inputs, run._batch(3).inputs)
@@ -294,6 +329,53 @@ class TestLearning:
         gp.fit(X, y, fixed="noise", max_iterations=60)
         assert gp.fit_report.frequencies == "learned"
         assert gp.hyperparameters.noise.item() == pytest.approx(0.2, rel=1e-6)
+
+    @pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
+    def test_other_hyperparameters_may_all_be_fixed(self):
+        X, y = exhausted(1500)
+        gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, frequencies="learned", lengthscale=1.0, noise=0.3)
+        gp.fit(X, y, fixed=("lengthscale", "outputscale", "noise", "mean"), max_iterations=100)
+        assert gp.fit_report.frequencies == "learned"
+        assert gp.hyperparameters.noise.item() == pytest.approx(0.3)
+
+    @pytest.mark.parametrize(
+        ("n", "steps", "words"), [(200, 0, "no steps were allowed"), (199, 30, "199 rows are too few")]
+    )
+    def test_where_nothing_can_be_learned_it_falls_back(self, n, steps, words):
+        X, y = table(n)
+        gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, frequencies="learned")
+        with pytest.warns(rfgp.RfgpWarning) as caught:
+            gp.fit(X, y, max_iterations=steps)
+        assert any(w.category is rfgp.OverfittingWarning for w in caught)
+        assert gp.fit_report.frequencies == "fell back"
+        assert words in gp.fit_report.message
+
+    @pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
+    def test_noise_and_scale_are_found_on_all_rows_where_features_are_more(self):
+        X, y = exhausted(300)
+        gp = rfgp.SparseSpectrumGP(num_frequencies=160, seed=0, frequencies="learned").fit(X, y, max_iterations=40)
+        for name in ("noise", "outputscale"):
+            (slope,) = torch.autograd.grad(gp.log_marginal_likelihood(), [gp.hyperparameters.raw[name]])
+            assert abs(slope.item()) < 1
+
+    def test_the_report_is_of_rows_that_nothing_was_chosen_by(self):
+        X, y = table(300)
+        gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, frequencies="learned").condition(X, y)
+        run = learning.Learning(gp, gp._known().data.rows, torch.randperm(300), sparse.Plan(), True)
+        chosen, judged = ({tuple(r) for r in rows.inputs.tolist()} for rows in (run.chosen_by, run.judged_by))
+        assert len(chosen) == len(judged) == 15
+        assert not chosen & judged
+        others = {tuple(row) for row in run.refusal().others.inputs.tolist()}
+        assert len(others) == 285
+        assert not others & judged
+
+    def test_too_few_steps_are_said(self, monkeypatch):
+        monkeypatch.setattr(learning, "SETTLED", -1.0)
+        X, y = exhausted(3000)
+        gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, frequencies="learned")
+        with pytest.warns(rfgp.ConvergenceWarning, match="Raise max_iterations"):
+            gp.fit(X, y, max_iterations=10)
+        assert gp.fit_report.message.startswith("stopped: learned frequencies gained")
 
     def test_laplace_features_refuse_it(self):
         with pytest.raises(rfgp.InvalidArgumentError, match="Fourier features can be learned"):
@@ -371,6 +453,30 @@ class TestCheckpoints:
         gp = rfgp.ExactGP().fit(X, y, checkpoint=tmp_path / "c")
         again = rfgp.ExactGP().fit(X, y, checkpoint=tmp_path / "c")
         np.testing.assert_array_equal(again.predict(X).mean, gp.predict(X).mean)
+
+    @pytest.mark.parametrize("change", ["prior", "graph", "kernel"])
+    def test_what_has_no_bytes_is_told_by_the_first_step(self, change, tmp_path):
+        import networkx as nx
+
+        import graphs
+
+        def make(changed):
+            if change == "prior":
+                prior = torch.distributions.LogNormal(-8.0 if changed else 0.0, 0.5)
+                return rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, priors={"noise": prior}), table(100)
+            graph = graphs.Graph.from_networkx(nx.gnm_random_graph(30, 80, seed=int(changed and change == "graph")))
+            kernel = "regularized-laplacian" if changed and change == "kernel" else "diffusion"
+            gp = rfgp.GraphGP(graph, kernel=kernel, features="walks", num_walkers=4, seed=0)
+            return gp, (list(range(20)), np.sin(np.arange(20.0)))
+
+        gp, data = make(False)
+        gp.fit(*data, checkpoint=tmp_path / "c")
+        again, data = make(False)
+        again.fit(*data, checkpoint=tmp_path / "c")
+        assert again.fit_report == gp.fit_report
+        other, data = make(True)
+        with pytest.raises(rfgp.CheckpointError, match=r"another fit|where this fit has"):
+            other.fit(*data, checkpoint=tmp_path / "c")
 
     @pytest.mark.parametrize("change", ["data", "targets", "options", "seed", "fixed", "iterations", "noise"])
     def test_another_fit_is_refused(self, change, tmp_path):
@@ -455,6 +561,9 @@ class TestProgress:
         gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0)
         gp.fit(X, y, progress=told.append, callback=lambda i, v: called.append((i, v)))
         assert all(isinstance(p, Progress) for p in told)
+        passes, told = ([p for p in told if (p.unit == "blocks") == blocks] for blocks in (True, False))
+        assert [p.stage for p in passes] == ["a pass over all rows"]
+        assert str(passes[0]).startswith("a pass over all rows, 3,000 rows: 1 of 1 blocks, ")
         assert len(told) == len(called) == gp.fit_report.iterations
         assert [i for i, _ in called] == list(range(1, len(told) + 1))
         assert told[-1].log_marginal_likelihood == called[-1][1]

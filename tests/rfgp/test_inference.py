@@ -49,7 +49,9 @@ def build(kind, phi, y, noise):
 
 def of_rows(kind, features, rows, noise, parameters=(), variance=ONE, mean=ZERO):
     if kind == "primal":
-        return PrimalPosterior(LinearModel(features, rows, mean, noise, variance, parameters))
+        with torch.no_grad():
+            width = features(next(iter(rows.blocks(1))).inputs, *parameters).shape[1]
+        return PrimalPosterior(LinearModel(features, rows, mean, noise, variance, width, parameters))
     if kind == "rows":
         return RowPosterior(lambda x: variance.sqrt() * features(x, *parameters), rows, mean, noise)
 
@@ -108,6 +110,7 @@ def test_small_noise_does_not_cancel():
 def test_the_smaller_side_is_factorised():
     phi = torch.ones(5, 3, dtype=torch.float64)
     for count, kind in ((3, PrimalPosterior), (5, PrimalPosterior), (6, RowPosterior)):
+        phi = torch.ones(5, count, dtype=torch.float64)
         prior = FeaturePrior(lambda x: x, count)
         assert isinstance(posterior(prior, ArrayRows(phi, torch.ones(5, 1).double()), ZERO, ONE), kind)
 

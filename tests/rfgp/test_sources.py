@@ -32,7 +32,8 @@ def blocks(size=90):
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_SMALL", 0)  # or small arrays on disk are taken into memory
     pq.write_table(pa.table(columns()), tmp_path / "rows.parquet", row_group_size=70)
     extra = {"noise": NOISE, "weight": WEIGHT, "z": -2 * Y}
     pq.write_table(pa.table(columns() | extra), tmp_path / "more.parquet")
@@ -131,10 +132,17 @@ def test_an_update_reads_only_the_new_rows(folder):
         return iter([(X[:300], Y[:300])])
 
     gp, kept = model().fit(Blocks(counted)), model()
-    before = len(reads)
-    gp.update(X[300:390], Y[300:390]).update(Blocks([(X[390:], Y[390:])]))
+    before, added = len(reads), []
+
+    def new():
+        for i in range(390, 400):
+            added.append(i)
+            yield X[i : i + 1], Y[i : i + 1]
+
+    gp.update(X[300:390], Y[300:390]).update(Blocks(new))
     gp.predict(NEW).variance.sum()
     assert len(reads) == before
+    assert sorted(added[1:]) == list(range(390, 400))  # the first block is looked at before
     assert gp.num_observations == 400
     kept.condition(X[:300], Y[:300])  # the same scaling
     kept.hyperparameters.load_state_dict(gp.hyperparameters.state_dict())
@@ -142,6 +150,38 @@ def test_an_update_reads_only_the_new_rows(folder):
     np.testing.assert_allclose(gp.predict(NEW).mean, kept.predict(NEW).mean, rtol=1e-7)
     np.testing.assert_allclose(gp.predict(NEW).variance, kept.predict(NEW).variance, rtol=1e-7)
     assert gp.log_marginal_likelihood().item() == pytest.approx(kept.log_marginal_likelihood().item(), rel=1e-9)
+
+
+def test_an_update_of_a_source_without_a_posterior_counts_it():
+    gp = model().condition(X[:300], Y[:300])
+    gp.update(Blocks([(X[300:], Y[300:])]))
+    assert gp.num_observations == 400
+    whole = model().condition(X[:300], Y[:300]).condition(X, Y)
+    np.testing.assert_allclose(gp.predict(NEW).mean, whole.predict(NEW).mean, rtol=1e-8)
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_bad_update_is_refused_and_nothing_is_lost(ready):
+    gp = model().condition(X, Y)
+    before = gp.predict(NEW).mean if ready else None
+    for bad, message in (
+        ([(X[:9], Y[:9]), (X[9:18], with_value(12, np.inf)[9:18])], "in row 12"),
+        ([(X[:9, :2], Y[:9])], "X has 2 columns"),
+        ([(X[:9], np.c_[Y, Y][:9])], "y has 2 outputs"),
+        ([(X[:0], Y[:0])], "no rows"),
+    ):
+        with pytest.raises(rfgp.DataError, match=message):
+            gp.update(Blocks(bad))
+    assert gp.num_observations == 400
+    if ready:
+        np.testing.assert_array_equal(gp.predict(NEW).mean, before)
+    np.testing.assert_allclose(gp.predict(NEW).mean, model().condition(X, Y).predict(NEW).mean, rtol=1e-12)
+
+
+def test_mixed_types_are_refused_as_in_arrays():
+    with pytest.raises(rfgp.DataError, match=r"X is torch.float32 and y is torch.float64"):
+        model().condition(Blocks([(X.astype(np.float32), Y)]))
+    model(dtype=torch.float64).condition(Blocks([(X.astype(np.float32), Y)]))
 
 
 def test_many_files_are_one_table(folder):
@@ -193,7 +233,7 @@ BAD = {
     "twice": (
         lambda f: (Parquet(f / "rows.parquet", target="y", columns=["a", "y"]),),
         rfgp.InvalidArgumentError,
-        "Column 'y' cannot be an input and something else",
+        "Column 'y' cannot be named twice",
     ),
     "missing file": (lambda f: (Parquet(f / "no.parquet", target="y"),), rfgp.DataError, "There is no file"),
     "not Parquet": (lambda f: (Parquet(f / "rows.csv", target="y"),), rfgp.DataError, "does not begin as such a file"),

@@ -13,7 +13,7 @@ import struct
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,7 +27,6 @@ from rfgp.models.state import ArrayPart
 
 _MAGIC = b"rfgp checkpoint 1\n"
 _HEAD = struct.Struct("<QI")
-_MOST_BYTES = 2**34
 
 Tensors = dict[str, Tensor]
 
@@ -56,6 +55,8 @@ class FileJournal(Journal):
 
     def __init__(self, path: Path, identity: str) -> None:
         self.path = path
+        if path.is_dir():
+            raise CheckpointError(f"{path} is a folder; give a file in it.")
         if not path.exists():
             write_atomically(path, _MAGIC + identity.encode() + b"\n")
         self._file: BinaryIO | None = path.open("r+b")
@@ -64,7 +65,7 @@ class FileJournal(Journal):
         except BaseException:
             self._file.close()
             raise
-        self._replaying = True
+        self._replaying, self._steps = True, 0
 
     def remember(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
         """Return the tensors (of any shapes) that `compute` returns, or returned in a run before this one.
@@ -81,6 +82,9 @@ class FileJournal(Journal):
                 raise CheckpointError(
                     f"{self.path} has {known!r} where this fit has {name!r}. Delete it to begin anew."
                 )
+            if self._steps == 0:
+                self._compare(tensors, compute())
+            self._steps += 1
             return tensors
         self._replaying = False
         tensors = compute()
@@ -92,16 +96,30 @@ class FileJournal(Journal):
         if self._file is not None:
             self._file.close()
 
+    def _compare(self, known: Tensors, now: Tensors) -> None:
+        """Refuse a first step with other likelihoods: its prior or its graph, say, is not in the identity."""
+        alike = all(
+            key in now and known[key].shape == now[key].shape and torch.allclose(known[key], now[key].cpu(), rtol=1e-5)
+            for key in ("value", "values")
+            if key in known
+        )
+        if not alike:
+            raise CheckpointError(self._foreign)
+
+    @property
+    def _foreign(self) -> str:
+        return (
+            f"{self.path} is the checkpoint of another fit: other data, options, seed or version. Delete it, or choose "
+            "another name. (A model without a seed takes another one each time.)"
+        )
+
     def _check(self, identity: str) -> None:
         assert self._file is not None
         if self._file.read(len(_MAGIC)) != _MAGIC:
             raise CheckpointError(f"{self.path} is not a checkpoint of a fit. Choose another name.")
         found = self._file.read(len(identity) + 1)
         if found != identity.encode() + b"\n":
-            raise CheckpointError(
-                f"{self.path} is the checkpoint of another fit: other data, options, seed or version. Delete it, or "
-                "choose another name."
-            )
+            raise CheckpointError(self._foreign)
 
     def _read(self) -> tuple[str, Tensors] | None:
         """Return the next record; where there is none, or half of one, make the file end there."""
@@ -112,11 +130,15 @@ class FileJournal(Journal):
         head = self._file.read(_HEAD.size)
         if len(head) == _HEAD.size:
             size, checksum = _HEAD.unpack(head)
-            body = self._file.read(size) if size <= _MOST_BYTES else b""
+            left = os.fstat(self._file.fileno()).st_size - self._file.tell()
+            body = self._file.read(size) if size <= left else b""
             if len(body) == size and zlib.crc32(body) == checksum:
-                names = int.from_bytes(body[:8], "little")
-                name = json.loads(body[8 : 8 + names])["__metadata__"]["step"]
-                return name, {key: tensor.clone() for key, tensor in from_bytes(body).items()}
+                try:
+                    names = int.from_bytes(body[:8], "little")
+                    name = json.loads(body[8 : 8 + names])["__metadata__"]["step"]
+                    return str(name), {key: tensor.clone() for key, tensor in from_bytes(body).items()}
+                except Exception as error:  # a record that is not ours may break anything here
+                    raise CheckpointError(f"{self.path} holds a record that no fit has written. Delete it.") from error
         self._file.seek(begin)
         self._file.truncate()
         return None
@@ -134,8 +156,10 @@ class FileJournal(Journal):
             os.fsync(self._file.fileno())
         except OSError as error:
             message = f"{self.path} cannot be written ({error.strerror}); the fit goes on without a checkpoint."
-            warnings.warn(CheckpointWarning(message), stacklevel=2)
+            with suppress(OSError):
+                self._file.close()
             self._file = None
+            warnings.warn(CheckpointWarning(message), stacklevel=2)
 
 
 @contextmanager
@@ -157,11 +181,13 @@ def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterat
 
 
 def fingerprint(model: Any, fixed: tuple[str, ...], max_iterations: int) -> str:
-    """Return a hash of all that a fit is a function of: class, options, data, start, draw and version."""
+    """Return a hash of what a fit is a function of: class, options, data, start, draw and version.
+
+    Priors, graphs and their kernels have no bytes of their own; the journal tells them by the first step's result.
+    """
     state = model._known()
     words = [version("rfgp"), type(model).__name__, str(sorted(fixed)), str(max_iterations), torch.__version__]
     words += [f"{name}={value!r}" for name, value in sorted(model._options.items()) if name != "priors"]
-    words += [str(_described(model._options.get("priors")))]
     digest = hashlib.sha256("\n".join(words).encode())
     for tensor in _tensors(model, state):
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -169,12 +195,8 @@ def fingerprint(model: Any, fixed: tuple[str, ...], max_iterations: int) -> str:
     return digest.hexdigest()
 
 
-def _described(priors: Any) -> list[str]:
-    return [f"{name}: {prior!r}" for name, prior in sorted((priors or {}).items())]
-
-
 def _tensors(model: Any, state: Any) -> Iterator[Tensor]:
-    """Yield what tells the data, the start and the draw; of rows that are read in blocks, the moments and a sample."""
+    """Yield what tells the data, the start and the draw; of rows that are read in blocks, a digest of all values."""
     yield state.hyperparameters.flat()
     for affine in (state.scaling.targets, state.scaling.inputs):
         if affine is not None:
@@ -183,5 +205,7 @@ def _tensors(model: Any, state: Any) -> Iterator[Tensor]:
     if frequencies is not None:
         yield from (frequencies.dense(), frequencies.weights)
     for part in state.data.parts:
-        rows = part.rows if isinstance(part, ArrayPart) else part.sample
-        yield from (t for t in (rows.inputs, rows.targets, rows.known, rows.weight) if t is not None)
+        if isinstance(part, ArrayPart):
+            yield from (t for t in (part.rows.inputs, part.rows.targets, part.known, part.rows.weight) if t is not None)
+        else:
+            yield torch.tensor(list(part.digest.encode()), dtype=torch.uint8)

@@ -1,6 +1,7 @@
 """Maximising a marginal likelihood: L-BFGS over raw hyperparameters."""
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
+from rfgp.errors import InvalidArgumentError
 from rfgp.models.fitting.checkpoint import Journal
 from rfgp.models.fitting.progress import Reporter
 from rfgp.models.fitting.report import FitReport, Stage
@@ -35,6 +37,11 @@ class Plan:
     reporter: Reporter = field(default_factory=Reporter)
     journal: Journal = field(default_factory=Journal)
 
+    def __post_init__(self) -> None:
+        most = self.max_iterations
+        if isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 0:
+            raise InvalidArgumentError(f"max_iterations must be an integer that is not negative, got {most!r}.")
+
 
 def maximize(
     likelihood: Callable[[], Tensor],
@@ -43,7 +50,7 @@ def maximize(
     *,
     stage: str = "all rows",
     held: Iterable[str] = (),
-    count: float | None = None,
+    rows: Sized | None = None,
     bounds: Mapping[str, tuple[float, float]] | None = None,
     tolerance: float = 1e-10,
 ) -> FitReport:
@@ -55,13 +62,13 @@ def maximize(
         plan: The rest of what the user asked for.
         stage: What this is called.
         held: Names that stay beside those of the plan.
-        count: The number of observations; None: those of the state.
+        rows: The rows in use, with their number of observations as `count`; None: all data of the state.
         bounds: Of raw values, by name, in place of a hyperparameter's own.
         tolerance: Of the relative change of the objective per observation in one iteration.
     """
-    known = state.data.count if state.data is not None else state.num_observations
-    count = known if count is None else count
-    search = _Search(likelihood, state, plan, stage, (*plan.fixed, *held), count)
+    used: Any = state.known_data("a fit") if rows is None else rows
+    size = len(used.rows) if rows is None else len(rows)
+    search = _Search(likelihood, state, plan, stage, (*plan.fixed, *held), used.count, size)
     return search.run(bounds or {}, tolerance)
 
 
@@ -76,7 +83,9 @@ class _Search:
         stage: str,
         held: tuple[str, ...],
         count: float,
+        rows: int,
     ) -> None:
+        self._rows = rows
         self._likelihood, self._hyperparameters, self._plan, self._stage = (
             likelihood,
             state.hyperparameters,
@@ -91,7 +100,7 @@ class _Search:
 
     def run(self, changed: Mapping[str, tuple[float, float]], tolerance: float) -> FitReport:
         """Return the report; the hyperparameters are those found."""
-        self._plan.reporter.begin(self._stage, round(self._count), self._plan.max_iterations)
+        self._plan.reporter.begin(self._stage, self._rows, self._plan.max_iterations)
         if not self._free:
             with torch.no_grad():
                 value = self._likelihood().item() + self._jacobian
@@ -110,7 +119,7 @@ class _Search:
         names = [name for name, _, entries in self._free for _ in entries]
         pairs = zip(names, result.x, bounds, strict=True)
         at_bounds = tuple(dict.fromkeys(name for name, point, limits in pairs if point in limits))
-        done = Stage(self._stage, round(self._count), len(self._trace) - 1, evaluations, self._gain())
+        done = Stage(self._stage, self._rows, len(self._trace) - 1, evaluations, self._gain())
         figures = (done.iterations, done.evaluations, reached)
         return FitReport(success, *figures, message, at_bounds, tuple(self._trace), (done,))
 
@@ -122,7 +131,7 @@ class _Search:
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            options={"maxiter": max(left, 1), "ftol": tolerance, "gtol": 1e-6},
+            options={"maxiter": max(left, 0), "ftol": tolerance, "gtol": 1e-6},
             callback=self._after_iteration,
         )
 
@@ -138,6 +147,11 @@ class _Search:
             for name, raw in self._hyperparameters.raw.items():
                 raw.copy_(found[f"raw.{name}"])
         value = found["value"].item()
+        if not self._trace and not math.isfinite(value):
+            raise InvalidArgumentError(
+                "The likelihood and the priors have no finite value where the search starts. Choose starting values "
+                "that the priors allow."
+            )
         if not self._trace:
             self._trace.append(-value * self._count)
         return value, np.asarray(found["gradient"].numpy())

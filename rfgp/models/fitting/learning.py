@@ -1,13 +1,15 @@
 """Learning the frequencies themselves (Lazaro-Gredilla et al. 2010), without over-fitting unseen.
 
 They start from the model's own draw and, with all other hyperparameters, climb the marginal likelihood of random
-batches of rows by Adam (Kingma and Ba 2015), under a normal prior around that draw. A tenth of the rows is kept out.
-Their leave-one-out density, given each other and rows that were learned from, says which step to keep, and whether
-learning was worth it at all: if it is not clearly above that of the fixed frequencies, these are taken.
+batches of rows by Adam (Kingma and Ba 2015), under a normal prior around that draw. A tenth of the rows is kept out of
+all this, at most 2,000. Their leave-one-out density, given each other and up to 6,000 of the rows that were learned
+from, decides: that of one half, which step to keep, and how large the noise is in the end; that of the other half,
+whether learning was worth it at all. If it is not above that of the fixed frequencies by more than a standard error,
+these are taken. The other half also gives the reported calibration, so nothing was chosen by what is reported.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,11 +24,12 @@ from rfgp.inference import (
     JoinedRows,
     LinearModel,
     Posterior,
+    PrimalPosterior,
     gathered,
     posterior,
 )
 from rfgp.models.fitting.lbfgs import Plan
-from rfgp.models.fitting.report import Stage
+from rfgp.models.fitting.report import FitReport, Stage
 from rfgp.models.fitting.scales import leave_one_out_densities, solve_scales
 from rfgp.parameters import Hyperparameters
 
@@ -40,8 +43,12 @@ PRIOR_SCALE = 1.0
 """Standard deviation of a frequency's coordinate around its draw, at unit lengthscale."""
 KEPT_OUT = (0.1, 2000)
 """The share of the rows that is kept out, and at most how many."""
-LEAST_ROWS = 20
-"""Fewer rows are not learned from."""
+LEAST_ROWS = 200
+"""Fewer rows are not learned from: the tenth that is kept out could not tell whether it paid."""
+SETTLED = 0.01
+"""Nats a row: what the last tenth of the steps may gain in likelihood before more steps are asked for."""
+_MOST_ROUNDING = 3.0
+"""Of products of features in a step: its noise is that of the batches anyway (see `rfgp.inference.primal`)."""
 _SEGMENT = 10
 """Steps between two looks at the kept-out rows."""
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
@@ -54,17 +61,17 @@ class Outcome(NamedTuple):
     stage: Stage
     gain: float  # of the leave-one-out density of a kept-out row, over the fixed frequencies, in nats
     error: float  # its standard error
-    kept_out: ArrayRows
+    last_gain: float  # of the likelihood of a row, in the last tenth of the steps
+    begun: FitReport  # of the other hyperparameters, before
+    chosen_by: ArrayRows  # kept-out rows that chose the step
+    judged_by: ArrayRows  # kept-out rows that nothing was chosen by
+    others: ArrayRows  # all rows but these
+    words: str
 
     @property
-    def words(self) -> str:
-        """How it went."""
-        if self.stage.iterations == 0:
-            return f"{self.stage.rows} rows are too few to learn frequencies from"
-        gain = f"{self.gain:.2g} (standard error {self.error:.1g}) nats a kept-out row"
-        if self.frequencies is None:
-            return f"learned frequencies gained only {gain}, so the fixed ones were taken"
-        return f"learned frequencies gained {gain}"
+    def has_settled(self) -> bool:
+        """Whether the last tenth of the steps gained little."""
+        return self.last_gain < SETTLED
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,49 +107,81 @@ class Learning:
     """One run over the frequencies of a model; its hyperparameters end where the kept step has them.
 
     Args:
-        model: With hyperparameters that suit its fixed frequencies.
-        pool: The rows to learn from, in random order.
+        model: At its starting values.
+        pool: The rows to learn from.
+        order: A random order of them (n,); the last are kept out.
         plan: What the user asked for.
         solves_scales: Whether noise and output scale may be solved for.
     """
 
-    def __init__(self, model: "SparseSpectrumGP", pool: ArrayRows, plan: Plan, solves_scales: bool) -> None:
+    def __init__(
+        self, model: "SparseSpectrumGP", pool: ArrayRows, order: Tensor, plan: Plan, solves_scales: bool
+    ) -> None:
         self.model, self.plan, self._solves = model, plan, solves_scales
         self.known: Hyperparameters = model._known().hyperparameters
         self.start: Frequencies = model.feature_map.frequencies
-        out = min(KEPT_OUT[1], max(2, math.ceil(KEPT_OUT[0] * len(pool))))
-        index = torch.arange(len(pool))
-        self.kept_out, self.pool = pool.take(index[:out]), pool.take(index[out:])
-        self._beside = gathered(JoinedRows([self.kept_out, self.pool.take(index[: min(len(self.pool), BATCH_ROWS)])]))
+        out = min(KEPT_OUT[1], math.ceil(KEPT_OUT[0] * len(pool)))
+        kept, half = order[len(order) - out :], (out + 1) // 2
+        self.pool, self.kept_out = pool.take(order[: len(order) - out]), pool.take(kept)
+        self.chosen_by, self.judged_by = pool.take(kept[:half]), pool.take(kept[half:])
+        self._beside = gathered(JoinedRows([self.kept_out, self.pool.take(torch.arange(len(self.pool))[:BATCH_ROWS])]))
         self._names = [name for name, _, _ in self.known.free(plan.fixed)]
+        self.begun = FitReport(True, 0, 0, math.nan, "")
+        self._batches: tuple[int, Tensor] | None = None
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there are rows enough, and steps."""
+        return len(self.pool) + len(self.kept_out) >= LEAST_ROWS and self.plan.max_iterations > 0
+
+    def refusal(self) -> Outcome:
+        """Return the outcome where nothing can be learned."""
+        rows = len(self.pool) + len(self.kept_out)
+        words = f"{rows} rows are too few to learn frequencies from" if rows < LEAST_ROWS else "no steps were allowed"
+        return self._outcome(None, Stage("learning frequencies", rows, 0, 0, 0.0), (0.0, 0.0, 0.0), words)
 
     def run(self) -> Outcome:
         """Learn, and return the best step if it is better than none by more than a standard error."""
-        if len(self.pool) + len(self.kept_out) < LEAST_ROWS:
-            rows = len(self.pool) + len(self.kept_out)
-            return Outcome(None, Stage("learning frequencies", rows, 0, 0, 0.0), 0.0, 0.0, self.kept_out)
-        steps, reporter = self.plan.max_iterations, self.plan.reporter
-        reporter.begin("learning frequencies", len(self.pool), steps)
         moment = _Moment.at(self._parameters())
-        fixed = best = self._fixed_density()
-        chosen, likelihoods = moment.parameters, []
+        fixed, best = self._fixed_density(), -math.inf
+        chosen, density, likelihoods = moment.parameters, fixed, []
+        half, steps = len(self.chosen_by), self.plan.max_iterations
+        self.plan.reporter.begin("learning frequencies", len(self.pool), steps)
         for first in range(0, steps, _SEGMENT):
             last = min(first + _SEGMENT, steps)
             found = self.plan.journal.remember(f"frequencies {last}", partial(self._segment, moment, first, last))
             moment = _Moment.of(found)
+            self._tell(first, found["likelihoods"].tolist())
             likelihoods += found["likelihoods"].tolist()
-            for done, value in enumerate(found["likelihoods"].tolist(), first + 1):
-                reporter.iteration(done, value * len(self.pool))
-            if found["density"].mean() > best.mean():
-                best, chosen = found["density"], moment.parameters
-        difference = best - fixed
-        error = float(difference.std() / math.sqrt(len(difference)))
-        gain = float(difference.mean())
-        tail = likelihoods[-_SEGMENT:]
-        stage = Stage("learning frequencies", len(self.pool), steps, steps, sum(tail) / len(tail) - likelihoods[0])
-        self._write(chosen if gain > error else self._begun)
-        learned = Frequencies(chosen["frequencies"], self.start.weights) if gain > error else None
-        return Outcome(learned, stage, gain, error, self.kept_out)
+            if float(found["density"][:half].mean()) > best:
+                best, density, chosen = float(found["density"][:half].mean()), found["density"], moment.parameters
+        gain, error = _mean_and_error((density - fixed)[half:])
+        tenth = max(1, steps // 10)
+        ends = [
+            sum(part) / len(part) for part in (likelihoods[-tenth:], likelihoods[-2 * tenth : -tenth] or [math.inf])
+        ]
+        stage = Stage("learning frequencies", len(self.pool), steps, steps, ends[0] - likelihoods[0])
+        is_better = gain > error
+        self._write(chosen if is_better else self._begun)
+        learned = Frequencies(chosen["frequencies"], self.start.weights) if is_better else None
+        words = f"learned frequencies gained {gain:.2g} (standard error {error:.1g}) nats a kept-out row"
+        if not is_better:
+            words = f"{words}, so the fixed ones were taken"
+        elif steps >= 20:
+            words = f"{words}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
+        return self._outcome(learned, stage, (gain, error, ends[0] - ends[1]), words)
+
+    def _outcome(
+        self, learned: Frequencies | None, stage: Stage, gains: tuple[float, float, float], words: str
+    ) -> Outcome:
+        others = gathered(JoinedRows([self.chosen_by, self.pool]))
+        return Outcome(learned, stage, *gains, self.begun, self.chosen_by, self.judged_by, others, words)
+
+    def _tell(self, first: int, likelihoods: list[float]) -> None:
+        """Tell the reporter of steps, in the user's units."""
+        rows, targets = self.pool, self.model._known().scaling.targets
+        for done, value in enumerate(likelihoods, first + 1):
+            self.plan.reporter.iteration(done, value * rows.count + targets.log_jacobian(rows.count))
 
     def _fixed_density(self) -> Tensor:
         """Return the densities of the kept-out rows with the fixed frequencies, noise and scale solved beside them."""
@@ -176,8 +215,10 @@ class Learning:
         if size == n:
             return self.pool
         epoch, place = divmod(step, n // size)
-        order = torch.randperm(n, generator=random.generator(self.model.seed, random.Role.BATCHES, epoch))
-        return self.pool.take(order[place * size : (place + 1) * size])
+        if self._batches is None or self._batches[0] != epoch:
+            generator = random.generator(self.model.seed, random.Role.BATCHES, epoch)
+            self._batches = epoch, torch.randperm(n, generator=generator)
+        return self.pool.take(self._batches[1][place * size : (place + 1) * size])
 
     def _gradient(self, parameters: dict[str, Tensor], rows: ArrayRows) -> tuple[float, dict[str, Tensor]]:
         """Return the log density of a row in standardised units, and the gradient of the objective per row."""
@@ -193,12 +234,16 @@ class Learning:
         return float(density.detach()), {name: g.double() for name, g in zip(names, found, strict=True)}
 
     def _posterior(self, omega: Tensor, rows: ArrayRows) -> Posterior:
-        mean, noise = self.known.standardized("mean").reshape(-1), self.known.standardized("noise")
-        return posterior(learned_prior(self.model, omega), rows, mean, noise)
+        prior = learned_prior(self.model, omega)
+        if prior.num_features > len(rows):
+            mean, noise = self.known.standardized("mean").reshape(-1), self.known.standardized("noise")
+            return posterior(prior, rows, mean, noise)
+        return PrimalPosterior(self._linear(omega, rows))
 
     def _linear(self, omega: Tensor, rows: ArrayRows) -> LinearModel:
         mean, noise = self.known.standardized("mean").reshape(-1), self.known.standardized("noise")
-        return learned_prior(self.model, omega).model(rows, mean, noise)
+        model = learned_prior(self.model, omega).model(rows, mean, noise)
+        return replace(model, most_rounding=_MOST_ROUNDING)
 
     def _write(self, parameters: dict[str, Tensor]) -> None:
         with torch.no_grad():
@@ -228,6 +273,12 @@ def learned_prior(model: "SparseSpectrumGP", omega: Tensor) -> FeaturePrior:
         return phi
 
     return FeaturePrior(features, model.feature_map.num_features, (scales[0], omega), scales[1])
+
+
+def _mean_and_error(values: Tensor) -> tuple[float, float]:
+    """Return the mean of independent values (n,) and its standard error; infinite for a single one."""
+    error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    return float(values.mean()), error
 
 
 def _adam(moment: _Moment, gradients: dict[str, Tensor], step: int, steps: int) -> _Moment:

@@ -1,10 +1,13 @@
 """What a fit says while it runs."""
 
+import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TextIO
+
+from rfgp.inference import Block, Rows
 
 Callback = Callable[[int, float], None]
 _SECONDS_BETWEEN_LINES = 10.0
@@ -17,12 +20,14 @@ class Progress:
     Attributes:
         stage: What is done, in words.
         rows: On how many rows.
-        iteration: How many iterations of this stage are done.
+        iteration: How many iterations of this stage are done; of a pass, how many blocks of rows.
         iterations: The most that it may take.
-        log_marginal_likelihood: Now, of the rows in use, total nats in the user's units.
+        log_marginal_likelihood: The last known one, of the rows in use when it was computed, total nats in the user's
+            units; nan before the first.
         seconds: Since the fit began.
         seconds_left: Of this stage at its present pace; an upper bound, for most stages end before their last
             iteration.
+        unit: What is counted, "iterations" or "blocks".
     """
 
     stage: str
@@ -32,12 +37,15 @@ class Progress:
     log_marginal_likelihood: float
     seconds: float
     seconds_left: float
+    unit: str = "iterations"
 
     def __str__(self) -> str:
-        density = self.log_marginal_likelihood / max(self.rows, 1)
+        most, density = "", ""
+        if self.unit == "iterations":
+            most, density = "at most ", f"log density {self.log_marginal_likelihood / max(self.rows, 1):.4f} a row, "
         return (
-            f"{self.stage}, {self.rows:,} rows: {self.iteration} of at most {self.iterations} iterations, "
-            f"log density {density:.4f} a row, {self.seconds:.0f} s, at most {self.seconds_left:.0f} s left"
+            f"{self.stage}, {self.rows:,} rows: {self.iteration} of {most}{self.iterations} {self.unit}, {density}"
+            f"{self.seconds:.0f} s, {most}{self.seconds_left:.0f} s left"
         )
 
 
@@ -54,6 +62,7 @@ class Reporter:
         self._progress = progress if callable(progress) else (_Printer(sys.stderr) if progress else None)
         self._begun = self._stage_begun = time.monotonic()
         self._stage, self._rows, self._iterations, self._total = "", 0, 1, 0
+        self._value = math.nan
 
     def begin(self, stage: str, rows: int, iterations: int) -> None:
         """Begin a stage that takes at most so many iterations."""
@@ -62,15 +71,62 @@ class Reporter:
 
     def iteration(self, done: int, value: float) -> None:
         """Tell that an iteration is done, `done` of this stage, with the likelihood reached."""
-        self._total += 1
+        self._total, self._value = self._total + 1, value
         if self._callback is not None:
             self._callback(self._total, value)
+        self._tell(done, value, "iterations")
+
+    def block(self, done: int) -> None:
+        """Tell that a block of a pass is done, `done` of this stage."""
+        self._tell(done, self._value, "blocks")
+
+    def _tell(self, done: int, value: float, unit: str) -> None:
         if self._progress is None:
             return
         now = time.monotonic()
         left = (now - self._stage_begun) / max(done, 1) * max(self._iterations - done, 0)
-        found = Progress(self._stage, self._rows, done, self._iterations, value, now - self._begun, left)
+        found = Progress(self._stage, self._rows, done, self._iterations, value, now - self._begun, left, unit)
         self._progress(found)
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedRows:
+    """Rows that tell a reporter when a block of them has been read; see `rfgp.inference.Rows`.
+
+    Attributes:
+        rows: What they are.
+        reporter: Told.
+        stage: What the pass is called.
+    """
+
+    rows: Rows
+    reporter: Reporter
+    stage: str
+
+    @property
+    def num_outputs(self) -> int:
+        """The number k of targets of a row."""
+        return self.rows.num_outputs
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether no row has a weight or a noise of its own."""
+        return self.rows.is_uniform
+
+    @property
+    def knows_noise(self) -> bool:
+        """Whether some row has a noise of its own."""
+        return self.rows.knows_noise
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Yield all rows in blocks of `size`, telling of each that is done with."""
+        self.reporter.begin(self.stage, len(self.rows), max(1, -(-len(self.rows) // size)))
+        for done, block in enumerate(self.rows.blocks(size), 1):
+            yield block
+            self.reporter.block(done)
 
 
 class _Printer:

@@ -12,8 +12,8 @@ from rfgp.inference.primal import Statistics, gather, solve
 from rfgp.inference.scales import best_scales
 from rfgp.parameters import Hyperparameters
 
-_REACH = 1.5
-"""Of the logarithm of a calibrated noise."""
+_REACH, _SHRINKAGE = 1.5, 0.3
+"""Of the logarithm of a calibrated noise: how far it may move, and the standard deviation of its prior."""
 
 
 def solve_scales(
@@ -40,7 +40,8 @@ def calibrate_noise(model: LinearModel, known: Hyperparameters, statistics: Stat
     """Set the noise to what predicts rows best that frequencies were not learned from, in place.
 
     The likelihood of the rows that they were learned from takes some of their noise for signal, and its noise is too
-    small; the leave-one-out density of the others does not.
+    small; the leave-one-out density of the others does not. A normal prior keeps the logarithm near that of the
+    likelihood where few rows were kept out.
 
     Args:
         model: At the present hyperparameters; no row knows a noise of its own.
@@ -53,7 +54,8 @@ def calibrate_noise(model: LinearModel, known: Hyperparameters, statistics: Stat
     def loss(log_noise: float) -> float:
         changed = replace(model, noise=torch.full_like(model.noise, math.exp(log_noise)))
         found = PrimalPosterior(changed, solve(statistics, changed.variance, changed.noise))
-        return -float(leave_one_out_densities(found, kept_out, changed.noise).mean())
+        far = (log_noise - start) / _SHRINKAGE
+        return 0.5 * far**2 - float(leave_one_out_densities(found, kept_out, changed.noise).sum())
 
     with torch.no_grad():
         bounds = (start - _REACH, start + _REACH)

@@ -1,11 +1,12 @@
 """Fitting through features: a subset of the rows that grows until the optimum stops moving, then all of them.
 
-1. Starts: a few common lengthscales, compared on the first subset by their likelihood.
+1. Starts: common lengthscales, compared on the first subset by their likelihood; the best two that are far apart are
+   both optimised there.
 2. Subsets: L-BFGS on n_1, 4 n_1, ... rows, until a larger subset gains less than a thousandth of a nat a row on what
    the last one found. The output scale is solved for at each evaluation.
-3. Frequencies, where they are learned (`rfgp.models.fitting.learning`).
-4. All rows, in one pass: noise and output scale solved through the features, because a subset knows less of what the
-   features miss; then the density, in another.
+3. Frequencies, where they are learned (`rfgp.models.fitting.learning`), in the place of larger subsets.
+4. All rows (`rfgp.models.fitting.finish`): noise and output scale again, because a subset knows less of what the
+   features miss; then the density.
 """
 
 from dataclasses import replace
@@ -15,14 +16,14 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.inference import ArrayRows, FeaturePrior, LinearModel, Posterior, PrimalPosterior, Rows, gathered, posterior
-from rfgp.inference.primal import Statistics, gather, solve
+from rfgp.inference import ArrayRows, FeaturePrior, LinearModel, Posterior, PrimalPosterior, Rows, posterior
 from rfgp.inference.scales import best_common_scale
+from rfgp.models.fitting.finish import finish
 from rfgp.models.fitting.lbfgs import Plan, maximize
 from rfgp.models.fitting.learning import Learning, Outcome
-from rfgp.models.fitting.report import FitReport
-from rfgp.models.fitting.scales import calibrate_noise, leave_one_out, solve_scales
-from rfgp.models.state import ArrayPart, Kept
+from rfgp.models.fitting.report import FitReport, Stage
+from rfgp.models.fitting.values import RawValues, clamp, restore, values_of
+from rfgp.models.state import ArrayPart
 
 if TYPE_CHECKING:
     from rfgp.models.table import SparseSpectrumGP
@@ -34,12 +35,12 @@ SETTLED = 1e-3
 """Nats a row: what a larger subset may gain before the optimum counts as settled."""
 STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Multiples of the starting lengthscale."""
+APART = 4.0
+"""The factor between the lengthscales of two starts that are both optimised."""
 BEGINNING = 30
 """Iterations on the first subset before frequencies are learned."""
-CHECKED_ROWS = 2000
-"""Rows whose leave-one-out predictions are reported."""
 _LOG_RATIO = (-27.0, 9.0)
-"""Bounds of log(noise / output scale) while the scale is solved for."""
+"""Bounds of log(noise / output scale), while their common scale is solved for."""
 
 
 class Fit:
@@ -52,33 +53,29 @@ class Fit:
 
     def __init__(self, model: "SparseSpectrumGP", plan: Plan) -> None:
         self.model, self.plan = model, plan
-        self.state = model._known()
-        self.known, data = self.state.hyperparameters, self.state.known_data("a fit")
-        self.rows, self.count, part = data.rows, data.count, data.parts[0]
-        self.pool = part.rows if isinstance(part, ArrayPart) else part.sample
+        self.hyperparameters, data = model.hyperparameters, model._known().known_data("a fit")
+        self.rows, part = data.rows, data.parts[0]
+        pool = part.rows if isinstance(part, ArrayPart) else part.sample
+        assert pool is not None  # a fit's own data are surveyed
+        self.pool: ArrayRows = pool
         self._order = torch.randperm(len(self.pool), generator=random.generator(model.seed, random.Role.SAMPLE))
-        self._reference = self.known.raw["outputscale"].detach().clone()
+        self._reference = self.hyperparameters.raw["outputscale"].detach().clone()
         tied = {"noise", "outputscale"} & {*plan.fixed, *(model._priors or {})}
         self.solves_scales = not tied and not self.rows.knows_noise
 
     def run(self) -> FitReport:
         """Fit, and return how it went."""
         with torch.no_grad():
-            if not self.known.free(self.plan.fixed):
-                return self._finish([], "every hyperparameter is fixed", True)
-            sizes = self._sizes()
-            self._choose_start(sizes[0])
-            reports, outcome = [], None
-            if self.model._options["frequencies"] == "learned":
-                begun = self._optimize(sizes[0], BEGINNING)
-                outcome = self._learn()
-                if outcome.frequencies is not None:
-                    reports.append(replace(begun, converged=True))
-                    return self._finish(reports, f"begun on {sizes[0]:,} rows", False, outcome)
-            words = self._grow(reports, sizes)
-            return self._finish(
-                reports, words, len(self.subset(reports[-1].stages[-1].rows)) == len(self.rows), outcome
-            )
+            outcome = self._learned() if self.model._options["frequencies"] == "learned" else None
+            if outcome is not None and outcome.frequencies is not None:
+                return finish(self, [outcome.begun], f"{outcome.words}", False, outcome)
+            if not self.hyperparameters.free(self.plan.fixed):
+                return finish(self, [], "every hyperparameter is fixed", True, outcome)
+            reports, words = self._grow()
+            words = words if outcome is None else f"{words}; {outcome.words}"
+            return finish(self, reports, words, reports[-1].stages[-1].rows == len(self.rows), outcome)
+
+    # --- pieces ----------------------------------------------------------------------------------
 
     def subset(self, size: int) -> ArrayRows:
         """Return so many rows of the pool in random order: those of a smaller subset and more, or all as they are."""
@@ -86,17 +83,18 @@ class Fit:
 
     def prior(self) -> FeaturePrior:
         """Return the prior at the present hyperparameters."""
-        return self.model._prior(self.known, self.model._known().draw)
+        return self.model._prior(self.hyperparameters, self.model._known().draw)
 
     def linear(self, rows: Rows) -> LinearModel:
         """Return the linear model of rows at the present hyperparameters."""
-        mean, noise = self.known.standardized("mean").reshape(-1), self.known.standardized("noise")
-        return self.prior().model(rows, mean, noise)
+        return self.prior().model(rows, *self._mean_and_noise())
 
     def posterior(self, rows: Rows) -> Posterior:
         """Return the posterior given rows at the present hyperparameters."""
-        mean, noise = self.known.standardized("mean").reshape(-1), self.known.standardized("noise")
-        return posterior(self.prior(), rows, mean, noise)
+        return posterior(self.prior(), rows, *self._mean_and_noise())
+
+    def _mean_and_noise(self) -> tuple[Tensor, Tensor]:
+        return self.hyperparameters.standardized("mean").reshape(-1), self.hyperparameters.standardized("noise")
 
     def _solves(self, rows: Rows) -> bool:
         return self.solves_scales and self.prior().num_features <= len(rows)
@@ -105,7 +103,7 @@ class Fit:
         """Return the log density of rows, 0-d, with the output scale solved for where that can be done."""
         if not self._solves(rows):
             return self.posterior(rows).log_marginal_likelihood()
-        raw = self.known.raw
+        raw = self.hyperparameters.raw
         with torch.no_grad():
             raw["outputscale"].copy_(self._reference)
             c, solved = best_common_scale(self.linear(rows).detached(), rows.count)
@@ -113,19 +111,21 @@ class Fit:
                 raw[name].add_(c.log().to(raw[name]))
         return PrimalPosterior(self.linear(rows), solved).log_marginal_likelihood()
 
-    # --- subsets ---------------------------------------------------------------------------------
+    # --- searches --------------------------------------------------------------------------------
 
-    def _grow(self, reports: list[FitReport], sizes: list[int]) -> str:
-        """Optimise on larger subsets, adding to the reports; return how it ended, in words."""
-        for size in sizes:
-            reports.append(self._optimize(size))
-            if len(reports) > 1 and reports[-1].stages[0].gain < SETTLED:
+    def _grow(self) -> tuple[list[FitReport], str]:
+        """Optimise on larger and larger subsets; return the reports, and how it ended, in words."""
+        sizes = self._sizes()
+        reports = [self._best_of_starts(self._searched(self.subset(sizes[0])))]
+        for size in sizes[1:]:
+            reports.append(self._optimize(self._searched(self.subset(size))))
+            if reports[-1].stages[0].gain < SETTLED:
                 break
         last = reports[-1].stages[0]
-        if last.rows == round(self.count):
-            return f"on all {last.rows:,} rows ({reports[-1].message})"
+        if last.rows == len(self.rows):
+            return reports, f"on all {last.rows:,} rows ({reports[-1].message})"
         gain = f"{last.rows:,} rows gained {last.gain:.1g} nats a row on the subset before"
-        return gain if last.gain < SETTLED else f"{gain}, and the sample has no more"
+        return reports, gain if last.gain < SETTLED else f"{gain}, and the sample has no more"
 
     def _sizes(self) -> list[int]:
         n, size, found = len(self.pool), max(LEAST_ROWS, 2 * self.prior().num_features), []
@@ -134,136 +134,87 @@ class Fit:
             size *= GROWTH
         return [*found, n]
 
-    def _searched(self, size: int) -> ArrayRows:
-        """Return a subset to search on; a small one in double precision, whose line searches rounding would end."""
-        rows = self.subset(size)
+    def _searched(self, rows: ArrayRows) -> ArrayRows:
+        """Return rows to search on; few of them in double precision, because rounding would end its line searches."""
         return replace(rows, inputs=rows.inputs.double()) if len(rows) <= LEAST_ROWS else rows
 
-    def _optimize(self, size: int, most: int | None = None) -> FitReport:
-        rows = self._searched(size)
-        self._reference = self.known.raw["outputscale"].detach().clone()
-        solves = self._solves(rows)
-        return maximize(
-            lambda: self._density(rows),
-            self.state,
-            self.plan if most is None else replace(self.plan, max_iterations=min(most, self.plan.max_iterations)),
-            stage="all rows" if len(rows) == len(self.rows) else f"subset of {len(rows)}",
-            held=("outputscale",) if solves else (),
-            count=rows.count,
-            bounds={"noise": _LOG_RATIO} if solves else {},
-            tolerance=1e-10 if len(rows) <= LEAST_ROWS else 1e-7,
-        )
+    def _best_of_starts(self, rows: ArrayRows) -> FitReport:
+        """Optimise from the best of the starts, and from the best one far from it; keep the better optimum."""
+        begun, order = values_of(self.hyperparameters), self._ranked_starts(rows)
+        best: tuple[FitReport, RawValues] | None = None
+        stages: tuple[Stage, ...] = ()
+        others = [factor for factor in order if not 1 / APART < factor / order[0] < APART]
+        for number, factor in enumerate(dict.fromkeys([order[0], *others[:1]])):
+            restore(self.hyperparameters, begun, factor)
+            found = self._optimize(rows, restart=number)
+            stages += found.stages
+            if best is None or found.log_marginal_likelihood > best[0].log_marginal_likelihood:
+                best = found, values_of(self.hyperparameters)
+        assert best is not None
+        restore(self.hyperparameters, best[1])
+        return replace(best[0], stages=stages)
 
-    def _choose_start(self, size: int) -> None:
-        """Take the best of a few lengthscales, by the likelihood of a subset."""
+    def _ranked_starts(self, rows: ArrayRows) -> list[float]:
+        """Return multiples of the starting lengthscale, the best first by the likelihood of rows."""
         if self.model._options["lengthscale"] is not None or "lengthscale" in self.plan.fixed:
-            return
-        rows, kept = self._searched(size), {name: raw.detach().clone() for name, raw in self.known.raw.items()}
-
-        def begin(factor: float) -> None:
-            for name, raw in kept.items():
-                self.known.raw[name].copy_(raw)
-            self.known.raw["lengthscale"].add_(torch.tensor(factor).log().to(raw))
+            return [1.0]
+        begun = values_of(self.hyperparameters)
 
         def values() -> dict[str, Tensor]:
             found = []
             for factor in STARTS:
-                begin(factor)
-                found.append(float(self._density(rows)))
+                restore(self.hyperparameters, begun, factor)
+                found.append(float(self._density(rows) + self.hyperparameters.log_prior()))
             return {"values": torch.tensor(found, dtype=torch.float64)}
 
         found = self.plan.journal.remember("starts", values)["values"]
-        begin(STARTS[int(found.argmax())])
+        restore(self.hyperparameters, begun)
+        return [STARTS[i] for i in found.argsort(descending=True).tolist()]
 
-    def _learn(self) -> Outcome:
-        """Learn the frequencies; the model has them then, if they are worth it."""
-        outcome = Learning(self.model, self.pool.take(self._order), self.plan, self.solves_scales).run()
-        if outcome.frequencies is not None:
-            draw = self.model._map_class(outcome.frequencies)
-            self.model._state = self.state = replace(self.state, draw=draw)
-        return outcome
+    def _optimize(self, rows: ArrayRows, most: int | None = None, restart: int = 0) -> FitReport:
+        """Run L-BFGS on rows, with the output scale solved for unless that leads out of the bounds."""
+        stage = "all rows" if len(rows) == len(self.rows) else f"subset of {len(rows)}"
+        solves = self._solves(rows)
+        self._reference = self.hyperparameters.raw["outputscale"].detach().clone()
+        report = self._maximize(rows, stage + " again" * restart, most, solves)
+        if not solves or not clamp(self.hyperparameters, ("noise", "outputscale")):
+            return report
+        bounded = self._maximize(rows, f"{stage} within bounds" + " again" * restart, most, False)
+        return replace(bounded, stages=(*report.stages, *bounded.stages))
 
-    # --- all rows --------------------------------------------------------------------------------
-
-    def _finish(self, reports: list[FitReport], words: str, is_done: bool, outcome: Outcome | None = None) -> FitReport:
-        """Solve noise and scale on all rows where a subset was optimised, keep the posterior, and report."""
-        is_learned = outcome is not None and outcome.frequencies is not None
-        found = self._whole(reports, is_done, outcome.kept_out if outcome is not None and is_learned else None)
-        total = float(found.log_marginal_likelihood()) + self.state.scaling.targets.log_jacobian(self.count)
-        predictor, state = found.predictor(), self.model._known()
-        self.model._kept = Kept(state, self.known.flat(), predictor.tensors(), predictor)
-        calibration, density = self._check(found, self.subset(CHECKED_ROWS) if outcome is None else outcome.kept_out)
-        converged = all(report.converged for report in reports)
-        stages = tuple(stage for report in reports for stage in report.stages)
-        if outcome is not None:
-            stages, words = (*stages, outcome.stage), f"{words}; {outcome.words}"
-        return FitReport(
-            converged=converged,
-            iterations=sum(stage.iterations for stage in stages),
-            evaluations=sum(stage.evaluations for stage in stages),
-            log_marginal_likelihood=total,
-            message=f"{'converged' if converged else 'stopped'}: {words}" if reports else words,
-            at_bounds=self._at_bounds(),
-            trace=reports[-1].trace if reports else (),
-            stages=stages,
-            frequencies=_kind(outcome),
-            calibration=calibration,
-            leave_one_out=density,
-            weights_used=found.weights_used if isinstance(found, PrimalPosterior) else None,
+    def _maximize(self, rows: ArrayRows, stage: str, most: int | None, solves: bool) -> FitReport:
+        density = self._density if solves else lambda r: self.posterior(r).log_marginal_likelihood()
+        return maximize(
+            lambda: density(rows),
+            self.model._known(),
+            self.plan if most is None else replace(self.plan, max_iterations=min(most, self.plan.max_iterations)),
+            stage=stage,
+            held=("outputscale",) if solves else (),
+            rows=rows,
+            bounds={"noise": self._ratio_bounds()} if solves else {},
+            tolerance=1e-10 if len(rows) <= LEAST_ROWS else 1e-7,
         )
 
-    def _whole(self, reports: list[FitReport], is_done: bool, kept_out: ArrayRows | None) -> Posterior:
-        """Return the posterior given all rows."""
-        if self.prior().num_features > len(self.rows):
-            return self.posterior(self.rows)
-        free = {name for name, _, _ in self.known.free(self.plan.fixed)} & {"noise", "outputscale"}
-        if not is_done and not self.solves_scales and free:
-            held = set(self.known.names) - free
-            stage, whole = "noise and scale on all rows", self.rows
-            reports.append(
-                maximize(
-                    lambda: self.posterior(whole).log_marginal_likelihood(),
-                    self.state,
-                    self.plan,
-                    stage=stage,
-                    held=tuple(held),
-                    tolerance=1e-7,
-                )
-            )
-        model = self.linear(self.rows)
-        statistics = Statistics(**self.plan.journal.remember("a pass over all rows", lambda: gather(model)._asdict()))
-        if not is_done and self.solves_scales:
-            solve_scales(model, self.known, self.count, statistics)
-            model = self.linear(self.rows)
-            if kept_out is not None:
-                calibrate_noise(model, self.known, statistics, kept_out)
-                model = self.linear(self.rows)
-        return PrimalPosterior(model, solve(statistics, model.variance, model.noise))
+    def _ratio_bounds(self) -> tuple[float, float]:
+        """Return bounds of log noise beside the output scale that is held while their common scale is solved for."""
+        held = float(self._reference)
+        return held + _LOG_RATIO[0], held + _LOG_RATIO[1]
 
-    def _at_bounds(self) -> tuple[str, ...]:
-        found = []
-        for name, raw, limits in self.known.free(self.plan.fixed):
-            low, high = zip(*limits, strict=True)
-            if low[0] is None:
-                continue
-            values = raw.detach().reshape(-1).double()
-            bounds = (torch.tensor(side, dtype=torch.float64) for side in (low, high))
-            if any(bool(((values - bound).abs() < 1e-6).any()) for bound in bounds):
-                found.append(name)
-        return tuple(found)
-
-    def _check(self, found: Posterior, rows: ArrayRows) -> tuple[float, float]:
-        """Return the mean square of standardised leave-one-out residuals, and the mean log density of a value."""
-        if not isinstance(found, PrimalPosterior):
-            rows = gathered(self.rows)
-        mean, variance = leave_one_out(found, rows, self.known.standardized("noise").double())
-        squares = (rows.targets - mean).square() / variance
-        density = -0.5 * (squares + (2 * torch.pi * variance).log()).mean()
-        jacobian = self.state.scaling.targets.log_jacobian(1) / rows.num_outputs
-        return float(squares.mean()), float(density) + jacobian
-
-
-def _kind(outcome: Outcome | None) -> str:
-    if outcome is None:
-        return "fixed"
-    return "fell back" if outcome.frequencies is None else "learned"
+    def _learned(self) -> Outcome:
+        """Learn the frequencies; the model has them then, if they are worth it."""
+        learning = Learning(self.model, self.pool, self._order, self.plan, self.solves_scales)
+        if learning.is_possible:
+            begun, values = self.hyperparameters.free(self.plan.fixed), values_of(self.hyperparameters)
+            if begun:
+                rows = self._searched(learning.pool.take(torch.arange(min(self._sizes()[0], len(learning.pool)))))
+                restore(self.hyperparameters, values, self._ranked_starts(rows)[0])
+                learning.begun = self._optimize(rows, BEGINNING)
+            outcome = learning.run()
+            if outcome.frequencies is None:
+                restore(self.hyperparameters, values)
+        else:
+            outcome = learning.refusal()
+        if outcome.frequencies is not None:
+            draw = self.model._map_class(outcome.frequencies)
+            self.model._state = replace(self.model._known(), draw=draw)
+        return outcome
