@@ -62,4 +62,4 @@ class VarianceStarvationWarning(RfgpWarning):
 
 
 class OverfittingWarning(RfgpWarning):
-    """Learned frequencies predicted kept-out rows no better than fixed ones, which were taken instead."""
+    """A fit predicts rows that it has not seen worse than it expects; or learned frequencies did not pay."""

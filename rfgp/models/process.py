@@ -85,7 +85,7 @@ class Process(ABC):
         noise: Any = None,  # (n,)
         sample_weight: Any = None,  # (n,)
         fixed: Iterable[str] = (),
-        max_iterations: int = 200,
+        max_iterations: int | None = None,
         callback: Callback | None = None,
         progress: bool | Callable[[Progress], None] = False,
         checkpoint: str | Path | None = None,
@@ -99,7 +99,8 @@ class Process(ABC):
             noise: Known variances of the rows' errors (n,), in the user's units squared, added to the learned noise.
             sample_weight: How often each row counts (n,), positive: as that many repetitions of the observation.
             fixed: Names of hyperparameters that keep their starting values.
-            max_iterations: Of L-BFGS on any subset of the rows; with learned frequencies, of their steps.
+            max_iterations: Of L-BFGS on any subset of the rows, 500 where None; with learned frequencies also of their
+                steps, 300 where None.
             callback: Called after every iteration with (iterations done, log marginal likelihood of the rows in use).
             progress: True to write the stage, the likelihood and the time left to the standard error; or a function
                 that takes a `Progress`.

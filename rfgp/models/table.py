@@ -19,6 +19,8 @@ from rfgp.models.process import Process, snapshot
 from rfgp.parameters import Hyperparameters, Prior
 from rfgp.scaling import Scaling
 
+MISCALIBRATED = 4.0
+"""The mean square of standardised leave-one-out errors from which on a fit warns."""
 EXHAUSTED = 0.9
 """The share of the weights that the data determine from which on a fit warns of variance starvation.
 
@@ -211,6 +213,13 @@ def _warn(report: FitReport) -> None:
             'what the features miss). Raise num_frequencies, or use frequencies="learned" for accuracy.'
         )
         warnings.warn(VarianceStarvationWarning(message), stacklevel=4)
+    if report.calibration is not None and report.calibration > MISCALIBRATED:
+        message = (
+            f"Squared leave-one-out errors are {report.calibration:.1f} times what the model expects: its error bars "
+            "are too short. The hyperparameters may be over-fitted to few rows (try ard=False, or priors), or the "
+            "target has outliers."
+        )
+        warnings.warn(OverfittingWarning(message), stacklevel=4)
     if report.frequencies == "fell back":
         message = (
             "Learned frequencies predict kept-out rows no better than fixed ones, which were taken instead. There may "

@@ -180,7 +180,7 @@ def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterat
         journal.close()
 
 
-def fingerprint(model: Any, fixed: tuple[str, ...], max_iterations: int) -> str:
+def fingerprint(model: Any, fixed: tuple[str, ...], max_iterations: int | None) -> str:
     """Return a hash of what a fit is a function of: class, options, data, start, draw and version.
 
     Priors, graphs and their kernels have no bytes of their own; the journal tells them by the first step's result.

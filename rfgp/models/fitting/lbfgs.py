@@ -27,20 +27,30 @@ class Plan:
 
     Attributes:
         fixed: Names of hyperparameters that stay.
-        max_iterations: Of L-BFGS on any set of rows.
+        given_iterations: The most iterations and steps, where the user said.
         reporter: Told of each iteration.
         journal: Remembers what has been computed.
     """
 
     fixed: tuple[str, ...] = ()
-    max_iterations: int = 200
+    given_iterations: int | None = None
     reporter: Reporter = field(default_factory=Reporter)
     journal: Journal = field(default_factory=Journal)
 
     def __post_init__(self) -> None:
         most = self.max_iterations
-        if isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 0:
+        if isinstance(self.given_iterations, bool) or not isinstance(most, int | np.integer) or most < 0:
             raise InvalidArgumentError(f"max_iterations must be an integer that is not negative, got {most!r}.")
+
+    @property
+    def max_iterations(self) -> int:
+        """The most iterations of L-BFGS on any set of rows."""
+        return 500 if self.given_iterations is None else self.given_iterations
+
+    @property
+    def steps(self) -> int:
+        """The steps of learning frequencies."""
+        return 300 if self.given_iterations is None else self.given_iterations
 
 
 def maximize(

@@ -132,7 +132,7 @@ class Learning:
     @property
     def is_possible(self) -> bool:
         """Whether there are rows enough, and steps."""
-        return len(self.pool) + len(self.kept_out) >= LEAST_ROWS and self.plan.max_iterations > 0
+        return len(self.pool) + len(self.kept_out) >= LEAST_ROWS and self.plan.steps > 0
 
     def refusal(self) -> Outcome:
         """Return the outcome where nothing can be learned."""
@@ -145,7 +145,7 @@ class Learning:
         moment = _Moment.at(self._parameters())
         fixed, best = self._fixed_density(), -math.inf
         chosen, density, likelihoods = moment.parameters, fixed, []
-        half, steps = len(self.chosen_by), self.plan.max_iterations
+        half, steps = len(self.chosen_by), self.plan.steps
         self.plan.reporter.begin("learning frequencies", len(self.pool), steps)
         for first in range(0, steps, _SEGMENT):
             last = min(first + _SEGMENT, steps)
@@ -203,7 +203,7 @@ class Learning:
         likelihoods = []
         for step in range(first, last):
             value, gradients = self._gradient(moment.parameters, self._batch(step))
-            moment = _adam(moment, gradients, step, self.plan.max_iterations)
+            moment = _adam(moment, gradients, step, self.plan.steps)
             likelihoods.append(value)
         density = self._kept_out_density(moment.parameters)
         values = torch.tensor(likelihoods, dtype=torch.float64)

@@ -187,7 +187,7 @@ class Fit:
         return maximize(
             lambda: density(rows),
             self.model._known(),
-            self.plan if most is None else replace(self.plan, max_iterations=min(most, self.plan.max_iterations)),
+            self.plan if most is None else replace(self.plan, given_iterations=min(most, self.plan.max_iterations)),
             stage=stage,
             held=("outputscale",) if solves else (),
             rows=rows,
