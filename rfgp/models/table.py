@@ -40,8 +40,8 @@ class SparseSpectrumGP(Process):
         coupling: The frequencies' coupling, by name or as a `Coupling`; "energy" is tuned to the features.
         frequencies: "fixed": drawn once, never learned. "learned": `fit` learns them with the other hyperparameters,
             starting from the draw (Lazaro-Gredilla et al. 2010): far more accurate where m is small for the
-            lengthscale, but no longer an estimate of the spectrum's kernel. Fourier features only. Of rows that are read
-            in blocks a random sample of 32,768 is learned from.
+            lengthscale, but no longer an estimate of the spectrum's kernel. Fourier features only. Of rows that are
+            read in blocks a random sample of 32,768 is learned from.
         ard: One lengthscale per column, or one for all (of the standardised columns).
         standardize: Whether inputs and targets are standardised inside.
         lengthscale: Starting value in the user's units, () or (d,); with ard=False and
@@ -51,9 +51,10 @@ class SparseSpectrumGP(Process):
         priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units; a
             lengthscale shared by standardised columns counts in standard deviations.
         seed: An integer, or None for one from the system, kept as `.seed`.
-        dtype: Of the features; None: the data's. Sums and factorisations are float64 always, products of features where
-            the noise is small (`rfgp.inference.primal`). With noise down to a thousandth of the target's variance, means
-            from float32 features are within .002 of its deviation of those from float64, deviations within 2 %.
+        dtype: Of the features; None: the data's. Sums and factorisations are float64 always, products of features
+            where the noise is small (`rfgp.inference.primal`). With noise down to a thousandth of the target's
+            variance, means from float32 features are within .002 of its deviation of those from float64, deviations
+            within 2 %.
 
     Sources: sparse spectrum processes, Lazaro-Gredilla et al. (2010); couplings as named there.
 
