@@ -19,7 +19,7 @@ import graphs
 import rfgp
 from rfgp.models import FitReport, io
 
-pytestmark = pytest.mark.filterwarnings("ignore::graphs.LargeVarianceWarning", "ignore::rfgp.VarianceStarvationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::graphs.LargeVarianceWarning", "ignore::rfgp.RfgpWarning")
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((40, 3)), RNG.standard_normal(40)
 NEW = RNG.standard_normal((7, 3))
