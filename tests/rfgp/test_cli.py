@@ -334,7 +334,12 @@ def test_an_interrupt_leaves_no_half_written_file(delay, tmp_path):
     rows = np.random.default_rng(0).standard_normal((3000, 9))
     np.savetxt(tmp_path / "t.csv", rows, delimiter=",", header=",".join("abcdefghi"), comments="")
     command = [sys.executable, "-m", "rfgp", "fit", "t.csv", "--num-frequencies", "400", "--out", "o"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+
+    def heed():  # a shell that runs the tests in the background has its children ignore interrupts
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(command, cwd=tmp_path, preexec_fn=heed, **pipes) as process:
         while not (tmp_path / "o").exists():  # made when the table has been read
             assert process.poll() is None
             time.sleep(0.01)
