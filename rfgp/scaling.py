@@ -25,9 +25,7 @@ class Affine:
     def standardizing(cls, x: Tensor) -> "Affine":  # x (n, d) or (n,)
         """Return the map to mean 0 and standard deviation 1; a constant column keeps scale 1."""
         largest = x.abs().amax(0)
-        power = (
-            largest / 2 / torch.frexp(largest).mantissa
-        )  # of two, so that squares stay in range and no digit is lost
+        power = largest / 2 / torch.frexp(largest).mantissa  # of two: squares stay in range, no digit is lost
         unit = torch.where(largest > 0, power, torch.ones_like(largest))
         part = x / unit
         return cls.of_moments(unit * part.mean(0), unit * part.std(0), largest)

@@ -13,7 +13,7 @@ kept; products of features are of their dtype within a block, sums over blocks a
 
 Products of float32 features lose what the noise is to tell apart: with phi^T phi of n rows off by about
 sqrt(n b) 6e-8, b rows to a block, the density of a row was off by less than 3e-4 where e = sqrt(n b) 6e-8 s^2 / noise
-was below .3, by 2e-3 at .7, and matrices were indefinite from 6 on (two columns, 64 frequencies, 3,000 to 60,000 rows).
+was below .3, by 2e-3 at .7, and matrices were indefinite from 6 on (`benchmarks/rounding.py`).
 From `most_rounding` of e on, blocks of features are cast to float64 first.
 
 k outputs share A: y, r and w have k columns, the quadratic forms add up, and what comes of log|A| counts k times. A row

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import DataError
-from rfgp.inference import ArrayRows
 from rfgp.models.data import copy_inputs, read_per_row, read_targets
 from rfgp.models.inputs import Inputs
 from rfgp.models.sources import CountedRows, Read, RowSource, SourceRows, as_source, read_chunks, standardized
@@ -52,10 +51,8 @@ class Arrays:
         """
         _check_outputs(self.targets, scaling)
         scaling.check_columns(self.inputs)
-        inputs = scaling.standardize(self.inputs)
-        targets = scaling.targets.forward(self.targets).double().reshape(len(self.targets), -1)
-        known = None if self.known is None else self.known / scaling.targets.common_scale().double() ** 2
-        return ArrayPart(self.raw, self.targets, ArrayRows(inputs, targets, known, self.weight), self.known)
+        read = Read(self.inputs, self.targets.reshape(len(self.targets), -1), self.known, self.weight)
+        return ArrayPart(self.raw, self.targets, standardized(read, scaling), self.known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +99,8 @@ class Streamed:
         like, found = self.found.sample.inputs.new_empty(0), self.found
         maps = [moments.standardizing(like) for moments in (found.targets, found.inputs)]
         if not standardize:
-            maps = [type(m)(torch.zeros_like(m.location), torch.ones_like(m.scale)) for m in maps]
-        targets = type(maps[0])(maps[0].location[0], maps[0].scale[0]) if found.is_vector else maps[0]
+            maps = [Affine.identity(m.location[None]) for m in maps]
+        targets = Affine(maps[0].location[0], maps[0].scale[0]) if found.is_vector else maps[0]
         return Scaling(targets, maps[1], found.names)
 
 
@@ -119,11 +116,8 @@ def read_new_rows(
     Raises:
         DataError: they cannot be used; the message names the place.
     """
-    source = as_source(X, y, noise, weight)
-    if source is None:
-        return Arrays.read(reader, X, y, noise, weight, 1)
-    _check_table(reader)
-    return Unread(source, reader.dtype)
+    source = _table_source(reader, X, y, noise, weight)
+    return Arrays.read(reader, X, y, noise, weight, 1) if source is None else Unread(source, reader.dtype)
 
 
 def read_training(
@@ -139,10 +133,9 @@ def read_training(
     Raises:
         DataError: they cannot be used; the message names the place.
     """
-    source = as_source(X, y, noise, weight)
+    source = _table_source(reader, X, y, noise, weight)
     if source is None:
         return Arrays.read(reader, X, y, noise, weight, 2)
-    _check_table(reader)
     return Streamed(source, reader.dtype, survey(source, reader.dtype, seed))
 
 
@@ -174,20 +167,20 @@ def _kind_of_rows(some: Read, is_vector: bool, scaling: Scaling) -> tuple[int, b
     return some.targets.shape[1], some.known is None and some.weight is None, some.known is not None
 
 
-def _check_table(reader: Inputs) -> None:
-    if not hasattr(reader, "standardize"):
+def _table_source(reader: Inputs, X: Any, y: Any, noise: Any, weight: Any) -> RowSource | None:
+    source = as_source(X, y, noise, weight)
+    if source is not None and not hasattr(reader, "standardize"):
         raise DataError("Nodes of a graph are given as labels; rows that are read in blocks are for tables.")
+    return source
 
 
 def _check_units(targets: Affine) -> None:
     """Refuse targets whose variance leaves the range of their type."""
-    variance = targets.scale**2
-    tiny = torch.finfo(variance.dtype).tiny
-    if not bool(torch.isfinite(variance).all()) or not bool((variance > tiny).all()):
-        worst = float(
-            targets.scale.reshape(-1)[((variance > tiny) & torch.isfinite(variance)).reshape(-1).logical_not()][0]
-        )
-        raise DataError(f"The target's deviation is {worst:g}, whose square is out of {variance.dtype}. Rescale y.")
+    scale = targets.scale.reshape(-1)
+    lost = ~torch.isfinite(scale**2) | (scale**2 <= torch.finfo(scale.dtype).tiny)
+    if bool(lost.any()):
+        worst = scale[lost][0].item()
+        raise DataError(f"The target's deviation is {worst:g}, whose square is out of {scale.dtype}. Rescale y.")
 
 
 def _check_outputs(targets: Tensor, scaling: Scaling) -> None:

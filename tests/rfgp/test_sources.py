@@ -184,6 +184,32 @@ def test_mixed_types_are_refused_as_in_arrays():
     model(dtype=torch.float64).condition(Blocks([(X.astype(np.float32), Y)]))
 
 
+def test_columns_are_told_by_their_names(folder, tmp_path):
+    swapped = [{"c": X[200:, 2], "y": Y[200:], "a": X[200:, 0], "b": X[200:, 1]}]
+    gp = model().condition(Blocks([columns(200), *swapped], target="y"))
+    kept = model().condition(X, Y)
+    np.testing.assert_allclose(gp.predict(NEW).mean, kept.predict(NEW).mean, rtol=1e-9)
+    other = Blocks([{"b": NEW[:, 1], "a": NEW[:, 0], "c": NEW[:, 2]}])
+    gp.save(tmp_path / "m.safetensors")
+    for loaded in (gp, rfgp.load(tmp_path / "m.safetensors")):
+        for ask in (
+            lambda m: m.predict(other).mean,
+            lambda m: m.update(Blocks([{"b": Y, "a": Y, "c": Y, "y": Y}], "y")),
+        ):
+            with pytest.raises(rfgp.DataError, match="The columns are b, a, c, and must be a, b, c in this order"):
+                ask(loaded)
+    ordered = Blocks(other._read, columns=NAMES)
+    np.testing.assert_allclose(gp.predict(ordered).mean, kept.predict(NEW).mean, rtol=1e-9)
+
+
+@pytest.mark.parametrize("first", [None, NOISE])
+def test_blocks_that_differ_in_what_they_know_are_refused(first):
+    second = NOISE[200:] if first is None else None
+    blocks = [Chunk(X[:200], Y[:200], None if first is None else first[:200]), Chunk(X[200:], Y[200:], second)]
+    with pytest.raises(rfgp.DataError, match=r"A block of the source has (noise|nothing) beside X and y, the first"):
+        model().condition(Blocks(blocks))
+
+
 def test_many_files_are_one_table(folder):
     (folder / "parts").mkdir()
     for i in range(3):

@@ -68,7 +68,7 @@ class Fit:
         with torch.no_grad():
             outcome = self._learned() if self.model._options["frequencies"] == "learned" else None
             if outcome is not None and outcome.frequencies is not None:
-                return finish(self, [outcome.begun], f"{outcome.words}", False, outcome)
+                return finish(self, [outcome.begun], outcome.words, False, outcome)
             if not self.hyperparameters.free(self.plan.fixed):
                 return finish(self, [], "every hyperparameter is fixed", True, outcome)
             reports, words = self._grow()
