@@ -370,6 +370,26 @@ class TestLearning:
         assert len(others) == 285
         assert not others & judged
 
+    @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+    @pytest.mark.parametrize("prior", [False, True])
+    def test_the_scale_is_held_down_on_the_way_only(self, prior, monkeypatch):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((600, 2))
+        y = X @ [1.0, 2.0] + 0.01 * rng.standard_normal(600)  # a plane wants a scale as large as it can have
+        seen, gradient = [], learning.Learning._gradient
+
+        def spy(self, parameters, rows):
+            seen.append(float(parameters["outputscale"].exp()))
+            return gradient(self, parameters, rows)
+
+        monkeypatch.setattr(learning.Learning, "_gradient", spy)
+        priors = {"outputscale": torch.distributions.LogNormal(5.0, 0.1)} if prior else None
+        gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, frequencies="learned", priors=priors)
+        gp.fit(X, y, max_iterations=20)
+        held = max(seen) <= learning.MOST_SCALE * (1 + 1e-9)
+        assert held != prior  # who has a prior on it knows better
+        assert gp.hyperparameters.outputscale > learning.MOST_SCALE * y.var()
+
     def test_too_few_steps_are_said(self, monkeypatch):
         monkeypatch.setattr(learning, "SETTLED", -1.0)
         X, y = exhausted(3000)

@@ -41,6 +41,9 @@ RATE = 0.1
 """Of Adam, at its highest."""
 PRIOR_SCALE = 1.0
 """Standard deviation of a frequency's coordinate around its draw, at unit lengthscale."""
+MOST_SCALE = 4.0
+"""The output scale on the way, in variances of the targets, where nothing else is said: with a larger one features
+cancel each other where there are rows, and swing where there are few. On all rows it is solved for in the end."""
 KEPT_OUT = (0.1, 2000)
 """The share of the rows that is kept out, and at most how many."""
 LEAST_ROWS = 200
@@ -142,7 +145,7 @@ class Learning:
 
     def run(self) -> Outcome:
         """Learn, and return the best step if it is better than none by more than a standard error."""
-        moment = _Moment.at(self._parameters())
+        moment = _Moment.at(self._inside(self._parameters()))
         fixed, best = self._fixed_density(), -math.inf
         chosen, density, likelihoods = moment.parameters, fixed, []
         half, steps = len(self.chosen_by), self.plan.steps
@@ -204,6 +207,7 @@ class Learning:
         for step in range(first, last):
             value, gradients = self._gradient(moment.parameters, self._batch(step))
             moment = _adam(moment, gradients, step, self.plan.steps)
+            moment = replace(moment, parameters=self._inside(moment.parameters))
             likelihoods.append(value)
         density = self._kept_out_density(moment.parameters)
         values = torch.tensor(likelihoods, dtype=torch.float64)
@@ -245,14 +249,22 @@ class Learning:
         model = learned_prior(self.model, omega).model(rows, mean, noise)
         return replace(model, most_rounding=_MOST_ROUNDING)
 
+    def _inside(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the parameters moved into their bounds; the output scale has a lower one where it is solved for."""
+        found = dict(parameters)
+        for name, _, limits in self.known.free(self.plan.fixed):
+            if limits[0][0] is not None:
+                value = found[name]
+                low, high = (value.new_tensor(side).reshape(value.shape) for side in zip(*limits, strict=True))
+                found[name] = value.clamp(low, high)
+        if self._solves:
+            found["outputscale"] = found["outputscale"].clamp(max=math.log(MOST_SCALE))
+        return found
+
     def _write(self, parameters: dict[str, Tensor]) -> None:
         with torch.no_grad():
-            for name, _, limits in self.known.free(self.plan.fixed):
-                raw, value = self.known.raw[name], parameters[name]
-                if limits[0][0] is not None:
-                    low, high = (value.new_tensor(side).reshape(value.shape) for side in zip(*limits, strict=True))
-                    value = value.clamp(low, high)
-                raw.copy_(value)
+            for name in self._names:
+                self.known.raw[name].copy_(parameters[name])
 
     def _kept_out_density(self, parameters: dict[str, Tensor]) -> Tensor:
         """Return the leave-one-out log densities of the kept-out rows, standardised, summed over outputs."""
