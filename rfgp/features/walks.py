@@ -105,6 +105,9 @@ class WalkFeatures(nn.Module):
         out: Tensor = _NumpyFunction.apply(f, self.walks.values, lambda _, grad: self.walks.values_adjoint(grad))
         return out
 
+    def __deepcopy__(self, memo: Any) -> "WalkFeatures":
+        return self  # nothing in it changes, and draws are large
+
     def at(self, nodes: Iterable[Any]) -> "WalkFeatures":
         """Return the features of other nodes (labels) of the same draw."""
         return WalkFeatures(self.walks.at(nodes), self.kernel)

@@ -1,0 +1,8 @@
+"""Random features as GPyTorch kernels."""
+
+from rfgp.gpytorch.exact import SpectrumKernel as SpectrumKernel
+from rfgp.gpytorch.graph import GraphFeatureKernel as GraphFeatureKernel
+from rfgp.gpytorch.kernels import RandomFeatureKernel as RandomFeatureKernel
+from rfgp.gpytorch.sparse import SparseLinearOperator as SparseLinearOperator
+from rfgp.gpytorch.sparse import SparseRootLinearOperator as SparseRootLinearOperator
+from rfgp.gpytorch.sparse import SparsityPattern as SparsityPattern

@@ -1,0 +1,89 @@
+"""The kernels that random features estimate, as GPyTorch has them or, where it has none, through the spectrum."""
+
+from typing import Any
+
+import gpytorch
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from rfgp import spectra
+
+_MATERN = (0.5, 1.5, 2.5)
+"""What GPyTorch's Matern kernel knows of nu."""
+
+
+class SpectrumKernel(Kernel):
+    """The stationary kernel of a spectrum, exactly.
+
+    GPyTorch's own kernels are faster where they exist: Gaussian, Matern with nu in {1/2, 3/2, 5/2}, rational
+    quadratic. This one serves the others.
+
+    Args:
+        spectrum: A spectrum, by name or as an object.
+        kernel_kwargs: Of `gpytorch.kernels.Kernel`.
+
+    Raises:
+        InvalidArgumentError: an unknown name.
+    """
+
+    has_lengthscale = True
+
+    def __init__(self, spectrum: str | spectra.Spectrum, **kernel_kwargs: Any) -> None:
+        super().__init__(**kernel_kwargs)
+        self.spectrum = spectra.by_name(spectrum)
+
+    def forward(
+        self,
+        x1: Tensor,  # (..., n, d)
+        x2: Tensor,  # (..., k, d)
+        diag: bool = False,
+        last_dim_is_batch: bool = False,
+        **params: Any,
+    ) -> Tensor:  # (..., n, k), or (..., n)
+        """Return the covariance, or its diagonal."""
+        x1, x2 = (columns_as_batch(x) if last_dim_is_batch else x for x in (x1, x2))
+        scale = self.lengthscale.unsqueeze(-3) if last_dim_is_batch else self.lengthscale
+        x1, x2 = x1 / scale, x2 / scale
+        if diag:
+            pairs: Tensor = self.spectrum.kernel_between(x1.unsqueeze(-2), x2.unsqueeze(-2))
+            return pairs.squeeze(-1).squeeze(-1)
+        out: Tensor = self.spectrum.kernel_between(x1, x2)
+        return out
+
+
+def columns_as_batch(
+    x: Tensor,  # (..., n, d)
+) -> Tensor:  # (..., d, n, 1)
+    """Return each column as a batch of inputs of its own."""
+    return x.transpose(-1, -2).unsqueeze(-1)
+
+
+def exact_kernel(spectrum: spectra.Spectrum, like: Kernel) -> Kernel:
+    """Return the exact kernel of a spectrum with the lengthscale, its prior and its constraint of another kernel.
+
+    Args:
+        spectrum: Of the kernel.
+        like: A kernel with a lengthscale; nothing is shared with it.
+    """
+    options: dict[str, Any] = {"ard_num_dims": like.ard_num_dims, "batch_shape": like.batch_shape}
+    options["lengthscale_constraint"] = like.raw_lengthscale_constraint
+    options["lengthscale_prior"] = getattr(like, "lengthscale_prior", None)
+    options["active_dims"] = None if like.active_dims is None else tuple(like.active_dims.tolist())
+    kernel = _exact(spectrum, options).to(like.raw_lengthscale)
+    with torch.no_grad():
+        kernel.raw_lengthscale.copy_(like.raw_lengthscale)
+    return kernel
+
+
+def _exact(spectrum: spectra.Spectrum, options: dict[str, Any]) -> Kernel:
+    if isinstance(spectrum, spectra.Gaussian):
+        return gpytorch.kernels.RBFKernel(**options)
+    if isinstance(spectrum, spectra.Matern) and spectrum.nu in _MATERN:
+        return gpytorch.kernels.MaternKernel(nu=spectrum.nu, **options)
+    if isinstance(spectrum, spectra.RationalQuadratic):
+        kernel = gpytorch.kernels.RQKernel(**options)
+        kernel.alpha = spectrum.alpha
+        kernel.raw_alpha.requires_grad_(False)  # a fixed number of the spectrum
+        return kernel
+    return SpectrumKernel(spectrum, **options)

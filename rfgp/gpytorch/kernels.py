@@ -1,0 +1,145 @@
+"""Coupled random features of vectors as a GPyTorch kernel."""
+
+from typing import Any
+
+import gpytorch
+import torch
+from gpytorch.models import exact_prediction_strategies as strategies
+from linear_operator.operators import (
+    LinearOperator,
+    LowRankRootLinearOperator,
+    MatmulLinearOperator,
+    RootLinearOperator,
+)
+from torch import Tensor
+
+from rfgp import couplings, random, spectra
+from rfgp import features as feature_maps
+from rfgp.errors import InvalidArgumentError
+from rfgp.features import Fourier, Laplace
+from rfgp.gpytorch.exact import columns_as_batch, exact_kernel
+
+_Strategy: type = getattr(strategies, "LinearPredictionStrategy", None) or strategies.RFFPredictionStrategy
+"""Of a kernel that is a product of features; its name until GPyTorch 1.13 is the second."""
+
+
+class RandomFeatureKernel(gpytorch.kernels.Kernel):
+    """A stationary kernel estimated by coupled random features.
+
+    The lengthscale is GPyTorch's own (ARD through `ard_num_dims`); wrap it in a `ScaleKernel` for an output scale. The
+    draw lives in the sub-module `feature_map`; it depends on the seed and on d alone, so it may wait for the first
+    inputs, and a `state_dict` repeats it. All elements of a batch share it.
+
+    Args:
+        num_frequencies: m; there are 2m Fourier features, or m Laplace features.
+        spectrum: A spectrum, by name or as an object.
+        coupling: A coupling, by name or as an object; "energy" is tuned to the features.
+        num_dims: d; None: taken from the first inputs.
+        seed: An integer, or None for one from the system, kept as `.seed`.
+        features: "fourier", or "laplace" (positive; Gaussian spectrum only, for inputs within a few lengthscales of 0).
+        kernel_kwargs: Of `gpytorch.kernels.Kernel`.
+
+    Raises:
+        InvalidArgumentError: an unknown name, m not a positive integer, or numbers of dimensions that disagree.
+    """
+
+    has_lengthscale = True
+
+    def __init__(
+        self,
+        num_frequencies: int = 256,
+        spectrum: str | spectra.Spectrum = "gaussian",
+        coupling: str | couplings.Coupling = "energy",
+        num_dims: int | None = None,
+        seed: int | None = None,
+        features: str = "fourier",
+        **kernel_kwargs: Any,
+    ) -> None:
+        super().__init__(**kernel_kwargs)
+        if isinstance(num_frequencies, bool) or not isinstance(num_frequencies, int) or num_frequencies < 1:
+            raise InvalidArgumentError(f"num_frequencies must be a positive integer, got {num_frequencies!r}.")
+        self.num_frequencies = num_frequencies
+        self.spectrum = spectra.by_name(spectrum)
+        self.feature_kind = features
+        self._map_class = feature_maps.by_name(features)
+        self.coupling = couplings.for_features(coupling, features)
+        if features == "laplace" and not isinstance(self.spectrum, spectra.Gaussian):
+            raise InvalidArgumentError("Laplace features exist for the Gaussian spectrum only.")
+        self.seed = random.resolve_seed(seed)
+        self.feature_map: Fourier | Laplace | None = None
+        if num_dims is not None:
+            if self.ard_num_dims not in (None, num_dims):
+                raise InvalidArgumentError(f"num_dims is {num_dims}, ard_num_dims {self.ard_num_dims}.")
+            self._draw(num_dims)
+
+    def features(
+        self,
+        x: Tensor,  # (..., n, d)
+    ) -> Tensor:  # (..., n, F)
+        """Return the features of x at the present lengthscale."""
+        return self._features(x, self.lengthscale)
+
+    def exact(self) -> gpytorch.kernels.Kernel:
+        """Return the kernel that this one estimates, at the same lengthscale; nothing is shared with it."""
+        return exact_kernel(self.spectrum, self)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return what a state_dict needs to repeat the draw."""
+        dims = None if self.feature_map is None else self.feature_map.frequencies.shape[1]
+        law = {name: repr(getattr(self, name)) for name in ("coupling", "spectrum", "feature_kind")}
+        return {"seed": self.seed, "num_dims": dims, "num_frequencies": self.num_frequencies, **law}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Repeat the draw of a state_dict.
+
+        Raises:
+            InvalidArgumentError: it is that of another coupling, spectrum, kind or number of features.
+        """
+        if not isinstance(state, dict) or not {"seed", "num_dims", "num_frequencies"} <= set(state):
+            raise InvalidArgumentError("This is no state of a RandomFeatureKernel.")
+        for name in ("feature_kind", "coupling", "spectrum"):
+            own = repr(getattr(self, name))
+            if state.get(name, own) != own:
+                raise InvalidArgumentError(f"The state has the {name} {state[name]}, not {own}.")
+        if state["num_frequencies"] != self.num_frequencies or state["seed"] is None:
+            raise InvalidArgumentError(
+                f"The state has {state['num_frequencies']} frequencies, not {self.num_frequencies}."
+            )
+        self.seed, self.feature_map = state["seed"], None
+        if state["num_dims"] is not None:
+            self._draw(state["num_dims"])
+
+    def forward(
+        self,
+        x1: Tensor,  # (..., n, d)
+        x2: Tensor,  # (..., k, d)
+        diag: bool = False,
+        last_dim_is_batch: bool = False,
+        **params: Any,
+    ) -> Tensor | LinearOperator:  # (..., n, k), or (..., n)
+        """Return the covariance, of low rank where the features are fewer than the points, or its diagonal."""
+        x1, x2 = (columns_as_batch(x) if last_dim_is_batch else x for x in (x1, x2))
+        scale = self.lengthscale.unsqueeze(-3) if last_dim_is_batch else self.lengthscale
+        phi1 = self._features(x1, scale)
+        same = torch.equal(x1, x2)
+        phi2 = phi1 if same else self._features(x2, scale)
+        if diag:
+            return (phi1 * phi2).sum(-1)
+        if not same:
+            return MatmulLinearOperator(phi1, phi2.mT)
+        return LowRankRootLinearOperator(phi1) if phi1.shape[-1] < phi1.shape[-2] else RootLinearOperator(phi1)
+
+    def prediction_strategy(self, train_inputs: Any, train_prior_dist: Any, train_labels: Any, likelihood: Any) -> Any:
+        """Return GPyTorch's strategy for products of features, which works in F dimensions."""
+        return _Strategy(train_inputs, train_prior_dist, train_labels, likelihood)
+
+    def _features(self, x: Tensor, scale: Tensor) -> Tensor:
+        feature_map = self.feature_map or self._draw(x.shape[-1])
+        out: Tensor = feature_map(x.div(scale))
+        return out
+
+    def _draw(self, num_dims: int) -> Fourier | Laplace:
+        generator = random.generator(self.seed, random.Role.FREQUENCIES)
+        draw = self.coupling.sample(self.num_frequencies, num_dims, spectrum=self.spectrum, generator=generator)
+        self.feature_map = self._map_class(draw)
+        return self.feature_map

@@ -1,0 +1,263 @@
+"""Sparse features as linear operators: what autograd sees of them are the values, and nothing but the values.
+
+`linear_operator` takes an operator apart into tensors and puts it together again, differentiates in each of them, and
+indexes and expands them by batch. Indices of a sparse matrix must not take part in that, so they live in a frozen
+object that is no tensor, and travel as a keyword.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from linear_operator.operators import LinearOperator, MatmulLinearOperator, RootLinearOperator, to_linear_operator
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.features import gram
+
+Indices = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class SparsityPattern:
+    """Where a sparse matrix (n, N) has entries, row by row, their columns in increasing order.
+
+    Attributes:
+        indptr: (n + 1,), where each row begins.
+        indices: (nnz,), the columns.
+        shape: (n, N).
+
+    Raises:
+        InvalidArgumentError: columns that repeat or decrease within a row, or lie outside.
+    """
+
+    indptr: Indices
+    indices: Indices
+    shape: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        starts, columns = (np.asarray(a, dtype=np.int64) for a in (self.indptr, self.indices))
+        object.__setattr__(self, "indptr", starts)
+        object.__setattr__(self, "indices", columns)
+        bounded = len(columns) == 0 or (columns.min() >= 0 and columns.max() < self.shape[1])
+        if len(starts) != self.shape[0] + 1 or starts[-1] != len(columns) or not bounded:
+            raise InvalidArgumentError(f"These are no rows and columns of a sparse matrix of shape {self.shape}.")
+        if bool((np.diff(self.keys) <= 0).any()):
+            raise InvalidArgumentError("The columns of each row must increase.")
+
+    def __deepcopy__(self, memo: Any) -> "SparsityPattern":
+        return self  # it never changes
+
+    @cached_property
+    def rows(self) -> Indices:
+        """The row of each entry, (nnz,)."""
+        return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+
+    @cached_property
+    def keys(self) -> Indices:
+        """The place row N + column of each entry in the dense matrix, (nnz,), increasing."""
+        return self.rows * self.shape[1] + self.indices
+
+    @cached_property
+    def transposed(self) -> tuple["SparsityPattern", Tensor]:
+        """The pattern (N, n) of the transpose, and which entries of this one its entries are (nnz,)."""
+        order = np.argsort(self.indices, kind="stable")
+        counts = np.bincount(self.indices, minlength=self.shape[1])
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        return SparsityPattern(starts, self.rows[order], self.shape[::-1]), torch.from_numpy(order)
+
+    def take(
+        self,
+        rows: Indices,  # (b,)
+    ) -> tuple["SparsityPattern", Tensor]:
+        """Return the pattern (b, N) of some rows, and which entries of this one its entries are."""
+        counts = np.diff(self.indptr)[rows]
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        entries = np.arange(starts[-1]) + np.repeat(self.indptr[:-1][rows] - starts[:-1], counts)
+        return SparsityPattern(starts, self.indices[entries], (len(rows), self.shape[1])), torch.from_numpy(entries)
+
+
+class SparseLinearOperator(LinearOperator):
+    """A sparse matrix (..., n, N), or a batch of them on one pattern.
+
+    Args:
+        values: (..., nnz), on the pattern's entries.
+        pattern: Where they stand.
+    """
+
+    def __init__(self, values: Tensor, pattern: SparsityPattern) -> None:
+        super().__init__(values, pattern=pattern)
+        self.values, self.pattern = values, pattern
+
+    def take(
+        self,
+        rows: Tensor,  # (b,)
+    ) -> "SparseLinearOperator":  # (..., b, N)
+        """Return some of the rows."""
+        pattern, entries = self.pattern.take(rows.cpu().numpy())
+        return SparseLinearOperator(self.values[..., entries.to(self.device)], pattern)
+
+    def squares(self) -> Tensor:
+        """Return the sums of the squares of the rows, (..., n)."""
+        out = self.values.new_zeros(*self.batch_shape, self.pattern.shape[0])
+        return out.index_add(-1, _tensor(self.pattern.rows, self.values), self.values.square())
+
+    def to_dense(self) -> Tensor:
+        """Return the matrix (..., n, N)."""
+        flat = self.values.new_zeros(*self.batch_shape, math.prod(self.pattern.shape))
+        flat = flat.index_copy(-1, _tensor(self.pattern.keys, self.values), self.values)
+        return flat.reshape(self._size())
+
+    def _size(self) -> torch.Size:
+        return torch.Size((*self.values.shape[:-1], *self.pattern.shape))
+
+    def _matmul(self, rhs: Tensor) -> Tensor:
+        return _multiply(self.values, rhs, self.pattern)
+
+    def _t_matmul(self, rhs: Tensor) -> Tensor:
+        return self._transpose_nonbatch()._matmul(rhs)
+
+    def _transpose_nonbatch(self) -> "SparseLinearOperator":
+        pattern, order = self.pattern.transposed
+        return SparseLinearOperator(self.values[..., order.to(self.device)], pattern)
+
+    def _expand_batch(self, batch_shape: Any) -> "SparseLinearOperator":
+        return SparseLinearOperator(self.values.expand(*batch_shape, self.values.shape[-1]), self.pattern)
+
+    def _mul_constant(self, other: Tensor) -> LinearOperator:
+        return SparseLinearOperator(self.values * other.unsqueeze(-1), self.pattern)
+
+    def _get_indices(self, row_index: Tensor, col_index: Tensor, *batch_indices: Tensor) -> Tensor:
+        keys = row_index.cpu().numpy() * self.pattern.shape[1] + col_index.cpu().numpy()
+        places = np.minimum(np.searchsorted(self.pattern.keys, keys), max(len(self.pattern.keys) - 1, 0))
+        stored = self.pattern.keys[places] == keys if len(self.pattern.keys) else np.zeros(keys.shape, bool)
+        if not len(self.pattern.keys):
+            return self.values.new_zeros(keys.shape)
+        found = self.values[(*batch_indices, _tensor(places, self.values))]
+        return torch.where(_tensor(stored, self.values), found, 0)
+
+    def _getitem(self, row_index: Any, col_index: Any, *batch_indices: Any) -> LinearOperator:
+        plain = isinstance(col_index, slice) and col_index == slice(None)
+        plain = plain and not any(isinstance(index, Tensor) for index in batch_indices)
+        plain = plain and (isinstance(row_index, slice) or row_index.ndim == 1)
+        if not plain:
+            return super()._getitem(row_index, col_index, *batch_indices)
+        part = SparseLinearOperator(self.values[batch_indices], self.pattern) if batch_indices else self
+        if row_index == slice(None) if isinstance(row_index, slice) else False:
+            return part
+        return part.take(
+            torch.arange(self.pattern.shape[0])[row_index.cpu() if torch.is_tensor(row_index) else row_index]
+        )
+
+
+class SparseRootLinearOperator(RootLinearOperator):
+    """Phi Phi^T (..., n, n) for sparse Phi (..., n, N).
+
+    Args:
+        root: Phi; or any other operator or tensor, for which this is a `RootLinearOperator`.
+    """
+
+    def to_dense(self) -> Tensor:
+        """Return the matrix (..., n, n)."""
+        return _dense_gram(self.root, self.root) if _is_single(self.root) else super().to_dense()
+
+    def _diagonal(self) -> Tensor:
+        return self.root.squares() if isinstance(self.root, SparseLinearOperator) else super()._diagonal()
+
+    def _prod_batch(self, dim: int) -> LinearOperator:
+        # linear_operator pads an odd batch by a root of the wrong scale where roots are not square
+        return to_linear_operator(self.to_dense().prod(dim))
+
+    def _get_indices(self, row_index: Tensor, col_index: Tensor, *batch_indices: Tensor) -> Tensor:
+        if not _is_single(self.root):
+            return super()._get_indices(row_index, col_index, *batch_indices)
+        rows, places = torch.cat([row_index.reshape(-1), col_index.reshape(-1)]).unique(return_inverse=True)
+        some = self.root.take(rows)
+        left, right = places[: row_index.numel()], places[row_index.numel() :]
+        return _dense_gram(some, some)[left.reshape(row_index.shape), right.reshape(row_index.shape)]
+
+
+class SparseProductLinearOperator(MatmulLinearOperator):
+    """Phi_1 Phi_2^T (..., n, k) for sparse factors of one number of columns.
+
+    Args:
+        left: Phi_1 (..., n, N).
+        right: Phi_2^T (..., N, k).
+    """
+
+    def to_dense(self) -> Tensor:
+        """Return the matrix (..., n, k)."""
+        left, right = self.left_linear_op, self.right_linear_op
+        if _is_single(left) and _is_single(right):
+            return _dense_gram(left, right._transpose_nonbatch())
+        return super().to_dense()
+
+
+def _is_single(operator: Any) -> bool:
+    return isinstance(operator, SparseLinearOperator) and operator.values.ndim == 1
+
+
+def _dense_gram(a: SparseLinearOperator, b: SparseLinearOperator) -> Tensor:
+    return gram(a.values, a.pattern, b.values, b.pattern)
+
+
+def _tensor(array: Any, like: Tensor) -> Tensor:
+    return torch.from_numpy(np.asarray(array)).to(like.device)
+
+
+# --- products ------------------------------------------------------------------------------------
+
+
+def _multiply(
+    values: Tensor,  # (..., nnz)
+    dense: Tensor,  # (..., N, c), or (N,)
+    pattern: SparsityPattern,
+) -> Tensor:  # (..., n, c), or (n,)
+    """Return the product of sparse and dense matrices, broadcast over batches."""
+    if dense.ndim == 1:
+        return _multiply(values, dense[:, None], pattern).squeeze(-1)
+    if values.ndim == 1:  # the batch of the dense side becomes columns
+        columns = dense.movedim(-2, 0)
+        out: Tensor = _Product.apply(values, columns.reshape(len(columns), -1), pattern)
+        return out.reshape(len(out), *columns.shape[1:]).movedim(0, -2)
+    batch = torch.broadcast_shapes(values.shape[:-1], dense.shape[:-2])
+    values = values.expand(*batch, -1).reshape(-1, values.shape[-1])
+    dense = dense.expand(*batch, -1, -1).reshape(-1, *dense.shape[-2:])
+    parts = [_Product.apply(v, b, pattern) for v, b in zip(values, dense, strict=True)]
+    return torch.stack(parts).reshape(*batch, pattern.shape[0], dense.shape[-1])
+
+
+class _Product(torch.autograd.Function):
+    """S B (n, c) for sparse S (n, N) with values (nnz,) and dense B (N, c); differentiable any number of times.
+
+    For upstream G (n, c): d/dB = S^T G, and d/dS_ij = sum_c G_ic B_jc on the pattern.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, dense: Tensor, pattern: SparsityPattern) -> Tensor:
+        ctx.save_for_backward(values, dense)
+        ctx.pattern = pattern
+        if values.device.type == "cpu":
+            matrix = sp.csr_array((values.detach().numpy(), pattern.indices, pattern.indptr), shape=pattern.shape)
+            return torch.as_tensor(matrix @ dense.detach().numpy()).to(values)
+        places = torch.stack([_tensor(pattern.rows, values), _tensor(pattern.indices, values)])
+        return torch.sparse_coo_tensor(places, values, pattern.shape, is_coalesced=True) @ dense
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        (values, dense), pattern = ctx.saved_tensors, ctx.pattern
+        in_values = in_dense = None
+        if ctx.needs_input_grad[0]:
+            rows, columns = _tensor(pattern.rows, values), _tensor(pattern.indices, values)
+            in_values = sum(
+                (grads[0][:, c][rows] * dense[:, c][columns] for c in range(dense.shape[1])), torch.zeros_like(values)
+            )
+        if ctx.needs_input_grad[1]:
+            turned, order = pattern.transposed
+            in_dense = _Product.apply(values[order.to(values.device)], grads[0], turned)
+        return in_values, in_dense, None

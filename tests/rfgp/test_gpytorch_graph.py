@@ -1,0 +1,177 @@
+"""The graph-feature kernel: GPyTorch's own contract, and the dense matrices beside it."""
+
+import copy
+import unittest
+
+import gpytorch
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
+
+import graphs
+import rfgp
+from rfgp.gpytorch import GraphFeatureKernel, SparseRootLinearOperator
+
+
+class Model(gpytorch.models.ExactGP):
+    def __init__(self, x, y, kernel):
+        super().__init__(x, y, gpytorch.likelihoods.GaussianLikelihood())
+        self.mean_module = gpytorch.means.ConstantMean()
+        self.covar_module = gpytorch.kernels.ScaleKernel(kernel)
+
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+GRAPH = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(5, 5)))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
+def test_graph_features_in_gpytorch(dtype):
+    walks = graphs.sample_walks(GRAPH, seed=0)
+    kernel = GraphFeatureKernel(walks, graphs.kernels.Diffusion(1.5))
+    positions = torch.tensor([[3], [3], [24], [0]], dtype=dtype)
+    phi = walks.features(graphs.kernels.Diffusion(1.5)).toarray()[[3, 3, 24, 0]]
+    np.testing.assert_allclose(kernel(positions).to_dense().detach(), phi @ phi.T, rtol=1e-6)
+    np.testing.assert_allclose(kernel(positions, diag=True).detach(), (phi**2).sum(1), rtol=1e-6)
+    assert kernel.lengthscale.item() == pytest.approx(1.5)
+    kernel(positions).to_dense().sum().backward()
+    assert kernel.raw_lengthscale.grad.abs() > 0
+
+
+def test_graph_parameters_can_be_set():
+    kernel = GraphFeatureKernel(graphs.sample_walks(GRAPH, seed=0), graphs.kernels.RegularizedLaplacian())
+    kernel.sigma = 0.5
+    assert kernel.sigma.item() == pytest.approx(0.5)
+    kernel.initialize(sigma=0.7)
+    assert kernel.sigma.item() == pytest.approx(0.7)
+    diffusion = GraphFeatureKernel(graphs.sample_walks(GRAPH, seed=0), graphs.kernels.Diffusion(1.0))
+    diffusion.lengthscale = 2.0
+    assert diffusion.lengthscale.item() == pytest.approx(2.0)
+
+
+def test_graph_kernels_train():
+    nodes = torch.arange(25, dtype=torch.float64).unsqueeze(1)
+    y = torch.as_tensor(np.sin(np.arange(25) // 5), dtype=torch.float64)
+    kernel = GraphFeatureKernel(graphs.sample_walks(GRAPH, seed=0), graphs.kernels.Diffusion(1.0))
+    model = Model(nodes, y, kernel).double()
+    objective = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    first = None
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = -objective(model(nodes), y)
+        first = first or loss.item()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < first
+
+
+@pytest.mark.parametrize("position", [7, 99, -1])
+def test_nodes_without_walks_are_named(position):
+    kernel = GraphFeatureKernel(graphs.sample_walks(GRAPH, [0, 1], seed=0), graphs.kernels.Diffusion(1.0))
+    with pytest.raises(rfgp.InvalidArgumentError, match=f"do not start at position {position}"):
+        kernel(torch.tensor([[position]])).to_dense()
+
+
+WALKS = graphs.sample_walks(GRAPH, seed=0)
+
+
+class TestContract(BaseKernelTestCase, unittest.TestCase):
+    """Positions have one column, so what the case does with several columns is done with that one."""
+
+    def create_kernel_no_ard(self, **kwargs):
+        kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.5), **kwargs)
+        if kernel.batch_shape:
+            kernel.lengthscale = torch.rand(kernel.batch_shape) + 0.5
+        return kernel
+
+    @staticmethod
+    def positions(*shape):
+        return torch.randint(0, 25, shape, generator=torch.Generator().manual_seed(0)).float()
+
+    def create_data_no_batch(self):
+        return self.positions(50, 1)
+
+    def create_data_single_batch(self):
+        return self.positions(2, 3, 1)
+
+    def create_data_double_batch(self):
+        return self.positions(3, 2, 50, 1)
+
+    def test_active_dims_list(self):
+        x = torch.cat([torch.rand(9, 1), self.positions(9, 1), torch.rand(9, 1)], dim=1)
+        found = self.create_kernel_no_ard(active_dims=[1])(x).to_dense()
+        torch.testing.assert_close(found, self.create_kernel_no_ard()(x[:, [1]]).to_dense())
+
+    def test_active_dims_range(self):
+        self.test_active_dims_list()
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (3, 2)])
+def test_every_element_of_a_batch_is_a_kernel_of_its_own(batch):
+    kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0), batch_shape=torch.Size(batch)).double()
+    scales = torch.linspace(0.5, 2, max(1, int(np.prod(batch))), dtype=torch.float64).reshape(batch)
+    kernel.lengthscale = scales
+    x, z = torch.tensor([[3], [8], [3]]), torch.tensor([[0], [24]])
+    found, cross, diagonal = kernel(x).to_dense(), kernel(x, z).to_dense(), kernel(x, diag=True)
+    for index in np.ndindex(*batch):
+        phi = WALKS.features(graphs.kernels.Diffusion(float(scales[index]))).toarray()
+        np.testing.assert_allclose(found[index].detach(), phi[[3, 8, 3]] @ phi[[3, 8, 3]].T)
+        np.testing.assert_allclose(cross[index].detach(), phi[[3, 8, 3]] @ phi[[0, 24]].T)
+        np.testing.assert_allclose(diagonal[index].detach(), (phi[[3, 8, 3]] ** 2).sum(1))
+
+
+def test_the_features_stay_sparse():
+    kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0))
+    matrix = kernel(torch.arange(25)[:, None]).evaluate_kernel()
+    assert isinstance(matrix, SparseRootLinearOperator)
+    assert len(matrix.representation()) == 1
+    assert matrix.representation()[0].shape == (len(WALKS.pattern.indices),)
+
+
+def test_gradients_through_all_ways():
+    x, z = torch.tensor([[3], [8], [3]]), torch.tensor([[0], [24]])
+
+    def evaluate(raw, what):
+        kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0)).double()
+        del kernel.raw_lengthscale
+        object.__setattr__(kernel, "raw_lengthscale", raw)
+        if what == "batch":
+            return kernel(torch.stack([x, x + 1]).double()).to_dense()
+        if what == "product":
+            return kernel(x, z) @ torch.ones(2, 1, dtype=torch.float64)
+        return kernel(x).to_dense() if what == "matrix" else kernel(x, diag=True)
+
+    for what in ("matrix", "batch", "product", "diagonal"):
+        raw = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(lambda r, what=what: evaluate(r, what), (raw,)), what
+
+
+def test_predictions_are_those_of_the_dense_formulas():
+    x, new = torch.tensor([[1.0], [5], [7], [7], [20]]).double(), torch.tensor([[0.0], [24], [7]]).double()
+    y = torch.tensor([0.3, -1.0, 2.0, 1.9, 0.0]).double()
+    model = Model(x, y, GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.5))).double()
+    phi = torch.as_tensor(WALKS.features(graphs.kernels.Diffusion(1.5)).toarray())
+    scale, noise = model.covar_module.outputscale, model.likelihood.noise
+    seen, other = phi[x[:, 0].long()], phi[new[:, 0].long()]
+    solved = torch.linalg.solve(scale * seen @ seen.T + noise * torch.eye(5).double(), y)
+    model.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(model(new).mean, scale * other @ seen.T @ solved, rtol=0, atol=1e-6)
+
+
+def test_copies_share_the_draw():
+    kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0))
+    copied = copy.deepcopy(kernel)
+    assert copied.feature_map.walks is WALKS
+    copied.lengthscale = 2.0
+    assert kernel.lengthscale.item() == pytest.approx(1.0)
+
+
+def test_positions_are_whole_numbers():
+    kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0))
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"whole numbers, got 1\.5"):
+        kernel(torch.tensor([[1.5]])).to_dense()
