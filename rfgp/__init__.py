@@ -39,6 +39,7 @@ from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
 from rfgp.models.io import load as load
 
 if TYPE_CHECKING:
+    from rfgp import botorch as botorch
     from rfgp import datasets as datasets
     from rfgp import fields as fields
     from rfgp import gpytorch as gpytorch
@@ -51,6 +52,7 @@ __version__ = importlib.metadata.version("rfgp")
 
 _LAZY = {
     "GraphGP": "rfgp.models.graph",
+    "botorch": "rfgp.botorch",
     "compare": "rfgp.compare",
     "datasets": "rfgp.datasets",
     "gpytorch": "rfgp.gpytorch",

@@ -1,5 +1,6 @@
 """Coupled random features of vectors as a GPyTorch kernel."""
 
+import json
 from typing import Any
 
 import gpytorch
@@ -21,6 +22,9 @@ from rfgp.gpytorch.exact import columns_as_batch, exact_kernel
 
 _Strategy: type = getattr(strategies, "LinearPredictionStrategy", None) or strategies.RFFPredictionStrategy
 """Of a kernel that is a product of features; its name until GPyTorch 1.13 is the second."""
+
+_LAW = ("feature_kind", "coupling", "spectrum")
+"""Attributes that a state must agree with."""
 
 
 class RandomFeatureKernel(gpytorch.kernels.Kernel):
@@ -72,6 +76,11 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
                 raise InvalidArgumentError(f"num_dims is {num_dims}, ard_num_dims {self.ard_num_dims}.")
             self._draw(num_dims)
 
+    @property
+    def num_features(self) -> int:
+        """The number F of features."""
+        return 2 * self.num_frequencies if self.feature_kind == "fourier" else self.num_frequencies
+
     def features(
         self,
         x: Tensor,  # (..., n, d)
@@ -83,31 +92,35 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         """Return the kernel that this one estimates, at the same lengthscale; nothing is shared with it."""
         return exact_kernel(self.spectrum, self)
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """Return what a state_dict needs to repeat the draw."""
+    def get_extra_state(self) -> Tensor:
+        """Return what a state_dict needs to repeat the draw: JSON, as bytes in a tensor, since some ask for tensors."""
         dims = None if self.feature_map is None else self.feature_map.frequencies.shape[1]
-        law = {name: repr(getattr(self, name)) for name in ("coupling", "spectrum", "feature_kind")}
-        return {"seed": self.seed, "num_dims": dims, "num_frequencies": self.num_frequencies, **law}
+        law = {name: repr(getattr(self, name)) for name in _LAW}
+        return encode({"seed": self.seed, "num_dims": dims, "num_frequencies": self.num_frequencies, **law})
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
+    def set_extra_state(self, state: Tensor) -> None:
         """Repeat the draw of a state_dict.
 
         Raises:
             InvalidArgumentError: it is that of another coupling, spectrum, kind or number of features.
         """
-        if not isinstance(state, dict) or not {"seed", "num_dims", "num_frequencies"} <= set(state):
+        found = decode(state)
+        if not {"seed", "num_dims", "num_frequencies", *_LAW} <= set(found):
             raise InvalidArgumentError("This is no state of a RandomFeatureKernel.")
-        for name in ("feature_kind", "coupling", "spectrum"):
+        for name in _LAW:
             own = repr(getattr(self, name))
-            if state.get(name, own) != own:
-                raise InvalidArgumentError(f"The state has the {name} {state[name]}, not {own}.")
-        if state["num_frequencies"] != self.num_frequencies or state["seed"] is None:
+            if found[name] != own:
+                raise InvalidArgumentError(f"The state has the {name} {found[name]}, not {own}.")
+        numbers = (found["num_frequencies"], found["seed"], found["num_dims"])
+        if any(not (isinstance(n, int) or (n is None and place == 2)) for place, n in enumerate(numbers)):
+            raise InvalidArgumentError("This is no state of a RandomFeatureKernel.")
+        if found["num_frequencies"] != self.num_frequencies:
             raise InvalidArgumentError(
-                f"The state has {state['num_frequencies']} frequencies, not {self.num_frequencies}."
+                f"The state has {found['num_frequencies']} frequencies, not {self.num_frequencies}."
             )
-        self.seed, self.feature_map = state["seed"], None
-        if state["num_dims"] is not None:
-            self._draw(state["num_dims"])
+        self.seed, self.feature_map = found["seed"], None
+        if found["num_dims"] is not None:
+            self._draw(found["num_dims"])
 
     def forward(
         self,
@@ -143,3 +156,27 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         draw = self.coupling.sample(self.num_frequencies, num_dims, spectrum=self.spectrum, generator=generator)
         self.feature_map = self._map_class(draw)
         return self.feature_map
+
+
+def encode(state: dict[str, Any]) -> Tensor:
+    """Return a dictionary as JSON in a tensor (b,) of bytes, of the same length whether `num_dims` is known or not.
+
+    BoTorch puts saved states back element by element, also after a draw.
+    """
+    width = len(json.dumps({**state, "num_dims": None})) + 16
+    return torch.frombuffer(bytearray(json.dumps(state).ljust(width).encode()), dtype=torch.uint8)
+
+
+def decode(state: Any) -> dict[str, Any]:
+    """Return what `encode` was given.
+
+    Raises:
+        InvalidArgumentError: this is nothing that it returned.
+    """
+    try:
+        found = json.loads(bytes(state.detach().cpu().to(torch.uint8).tolist()))
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidArgumentError("This is no state of a RandomFeatureKernel.")
+    return found

@@ -14,6 +14,7 @@ from linear_operator.operators import LowRankRootLinearOperator, RootLinearOpera
 
 import rfgp
 from rfgp.gpytorch import RandomFeatureKernel, SpectrumKernel
+from rfgp.gpytorch.kernels import encode
 
 X = torch.randn(20, 3, generator=rfgp.random.generator(0))
 Z = torch.randn(6, 3, generator=rfgp.random.generator(1))
@@ -196,6 +197,9 @@ def test_exact_keeps_prior_constraint_and_batch():
 # --- draws ---------------------------------------------------------------------------------------
 
 
+LAW = {"feature_kind": "'fourier'", "coupling": "Energy()", "spectrum": "Gaussian()"}
+
+
 def test_names_and_numbers_are_checked():
     for options, words in [
         ({"num_frequencies": 0}, "positive integer"),
@@ -220,12 +224,38 @@ def test_another_kind_of_features_is_refused_on_load():
         RandomFeatureKernel(4, features="laplace").load_state_dict(state)
 
 
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"seed": 0},
+        None,
+        torch.tensor([255, 254], dtype=torch.uint8),
+        torch.frombuffer(bytearray(b"[1, 2]"), dtype=torch.uint8),
+        encode({"seed": 0}),
+        encode({"seed": "0", "num_dims": 3, "num_frequencies": 4, **LAW}),
+        encode({"seed": 0, "num_dims": 3.5, "num_frequencies": 4, **LAW}),
+    ],
+)
+def test_what_is_no_state_is_refused(state):
+    with pytest.raises(rfgp.InvalidArgumentError, match="no state"):
+        RandomFeatureKernel(4).set_extra_state(state)
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda kernel: pickle.loads(pickle.dumps(kernel))])
 def test_copies_have_the_draw(copied):
     kernel = RandomFeatureKernel(8, seed=3)
     before = kernel(X).to_dense()
     torch.testing.assert_close(copied(kernel)(X).to_dense(), before)
     torch.testing.assert_close(copied(RandomFeatureKernel(8, seed=3))(X).to_dense(), before)
+
+
+def test_the_state_has_one_length():
+    kernel = RandomFeatureKernel(4, seed=0)
+    before = kernel.get_extra_state()
+    kernel(X)
+    kernel(X).to_dense()
+    assert kernel.get_extra_state().shape == before.shape
+    assert not torch.equal(kernel.get_extra_state(), before)
 
 
 def test_a_saved_model_has_the_draw(tmp_path):

@@ -1,0 +1,115 @@
+"""Random-feature processes in BoTorch.
+
+Importing this module teaches BoTorch's pathwise sampling the kernel: `draw_matheron_paths` and whatever else asks for
+`gen_kernel_features` then use the kernel's own features, so prior functions have exactly the kernel's law, and no
+second approximation is made.
+"""
+
+import math
+from typing import Any
+
+from botorch.models import SingleTaskGP
+from botorch.sampling.pathwise.features.generators import GenKernelFeatures
+from botorch.sampling.pathwise.features.maps import FeatureMap
+from gpytorch.constraints import GreaterThan
+from gpytorch.priors import LogNormalPrior
+from torch import Size, Tensor, nn
+
+from rfgp import couplings, spectra
+from rfgp.gpytorch import RandomFeatureKernel
+
+LEAST_LENGTHSCALE = 0.025
+"""Bound of `RandomFeatureGP`, as of BoTorch's own model."""
+
+
+class KernelFeatures(FeatureMap):
+    """The features of a `RandomFeatureKernel`, as BoTorch wants them: phi(x) . phi(z) is the kernel itself.
+
+    Args:
+        kernel: At whose lengthscale, whenever it is called, features are taken.
+    """
+
+    def __init__(self, kernel: RandomFeatureKernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.input_transform = nn.Identity()  # BoTorch puts transforms of kernels around it in front of these
+        self.output_transform = nn.Identity()
+
+    @property
+    def num_outputs(self) -> int:
+        """The number F of features."""
+        return self.kernel.num_features
+
+    @property
+    def batch_shape(self) -> Size:
+        """The kernel's batch shape."""
+        return self.kernel.batch_shape
+
+    def forward(
+        self,
+        x: Tensor,  # (..., n, d)
+    ) -> Tensor:  # (..., n, F)
+        """Return the features of x."""
+        active = self.kernel.active_dims
+        return self.kernel.features(x if active is None else x.index_select(-1, active))
+
+
+def _kernel_features(kernel: RandomFeatureKernel, *, num_inputs: int, num_outputs: int) -> KernelFeatures:
+    """Return the kernel's own features, however many others BoTorch would take."""
+    return KernelFeatures(kernel)
+
+
+GenKernelFeatures.register(RandomFeatureKernel)(_kernel_features)
+
+
+class RandomFeatureGP(SingleTaskGP):
+    """BoTorch's `SingleTaskGP` with a random-feature kernel.
+
+    An evaluation costs O(n F^2) where there are F < n features. Inputs are to lie in the unit cube. The lengthscales
+    have the prior of Hvarfner, Hellsten and Nardi (2024), log-normal with location sqrt(2) + log(d) / 2 and scale
+    sqrt(3); targets are standardised, and the output scale is 1, all as in BoTorch's own model.
+
+    Args:
+        train_X: (n, d).
+        train_Y: (n, 1), or (n, o) for o independent outputs.
+        train_Yvar: Known variances of the errors, as train_Y.
+        num_frequencies: m; there are 2m features.
+        spectrum: A spectrum, by name or as an object.
+        coupling: A coupling, by name or as an object.
+        seed: An integer, or None for one from the system.
+        model_kwargs: Of `SingleTaskGP`.
+
+    Raises:
+        InvalidArgumentError: an unknown name.
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        train_Yvar: Tensor | None = None,
+        *,
+        num_frequencies: int = 256,
+        spectrum: str | spectra.Spectrum = "gaussian",
+        coupling: str | couplings.Coupling = "energy",
+        seed: int | None = None,
+        **model_kwargs: Any,
+    ) -> None:
+        d, outputs = train_X.shape[-1], train_Y.shape[-1]
+        batch = Size([*train_X.shape[:-2], *([outputs] if outputs > 1 else [])])
+        prior = LogNormalPrior(math.sqrt(2) + 0.5 * math.log(d), math.sqrt(3))
+        kernel = RandomFeatureKernel(
+            num_frequencies,
+            spectrum,
+            coupling,
+            num_dims=d,
+            seed=seed,
+            ard_num_dims=d,
+            batch_shape=batch,
+            lengthscale_prior=prior,
+            lengthscale_constraint=GreaterThan(LEAST_LENGTHSCALE, transform=None, initial_value=prior.mode),
+        )
+        super().__init__(train_X, train_Y, train_Yvar, covar_module=kernel.to(train_X), **model_kwargs)
+
+
+__all__ = ["KernelFeatures", "RandomFeatureGP"]
