@@ -1,6 +1,6 @@
 """What float32 products of features cost: the log density of a row against that of float64 products.
 
-Two columns, 64 frequencies, float32 features in both; e = sqrt(n b) 6e-8 s^2 / noise (`rfgp.inference.primal`).
+Two columns, 64 frequencies, float32 features in both; e = sqrt(n b) 6e-8 s^2 / noise (`rfgp.inference.linear`).
 
     python benchmarks/rounding.py
 """
@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from rfgp.inference import ArrayRows, LinearModel, PrimalPosterior
-from rfgp.inference.primal import block_rows
+from rfgp.inference.linear import block_rows
 
 
 def main() -> None:

@@ -40,6 +40,7 @@ from rfgp.models.io import load as load
 
 if TYPE_CHECKING:
     from rfgp import botorch as botorch
+    from rfgp import dask as dask
     from rfgp import datasets as datasets
     from rfgp import fields as fields
     from rfgp import gpytorch as gpytorch
@@ -54,6 +55,7 @@ _LAZY = {
     "GraphGP": "rfgp.models.graph",
     "botorch": "rfgp.botorch",
     "compare": "rfgp.compare",
+    "dask": "rfgp.dask",
     "datasets": "rfgp.datasets",
     "gpytorch": "rfgp.gpytorch",
     "fields": "rfgp.fields",

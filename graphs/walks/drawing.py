@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -182,6 +182,31 @@ def _bar(total: int, wanted: bool) -> Iterator[Callable[[int], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("walking", total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def columns_of(walks: Walks) -> list[Array]:
+    """Return what the walks of each start node left behind, one start after the other: see `joined`."""
+    pattern, visits = walks.pattern, walks.visits
+    counts = [np.diff(pattern.indptr), np.diff(visits.indptr)]
+    return [*counts, pattern.indices, visits.hop_counts, visits.hops, visits.loads]
+
+
+def joined(
+    graph: Graph,
+    starts: NDArray[np.int64],  # (n,)
+    settings: WalkSettings,
+    parts: Sequence[list[Array]],
+) -> Walks:
+    """Return the walks of n start nodes from the `columns_of` those of consecutive parts of them.
+
+    Args:
+        graph: The graph.
+        starts: Positions of all start nodes.
+        settings: Of all parts.
+        parts: At least one.
+    """
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return _assemble(Moves(graph, settings.transitions), starts, settings, columns)
 
 
 def _assemble(moves: Moves, starts: NDArray[np.int64], settings: WalkSettings, columns: list[Array]) -> Walks:

@@ -93,13 +93,13 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         return exact_kernel(self.spectrum, self)
 
     def get_extra_state(self) -> Tensor:
-        """Return what a state_dict needs to repeat the draw: JSON, as bytes in a tensor, since some ask for tensors."""
+        """Return what a state_dict needs to repeat the draw: JSON, as bytes (b,), since some ask for tensors."""
         dims = None if self.feature_map is None else self.feature_map.frequencies.shape[1]
         law = {name: repr(getattr(self, name)) for name in _LAW}
         return encode({"seed": self.seed, "num_dims": dims, "num_frequencies": self.num_frequencies, **law})
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Repeat the draw of a state_dict.
+        """Repeat the draw of a state_dict, bytes (b,).
 
         Raises:
             InvalidArgumentError: it is that of another coupling, spectrum, kind or number of features.

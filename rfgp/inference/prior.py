@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from rfgp.inference.laws import KernelPredictor, Predictor, RowPredictor, WeightPredictor
+from rfgp.inference.linear import LinearModel
 from rfgp.inference.posterior import DualPosterior, Posterior, RowPosterior
-from rfgp.inference.primal import LinearModel, PrimalPosterior
+from rfgp.inference.primal import PrimalPosterior
 from rfgp.inference.rows import Rows, gathered
 
 

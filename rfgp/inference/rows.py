@@ -4,9 +4,9 @@ Row i stands for w_i observations, all of them y_i, with the noise variance (lea
 that does not depend on the function, that is one observation with the noise D_i = (learned + known_i) / w_i.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -67,6 +67,17 @@ class Rows(Protocol):
 
     def blocks(self, size: int) -> Iterator[Block]:
         """Yield all rows in blocks of about `size`; no tensor of a block is to be changed."""
+
+
+Sums = tuple[Tensor, ...]
+
+
+@runtime_checkable
+class DistributedRows(Rows, Protocol):
+    """The role: rows that lie on other machines, where sums over them are better taken."""
+
+    def total(self, function: Callable[[Rows], Sums]) -> Sums:
+        """Return the sum of function(part) over parts of the rows, each evaluated where it lies."""
 
 
 @dataclass(frozen=True, eq=False)

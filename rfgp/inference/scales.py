@@ -17,7 +17,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from rfgp.inference.primal import LinearModel, Solved, Statistics, gather, solve
+from rfgp.inference.linear import LinearModel, Solved, Statistics, gather, solve
 
 
 class Scales(NamedTuple):

@@ -18,7 +18,7 @@ from rfgp.models.fitting import Callback, FitReport, Plan, Progress, Reporter, f
 from rfgp.models.inputs import Inputs
 from rfgp.models.reading import Arrays, Streamed, Unread, begin, read_new_rows, read_training
 from rfgp.models.sources import CountedRows
-from rfgp.models.state import ArrayPart, Data, Kept, SourcePart, State
+from rfgp.models.state import Data, Kept, SourcePart, State
 from rfgp.parameters import Hyperparameters, Prior
 from rfgp.scaling import Scaling
 
@@ -170,10 +170,10 @@ class Process(ABC):
         if state.data is None and not absorbs(self):
             state.known_data("update")
         before = self._state, self._kept
-        read = read_new_rows(self._inputs, X, y, noise, sample_weight)
+        read = read_new_rows(self._inputs, X, y, noise, sample_weight, seed_of(self))
         try:
             self._state, self._kept = updated(self, read)
-            if self._kept is None and isinstance(read, Unread):
+            if self._kept is None and not isinstance(read, Arrays):
                 self._predictor()  # now, while the rows can be read
         except BaseException:
             self._state, self._kept = before
@@ -312,10 +312,10 @@ def absorbs(model: Process) -> bool:
     return kept is not None and kept.fits(state, state.hyperparameters.flat()) and set(kept.tensors) == ABSORBING
 
 
-def updated(model: Process, read: Arrays | Unread) -> tuple[State, Kept | None]:
+def updated(model: Process, read: Arrays | Unread | Streamed) -> tuple[State, Kept | None]:
     """Return the model's state with further data, and its posterior where that is known without the old data."""
     state, predictor = model._known(), None
-    part = read.part(state.scaling) if isinstance(read, Arrays) else None
+    part = None if isinstance(read, Unread) else read.part(state.scaling)
     rows = part.rows if part is not None else cast(Unread, read).counted(state.scaling)
     if absorbs(model):
         assert model._kept is not None
@@ -328,9 +328,8 @@ def updated(model: Process, read: Arrays | Unread) -> tuple[State, Kept | None]:
     elif isinstance(rows, CountedRows):
         for _ in rows.blocks(2**16):
             pass  # counted, and checked
-    added = (
-        SourcePart(rows.counted(), None, rows.count, True) if isinstance(rows, CountedRows) else cast(ArrayPart, part)
-    )
+    added = SourcePart(rows.counted(), None, rows.count, True) if isinstance(rows, CountedRows) else part
+    assert added is not None
     data = None if state.data is None else Data((*state.data.parts, added))
     new = replace(state, data=data, num_observations=state.num_observations + len(added.rows))
     return new, None if predictor is None else Kept(new, state.hyperparameters.flat(), predictor.tensors(), predictor)

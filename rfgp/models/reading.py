@@ -11,7 +11,17 @@ from torch import Tensor
 from rfgp.errors import DataError
 from rfgp.models.data import copy_inputs, read_per_row, read_targets
 from rfgp.models.inputs import Inputs
-from rfgp.models.sources import CountedRows, Read, RowSource, SourceRows, as_source, read_chunks, standardized
+from rfgp.models.sources import (
+    CountedRows,
+    DistributedSource,
+    Read,
+    RemoteRows,
+    RowSource,
+    SourceRows,
+    as_source,
+    read_chunks,
+    standardized,
+)
 from rfgp.models.state import ArrayPart, SourcePart, starting_values
 from rfgp.models.survey import Survey, survey
 from rfgp.parameters import Hyperparameters, Prior
@@ -91,7 +101,8 @@ class Streamed:
         """
         sample, found = self.found.sample, self.found
         kind = _kind_of_rows(sample, found.is_vector, scaling)
-        rows = SourceRows(self.source, scaling, self.dtype, found.num_rows, *kind)
+        rows_of = RemoteRows if isinstance(self.source, DistributedSource) else SourceRows
+        rows = rows_of(self.source, scaling, self.dtype, found.num_rows, *kind)
         return SourcePart(rows, standardized(sample, scaling), found.observations, found.is_numpy, found.digest)
 
     def scaling(self, standardize: bool) -> Scaling:
@@ -110,13 +121,18 @@ def read_new_rows(
     y: Any,
     noise: Any,  # (n,)
     weight: Any,  # (n,)
-) -> Arrays | Unread:
+    seed: int,
+) -> Arrays | Unread | Streamed:
     """Check rows to be added; those that are read in blocks are only looked at, to be checked as they are read.
+
+    Those that lie elsewhere are surveyed, since nothing can be counted here while they are read there.
 
     Raises:
         DataError: they cannot be used; the message names the place.
     """
     source = _table_source(reader, X, y, noise, weight)
+    if isinstance(source, DistributedSource):
+        return Streamed(source, reader.dtype, survey(source, reader.dtype, seed, is_all=False))
     return Arrays.read(reader, X, y, noise, weight, 1) if source is None else Unread(source, reader.dtype)
 
 

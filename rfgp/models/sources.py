@@ -1,15 +1,17 @@
 """Rows that are read in blocks, as often as asked, because they need not fit in memory."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rfgp.errors import DataError
-from rfgp.inference import ArrayRows, Block
+from rfgp.inference import ArrayRows, Block, Rows
+from rfgp.inference.rows import Sums
 from rfgp.models.data import check_dtypes, check_targets, read_matrix, read_per_row, read_target_values
 from rfgp.scaling import Scaling
 
@@ -43,6 +45,17 @@ class RowSource(Protocol):
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows, some at a time."""
+
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class DistributedSource(RowSource, Protocol):
+    """The role: a source whose rows lie in parts on other machines; `rfgp.dask` has one."""
+
+    def reduce(self, function: Callable[[RowSource, int], T], combine: Callable[[T, T], T]) -> T:
+        """Return function(part, rows before it) of each part, taken where it lies, combined in the parts' order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +129,11 @@ class Read(NamedTuple):
 
 
 def read_chunks(
-    chunks: Iterable[Chunk], dtype: torch.dtype | None, targets: bool, names: tuple[str, ...] | None = None
+    chunks: Iterable[Chunk],
+    dtype: torch.dtype | None,
+    targets: bool,
+    names: tuple[str, ...] | None = None,
+    first: int = 0,
 ) -> Iterator[Read]:
     """Yield the rows of a source's chunks, checked.
 
@@ -125,12 +142,13 @@ def read_chunks(
         dtype: Of the inputs; None: the source's.
         targets: Whether these are wanted.
         names: Of the columns, in order, where they are known.
+        first: The number of rows before these.
 
     Raises:
         DataError: values that are not finite, named by their row in the source, or chunks that differ from the first in
             shape, names, or in what they know of their rows.
     """
-    first, width, outputs, extras = 0, None, None, None
+    width, outputs, extras = None, None, None
     for chunk in chunks:
         inputs, _ = read_matrix(chunk.X, dtype, first)
         if width is not None and inputs.shape[1] != width:
@@ -215,9 +233,38 @@ class SourceRows:
             raise DataError(f"The source had {self.count:,} rows at first and has {found:,} now; it must not change.")
 
 
+class RemoteRows(SourceRows):
+    """Likewise, of a `DistributedSource`; sums over them are taken where they lie."""
+
+    def total(self, function: Callable[[Rows], Sums]) -> Sums:
+        """Return the sum of function(part) over the parts, none of which may be larger than memory.
+
+        Raises:
+            DataError: values that cannot be used, or other than at first.
+        """
+        assert isinstance(self.source, DistributedSource)
+        whole = replace(self, source=ArraySource(()))  # what is sent to each part is without the others
+        return self.source.reduce(partial(_total_of_part, whole, function), _added)
+
+
+def _total_of_part(whole: SourceRows, function: Callable[[Rows], Sums], part: RowSource, first: int) -> Sums:
+    reads = []
+    for read in read_chunks(part.chunks(), whole.dtype, True, whole.scaling.columns, first):
+        check_kind(read, whole)
+        reads.append(read)
+    if reads:
+        return function(standardized(Read.joined(reads), whole.scaling))
+    like = whole.scaling.targets.scale.new_zeros(0, dtype=torch.float64)
+    return function(ArrayRows(like.reshape(0, 1), like.reshape(0, whole.num_outputs)))
+
+
+def _added(a: Sums, b: Sums) -> Sums:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
 @dataclass(eq=False)
 class CountedRows:
-    """The rows of a source that are read once, and counted then; for one pass, as of `rfgp.inference.primal.gather`.
+    """The rows of a source that are read once, and counted then; for one pass, as of `rfgp.inference.linear.gather`.
 
     Attributes:
         source: Where they come from.

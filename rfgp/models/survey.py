@@ -1,8 +1,10 @@
 """A first pass over rows that are read in blocks: their number, their moments, and a random sample of them."""
 
+import copy
 import hashlib
+from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -11,7 +13,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.errors import DataError
 from rfgp.models.data import check_not_constant
-from rfgp.models.sources import Read, RowSource, read_chunks
+from rfgp.models.sources import DistributedSource, Read, RowSource, read_chunks
 from rfgp.scaling import Affine
 
 SAMPLE_ROWS = 2**15
@@ -33,8 +35,15 @@ class Moments:
     ) -> None:
         """Add rows, (b, d)."""
         x = x.detach().double().cpu()
-        mean, count = x.mean(0), len(x)
-        squares, low, high = (x - mean).square().sum(0), x.amin(0), x.amax(0)
+        mean = x.mean(0)
+        self._combine(len(x), mean, (x - mean).square().sum(0), x.amin(0), x.amax(0))
+
+    def merge(self, other: "Moments") -> None:
+        """Add the rows of other moments."""
+        if other.count:
+            self._combine(other.count, other.mean, other._squares, other.low, other.high)
+
+    def _combine(self, count: int, mean: Tensor, squares: Tensor, low: Tensor, high: Tensor) -> None:
         if self.count == 0:
             self.count, self.mean, self._squares, self.low, self.high = count, mean, squares, low, high
             return
@@ -69,44 +78,111 @@ class Survey(NamedTuple):
     digest: str  # of all values, whatever the blocks
 
 
-def survey(source: RowSource, dtype: torch.dtype | None, seed: int) -> Survey:
+def survey(source: RowSource, dtype: torch.dtype | None, seed: int, is_all: bool = True) -> Survey:
     """Read all rows once.
 
     Args:
-        source: The rows.
+        source: The rows; those of a `DistributedSource` are read where they lie.
         dtype: Of the inputs; None: the source's.
         seed: Of the sample, which depends on the rows and their order alone, not on the blocks.
+        is_all: Whether these are all the data, so that there must be two rows that differ.
 
     Raises:
         DataError: values that cannot be used, fewer than two rows, or a constant target.
     """
-    inputs, targets, sample = Moments(), Moments(), _Sample(seed)
-    observations, is_uniform, digests = 0.0, True, [hashlib.sha256() for _ in range(4)]
-    chunks = iter(source.chunks())
-    first = next(chunks, None)
-    if first is None:
-        raise DataError("The source has no rows.")
-    for read in read_chunks(chain([first], chunks), dtype, True):
-        assert read.targets is not None
-        inputs.add(read.inputs)
-        targets.add(read.targets)
-        sample.add(read)
-        for digest, tensor in zip(digests, read, strict=True):
-            if tensor is not None:
-                digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
-        observations += len(read.inputs) if read.weight is None else float(read.weight.sum())
-        is_uniform = is_uniform and read.known is None and read.weight is None
-    if targets.count < 2:
-        raise DataError(f"A process needs at least two observations, got {targets.count}.")
-    is_vector = np.ndim(first.y) == 1
-    low, high = (v[0] if is_vector else v for v in (targets.low, targets.high))
-    found = sample.rows()
-    check_not_constant(low.to(found.inputs.dtype), high.to(found.inputs.dtype), targets.count)
-    is_numpy = not isinstance(first.X, Tensor)
-    _check_range(inputs, "a column of X")
-    _check_range(targets, "y")
-    kind = (observations, is_uniform, is_vector, is_numpy)
-    return Survey(inputs, targets, targets.count, *kind, found, first.names, " ".join(d.hexdigest() for d in digests))
+    if isinstance(source, DistributedSource):
+        return source.reduce(partial(_tally_of, dtype, seed), Tally.merged).survey(is_all)
+    return _tally_of(dtype, seed, source, 0).survey(is_all)
+
+
+def _tally_of(dtype: torch.dtype | None, seed: int, source: RowSource, first: int) -> "Tally":
+    tally = Tally(seed, first)
+    tally.read(source, dtype)
+    return tally
+
+
+class Tally:
+    """What is known of some rows, to which others can be added; tallies of consecutive rows can be merged.
+
+    Args:
+        seed: Of the sample.
+        first: The number of rows before these.
+    """
+
+    def __init__(self, seed: int, first: int = 0) -> None:
+        self._first = first
+        self._inputs, self._targets, self._sample = Moments(), Moments(), _Sample(seed, first)
+        self._observations, self._is_uniform = 0.0, True
+        self._digests: tuple[str, ...] = ("",) * 4
+        self._kind: tuple[bool, bool, tuple[str, ...] | None] | None = None  # vector, numpy, names
+
+    def read(self, source: RowSource, dtype: torch.dtype | None) -> None:
+        """Add all rows of a source.
+
+        Raises:
+            DataError: values that cannot be used.
+        """
+        chunks, digests = iter(source.chunks()), [hashlib.sha256() for _ in range(4)]
+        first = next(chunks, None)
+        if first is None:
+            return
+        self._kind = (np.ndim(first.y) == 1, not isinstance(first.X, Tensor), first.names)
+        for read in read_chunks(chain([first], chunks), dtype, True, first=self._first):
+            assert read.targets is not None
+            self._inputs.add(read.inputs)
+            self._targets.add(read.targets)
+            self._sample.add(read)
+            for digest, tensor in zip(digests, read, strict=True):
+                if tensor is not None:
+                    digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+            self._observations += len(read.inputs) if read.weight is None else float(read.weight.sum())
+            self._is_uniform = self._is_uniform and read.known is None and read.weight is None
+        self._digests = tuple(digest.hexdigest() for digest in digests)
+
+    def merged(self, other: "Tally") -> "Tally":
+        """Return the tally of these rows and, after them, those of another.
+
+        Raises:
+            DataError: rows of another kind.
+        """
+        if other._targets.count == 0 or self._targets.count == 0:
+            return self if other._targets.count == 0 else other
+        shapes = [(len(t._inputs.mean), len(t._targets.mean), t._kind, t._is_uniform) for t in (self, other)]
+        if shapes[0] != shapes[1]:
+            raise DataError("The parts of the source differ in their columns, names, targets, weights or noise.")
+        new = copy.copy(self)
+        for name in ("_inputs", "_targets"):
+            moments = copy.copy(getattr(self, name))
+            moments.merge(getattr(other, name))
+            setattr(new, name, moments)
+        new._sample = self._sample.merged(other._sample)
+        new._observations = self._observations + other._observations
+        pairs = zip(self._digests, other._digests, strict=True)
+        new._digests = tuple(hashlib.sha256((a + b).encode()).hexdigest() for a, b in pairs)
+        return new
+
+    def survey(self, is_all: bool = True) -> Survey:
+        """Return what was found.
+
+        Args:
+            is_all: Whether these are all the data.
+
+        Raises:
+            DataError: fewer than two rows, a constant target, or values that float64 cannot square.
+        """
+        if self._kind is None:
+            raise DataError("The source has no rows.")
+        count, (is_vector, is_numpy, names) = self._targets.count, self._kind
+        if is_all and count < 2:
+            raise DataError(f"A process needs at least two observations, got {count}.")
+        low, high = (v[0] if is_vector else v for v in (self._targets.low, self._targets.high))
+        found = self._sample.rows()
+        if is_all:
+            check_not_constant(low.to(found.inputs.dtype), high.to(found.inputs.dtype), count)
+        _check_range(self._inputs, "a column of X")
+        _check_range(self._targets, "y")
+        kind = (self._observations, self._is_uniform, is_vector, is_numpy)
+        return Survey(self._inputs, self._targets, count, *kind, found, names, " ".join(self._digests))
 
 
 def _check_range(moments: Moments, name: str) -> None:
@@ -123,10 +199,16 @@ def _check_range(moments: Moments, name: str) -> None:
 
 
 class _Sample:
-    """The rows with the smallest of independent uniform keys: a random sample without replacement."""
+    """The rows with the smallest of independent uniform keys: a random sample without replacement.
 
-    def __init__(self, seed: int) -> None:
+    Args:
+        seed: Of the keys; row i of all has number i of their stream.
+        first: The number of the first row.
+    """
+
+    def __init__(self, seed: int, first: int = 0) -> None:
         self._random = random.numpy_generator(seed, random.Role.SAMPLE)
+        cast(np.random.PCG64, self._random.bit_generator).advance(first)  # one step a key
         self._keys = np.empty(0)
         self._kept: list[Read] = []
 
@@ -142,6 +224,13 @@ class _Sample:
         self._kept.append(read)
         if len(self._keys) >= 2 * SAMPLE_ROWS:
             self._shrink()
+
+    def merged(self, other: "_Sample") -> "_Sample":
+        """Return the sample of the rows of both."""
+        new = copy.copy(self)
+        new._keys, new._kept = np.concatenate([self._keys, other._keys]), [*self._kept, *other._kept]
+        new._shrink()
+        return new
 
     def rows(self) -> Read:
         """Return the sample in random order."""

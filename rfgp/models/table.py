@@ -52,7 +52,7 @@ class SparseSpectrumGP(Process):
             lengthscale shared by standardised columns counts in standard deviations.
         seed: An integer, or None for one from the system, kept as `.seed`.
         dtype: Of the features; None: the data's. Sums and factorisations are float64 always, products of features
-            where the noise is small (`rfgp.inference.primal`). With noise down to a thousandth of the target's
+            where the noise is small (`rfgp.inference.linear`). With noise down to a thousandth of the target's
             variance, means from float32 features are within .002 of its deviation of those from float64, deviations
             within 2 %.
 

@@ -14,7 +14,8 @@ from scipy.optimize import OptimizeResult, minimize
 
 import rfgp
 from rfgp.inference import ArrayRows, LinearModel, PrimalPosterior
-from rfgp.inference.primal import absorb, gather, solve
+from rfgp.inference.linear import gather, solve
+from rfgp.inference.primal import absorb
 from rfgp.inference.scales import best_common_scale, best_scales, quadratic
 from rfgp.models.fitting import Progress, checkpoint, lbfgs, learning, sparse
 from rfgp.models.fitting.checkpoint import FileJournal, open_journal

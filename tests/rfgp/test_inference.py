@@ -198,9 +198,9 @@ class TestBlocks:
 
     @pytest.fixture(autouse=True)
     def small_blocks(self, monkeypatch):
-        monkeypatch.setattr("rfgp.inference.primal._LEAST_ROWS", 1)
-        monkeypatch.setattr("rfgp.inference.primal._ENTRIES", 70)  # blocks of 7 rows; 30 are no multiple
-        monkeypatch.setattr("rfgp.inference.primal._TILE", 4)
+        monkeypatch.setattr("rfgp.inference.linear._LEAST_ROWS", 1)
+        monkeypatch.setattr("rfgp.inference.linear._ENTRIES", 70)  # blocks of 7 rows; 30 are no multiple
+        monkeypatch.setattr("rfgp.inference.linear._TILE", 4)
 
     @pytest.mark.parametrize("joined", [False, True])
     @pytest.mark.parametrize("per_row", [False, True])
@@ -259,7 +259,7 @@ class TestBlocks:
 
     def test_single_precision_stays_near(self, monkeypatch):
         """Features of 32 bits: the density to 1e-5 of its value, gradients to 1e-4 of theirs."""
-        monkeypatch.setattr("rfgp.inference.primal._ENTRIES", 2**22)
+        monkeypatch.setattr("rfgp.inference.linear._ENTRIES", 2**22)
         x, omega, y, _, scale, variance = self.arguments(5000)
         found = []
         for dtype in (torch.float64, torch.float32):

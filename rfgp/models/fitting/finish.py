@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from rfgp.inference import JoinedRows, Posterior, PrimalPosterior, gathered
-from rfgp.inference.primal import Statistics, gather, solve
+from rfgp.inference.linear import Statistics, gather, solve
 from rfgp.models.fitting.lbfgs import maximize
 from rfgp.models.fitting.learning import Outcome
-from rfgp.models.fitting.progress import ReportedRows
+from rfgp.models.fitting.progress import reported
 from rfgp.models.fitting.report import FitReport
 from rfgp.models.fitting.scales import calibrate_noise, leave_one_out, solve_scales
 from rfgp.models.state import Kept
@@ -77,7 +77,7 @@ def _posterior(fit: "Fit", reports: list[FitReport], is_done: bool, learned: Out
         )
     if not is_primal:
         return fit.posterior(fit.rows)
-    told = ReportedRows(fit.rows, fit.plan.reporter, "a pass over all rows")
+    told = reported(fit.rows, fit.plan.reporter, "a pass over all rows")
     found = fit.plan.journal.remember("a pass over all rows", lambda: gather(fit.linear(told))._asdict())
     model = fit.linear(fit.rows)
     statistics = Statistics(**{name: tensor.to(model.mean.device) for name, tensor in found.items()})

@@ -51,7 +51,7 @@ LEAST_ROWS = 200
 SETTLED = 0.01
 """Nats a row: what the last tenth of the steps may gain in likelihood before more steps are asked for."""
 _MOST_ROUNDING = 3.0
-"""Of products of features in a step: its noise is that of the batches anyway (see `rfgp.inference.primal`)."""
+"""Of products of features in a step: its noise is that of the batches anyway (see `rfgp.inference.linear`)."""
 _SEGMENT = 10
 """Steps between two looks at the kept-out rows."""
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8

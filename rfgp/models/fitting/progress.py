@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
-from rfgp.inference import Block, Rows
+from rfgp.inference import Block, DistributedRows, Rows
 
 Callback = Callable[[int, float], None]
 _SECONDS_BETWEEN_LINES = 10.0
@@ -127,6 +127,11 @@ class ReportedRows:
         for done, block in enumerate(self.rows.blocks(size), 1):
             yield block
             self.reporter.block(done)
+
+
+def reported(rows: Rows, reporter: Reporter, stage: str) -> Rows:
+    """Return the same rows, telling of each block of them; not where they are read elsewhere."""
+    return rows if isinstance(rows, DistributedRows) else ReportedRows(rows, reporter, stage)
 
 
 class _Printer:

@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from rfgp.inference import ArrayRows, LinearModel, Posterior, PrimalPosterior
-from rfgp.inference.primal import Statistics, gather, solve
+from rfgp.inference.linear import Statistics, gather, solve
 from rfgp.inference.scales import best_scales
 from rfgp.parameters import Hyperparameters
 

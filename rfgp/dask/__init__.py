@@ -1,0 +1,7 @@
+"""Fits, predictions and walks on a Dask cluster."""
+
+from rfgp.dask.partitions import Partitions as Partitions
+from rfgp.dask.prediction import Predicted as Predicted
+from rfgp.dask.prediction import fit as fit
+from rfgp.dask.prediction import predict as predict
+from rfgp.dask.walks import sample_walks as sample_walks

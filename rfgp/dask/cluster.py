@@ -1,0 +1,48 @@
+"""What all of this room does on a cluster."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import dask
+from distributed import Client, get_client
+
+from rfgp.errors import InvalidArgumentError
+
+T = TypeVar("T")
+
+
+def client_of(client: Client | None) -> Client:
+    """Return the client, or the one that stands ready.
+
+    Raises:
+        InvalidArgumentError: there is none.
+    """
+    if client is not None:
+        return client
+    try:
+        return get_client()
+    except ValueError:
+        raise InvalidArgumentError(
+            "There is no Dask client. Make one first, such as distributed.Client(n_workers=4, threads_per_worker=1), "
+            "or pass client=."
+        ) from None
+
+
+def shipped(value: Any) -> Any:
+    """Return a value as a delayed one that goes to each worker once, and is there again when a worker has died."""
+    return dask.delayed(value, name=f"rfgp-{uuid.uuid4().hex}", pure=False, traverse=False)
+
+
+def combined(leaves: Sequence[Any], combine: Callable[[T, T], T]) -> Any:
+    """Return the delayed combination of delayed values, in their order, as a balanced tree."""
+    level, step = list(leaves), dask.delayed(combine, pure=False)
+    while len(level) > 1:
+        pairs = [step(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
+        level = [*pairs, *level[2 * len(pairs) :]]
+    return level[0]
+
+
+def computed(client: Client, value: Any) -> Any:
+    """Return the value of a delayed one, or a list of them, computed on the workers; errors are raised here."""
+    return client.gather(client.compute(value))

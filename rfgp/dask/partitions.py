@@ -1,0 +1,179 @@
+"""Rows that lie on a Dask cluster, as a source that every model takes in the place of arrays."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import dask
+import numpy as np
+from distributed import Client
+
+from rfgp.dask.cluster import client_of, combined, computed, shipped
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.models.sources import Chunk, RowSource
+
+T = TypeVar("T")
+_EXTRAS = ("y", "noise", "sample_weight")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The rows of one partition, on a worker."""
+
+    chunk: Chunk
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield them."""
+        if len(self.chunk.X):
+            yield self.chunk
+
+
+class Partitions:
+    """The rows of Dask arrays or dataframes, for `fit`, `condition` and `update` of a `SparseSpectrumGP`.
+
+    Sums over the rows are taken on the workers, and only what has F x F entries comes back. A pass over rows that are
+    not persisted computes them anew, and a worker that dies has its share computed by the others: `X.persist()` where
+    they fit in the cluster's memory. rfgp must be installed on the workers.
+
+    Args:
+        X: A Dask array (n, d), or a Dask dataframe, whose columns have to be numbers.
+        y: Targets, a Dask array (n,) or (n, k), or a series or dataframe partitioned as X; or, where X is a dataframe,
+            the name of its target column, or k names. None: there are none, as in rows to predict at.
+        noise: Known variances (n,), likewise.
+        sample_weight: Numbers of observations (n,), likewise.
+        client: Of the cluster; None: the one that stands ready.
+
+    Raises:
+        DataError: parts that do not match.
+        InvalidArgumentError: no collection of Dask, or no client.
+    """
+
+    def __init__(
+        self, X: Any, y: Any = None, noise: Any = None, sample_weight: Any = None, *, client: Client | None = None
+    ) -> None:
+        self._client = client_of(client)
+        named = dict(zip(_EXTRAS, (y, noise, sample_weight), strict=True))
+        columns = {name: value for name, value in named.items() if _is_name(value)}
+        beside = {name: value for name, value in named.items() if value is not None and name not in columns}
+        if columns and not _is_frame(X):
+            raise InvalidArgumentError("Columns are told by name in dataframes only; pass Dask arrays beside an array.")
+        others = {name: blocks_of(value, name, like=X) for name, value in beside.items()}
+        parts = blocks_of(X, "X")
+        for name, found in others.items():
+            if len(found) != len(parts):
+                raise DataError(f"X has {len(parts)} partitions, {name} has {len(found)}; they must match.")
+        make = dask.delayed(partial(_part, columns), pure=False)
+        rows = zip(parts, *others.values(), strict=True)
+        self._parts = [make(x, dict(zip(others, values, strict=True))) for x, *values in rows]
+        self._lengths = known_lengths(X)
+
+    def __len__(self) -> int:
+        return sum(self.lengths)
+
+    @property
+    def lengths(self) -> list[int]:
+        """The numbers of rows of the partitions; of dataframes counted when they are asked for first."""
+        if self._lengths is None:
+            count = dask.delayed(_length, pure=False)
+            self._lengths = computed(self._client, [count(part) for part in self._parts])
+        return self._lengths
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows here, a partition at a time: slow, and for what cannot be done there."""
+        for part in self._parts:
+            yield from computed(self._client, part).chunks()
+
+    def reduce(self, function: Callable[[RowSource, int], T], combine: Callable[[T, T], T]) -> T:
+        """Return function(part, rows before it) of each partition, taken on the workers, combined in their order.
+
+        Raises:
+            DataError: what the function raises.
+        """
+        begins = np.concatenate([[0], np.cumsum(self.lengths)])
+        apply, sent = dask.delayed(_apply, pure=False), shipped(function)
+        leaves = [apply(sent, part, int(first)) for part, first in zip(self._parts, begins[:-1], strict=True)]
+        out: T = computed(self._client, combined(leaves, combine))
+        return out
+
+    def __reduce__(self) -> Any:
+        raise TypeError("Rows on a cluster cannot be pickled; save models without their data.")
+
+
+def _apply(function: Callable[[RowSource, int], T], part: _Part, first: int) -> T:
+    return function(part, first)
+
+
+def _length(part: _Part) -> int:
+    return len(part.chunk.X)
+
+
+def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
+    """Return the rows of one partition; columns of a dataframe by their names."""
+    found = dict(others)
+    taken: list[Any] = []
+    for name, column in columns.items():
+        wanted = column if isinstance(column, str) else list(column)
+        missing = [c for c in ([wanted] if isinstance(wanted, str) else wanted) if c not in X.columns]
+        if missing:
+            known = ", ".join(map(str, X.columns))[:200]
+            raise DataError(f"The dataframe has no column {missing[0]!r}; it has {known}.")
+        found[name] = X[wanted]
+        taken += [wanted] if isinstance(wanted, str) else wanted
+    names = None
+    if hasattr(X, "columns"):
+        X = X.drop(columns=taken)
+        names = tuple(map(str, X.columns))
+        X = X.to_numpy()
+    for name, value in found.items():
+        found[name] = value.to_numpy() if hasattr(value, "to_numpy") else value
+        if len(found[name]) != len(X):
+            raise DataError(f"A partition of X has {len(X)} rows, that of {name} {len(found[name])}; they must match.")
+    return _Part(Chunk(X, names=names, **found))
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, Sequence) and len(value) > 0 and all(isinstance(v, str) for v in value)
+    )
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(X, "to_delayed") and hasattr(X, "columns")
+
+
+def blocks_of(value: Any, name: str, like: Any = None) -> list[Any]:
+    """Return the partitions of a collection as delayed values; those of an array with the rows of another's.
+
+    Args:
+        value: An array (n, ...) or dataframe.
+        name: What it is called.
+        like: The collection whose partitions it is to match.
+
+    Raises:
+        InvalidArgumentError: it is no collection of Dask.
+        DataError: it has another number of rows.
+    """
+    if not hasattr(value, "to_delayed"):
+        raise InvalidArgumentError(
+            f"{name} must be a Dask array or dataframe, got {type(value).__name__}; what is in memory goes to the "
+            "model itself."
+        )
+    if not hasattr(value, "chunks"):
+        return list(value.to_delayed())
+    if value.ndim > 1:
+        value = value.rechunk({1: -1})
+    if like is not None and hasattr(like, "chunks") and like.chunks[0] != value.chunks[0]:
+        if like.shape[0] != value.shape[0] and not (math.isnan(like.shape[0]) or math.isnan(value.shape[0])):
+            raise DataError(f"X has {like.shape[0]} rows and {name} has {value.shape[0]}.")
+        if not (math.isnan(like.shape[0]) or math.isnan(value.shape[0])):
+            value = value.rechunk({0: like.chunks[0]})
+    return list(value.to_delayed().reshape(-1))
+
+
+def known_lengths(X: Any) -> list[int] | None:
+    """Return the numbers of rows of an array's blocks; None where they are not known yet."""
+    if not hasattr(X, "chunks") or any(math.isnan(rows) for rows in X.chunks[0]):
+        return None
+    return [int(rows) for rows in X.chunks[0]]

@@ -1,0 +1,114 @@
+"""Fits and predictions of table models on a cluster."""
+
+import copy
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import dask
+import dask.array as da
+import numpy as np
+from distributed import Client
+
+from rfgp.dask.partitions import Partitions, blocks_of, known_lengths
+from rfgp.errors import DataError
+from rfgp.models import SparseSpectrumGP
+from rfgp.models.state import Kept
+
+
+class Predicted(NamedTuple):
+    """The law of the latent function, or with noise of an observation, at each row; lazy.
+
+    Attributes:
+        mean: A Dask array (n,), or (n, k) for k outputs.
+        variance: Likewise.
+    """
+
+    mean: da.Array
+    variance: da.Array
+
+
+def fit(
+    gp: SparseSpectrumGP,
+    X: Any,
+    y: Any,
+    *,
+    noise: Any = None,  # (n,)
+    sample_weight: Any = None,  # (n,)
+    client: Client | None = None,
+    **options: Any,
+) -> SparseSpectrumGP:
+    """Fit a model to rows on a cluster, in place: `gp.fit(Partitions(X, y, ...))`.
+
+    Hyperparameters, and frequencies where they are learned, come from a random sample of 32,768 rows that is taken to
+    the client; noise and output scale, the posterior and the likelihood from all rows, where they lie. The result is
+    that of `gp.fit` on the same rows in memory but for the rounding of sums, whatever the workers, if the rows are
+    more than the sample.
+
+    Args:
+        gp: The model.
+        X: A Dask array (n, d) or dataframe.
+        y: Targets (n,) or (n, k), or names of columns; see `Partitions`.
+        noise: As there.
+        sample_weight: As there.
+        client: As there.
+        options: Of `SparseSpectrumGP.fit`.
+
+    Returns:
+        The model; it predicts here, and by `predict` on the cluster.
+
+    Raises:
+        DataError: the data cannot be used.
+    """
+    return gp.fit(Partitions(X, y, noise, sample_weight, client=client), **options)
+
+
+def predict(gp: SparseSpectrumGP, X: Any, *, observed: bool = False) -> Predicted:
+    """Return means and variances at the rows of a Dask collection, computed where they lie when they are asked for.
+
+    Args:
+        gp: A fitted model; what it needs of itself goes to each worker once.
+        X: A Dask array (n, d), or a dataframe with the columns of the training data.
+        observed: Whether the variance is that of an observation, with the noise, rather than that of the function.
+
+    Raises:
+        NotFittedError: there are no data yet.
+        InvalidArgumentError: no collection of Dask.
+    """
+    scale = gp._known().scaling.targets.scale
+    tail = tuple(scale.shape)
+    parts, lengths = blocks_of(X, "X"), known_lengths(X)
+    model = dask.delayed(_without_data(gp), pure=False, traverse=False)
+    moments = dask.delayed(_moments, pure=False)
+    found = [moments(model, part, observed) for part in parts]
+    rows = [math.nan] * len(parts) if lengths is None else lengths
+    columns = []
+    for place in range(2):
+        blocks = [da.from_delayed(both[place], (n, *tail), dtype=float) for both, n in zip(found, rows, strict=True)]
+        columns.append(da.concatenate(blocks, allow_unknown_chunksizes=True))
+    return Predicted(*columns)
+
+
+def _moments(gp: SparseSpectrumGP, X: Any, observed: bool) -> tuple[Any, Any]:
+    if not len(X):
+        empty = np.empty((0, *gp._known().scaling.targets.scale.shape))
+        return empty, empty
+    columns = gp._known().scaling.columns
+    if columns is not None and hasattr(X, "columns"):
+        missing = [name for name in columns if name not in X.columns]
+        if missing:
+            raise DataError(f"The dataframe has no column {missing[0]!r}, which the training data have.")
+        X = X[list(columns)]
+    p = gp.predict(X)
+    p = p.observed() if observed else p
+    return np.asarray(p.mean, dtype=float), np.asarray(p.variance, dtype=float)
+
+
+def _without_data(gp: SparseSpectrumGP) -> SparseSpectrumGP:
+    """Return a copy that predicts, without the training data."""
+    gp._predictor()
+    kept, light = gp._kept, copy.copy(gp)
+    assert kept is not None
+    light._state = replace(gp._known(), data=None)
+    light._kept = Kept(light._state, kept.raw, kept.tensors)
+    return light

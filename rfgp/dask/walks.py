@@ -1,0 +1,59 @@
+"""Walks on a graph, drawn by the workers of a cluster."""
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import dask
+import numpy as np
+from distributed import Client
+from numpy.typing import NDArray
+
+import graphs
+from graphs.walks.drawing import columns_of, draw, joined
+from graphs.walks.walks import WalkSettings
+from rfgp.dask.cluster import client_of, computed, shipped
+from rfgp.errors import InvalidArgumentError
+
+_PARTS_PER_THREAD = 4
+
+
+def sample_walks(
+    graph: graphs.Graph,
+    nodes: Iterable[Hashable] | None = None,  # (n,) labels
+    *,
+    client: Client | None = None,
+    num_parts: int | None = None,
+    **options: Any,
+) -> graphs.Walks:
+    """Draw random walks on the workers: bit for bit those of `graphs.sample_walks` with the same seed.
+
+    The graph goes to each worker once, and what the walks leave behind comes back; couplings and exact hops are chosen
+    here.
+
+    Args:
+        graph: The graph.
+        nodes: Labels of the start nodes (n,); None: every node.
+        client: Of the cluster; None: the one that stands ready.
+        num_parts: Into how many parts the nodes are divided; None: four for each thread of the cluster.
+        options: Of `graphs.sample_walks`, all but `num_threads` and `progress`.
+
+    Raises:
+        InvalidArgumentError: no client, no positive number of parts, or as `graphs.sample_walks`.
+    """
+    found = client_of(client)
+    labels = None if nodes is None else list(nodes)
+    starts = np.arange(graph.num_nodes) if labels is None else graph.index(labels)
+    few = [int(p) if graph.labels is None else graph.labels[p] for p in starts[:1]]
+    settings = graphs.sample_walks(graph, few, **options).settings
+    if num_parts is None:
+        num_parts = _PARTS_PER_THREAD * max(1, sum(found.nthreads().values()))
+    if isinstance(num_parts, bool) or not isinstance(num_parts, int) or num_parts < 1:
+        raise InvalidArgumentError(f"num_parts must be a positive integer, got {num_parts!r}.")
+    pieces = [part for part in np.array_split(starts, num_parts) if len(part)] or [starts]
+    there, step = [shipped(value) for value in (graph, settings)], dask.delayed(_columns, pure=False)
+    parts = computed(found, [step(*there, piece) for piece in pieces])
+    return joined(graph, starts, settings, parts)
+
+
+def _columns(graph: graphs.Graph, settings: WalkSettings, starts: NDArray[np.int64]) -> list[NDArray[Any]]:
+    return columns_of(draw(graph, starts, settings, num_threads=1))
