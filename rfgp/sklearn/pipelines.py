@@ -11,9 +11,10 @@ from rfgp.couplings import Coupling
 from rfgp.sklearn.transform import RandomFeatures
 from rfgp.spectra import Spectrum
 
-INTERCEPT_SCALING = 10.0
-"""`LinearSVC` penalises its intercept, `SVC` does not; this divides the penalty by its square."""
-MOST_ITERATIONS = 20_000
+INTERCEPT_SCALING = 3.0
+"""`LinearSVC` penalises its intercept, divided by this; larger values are closer to `SVC`, and converge more slowly."""
+MOST_ITERATIONS = 50_000
+"""Of `LinearSVC`, whose hinge loss needs more than its default of 1000."""
 
 
 def make_kernel_ridge(
@@ -29,7 +30,7 @@ def make_kernel_ridge(
 
     With the Gaussian spectrum it approximates `make_pipeline(StandardScaler(), KernelRidge(alpha=alpha, kernel="rbf",
     gamma=1 / (2 * lengthscale**2)))`, and is that of the estimated kernel exactly: neither has an intercept. With
-    lengthscale="scale", gamma is 1 / d, the default of `KernelRidge`.
+    lengthscale="scale", gamma is 1 / d, the default of `KernelRidge`, while no column is constant.
 
     Args:
         alpha: The penalty.
@@ -60,9 +61,10 @@ def make_kernel_svc(
     """Return a pipeline that approximates a support vector classifier: StandardScaler, RandomFeatures, LinearSVC.
 
     With the Gaussian spectrum and two classes it approximates `make_pipeline(StandardScaler(), SVC(C=C, kernel="rbf",
-    gamma=1 / (2 * lengthscale**2)))`: the hinge loss is the same, and the intercept is penalised a hundred times
-    less than `LinearSVC` does. Of more classes each is told from all others, where `SVC` tells every two apart. With
-    lengthscale="scale", gamma is 1 / d, the default of `SVC`.
+    gamma=1 / (2 * lengthscale**2)))`, with the same hinge loss. `SVC` leaves its intercept b free; here b^2 / 9 is
+    added to the squared norm of the weights, as if the kernel had 9 added and no intercept. Of more classes each is told
+    from all others, where `SVC` tells every two apart. With lengthscale="scale", gamma is that of gamma="scale", the
+    default of `SVC`.
 
     Args:
         C: The inverse of the penalty.

@@ -89,12 +89,13 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         y: Any,  # (n,) or (n, k)
     ) -> Self:
         """Fit the process to the outputs that are not constant."""
+        most = None if self.max_iter is None else check_count("max_iter", self.max_iter)
         targets = Targets.of(y)
         if not bool(targets.varies.all()):
             _warn_of_constants(targets)
         learns = bool(targets.varies.any())
         if learns:
-            gp.fit(X, targets.learned(y), fixed=self.fixed, max_iterations=self.max_iter)
+            gp.fit(X, targets.learned(y), fixed=self.fixed, max_iterations=most)
         report = gp.fit_report
         self._targets = targets
         self.gp_ = gp if learns else None
