@@ -53,11 +53,12 @@ def check_count(name: str, value: Any) -> int:
 
 
 def common_float(X: Any, y: Any) -> Any:
-    """Return the dtype in which X (n, d) and y (n,) or (n, k) lose no digit: float32 where neither is float64.
+    """Return the floating dtype in which X (n, d) and y (n,) or (n, k) lose nothing: float32 or float64.
 
     Raises:
         DataError: y is not numeric.
     """
     if y.dtype.kind not in "fiub":
         raise DataError(f"y holds {y.dtype} values; encode text and dates as numbers first.")
-    return X.dtype if y.dtype.kind != "f" or y.dtype == np.float32 else np.dtype(np.float64)
+    common = np.result_type(X.dtype, y.dtype)
+    return common if common in FLOATS else np.dtype(np.float64)

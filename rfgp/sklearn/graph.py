@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length
 
 import graphs
@@ -150,11 +149,10 @@ class GraphGPRegressor(ProcessRegressor):
         return self.gp_.predict(inputs).sample(count, generator=random.generator(seed, random.Role.FUNCTIONS))
 
     def __sklearn_clone__(self) -> Self:
-        params = self.get_params(deep=False)
-        graph = params.pop("graph")
-        other = type(self)(graph=graph, **{name: clone(value, safe=False) for name, value in params.items()})
-        if hasattr(self, "_metadata_request"):
-            other._metadata_request = copy.deepcopy(self._metadata_request)
+        bare = copy.copy(self)
+        bare.graph = None
+        other: Self = super(GraphGPRegressor, bare).__sklearn_clone__()
+        other.graph = self.graph
         return other
 
     def __sklearn_tags__(self) -> Any:

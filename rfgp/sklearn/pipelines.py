@@ -62,9 +62,9 @@ def make_kernel_svc(
 
     With the Gaussian spectrum and two classes it approximates `make_pipeline(StandardScaler(), SVC(C=C, kernel="rbf",
     gamma=1 / (2 * lengthscale**2)))`, with the same hinge loss. `SVC` leaves its intercept b free; here b^2 / 9 is
-    added to the squared norm of the weights, as if the kernel had 9 added and no intercept. Of more classes each is told
-    from all others, where `SVC` tells every two apart. With lengthscale="scale", gamma is that of gamma="scale", the
-    default of `SVC`.
+    added to the squared norm of the weights, as if the kernel had 9 added and no intercept. Of more classes each is
+    told from all others, where `SVC` tells every two apart. With lengthscale="scale", gamma is that of gamma="scale",
+    the default of `SVC`.
 
     Args:
         C: The inverse of the penalty.

@@ -92,7 +92,7 @@ class RandomFeatureGPRegressor(ProcessRegressor):
     def fit(self, X: Any, y: Any) -> Self:
         """Learn the hyperparameters and condition on the data.
 
-        float32 is kept where X and y have it (y may have integers); everything else is computed in float64.
+        float32 is kept where X and y have it; everything else is computed in float64.
 
         Args:
             X: Rows (n, d), n at least 2.

@@ -146,10 +146,10 @@ def test_single_precision_is_kept_only_where_nothing_is_lost():
     narrow = small().fit(X.astype(np.float32), Y.astype(np.float32))
     assert narrow.predict(NEW.astype(np.float32)).dtype == np.float32
     np.testing.assert_allclose(narrow.predict(NEW.astype(np.float32)), small().fit(X, Y).predict(NEW), atol=0.02)
-    mixed = small().fit(X.astype(np.float32), Y)
-    wide = small().fit(X.astype(np.float32).astype(np.float64), Y)
-    np.testing.assert_array_equal(mixed.predict(NEW), wide.predict(NEW))
-    assert mixed.predict(NEW).dtype == np.float64
+    for y in (Y, np.arange(60)):
+        mixed, wide = small().fit(X.astype(np.float32), y), small().fit(X.astype(np.float32).astype(np.float64), y)
+        np.testing.assert_array_equal(mixed.predict(NEW), wide.predict(NEW))
+        assert mixed.predict(NEW).dtype == np.float64
 
 
 def test_a_column_of_targets_is_a_vector():

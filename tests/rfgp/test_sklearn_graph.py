@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn import config_context
 from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError, SkipTestWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -117,6 +118,10 @@ def test_clones_share_the_graph_and_nothing_else():
     assert {**other.get_params(), "graph": 0} == {**estimator.get_params(), "graph": 0}
     fitted = clone(estimator.fit(SEEN, Y[::2]))
     assert not hasattr(fitted, "gp_")
+    assert estimator.graph is GRAPH
+    with config_context(enable_metadata_routing=True):
+        asked = clone(estimator.set_score_request(sample_weight=True))
+        assert asked.get_metadata_routing().score.requests == {"sample_weight": True}
 
 
 @pytest.mark.parametrize("features", ["exact", "walks"])
