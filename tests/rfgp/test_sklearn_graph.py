@@ -13,6 +13,7 @@ from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError, SkipTestWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
+from torch import distributions
 
 import graphs
 import rfgp
@@ -51,6 +52,33 @@ def test_it_equals_the_process_of_the_same_seed(features, y):
     np.testing.assert_array_equal(estimator.predict(HIDDEN, return_cov=True)[1], p.covariance)
     assert estimator.log_marginal_likelihood_value_ == gp.fit_report.log_marginal_likelihood
     assert estimator.sample_y(HIDDEN, 3).shape == (21, *y.shape[1:], 3)
+
+
+@pytest.mark.filterwarnings("ignore::graphs.GraphWarning")  # walks without exact hops, or that halt often
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"kernel": graphs.kernels.RegularizedLaplacian(order=2, sigma=1.0)},
+        {"halt": 0.3},
+        {"lengths": "iid"},
+        {"directions": "independent"},
+        {"exact_hops": 0},
+        {"outputscale": 0.3},
+        {"noise": 0.02},
+        {"priors": {"lengthscale": distributions.LogNormal(0.0, 0.1)}},
+        {"walk_options": {"max_nonzeros": 12}},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_options_reach_the_process(option):
+    common = {"outputscale": 0.5, "noise": 0.01, "features": "walks"}
+    fixed = ("outputscale", "noise")
+    plain, other = (
+        regressor(n_walkers=8, fixed=fixed, **{**common, **more}).fit(SEEN, Y[::2]) for more in ({}, option)
+    )
+    gp = rfgp.GraphGP(GRAPH, num_walkers=8, seed=0, **{**common, **option}).fit(SEEN, Y[::2], fixed=fixed)
+    assert other.log_marginal_likelihood_value_ == gp.fit_report.log_marginal_likelihood
+    assert other.log_marginal_likelihood_value_ != plain.log_marginal_likelihood_value_
 
 
 def test_samples_have_the_law_of_the_prediction():

@@ -72,6 +72,11 @@ def test_types_are_kept():
     assert (wide.dtype, narrow.dtype) == (np.float64, np.float32)
     np.testing.assert_allclose(narrow, wide, atol=1e-5)
     assert features.transform(np.ones((2, 3), dtype=np.int32)).dtype == np.float64
+    if hasattr(features, "_get_tags"):  # before scikit-learn 1.6
+        declared = features._get_tags()["preserves_dtype"]
+    else:
+        declared = features.__sklearn_tags__().transformer_tags.preserves_dtype
+    assert [np.dtype(one) for one in declared] == [np.float64, np.float32]
     frozen = NEW.copy()
     frozen.flags.writeable = False
     np.testing.assert_array_equal(features.transform(frozen), wide)
