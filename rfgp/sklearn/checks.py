@@ -41,14 +41,15 @@ def resolve_seed(random_state: Any) -> int:
         ) from error
 
 
-def check_count(name: str, value: Any) -> int:
-    """Return a positive integer.
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """Return an integer of at least 1, or 0.
 
     Raises:
         InvalidArgumentError: it is none.
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        what = "a positive integer" if least else "an integer that is not negative"
+        raise InvalidArgumentError(f"{name} must be {what}, got {value!r}.")
     return int(value)
 
 

@@ -89,7 +89,7 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         y: Any,  # (n,) or (n, k)
     ) -> Self:
         """Fit the process to the outputs that are not constant."""
-        most = None if self.max_iter is None else check_count("max_iter", self.max_iter)
+        most = None if self.max_iter is None else check_count("max_iter", self.max_iter, least=0)
         targets = Targets.of(y)
         if not bool(targets.varies.all()):
             _warn_of_constants(targets)

@@ -290,7 +290,7 @@ def test_sparse_matrices_are_refused(format_):
         ({"random_state": -1}, "random_state must be an integer from 0"),
         ({"random_state": np.random.default_rng(0)}, "random_state must be an integer from 0"),
         ({"fixed": ("nois",)}, "nois"),
-        ({"max_iter": 0}, "max_iter must be a positive integer, got 0"),
+        ({"max_iter": -1}, "max_iter must be an integer that is not negative, got -1"),
     ],
 )
 def test_bad_options_are_named(options, message):
