@@ -21,6 +21,7 @@ from rfgp.errors import BlocksWarning as BlocksWarning
 from rfgp.errors import CacheWarning as CacheWarning
 from rfgp.errors import CheckpointError as CheckpointError
 from rfgp.errors import CheckpointWarning as CheckpointWarning
+from rfgp.errors import ConstantTargetWarning as ConstantTargetWarning
 from rfgp.errors import ConvergenceWarning as ConvergenceWarning
 from rfgp.errors import DataError as DataError
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from rfgp import gpytorch as gpytorch
     from rfgp import plotting as plotting
     from rfgp import report as report
+    from rfgp import sklearn as sklearn
     from rfgp import tables as tables
     from rfgp.models.graph import GraphGP as GraphGP
 
@@ -61,6 +63,7 @@ _LAZY = {
     "fields": "rfgp.fields",
     "plotting": "rfgp.plotting",
     "report": "rfgp.report",
+    "sklearn": "rfgp.sklearn",
     "tables": "rfgp.tables",
 }
 

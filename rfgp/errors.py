@@ -63,3 +63,7 @@ class VarianceStarvationWarning(RfgpWarning):
 
 class OverfittingWarning(RfgpWarning):
     """A fit predicts rows that it has not seen worse than it expects; or learned frequencies did not pay."""
+
+
+class ConstantTargetWarning(RfgpWarning):
+    """A target is constant: it is predicted as it is, with an error that is not known."""

@@ -1,4 +1,4 @@
-"""What a reader runs: the README's code and the examples."""
+"""What a reader runs: the README's code, the how-to pages and the examples."""
 
 import re
 import runpy
@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+EXTRAS = ("botorch", "dask")
+
+
+def blocks_of(path):
+    return re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+
+
+BLOCKS = blocks_of(ROOT / "README.md")
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[0])
@@ -15,6 +22,21 @@ def test_readme_code_runs(block, capsys):
     names = {}
     exec(compile(block, "README.md", "exec"), names)
     assert {"gp", "kernel", "k_hat"} & set(names)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "howto").glob("*.md")), ids=lambda path: path.name)
+def test_howto_code_runs(path, tmp_path, monkeypatch, capsys):
+    """The blocks of a page are one program; it is skipped only where it names an extra that is not installed."""
+    blocks = blocks_of(path)
+    for extra in EXTRAS:
+        if any(re.search(rf"^\s*(import|from)\s.*\b{extra}\b", block, re.MULTILINE) for block in blocks):
+            pytest.importorskip(extra)
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": path.stem}
+    for block in blocks:
+        exec(compile(block, path.name, "exec"), names)
+    assert blocks
+    assert capsys.readouterr().out
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

@@ -1,0 +1,65 @@
+"""What the estimators check in common, on scikit-learn 1.4 and later."""
+
+from typing import Any
+
+import numpy as np
+
+from rfgp import random
+from rfgp.errors import DataError, InvalidArgumentError
+
+try:
+    from sklearn.utils.validation import validate_data as validate_data
+except ImportError:  # before scikit-learn 1.6 a method of the estimator
+
+    def validate_data(estimator: Any, *data: Any, **checks: Any) -> Any:
+        """Check X (n, d), and y where it is given, and keep or compare the columns' number and names."""
+        return estimator._validate_data(*data, **checks)
+
+
+FLOATS = (np.float64, np.float32)
+"""The types that are kept; others become the first."""
+
+
+def resolve_seed(random_state: Any) -> int:
+    """Return the seed that a `random_state` stands for.
+
+    Args:
+        random_state: An integer, which is the seed; a `numpy.random.RandomState`, of which one is drawn; or None for
+            one from the system. numpy's global state is neither read nor changed.
+
+    Raises:
+        InvalidArgumentError: something else.
+    """
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    try:
+        return random.resolve_seed(random_state)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            "random_state must be an integer from 0 to 2**63 - 1, a numpy.random.RandomState, or None, "
+            f"got {random_state!r}."
+        ) from error
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """Return an integer of at least 1, or 0.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        what = "a positive integer" if least else "an integer that is not negative"
+        raise InvalidArgumentError(f"{name} must be {what}, got {value!r}.")
+    return int(value)
+
+
+def common_float(X: Any, y: Any) -> Any:
+    """Return the floating dtype in which X (n, d) and y (n,) or (n, k) lose nothing: float32 or float64.
+
+    Raises:
+        DataError: y is not numeric.
+    """
+    if y.dtype.kind not in "fiub":
+        raise DataError(f"y holds {y.dtype} values; encode text and dates as numbers first.")
+    common = np.result_type(X.dtype, y.dtype)
+    return common if common in FLOATS else np.dtype(np.float64)

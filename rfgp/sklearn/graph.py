@@ -1,0 +1,182 @@
+"""The Gaussian process on the nodes of a graph as a scikit-learn regressor."""
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import check_array, check_consistent_length
+
+import graphs
+from graphs.kernels import GraphKernel
+from rfgp import random
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.models.graph import GraphGP
+from rfgp.parameters import Prior
+from rfgp.sklearn.checks import check_count, resolve_seed
+from rfgp.sklearn.regressor import ProcessRegressor
+
+
+class GraphGPRegressor(ProcessRegressor):
+    """Gaussian process regression on the nodes of a graph, through random walks or the exact kernel.
+
+    An adapter of `rfgp.GraphGP`. X are labels of nodes, not columns of numbers: n labels in a list, a one-dimensional
+    array or a Series, or (n, 1) as scikit-learn's tools make them; (n, 2) and wider are labels that are tuples. A list
+    of tuples is a list of labels. There is no `n_features_in_`.
+
+    The standard deviations of `predict` are those of the latent function; `gp_.predict(X).observed()` is the law of an
+    observation. A constant output is predicted as it is, as `RandomFeatureGPRegressor` does.
+
+    Copies by `sklearn.base.clone` share the graph, which never changes.
+
+    Args:
+        graph: The `graphs.Graph`.
+        kernel: One of `graphs.kernels.names()` that needs no options, or a kernel whose parameters are the start.
+        n_walkers: Walkers per node, as the next four for `graphs.sample_walks`.
+        random_state: An integer, which is the seed of the process; a `numpy.random.RandomState`, of which each fit
+            draws one; or None for one from the system. numpy's global state is never used.
+        features: "walks", "exact", or "auto": exact up to 2,000 nodes, walks beyond.
+        halt: The halting probability.
+        lengths: The coupling of a node's lengths.
+        directions: The coupling of a node's directions.
+        exact_hops: An integer, a `graphs.HopRule`, or "auto".
+        outputscale: Starting value of the latent variance; None: the targets' variance.
+        noise: Starting value of the noise variance; None: a tenth of the targets' variance.
+        priors: Log densities (objects with `log_prob`) of named hyperparameters.
+        fixed: Names of hyperparameters that keep their starting values.
+        max_iter: Of the optimiser; None: 500.
+        walk_options: Further options of `graphs.sample_walks`.
+
+    Attributes:
+        gp_: The fitted `rfgp.GraphGP`; None where every output is constant.
+        log_marginal_likelihood_value_: The log density of y, total nats, in its units; nan where `gp_` is None.
+        n_iter_: Iterations of the optimiser.
+    """
+
+    gp_: GraphGP | None
+
+    def __init__(
+        self,
+        graph: graphs.Graph | None = None,
+        kernel: str | GraphKernel = "diffusion",
+        n_walkers: int = 64,
+        random_state: Any = None,
+        *,
+        features: str = "auto",
+        halt: Any = 0.1,
+        lengths: str = "systematic",
+        directions: str = "stratified",
+        exact_hops: int | str | graphs.HopRule = "auto",
+        outputscale: float | None = None,
+        noise: float | None = None,
+        priors: Mapping[str, Prior] | None = None,
+        fixed: Iterable[str] = (),
+        max_iter: int | None = None,
+        walk_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.graph = graph
+        self.kernel = kernel
+        self.n_walkers = n_walkers
+        self.random_state = random_state
+        self.features = features
+        self.halt = halt
+        self.lengths = lengths
+        self.directions = directions
+        self.exact_hops = exact_hops
+        self.outputscale = outputscale
+        self.noise = noise
+        self.priors = priors
+        self.fixed = fixed
+        self.max_iter = max_iter
+        self.walk_options = walk_options
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn the hyperparameters and condition on the data.
+
+        Args:
+            X: n labels, at least 2; a node may come more than once.
+            y: Targets (n,), or (n, k) for k outputs that share one kernel; (n, 1) is taken as (n,).
+
+        Returns:
+            The estimator.
+
+        Raises:
+            InvalidArgumentError: there is no graph, or an option that there is not.
+            UnknownNodeError: of `graphs`, a label names no node.
+            ValueError: the data cannot be used.
+
+        Warns:
+            ConstantTargetWarning: an output is constant.
+            RfgpWarning: as `rfgp.GraphGP.fit`; and those of `graphs`.
+        """
+        gp = self._process()
+        if y is None:
+            raise DataError("GraphGPRegressor requires y to be passed, but the target y is None.")
+        labels = _read_labels(X)
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+        check_consistent_length(labels, y)
+        if len(labels) < 2:
+            raise DataError("GraphGPRegressor needs at least two observations, got one sample.")
+        return self._learn(gp, labels, y)
+
+    def _process(self) -> GraphGP:
+        if self.graph is None:
+            raise InvalidArgumentError(
+                "graph is missing: build one, such as graphs.Graph.from_networkx(G), for GraphGPRegressor(graph=...)."
+            )
+        return GraphGP(
+            self.graph,
+            self.kernel,
+            self.features,
+            check_count("n_walkers", self.n_walkers),
+            self.halt,
+            self.lengths,
+            self.directions,
+            self.exact_hops,
+            self.outputscale,
+            self.noise,
+            self.priors,
+            resolve_seed(self.random_state),
+            walk_options=self.walk_options,
+        )
+
+    def _read_new(self, X: Any) -> Any:
+        return _read_labels(X)
+
+    def _sample(self, inputs: Any, count: int, seed: int) -> Any:
+        assert self.gp_ is not None
+        return self.gp_.predict(inputs).sample(count, generator=random.generator(seed, random.Role.FUNCTIONS))
+
+    def __sklearn_clone__(self) -> Self:
+        bare = copy.copy(self)
+        bare.graph = None
+        other: Self = super(GraphGPRegressor, bare).__sklearn_clone__()
+        other.graph = self.graph
+        return other
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.one_d_array = tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
+
+    def _more_tags(self) -> dict[str, Any]:
+        """Return the same to scikit-learn before 1.6."""
+        return {"X_types": ["1darray", "categorical", "string"]}
+
+
+def _read_labels(X: Any) -> Any:
+    """Return n labels in a list or an array; rows of two and more columns are labels that are tuples."""
+    if sp.issparse(X):
+        raise DataError("X is a sparse matrix; labels of nodes are needed.")
+    values = X.to_numpy() if hasattr(X, "to_numpy") else X
+    if isinstance(values, np.ndarray):
+        if values.ndim not in (1, 2):
+            raise DataError(f"X must be n labels, (n,) or (n, 1), got shape {values.shape}.")
+        return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise DataError(f"X must be n labels of nodes, got {values!r}.")
+    labels = list(values)
+    rows = all(isinstance(label, list | np.ndarray) and len(label) == 1 for label in labels)
+    return [label[0] for label in labels] if rows else labels

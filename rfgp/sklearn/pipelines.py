@@ -1,0 +1,91 @@
+"""Kernel methods of scikit-learn through random features: linear models behind a transformer."""
+
+from typing import Any
+
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from rfgp.couplings import Coupling
+from rfgp.sklearn.transform import RandomFeatures
+from rfgp.spectra import Spectrum
+
+INTERCEPT_SCALING = 3.0
+"""`LinearSVC` penalises its intercept, divided by this; larger values are closer to `SVC`, and converge more slowly."""
+MOST_ITERATIONS = 50_000
+"""Of `LinearSVC`, whose hinge loss needs more than its default of 1000."""
+
+
+def make_kernel_ridge(
+    alpha: float = 1.0,
+    *,
+    n_frequencies: int = 512,
+    coupling: str | Coupling = "energy",
+    lengthscale: Any = "scale",
+    spectrum: str | Spectrum = "gaussian",
+    random_state: Any = None,
+) -> Pipeline:
+    """Return a pipeline that approximates kernel ridge regression: StandardScaler, RandomFeatures, Ridge.
+
+    With the Gaussian spectrum it approximates `make_pipeline(StandardScaler(), KernelRidge(alpha=alpha, kernel="rbf",
+    gamma=1 / (2 * lengthscale**2)))`, and is that of the estimated kernel exactly: neither has an intercept. With
+    lengthscale="scale", gamma is 1 / d, the default of `KernelRidge`, while no column is constant.
+
+    Args:
+        alpha: The penalty.
+        n_frequencies: m; there are 2m features.
+        coupling: As for `RandomFeatures`.
+        lengthscale: In standard deviations of the columns; as for `RandomFeatures`.
+        spectrum: As for `RandomFeatures`.
+        random_state: As for `RandomFeatures`.
+
+    Returns:
+        An unfitted `sklearn.pipeline.Pipeline`, with steps "standardscaler", "randomfeatures", "ridge".
+
+    Source: Rahimi and Recht (2007).
+    """
+    features = RandomFeatures(n_frequencies, coupling, lengthscale, random_state, spectrum=spectrum)
+    return make_pipeline(StandardScaler(), features, Ridge(alpha, fit_intercept=False))
+
+
+def make_kernel_svc(
+    C: float = 1.0,
+    *,
+    n_frequencies: int = 512,
+    coupling: str | Coupling = "energy",
+    lengthscale: Any = "scale",
+    spectrum: str | Spectrum = "gaussian",
+    random_state: Any = None,
+) -> Pipeline:
+    """Return a pipeline that approximates a support vector classifier: StandardScaler, RandomFeatures, LinearSVC.
+
+    With the Gaussian spectrum and two classes it approximates `make_pipeline(StandardScaler(), SVC(C=C, kernel="rbf",
+    gamma=1 / (2 * lengthscale**2)))`, with the same hinge loss. `SVC` leaves its intercept b free; here b^2 / 9 is
+    added to the squared norm of the weights, as if the kernel had 9 added and no intercept. Of more classes each is
+    told from all others, where `SVC` tells every two apart. With lengthscale="scale", gamma is that of gamma="scale",
+    the default of `SVC`.
+
+    Args:
+        C: The inverse of the penalty.
+        n_frequencies: m; there are 2m features.
+        coupling: As for `RandomFeatures`.
+        lengthscale: In standard deviations of the columns; as for `RandomFeatures`.
+        spectrum: As for `RandomFeatures`.
+        random_state: As for `RandomFeatures`.
+
+    Returns:
+        An unfitted `sklearn.pipeline.Pipeline`, with steps "standardscaler", "randomfeatures", "linearsvc".
+
+    Source: Rahimi and Recht (2007).
+    """
+    features = RandomFeatures(n_frequencies, coupling, lengthscale, random_state, spectrum=spectrum)
+    machine = LinearSVC(
+        C=C,
+        loss="hinge",
+        dual=True,
+        intercept_scaling=INTERCEPT_SCALING,
+        max_iter=MOST_ITERATIONS,
+        random_state=0,  # of the order of its steps alone; None would be numpy's global state
+    )
+    return make_pipeline(StandardScaler(), features, machine)

@@ -1,0 +1,138 @@
+"""The sparse-spectrum Gaussian process as a scikit-learn regressor."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from rfgp.couplings import Coupling
+from rfgp.models import SparseSpectrumGP
+from rfgp.parameters import Prior
+from rfgp.sklearn.checks import FLOATS, check_count, common_float, resolve_seed, validate_data
+from rfgp.sklearn.regressor import ProcessRegressor
+from rfgp.spectra import Spectrum
+
+
+class RandomFeatureGPRegressor(ProcessRegressor):
+    """Gaussian process regression whose kernel is estimated by coupled random features.
+
+    An adapter of `rfgp.SparseSpectrumGP`: with the same seed and data both give the same numbers. Time is linear in the
+    number of rows. Hyperparameters are learned by their marginal likelihood.
+
+    The standard deviations of `predict` are those of the latent function. scikit-learn's `GaussianProcessRegressor`
+    with a `WhiteKernel` reports those of an observation: here `gp_.predict(X).observed()` does.
+
+    An output that is constant has no scale to learn. It is predicted as it is, with standard deviation 0, and
+    a `rfgp.ConstantTargetWarning` says so; that is the limit of the likelihood, and what
+    `GaussianProcessRegressor` comes close to.
+
+    Weights of rows are left out, because the scaling of the columns does not know them, so that a weight would not
+    quite be a repetition. `rfgp.SparseSpectrumGP().fit(X, y, sample_weight=...)` has them, known variances of rows, and
+    tables larger than memory.
+
+    Args:
+        n_frequencies: m; Fourier features number 2m.
+        coupling: The frequencies' coupling, one of `rfgp.couplings.names()` or a `rfgp.couplings.Coupling`.
+        random_state: An integer, which is the seed of the process; a `numpy.random.RandomState`, of which each fit
+            draws one; or None for one from the system. numpy's global state is never used.
+        spectrum: The kernel's spectrum, by name or as a `rfgp.spectra.Spectrum`.
+        features: "fourier", or "laplace" (positive; Gaussian spectrum only).
+        frequencies: "fixed", or "learned" with the other hyperparameters.
+        ard: One lengthscale per column, or one for all.
+        standardize: Whether inputs and targets are standardised inside.
+        lengthscale: Starting value in the units of X, () or (d,); None: from the data.
+        outputscale: Starting value of the latent variance; None: the targets' variance.
+        noise: Starting value of the noise variance; None: a tenth of the targets' variance.
+        priors: Log densities (objects with `log_prob`) of named hyperparameters.
+        fixed: Names of hyperparameters that keep their starting values, such as ("noise",).
+        max_iter: Of the optimiser; None: 500, or 300 steps of learning frequencies.
+
+    Attributes:
+        gp_: The fitted `rfgp.SparseSpectrumGP`, with `hyperparameters`, `fit_report`, `exact()`, `save(path)`. With
+            several outputs, of those that are not constant; None where all are.
+        log_marginal_likelihood_value_: The log density of y, total nats, in its units; nan where `gp_` is None.
+        n_iter_: Iterations of the optimiser.
+        n_features_in_: d.
+        feature_names_in_: The columns' names, where X had some.
+    """
+
+    gp_: SparseSpectrumGP | None
+
+    def __init__(
+        self,
+        n_frequencies: int = 512,
+        coupling: str | Coupling = "energy",
+        random_state: Any = None,
+        *,
+        spectrum: str | Spectrum = "gaussian",
+        features: str = "fourier",
+        frequencies: str = "fixed",
+        ard: bool = True,
+        standardize: bool = True,
+        lengthscale: Any = None,
+        outputscale: float | None = None,
+        noise: float | None = None,
+        priors: Mapping[str, Prior] | None = None,
+        fixed: Iterable[str] = (),
+        max_iter: int | None = None,
+    ) -> None:
+        self.n_frequencies = n_frequencies
+        self.coupling = coupling
+        self.random_state = random_state
+        self.spectrum = spectrum
+        self.features = features
+        self.frequencies = frequencies
+        self.ard = ard
+        self.standardize = standardize
+        self.lengthscale = lengthscale
+        self.outputscale = outputscale
+        self.noise = noise
+        self.priors = priors
+        self.fixed = fixed
+        self.max_iter = max_iter
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn the hyperparameters and condition on the data.
+
+        float32 is kept where X and y have it; everything else is computed in float64.
+
+        Args:
+            X: Rows (n, d), n at least 2.
+            y: Targets (n,), or (n, k) for k outputs that share one kernel; (n, 1) is taken as (n,).
+
+        Returns:
+            The estimator.
+
+        Raises:
+            InvalidArgumentError: an option that there is not.
+            ValueError: the data cannot be used.
+
+        Warns:
+            ConstantTargetWarning: an output is constant.
+            RfgpWarning: as `rfgp.SparseSpectrumGP.fit`.
+        """
+        gp = self._process()
+        X, y = validate_data(self, X, y, dtype=FLOATS, multi_output=True, y_numeric=True, ensure_min_samples=2)
+        dtype = common_float(X, y)
+        return self._learn(gp, X.astype(dtype, copy=False), y.astype(dtype, copy=False))
+
+    def _process(self) -> SparseSpectrumGP:
+        return SparseSpectrumGP(
+            num_frequencies=check_count("n_frequencies", self.n_frequencies),
+            coupling=self.coupling,
+            seed=resolve_seed(self.random_state),
+            spectrum=self.spectrum,
+            features=self.features,
+            frequencies=self.frequencies,
+            ard=self.ard,
+            standardize=self.standardize,
+            lengthscale=self.lengthscale,
+            outputscale=self.outputscale,
+            noise=self.noise,
+            priors=self.priors,
+        )
+
+    def _read_new(self, X: Any) -> Any:
+        return validate_data(self, X, dtype=FLOATS, reset=False)
+
+    def _sample(self, inputs: Any, count: int, seed: int) -> Any:
+        assert self.gp_ is not None
+        return self.gp_.sample_functions(count, seed=seed)(inputs)

@@ -1,0 +1,72 @@
+"""Targets of an estimator: which outputs are learned, and which are constant."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rfgp.errors import DataError
+from rfgp.models.data import check_not_constant
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """The outputs of training targets (n,) or (n, k); a single column counts as a vector.
+
+    Attributes:
+        means: (k,).
+        varies: Which outputs are not constant, (k,).
+        is_vector: Whether there is one output, and results have no axis for it.
+    """
+
+    means: NDArray[Any]
+    varies: NDArray[np.bool_]
+    is_vector: bool
+
+    @classmethod
+    def of(
+        cls,
+        y: NDArray[Any],  # (n,) or (n, k)
+    ) -> "Targets":
+        """Return what floating targets are made of."""
+        table = y.reshape(len(y), -1)
+        return cls(table.mean(0), np.array([_varies(column) for column in table.T]), table.shape[1] == 1)
+
+    def learned(
+        self,
+        y: NDArray[Any],  # (n,) or (n, k)
+    ) -> NDArray[Any]:  # (n,) or (n, j)
+        """Return the j outputs that are not constant."""
+        return y.reshape(-1) if self.is_vector else y[:, self.varies]
+
+    def whole(
+        self,
+        learned: NDArray[Any] | None,  # (...) or (..., j)
+        lead: tuple[int, ...],
+        constant: Any,
+    ) -> NDArray[Any]:  # (...) or (..., k)
+        """Return values of all outputs, from those that were learned.
+
+        Args:
+            learned: Of shape `lead` for one output, else (*lead, j); None where nothing was learned.
+            lead: The shape without the axis of outputs.
+            constant: What constant outputs get, () or (k,).
+        """
+        if learned is not None and bool(self.varies.all()):
+            return learned
+        like = self.means if learned is None else learned
+        out = np.full((*lead, len(self.varies)), constant, dtype=like.dtype)
+        if learned is not None:
+            out[..., self.varies] = learned
+        return out[..., 0] if self.is_vector else out
+
+
+def _varies(column: NDArray[Any]) -> bool:
+    low, high = torch.as_tensor(column.min()), torch.as_tensor(column.max())
+    try:
+        check_not_constant(low, high, len(column))
+    except DataError:
+        return False
+    return True

@@ -1,0 +1,131 @@
+"""Random features as a scikit-learn transformer."""
+
+import math
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from rfgp import couplings, random, spectra
+from rfgp import features as feature_maps
+from rfgp.errors import InvalidArgumentError
+from rfgp.sklearn.checks import FLOATS, check_count, resolve_seed, validate_data
+
+
+class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Coupled random features of rows, whose products estimate a kernel.
+
+    For the Gaussian spectrum that kernel is exp(-|x - z|^2 / (2 lengthscale^2)), the "rbf" kernel of scikit-learn with
+    gamma = 1 / (2 lengthscale^2). `sklearn.kernel_approximation.RBFSampler` is the uncoupled estimate with random
+    phases. Standardise the columns first, or give each its lengthscale.
+
+    Args:
+        n_frequencies: m. Fourier features are m cosines, then m sines; Laplace features number m.
+        coupling: The frequencies' coupling, one of `rfgp.couplings.names()` or a `rfgp.couplings.Coupling`.
+        lengthscale: A positive number, or one for each column, (d,); or "scale" for sqrt(d Var(X) / 2), which is
+            gamma="scale" of `sklearn.svm.SVC`.
+        random_state: An integer, a `numpy.random.RandomState`, of which each fit draws a seed, or None for one from the
+            system. numpy's global state is never used.
+        spectrum: The kernel's spectrum, by name or as a `rfgp.spectra.Spectrum`.
+        features: "fourier", or "laplace" (positive; Gaussian spectrum only).
+
+    Attributes:
+        feature_map_: The `rfgp.features.Fourier` or `Laplace` with its draw, which is all that `transform` depends on
+            beside `lengthscale_`.
+        lengthscale_: The lengthscale, () or (d,).
+        n_features_in_: d.
+        feature_names_in_: The columns' names, where X had some.
+
+    Source: Rahimi and Recht (2007); couplings as named in `rfgp.couplings`.
+    """
+
+    def __init__(
+        self,
+        n_frequencies: int = 512,
+        coupling: str | couplings.Coupling = "energy",
+        lengthscale: Any = 1.0,
+        random_state: Any = None,
+        *,
+        spectrum: str | spectra.Spectrum = "gaussian",
+        features: str = "fourier",
+    ) -> None:
+        self.n_frequencies = n_frequencies
+        self.coupling = coupling
+        self.lengthscale = lengthscale
+        self.random_state = random_state
+        self.spectrum = spectrum
+        self.features = features
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Draw the frequencies for the columns of X.
+
+        Args:
+            X: Rows (n, d). Only d matters, and the variance for lengthscale="scale".
+            y: Not used.
+
+        Returns:
+            The transformer.
+
+        Raises:
+            InvalidArgumentError: an option that there is not.
+            ValueError: X cannot be used.
+        """
+        m, seed = check_count("n_frequencies", self.n_frequencies), resolve_seed(self.random_state)
+        spectrum, kind = spectra.by_name(self.spectrum), feature_maps.by_name(self.features)
+        coupling = couplings.for_features(self.coupling, self.features)
+        if self.features == "laplace" and not isinstance(spectrum, spectra.Gaussian):
+            raise InvalidArgumentError("Laplace features exist for the Gaussian spectrum only.")
+        X = validate_data(self, X, dtype=FLOATS)
+        lengthscale = _lengthscale(self.lengthscale, X)
+        generator = random.generator(seed, random.Role.FREQUENCIES)
+        self.feature_map_ = kind(coupling.sample(m, X.shape[1], spectrum=spectrum, generator=generator))
+        self.lengthscale_ = lengthscale
+        self._n_features_out = self.feature_map_.num_features
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the features of rows, float32 for float32 and float64 for everything else.
+
+        Args:
+            X: Rows (n, d).
+
+        Returns:
+            (n, 2m) for Fourier features, (n, m) for Laplace features.
+
+        Raises:
+            NotFittedError: scikit-learn's, before `fit`.
+            ValueError: X cannot be used.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=FLOATS, reset=False)
+        scaled = X / np.asarray(self.lengthscale_, dtype=X.dtype)
+        with torch.no_grad():
+            return self.feature_map_(torch.from_numpy(scaled)).numpy()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _more_tags(self) -> dict[str, Any]:
+        """Return the same to scikit-learn before 1.6."""
+        return {"preserves_dtype": list(FLOATS)}
+
+
+def _lengthscale(value: Any, X: Any) -> Any:
+    """Return the lengthscale for rows (n, d), a float or (d,)."""
+    d = X.shape[1]
+    if isinstance(value, str) and value == "scale":
+        variance = float(X.var(dtype=np.float64))
+        return math.sqrt(d * variance / 2) if variance > 0 else 1.0
+    try:
+        number = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        number = np.array(np.nan)
+    if number.shape not in ((), (d,)) or not bool((np.isfinite(number) & (number > 0)).all()):
+        raise InvalidArgumentError(
+            f'lengthscale must be a positive number, one for each of the {d} columns, or "scale", got {value!r}.'
+        )
+    return number if number.ndim else float(number)
