@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from botorch.models import SingleTaskGP
+from botorch.models.transforms.outcome import Standardize
 from botorch.sampling.pathwise.features.generators import GenKernelFeatures
 from botorch.sampling.pathwise.features.maps import FeatureMap
 from gpytorch.constraints import GreaterThan
@@ -109,6 +110,7 @@ class RandomFeatureGP(SingleTaskGP):
             lengthscale_prior=prior,
             lengthscale_constraint=GreaterThan(LEAST_LENGTHSCALE, transform=None, initial_value=prior.mode),
         )
+        model_kwargs.setdefault("outcome_transform", Standardize(outputs, batch_shape=train_X.shape[:-2]))
         super().__init__(train_X, train_Y, train_Yvar, covar_module=kernel.to(train_X), **model_kwargs)
 
 

@@ -20,9 +20,6 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.features import Fourier, Laplace
 from rfgp.gpytorch.exact import columns_as_batch, exact_kernel
 
-_Strategy: type = getattr(strategies, "LinearPredictionStrategy", None) or strategies.RFFPredictionStrategy
-"""Of a kernel that is a product of features; its name until GPyTorch 1.13 is the second."""
-
 _LAW = ("feature_kind", "coupling", "spectrum")
 """Attributes that a state must agree with."""
 
@@ -143,8 +140,9 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         return LowRankRootLinearOperator(phi1) if phi1.shape[-1] < phi1.shape[-2] else RootLinearOperator(phi1)
 
     def prediction_strategy(self, train_inputs: Any, train_prior_dist: Any, train_labels: Any, likelihood: Any) -> Any:
-        """Return GPyTorch's strategy for products of features, which works in F dimensions."""
-        return _Strategy(train_inputs, train_prior_dist, train_labels, likelihood)
+        """Return GPyTorch's strategy for products of features, which works in F dimensions, where it has one."""
+        build = getattr(strategies, "LinearPredictionStrategy", super().prediction_strategy)  # since GPyTorch 1.15
+        return build(train_inputs, train_prior_dist, train_labels, likelihood)
 
     def _features(self, x: Tensor, scale: Tensor) -> Tensor:
         feature_map = self.feature_map or self._draw(x.shape[-1])

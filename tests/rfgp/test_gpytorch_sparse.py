@@ -23,8 +23,7 @@ from rfgp.gpytorch.sparse import (
 
 
 def pattern_of(rows, columns, density=0.5, seed=0):
-    matrix = sp.random_array((rows, columns), density=density, format="csr", rng=np.random.default_rng(seed))
-    matrix.sort_indices()
+    matrix = sp.csr_array(np.random.default_rng(seed).random((rows, columns)) < density)
     return SparsityPattern(matrix.indptr, matrix.indices, matrix.shape)
 
 
