@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from linear_operator import settings
 from linear_operator.test.linear_operator_test_case import (
     LinearOperatorTestCase,
     RectangularLinearOperatorTestCase,
@@ -39,6 +40,13 @@ def dense(values, pattern):
         for entry in range(pattern.indptr[row], pattern.indptr[row + 1]):
             out[..., row, pattern.indices[entry]] = values[..., entry]
     return out
+
+
+@pytest.fixture(autouse=True)
+def own_settings():
+    """linear_operator's settings as it comes: importing BoTorch changes the defaults of the whole process."""
+    with settings.fast_computations(), settings.max_cholesky_size(800), settings.cholesky_max_tries(3):
+        yield
 
 
 RECTANGLE, TALL = pattern_of(6, 4), pattern_of(5, 12, 0.8)
