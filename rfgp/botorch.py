@@ -17,6 +17,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor, nn
 
 from rfgp import couplings, spectra
+from rfgp.errors import InvalidArgumentError
 from rfgp.gpytorch import RandomFeatureKernel
 
 LEAST_LENGTHSCALE = 0.025
@@ -81,7 +82,7 @@ class RandomFeatureGP(SingleTaskGP):
         model_kwargs: Of `SingleTaskGP`.
 
     Raises:
-        InvalidArgumentError: an unknown name.
+        InvalidArgumentError: an unknown name, or a kernel.
     """
 
     def __init__(
@@ -110,8 +111,13 @@ class RandomFeatureGP(SingleTaskGP):
             lengthscale_prior=prior,
             lengthscale_constraint=GreaterThan(LEAST_LENGTHSCALE, transform=None, initial_value=prior.mode),
         )
+        if "covar_module" in model_kwargs:
+            raise InvalidArgumentError("RandomFeatureGP makes its own kernel; for another one there is SingleTaskGP.")
         model_kwargs.setdefault("outcome_transform", Standardize(outputs, batch_shape=train_X.shape[:-2]))
         super().__init__(train_X, train_Y, train_Yvar, covar_module=kernel.to(train_X), **model_kwargs)
+        self._subset_batch_dict = {"mean_module.raw_constant": -1, "covar_module.raw_lengthscale": -3}
+        if train_Yvar is None:  # what `subset_output` takes apart, and where its outputs are
+            self._subset_batch_dict["likelihood.noise_covar.raw_noise"] = -2
 
 
 __all__ = ["KernelFeatures", "RandomFeatureGP"]

@@ -50,20 +50,9 @@ def draw(
             'directions="repelling" needs uniform moves; give transitions="uniform", and the normalised Laplacian.'
         )
     _ = moves.roots, moves.cumulative  # before the threads ask for them
-    expected = len(starts) * (1 + settings.num_walkers * settings.halting.mean())
-    most = most_hops(settings.exact_hops)
-    if most > 0:
+    if most_hops(settings.exact_hops) > 0:
         _ = moves.factors, moves.probabilities
-        expected += len(starts) * mean_reach(moves, starts, settings.exact_hops)
-    carries = most > 0 or not moves.telescopes
-    load_type = _load_type(settings, carries)
-    longest = settings.halting.quantile(np.array([1 - 1e-12]))[0] + most
-    bytes_per_visit = 4 + 2 * np.min_scalar_type(int(longest)).itemsize + load_type.itemsize
-    if max_memory is not None and bytes_per_visit * expected > max_memory:
-        raise MemoryBudgetError(
-            f"These walks take up to {bytes_per_visit * expected / 2**20:.4g} MiB, more than max_memory allows "
-            f"({max_memory / 2**20:.4g} MiB). Use fewer walkers or start nodes, or a larger halt."
-        )
+    expected, load_type = _expected(moves, starts, settings, max_memory)
     chunk = _chunk_rows(len(starts), settings.num_walkers, num_threads)
     columns = [_Column(np.int64, len(starts)), _Column(np.int64, len(starts))]
     columns += [_Column(kind, expected) for kind in (np.int32, np.uint8, np.uint8, load_type)]
@@ -74,6 +63,39 @@ def draw(
                 column.add(values)
             advance(len(piece))
     return _assemble(moves, starts, settings, [column.done() for column in columns])
+
+
+def check_memory(
+    graph: Graph,
+    starts: NDArray[np.int64],  # (n,)
+    settings: WalkSettings,
+    max_memory: float | None,
+) -> None:
+    """Refuse the walks of n start nodes that would take more than so many bytes.
+
+    Raises:
+        MemoryBudgetError: with how much they take.
+    """
+    _expected(Moves(graph, settings.transitions), starts, settings, max_memory)
+
+
+def _expected(
+    moves: Moves, starts: NDArray[np.int64], settings: WalkSettings, max_memory: float | None
+) -> tuple[float, np.dtype[Any]]:
+    """Return the expected number of visits, and the type of their loads."""
+    expected = len(starts) * (1 + settings.num_walkers * settings.halting.mean())
+    most = most_hops(settings.exact_hops)
+    if most > 0:
+        expected += len(starts) * mean_reach(moves, starts, settings.exact_hops)
+    load_type = _load_type(settings, most > 0 or not moves.telescopes)
+    longest = settings.halting.quantile(np.array([1 - 1e-12]))[0] + most
+    bytes_per_visit = 4 + 2 * np.min_scalar_type(int(longest)).itemsize + load_type.itemsize
+    if max_memory is not None and bytes_per_visit * expected > max_memory:
+        raise MemoryBudgetError(
+            f"These walks take up to {bytes_per_visit * expected / 2**20:.4g} MiB, more than max_memory allows "
+            f"({max_memory / 2**20:.4g} MiB). Use fewer walkers or start nodes, or a larger halt."
+        )
+    return expected, load_type
 
 
 def _chunk_rows(num_rows: int, num_walkers: int, num_threads: int | None) -> int:

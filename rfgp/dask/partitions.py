@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import dask
 import numpy as np
 from distributed import Client
+from pandas.api.types import is_numeric_dtype
 
 from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
@@ -97,6 +98,9 @@ class Partitions:
         out: T = computed(self._client, combined(leaves, combine))
         return out
 
+    def __deepcopy__(self, memo: Any) -> "Partitions":
+        return self  # the rows do not change
+
     def __reduce__(self) -> Any:
         raise TypeError("Rows on a cluster cannot be pickled; save models without their data.")
 
@@ -125,12 +129,27 @@ def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
     if hasattr(X, "columns"):
         X = X.drop(columns=taken)
         names = tuple(map(str, X.columns))
+        _check_columns(X, names)
         X = X.to_numpy()
     for name, value in found.items():
         found[name] = value.to_numpy() if hasattr(value, "to_numpy") else value
         if len(found[name]) != len(X):
             raise DataError(f"A partition of X has {len(X)} rows, that of {name} {len(found[name])}; they must match.")
     return _Part(Chunk(X, names=names, **found))
+
+
+def _check_columns(X: Any, names: tuple[str, ...]) -> None:
+    """Refuse columns that are no numbers, and names that stand for several.
+
+    Raises:
+        DataError: with the name.
+    """
+    for place, name in enumerate(names):
+        if names.count(name) > 1:
+            raise DataError(f"Several columns of the dataframe are named {name!r}.")
+        kind = X.dtypes.iloc[place]
+        if not is_numeric_dtype(kind):
+            raise DataError(f"Column {name!r} holds {kind}, not numbers; encode it first.")
 
 
 def _is_name(value: Any) -> bool:

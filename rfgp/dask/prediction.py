@@ -3,6 +3,7 @@
 import copy
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import dask
@@ -66,6 +67,8 @@ def fit(
 def predict(gp: SparseSpectrumGP, X: Any, *, observed: bool = False) -> Predicted:
     """Return means and variances at the rows of a Dask collection, computed where they lie when they are asked for.
 
+    They are those of the model as it is at the call. Each is computed apart, so that the mean alone is cheap.
+
     Args:
         gp: A fitted model; what it needs of itself goes to each worker once.
         X: A Dask array (n, d), or a dataframe with the columns of the training data.
@@ -79,29 +82,30 @@ def predict(gp: SparseSpectrumGP, X: Any, *, observed: bool = False) -> Predicte
     tail = tuple(scale.shape)
     parts, lengths = blocks_of(X, "X"), known_lengths(X)
     model = dask.delayed(_without_data(gp), pure=False, traverse=False)
-    moments = dask.delayed(_moments, pure=False)
-    found = [moments(model, part, observed) for part in parts]
     rows = [math.nan] * len(parts) if lengths is None else lengths
     columns = []
-    for place in range(2):
-        blocks = [da.from_delayed(both[place], (n, *tail), dtype=float) for both, n in zip(found, rows, strict=True)]
+    for name in Predicted._fields:
+        moment = dask.delayed(partial(_moment, name, observed), pure=False)
+        found = [moment(model, part) for part in parts]
+        blocks = [da.from_delayed(each, (n, *tail), dtype=float) for each, n in zip(found, rows, strict=True)]
         columns.append(da.concatenate(blocks, allow_unknown_chunksizes=True))
     return Predicted(*columns)
 
 
-def _moments(gp: SparseSpectrumGP, X: Any, observed: bool) -> tuple[Any, Any]:
+def _moment(name: str, observed: bool, gp: SparseSpectrumGP, X: Any) -> Any:
+    """Return the mean or the variance at the rows of one partition."""
     if not len(X):
-        empty = np.empty((0, *gp._known().scaling.targets.scale.shape))
-        return empty, empty
+        return np.empty((0, *gp._known().scaling.targets.scale.shape))
     columns = gp._known().scaling.columns
     if columns is not None and hasattr(X, "columns"):
-        missing = [name for name in columns if name not in X.columns]
+        names = list(map(str, X.columns))
+        missing = [name for name in columns if name not in names]
         if missing:
             raise DataError(f"The dataframe has no column {missing[0]!r}, which the training data have.")
-        X = X[list(columns)]
+        X = X.iloc[:, [names.index(name) for name in columns]]
     p = gp.predict(X)
     p = p.observed() if observed else p
-    return np.asarray(p.mean, dtype=float), np.asarray(p.variance, dtype=float)
+    return np.asarray(getattr(p, name), dtype=float)
 
 
 def _without_data(gp: SparseSpectrumGP) -> SparseSpectrumGP:
@@ -109,6 +113,7 @@ def _without_data(gp: SparseSpectrumGP) -> SparseSpectrumGP:
     gp._predictor()
     kept, light = gp._kept, copy.copy(gp)
     assert kept is not None
-    light._state = replace(gp._known(), data=None)
+    known = gp._known()
+    light._state = replace(known, data=None, hyperparameters=copy.deepcopy(known.hyperparameters))
     light._kept = Kept(light._state, kept.raw, kept.tensors)
     return light

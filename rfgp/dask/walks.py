@@ -9,7 +9,7 @@ from distributed import Client
 from numpy.typing import NDArray
 
 import graphs
-from graphs.walks.drawing import columns_of, draw, joined
+from graphs.walks.drawing import check_memory, columns_of, draw, joined
 from graphs.walks.walks import WalkSettings
 from rfgp.dask.cluster import client_of, computed, shipped
 from rfgp.errors import InvalidArgumentError
@@ -38,13 +38,16 @@ def sample_walks(
         options: Of `graphs.sample_walks`, all but `num_threads` and `progress`.
 
     Raises:
+        MemoryBudgetError: the result would take more than `max_memory`.
         InvalidArgumentError: no client, no positive number of parts, or as `graphs.sample_walks`.
     """
     found = client_of(client)
     labels = None if nodes is None else list(nodes)
     starts = np.arange(graph.num_nodes) if labels is None else graph.index(labels)
     few = [int(p) if graph.labels is None else graph.labels[p] for p in starts[:1]]
+    max_memory = options.pop("max_memory", None)
     settings = graphs.sample_walks(graph, few, **options).settings
+    check_memory(graph, starts, settings, max_memory)
     if num_parts is None:
         num_parts = _PARTS_PER_THREAD * max(1, sum(found.nthreads().values()))
     if isinstance(num_parts, bool) or not isinstance(num_parts, int) or num_parts < 1:

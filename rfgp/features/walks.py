@@ -51,6 +51,25 @@ class Draw(Protocol):
         """Return the same draw at other nodes."""
 
 
+class _Once(torch.autograd.Function):
+    """A gradient that cannot be differentiated again, and says so: a constant in its place would be silently wrong."""
+
+    @staticmethod
+    def forward(ctx: Any, compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        return compute(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> None:
+        raise NotImplementedError(
+            "Sparse features can be differentiated once; second derivatives would need those of the graph kernel's "
+            "modulation, which kernels do not have."
+        )
+
+
+def _array(tensor: Tensor) -> Array:
+    return tensor.detach().cpu().double().numpy()
+
+
 class _NumpyFunction(torch.autograd.Function):
     """y = value(theta) with a pull-back, both in numpy, float64."""
 
@@ -58,14 +77,17 @@ class _NumpyFunction(torch.autograd.Function):
     def forward(
         ctx: Any, theta: Tensor, value: Callable[[Array], Array], pull_back: Callable[[Array, Array], Array]
     ) -> Tensor:
-        point = theta.detach().cpu().double().numpy()
-        ctx.point, ctx.pull_back, ctx.like = point, pull_back, theta
-        return torch.as_tensor(value(point)).to(theta)
+        ctx.pull_back = pull_back
+        ctx.save_for_backward(theta)
+        return torch.as_tensor(value(_array(theta))).to(theta)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        grad = ctx.pull_back(ctx.point, grads[0].detach().cpu().double().numpy())
-        return torch.as_tensor(grad).to(ctx.like), None, None
+        def pull_back(theta: Tensor, grad: Tensor) -> Tensor:
+            return torch.as_tensor(ctx.pull_back(_array(theta), _array(grad))).to(theta)
+
+        (theta,) = ctx.saved_tensors
+        return _Once.apply(pull_back, theta, grads[0]), None, None
 
 
 def kernel_function(
@@ -119,15 +141,21 @@ class _SparseGram(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, pattern_a: Any, pattern_b: Any) -> Tensor:
         left, right = _csr(a, pattern_a), _csr(b, pattern_b)
-        ctx.left, ctx.right, ctx.like = left, right, a
+        ctx.left, ctx.right = left, right
+        ctx.save_for_backward(a, b)
         return torch.as_tensor((left @ right.T).toarray()).to(a)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        left, right, like, needs = ctx.left, ctx.right, ctx.like, ctx.needs_input_grad
-        grad = grads[0].detach().cpu().double().numpy()
-        grad_a = torch.as_tensor(_sampled_product(grad, right, left)).to(like) if needs[0] else None
-        grad_b = torch.as_tensor(_sampled_product(grad.T, left, right)).to(like) if needs[1] else None
+        def in_a(grad: Tensor, a: Tensor, b: Tensor) -> Tensor:
+            return torch.as_tensor(_sampled_product(_array(grad), ctx.right, ctx.left)).to(a)
+
+        def in_b(grad: Tensor, a: Tensor, b: Tensor) -> Tensor:
+            return torch.as_tensor(_sampled_product(_array(grad).T, ctx.left, ctx.right)).to(b)
+
+        tensors = (grads[0], *ctx.saved_tensors)
+        grad_a = _Once.apply(in_a, *tensors) if ctx.needs_input_grad[0] else None
+        grad_b = _Once.apply(in_b, *tensors) if ctx.needs_input_grad[1] else None
         return grad_a, grad_b, None, None
 
 
@@ -138,8 +166,7 @@ def gram(a: Tensor, pattern_a: Any, b: Tensor, pattern_b: Any) -> Tensor:
 
 
 def _csr(values: Tensor, pattern: Any) -> sp.csr_array:
-    numbers = values.detach().cpu().double().numpy()
-    return sp.csr_array((numbers, pattern.indices, pattern.indptr), shape=pattern.shape)
+    return sp.csr_array((_array(values), pattern.indices, pattern.indptr), shape=pattern.shape)
 
 
 _BLOCK_ENTRIES = 2**24

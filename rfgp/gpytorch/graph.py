@@ -95,7 +95,9 @@ class GraphFeatureKernel(gpytorch.kernels.Kernel):
         """Return the features of all start nodes, (..., rows, N)."""
         theta = [getattr(self, name).reshape(-1) for name in self._names]
         if not theta:
-            return SparseLinearOperator(self.feature_map(torch.zeros(0)), self._pattern)
+            return SparseLinearOperator(self.feature_map(torch.zeros(0)), self._pattern).expand(
+                *self.batch_shape, *self._pattern.shape
+            )
         values = torch.stack([self.feature_map(one) for one in torch.stack(theta, dim=-1)])
         return SparseLinearOperator(values.reshape(*self.batch_shape, -1), self._pattern)
 

@@ -131,7 +131,7 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         x1, x2 = (columns_as_batch(x) if last_dim_is_batch else x for x in (x1, x2))
         scale = self.lengthscale.unsqueeze(-3) if last_dim_is_batch else self.lengthscale
         phi1 = self._features(x1, scale)
-        same = torch.equal(x1, x2)
+        same = x1 is x2 or (torch.equal(x1, x2) and not (x1.requires_grad or x2.requires_grad))
         phi2 = phi1 if same else self._features(x2, scale)
         if diag:
             return (phi1 * phi2).sum(-1)
@@ -141,11 +141,13 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
 
     def prediction_strategy(self, train_inputs: Any, train_prior_dist: Any, train_labels: Any, likelihood: Any) -> Any:
         """Return GPyTorch's strategy for products of features, which works in F dimensions, where it has one."""
-        build = getattr(strategies, "LinearPredictionStrategy", super().prediction_strategy)  # since GPyTorch 1.15
-        return build(train_inputs, train_prior_dist, train_labels, likelihood)
+        linear: Any = getattr(strategies, "LinearPredictionStrategy", None)  # since GPyTorch 1.15
+        if linear is None:
+            return super().prediction_strategy(train_inputs, train_prior_dist, train_labels, likelihood)
+        return linear(train_inputs, train_prior_dist, train_labels, likelihood)
 
     def _features(self, x: Tensor, scale: Tensor) -> Tensor:
-        feature_map = self.feature_map or self._draw(x.shape[-1])
+        feature_map = self._draw(x.shape[-1]) if self.feature_map is None else self.feature_map
         out: Tensor = feature_map(x.div(scale))
         return out
 

@@ -72,8 +72,9 @@ class _LogDensity(torch.autograd.Function):
         wanted = _Wanted(needs[0], needs[1], needs[2], tuple(needs[3:]))
         inverse = torch.cholesky_inverse(solved.factor) if wanted.inverse else None
         second = _SecondPass(model, solved, wanted, inverse)
-        few = solved._replace(factor=solved.factor[:0])  # that is enough for sums, which may be taken far away
-        second.take(summed(model, partial(_second_sums, few, wanted, inverse)))
+        for_sums = inverse if wanted.through_features or (wanted.noise and not model.is_uniform) else None
+        few = solved._replace(factor=solved.factor.new_empty(0, 0))  # sums may be taken far away, and need no more
+        second.take(summed(model, partial(_second_sums, few, wanted, for_sums)))
         ctx.save_for_backward(*second.gradients())
         return second.value()
 
@@ -118,7 +119,7 @@ class _SecondPass:
         self._square += (residual.square().sum(1) * precision).sum()
         self._logs += (block.counts() * (_LOG_2PI + noise.log())).sum()
         self._in_mean += (residual * precision.reshape(-1, 1)).sum(0)
-        if through or (self._wanted.noise and not model.rows.is_uniform):
+        if through or (self._wanted.noise and not model.is_uniform):
             self._add_gradients(block, phi, leaves, residual)
 
     def _add_gradients(self, block: Block, phi: Tensor, leaves: tuple[Tensor, ...], residual: Tensor) -> None:
@@ -128,7 +129,7 @@ class _SecondPass:
             assert self._inverse is not None
             self._spread = (self._scale.square() * self._inverse).to(phi)
         pushed = phi.detach() @ self._spread
-        if not self._model.rows.is_uniform:
+        if not self._model.is_uniform:
             leverage = (pushed * phi.detach()).sum(1).double()
             slope = (residual.square().sum(1) + k * leverage) / spread - k * block.counts()
             self._in_noise += 0.5 * (slope / block.noise(self._model.noise)).sum()
@@ -183,7 +184,7 @@ class _SecondPass:
     def _total_in_noise(self) -> Tensor:
         """Return the gradient in the noise; with D = noise everywhere, sum_i Phi_i A^-1 Phi_i^T / D = F - tr A^-1."""
         assert self._inverse is not None
-        if not self._model.rows.is_uniform:
+        if not self._model.is_uniform:
             return self._in_noise
         k, n = self._model.rows.num_outputs, len(self._model.rows)
         used = len(self._inverse) - self._inverse.diagonal().sum()

@@ -69,6 +69,7 @@ class LinearModel:
         num_features: F.
         parameters: Tensors that the features depend on.
         most_rounding: Of e above; beyond it products of features are float64.
+        part_of_uniform: Where the rows are a part of others: whether none of all these has a weight or a noise.
     """
 
     features: Callable[..., Tensor]
@@ -79,6 +80,12 @@ class LinearModel:
     num_features: int
     parameters: tuple[Tensor, ...] = ()
     most_rounding: float = 0.3
+    part_of_uniform: bool | None = None
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether no row has a weight or a noise of its own, those that these are a part of included."""
+        return self.rows.is_uniform if self.part_of_uniform is None else self.part_of_uniform
 
     @cached_property
     def is_precise(self) -> bool:
@@ -130,7 +137,8 @@ def summed(model: LinearModel, function: Callable[[LinearModel], Sums]) -> Sums:
     parts = list(rows.parts) if isinstance(rows, JoinedRows) else [rows]
     if not any(isinstance(part, DistributedRows) for part in parts):
         return function(model)
-    settled = replace(model.detached(), rows=ArrayRows(model.mean[:0], model.mean[:0]), most_rounding=_settled(model))
+    none, kind = ArrayRows(model.mean[:0].clone(), model.mean[:0].clone()), model.is_uniform
+    settled = replace(model.detached(), rows=none, most_rounding=_settled(model), part_of_uniform=kind)
     found = [
         part.total(partial(_of_part, settled, function))
         if isinstance(part, DistributedRows)

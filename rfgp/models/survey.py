@@ -75,7 +75,7 @@ class Survey(NamedTuple):
     is_numpy: bool
     sample: Read  # in random order
     names: tuple[str, ...] | None  # of the columns
-    digest: str  # of all values, whatever the blocks
+    digest: str  # of all values, whatever the blocks; of rows elsewhere, of their division into parts too
 
 
 def survey(source: RowSource, dtype: torch.dtype | None, seed: int, is_all: bool = True) -> Survey:

@@ -126,6 +126,21 @@ def test_fitting_and_several_outputs():
     assert model.covar_module.lengthscale.shape == (2, 1, 2)
 
 
+def test_outputs_can_be_taken_apart():
+    X, Y = table(12, outputs=2)
+    model = RandomFeatureGP(X, Y, num_frequencies=6, seed=0)
+    model.covar_module.lengthscale = torch.tensor([[[0.3, 0.5]], [[1.0, 2.0]]], dtype=torch.float64)
+    with torch.no_grad():
+        for output in range(2):
+            found = model.subset_output([output]).posterior(points()).mean
+            torch.testing.assert_close(found[:, 0], model.posterior(points()).mean[:, output])
+
+
+def test_it_makes_its_own_kernel():
+    with pytest.raises(rfgp.InvalidArgumentError, match="makes its own kernel"):
+        RandomFeatureGP(*table(), covar_module=gpytorch.kernels.RBFKernel())
+
+
 def test_known_noise_lists_and_transforms():
     X, Y = table()
     one = RandomFeatureGP(10 * X, Y, torch.full_like(Y, 0.01), seed=0, input_transform=Normalize(2))

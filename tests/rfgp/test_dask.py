@@ -4,11 +4,13 @@ import pytest
 
 pytest.importorskip("distributed", reason="the extra rfgp[dask] is not installed")
 
+import copy
 import os
 import signal
 import threading
 import time
 
+import cloudpickle
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -125,6 +127,55 @@ def test_gradients_are_summed_there(client):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"noise": NOISE}, {}),
+        ({}, {"sample_weight": WEIGHT}),
+        ({"noise": NOISE, "sample_weight": WEIGHT}, {"noise": NOISE}),
+        ({}, {}),
+    ],
+)
+@pytest.mark.parametrize("there_first", [False, True])
+def test_gradients_of_rows_of_two_kinds(client, before, after, there_first):
+    """Some rows here and others there, or all there; some with a noise or weight of their own."""
+
+    def there(options):
+        extra = {name: da.from_array(value, chunks=200) for name, value in options.items()}
+        return Partitions(da.from_array(X, chunks=(200, 3)), da.from_array(Y, chunks=200), **extra)
+
+    mixed = model().condition(there(before)) if there_first else model().condition(X, Y, **before)
+    mixed.update(there(after))
+    here = model().condition(X, Y, **before).update(X, Y, **after)
+    found = []
+    for gp in (mixed, here):
+        gp.hyperparameters.set(lengthscale=[1.0, 10.0, 0.1], outputscale=1.0, noise=0.02, mean=3.0)
+        found.append(torch.autograd.grad(gp.log_marginal_likelihood(), list(gp.hyperparameters.raw.values())))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-7)
+
+
+def test_sums_do_not_carry_what_they_do_not_need(client, monkeypatch):
+    """The factor of A, F x F, stays here; its inverse goes only where gradients in the features are wanted."""
+    sizes, reduce = [], Partitions.reduce
+
+    def spy(self, function, combine):
+        sizes.append(len(cloudpickle.dumps(function)))
+        return reduce(self, function, combine)
+
+    monkeypatch.setattr(Partitions, "reduce", spy)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=128, seed=0).condition(Partitions(*arrays()))
+    gp.log_marginal_likelihood()
+    matrix = 8 * 256**2
+    with torch.no_grad():
+        sizes.clear()
+        gp.log_marginal_likelihood()
+    assert max(sizes) < 0.2 * matrix
+    sizes.clear()
+    gp.log_marginal_likelihood()
+    assert matrix < max(sizes) < 1.5 * matrix
+
+
 def test_rows_stay_where_they_are(client, monkeypatch):
     def refuse(self):
         raise AssertionError("rows came here")
@@ -180,6 +231,26 @@ def test_predictions_go_by_the_names_of_columns(client):
     np.testing.assert_allclose(turned, gp.predict(X).mean, rtol=1e-12)
     with pytest.raises(rfgp.DataError, match="no column 'b'"):
         rfgp.dask.predict(gp, frame()[["a", "c"]]).mean.compute()
+
+
+def test_columns_named_by_numbers(client):
+    numbered = dd.from_pandas(pd.DataFrame(X), npartitions=3)
+    gp = model().condition(Partitions(numbered, dd.from_pandas(pd.Series(Y), npartitions=3)))
+    found = rfgp.dask.predict(gp, numbered).mean.compute()
+    np.testing.assert_allclose(found, gp.predict(X).mean, rtol=1e-12)
+
+
+def test_predictions_are_those_of_the_moment(client):
+    gp = model().condition(X, Y)
+    expected = gp.predict(X).mean
+    lazy = rfgp.dask.predict(gp, arrays()[0])
+    gp.hyperparameters.set(noise=5.0)
+    np.testing.assert_allclose(lazy.mean.compute(), expected, rtol=1e-12)
+
+
+def test_models_of_rows_elsewhere_are_copied(client):
+    gp = model().condition(Partitions(*arrays()))
+    assert_same(copy.deepcopy(gp), gp)
 
 
 def test_several_outputs(client):
@@ -251,6 +322,19 @@ class TestErrors:
         with pytest.raises(rfgp.DataError, match="no column 'price'"):
             model().fit(Partitions(frame(), "price"))
 
+    @pytest.mark.parametrize(
+        ("table", "message"),
+        [
+            (pd.DataFrame({"a": X[:, 0], "b": ["x"] * 600}), "'b' holds"),
+            (pd.DataFrame({"a": X[:, 0], "b": pd.Categorical([1, 2] * 300)}), "'b' holds category"),
+            (pd.DataFrame(X[:, :2], columns=["a", "a"]), "Several columns .* 'a'"),
+        ],
+    )
+    def test_columns_that_cannot_be_used(self, client, table, message):
+        targets = dd.from_pandas(pd.Series(Y), npartitions=2)
+        with pytest.raises(rfgp.DataError, match=message):
+            model().condition(Partitions(dd.from_pandas(table, npartitions=2), targets))
+
     def test_no_targets(self, client):
         with pytest.raises(rfgp.DataError, match="no targets"):
             model().fit(Partitions(arrays()[0]))
@@ -289,6 +373,10 @@ class TestWalks:
         np.testing.assert_array_equal(found.nodes, expected.nodes)
         other = found.at([0, 1]).features(kernel)
         assert (other != expected.at([0, 1]).features(kernel)).nnz == 0
+
+    def test_memory_is_checked_beforehand(self, client):
+        with pytest.raises(graphs.MemoryBudgetError):
+            rfgp.dask.sample_walks(self.GRAPH, seed=0, max_memory=1000)
 
     def test_numbers_of_parts_are_checked(self, client):
         with pytest.raises(rfgp.InvalidArgumentError, match="num_parts"):

@@ -360,6 +360,23 @@ def test_a_batch_of_models():
         torch.testing.assert_close(found[place], 1.7 * each(x).to_dense())
 
 
+@pytest.mark.parametrize("both", [False, True])
+def test_gradients_where_the_inputs_are_equal(both):
+    """Each of two tensors with the same values has the gradient of its own place."""
+    kernel = RandomFeatureKernel(8, seed=0).double()
+    z = X[:5].double().requires_grad_(both)
+    weights = torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def product(x, z):
+        return (kernel(x, z).to_dense() * weights).sum()
+
+    x = X[:5].double().requires_grad_()
+    phi = kernel.features(z).detach()
+    (expected,) = torch.autograd.grad(((kernel.features(x) @ phi.mT) * weights).sum(), x)
+    found = torch.autograd.grad(product(x, z), x)[0]
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("m", [8, 64])
 def test_fantasies(m):
     kernel = RandomFeatureKernel(m, seed=0)

@@ -124,6 +124,32 @@ def test_every_element_of_a_batch_is_a_kernel_of_its_own(batch):
         np.testing.assert_allclose(diagonal[index].detach(), (phi[[3, 8, 3]] ** 2).sum(1))
 
 
+@pytest.mark.parametrize("batch", [(2,), (3, 2)])
+def test_kernels_without_parameters_have_batches(batch):
+    kernel = GraphFeatureKernel(WALKS, graphs.kernels.RandomWalk(2, 3.0), batch_shape=torch.Size(batch))
+    phi = torch.as_tensor(WALKS.features(graphs.kernels.RandomWalk(2, 3.0)).toarray(), dtype=torch.float32)
+    x, several = torch.tensor([[3], [8], [3]]), torch.tensor([[1], [2]]).expand(*batch, 2, 1)
+    one, other = (phi[i] @ phi[i].T for i in ([3, 8, 3], [1, 2]))
+    torch.testing.assert_close(kernel(x).to_dense(), one.expand(*batch, 3, 3))
+    torch.testing.assert_close(kernel(x, diag=True), one.diagonal().expand(*batch, 3))
+    torch.testing.assert_close(kernel(several).to_dense(), other.expand(*batch, 2, 2))
+
+
+@pytest.mark.parametrize("what", ["matrix", "diagonal", "product"])
+def test_second_derivatives_are_refused(what):
+    """They would need those of the kernel's modulation; half of them would be silently wrong."""
+    kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0)).double()
+    x = torch.arange(5)[:, None]
+    ways = {
+        "matrix": lambda: kernel(x).to_dense(),
+        "diagonal": lambda: kernel(x, diag=True),
+        "product": lambda: kernel(x) @ torch.ones(5, 1, dtype=torch.float64),
+    }
+    (first,) = torch.autograd.grad(ways[what]().square().sum(), kernel.raw_lengthscale, create_graph=True)
+    with pytest.raises(NotImplementedError, match="differentiated once"):
+        torch.autograd.grad(first, kernel.raw_lengthscale)
+
+
 def test_the_features_stay_sparse():
     kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0))
     matrix = kernel(torch.arange(25)[:, None]).evaluate_kernel()
