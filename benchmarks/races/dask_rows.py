@@ -6,7 +6,7 @@ than cores they share those. The time is that of `rfgp.dask.fit` from the files 
 client) and both passes; the three parts are told apart by the fit's own progress. Predictions at all rows, means and
 variances, reduced to their averages on the workers, beside. Each number of workers in turn, `--repeats` times.
 
-    python benchmarks/races/dask_rows.py [--rows N] [--repeats K]
+    python benchmarks/races/dask_rows.py [--rows N] [--repeats K] [--workers 1,2,4] [--fit-only]
 """
 
 import argparse
@@ -37,7 +37,7 @@ def write(folder: Path, rows: int) -> None:
         pq.write_table(pa.table(table), folder / f"{number:03d}.parquet")
 
 
-def one(folder: Path, workers: int) -> tuple[dict[str, float], rfgp.SparseSpectrumGP]:
+def one(folder: Path, workers: int, fit_only: bool) -> tuple[dict[str, float], rfgp.SparseSpectrumGP]:
     times = {}
     with (
         LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
@@ -51,6 +51,8 @@ def one(folder: Path, workers: int) -> tuple[dict[str, float], rfgp.SparseSpectr
         rfgp.dask.fit(gp, frame, "y", progress=lambda p: first.append(time.perf_counter()))
         end = time.perf_counter()
         times = {"fit": end - begin, "survey": first[0] - begin, "sums": end - first[-1]}
+        if fit_only:
+            return times, gp
         begin = time.perf_counter()
         law = rfgp.dask.predict(gp, frame)
         found = client.gather(client.compute([law.mean.mean(), law.variance.mean()]))
@@ -63,13 +65,15 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=10**7)
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--workers", default="1,2,4")
+    parser.add_argument("--fit-only", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), options.rows)
         results = []
         for _ in range(options.repeats):
-            for workers in (1, 2, 4):
-                times, gp = one(Path(folder), workers)
+            for workers in map(int, options.workers.split(",")):
+                times, gp = one(Path(folder), workers, options.fit_only)
                 results.append(gp)
                 told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in times.items())
                 print(f"{workers} workers: {told}; noise {gp.hyperparameters.noise.item():.5f}", flush=True)
