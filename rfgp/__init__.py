@@ -26,6 +26,7 @@ from rfgp.errors import ConvergenceWarning as ConvergenceWarning
 from rfgp.errors import DataError as DataError
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
 from rfgp.errors import JitterWarning as JitterWarning
+from rfgp.errors import MissingExtraError as MissingExtraError
 from rfgp.errors import ModelFileError as ModelFileError
 from rfgp.errors import NotFittedError as NotFittedError
 from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError

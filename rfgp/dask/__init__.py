@@ -1,7 +1,12 @@
-"""Fits, predictions and walks on a Dask cluster."""
+"""Fits, predictions and walks on a Dask cluster (`pip install 'rfgp[dask]'`)."""
 
-from rfgp.dask.partitions import Partitions as Partitions
-from rfgp.dask.prediction import Predicted as Predicted
-from rfgp.dask.prediction import fit as fit
-from rfgp.dask.prediction import predict as predict
-from rfgp.dask.walks import sample_walks as sample_walks
+from rfgp.errors import MissingExtraError
+
+try:
+    from rfgp.dask.partitions import Partitions as Partitions
+    from rfgp.dask.prediction import Predicted as Predicted
+    from rfgp.dask.prediction import fit as fit
+    from rfgp.dask.prediction import predict as predict
+    from rfgp.dask.walks import sample_walks as sample_walks
+except ModuleNotFoundError as error:
+    raise MissingExtraError.of("dask", error) from error

@@ -16,7 +16,7 @@ import rfgp
 
 ROOT = Path(rfgp.__file__).parent.parent
 HEAVY = ("ot", "trimesh", "pandas", "matplotlib", "sklearn", "gpytorch", "numba", "networkx", "typer", "rich")
-HEAVY += ("pyarrow", "plotly", "pooch", "safetensors", "rdata")
+HEAVY += ("botorch", "dask", "distributed", "pyarrow", "plotly", "pooch", "safetensors", "rdata")
 SHAPE = re.compile(r"\([^()]*\)|0-d|None|True|False|-> ")
 ARRAYS = re.compile(r"Tensor|ndarray|NDArray|ArrayLike|csr_array")
 
@@ -43,6 +43,16 @@ def test_another_package_called_graphs_is_named(tmp_path):
     assert run.returncode == 1
     assert "PackageClashError" in run.stderr
     assert str(tmp_path / "graphs.py") in run.stderr
+
+
+@pytest.mark.parametrize(("extra", "absent"), [("botorch", "botorch"), ("dask", "distributed"), ("dask", "dask")])
+def test_a_missing_extra_is_named(extra, absent):
+    code = f"import sys; sys.modules[{absent!r}] = None; import rfgp; rfgp.{extra}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    (message,) = run.stderr.splitlines()[-1:]
+    assert message.startswith(f"rfgp.errors.MissingExtraError: rfgp.{extra} needs {absent}")
+    assert message.endswith(f"pip install 'rfgp[{extra}]'")
 
 
 def modules():

@@ -118,6 +118,3 @@ class RandomFeatureGP(SingleTaskGP):
         self._subset_batch_dict = {"mean_module.raw_constant": -1, "covar_module.raw_lengthscale": -3}
         if train_Yvar is None:  # what `subset_output` takes apart, and where its outputs are
             self._subset_batch_dict["likelihood.noise_covar.raw_noise"] = -2
-
-
-__all__ = ["KernelFeatures", "RandomFeatureGP"]
