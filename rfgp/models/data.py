@@ -61,11 +61,19 @@ def check_dtypes(
     like: Tensor,
     dtype: torch.dtype | None,
 ) -> None:
-    """Refuse targets of another floating dtype than that of the inputs, where no dtype was chosen.
+    """Refuse targets of another floating dtype than that of the inputs, or integers that this cannot tell apart.
+
+    Where a dtype was chosen, they are converted to it.
 
     Raises:
         DataError: with both.
     """
+    largest = 2 / torch.finfo(like.dtype).eps
+    if dtype is None and not t.is_floating_point() and t.numel() and float(t.double().abs().max()) > largest:
+        raise DataError(
+            f"y holds integers up to {int(t.double().abs().max())}, and {like.dtype}, the type of X, cannot tell those "
+            f"beyond {int(largest)} apart. Convert X to float64, or choose dtype= for the model."
+        )
     if dtype is None and t.is_floating_point() and t.dtype != like.dtype:
         raise DataError(f"X is {like.dtype} and y is {t.dtype}. Convert one of them, or choose dtype= for the model.")
 

@@ -235,3 +235,14 @@ def test_a_prediction_holds_no_features_of_many_points(monkeypatch):
     gp.predict(RNG.standard_normal((500, 2))).variance.sum()
     assert len(sizes) >= 10
     assert max(sizes[1:]) <= 50
+
+
+def test_integers_that_single_precision_cannot_tell_apart_are_refused():
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    y = 20_000_000 + np.arange(30)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=4, seed=0)
+    with pytest.raises(rfgp.DataError, match=r"integers up to 20000029, and torch.float32"):
+        gp.condition(X.astype(np.float32), y)
+    np.testing.assert_allclose(gp.condition(X, y).hyperparameters.mean.item(), y.mean(), rtol=1e-9)
+    small = rfgp.SparseSpectrumGP(num_frequencies=4, seed=0)
+    assert small.condition(X.astype(np.float32), np.arange(30)).predict(X.astype(np.float32)).mean.dtype == np.float32
