@@ -13,9 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from graphs.errors import InvalidArgumentError, MemoryBudgetError
+from graphs.errors import GraphError, InvalidArgumentError, MemoryBudgetError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.walks import Pattern
@@ -258,14 +258,32 @@ def _largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
         rest = _without(graph.shift_operator, vectors)
         start = generator.standard_normal(graph.num_nodes)
         most = wanted if len(values) == count else min(wanted, 8)
-        more, found = eigsh(rest, k=most, which="LA", v0=start)
+        more, found = _some_eigenpairs(rest, most, start)
         new = more > (values[rank - 1] if len(values) >= rank else -np.inf) + 1e-9
         values, vectors = np.concatenate([values, more[new]]), np.hstack([vectors, found[:, new]])
         order = np.argsort(-values, kind="stable")[:rank]
         values, vectors = values[order], vectors[:, order]
         if len(values) == rank and not new.any():
             break
+    if len(values) < rank:
+        raise GraphError(
+            f"Only {len(values)} of the {rank} largest eigenvalues of this graph converged. Ask for a smaller rank, or "
+            "use chebyshev_features."
+        )
     return np.clip(values, -1, 1), np.ascontiguousarray(vectors)
+
+
+def _some_eigenpairs(
+    matrix: LinearOperator,
+    most: int,
+    start: Floats,  # (N,)
+) -> tuple[Floats, Floats]:
+    """Return up to so many of the largest eigenvalues (k,) with vectors (N, k): those that converged."""
+    try:
+        values, vectors = eigsh(matrix, k=most, which="LA", v0=start)
+    except ArpackNoConvergence as error:  # a few eigenvalues of many copies each end older releases' iterations
+        values, vectors = error.eigenvalues, error.eigenvectors
+    return values, vectors
 
 
 def _without(matrix: sp.csr_array, vectors: Floats) -> LinearOperator:

@@ -2,9 +2,10 @@ import networkx as nx
 import numpy as np
 import pytest
 from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import ArpackNoConvergence
 
 import graphs
-from graphs import Graph, kernels
+from graphs import Graph, deterministic, kernels
 from graphs.advice import exact_block
 
 KERNELS = [kernels.Diffusion(2.5), kernels.RegularizedLaplacian(2, 0.8), kernels.Matern(1.5, 2.0)]
@@ -181,6 +182,15 @@ def test_copies_of_an_eigenvalue_are_all_found():
         phi = made.features(kernels.Diffusion(4.0)).toarray()
         rest = kernels.Diffusion(4.0).exact(g) - phi @ phi.T
         assert np.linalg.norm(rest, 2) <= made.error_bound(kernels.Diffusion(4.0)) ** 2 + 1e-10
+
+
+def test_eigenvalues_that_do_not_converge_are_named(monkeypatch):
+    def stop(matrix, k, **options):
+        raise ArpackNoConvergence("No convergence", np.zeros(0), np.zeros((matrix.shape[0], 0)))
+
+    monkeypatch.setattr(deterministic, "eigsh", stop)
+    with pytest.raises(graphs.GraphError, match="Only 1 of the 5 largest"):
+        graphs.spectral_features(Graph.from_networkx(nx.hypercube_graph(9)), rank=5)
 
 
 @pytest.mark.parametrize("kernel", [kernels.Diffusion(30.0), kernels.RegularizedLaplacian(200, 1e3)], ids=str)
