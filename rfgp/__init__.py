@@ -28,6 +28,7 @@ from rfgp.errors import InvalidArgumentError as InvalidArgumentError
 from rfgp.errors import JitterWarning as JitterWarning
 from rfgp.errors import MissingExtraError as MissingExtraError
 from rfgp.errors import ModelFileError as ModelFileError
+from rfgp.errors import NotDifferentiableError as NotDifferentiableError
 from rfgp.errors import NotFittedError as NotFittedError
 from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from rfgp.errors import OverfittingWarning as OverfittingWarning

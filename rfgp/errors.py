@@ -42,6 +42,10 @@ class MissingExtraError(RfgpError, ImportError):
         return cls(f"rfgp.{extra} needs {error.name}, which is not installed. Try: pip install 'rfgp[{extra}]'")
 
 
+class NotDifferentiableError(RfgpError, NotImplementedError):
+    """A derivative is asked for that the package does not have."""
+
+
 class RfgpWarning(UserWarning):
     """Base of every warning of `rfgp`."""
 

@@ -41,7 +41,7 @@ class Partitions:
     Args:
         X: A Dask array (n, d), or a Dask dataframe, whose columns have to be numbers.
         y: Targets, a Dask array (n,) or (n, k), or a series or dataframe partitioned as X; or, where X is a dataframe,
-            the name of its target column, or k names. None: there are none, as in rows to predict at.
+            the name of its target column, or k names. None: there are none.
         noise: Known variances (n,), likewise.
         sample_weight: Numbers of observations (n,), likewise.
         client: Of the cluster; None: the one that stands ready.

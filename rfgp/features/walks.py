@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rfgp.errors import NotDifferentiableError
+
 Array = NDArray[np.float64]
 
 
@@ -60,7 +62,7 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> None:
-        raise NotImplementedError(
+        raise NotDifferentiableError(
             "Sparse features can be differentiated once; second derivatives would need those of the graph kernel's "
             "modulation, which kernels do not have."
         )

@@ -134,10 +134,11 @@ class SparseLinearOperator(LinearOperator):
 
     def _get_indices(self, row_index: Tensor, col_index: Tensor, *batch_indices: Tensor) -> Tensor:
         keys = row_index.cpu().numpy() * self.pattern.shape[1] + col_index.cpu().numpy()
-        places = np.minimum(np.searchsorted(self.pattern.keys, keys), max(len(self.pattern.keys) - 1, 0))
-        stored = self.pattern.keys[places] == keys if len(self.pattern.keys) else np.zeros(keys.shape, bool)
-        if not len(self.pattern.keys):
+        known = self.pattern.keys
+        if len(known) == 0:
             return self.values.new_zeros(keys.shape)
+        places = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+        stored = known[places] == keys
         found = self.values[(*batch_indices, _tensor(places, self.values))]
         return torch.where(_tensor(stored, self.values), found, 0)
 
@@ -148,11 +149,10 @@ class SparseLinearOperator(LinearOperator):
         if not plain:
             return super()._getitem(row_index, col_index, *batch_indices)
         part = SparseLinearOperator(self.values[batch_indices], self.pattern) if batch_indices else self
-        if row_index == slice(None) if isinstance(row_index, slice) else False:
+        if isinstance(row_index, slice) and row_index == slice(None):
             return part
-        return part.take(
-            torch.arange(self.pattern.shape[0])[row_index.cpu() if torch.is_tensor(row_index) else row_index]
-        )
+        rows = torch.arange(self.pattern.shape[0], device=self.device)
+        return part.take(rows[row_index])
 
 
 class SparseRootLinearOperator(RootLinearOperator):
