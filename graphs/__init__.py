@@ -15,6 +15,7 @@ from graphs.builders import read_roads as read_roads
 from graphs.deterministic import SeriesFeatures as SeriesFeatures
 from graphs.deterministic import SpectralFeatures as SpectralFeatures
 from graphs.deterministic import chebyshev_features as chebyshev_features
+from graphs.deterministic import largest_degree as largest_degree
 from graphs.deterministic import spectral_features as spectral_features
 from graphs.deterministic import taylor_features as taylor_features
 from graphs.errors import DegenerateFacesWarning as DegenerateFacesWarning

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 _SEEDS, _DRAWS = 4, 4
 _WALKERS = (64, 32, 16, 8, 4)
-_TOLERANCE, _MOST_TERMS = 1e-10, 2000
+_TOLERANCE, _MOST_TERMS, _SPARSE = 1e-10, 2000, 0.1
 
 
 class _Features(Protocol):
@@ -108,7 +108,7 @@ def advise(
     if not halting.is_geometric:
         raise InvalidArgumentError(f"halt must be a probability, got {halt!r}.")
     seed = random.resolve_seed(seed)
-    sample = _neighbourhoods(graph, int(num_nodes), seed)
+    sample = node_sample(graph, int(num_nodes), seed)
     exact = exact_block(graph, kernel, sample)
     found = list(_candidates(graph, kernel, sample, exact, int(max_nonzeros), halt, seed))
     found.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
@@ -120,11 +120,28 @@ def advise(
 def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64]) -> Floats:
     """Return the exact kernel (n, n) between some positions (n,) of a graph of any size.
 
-    A Chebyshev series of k(1 - u), whose terms fall geometrically for smooth kernels, on n vectors: time n E terms.
+    A Chebyshev series of k(1 - u), whose terms fall geometrically for smooth kernels, on n vectors, which are sparse
+    until a tenth of their entries is filled.
 
     Raises:
         InvalidArgumentError: 2,000 terms are not enough.
     """
+    series, U, n = _series_of(kernel), graph.shift_operator, len(positions)
+    columns = np.arange(n)
+    before: Any = sp.csr_array((np.ones(n), (positions, columns)), shape=(graph.num_nodes, n))
+    now: Any = U @ before
+    total = series[0] * before[positions].toarray() + series[1] * now[positions].toarray()
+    for coefficient in series[2:]:
+        if sp.issparse(now) and now.nnz > _SPARSE * graph.num_nodes * n:
+            before, now = before.toarray(), now.toarray()
+        before, now = now, 2 * (U @ now) - before
+        rows = now[positions]
+        total += coefficient * (rows.toarray() if sp.issparse(rows) else rows)
+    return np.asarray(total)
+
+
+def _series_of(kernel: GraphKernel) -> Floats:
+    """Return the Chebyshev coefficients of k(1 - u), at least two, without those that are rounding."""
     count = 64
     while True:
         points, transform = interpolation(count)
@@ -132,24 +149,23 @@ def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64])
         if not np.isfinite(values).all() or not values.any():
             raise InvalidArgumentError(f"{kernel} is out of the range of double precision.")
         series = transform @ values
-        if np.abs(series[-4:]).max() < _TOLERANCE * np.abs(series).max():
-            break
+        sizes = np.abs(series)
+        if sizes[-4:].max() < _TOLERANCE * sizes.max():
+            tail = np.cumsum(sizes[::-1])[::-1]
+            return series[: max(2, int((tail > _TOLERANCE * sizes.max()).sum()))]
         count *= 2
         if count > _MOST_TERMS:
             raise InvalidArgumentError(f"{kernel} needs more than {_MOST_TERMS} terms of a Chebyshev series.")
-    U, n = graph.shift_operator, len(positions)
-    before = np.zeros((graph.num_nodes, n))
-    before[positions, np.arange(n)] = 1.0
-    now = U @ before
-    total = series[0] * before[positions] + series[1] * now[positions]
-    for coefficient in series[2:]:
-        before, now = now, 2 * (U @ now) - before
-        total += coefficient * now[positions]
-    return np.asarray(total)
 
 
-def _neighbourhoods(graph: Graph, num_nodes: int, seed: int) -> NDArray[np.int64]:
-    """Return positions: the nodes first reached from each of four random nodes."""
+def node_sample(graph: Graph, num_nodes: int, seed: int) -> NDArray[np.int64]:
+    """Return positions (n,), ascending: the nodes first reached from each of four random nodes.
+
+    Args:
+        graph: The graph.
+        num_nodes: At most how many.
+        seed: Of the random nodes.
+    """
     keys = random.derive(np.array([seed], np.uint64), np.arange(_SEEDS))
     wanted, taken = min(num_nodes, graph.num_nodes), dict[int, None]()
     indptr, indices = graph.adjacency.indptr, graph.adjacency.indices

@@ -33,8 +33,10 @@ from rfgp.errors import NotFittedError as NotFittedError
 from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from rfgp.errors import OverfittingWarning as OverfittingWarning
 from rfgp.errors import PackageClashError as PackageClashError
+from rfgp.errors import PoorFeaturesWarning as PoorFeaturesWarning
 from rfgp.errors import RfgpError as RfgpError
 from rfgp.errors import RfgpWarning as RfgpWarning
+from rfgp.errors import SolverError as SolverError
 from rfgp.errors import VarianceStarvationWarning as VarianceStarvationWarning
 from rfgp.inference.prediction import Prediction as Prediction
 from rfgp.models import ExactGP as ExactGP

@@ -29,6 +29,10 @@ class CheckpointError(RfgpError, ValueError):
     """A file is not the checkpoint of the fit that it is given to."""
 
 
+class SolverError(RfgpError, ArithmeticError):
+    """An iterative solver did not reach its tolerance; the message says how far it came."""
+
+
 class PackageClashError(RfgpError, ImportError):
     """Another package named `graphs` stands in the place of ours."""
 
@@ -72,6 +76,10 @@ class CheckpointWarning(RfgpWarning):
 
 class VarianceStarvationWarning(RfgpWarning):
     """There are too few features for the data: the variance between them is too small."""
+
+
+class PoorFeaturesWarning(RfgpWarning):
+    """Features are too poor for the hyperparameters that they were fitted to."""
 
 
 class OverfittingWarning(RfgpWarning):

@@ -18,6 +18,7 @@ class Role(IntEnum):
     SAMPLE = 4
     BATCHES = 5
     FUNCTIONS = 6
+    CHECK = 7
 
 
 def resolve_seed(seed: int | None) -> int:

@@ -14,6 +14,7 @@ from distributed import Client
 from rfgp.dask.partitions import Partitions, blocks_of, known_lengths
 from rfgp.errors import DataError
 from rfgp.models import SparseSpectrumGP
+from rfgp.models.process import predictor_of
 from rfgp.models.state import Kept
 
 
@@ -110,7 +111,7 @@ def _moment(name: str, observed: bool, gp: SparseSpectrumGP, X: Any) -> Any:
 
 def _without_data(gp: SparseSpectrumGP) -> SparseSpectrumGP:
     """Return a copy that predicts, without the training data."""
-    gp._predictor()
+    predictor_of(gp)
     kept, light = gp._kept, copy.copy(gp)
     assert kept is not None
     known = gp._known()

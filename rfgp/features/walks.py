@@ -5,7 +5,10 @@ the modulation with its Jacobian. This room wraps both, and the product Phi Phi^
 does not import `graphs`.
 """
 
+import itertools
+import os
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,23 +28,19 @@ class Kernel(Protocol):
     def with_values(self, values: Any) -> "Kernel":
         """Return the kernel with other parameters (p,)."""
 
-    def modulation(self, length: int) -> Array:
-        """Return (length + 1,)."""
-
-    def modulation_jacobian(self, length: int) -> Array:
-        """Return (length + 1, p)."""
-
 
 class Draw(Protocol):
-    """What is used of a `graphs.Walks`."""
+    """What is used of a `graphs.Walks`, or of the features of a series."""
 
     @property
     def pattern(self) -> Any:
         """The CSR pattern: indptr, indices, shape."""
 
-    @property
-    def max_length(self) -> int:
-        """The longest walk."""
+    def weights(self, kernel: Any) -> Array:
+        """Return what `values` maps, of a kernel: its modulation (L + 1,), for walks."""
+
+    def weights_jacobian(self, kernel: Any) -> Array:
+        """Return its derivatives in the kernel's parameters, (L + 1, p)."""
 
     def values(self, f: Any) -> Array:
         """Map a modulation to the values of Phi."""
@@ -103,10 +102,10 @@ def kernel_function(
 
 
 class WalkFeatures(nn.Module):
-    """The features of one draw of walks for one family of graph kernels.
+    """The sparse features of one draw of walks, or of a series in U, for one family of graph kernels.
 
     Args:
-        walks: The draw, n rows.
+        walks: The draw, or the series, n rows.
         kernel: Any member of the family; its parameters are arguments of `forward`.
     """
 
@@ -120,11 +119,10 @@ class WalkFeatures(nn.Module):
         theta: Tensor,  # (p,)
     ) -> Tensor:  # (nnz,)
         """Return the values of Phi on `walks.pattern` at kernel parameters theta."""
-        length = self.walks.max_length
         f = kernel_function(
             theta,
-            lambda point: self.kernel.with_values(point).modulation(length),
-            lambda point: self.kernel.with_values(point).modulation_jacobian(length),
+            lambda point: self.walks.weights(self.kernel.with_values(point)),
+            lambda point: self.walks.weights_jacobian(self.kernel.with_values(point)),
         )
         out: Tensor = _NumpyFunction.apply(f, self.walks.values, lambda _, grad: self.walks.values_adjoint(grad))
         return out
@@ -171,19 +169,17 @@ def _csr(values: Tensor, pattern: Any) -> sp.csr_array:
     return sp.csr_array((_array(values), pattern.indices, pattern.indptr), shape=pattern.shape)
 
 
-_BLOCK_ENTRIES = 2**24
+_BLOCKS = 8
 
 
 def _sampled_product(grad: Array, right: sp.csr_array, pattern: sp.csr_array) -> Array:
-    """Return the entries of grad (n, k) @ right (k, N) on a pattern (n, N), in blocks of rows."""
-    transposed = right.T.tocsr()
-    rows, width = pattern.shape
+    """Return the entries of grad (n, k) @ right (k, N) on a pattern (n, N), blocks of rows in threads."""
+    from rfgp.features import _loops
+
+    by_column, grad = right.tocsc(), np.ascontiguousarray(grad)
     out = np.empty(pattern.nnz)
-    block = max(1, _BLOCK_ENTRIES // width)
-    for first in range(0, rows, block):
-        last = min(rows, first + block)
-        dense = transposed @ grad[first:last].T  # (N, block)
-        low, high = pattern.indptr[first], pattern.indptr[last]
-        within = np.repeat(np.arange(last - first), np.diff(pattern.indptr[first : last + 1]))
-        out[low:high] = dense[pattern.indices[low:high], within]
+    bounds = np.linspace(0, pattern.shape[0], _BLOCKS + 1, dtype=np.int64)
+    fixed = (grad, by_column.indptr, by_column.indices, by_column.data, pattern.indptr, pattern.indices, out)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda ends: _loops.sampled_product(*ends, *fixed), itertools.pairwise(bounds)))
     return out

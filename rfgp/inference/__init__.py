@@ -14,6 +14,9 @@ from rfgp.inference.prediction import Prediction as Prediction
 from rfgp.inference.primal import PrimalPosterior as PrimalPosterior
 from rfgp.inference.prior import FeaturePrior as FeaturePrior
 from rfgp.inference.prior import KernelPrior as KernelPrior
+from rfgp.inference.prior import Prior as Prior
+from rfgp.inference.prior import SparsePrior as SparsePrior
+from rfgp.inference.prior import iterates as iterates
 from rfgp.inference.prior import posterior as posterior
 from rfgp.inference.rows import ArrayRows as ArrayRows
 from rfgp.inference.rows import Block as Block
@@ -21,3 +24,6 @@ from rfgp.inference.rows import DistributedRows as DistributedRows
 from rfgp.inference.rows import JoinedRows as JoinedRows
 from rfgp.inference.rows import Rows as Rows
 from rfgp.inference.rows import gathered as gathered
+from rfgp.inference.sparse import Sparse as Sparse
+from rfgp.inference.sparse import SparseFeatures as SparseFeatures
+from rfgp.inference.sparse import SparsePosterior as SparsePosterior

@@ -22,6 +22,9 @@ from torch import Tensor
 from rfgp.errors import InvalidArgumentError
 
 FeatureMap = Callable[[Tensor], Tensor]
+Functions = Callable[[Tensor], Tensor]
+PriorDraw = Callable[[int, torch.Generator], Functions]
+"""(count, generator) -> functions of the inputs of n points, (n, count)."""
 _ENTRIES = 2**22
 """Of the features, or of the covariances with the data, of a chunk of points."""
 
@@ -77,6 +80,21 @@ class Predictor(ABC):
         values, vectors = torch.linalg.eigh(self.covariance(inputs, prepared))
         root: Tensor = vectors * values.clamp_min(0).sqrt()
         return root
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> "Functions":
+        """Draw functions from the posterior of the latent function: a map of inputs of n points to (count, n, k).
+
+        Args:
+            count: How many.
+            generator: On the CPU.
+
+        Raises:
+            InvalidArgumentError: the prior has no functions to draw.
+        """
+        raise InvalidArgumentError(
+            "This process has no functions to draw, since its prior is known at given points only. Sample from "
+            "predict(X) there, or draw functions of an approximation."
+        )
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
@@ -187,6 +205,11 @@ class WeightPredictor(Predictor):
         out: Tensor = self.weights + torch.linalg.solve_triangular(self.factor.mT, standard, upper=True)
         return out
 
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw weights from their posterior: functions of n inputs, (count, n, k)."""
+        weights = self.sample_weights(count, generator)
+        return lambda inputs: self.prepare(inputs).double() @ weights
+
 
 @dataclass(frozen=True, eq=False)
 class RowPredictor(Predictor):
@@ -244,6 +267,11 @@ class RowPredictor(Predictor):
         out: Tensor = self.weights + z - self.rows.mT @ (self.rows @ z + e)
         return out
 
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw weights from their posterior: functions of n inputs, (count, n, k)."""
+        weights = self.sample_weights(count, generator)
+        return lambda inputs: self.prepare(inputs).double() @ weights
+
 
 @dataclass(frozen=True, eq=False)
 class KernelPredictor(Predictor):
@@ -255,6 +283,7 @@ class KernelPredictor(Predictor):
         inputs: The training inputs, tables (n, d) or positions (n,).
         coefficients: (n, k).
         factor: (n, n), lower triangular.
+        draw: Draws functions from the prior, where it can.
     """
 
     kernel: Callable[[Tensor, Tensor], Tensor]
@@ -262,6 +291,7 @@ class KernelPredictor(Predictor):
     inputs: Tensor
     coefficients: Tensor
     factor: Tensor
+    draw: PriorDraw | None = None
 
     @property
     def width(self) -> int:
@@ -289,6 +319,27 @@ class KernelPredictor(Predictor):
     def tensors(self) -> dict[str, Tensor]:
         """Return inputs, tables (n, d) or positions (n,), coefficients (n, k) and factor (n, n)."""
         return {"inputs": self.inputs, "coefficients": self.coefficients, "factor": self.factor}
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions of n inputs, (count, n, k), by pathwise conditioning (Wilson et al. 2020).
+
+        f(x) = mean(x) + g(x) - k(x, X) C^-1 (g(X) + e), with g from the prior and e of the variance D = C - K.
+        """
+        if self.draw is None:
+            return super().sample_functions(count, generator)
+        n, k = self.coefficients.shape
+        prior = self.draw(count * k, generator)
+        spread = (self.factor.square().sum(1) - self.diagonal(self.inputs).double()).clamp_min(0)
+        noise = _normal(n, count * k, generator=generator).to(spread)
+        seen = prior(self.inputs) + spread.sqrt()[:, None] * noise
+        coefficients = self.coefficients.repeat(1, count) - torch.cholesky_solve(seen, self.factor)
+
+        def functions(inputs: Tensor) -> Tensor:
+            size = max(1, _ENTRIES // n)
+            parts = [prior(x) + self.prepare(x).double() @ coefficients for x in torch.split(inputs, size)]
+            return torch.cat(parts).reshape(len(inputs), count, k).movedim(0, 1)
+
+        return functions
 
     def _solved(self, prepared: Tensor) -> Tensor:
         solved: Tensor = torch.linalg.solve_triangular(self.factor, prepared.mT, upper=False)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rfgp.inference.laws import KernelPredictor, Law, Predictor, RowPredictor
+from rfgp.inference.laws import KernelPredictor, Law, Predictor, PriorDraw, RowPredictor
 from rfgp.inference.rows import ArrayRows, Block
 from rfgp.linalg import cholesky
 
@@ -63,6 +63,7 @@ class DualPosterior(Posterior):
         rows: The data.
         mean: (k,).
         noise: Variance of one observation, beside what its row knows, 0-d.
+        draw: Draws functions from the prior, where it can.
     """
 
     def __init__(
@@ -72,8 +73,9 @@ class DualPosterior(Posterior):
         rows: ArrayRows,
         mean: Tensor,
         noise: Tensor,
+        draw: PriorDraw | None = None,
     ) -> None:
-        self.kernel, self.diagonal, self.inputs = kernel, diagonal, rows.inputs
+        self.kernel, self.diagonal, self.inputs, self.draw = kernel, diagonal, rows.inputs, draw
         self._solution = _Solution(kernel(rows.inputs, rows.inputs), rows, mean, noise)
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -87,7 +89,7 @@ class DualPosterior(Posterior):
     def predictor(self) -> KernelPredictor:
         """Return the training inputs and the factor of their covariance."""
         factor, coefficients = self._solution.solved()
-        return KernelPredictor(self.kernel, self.diagonal, self.inputs, coefficients, factor)
+        return KernelPredictor(self.kernel, self.diagonal, self.inputs, coefficients, factor, self.draw)
 
 
 class RowPosterior(Posterior):
@@ -128,7 +130,7 @@ class _Solution:
         block = next(iter(rows.blocks(len(rows))))
         spread = block.spread(noise.double())
         self._covariance = kernel.double() + torch.diag(spread.expand(len(rows)))
-        self._repeated = 0.0 if rows.weight is None else _repetitions(block, noise.double())
+        self._repeated = 0.0 if rows.weight is None else repetitions(block, noise.double())
         with torch.no_grad():
             self._factor, self._coefficients = self._solve()
 
@@ -152,7 +154,7 @@ class _Solution:
         return factor, torch.cholesky_solve(self._y, factor)
 
 
-def _repetitions(block: Block, noise: Tensor) -> Tensor:
+def repetitions(block: Block, noise: Tensor) -> Tensor:
     """Return what repetitions add to the log density of their means, 0-d.
 
     w observations of variance D that are all y have the density N(y; f, D / w) (2 pi D)^(-(w - 1) / 2) w^(-1/2).

@@ -1,16 +1,22 @@
 """Zero-mean Gaussian priors on functions, given by features or by a kernel, and their posteriors."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.inference.laws import KernelPredictor, Predictor, RowPredictor, WeightPredictor
+from rfgp.features import gram
+from rfgp.inference.laws import KernelPredictor, Predictor, PriorDraw, RowPredictor, WeightPredictor
 from rfgp.inference.linear import LinearModel
 from rfgp.inference.posterior import DualPosterior, Posterior, RowPosterior
 from rfgp.inference.primal import PrimalPosterior
 from rfgp.inference.rows import Rows, gathered
+from rfgp.inference.sparse import SparseFeatures, SparsePosterior, SparsePredictor
+
+MOST_DENSE = 4000
+"""Rows up to which a matrix of all pairs is factorised where features are sparse."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,18 +67,66 @@ class KernelPrior:
     Attributes:
         kernel: (a, b) -> (n_a, n_b).
         diagonal: a -> (n_a,).
+        draw: Draws functions, where the prior can.
     """
 
     kernel: Callable[[Tensor, Tensor], Tensor]
     diagonal: Callable[[Tensor], Tensor]
+    draw: PriorDraw | None = None
 
     def restore(self, tensors: Mapping[str, Tensor]) -> Predictor:
         """Return the predictor whose `tensors` these are: inputs, coefficients (n, k), factor (n, n)."""
-        return KernelPredictor(self.kernel, self.diagonal, **tensors)
+        return KernelPredictor(self.kernel, self.diagonal, **tensors, draw=self.draw)
 
 
-def posterior(prior: FeaturePrior | KernelPrior, rows: Rows, mean: Tensor, noise: Tensor) -> Posterior:
+@dataclass(frozen=True, eq=False)
+class SparsePrior:
+    """f = s phi w, w ~ N(0, I), with sparse phi.
+
+    Attributes:
+        features: The features of positions, and s^2.
+    """
+
+    features: SparseFeatures
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return s^2 Phi(a) Phi(b)^T, (n_a, n_b), dense; what is drawn for b is kept."""
+        right = self.features.at(b, True)
+        left = right if a is b else self.features.at(a, False)
+        return self.features.variance * gram(left.values, left.pattern, right.values, right.pattern)
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return s^2 |phi(a_i)|^2, (n_a,)."""
+        values, pattern = self.features.at(a, False)
+        rows = torch.from_numpy(np.repeat(np.arange(len(a)), np.diff(pattern.indptr)))
+        return self.features.variance * values.new_zeros(len(a)).index_add(0, rows, values.square())
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> Predictor:
+        """Return the predictor whose `tensors` these are: draws (n, m) or a factor (n, n) beside the inputs."""
+        if "draws" in tensors:
+            return SparsePredictor(self.features, **tensors)
+        return KernelPredictor(self.kernel, self.diagonal, **tensors, draw=self.draw)
+
+    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+        """Draw functions of n positions, (n, count)."""
+        weights = torch.randn(self.features.num_columns, count, generator=generator, dtype=torch.float64)
+        weights = float(self.features.variance) ** 0.5 * weights
+        return lambda x: torch.from_numpy(self.features.at(x, False).matrix() @ weights.numpy())
+
+
+Prior = FeaturePrior | KernelPrior | SparsePrior
+"""A zero-mean prior on functions."""
+
+
+def iterates(prior: Prior, rows: Sized) -> bool:
+    """Whether the posterior given so many rows is computed by conjugate gradients."""
+    return isinstance(prior, SparsePrior) and len(rows) > MOST_DENSE
+
+
+def posterior(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Posterior:
     """Return the posterior: through F x F algebra where features are fewer than data, else n x n, all in memory.
+
+    Through sparse features by conjugate gradients beyond 4,000 rows.
 
     Args:
         prior: The prior.
@@ -82,7 +136,12 @@ def posterior(prior: FeaturePrior | KernelPrior, rows: Rows, mean: Tensor, noise
     """
     mean, noise = mean.double(), noise.double()
     if isinstance(prior, KernelPrior):
-        return DualPosterior(prior.kernel, prior.diagonal, gathered(rows), mean, noise)
+        return DualPosterior(prior.kernel, prior.diagonal, gathered(rows), mean, noise, prior.draw)
+    if isinstance(prior, SparsePrior):
+        known = gathered(rows)
+        if iterates(prior, known):
+            return SparsePosterior(prior.features, known, mean, noise)
+        return DualPosterior(prior.kernel, prior.diagonal, known, mean, noise, prior.draw)
     if prior.num_features > len(rows):
         return RowPosterior(prior.scaled, gathered(rows), mean, noise)
     return PrimalPosterior(prior.model(rows, mean, noise))

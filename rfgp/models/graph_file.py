@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import asdict, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +16,7 @@ from graphs.walks import HopRule
 from rfgp.errors import InvalidArgumentError
 from rfgp.models import options
 from rfgp.models.graph import GraphGP
+from rfgp.models.graph.features import SpectrumFeatures, chosen_size
 
 _MOST_QUANTILES = 10_000
 
@@ -27,12 +28,14 @@ def describe(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
         InvalidArgumentError: labels, a kernel or an option that JSON cannot hold.
     """
     graph, walks = model.graph, model._walk_options
-    settings = None if model._walks is None else cast(graphs.Walks, model._walks.walks).settings
+    settings = None if model._walks is None else model._walks.settings
     coupling, hops = (None, None) if settings is None else (settings.coupling, settings.exact_hops)
     walks = {**walks, "exact_hops": "rule"} if isinstance(walks["exact_hops"], HopRule) else walks
     described = {
         "kernel": {"name": graphs.kernels.name_of(model.kernel), **options.plain_values(asdict(model.kernel))},
         "features": model.features,
+        "series": options.plain_values({**model._series_options, **chosen_size(model._node_features)}),
+        "compares_starts": model._compares_starts,
         "seed": model.seed,
         "walks": options.plain_values(walks),
         "permutation": coupling.permutation.tolist() if isinstance(coupling, Sigma) else None,
@@ -50,6 +53,9 @@ def describe(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     arrays = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
     if graph.coordinates is not None:
         arrays["coordinates"] = graph.coordinates
+    if isinstance(model._node_features, SpectrumFeatures):  # another machine would turn or reflect them
+        draw = model._node_features.draw
+        arrays |= {"eigenvalues": draw.eigenvalues, "eigenvectors": draw.eigenvectors}
     return described, {f"graph.{name}": torch.as_tensor(np.array(array)) for name, array in arrays.items()}
 
 
@@ -81,20 +87,32 @@ def build(
         raise InvalidArgumentError('a rule for exact hops comes with exact_hops="auto" or "rule"')
     rule = None if limits is None else HopRule(np.array(limits))
     main["exact_hops"] = rule if asked == "rule" else asked
-    priors = described["priors"]
+    priors, kernel, features = described["priors"], graphs.kernels.by_name(**described["kernel"]), described["features"]
+    eigenpairs = _eigenpairs(graph, tensors) if features == "spectrum" else None
     model = GraphGP(
         graph,
-        graphs.kernels.by_name(**described["kernel"]),
-        described["features"],
+        kernel,
+        "exact" if eigenpairs else features,
         **{**main, "exact_hops": asked if rule is None else rule},
         outputscale=described["outputscale"],
         noise=described["noise"],
         priors=None if priors is None else options.decode_priors(priors),
         seed=described["seed"],
         walk_options={**walks, **tables},
+        **described.get("series", {}),
     )
+    if eigenpairs is not None:
+        model._node_features = SpectrumFeatures(eigenpairs, kernel)
+    model._compares_starts = bool(described.get("compares_starts", False))
     model._walk_options = {**main, **walks}  # a redraw matches its permutation and chooses its hops anew
     return model
+
+
+def _eigenpairs(graph: graphs.Graph, tensors: Mapping[str, Tensor]) -> graphs.SpectralFeatures:
+    values, vectors = (tensors[name].numpy() for name in ("eigenvalues", "eigenvectors"))
+    if values.ndim != 1 or vectors.shape != (graph.num_nodes, len(values)) or np.abs(values).max(initial=0) > 1:
+        raise InvalidArgumentError(f"{graph.num_nodes} nodes have no eigenvectors of shape {vectors.shape}")
+    return graphs.SpectralFeatures(graph, np.zeros(0, dtype=np.int64), values, vectors)
 
 
 def _build_graph(described: Mapping[str, Any], arrays: Mapping[str, Any]) -> graphs.Graph:

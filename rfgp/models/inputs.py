@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -12,6 +12,15 @@ from rfgp.parameters import Quantity
 from rfgp.scaling import Affine, Scaling
 
 LENGTHSCALE_BOUNDS = (1e-3, 1e4)  # in standard deviations of a column
+
+
+class Rows(NamedTuple):
+    """What a user gives: inputs of n rows, targets (n,) or (n, k), and what the rows bring, (n,) each or None."""
+
+    X: Any
+    y: Any
+    noise: Any
+    sample_weight: Any
 
 
 class Inputs(Protocol):
@@ -32,6 +41,9 @@ class Inputs(Protocol):
 
     def starts(self) -> dict[str, Any]:
         """Return the user's starting values of these hyperparameters, in the user's units."""
+
+    def complete(self, rows: Rows) -> Rows:
+        """Return the rows without those that are missing, or all of them where nothing may be."""
 
     def restore(self, inputs: Tensor, as_numpy: bool) -> Any:
         """Return, in the user's terms, what `read` maps to these tables (n, d) or positions (n,)."""
@@ -80,6 +92,10 @@ class TableInputs:
     def starts(self) -> dict[str, Any]:
         """Return the user's lengthscale."""
         return {"lengthscale": self.lengthscale}
+
+    def complete(self, rows: Rows) -> Rows:
+        """Return the rows as they are: tables have no missing values."""
+        return rows
 
     def restore(self, inputs: Tensor, as_numpy: bool) -> Any:
         """Return the table (n, d) as an array or a tensor."""

@@ -26,19 +26,20 @@ from rfgp.couplings import FastSimplex, Frequencies, StructuredFrequencies
 from rfgp.couplings.hadamard import next_power_of_two
 from rfgp.errors import InvalidArgumentError, ModelFileError
 from rfgp.files import write_atomically
+from rfgp.inference import FeaturePrior
 from rfgp.models import options
 from rfgp.models.data import read_per_row
 from rfgp.models.exact import ExactGP
 from rfgp.models.fitting import FitReport, Stage
-from rfgp.models.process import Process
+from rfgp.models.process import Process, predictor_of
 from rfgp.models.reading import Arrays
 from rfgp.models.state import Data, Kept, State
 from rfgp.models.table import SparseSpectrumGP
 from rfgp.parameters import Hyperparameters, Quantity
 from rfgp.scaling import Affine, Scaling
 
-FORMAT = 1
-"""Raised when older readers could not read what newer ones write."""
+FORMAT = 2
+"""Raised when older readers could not read what newer ones write. 2: graph models of all kinds of features."""
 
 _TABLES: dict[str, Any] = {"SparseSpectrumGP": SparseSpectrumGP, "ExactGP": ExactGP}
 _GRAPHS = ("GraphGP",)
@@ -103,7 +104,7 @@ def _describe(model: Process, data: bool) -> tuple[dict[str, Any], dict[str, Ten
     if isinstance(model, SparseSpectrumGP):
         tensors |= _draw_tensors(state.draw.frequencies)
     tensors |= _parameter_tensors(state)
-    tensors |= {f"predictor.{name}": value for name, value in model._predictor().tensors().items()}
+    tensors |= {f"predictor.{name}": value for name, value in predictor_of(model).tensors().items()}
     if known is not None:
         tensors |= {"data.inputs": model._inputs.read(known.raw)[0], "data.targets": known.raw_targets}
         extra = {"data.noise": known.known, "data.weight": known.rows.weight}
@@ -208,9 +209,10 @@ def _build(header: Mapping[str, Any], tensors: dict[str, Tensor]) -> Process:
     state = _read_state(model, header, tensors)
     model._state = state
     found = _part(tensors, "predictor.")
-    model._prior(state.hyperparameters, state.draw).restore(found)
-    _check_shapes(found, state)
-    if kind in _GRAPHS:
+    prior = model._prior(state.hyperparameters, state.draw)
+    prior.restore(found)
+    _check_shapes(found, state, prior.num_features if isinstance(prior, FeaturePrior) else 0)
+    if "inputs" in found:
         model._inputs.restore(found["inputs"], True)  # checks the positions
     model._kept = Kept(state, state.hyperparameters.flat(), found)
     return model
@@ -237,7 +239,7 @@ def _fit_report(content: dict[str, Any] | None) -> FitReport | None:
     tuples["stages"] = tuple(Stage(**stage) for stage in content["stages"])
     report = FitReport(**{**content, **tuples})
     kinds = {"converged": bool, "iterations": int, "evaluations": int, "log_marginal_likelihood": float, "message": str}
-    kinds["frequencies"] = str
+    kinds |= {"frequencies": str, "likelihood_error": float}
     if report.frequencies not in ("fixed", "learned", "fell back"):
         raise ValueError("the fit's report holds a value that no fit gives")
     wrong = [name for name, kind in kinds.items() if not isinstance(getattr(report, name), kind)]
@@ -308,10 +310,16 @@ def _read_draw(model: SparseSpectrumGP, tensors: Mapping[str, Tensor], d: int) -
     return StructuredFrequencies(signs, lengths, d, isinstance(model.coupling, FastSimplex))
 
 
-def _check_shapes(tensors: Mapping[str, Tensor], state: State) -> None:
-    n, F = state.num_observations, 0 if state.draw is None else state.draw.num_features
+def _check_shapes(tensors: Mapping[str, Tensor], state: State, F: int) -> None:
+    n = state.num_observations
     k = 1 if state.scaling.targets.scale.ndim == 0 else len(state.scaling.targets.scale)
-    expected = {"weights": (F, k), "rows": (n, F), "coefficients": (n, k), "factor": (n, n) if F == 0 else (F, F)}
+    expected: dict[str, tuple[int, ...]] = {
+        "weights": (F, k),
+        "rows": (n, F),
+        "coefficients": (n, k),
+        "factor": (n, n) if F == 0 else (F, F),
+    }
+    expected |= {"spread": (n,), "draws": (n, tensors["draws"].shape[-1] if "draws" in tensors else 0)}
     for name, shape in expected.items():
         if name in tensors and (tuple(tensors[name].shape) != shape or tensors[name].dtype != torch.float64):
             raise ValueError(f"predictor.{name} has shape {tuple(tensors[name].shape)}, not {shape}, or is no float64")

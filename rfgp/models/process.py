@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import ConvergenceWarning, NotFittedError
-from rfgp.inference import FeaturePrior, KernelPrior, LeaveOneOut, Posterior, Prediction, Predictor, Rows, posterior
+from rfgp.inference import FeaturePrior, LeaveOneOut, Posterior, Prediction, Predictor, Rows, posterior
+from rfgp.inference import Prior as FunctionPrior
 from rfgp.inference.primal import ABSORBING, absorb
 from rfgp.models.fitting import Callback, FitReport, Plan, Progress, Reporter, fingerprint, maximize, open_journal
 from rfgp.models.inputs import Inputs
@@ -48,11 +49,14 @@ class Process(ABC):
     # --- what a model supplies -----------------------------------------------------------------
 
     @abstractmethod
-    def _prior(self, hyperparameters: Hyperparameters, draw: Any) -> FeaturePrior | KernelPrior:
+    def _prior(self, hyperparameters: Hyperparameters, draw: Any) -> FunctionPrior:
         """Return the prior of the standardised function over standardised inputs."""
 
     def _draw(self, scaling: Scaling) -> Any:
         """Draw what depends on the number of columns of the inputs."""
+
+    def _set_starts(self, hyperparameters: Hyperparameters, rows: Rows) -> None:
+        """Change starting values that the user left open, in place, for the standardised rows."""
 
     def _check_fit(self, report: FitReport | None = None) -> None:
         """Warn where the hyperparameters, or the report of a fit, tell that the features do not suit."""
@@ -148,12 +152,12 @@ class Process(ABC):
         Raises:
             DataError: the data cannot be used; the message names the place.
         """
-        before = self._state, self._kept
-        read = read_training(self._inputs, X, y, noise, sample_weight, seed_of(self))
+        before, least = (self._state, self._kept), 2 if self._state is None else 1
+        read = read_training(self._inputs, X, y, noise, sample_weight, seed_of(self), least)
         try:
             self._state = new_state(self, read, self._state)
             if isinstance(read, Streamed):
-                self._predictor()  # now, while the rows can be read
+                predictor_of(self)  # now, while the rows can be read
         except BaseException:
             self._state, self._kept = before
             raise
@@ -174,7 +178,7 @@ class Process(ABC):
         try:
             self._state, self._kept = updated(self, read)
             if self._kept is None and not isinstance(read, Arrays):
-                self._predictor()  # now, while the rows can be read
+                predictor_of(self)  # now, while the rows can be read
         except BaseException:
             self._state, self._kept = before
             raise
@@ -222,7 +226,7 @@ class Process(ABC):
         inputs, source = self._known().read_points(self._inputs, X)
         gradients = torch.is_grad_enabled() and isinstance(inputs, Tensor) and inputs.requires_grad
         with torch.set_grad_enabled(gradients):
-            law = self._predictor().law(inputs)
+            law = predictor_of(self).law(inputs)
             mean, scale = hyperparameters.mean.double(), scaling.targets.scale.double()
             noise = hyperparameters.standardized("noise")
         return Prediction(law, mean.detach(), scale, noise.detach(), source.template, source.is_numpy)
@@ -274,19 +278,6 @@ class Process(ABC):
         mean, noise = hyperparameters.standardized("mean").reshape(-1), hyperparameters.standardized("noise")
         return posterior(self._prior(hyperparameters, state.draw), rows, mean, noise)
 
-    def _predictor(self) -> Predictor:
-        """Return the predictor, computed again when a hyperparameter has changed."""
-        with torch.no_grad():
-            state = self._known()
-            now = state.hyperparameters.flat()
-            if self._kept is None or not self._kept.fits(state, now):
-                data = state.known_data("predictions with other hyperparameters")
-                predictor = self._posterior(data.rows).predictor()
-                self._kept = Kept(state, now, predictor.tensors(), predictor)
-            if self._kept.predictor is None:
-                self._kept.predictor = self._prior(state.hyperparameters, state.draw).restore(self._kept.tensors)
-            return self._kept.predictor
-
     def _train(self, plan: Plan) -> FitReport:
         """Learn the hyperparameters, in place, from the data of the present state."""
         state = self._known()
@@ -303,7 +294,23 @@ def new_state(model: Process, read: Arrays | Streamed, kept: State | None) -> St
     else:
         scaling, hyperparameters, draw = kept.scaling, kept.hyperparameters, kept.draw
     part = read.part(scaling)
+    if kept is None:
+        model._set_starts(hyperparameters, part.rows)
     return State(Data((part,)), len(part.rows), scaling, hyperparameters, draw)
+
+
+def predictor_of(model: Process) -> Predictor:
+    """Return a model's predictor, computed again when a hyperparameter has changed."""
+    with torch.no_grad():
+        state, kept = model._known(), model._kept
+        now = state.hyperparameters.flat()
+        if kept is None or not kept.fits(state, now):
+            data = state.known_data("predictions with other hyperparameters")
+            predictor = model._posterior(data.rows).predictor()
+            model._kept = kept = Kept(state, now, predictor.tensors(), predictor)
+        if kept.predictor is None:
+            kept.predictor = model._prior(state.hyperparameters, state.draw).restore(kept.tensors)
+        return kept.predictor
 
 
 def absorbs(model: Process) -> bool:

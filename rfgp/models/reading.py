@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rfgp.errors import DataError
 from rfgp.models.data import copy_inputs, read_per_row, read_targets
-from rfgp.models.inputs import Inputs
+from rfgp.models.inputs import Inputs, Rows
 from rfgp.models.sources import (
     CountedRows,
     DistributedSource,
@@ -47,6 +47,7 @@ class Arrays:
         """
         if y is None:
             raise DataError("y is missing: pass targets beside X, or one source of rows such as rfgp.tables.Parquet.")
+        X, y, noise, weight = reader.complete(Rows(X, y, noise, weight))
         inputs, source = reader.read(X)
         targets = read_targets(y, len(inputs), source.template, reader.dtype, least)
         known = read_per_row(noise, "noise", len(targets), targets, positive=False)
@@ -143,15 +144,16 @@ def read_training(
     noise: Any,  # (n,)
     weight: Any,  # (n,)
     seed: int,
+    least: int = 2,
 ) -> Arrays | Streamed:
-    """Check training data; those that are read in blocks once as a whole, with a sample under the seed.
+    """Check training data, at least so many rows; those read in blocks once as a whole, with a sample under the seed.
 
     Raises:
         DataError: they cannot be used; the message names the place.
     """
     source = _table_source(reader, X, y, noise, weight)
     if source is None:
-        return Arrays.read(reader, X, y, noise, weight, 2)
+        return Arrays.read(reader, X, y, noise, weight, least)
     return Streamed(source, reader.dtype, survey(source, reader.dtype, seed))
 
 

@@ -10,10 +10,11 @@ import torch
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
 from rfgp.errors import InvalidArgumentError, OverfittingWarning, VarianceStarvationWarning
-from rfgp.inference import FeaturePrior, RowPredictor, WeightPredictor
+from rfgp.inference import FeaturePrior
 from rfgp.models.exact import ExactGP
 from rfgp.models.fitting import FitReport, Plan
 from rfgp.models.fitting.sparse import Fit
+from rfgp.models.functions import draw_functions
 from rfgp.models.inputs import TableInputs
 from rfgp.models.process import Process, snapshot
 from rfgp.parameters import Hyperparameters, Prior
@@ -140,23 +141,7 @@ class SparseSpectrumGP(Process):
             NotFittedError: there are no data yet.
             InvalidArgumentError: s is not a positive integer.
         """
-        if isinstance(num_samples, bool) or not isinstance(num_samples, int | np.integer) or num_samples < 1:
-            raise InvalidArgumentError(f"num_samples must be a positive integer, got {num_samples!r}.")
-        predictor, state = self._predictor(), self._known()
-        assert isinstance(predictor, WeightPredictor | RowPredictor)
-        generator = random.generator(random.resolve_seed(seed), random.Role.FUNCTIONS)
-        with torch.no_grad():
-            weights = predictor.sample_weights(int(num_samples), generator)
-            mean, scale = state.hyperparameters.mean.double(), state.scaling.targets.scale.double()
-
-        def functions(X: Any) -> Any:
-            inputs, source = state.read_new(self._inputs, X)
-            with torch.set_grad_enabled(torch.is_grad_enabled() and inputs.requires_grad):
-                values = mean + scale * (predictor.prepare(inputs).double() @ weights)
-            values = (values if mean.ndim else values[..., 0]).to(source.template)
-            return values.cpu().numpy() if source.is_numpy else values
-
-        return functions
+        return draw_functions(self, num_samples, seed)
 
     def redraw(self, **changes: Any) -> "SparseSpectrumGP":
         """Return a new model with a new draw; what is not named stays, data and hyperparameters too.

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.fields import Field, NodeLaw
-from rfgp.models.graph import GraphGP
+from rfgp.models.graph import GraphGP, num_nonzeros
 from rfgp.palette import COLOR_MAPS
 from rfgp.report import figures, words
 from rfgp.report.page import Block, Picture, Plot, Section, Text, render
@@ -47,7 +47,7 @@ def field_report(
         f"{len(study.train):,} of {len(field.values):,} observations, judged on the other {len(study.test):,}. "
         f"The views show the posterior given all observations."
     )
-    memory = 8.0 * graph.num_nodes**2 if model.features == "exact" else 12.0 * _nonzeros(model, study)
+    memory = 8.0 * graph.num_nodes**2 if model.features == "exact" else 12.0 * num_nonzeros(model)
     sections = [
         Section("The field", _views(field, law)),
         Section("The data at a glance", _glance(field, law)),
@@ -57,11 +57,6 @@ def field_report(
         words.making(study, settings or {}, command),
     ]
     return render(study.title, lead, words.cards(study, "observations"), sections)
-
-
-def _nonzeros(model: GraphGP, study: Study) -> int:
-    data = model._known().known_data("a report").in_memory("a report")
-    return int(model._features_at(data.rows.inputs).walks.pattern.indptr[-1])
 
 
 def _views(field: Field, law: NodeLaw) -> list[Block]:

@@ -87,6 +87,7 @@ def test_walks_approach_the_exact_process():
     assert kls[0] > 2 * kls[1] > 4 * kls[2]
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
 def test_redraw_keeps_what_is_not_named():
     gp = GraphGP(GRAPH, features="walks", num_walkers=8, seed=1).fit(TRAIN, Y)
     np.testing.assert_array_equal(gp.redraw().predict(TEST).mean, gp.predict(TEST).mean)
@@ -103,8 +104,31 @@ def test_redraw_keeps_what_is_not_named():
 
 def test_auto_is_readable(monkeypatch):
     assert GraphGP(GRAPH).features == "exact"
-    monkeypatch.setattr("rfgp.models.graph.EXACT_LIMIT", 10)
-    assert GraphGP(GRAPH).features == "walks"
+    monkeypatch.setattr("rfgp.models.graph.model.EXACT_LIMIT", 10)
+    gp = GraphGP(GRAPH, num_walkers=16, seed=0)
+    assert gp.features == "auto"
+    gp.fit(TRAIN, Y)
+    assert gp.features == gp.advice.best.features
+    errors = [candidate.error for candidate in gp.advice.candidates]
+    assert errors == sorted(errors)
+    assert gp.features in str(gp.advice)
+    assert {candidate.features for candidate in gp.advice.candidates} == {"walks", "chebyshev", "spectrum"}
+    conditioned = GraphGP(GRAPH, seed=0).condition(TRAIN, Y)
+    assert conditioned.features == conditioned.advice.best.features
+    assert conditioned.redraw(features="auto").features != "auto"
+
+
+def test_auto_begins_anew_where_the_fitted_kernel_asks_for_other_features(monkeypatch):
+    monkeypatch.setattr("rfgp.models.graph.model.EXACT_LIMIT", 10)
+    long = graphs.kernels.Diffusion(12.0).exact(GRAPH)
+    y = np.linalg.cholesky(long + 1e-9 * np.eye(72)) @ RNG.standard_normal(72) * 5
+    gp = GraphGP(GRAPH, num_walkers=4, seed=0)
+    chosen = []
+    monkeypatch.setattr(gp, "_use", lambda a, k, use=gp._use: (chosen.append(a.best.features), use(a, k)))
+    gp.fit(TRAIN, y[TRAIN] + 0.01 * RNG.standard_normal(50))
+    assert len(chosen) == 2
+    assert chosen[0] != chosen[1] == gp.features == "spectrum"
+    assert len(gp.fit_report.stages) == 2
 
 
 def test_labels_in_labels_out():
@@ -128,7 +152,7 @@ def test_an_isolated_node_keeps_its_prior():
 def test_tensors_and_bad_targets():
     gp = GraphGP(GRAPH).fit(torch.as_tensor(TRAIN), torch.as_tensor(Y))
     assert isinstance(gp.predict(torch.as_tensor(TEST)).mean, torch.Tensor)
-    for y, message in ((np.ones(50), "constant"), (Y[:3], "X has 50 rows and y has 3"), (Y * np.nan, "not finite")):
+    for y, message in ((np.ones(50), "constant"), (Y[:3], "X has 50 rows and y has 3"), (Y * np.inf, "not finite")):
         with pytest.raises(rfgp.DataError, match=message):
             GraphGP(GRAPH).fit(TRAIN, y)
     with pytest.raises(rfgp.DataError, match="at least two"):
@@ -147,7 +171,9 @@ def test_a_fit_into_infinite_variance_is_named():
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"features": "chebyshev"}, rfgp.InvalidArgumentError),
+        ({"features": "fourier"}, rfgp.InvalidArgumentError),
+        ({"features": "chebyshev", "degree": -1}, graphs.InvalidArgumentError),
+        ({"features": "spectrum", "rank": 0}, graphs.InvalidArgumentError),
         ({"kernel": "heat"}, graphs.InvalidArgumentError),
         ({"features": "walks", "num_walkers": 0}, graphs.InvalidArgumentError),
         ({"features": "walks", "halt": 2.0}, graphs.InvalidArgumentError),
@@ -163,16 +189,16 @@ def test_the_budget_of_exact_hops_grows_with_the_walkers():
     for walkers in (4, 16):
         gp = GraphGP(GRAPH, features="walks", num_walkers=walkers, seed=0).condition(TRAIN, Y)
         same = graphs.sample_walks(GRAPH, num_walkers=walkers, max_nonzeros=4 * walkers, kernel=gp.kernel, seed=0)
-        rule, expected = gp._walks.walks.settings.exact_hops, same.settings.exact_hops
+        rule, expected = gp._walks.settings.exact_hops, same.settings.exact_hops
         assert getattr(rule, "most", 0) == getattr(expected, "most", 0)
     given = GraphGP(GRAPH, features="walks", num_walkers=16, walk_options={"max_nonzeros": 5}, seed=0)
-    assert given._walks.walks.settings.exact_hops == 0
-    assert gp._walks.walks.settings.exact_hops.most > 0
+    assert given._walks.settings.exact_hops == 0
+    assert gp._walks.settings.exact_hops.most > 0
 
 
 def test_a_redraw_chooses_hops_anew_with_other_walks_only(monkeypatch):
     gp = GraphGP(GRAPH, features="walks", num_walkers=16, seed=0).condition(TRAIN, Y)
     monkeypatch.setattr("graphs.walks.sampling.choose_hops", lambda *_: 0)
-    assert gp.redraw(seed=1)._walks.walks.settings.exact_hops is gp._walks.walks.settings.exact_hops
-    assert gp.redraw(num_walkers=8)._walks.walks.settings.exact_hops == 0
+    assert gp.redraw(seed=1)._walks.settings.exact_hops is gp._walks.settings.exact_hops
+    assert gp.redraw(num_walkers=8)._walks.settings.exact_hops == 0
     assert gp.redraw(seed=1).walk_options["exact_hops"] == "auto"

@@ -63,9 +63,14 @@ MODELS = {
     "sigma": (lambda: graph_model(features="walks", lengths="sigma"), list(HIDDEN)),
     "learned": (lambda: graph_model(features="walks", lengths="learned"), list(HIDDEN)),
     "survival": (wide_halting, list(HIDDEN)),
+    "chebyshev": (lambda: graph_model(features="chebyshev", degree=3), list(HIDDEN)),
+    "spectrum": (lambda: graph_model(features="spectrum", rank=12), list(HIDDEN)),
     "exact graph": (lambda: graph_model(kernel=graphs.kernels.RegularizedLaplacian(3, 2.0)), list(HIDDEN)),
 }
-pytestmark = [pytestmark, pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")]
+pytestmark = [
+    pytestmark,
+    pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning", "ignore::rfgp.PoorFeaturesWarning"),
+]
 
 
 def assert_same_law(a, b):
@@ -107,7 +112,7 @@ def test_with_data_everything_works_on(name, tmp_path):
     assert_same_law(fitted[0].predict(new), fitted[1].predict(new))
 
 
-GRAPHS = ("walks", "sigma", "learned", "survival", "exact graph")
+GRAPHS = ("walks", "sigma", "learned", "survival", "chebyshev", "spectrum", "exact graph")
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -389,7 +394,7 @@ BAD = {
         "not a saved model",
     ),
     "not ours": (lambda path: save_file({"a": torch.zeros(1)}, path), "not a model of rfgp"),
-    "newer": (versioned(2), "Install a newer rfgp"),
+    "newer": (versioned(3), "Install a newer rfgp"),
     "version 0": (versioned(0), "no version of rfgp"),
     "version words": (versioned("1; import os"), "no version of rfgp"),
     "version long": (versioned(int("9" * 4000)), "no version of rfgp"),
@@ -424,12 +429,12 @@ def test_the_laplacian_is_kept(tmp_path):
 def test_chosen_hops_are_kept(tmp_path, monkeypatch):
     """The rule is in the file: another processor's pilot, rounded otherwise, would find another."""
     gp = graph_model(features="walks")
-    rule = gp._walks.walks.settings.exact_hops
+    rule = gp._walks.settings.exact_hops
     assert rule.most > 0
     gp.save(tmp_path / "m.safetensors")
     monkeypatch.setattr("graphs.walks.sampling.choose_hops", lambda *_: pytest.fail("chosen anew"))
     again = rfgp.load(tmp_path / "m.safetensors")
-    np.testing.assert_array_equal(again._walks.walks.settings.exact_hops.limits, rule.limits)
+    np.testing.assert_array_equal(again._walks.settings.exact_hops.limits, rule.limits)
     assert again.walk_options["exact_hops"] == "auto"
 
 
@@ -439,7 +444,7 @@ def test_a_rule_of_the_users_own_is_kept(tmp_path):
         gp.save(tmp_path / "m.safetensors", data=True)
         again = rfgp.load(tmp_path / "m.safetensors")
         for model in (again, again.redraw(seed=7)):
-            np.testing.assert_array_equal(model._walks.walks.settings.exact_hops.limits, limits)
+            np.testing.assert_array_equal(model._walks.settings.exact_hops.limits, limits)
 
 
 def test_a_forged_graph_is_refused(tmp_path):

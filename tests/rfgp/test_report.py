@@ -22,6 +22,7 @@ from rfgp.report.study import split
 from rfgp.tables import Table
 
 pytestmark = [
+    pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning"),
     pytest.mark.filterwarnings("ignore::graphs.LargeVarianceWarning"),
     pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning"),
 ]

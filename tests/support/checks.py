@@ -37,6 +37,15 @@ def assert_mean(samples, expected):
     assert z.max() < threshold(z.size), f"largest |z| = {z.max():.1f} at {np.unravel_index(z.argmax(), z.shape)}"
 
 
+def assert_mean_of_normals(samples, expected):
+    """The same for samples that are themselves close to normal, such as averages: by Student's law, however few."""
+    global calls
+    calls += 1
+    z = np.abs(z_scores(samples, expected))
+    most = stats.t.isf(ALARM / (2 * z.size), len(samples) - 1)
+    assert z.max() < most, f"largest |t| = {z.max():.1f} of {most:.1f} at {np.unravel_index(z.argmax(), z.shape)}"
+
+
 def fails(check, *arguments):
     """Whether a check raises AssertionError: what a planted error must bring about."""
     try:

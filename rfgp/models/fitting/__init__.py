@@ -10,3 +10,4 @@ from rfgp.models.fitting.progress import Progress as Progress
 from rfgp.models.fitting.progress import Reporter as Reporter
 from rfgp.models.fitting.report import FitReport as FitReport
 from rfgp.models.fitting.report import Stage as Stage
+from rfgp.models.fitting.scoring import ascend as ascend

@@ -44,6 +44,8 @@ class FitReport:
         leave_one_out: The mean leave-one-out log density of a value of the same rows, in the user's units.
         weights_used: The share of the F weights that the data determine, (F - tr A^-1) / F; near 1 the features are
             exhausted. None where there are fewer rows than features.
+        likelihood_error: The standard error of `log_marginal_likelihood`, where conjugate gradients estimated it; the
+            trace between its ends is then from gradients. 0 where it was computed.
     """
 
     converged: bool
@@ -58,3 +60,4 @@ class FitReport:
     calibration: float | None = None
     leave_one_out: float | None = None
     weights_used: float | None = None
+    likelihood_error: float = 0.0

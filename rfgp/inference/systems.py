@@ -1,0 +1,269 @@
+"""Linear systems in C = s^2 Phi Phi^T + D with sparse Phi: conjugate gradients, and the log determinant by Lanczos.
+
+With Psi = s D^(-1/2) Phi everything happens to B = I + Psi Psi^T = D^(-1/2) C D^(-1/2), whose eigenvalues are at least
+1. Where a few large ones stand out, as for long lengthscales, a randomised Nystrom approximation U (L) U^T of Psi Psi^T
+makes a preconditioner P = (I - U U^T) + U (L + 1) / (l + 1) U^T, l the smallest of L (Frangella, Tropp and Udell 2023,
+"Randomized Nystrom preconditioning", Eqs. 1.3 and 5.2), and what is iterated with is P^(-1/2) B P^(-1/2).
+
+log |C| = log |D| + log |P| + tr log(P^(-1/2) B P^(-1/2)), the trace from probes z on the sphere |z|^2 = n and Gauss
+quadrature in their Krylov spaces (Ubaru, Chen and Saad 2017, "Fast estimation of tr(f(A)) via stochastic Lanczos
+quadrature"). The spread over probes is its standard error.
+"""
+
+import itertools
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rfgp.errors import SolverError
+
+Floats = NDArray[np.float64]
+
+MOST_ITERATIONS = 2000
+"""Of conjugate gradients, before a solve is said to have failed."""
+
+_ROUNDS = 3
+_RANK, _LEAST_RANK = 64, 8
+_STANDS_OUT = 10.0
+"""The ratio of the first and the last of so many eigenvalues, from which on a preconditioner is used."""
+_LANCZOS = 80
+_FILL = 4
+"""Phi Phi^T is formed, sparse, where that takes at most so many times the non-zeros of Phi."""
+_IN_THREADS = 2**21
+"""Multiplications, from which on a product is worth threads."""
+
+
+class Estimate(NamedTuple):
+    """A number from probes, and its standard error."""
+
+    value: float
+    error: float
+
+
+class SparseSystem:
+    """C = s^2 Phi Phi^T + D for sparse Phi (n, N) and diagonal D; see above.
+
+    Args:
+        phi: (n, N).
+        variance: s^2.
+        spread: D (n,), positive.
+        seed: Of the probes, and of the preconditioner.
+    """
+
+    def __init__(self, phi: sp.csr_array, variance: float, spread: Floats, seed: int) -> None:
+        self._deviation, self.seed = np.sqrt(spread), seed
+        rows = np.repeat(variance**0.5 / self._deviation, np.diff(phi.indptr))
+        self.columns, psi = _without_empty_columns(phi, phi.data * rows)
+        self._psi = psi
+
+    def __len__(self) -> int:
+        return len(self._deviation)
+
+    def product(self, v: Tensor) -> Tensor:
+        """Return C v, (n, p); prepares nothing for further products."""
+        scaled = self._scaled(v)
+        return self._scaled(scaled + torch.from_numpy(self._psi @ (self._psi.T @ scaled.numpy())))
+
+    def solve(self, right: Tensor, tolerance: float) -> Tensor:
+        """Return C^-1 right, (n, p).
+
+        Args:
+            right: (n, p).
+            tolerance: Of |D^(-1/2) (C x - right)| / |D^(-1/2) right|, for each column.
+
+        Raises:
+            SolverError: it was not reached; with what was.
+        """
+        b = self._unscaled(right)
+        target = self._halved(b)
+        x: Tensor | None = None
+        for _ in range(_ROUNDS):  # conjugate gradients watch the mean over columns, and an updated residual
+            x = _conjugate_gradients(self._preconditioned, target, 0.1 * tolerance, x)
+            found = self._halved(x)
+            sizes = b.norm(dim=0)
+            residual = (self._times(found) - b).norm(dim=0) / sizes.where(sizes > 0, 1.0)
+            if bool((residual <= tolerance).all()):
+                return self._unscaled(found)
+        worst = float(residual.max())
+        raise SolverError(
+            f"Conjugate gradients on {len(self)} observations reached a relative residual of {worst:.1e}, not "
+            f"{tolerance:.0e}, in {_ROUNDS} times {MOST_ITERATIONS} iterations: the noise is too small beside the "
+            "signal. Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'."
+        )
+
+    def log_determinant(self, probes: int) -> Estimate:
+        """Return log |C| with its standard error, from so many probes."""
+        known = 2 * float(np.log(self._deviation).sum())
+        if self._preconditioner is not None:
+            known += float(self._preconditioner.logs.sum())
+        n = len(self)
+        z = torch.from_numpy(_generator(self.seed, 1).standard_normal((n, probes)))
+        z *= n**0.5 / z.norm(dim=0)
+        values = n * _quadratic_logs(self._preconditioned, z)
+        return Estimate(known + float(values.mean()), float(values.std() / probes**0.5))
+
+    def paths(self, probes: int, tolerance: float) -> tuple[Tensor, Tensor]:
+        """Return u (N', m) on the non-empty columns and w (n, m) with w = C^-1 (s Phi u + D^(1/2) e), u, e ~ N(0, I).
+
+        Each w ~ N(0, C^-1), and sqrt(s) u minus s^2 Phi^T w are the weights of a draw from the posterior of zeros:
+        pathwise conditioning (Wilson et al. 2020).
+        """
+        u, e = self.prior_weights(probes)
+        seen = torch.from_numpy(self._psi @ u.numpy()) + e
+        return u, self.solve(self._scaled(seen), tolerance)
+
+    def prior_weights(self, probes: int) -> tuple[Tensor, Tensor]:
+        """Return u (N', m) and e (n, m), standard normal; the same at every call."""
+        shapes = ((self._psi.shape[1], probes), (len(self), probes))
+        u, e = (torch.from_numpy(_generator(self.seed, 2 + i).standard_normal(shape)) for i, shape in enumerate(shapes))
+        return u, e
+
+    # --- B, and its preconditioned form ----------------------------------------------------------
+
+    def _times(self, v: Tensor) -> Tensor:
+        """Return B v, (n, p)."""
+        array = v.numpy()
+        if self._gram is not None:
+            return torch.from_numpy(array + multiply(self._gram, array))
+        left, right = self._factors
+        return torch.from_numpy(array + multiply(left, multiply(right, array)))
+
+    def _preconditioned(self, v: Tensor) -> Tensor:
+        return self._halved(self._times(self._halved(v)))
+
+    def _halved(self, v: Tensor) -> Tensor:
+        """Return P^(-1/2) v, (n, p)."""
+        return v if self._preconditioner is None else self._preconditioner.halved(v)
+
+    def _scaled(self, v: Tensor) -> Tensor:
+        return torch.from_numpy(self._deviation)[:, None] * v
+
+    def _unscaled(self, v: Tensor) -> Tensor:
+        return v / torch.from_numpy(self._deviation)[:, None]
+
+    @cached_property
+    def _gram(self) -> list[sp.csr_array] | None:
+        """Psi Psi^T, where it is sparse."""
+        counts = np.bincount(self._psi.indices, minlength=self._psi.shape[1]).astype(np.float64)
+        if counts @ counts > _FILL * self._psi.nnz:
+            return None
+        return row_blocks(sp.csr_array(self._psi @ self._psi.T))
+
+    @cached_property
+    def _factors(self) -> tuple[list[sp.csr_array], list[sp.csr_array]]:
+        return row_blocks(self._psi), row_blocks(self._psi.T.tocsr())
+
+    @cached_property
+    def _preconditioner(self) -> "_Nystrom | None":
+        n = len(self)
+        rank = min(_RANK, n // 4)
+        if rank < _LEAST_RANK:
+            return None
+        test = torch.from_numpy(_generator(self.seed, 0).standard_normal((n, rank))) / n**0.5
+        return _Nystrom.of(test, self._times(test) - test)
+
+
+class _Nystrom(NamedTuple):
+    """P, see above."""
+
+    vectors: Tensor  # U (n, r)
+    factors: Tensor  # of P^(-1/2) on U, less one (r,)
+    logs: Tensor  # log eigenvalues of P on U (r,)
+
+    @classmethod
+    def of(cls, test: Tensor, image: Tensor) -> "_Nystrom | None":
+        """Return P from test vectors (n, r) and their images; None where no eigenvalue stands out."""
+        shift = torch.finfo(image.dtype).eps * image.norm()
+        shifted = image + shift * test
+        inner = test.mT @ shifted
+        factor, info = torch.linalg.cholesky_ex((inner + inner.mT) / 2)
+        if bool(info.any()):
+            return None
+        root = torch.linalg.solve_triangular(factor, shifted.mT, upper=False).mT
+        spread = torch.linalg.eigvalsh(root.mT @ root)
+        if float((spread[-1] + 1) / (spread[0] + 1)) < _STANDS_OUT:
+            return None
+        vectors, sizes, _ = torch.linalg.svd(root, full_matrices=False)
+        values = (sizes.square() - shift).clamp_min(0)
+        ratios = (values + 1) / (values[-1] + 1)
+        return cls(vectors, ratios.rsqrt() - 1, ratios.log())
+
+    def halved(self, v: Tensor) -> Tensor:
+        """Return P^(-1/2) v, (n, p)."""
+        out: Tensor = v + self.vectors @ (self.factors[:, None] * (self.vectors.mT @ v))
+        return out
+
+
+def _conjugate_gradients(product: Any, right: Tensor, tolerance: float, start: Tensor | None) -> Tensor:
+    from linear_operator.utils.linear_cg import linear_cg
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the residual is looked at by the caller
+        out: Tensor = linear_cg(
+            product,
+            right,
+            tolerance=tolerance,
+            eps=1e-300,
+            stop_updating_after=1e-3 * tolerance,
+            max_iter=MOST_ITERATIONS,
+            max_tridiag_iter=0,
+            initial_guess=start,
+        )
+    return out
+
+
+def _quadratic_logs(product: Any, z: Tensor) -> Tensor:
+    """Return z^T log(A) z / |z|^2 for each column, (p,)."""
+    from linear_operator.utils.linear_cg import linear_cg
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        steps = min(_LANCZOS, len(z))
+        _, tridiagonal = linear_cg(
+            product,
+            z,
+            n_tridiag=z.shape[1],
+            tolerance=1e-10,
+            eps=1e-300,
+            max_iter=steps,
+            max_tridiag_iter=steps,
+        )
+    values, vectors = torch.linalg.eigh(tridiagonal)
+    out: Tensor = (vectors[:, 0, :].square() * values.clamp_min(1e-300).log()).sum(-1)
+    return out
+
+
+def _generator(seed: int, role: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(role,)))
+
+
+def _without_empty_columns(phi: sp.csr_array, data: Floats) -> tuple[NDArray[np.int64], sp.csr_array]:
+    """Return the columns that have entries, and the matrix of these alone with other data."""
+    used = np.zeros(phi.shape[1], dtype=bool)
+    used[phi.indices] = True
+    columns = np.flatnonzero(used)
+    places = np.cumsum(used, dtype=np.int32) - 1
+    return columns, sp.csr_array((data, places[phi.indices], phi.indptr), shape=(phi.shape[0], len(columns)))
+
+
+def row_blocks(matrix: sp.csr_array) -> list[sp.csr_array]:
+    """Return blocks (b, N) of the rows of a matrix, of about as many entries each, one for each thread."""
+    count = os.cpu_count() or 1
+    ends = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, count + 1)[1:-1]).tolist()
+    return [matrix[a:b] for a, b in itertools.pairwise([0, *ends, matrix.shape[0]])]
+
+
+def multiply(blocks: list[sp.csr_array], v: NDArray[Any]) -> NDArray[Any]:
+    """Return the product (n, p) of a matrix in blocks of rows with v (N, p), in threads where that pays."""
+    if len(blocks) == 1 or sum(block.nnz for block in blocks) * v.shape[1] < _IN_THREADS:
+        return np.concatenate([block @ v for block in blocks])
+    with ThreadPoolExecutor(len(blocks)) as pool:
+        return np.concatenate(list(pool.map(lambda block: block @ v, blocks)))

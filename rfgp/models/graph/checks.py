@@ -1,0 +1,178 @@
+"""How far features can be trusted where the exact process cannot be computed: independent draws, held-out nodes.
+
+Some observed nodes near each other are taken, a few of them held out, and their values predicted from the others by
+dense algebra, twice where features are drawn: through the model's features and through an independent draw. Features
+that suit the hyperparameters lead to the same law. The divergence between two draws is about twice that between either
+and the exact process (for small errors, whose expectations add), and it needs no exact process.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse.csgraph import breadth_first_order
+from torch import Tensor
+
+import graphs
+from graphs.advice import exact_block
+from graphs.kernels import GraphKernel
+from rfgp import random
+from rfgp.inference import ArrayRows, Law, Prior, posterior
+from rfgp.linalg import cholesky
+from rfgp.models.graph.choosing import sample_of
+from rfgp.models.graph.features import ExactFeatures, NodeFeatures
+
+MOST_ROWS, MOST_HELD_OUT, LEAST_ROWS = 1000, 64, 8
+_SEEDS = 4
+POOR = 0.1
+"""Nats a node between two draws, from which on features are said to be poor."""
+
+
+@dataclass(frozen=True)
+class FeatureCheck:
+    """What is known about the error of features, at the hyperparameters of a model.
+
+    Attributes:
+        features: Their kind.
+        divergence: Between the joint laws of held-out observations through the model's features and through an
+            independent draw: the mean of the two Kullback-Leibler divergences, in nats a node. None where features are
+            not drawn, or too few nodes are observed.
+        shift: The root mean square difference of the two means, in standard deviations of an observation; or None.
+        kernel_error: |Phi Phi^T - K| / |K| over a sample of nodes, for features that are not drawn; or None.
+        calibration: The mean squared standardised error of the held-out observations, 1 where error bars are honest.
+        nlpd: Their mean negative log predictive density, in the user's units.
+        num_rows: Observations that they were predicted from.
+        num_held_out: How many were held out.
+    """
+
+    features: str
+    divergence: float | None
+    shift: float | None
+    kernel_error: float | None
+    calibration: float | None
+    nlpd: float | None
+    num_rows: int
+    num_held_out: int
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether two draws differ by more than a tenth of a nat a node, or the kernel by more than a tenth."""
+        return (self.divergence or 0.0) > POOR or (self.kernel_error or 0.0) > POOR
+
+    def __str__(self) -> str:
+        parts = []
+        if self.divergence is not None:
+            parts.append(
+                f"two independent draws lead to laws of {self.num_held_out} held-out observations that differ by "
+                f"{self.divergence:.2g} nats a node (means by {self.shift:.2g} deviations)"
+            )
+        if self.kernel_error is not None:
+            parts.append(f"the kernel on a sample of nodes is off by {self.kernel_error:.2g} of its norm")
+        if self.calibration is not None:
+            parts.append(f"squared held-out errors are {self.calibration:.2g} times what is expected")
+        return f"{self.features}: " + ("; ".join(parts) or "exact")
+
+
+def check_features(
+    graph: graphs.Graph,
+    kernel: GraphKernel,
+    rows: ArrayRows,
+    laws: tuple[NodeFeatures, NodeFeatures | None],
+    values: tuple[Tensor, Tensor, Tensor, Tensor],
+    log_scale: float,
+    seed: int,
+) -> FeatureCheck:
+    """Return what is known about the error of features.
+
+    Args:
+        graph: The graph.
+        kernel: The kernel at the model's hyperparameters.
+        rows: The model's data, standardised.
+        laws: The model's features, and an independent draw of them, or None where there is none.
+        values: Kernel parameters (p,), output scale, mean (k,) and noise, standardised.
+        log_scale: The mean logarithm of the targets' scales.
+        seed: Of the choice of nodes.
+    """
+    own, other = laws
+    error = None
+    if other is None and not isinstance(own, ExactFeatures):
+        error = _kernel_error(graph, kernel, own)
+    kept, held_out = _split(graph, rows, seed)
+    if len(held_out) == 0:
+        return FeatureCheck(own.name, None, None, error, None, None, len(kept), 0)
+    theta, outputscale, mean, noise = values
+    with torch.no_grad():
+        found = [
+            _law(features.prior(theta, outputscale), rows.take(kept), rows.take(held_out), mean, noise)
+            for features in laws
+            if features
+        ]
+    observed = rows.take(held_out)
+    spread = _noise(observed, noise)
+    residual, variance = observed.targets - mean - found[0][0], found[0][1].diagonal() + spread
+    squares = residual.square() / variance[:, None]
+    density = -0.5 * (squares + (2 * math.pi * variance[:, None]).log()).mean() - log_scale
+    divergence = shift = None
+    if other is not None:
+        divergence, shift = _between(found[0], found[1], spread)
+    figures = (float(squares.mean()), -float(density), len(kept), len(held_out))
+    return FeatureCheck(own.name, divergence, shift, error, *figures)
+
+
+def _law(prior: Prior, known: ArrayRows, asked: ArrayRows, mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    law: Law = posterior(prior, known, mean, noise).law(asked.inputs)
+    return law.mean(), law.covariance()
+
+
+def _noise(rows: ArrayRows, noise: Tensor) -> Tensor:
+    (block,) = rows.blocks(len(rows))
+    return block.spread(noise.detach().double()).expand(len(rows))
+
+
+def _between(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], spread: Tensor) -> tuple[float, float]:
+    """Return the symmetrised divergence of observed laws, nats a node, and the shift of the means in deviations."""
+    n, k = first[0].shape
+    a, b = (covariance + torch.diag(spread) for _, covariance in (first, second))
+    difference = first[0] - second[0]
+    total = -2.0 * n
+    for one, two in ((a, b), (b, a)):
+        factor = cholesky(one, "The law of held-out observations")
+        total += float(torch.cholesky_solve(two, factor).diagonal().sum())
+        total += float((difference * torch.cholesky_solve(difference, factor)).sum()) / k
+    deviations = ((a + b).diagonal() / 2).sqrt()[:, None]
+    return 0.25 * total / n, float((difference / deviations).square().mean().sqrt())
+
+
+def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatures) -> float:
+    sample = sample_of(graph)
+    exact = exact_block(graph, kernel, sample)
+    theta = torch.as_tensor(kernel.values)
+    positions = torch.from_numpy(sample)
+    with torch.no_grad():
+        prior = features.prior(theta, torch.ones((), dtype=torch.float64))
+        estimate = prior.kernel(positions, positions).double().numpy()
+    return float(np.linalg.norm(estimate - exact) / np.linalg.norm(exact))
+
+
+def _split(graph: graphs.Graph, rows: ArrayRows, seed: int) -> tuple[Tensor, Tensor]:
+    """Return rows (n,) to predict from, near each other, and rows (b,) of other nodes among them to be held out."""
+    generator = random.numpy_generator(seed, random.Role.SPLIT)
+    positions = rows.inputs.numpy()
+    observed, taken = np.unique(positions), np.zeros(0, dtype=np.int64)
+    most = MOST_ROWS + MOST_HELD_OUT
+    if len(observed) <= most:
+        taken = observed
+    else:
+        is_observed = np.zeros(graph.num_nodes, dtype=bool)
+        is_observed[observed] = True
+        for start in generator.choice(observed, _SEEDS, replace=False):
+            order = breadth_first_order(graph.adjacency, start, directed=False, return_predecessors=False)
+            near = order[is_observed[order]]
+            taken = np.union1d(taken, near[: most // _SEEDS])
+    count = min(MOST_HELD_OUT, len(taken) // 5)
+    if len(taken) < LEAST_ROWS:
+        count = 0
+    hidden = np.isin(positions, generator.permutation(taken)[:count])
+    used = np.flatnonzero(np.isin(positions, taken) & ~hidden)[: 2 * MOST_ROWS]
+    return torch.from_numpy(used), torch.from_numpy(np.flatnonzero(hidden)[: 2 * MOST_HELD_OUT])

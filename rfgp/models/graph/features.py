@@ -1,0 +1,185 @@
+"""Features of nodes behind one role: exact, sparse (walks and series), and those of a truncated spectrum."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import graphs
+from graphs.kernels import GraphKernel
+from rfgp import features as feature_maps
+from rfgp.features import kernel_function
+from rfgp.inference import FeaturePrior, KernelPrior, Prior, Sparse, SparseFeatures, SparsePrior
+
+NONZEROS_PER_WALKER = 4
+"""A row's budget of non-zeros, where the user names none: the ratio of the defaults of `graphs.sample_walks`."""
+
+_KEPT = 2
+
+
+class NodeFeatures(ABC):
+    """The role: a family of graph kernels through features of nodes.
+
+    Attributes:
+        name: "exact", "walks", "chebyshev", "taylor" or "spectrum".
+    """
+
+    name: str
+
+    @abstractmethod
+    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
+        """Return the prior at kernel parameters theta (p,) and an output scale, 0-d."""
+
+    def check(self, kernel: GraphKernel) -> None:
+        """Warn where these features are known to be poor for a kernel."""
+
+
+class ExactFeatures(NodeFeatures):
+    """None: the kernel itself, by the eigenvectors of the Laplacian."""
+
+    name = "exact"
+
+    def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
+        self._graph, self._kernel = graph, kernel
+
+    def prior(self, theta: Tensor, outputscale: Tensor) -> KernelPrior:
+        """Return the prior of outputscale V k(eigenvalues) V^T at theta (p,)."""
+        eigenvalues, eigenvectors = self._graph.spectrum
+        vectors = torch.as_tensor(np.ascontiguousarray(eigenvectors))
+        values = outputscale * kernel_function(
+            theta,
+            lambda point: self._kernel.with_values(point).spectral(eigenvalues),
+            lambda point: self._kernel.with_values(point).spectral_jacobian(eigenvalues),
+        )
+
+        def draw(count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+            weights = torch.randn(len(values), count, generator=generator, dtype=torch.float64)
+            weights *= values.detach().clamp_min(0).sqrt()[:, None]
+            return lambda x: vectors[x] @ weights
+
+        def kernel(a: Tensor, b: Tensor) -> Tensor:
+            return (vectors[a] * values) @ vectors[b].mT
+
+        return KernelPrior(kernel, lambda a: vectors[a].square() @ values, draw)
+
+
+class DrawnFeatures(NodeFeatures):
+    """Sparse features: a draw of walks, or a series.
+
+    Args:
+        name: "walks", "chebyshev" or "taylor".
+        draw: `graphs.Walks` or `graphs.SeriesFeatures`, of any nodes.
+        kernel: The family.
+        seed: Of what inference draws.
+    """
+
+    def __init__(self, name: str, draw: graphs.Walks | graphs.SeriesFeatures, kernel: GraphKernel, seed: int) -> None:
+        self.name, self.draw = name, draw
+        self._map, self._seed = feature_maps.WalkFeatures(draw, kernel), seed
+        self._kept: dict[bytes, feature_maps.WalkFeatures] = {}
+
+    def prior(self, theta: Tensor, outputscale: Tensor) -> SparsePrior:
+        """Return the prior of the sparse features at theta (p,)."""
+
+        def at(positions: Tensor, keep: bool) -> Sparse:
+            found = self._at(positions, keep)
+            return Sparse(found(theta), found.walks.pattern)
+
+        return SparsePrior(SparseFeatures(at, outputscale, self.draw.graph.num_nodes, self._seed))
+
+    def check(self, kernel: GraphKernel) -> None:
+        """Warn where walks have a large or infinite variance for a kernel."""
+        if isinstance(self.draw, graphs.Walks):
+            self.draw.check_second_moment(kernel)
+
+    def _at(self, positions: Tensor, keep: bool) -> feature_maps.WalkFeatures:
+        """Return the features of these positions; what was drawn for the training data is kept."""
+        key = positions.numpy().tobytes()
+        if key in self._kept:
+            return self._kept[key]
+        labels = self.draw.graph.labels
+        found = self._map.at(positions.numpy() if labels is None else [labels[i] for i in positions.tolist()])
+        if keep:
+            while len(self._kept) >= _KEPT:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[key] = found
+        return found
+
+
+class SpectrumFeatures(NodeFeatures):
+    """Dense features on the eigenvectors of the r smallest eigenvalues of the Laplacian.
+
+    Args:
+        draw: `graphs.SpectralFeatures`.
+        kernel: The family.
+    """
+
+    name = "spectrum"
+
+    def __init__(self, draw: graphs.SpectralFeatures, kernel: GraphKernel) -> None:
+        self.draw, self._kernel = draw, kernel
+        self._vectors = torch.as_tensor(draw.eigenvectors)
+
+    def prior(self, theta: Tensor, outputscale: Tensor) -> FeaturePrior:
+        """Return the prior of V root(eigenvalues) at theta (p,)."""
+
+        def features(positions: Tensor, theta: Tensor) -> Tensor:
+            root = kernel_function(
+                theta,
+                lambda point: self.draw.weights(self._kernel.with_values(point)),
+                lambda point: self.draw.weights_jacobian(self._kernel.with_values(point)),
+            )
+            return self._vectors[positions] * root
+
+        return FeaturePrior(features, self._vectors.shape[1], (theta,), outputscale)
+
+
+def make_features(
+    name: str, graph: graphs.Graph, kernel: GraphKernel, seed: int, options: Mapping[str, Any]
+) -> NodeFeatures:
+    """Return features of one kind; what is wrong with an option is said here.
+
+    Args:
+        name: "exact", "walks", "chebyshev", "taylor" or "spectrum".
+        graph: The graph.
+        kernel: What the walks are tuned to, and the family.
+        seed: Of the walks.
+        options: Of `graphs.sample_walks`; `degree` and `rank`, None: as much as `max_nonzeros` a row holds.
+    """
+    options = dict(options)
+    degree, rank, walkers = options.pop("degree", None), options.pop("rank", None), options.get("num_walkers", 16)
+    budget = options.get("max_nonzeros") or (
+        NONZEROS_PER_WALKER * walkers if isinstance(walkers, int | np.integer) else 64
+    )
+    if name == "exact":
+        return ExactFeatures(graph, kernel)
+    if name == "walks":
+        options["max_nonzeros"] = budget
+        return DrawnFeatures(name, graphs.sample_walks(graph, [], seed=seed, kernel=kernel, **options), kernel, seed)
+    if name == "spectrum":
+        chosen = min(budget, graph.num_nodes) if rank is None else rank
+        return SpectrumFeatures(graphs.spectral_features(graph, [], chosen), kernel)
+    make = {"chebyshev": graphs.chebyshev_features, "taylor": graphs.taylor_features}[name]
+    chosen = graphs.largest_degree(graph, budget) if degree is None else degree
+    return DrawnFeatures(name, make(graph, [], chosen), kernel, seed)
+
+
+def same_hops(features: NodeFeatures, walks: graphs.Walks) -> bool:
+    """Whether features come from walks whose exact hops follow the same rule."""
+    draw = getattr(features, "draw", None)
+    if not isinstance(draw, graphs.Walks):
+        return False
+    hops = (draw.settings.exact_hops, walks.settings.exact_hops)
+    first, second = (h.limits.tolist() if isinstance(h, graphs.HopRule) else h for h in hops)
+    return bool(first == second)
+
+
+def chosen_size(features: NodeFeatures | None) -> dict[str, int]:
+    """Return the degree of a series, or the rank of a spectrum, by its name; nothing for others."""
+    draw = getattr(features, "draw", None)
+    if isinstance(draw, graphs.SeriesFeatures):
+        return {"degree": draw.max_length}
+    return {"rank": len(draw.eigenvalues)} if isinstance(draw, graphs.SpectralFeatures) else {}
