@@ -27,7 +27,7 @@ def from_grid(
     """
     sizes = _check_shape(shape)
     wraps = [wrap and size > 2 for wrap, size in zip(_check_periodic(periodic, len(sizes)), sizes, strict=True)]
-    steps = _check_spacing(spacing, len(sizes))
+    steps = _check_spacing(spacing, sizes)
     _check_size(sizes, wraps, diagonals)
     long = [axis for axis, size in enumerate(sizes) if size > 1]
     positions = np.arange(math.prod(sizes), dtype=np.int64).reshape([sizes[axis] for axis in long])
@@ -101,17 +101,20 @@ def _check_periodic(periodic: Any, count: int) -> list[bool]:
     return [bool(wrap) for wrap in wraps]
 
 
-def _check_spacing(spacing: ArrayLike | None, count: int) -> NDArray[np.float64]:
+def _check_spacing(spacing: ArrayLike | None, sizes: tuple[int, ...]) -> NDArray[np.float64]:
     if spacing is None:
-        return np.ones(count)
+        return np.ones(len(sizes))
     try:
         steps = np.asarray(spacing, dtype=np.float64)
     except (TypeError, ValueError):
         steps = np.zeros(0)
-    if steps.shape != (count,) or not ((steps > 0) & (steps < np.inf)).all():
+    if steps.shape != (len(sizes),) or not ((steps > 0) & (steps < np.inf)).all():
         raise InvalidArgumentError(
-            f"spacing must be one positive number for each of the {count} axes, got {spacing!r}."
+            f"spacing must be one positive number for each of the {len(sizes)} axes, got {spacing!r}."
         )
+    with np.errstate(over="ignore"):
+        if not np.isfinite(steps * sizes).all():
+            raise InvalidArgumentError(f"A grid of shape {sizes} and spacing {spacing!r} ends beyond double precision.")
     return steps
 
 
