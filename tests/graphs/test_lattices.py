@@ -129,7 +129,10 @@ def test_many_axes():
         ({"shape": (3, 3), "spacing": (1e-300, 1e300)}, "beyond double precision"),
         ({"shape": (30, 3), "spacing": (1e307, 1)}, "beyond double precision"),
         ({"shape": (10**6, 10**6)}, r"has 1000000000000 nodes and 1999998000000 edges, more than 32-bit"),
-        ({"shape": (2,) * 20, "diagonals": True}, "more than 32-bit"),
+        ({"shape": (10**6, 10**6), "periodic": (True, False)}, "1000000000000 nodes and 1999999000000 edges"),
+        ({"shape": (10**6, 10**6), "periodic": True, "diagonals": True}, "1000000000000 nodes and 4000000000000 edges"),
+        ({"shape": (10**6, 10**6), "diagonals": True}, "1000000000000 nodes and 3999994000002 edges"),
+        ({"shape": (2,) * 20, "diagonals": True}, f"1048576 nodes and {2**19 * (2**20 - 1)} edges"),
     ],
 )
 def test_grids_that_cannot_be(arguments, message):
