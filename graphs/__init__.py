@@ -27,6 +27,7 @@ from graphs.errors import InvalidArgumentError as InvalidArgumentError
 from graphs.errors import InvalidGraphError as InvalidGraphError
 from graphs.errors import LargeVarianceWarning as LargeVarianceWarning
 from graphs.errors import MemoryBudgetError as MemoryBudgetError
+from graphs.errors import NegativeCotangentsWarning as NegativeCotangentsWarning
 from graphs.errors import SelfLoopsDroppedWarning as SelfLoopsDroppedWarning
 from graphs.errors import UnknownNodeError as UnknownNodeError
 from graphs.graph import Graph as Graph

@@ -40,6 +40,10 @@ class DegenerateFacesWarning(GraphWarning):
     """A mesh had faces without area; the message counts them."""
 
 
+class NegativeCotangentsWarning(GraphWarning):
+    """A mesh has edges with negative cotangent weights, which are left out; the message counts them."""
+
+
 class LargeVarianceWarning(GraphWarning):
     """Walks that halt this often estimate this kernel badly, though their second moment is finite."""
 

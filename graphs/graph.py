@@ -1,22 +1,19 @@
 """The graph: an immutable weighted adjacency with node labels, and its Laplacian."""
 
-import warnings
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
-from graphs import builders
-from graphs.builders.edges import Duplicates, EdgeArrays, SelfLoops
-from graphs.errors import InvalidArgumentError, SelfLoopsDroppedWarning, UnknownNodeError
+from graphs.errors import InvalidArgumentError, UnknownNodeError
 from graphs.laplacians import LAPLACIANS
+from graphs.sources import Sources, freeze
 
 _MOST_DENSE = 20_000
 
@@ -29,8 +26,8 @@ class Spectrum(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
-    """An undirected weighted graph. Build it with one of the `from_...` class methods.
+class Graph(Sources):
+    """An undirected weighted graph. Build it with one of the `from_...` class methods (`graphs.sources`).
 
     Inside, nodes are positions 0..N-1; outside, they are labels. Two graphs are equal only if they
     are the same object.
@@ -44,10 +41,6 @@ class Graph:
         laplacian: Which L kernels are functions of, see `with_laplacian`.
     """
 
-    adjacency: sp.csr_array
-    labels: tuple[Hashable, ...] | None = None
-    coordinates: NDArray[np.float64] | None = None
-    num_self_loops_dropped: int = field(default=0, compare=False)
     laplacian: str = "normalized"
 
     def __post_init__(self) -> None:
@@ -55,129 +48,6 @@ class Graph:
             raise InvalidArgumentError(
                 f"laplacian must be one of {', '.join(map(repr, LAPLACIANS))}, got {self.laplacian!r}."
             )
-
-    # --- ways in -------------------------------------------------------------------------------
-
-    @classmethod
-    def from_networkx(
-        cls,
-        graph: Any,
-        weight: str | None = "weight",
-        *,
-        self_loops: SelfLoops = "error",
-        duplicates: Duplicates = "error",
-    ) -> "Graph":
-        """Build from an undirected networkx graph; its nodes become the labels.
-
-        Args:
-            graph: A `networkx.Graph` or `MultiGraph`.
-            weight: The edge attribute to read; an edge without it weighs 1. None: every edge weighs 1.
-            self_loops: "error", "drop", or "keep" (a self-loop counts once in its node's degree).
-            duplicates: "error", or "sum" to add up the weights of parallel edges.
-
-        Raises:
-            InvalidGraphError: directed, empty, with negative or non-finite weights, or with
-                self-loops or parallel edges that were not allowed.
-        """
-        return _assemble(builders.from_networkx(graph, weight), self_loops, duplicates)
-
-    @classmethod
-    def from_scipy(
-        cls,
-        adjacency: Any,  # (N, N)
-        labels: Sequence[Hashable] | None = None,
-        *,
-        self_loops: SelfLoops = "error",
-    ) -> "Graph":
-        """Build from a symmetric (N, N) adjacency, scipy sparse or dense; entries are weights.
-
-        Raises:
-            InvalidGraphError: not square, not symmetric, negative, NaN or infinite entries, or a
-                diagonal that was not allowed.
-        """
-        return _assemble(builders.from_scipy(adjacency, labels), self_loops, "error")
-
-    @classmethod
-    def from_edges(
-        cls,
-        pairs: Iterable[tuple[Hashable, Hashable]],  # (E, 2)
-        weights: ArrayLike | None = None,  # (E,)
-        *,
-        nodes: Iterable[Hashable] | None = None,
-        self_loops: SelfLoops = "error",
-        duplicates: Duplicates = "error",
-    ) -> "Graph":
-        """Build from E pairs of labels, each undirected edge listed once.
-
-        Args:
-            pairs: (E, 2) labels.
-            weights: (E,) weights, or None for 1.
-            nodes: Labels that come first, in this order; the way to name isolated nodes.
-            self_loops: "error", "drop" or "keep".
-            duplicates: "error", or "sum" to add up the weights of parallel edges.
-
-        Raises:
-            InvalidGraphError: as for `from_networkx`.
-        """
-        return _assemble(builders.from_pairs(pairs, weights, nodes), self_loops, duplicates)
-
-    @classmethod
-    def from_mesh(cls, mesh: Any, nodes: str = "faces") -> "Graph":
-        """Build from a `trimesh.Trimesh`: adjacent faces, or vertices sharing an edge, weight 1.
-
-        `coordinates` (N, 3) are the face centroids or the vertices, in the units of the mesh.
-
-        Raises:
-            InvalidGraphError: the mesh has no faces.
-            InvalidArgumentError: `nodes` is neither "faces" nor "vertices".
-        """
-        return _assemble(builders.from_mesh(mesh, nodes), "error", "error")
-
-    @classmethod
-    def from_roads(
-        cls,
-        lines: Sequence[ArrayLike],  # each (points, 2)
-        sensor_edges: ArrayLike = (),  # (S,)
-        sensor_fractions: ArrayLike = (),  # (S,)
-        *,
-        metric: str = "haversine",
-        min_length: float = 0.0,
-    ) -> "Graph":
-        """Build from road geometry: nodes are the lines' ends ("crossing-i") and sensors ("sensor-i").
-
-        Args:
-            lines: Line strings, each (points, 2) as longitude and latitude in degrees. Lines that
-                share an end point exactly meet there.
-            sensor_edges: (S,) the line that each sensor lies on, from 0.
-            sensor_fractions: (S,) where on it, as a fraction of its length, inside (0, 1).
-            metric: "haversine" (degrees to metres) or "euclidean" (plane coordinates).
-            min_length: Shorter edges count as this long, in mean edge lengths. Two nodes a few metres apart
-                otherwise have degrees far above the others', hence, with kernels of the normalised
-                Laplacian, a larger prior variance.
-
-        An edge weighs (mean edge length) / (its length), after Borovitskiy et al. (2021), "Matern
-        Gaussian processes on graphs"; parallel roads add up.
-
-        Raises:
-            InvalidGraphError: a road without length, or a sensor outside its road or on another sensor.
-        """
-        return _assemble(builders.from_roads(lines, sensor_edges, sensor_fractions, metric, min_length), "drop", "sum")
-
-    @classmethod
-    def from_gml(cls, path: str | Path, weight: str | None = "weight", *, self_loops: SelfLoops = "drop") -> "Graph":
-        """Read a GML file; labels are the file's. Dropped self-loops are counted in a warning.
-
-        Raises:
-            FileFormatError: missing, empty or not GML.
-            InvalidGraphError: as for `from_networkx`.
-        """
-        graph = cls.from_networkx(builders.read_gml(path), weight, self_loops=self_loops)
-        if graph.num_self_loops_dropped:
-            message = f"{path}: {graph.num_self_loops_dropped} self-loops dropped."
-            warnings.warn(SelfLoopsDroppedWarning(message), stacklevel=2)
-        return graph
-
-    # --- what it is ----------------------------------------------------------------------------
 
     @property
     def num_nodes(self) -> int:
@@ -224,7 +94,7 @@ class Graph:
         W_ab / s, and the diagonal has what its row lacks to 1. L has entry 0 at an isolated node, so U has 1
         there: every power series f(U) has sum_l f_l at an isolated node, hence K_ii = k(0).
         """
-        return _freeze(LAPLACIANS[self.laplacian](self.adjacency, self.degrees))
+        return freeze(LAPLACIANS[self.laplacian](self.adjacency, self.degrees))
 
     @cached_property
     def spectrum(self) -> Spectrum:
@@ -290,7 +160,7 @@ class Graph:
         adjacency.sort_indices()
         labels = tuple(int(i) if self.labels is None else self.labels[i] for i in chosen)
         coordinates = None if self.coordinates is None else self.coordinates[chosen]
-        return Graph(_freeze(adjacency), labels, coordinates, laplacian=self.laplacian)
+        return Graph(freeze(adjacency), labels, coordinates, laplacian=self.laplacian)
 
     @cached_property
     def _positions(self) -> dict[Hashable, int]:
@@ -298,24 +168,6 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
-
-
-def _freeze(matrix: sp.csr_array) -> sp.csr_array:
-    for array in (matrix.data, matrix.indices, matrix.indptr):
-        array.flags.writeable = False
-    return matrix
-
-
-def _assemble(edges: EdgeArrays, self_loops: SelfLoops, duplicates: Duplicates) -> Graph:
-    edges, dropped = builders.clean(edges, self_loops, duplicates)
-    apart = edges.sources != edges.targets
-    rows = np.concatenate([edges.sources, edges.targets[apart]])
-    columns = np.concatenate([edges.targets, edges.sources[apart]])
-    values = np.concatenate([edges.weights, edges.weights[apart]])
-    shape = (edges.num_nodes, edges.num_nodes)
-    adjacency = sp.coo_array((values, (rows.astype(np.int32), columns.astype(np.int32))), shape=shape).tocsr()
-    adjacency.sort_indices()
-    return Graph(_freeze(adjacency), edges.labels, edges.coordinates, dropped)
 
 
 def _check_positions(positions: NDArray[Any], num_nodes: int) -> NDArray[np.int64]:

@@ -3,35 +3,159 @@
 import re
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from graphs.builders.edges import EdgeArrays
+from graphs.builders.edges import EdgeArrays, check_choice
 from graphs.builders.files import brief, check_file
-from graphs.errors import DegenerateFacesWarning, FileFormatError, InvalidArgumentError, InvalidGraphError
+from graphs.builders.lengths import between, inverse, scaled
+from graphs.errors import (
+    DegenerateFacesWarning,
+    FileFormatError,
+    InvalidArgumentError,
+    InvalidGraphError,
+    NegativeCotangentsWarning,
+)
 
 MESH_SUFFIXES = (".stl", ".ply", ".obj", ".off", ".glb")
+_FLAT = 1e-10
+_ROUNDING = 1e-12
+_REMEDY = 'Merge coincident vertices (mesh.merge_vertices()), or pass weights="unit".'
 
 
-def from_mesh(mesh: Any, nodes: str) -> EdgeArrays:
-    """Join adjacent faces, or vertices that share an edge, with weight 1.
+def from_mesh(mesh: Any, nodes: str, weights: str) -> EdgeArrays:
+    """Join adjacent faces, or vertices that share an edge; see `graphs.Graph.from_mesh`.
 
-    The coordinates are face centroids or vertex positions.
+    The coordinates are face centroids (F, 3) or vertex positions (V, 3).
     """
-    faces = getattr(mesh, "faces", None)
-    if faces is None or len(faces) == 0:
+    check_choice("nodes", nodes, ("faces", "vertices"))
+    check_choice("weights", weights, ("unit", "edge-length", "cotangent"))
+    if nodes == "faces" and weights == "cotangent":
+        raise InvalidArgumentError(
+            'Cotangent weights belong to the edges between vertices: pass nodes="vertices", or weights="edge-length".'
+        )
+    vertices, faces = _arrays(mesh)
+    build = _from_faces if nodes == "faces" else _from_vertices
+    return build(vertices, faces, weights)
+
+
+def _arrays(mesh: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the vertices (V, 3) and faces (F, 3) of a mesh."""
+    found = getattr(mesh, "faces", None)
+    if found is None or len(found) == 0:
         raise InvalidGraphError("The mesh has no faces, so there is nothing to walk on. Point clouds are not meshes.")
-    if nodes == "faces":
-        pairs, count, where = mesh.face_adjacency, len(faces), mesh.triangles_center
-    elif nodes == "vertices":
-        pairs, count, where = mesh.edges_unique, len(mesh.vertices), mesh.vertices
-    else:
-        raise InvalidArgumentError(f'nodes must be "faces" or "vertices", got {nodes!r}.')
-    pairs = np.unique(np.sort(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), axis=1), axis=0)
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]  # degenerate triangles name a vertex twice
-    coordinates = np.array(where, dtype=np.float64)
-    return EdgeArrays(count, pairs[:, 0], pairs[:, 1], np.ones(len(pairs)), None, coordinates)
+    vertices, faces = np.array(mesh.vertices, dtype=np.float64), np.array(found, dtype=np.int64)
+    if vertices.ndim != 2 or vertices.shape[1] != 3 or faces.ndim != 2 or faces.shape[1] != 3:
+        raise InvalidGraphError(
+            f"A mesh has vertices (V, 3) and triangles (F, 3), got {vertices.shape} and {faces.shape}; split polygons."
+        )
+    wrong = ((faces < 0) | (faces >= len(vertices))).any(axis=1)
+    if wrong.any():
+        face = int(wrong.argmax())
+        raise InvalidGraphError(f"Face {face} has corners {faces[face].tolist()}; there are {len(vertices)} vertices.")
+    return vertices, faces
+
+
+class _Sides(NamedTuple):
+    """The sides of all faces but those that begin and end at one vertex (of degenerate faces), S of them."""
+
+    low: NDArray[np.int64]  # (S,) its vertices
+    high: NDArray[np.int64]  # (S,)
+    key: NDArray[np.int64]  # (S,) equal for sides that are the same edge
+    place: NDArray[np.int64]  # (S,) 3 face + j; side j leads from corner j to corner j + 1
+
+
+def _sides(faces: NDArray[np.int64], num_vertices: int) -> _Sides:
+    starts, ends = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
+    place = np.flatnonzero(starts != ends)
+    low, high = np.minimum(starts, ends)[place], np.maximum(starts, ends)[place]
+    return _Sides(low, high, low * num_vertices + high, place)
+
+
+def _from_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64], weights: str) -> EdgeArrays:
+    centroids = vertices[faces].mean(axis=1)
+    sides = _sides(faces, len(vertices))
+    first, second, shared = _adjacent(sides)
+    lengths = np.zeros(len(first))
+    if weights == "edge-length":
+        places, _ = scaled(vertices, "Vertex")
+        middles = (places[sides.low[shared]] + places[sides.high[shared]]) / 2
+        centers = places[faces].mean(axis=1)
+        lengths = between(centers[first], middles) + between(middles, centers[second])
+    pair = first * len(faces) + second
+    order = np.lexsort((lengths, pair))  # of several ways between two faces the shortest comes first
+    kept = order[np.unique(pair[order], return_index=True)[1]]
+    values = np.ones(len(kept))
+    if weights == "edge-length":
+        values = inverse(lengths[kept], first[kept], second[kept], "Faces", _REMEDY)
+    return EdgeArrays(len(faces), first[kept], second[kept], values, None, centroids)
+
+
+def _adjacent(sides: _Sides) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return all pairs (P,) of faces with a common edge, the lower face first, and one of the sides that is it."""
+    order = np.argsort(sides.key, kind="stable")  # the faces of an edge ascend
+    key, face = sides.key[order], sides.place[order] // 3
+    found = []
+    for step in range(1, len(key)):
+        same = np.flatnonzero(key[step:] == key[:-step])
+        if len(same) == 0:
+            break
+        same = same[face[same] != face[same + step]]
+        found.append((face[same], face[same + step], order[same]))
+    empty = np.zeros(0, dtype=np.int64)
+    first, second, shared = (
+        (np.concatenate([empty, *parts]) for parts in zip(*found, strict=True)) if found else [empty] * 3
+    )
+    return first, second, shared
+
+
+def _from_vertices(vertices: NDArray[np.float64], faces: NDArray[np.int64], weights: str) -> EdgeArrays:
+    sides = _sides(faces, len(vertices))
+    _, kept, edge = np.unique(sides.key, return_index=True, return_inverse=True)
+    low, high = sides.low[kept], sides.high[kept]
+    values = np.ones(len(kept))
+    if weights == "edge-length":
+        places, _ = scaled(vertices, "Vertex")
+        values = inverse(between(places[low], places[high]), low, high, "Vertices", _REMEDY)
+    elif weights == "cotangent":
+        values = _cotangent_weights(_cotangents(vertices, faces).ravel()[sides.place], edge, len(kept))
+    return EdgeArrays(len(vertices), low, high, values, None, vertices)
+
+
+def _cotangents(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the cotangents (F, 3) of the angles opposite to sides j, 0 in faces without area.
+
+    cot = (a . b) / |a x b| with a, b the two sides at the corner; |a x b| is twice the area at every corner. It
+    loses its digits where the area is rounding, so a triangle whose height is below 1e-10 of its longest side counts as
+    one without area; the others' cotangents are below 1e10.
+    """
+    corners = scaled(vertices, "Vertex")[0][faces]  # (F, 3 corners, 3)
+    before, after = np.roll(corners, 1, axis=1) - corners, np.roll(corners, -1, axis=1) - corners
+    double_area = np.linalg.norm(np.cross(after[:, 0], before[:, 0]), axis=1)
+    flat = ~(double_area > _FLAT * (after**2).sum(axis=2).max(axis=1))
+    if flat.any():
+        message = f"{int(flat.sum())} of {len(flat)} faces have no area and add nothing to the cotangent weights."
+        warnings.warn(DegenerateFacesWarning(message), stacklevel=5)
+    cotangents = (before * after).sum(axis=2) / np.where(flat, np.inf, double_area)[:, None]
+    return np.asarray(np.roll(cotangents, 1, axis=1))  # opposite to side j is corner j + 2, that is j - 1
+
+
+def _cotangent_weights(cotangents: NDArray[np.float64], edge: NDArray[np.int64], num_edges: int) -> NDArray[np.float64]:
+    """Return half the sums (E,) over the sides of each edge, 0 where they are negative or rounding."""
+    sums = np.bincount(edge, cotangents, minlength=num_edges) / 2
+    sizes = np.bincount(edge, np.abs(cotangents), minlength=num_edges) / 2
+    sums[np.abs(sums) <= _ROUNDING * (1 + sizes)] = 0
+    negative = sums < 0
+    if negative.any():
+        message = (
+            f"{int(negative.sum())} of {num_edges} edges have negative cotangent weights (the lowest is "
+            f"{sums.min():.3g}, the highest of all {sums.max():.3g}) and are left out: the angles opposite to them add "
+            "up to more than pi, or at a boundary to more than pi / 2. Delaunay triangles have none inside."
+        )
+        warnings.warn(NegativeCotangentsWarning(message), stacklevel=5)
+    return np.where(negative, 0.0, sums)
 
 
 def load_mesh(path: str | Path) -> Any:

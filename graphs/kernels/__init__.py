@@ -10,6 +10,9 @@ A kernel k(L) = sum_l alpha_l U^l is estimated by walks through a modulation f w
   f_l = Gamma(l + p/2) / (Gamma(p/2) l!) (1 - c)^(p/2) c^l.
 - Matern, a = 2 nu / kappa^2: k = (a + 1 - u)^-nu, that law with p = nu, c = 1 / (1 + a), times a^(-nu/2).
 - p-step random walk: k = (alpha - 1 + u)^p, f_l = binom(p/2, l) (alpha - 1)^(p/2 - l).
+- Free modulation of a base kernel, factors c_0..c_{m-1} > 0: f_l = c_l f_l^base for l < m and f_l^base beyond, so
+  f(U) = f^base(U) + sum_{l<m} (c_l - 1) f_l^base U^l, and k = f^2 in closed form, with as many degrees of freedom as
+  hops. f may change its sign at negative u.
 - Inverse cosine and power series by `graphs.series.root_coefficients`.
 
 The laws are evaluated by scipy.stats, which keeps its relative accuracy for every parameter, where a recursion or a
@@ -26,6 +29,7 @@ from graphs.kernels.fixed import InverseCosine as InverseCosine
 from graphs.kernels.fixed import Modulated as Modulated
 from graphs.kernels.fixed import PowerSeries as PowerSeries
 from graphs.kernels.fixed import RandomWalk as RandomWalk
+from graphs.kernels.free import FreeModulation as FreeModulation
 from graphs.kernels.kernel import GraphKernel as GraphKernel
 
 _REGISTRY: dict[str, type[GraphKernel]] = {
@@ -36,6 +40,7 @@ _REGISTRY: dict[str, type[GraphKernel]] = {
     "inverse-cosine": InverseCosine,
     "modulated": Modulated,
     "power-series": PowerSeries,
+    "free": FreeModulation,
 }
 
 

@@ -1,7 +1,7 @@
 """The part of a saved model that is a graph: CSR arrays, labels, and how the walks were drawn."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor
 
 import graphs
 from graphs.couplings import Sigma, Tuples
+from graphs.kernels import GraphKernel
 from graphs.random import GENERATOR_VERSION
 from graphs.walks import HopRule
 from rfgp.errors import InvalidArgumentError
@@ -32,7 +33,7 @@ def describe(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     coupling, hops = (None, None) if settings is None else (settings.coupling, settings.exact_hops)
     walks = {**walks, "exact_hops": "rule"} if isinstance(walks["exact_hops"], HopRule) else walks
     described = {
-        "kernel": {"name": graphs.kernels.name_of(model.kernel), **options.plain_values(asdict(model.kernel))},
+        "kernel": _encode_kernel(model.kernel),
         "features": model.features,
         "series": options.plain_values({**model._series_options, **chosen_size(model._node_features)}),
         "compares_starts": model._compares_starts,
@@ -87,7 +88,7 @@ def build(
         raise InvalidArgumentError('a rule for exact hops comes with exact_hops="auto" or "rule"')
     rule = None if limits is None else HopRule(np.array(limits))
     main["exact_hops"] = rule if asked == "rule" else asked
-    priors, kernel, features = described["priors"], graphs.kernels.by_name(**described["kernel"]), described["features"]
+    priors, kernel, features = described["priors"], _decode_kernel(described["kernel"]), described["features"]
     eigenpairs = _eigenpairs(graph, tensors) if features == "spectrum" else None
     model = GraphGP(
         graph,
@@ -129,6 +130,22 @@ def _build_graph(described: Mapping[str, Any], arrays: Mapping[str, Any]) -> gra
     dropped = int(described["num_self_loops_dropped"])
     graph = graph.with_laplacian(described["laplacian"])
     return replace(graph, coordinates=coordinates, num_self_loops_dropped=dropped)
+
+
+def _encode_kernel(kernel: GraphKernel) -> dict[str, Any]:
+    """Return a kernel as its name and its fields; a field that is a kernel becomes the same."""
+    values = {entry.name: getattr(kernel, entry.name) for entry in fields(kernel)}
+    plain = {
+        name: _encode_kernel(value) if isinstance(value, GraphKernel) else options.plain(value)
+        for name, value in values.items()
+    }
+    return {"name": graphs.kernels.name_of(kernel), **plain}
+
+
+def _decode_kernel(described: Mapping[str, Any]) -> GraphKernel:
+    """Return the kernel; one level of kernels inside, since a base has none of its own."""
+    inner = {name: graphs.kernels.by_name(**value) for name, value in described.items() if isinstance(value, dict)}
+    return graphs.kernels.by_name(**{**described, **inner})
 
 
 def _encode_label(label: Hashable) -> Any:

@@ -1,4 +1,7 @@
+import dataclasses
 import inspect
+import pickle
+from functools import lru_cache
 
 import mpmath
 import networkx as nx
@@ -30,6 +33,10 @@ KERNELS = [
     kernels.Modulated([0.5, 0.3, 0.0, -0.1]),
     kernels.PowerSeries([1.0]),
     kernels.PowerSeries([2.0, 0.5, 0.3, 0.0, 0.1]),
+    kernels.FreeModulation(),
+    kernels.FreeModulation(kernels.Diffusion(3.0), (0.5, 2.0, 0.7, 1.5)),
+    kernels.FreeModulation(kernels.RegularizedLaplacian(3, 2.0), (1.3,)),
+    kernels.FreeModulation(kernels.Matern(1.5, 2.0), tuple(np.linspace(0.2, 3.0, 25))),
 ]
 
 
@@ -62,10 +69,16 @@ def test_exact_matrices_against_dense_algebra(g):
     np.testing.assert_allclose(
         kernels.PowerSeries([2, 0.5, 0.3]).exact(g), 2 * np.eye(len(L)) + 0.5 * U + 0.3 * U @ U, atol=1e-13
     )
+    first = np.exp(-(1.7**2) / 4)  # Poisson probabilities of 0 and 1 with mean 1.7^2 / 4
+    f = expm(-(1.7**2) / 4 * L) - 0.5 * first * np.eye(len(L)) + 2.0 * first * 1.7**2 / 4 * U
+    free = kernels.FreeModulation(kernels.Diffusion(1.7), (0.5, 3.0))
+    np.testing.assert_allclose(free.exact(g), f @ f, atol=1e-13)
 
 
 def root_of_kernel(kernel, u):
     """Return sqrt(k) as a function of u in mpmath's arithmetic."""
+    if isinstance(kernel, kernels.FreeModulation):
+        return root_of_kernel(kernel.base, u) + mpmath.polyval(excess(kernel), u)
     if isinstance(kernel, kernels.Diffusion):
         return mpmath.exp(-(mpmath.mpf(kernel.lengthscale) ** 2) / 4 * (1 - u))
     if isinstance(kernel, kernels.RegularizedLaplacian):
@@ -78,6 +91,13 @@ def root_of_kernel(kernel, u):
         return mpmath.sqrt(mpmath.cos(mpmath.pi / 4 * (1 - u)))
     value = mpmath.polyval([mpmath.mpf(c) for c in kernel.coefficients[::-1]], u)
     return value if isinstance(kernel, kernels.Modulated) else mpmath.sqrt(value)
+
+
+@lru_cache
+def excess(kernel):
+    """(c_l - 1) f_l of a free modulation, the last first."""
+    base = mpmath.taylor(lambda u: root_of_kernel(kernel.base, u), 0, len(kernel.factors) - 1)
+    return [(mpmath.mpf(c) - 1) * f for c, f in zip(kernel.factors, base, strict=True)][::-1]
 
 
 def mpmath_modulation(kernel, length):
@@ -111,6 +131,7 @@ def test_jacobians_against_finite_differences(kernel):
         for jacobian, difference in (
             (kernel.modulation_jacobian(30), up.modulation(30) - down.modulation(30)),
             (kernel.spectral_jacobian(eigenvalues), up.spectral(eigenvalues) - down.spectral(eigenvalues)),
+            (kernel.root_jacobian(eigenvalues), up.root(eigenvalues) - down.root(eigenvalues)),
         ):
             assert jacobian.shape == (len(difference), len(kernel.parameters))
             np.testing.assert_allclose(jacobian[:, i], difference / (2 * shift[i]), rtol=1e-6, atol=1e-10)
@@ -187,6 +208,19 @@ class TestRootOfSeries:
         (lambda: kernels.Modulated(3.0), "finite numbers"),
         (lambda: kernels.Modulated((1.0, 1e308)), "double precision"),
         (lambda: kernels.Diffusion(1e200), "double precision"),
+        (lambda: kernels.FreeModulation(kernels.InverseCosine()), "base must be a kernel with a positive modulation"),
+        (lambda: kernels.FreeModulation(kernels.RandomWalk(2, 2.0)), "base must be"),
+        (lambda: kernels.FreeModulation(kernels.FreeModulation()), "base must be"),
+        (lambda: kernels.FreeModulation("diffusion"), "base must be"),
+        (lambda: kernels.FreeModulation(factors=()), "at least one"),
+        (lambda: kernels.FreeModulation(factors=(1.0, 0.0)), "factors must be positive"),
+        (lambda: kernels.FreeModulation(factors=(1.0, np.inf)), "factors must be positive"),
+        (lambda: kernels.FreeModulation(factors="12"), "factors must be positive|at least one"),
+        (lambda: kernels.FreeModulation(factors=3.0), "factors must be positive"),
+        (lambda: kernels.FreeModulation(factors=[[1.0]]), "factors must be positive"),
+        (lambda: kernels.FreeModulation(factors=(1e300,)), "double precision"),
+        (lambda: kernels.FreeModulation().with_values([1.0, 2.0]), "has parameters .'lengthscale', 'factor_0'"),
+        (lambda: kernels.FreeModulation().with_values(-np.ones(9)), "lengthscale must be positive"),
         (lambda: kernels.Matern(1.5, 1e200), "double precision"),
         (lambda: kernels.RandomWalk(301, 1e10), "double precision"),
     ],
@@ -207,3 +241,39 @@ def test_series_with_multiple_zeros_on_the_circle(power):
     series = kernels.PowerSeries(np.polynomial.polynomial.polypow([1, 1], power))
     walk = kernels.RandomWalk(power, 2.0)
     np.testing.assert_allclose(series.modulation(30), walk.modulation(30), atol=1e-9)
+
+
+class TestFreeModulation:
+    def test_factors_of_one_are_the_base(self, g):
+        for base in (kernels.Diffusion(3.0), kernels.RegularizedLaplacian(2, 2.0), kernels.Matern(1.5, 2.0)):
+            free = kernels.FreeModulation(base)
+            np.testing.assert_array_equal(free.modulation(20), base.modulation(20))
+            np.testing.assert_allclose(free.exact(g), base.exact(g), rtol=1e-12)
+            assert free.radius == base.radius
+
+    def test_parameters_go_round(self):
+        free = kernels.FreeModulation(kernels.RegularizedLaplacian(3, 2.0), [0.5, 2.0])
+        assert free.parameters == ("sigma", "factor_0", "factor_1")
+        np.testing.assert_array_equal(free.values, [2.0, 0.5, 2.0])
+        other = free.with_values([4.0, 5.0, 6.0])
+        assert other == kernels.FreeModulation(kernels.RegularizedLaplacian(3, 4.0), (5.0, 6.0))
+        np.testing.assert_array_equal(other.modulation(1), other.base.modulation(1) * [5.0, 6.0])
+
+    def test_it_is_a_value(self):
+        free = kernels.FreeModulation(kernels.Diffusion(3.0), np.array([0.5, 2.0]))
+        same = kernels.FreeModulation(kernels.Diffusion(3.0), [0.5, 2])
+        assert free == same
+        assert len({free, same, kernels.FreeModulation(kernels.Diffusion(3.1), (0.5, 2.0))}) == 2
+        assert dataclasses.asdict(free) == {"base": {"lengthscale": 3.0}, "factors": (0.5, 2.0)}
+        assert repr(free) == "FreeModulation(base=Diffusion(lengthscale=3.0), factors=(0.5, 2.0))"
+        assert pickle.loads(pickle.dumps(free)) == free
+
+    def test_a_root_that_changes_its_sign(self):
+        """f(U) f(U)^T is the kernel still, and walks estimate it: the root is not sqrt(k) there."""
+        free = kernels.FreeModulation(kernels.Diffusion(2.0), (0.1, 3.0))
+        bipartite = Graph.from_networkx(nx.cycle_graph(6))
+        assert free.root(np.array([2.0]))[0] < 0
+        phi = graphs.sample_walks(bipartite, exact_hops=40, seed=0).features(free)
+        np.testing.assert_allclose((phi @ phi.T).toarray(), free.exact(bipartite), atol=1e-9)
+        phi = graphs.spectral_features(bipartite, rank=6).features(free)
+        np.testing.assert_allclose((phi @ phi.T).toarray(), free.exact(bipartite), atol=1e-9)

@@ -65,6 +65,10 @@ MODELS = {
     "survival": (wide_halting, list(HIDDEN)),
     "chebyshev": (lambda: graph_model(features="chebyshev", degree=3), list(HIDDEN)),
     "spectrum": (lambda: graph_model(features="spectrum", rank=12), list(HIDDEN)),
+    "free modulation": (
+        lambda: graph_model(features="walks", kernel=graphs.kernels.FreeModulation(factors=(0.8, 1.2, 1.0))),
+        list(HIDDEN),
+    ),
     "exact graph": (lambda: graph_model(kernel=graphs.kernels.RegularizedLaplacian(3, 2.0)), list(HIDDEN)),
 }
 pytestmark = [
@@ -112,7 +116,7 @@ def test_with_data_everything_works_on(name, tmp_path):
     assert_same_law(fitted[0].predict(new), fitted[1].predict(new))
 
 
-GRAPHS = ("walks", "sigma", "learned", "survival", "chebyshev", "spectrum", "exact graph")
+GRAPHS = ("walks", "sigma", "learned", "survival", "chebyshev", "spectrum", "free modulation", "exact graph")
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -412,6 +416,15 @@ def test_other_files_get_a_clear_error_and_execute_nothing(name, tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.parametrize("base", [graphs.kernels.RegularizedLaplacian(3, 2.0), graphs.kernels.Matern(2.5, 1.5)])
+def test_a_kernel_inside_a_kernel_is_kept(base, tmp_path):
+    kernel = graphs.kernels.FreeModulation(base, (0.5, 2.0))
+    graph_model(features="exact", kernel=kernel).save(tmp_path / "m.safetensors", data=True)
+    again = rfgp.load(tmp_path / "m.safetensors")
+    assert again.kernel == kernel
+    assert [name for name, _ in again.hyperparameters.named_parameters()]
+
+
 def test_walks_of_another_generator_are_refused(tmp_path, monkeypatch):
     graph_model(features="walks").save(tmp_path / "m.safetensors")
     monkeypatch.setattr("rfgp.models.graph_file.GENERATOR_VERSION", 3)
@@ -472,6 +485,10 @@ def test_a_forged_graph_is_refused(tmp_path):
         set_option("hop_limits", [1] * 10**5),
         set_option("hop_limits", [1, "2"]),
         set_option("kernel", {"name": "diffusion", "lengthscale": "long"}),
+        set_option("kernel", {"name": "free", "base": {"name": "os.system"}}),
+        set_option("kernel", {"name": "free", "base": {"name": "free"}}),
+        set_option("kernel", {"name": "free", "base": {"name": "free", "base": {"name": "diffusion"}}}),
+        set_option("kernel", {"name": "free", "factors": ["1", "x"]}),
     ):
         rewrite(path, tmp_path / "forged", change)
         with pytest.raises(rfgp.ModelFileError, match="does not hold a model"):

@@ -1,0 +1,132 @@
+"""Grids to edges: the nodes are the entries of an array of some shape, in C order."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from graphs.builders.edges import EdgeArrays
+from graphs.errors import InvalidArgumentError, InvalidGraphError
+
+_MOST = int(np.iinfo(np.int32).max)
+
+
+def from_grid(
+    shape: Sequence[int],  # (d,)
+    periodic: bool | Sequence[bool],
+    diagonals: bool,
+    spacing: ArrayLike | None,  # (d,)
+) -> EdgeArrays:
+    """Join neighbours in a d-dimensional array; see `graphs.Graph.from_grid`.
+
+    An axis of length 1 has no neighbours. An axis of length 2 is never periodic: the step around it is the step
+    within it. From length 3 on, every unordered pair of neighbours differs by exactly one offset out of each +-offset.
+    """
+    sizes = _check_shape(shape)
+    wraps = [wrap and size > 2 for wrap, size in zip(_check_periodic(periodic, len(sizes)), sizes, strict=True)]
+    steps = _check_spacing(spacing, sizes)
+    _check_size(sizes, wraps, diagonals)
+    long = [axis for axis, size in enumerate(sizes) if size > 1]
+    positions = np.arange(math.prod(sizes), dtype=np.int64).reshape([sizes[axis] for axis in long])
+    scale = steps.max()
+    pairs, lengths = [], []
+    for offset in _offsets(len(long), diagonals):
+        pairs.append(_shifted(positions, offset, [wraps[axis] for axis in long]))
+        lengths.append(math.hypot(*(step / scale for step, move in zip(steps[long], offset, strict=True) if move)))
+    weights = _weigh(np.array(lengths), np.array([len(sources) for sources, _ in pairs]), spacing is not None)
+    empty = [np.zeros(0, dtype=np.int64)]
+    sources, targets = (np.concatenate(empty + [pair[end] for pair in pairs]) for end in range(2))
+    coordinates = None
+    if len(sizes) in (2, 3):
+        coordinates = np.indices(sizes).reshape(len(sizes), -1).T * steps
+    return EdgeArrays(math.prod(sizes), sources, targets, weights, None, coordinates)
+
+
+def _offsets(count: int, diagonals: bool) -> Iterator[tuple[int, ...]]:
+    """Yield one of each pair +-offset of neighbours on so many axes: that whose first step is forwards."""
+    if not diagonals:
+        yield from (tuple(int(axis == i) for i in range(count)) for axis in range(count))
+        return
+    for lead in range(count):
+        for rest in itertools.product((-1, 0, 1), repeat=count - lead - 1):
+            yield (0,) * lead + (1, *rest)
+
+
+def _shifted(
+    positions: NDArray[np.int64], offset: tuple[int, ...], wraps: list[bool]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the positions that have a neighbour at this offset, and that neighbour's."""
+    sources = targets = positions
+    for axis, (move, wrap) in enumerate(zip(offset, wraps, strict=True)):
+        if move and wrap:
+            targets = np.roll(targets, -move, axis)
+        elif move:
+            before: list[slice] = [slice(None)] * positions.ndim
+            after = before.copy()
+            before[axis], after[axis] = slice(None, -1), slice(1, None)
+            first, second = (tuple(before), tuple(after)) if move > 0 else (tuple(after), tuple(before))
+            sources, targets = sources[first], targets[second]
+    return sources.ravel(), targets.ravel()
+
+
+def _weigh(lengths: NDArray[np.float64], counts: NDArray[np.int64], relative: bool) -> NDArray[np.float64]:
+    """Return 1 / length, or (mean length) / (length), for each of so many edges of each length."""
+    if counts.sum() == 0:
+        return np.zeros(0)
+    mean = (lengths * (counts / counts.sum())).sum() if relative else 1.0
+    with np.errstate(divide="ignore", over="ignore"):
+        weights = mean / lengths
+    if not np.isfinite(weights).all():
+        raise InvalidArgumentError("The ratios of the spacings are beyond double precision.")
+    return np.repeat(weights, counts)
+
+
+def _check_shape(shape: Any) -> tuple[int, ...]:
+    sizes = tuple(shape) if isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str) else ()
+    whole = all(isinstance(size, int | np.integer) and not isinstance(size, bool) and size > 0 for size in sizes)
+    if not sizes or not whole:
+        raise InvalidArgumentError(f"shape must be a tuple of positive integers, such as (20, 30), got {shape!r}.")
+    return tuple(int(size) for size in sizes)
+
+
+def _check_periodic(periodic: Any, count: int) -> list[bool]:
+    if isinstance(periodic, bool | np.bool_):
+        return [bool(periodic)] * count
+    wraps = list(periodic) if isinstance(periodic, Sequence | np.ndarray) else []
+    if len(wraps) != count or not all(isinstance(wrap, bool | np.bool_) for wrap in wraps):
+        raise InvalidArgumentError(f"periodic must be a bool or one for each of the {count} axes, got {periodic!r}.")
+    return [bool(wrap) for wrap in wraps]
+
+
+def _check_spacing(spacing: ArrayLike | None, sizes: tuple[int, ...]) -> NDArray[np.float64]:
+    if spacing is None:
+        return np.ones(len(sizes))
+    try:
+        steps = np.asarray(spacing, dtype=np.float64)
+    except (TypeError, ValueError):
+        steps = np.zeros(0)
+    if steps.shape != (len(sizes),) or not ((steps > 0) & (steps < np.inf)).all():
+        raise InvalidArgumentError(
+            f"spacing must be one positive number for each of the {len(sizes)} axes, got {spacing!r}."
+        )
+    with np.errstate(over="ignore"):
+        if not np.isfinite(steps * sizes).all():
+            raise InvalidArgumentError(f"A grid of shape {sizes} and spacing {spacing!r} ends beyond double precision.")
+    return steps
+
+
+def _check_size(sizes: tuple[int, ...], wraps: list[bool], diagonals: bool) -> None:
+    """Count nodes and edges before any array is made."""
+    nodes = math.prod(sizes)
+    ordered = [2 * size if wrap else 2 * (size - 1) for size, wrap in zip(sizes, wraps, strict=True)]
+    if diagonals:  # along each axis: stay, or move
+        edges = (math.prod(size + moves for size, moves in zip(sizes, ordered, strict=True)) - nodes) // 2
+    else:
+        edges = sum(nodes // size * moves for size, moves in zip(sizes, ordered, strict=True)) // 2
+    if nodes > _MOST or 2 * edges > _MOST:
+        raise InvalidGraphError(
+            f"A grid of shape {sizes} has {nodes} nodes and {edges} edges, more than 32-bit positions can name."
+        )

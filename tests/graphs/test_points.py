@@ -1,0 +1,140 @@
+"""Graphs of point clouds, against a twin by sorting all distances."""
+
+import numpy as np
+import pytest
+
+import graphs
+from graphs import Graph
+
+RNG = np.random.default_rng(0)
+
+
+def slow(points, k):
+    """The twin: distances (n, n), nan where neither point is among the other's k nearest; distances must differ."""
+    D = np.sqrt(((points[:, None] - points[None]) ** 2).sum(-1))
+    near = np.zeros(D.shape, dtype=bool)
+    for i in range(len(D)):
+        others = sorted((j for j in range(len(D)) if j != i), key=lambda j, i=i: D[i, j])
+        near[i, others[:k]] = True
+    return np.where(near | near.T, D, np.nan), np.array([sorted(row)[k] for row in D])
+
+
+@pytest.mark.parametrize("k", [1, 4, 39])
+@pytest.mark.parametrize("d", [1, 2, 3, 6])
+def test_all_pairs(d, k):
+    points = RNG.normal(size=(40, d))
+    D, farthest = slow(points, k)
+    edge = ~np.isnan(D)
+    twins = {
+        "unit": np.where(edge, 1.0, 0.0),
+        "length": np.where(edge, np.nanmean(D) / D, 0.0),
+        "gaussian": np.where(edge, np.exp(-(D**2) / (2 * np.median(farthest) ** 2)), 0.0),
+    }
+    for weights, expected in twins.items():
+        g = Graph.from_points(points, k, weights=weights)
+        np.testing.assert_allclose(g.adjacency.toarray(), np.nan_to_num(expected), rtol=1e-9)
+    W = Graph.from_points(points, k, bandwidth=0.7).adjacency.toarray()
+    np.testing.assert_allclose(W, np.where(edge, np.exp(-(D**2) / (2 * 0.49)), 0.0), rtol=1e-9)
+    assert (edge.sum(1) >= k).all()
+
+
+def test_the_union_not_the_intersection():
+    """0, 1, 2.1, 10 on a line with k = 1: only 10 counts 2.1 a neighbor."""
+    W = Graph.from_points(np.array([[0.0], [1.0], [2.1], [10.0]]), 1, weights="unit").adjacency.toarray()
+    np.testing.assert_array_equal(W, [[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0]])
+
+
+@pytest.mark.parametrize(("d", "kept"), [(1, False), (2, True), (3, True), (4, False)])
+def test_coordinates(d, kept):
+    points = RNG.normal(size=(15, d))
+    g = Graph.from_points(points)
+    assert g.labels is None
+    assert (g.coordinates is not None) == kept
+    if kept:
+        np.testing.assert_array_equal(g.coordinates, points)
+        assert not np.shares_memory(g.coordinates, points)
+
+
+class TestRepeatedPoints:
+    POINTS = np.array([(0, 0), (1, 0), (0, 0), (0, 1), (3, 3), (0, 0)], dtype=float)
+
+    def test_they_weigh_one(self):
+        W = Graph.from_points(self.POINTS, 3, bandwidth=0.5).adjacency.toarray()
+        assert W[0, 2] == W[0, 5] == W[2, 5] == 1
+        np.testing.assert_array_equal(np.diag(W), 0)
+
+    def test_by_length_they_are_named(self):
+        with pytest.raises(graphs.InvalidGraphError, match=r"Points 0 and 2 are at the same place \(3 such edges\)"):
+            Graph.from_points(self.POINTS, 3, weights="length")
+        assert Graph.from_points(self.POINTS[[0, 1, 3, 4]], 2, weights="length").num_edges == 5
+
+    @pytest.mark.parametrize("copies", [2, 5, 40])
+    def test_more_copies_than_neighbors(self, copies):
+        """The tree then need not find a point among its own neighbors."""
+        points = np.repeat(RNG.normal(size=(5, 2)), copies, axis=0)
+        g = Graph.from_points(points, 4, weights="unit")
+        edges = g.adjacency.tocoo()
+        assert (edges.row != edges.col).all()
+        assert (g.degrees >= 4).all()
+        if copies > 4:
+            assert (edges.row // copies == edges.col // copies).all()
+
+    def test_no_bandwidth_can_be_found(self):
+        points = np.repeat(RNG.normal(size=(5, 2)), 20, axis=0)
+        with pytest.raises(graphs.InvalidGraphError, match=r"median distance to the k-th is 0.*Pass bandwidth="):
+            Graph.from_points(points, 4)
+        np.testing.assert_array_equal(Graph.from_points(points, 4, bandwidth=1e-3).adjacency.data, 1)
+
+    @pytest.mark.parametrize("bandwidth", [1e-323, 1e-308, 1e308])
+    def test_bandwidths_at_the_ends_of_double_precision(self, bandwidth):
+        W = Graph.from_points(1e100 * self.POINTS, 3, bandwidth=bandwidth).adjacency.toarray()
+        assert W[0, 2] == 1
+        assert W[0, 1] == (1 if bandwidth > 1 else 0)
+
+
+def test_weights_that_underflow_are_no_edges():
+    points = np.array([[0.0], [1.0], [100.0], [101.0]])
+    assert Graph.from_points(points, 2, bandwidth=1.0).num_edges == 2
+    assert Graph.from_points(points, 2, weights="unit").num_edges == 5
+
+
+@pytest.mark.parametrize("factor", [1e-305, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("weights", ["gaussian", "length", "unit"])
+def test_units_do_not_matter(weights, factor):
+    points = RNG.normal(size=(40, 3))
+    found = Graph.from_points(points * factor, 5, weights=weights).adjacency.toarray()
+    np.testing.assert_allclose(found, Graph.from_points(points, 5, weights=weights).adjacency.toarray(), rtol=1e-9)
+
+
+def test_lists_and_whole_numbers():
+    g = Graph.from_points([[0, 0], [1, 0], [0, 2]], np.int64(1), weights="unit")
+    np.testing.assert_array_equal(g.adjacency.toarray(), [[0, 1, 1], [1, 0, 0], [1, 0, 0]])
+    assert g.coordinates.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((np.zeros((3, 2)), 3), {}, "3 points have no k = 3 neighbors each; pass k of at most 2"),
+        ((np.zeros((1, 2)), 1), {}, "1 points have no k = 1 neighbors each; .*more points"),
+        ((np.zeros((3, 2)),), {}, "k = 10"),
+        ((np.zeros((3, 2)), 0), {}, "k must be a positive integer, got 0"),
+        ((np.zeros((3, 2)), 1.0), {}, "k must be a positive integer"),
+        ((np.zeros((3, 2)), True), {}, "k must be a positive integer"),
+        ((np.zeros(30), 2), {}, r"shape \(n, d\), got float64 of shape \(30,\).*points\[:, None\]"),
+        ((np.zeros((0, 2)), 2), {}, r"shape \(0, 2\)"),
+        ((np.zeros((30, 0)), 2), {}, r"shape \(30, 0\)"),
+        ((np.zeros((30, 2), complex), 2), {}, "complex128"),
+        (([["a", "b"]] * 30, 2), {}, "Points are numbers"),
+        ((np.array([[0, 0], [0, np.nan], [1, 1]]), 1), {}, "Point 1 has a coordinate that is not a finite number"),
+        ((np.array([[0, 0], [0, 1], [np.inf, 1]]), 1), {}, "Point 2 has a coordinate"),
+        ((np.eye(3), 1), {"weights": "lengths"}, "weights must be one of 'gaussian', 'length', 'unit'"),
+        ((np.eye(3), 1), {"weights": "unit", "bandwidth": 1.0}, 'bandwidth= belongs to weights="gaussian"'),
+        ((np.eye(3), 1), {"bandwidth": 0.0}, "bandwidth must be a positive number"),
+        ((np.eye(3), 1), {"bandwidth": np.nan}, "bandwidth must be a positive number"),
+        ((np.eye(3), 1), {"bandwidth": "wide"}, "bandwidth must be a positive number"),
+    ],
+)
+def test_clouds_that_cannot_be(arguments, options, message):
+    with pytest.raises(graphs.GraphError, match=message):
+        Graph.from_points(*arguments, **options)
