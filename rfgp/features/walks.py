@@ -1,8 +1,8 @@
 """Sparse features of graph nodes in torch: numpy draws, differentiable values.
 
-A `graphs.Walks` is the linear map from a modulation to the values of Phi, and a graph kernel gives
-the modulation with its Jacobian. This room wraps both, and the product Phi Phi^T, for autograd; it
-does not import `graphs`.
+A `graphs.Walks`, or a draw without randomness behind the same interface, is the linear map from weights (for walks the
+modulation) to the values of Phi, and gives the weights of a graph kernel with their Jacobian. This room wraps both, and
+the product Phi Phi^T, for autograd; it does not import `graphs`.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,29 +25,33 @@ class Kernel(Protocol):
     def with_values(self, values: Any) -> "Kernel":
         """Return the kernel with other parameters (p,)."""
 
-    def modulation(self, length: int) -> Array:
-        """Return (length + 1,)."""
-
-    def modulation_jacobian(self, length: int) -> Array:
-        """Return (length + 1, p)."""
-
 
 class Draw(Protocol):
-    """What is used of a `graphs.Walks`."""
+    """What is used of a `graphs.Walks`, or of `graphs.chebyshev_features` and its like."""
+
+    @property
+    def graph(self) -> Any:
+        """The graph."""
+
+    @property
+    def nodes(self) -> Any:
+        """The positions (n,) of the rows."""
 
     @property
     def pattern(self) -> Any:
         """The CSR pattern: indptr, indices, shape."""
 
-    @property
-    def max_length(self) -> int:
-        """The longest walk."""
+    def weights(self, kernel: Any) -> Array:
+        """Return what `values` wants of a kernel, (w,)."""
+
+    def weights_jacobian(self, kernel: Any) -> Array:
+        """Return its derivatives in the kernel's parameters, (w, p)."""
 
     def values(self, f: Any) -> Array:
-        """Map a modulation to the values of Phi."""
+        """Map weights (w,) to the values (nnz,) of Phi."""
 
     def values_adjoint(self, v: Any) -> Array:
-        """Map values back to a modulation."""
+        """Map values (nnz,) back to weights (w,)."""
 
     def at(self, nodes: Iterable[Any]) -> "Draw":
         """Return the same draw at other nodes."""
@@ -103,10 +107,10 @@ def kernel_function(
 
 
 class WalkFeatures(nn.Module):
-    """The features of one draw of walks for one family of graph kernels.
+    """The features of one draw for one family of graph kernels.
 
     Args:
-        walks: The draw, n rows.
+        walks: The draw, n rows; walks, or features without randomness.
         kernel: Any member of the family; its parameters are arguments of `forward`.
     """
 
@@ -120,11 +124,10 @@ class WalkFeatures(nn.Module):
         theta: Tensor,  # (p,)
     ) -> Tensor:  # (nnz,)
         """Return the values of Phi on `walks.pattern` at kernel parameters theta."""
-        length = self.walks.max_length
         f = kernel_function(
             theta,
-            lambda point: self.kernel.with_values(point).modulation(length),
-            lambda point: self.kernel.with_values(point).modulation_jacobian(length),
+            lambda point: self.walks.weights(self.kernel.with_values(point)),
+            lambda point: self.walks.weights_jacobian(self.kernel.with_values(point)),
         )
         out: Tensor = _NumpyFunction.apply(f, self.walks.values, lambda _, grad: self.walks.values_adjoint(grad))
         return out
