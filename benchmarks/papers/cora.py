@@ -15,7 +15,7 @@ no method here sees: ManiReg 59.5, ICA 75.1, Planetoid 75.7, GCN 81.5, and 80.1 
 that kind. Comparable are the first two only, and these roughly: other labels, another test set, and all 2,708
 nodes, of which 223 lie outside the largest part.
 
-    python benchmarks/papers/cora.py [NAME OF ANOTHER GRAPH WITH CLASSES [LABELS OF EACH CLASS [SPLITS]]]
+    python benchmarks/papers/cora.py [NAME OF ANOTHER GRAPH WITH CLASSES [LABELS OF EACH CLASS [SPLITS [FIRST SEED]]]]
 """
 
 import sys
@@ -88,7 +88,7 @@ def shown(values: list[float], digits: int) -> str:
 
 
 def main() -> None:
-    name, each, splits = (*sys.argv[1:], *("cora", "20", "10")[len(sys.argv) - 1 :])
+    name, each, splits, first = (*sys.argv[1:], *("cora", "20", "10", "0")[len(sys.argv) - 1 :])
     graph, truth = load(name)
     table = Table(title=f"{name}: {graph.num_nodes} nodes, {each} labels of each class, {splits} splits")
     for column in ("method", "accuracy, %", "negative log probability", "s a split"):
@@ -97,7 +97,7 @@ def main() -> None:
     accuracy: dict[str, list[float]] = {method: [] for method in names}
     density: dict[str, list[float]] = {method: [] for method in names}
     seconds: dict[str, list[float]] = {method: [] for method in names}
-    for seed in range(int(splits)):
+    for seed in range(int(first), int(first) + int(splits)):
         seen, new = split(truth, int(each), seed)
         for method in names:
             begun = time.perf_counter()

@@ -1,5 +1,6 @@
 """Classification of the nodes of a graph through GPyTorch's variational machinery."""
 
+import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -119,6 +120,8 @@ class GraphClassifier:
         self.seed = random.resolve_seed(seed)
         self._outputscale = None if outputscale is None else _positive("outputscale", outputscale)
         self._mean = float(mean)
+        if not np.isfinite(self._mean):
+            raise InvalidArgumentError(f"mean must be a finite number, got {mean!r}.")
         self._max_inducing = _count("max_inducing", max_inducing)
         self._batch_size = _count("batch_size", batch_size)
         options = {"num_walkers": num_walkers, "degree": degree, "rank": rank, **(walk_options or {})}
@@ -194,8 +197,9 @@ class GraphClassifier:
         if len(positions) != len(codes):
             raise DataError(f"There are {len(positions)} nodes, but {len(codes)} labels.")
         inducing = self._inducing(positions)
-        batches = self._batches(positions, codes, inducing, len(classes))
-        kernel = self._draw.at(self._labels(inducing)).double()
+        draw = copy.deepcopy(self._draw)  # parameters of its own; the random numbers are shared
+        batches = self._batches(draw, positions, codes, inducing, len(classes))
+        kernel = draw.at(self._labels(inducing))
         count = len(classes) if len(classes) > 2 else 1
         model = LatentFunctions(_column(inducing), kernel, self._start(batches), count)
         model.mean_module.constant.data.fill_(self._mean)
@@ -279,7 +283,12 @@ class GraphClassifier:
         return np.sort(generator.choice(observed, self._max_inducing, replace=False))
 
     def _batches(
-        self, positions: NDArray[np.int64], codes: NDArray[np.int64], inducing: NDArray[np.int64], count: int
+        self,
+        draw: Any,
+        positions: NDArray[np.int64],  # (n,)
+        codes: NDArray[np.int64],  # (n,)
+        inducing: NDArray[np.int64],  # (M,)
+        count: int,
     ) -> list[Batch]:
         parts = [np.arange(len(positions))]
         if len(np.unique(positions)) > len(inducing):
@@ -290,7 +299,7 @@ class GraphClassifier:
             Batch(
                 _column(positions[part]),
                 targets[torch.as_tensor(part)],
-                self._draw.at(self._labels(np.union1d(positions[part], inducing))).double(),
+                draw.at(self._labels(np.union1d(positions[part], inducing))),
             )
             for part in parts
         ]

@@ -41,7 +41,15 @@ def make_kernel(
         seed: Of the walks.
         options: `degree` and `rank` of the features without randomness; the others are those of `graphs.sample_walks`.
     """
-    walk = dict(options)
+    made = _make(graph, kernel, features, seed, dict(options)).double()
+    for name, value in zip(kernel.parameters, kernel.values, strict=True):
+        setattr(made, name, float(value))  # parameters are made in single precision
+    return made
+
+
+def _make(
+    graph: graphs.Graph, kernel: GraphKernel, features: str, seed: int, walk: dict[str, Any]
+) -> GraphExactKernel | GraphFeatureKernel:
     degree, rank = walk.pop("degree"), walk.pop("rank")
     if features == "exact":
         return GraphExactKernel(graph, kernel)

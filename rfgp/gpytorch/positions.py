@@ -39,7 +39,7 @@ class PositionKernel(gpytorch.kernels.Kernel):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__.get("_names", ()):
             raw = getattr(self, f"raw_{name}")
-            value = torch.as_tensor(value).to(raw).expand(raw.shape)
+            value = torch.as_tensor(value, dtype=raw.dtype, device=raw.device).expand(raw.shape)
             self.initialize(**{f"raw_{name}": getattr(self, f"raw_{name}_constraint").inverse_transform(value)})
         else:
             super().__setattr__(name, value)
