@@ -201,12 +201,13 @@ class GraphClassifier:
         batches = self._batches(draw, positions, codes, inducing, len(classes))
         kernel = draw.at(self._labels(inducing))
         count = len(classes) if len(classes) > 2 else 1
-        model = LatentFunctions(_column(inducing), kernel, self._start(batches), count)
+        scale = 1 / _prior_variance(batches) if self._outputscale is None else self._outputscale
+        model = LatentFunctions(_column(inducing), kernel, scale, count)
         model.mean_module.constant.data.fill_(self._mean)
         seed = random.child_seed(self.seed, random.Role.SAMPLE)
         likelihood = gpytorch.likelihoods.BernoulliLikelihood() if count == 1 else SoftmaxLikelihood(count, seed)
         generator = random.generator(self.seed, random.Role.BATCHES, 1)
-        objective = Objective(model, likelihood, batches, generator, self._bounds(model, names))
+        objective = Objective(model, likelihood, batches, generator, _bounds(model, names))
         report = train(objective, max_iterations, callback)
         model.eval()
         likelihood.eval()
@@ -304,28 +305,6 @@ class GraphClassifier:
             for part in parts
         ]
 
-    def _start(self, batches: list[Batch]) -> float:
-        """Return the start of the output scale."""
-        if self._outputscale is not None:
-            return self._outputscale
-        with torch.no_grad():
-            diagonal = torch.cat([batch.kernel(batch.x, diag=True) for batch in batches])
-        return 1 / float(diagonal.mean())
-
-    def _bounds(self, model: LatentFunctions, names: list[str]) -> dict[str, tuple[float, float]]:
-        """Return the bounds of the raw hyperparameters that are learned, by the model's names."""
-        raw, reach = float(model.covar_module.raw_outputscale.detach()), float(np.log(OUTPUTSCALE_RANGE))
-        known = {
-            "outputscale": ("covar_module.raw_outputscale", (raw - reach, raw + reach)),
-            "mean": (_name(model, model.mean_module.constant), (-MEAN_BOUND, MEAN_BOUND)),
-        }
-        base = model.covar_module.base_kernel
-        for name in base.parameter_names:
-            constraint = getattr(base, f"raw_{name}_constraint")
-            low, high = (float(constraint.inverse_transform(torch.tensor(b).double())) for b in PARAMETER_BOUNDS)
-            known[name] = (f"covar_module.base_kernel.raw_{name}", (low, high))
-        return dict(known[name] for name in names)
-
     def _laws(self, nodes: Any) -> Iterable[_Law]:
         """Yield the posterior of the latent functions for chunks of nodes, each (b,) or (b, C)."""
         known = self._known()
@@ -352,6 +331,27 @@ class GraphClassifier:
         variances = prior - inner.square().sum(-2) + (factor.tril().mT @ inner).square().sum(-2)
         variances = variances.clamp_min(0)  # by rounding
         return _Law(means, variances) if means.ndim == 1 else _Law(means.mT, variances.mT)
+
+
+def _prior_variance(batches: list[Batch]) -> float:
+    """Return the mean of the kernel's diagonal over the observations."""
+    with torch.no_grad():
+        return float(torch.cat([batch.kernel(batch.x, diag=True) for batch in batches]).mean())
+
+
+def _bounds(model: LatentFunctions, names: list[str]) -> dict[str, tuple[float, float]]:
+    """Return the bounds of the raw hyperparameters that are learned, by the model's names."""
+    raw, reach = float(model.covar_module.raw_outputscale.detach()), float(np.log(OUTPUTSCALE_RANGE))
+    known = {
+        "outputscale": ("covar_module.raw_outputscale", (raw - reach, raw + reach)),
+        "mean": (_name(model, model.mean_module.constant), (-MEAN_BOUND, MEAN_BOUND)),
+    }
+    base = model.covar_module.base_kernel
+    for name in base.parameter_names:
+        constraint = getattr(base, f"raw_{name}_constraint")
+        low, high = (float(constraint.inverse_transform(torch.tensor(b).double())) for b in PARAMETER_BOUNDS)
+        known[name] = (f"covar_module.base_kernel.raw_{name}", (low, high))
+    return dict(known[name] for name in names)
 
 
 def _column(positions: NDArray[np.int64]) -> Tensor:

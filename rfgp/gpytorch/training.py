@@ -116,7 +116,7 @@ class Objective:
         return total
 
     def learned(self) -> list[tuple[str, Tensor]]:
-        """Return the parameters that are learned, with their names."""
+        """Return the parameters (...) that are learned, with their names."""
         return [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
 
 

@@ -527,7 +527,7 @@ def common_parameters(monkeypatch):
 
 
 def raw_scale(monkeypatch):
-    monkeypatch.setattr(GraphClassifier, "_start", lambda self, batches: 1.0)
+    monkeypatch.setattr(classifier, "_prior_variance", lambda batches: 1.0)
 
 
 def turned_classes(monkeypatch):
