@@ -25,7 +25,8 @@ PARAMETER_BOUNDS = (1e-2, 1e3)
 OUTPUTSCALE_RANGE = 1e4
 """The output scale stays within this factor of its start."""
 
-MEAN_BOUND = 10.0
+MEAN_BOUND = 3.0
+"""Where few labels are separated without error the bound would send the means to infinity."""
 _CHUNK, _CHUNK_ENTRIES = 4096, 2**23
 
 
@@ -84,7 +85,7 @@ class GraphClassifier:
         rank: Of "spectrum": the number of eigenvectors.
         outputscale: Start of the factor of the kernel; None: such that the mean prior variance at the observed nodes
             is 1. Graph kernels are far from 1 on their diagonal: a diffusion kernel may have .05 there.
-        mean: Start of the constant means.
+        mean: Start of the constant means, which stay within -3 and 3 unless fixed.
         max_inducing: The most inducing nodes.
         batch_size: Observations in a mini-batch.
         seed: An integer, or None for one from the system, kept as `.seed`: for walks, the softmax's draws, inducing
@@ -126,7 +127,6 @@ class GraphClassifier:
         self._batch_size = _count("batch_size", batch_size)
         options = {"num_walkers": num_walkers, "degree": degree, "rank": rank, **(walk_options or {})}
         self._draw = make_kernel(graph, self.kernel, self.features, self.seed, options)  # fails now, not at fit
-        self._options = options
         self._fitted: _Fitted | None = None
 
     # --- what was learned --------------------------------------------------------------------
@@ -190,6 +190,7 @@ class GraphClassifier:
 
         Warns:
             ConvergenceWarning: the optimiser stopped early.
+            LargeVarianceWarning, InfiniteVarianceWarning: of `graphs`, the walks estimate the learned kernel badly.
         """
         names = self._learned(fixed)
         positions = self._positions(nodes)
@@ -218,6 +219,8 @@ class GraphClassifier:
             warnings.warn(
                 f"The bound had not settled: {report.message}. Raise max_iterations.", ConvergenceWarning, stacklevel=2
             )
+        if self.features == "walks":
+            draw.feature_map.walks.check_second_moment(self.fitted_kernel)
         return self
 
     def predict(self, nodes: Any) -> NDArray[np.generic]:
