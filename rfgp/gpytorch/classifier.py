@@ -4,7 +4,7 @@ import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import gpytorch
 import numpy as np
@@ -220,7 +220,7 @@ class GraphClassifier:
                 f"The bound had not settled: {report.message}. Raise max_iterations.", ConvergenceWarning, stacklevel=2
             )
         if self.features == "walks":
-            draw.feature_map.walks.check_second_moment(self.fitted_kernel)
+            cast(graphs.Walks, draw.feature_map.walks).check_second_moment(self.fitted_kernel)
         return self
 
     def predict(self, nodes: Any) -> NDArray[np.generic]:

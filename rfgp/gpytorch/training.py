@@ -19,6 +19,10 @@ Floats = NDArray[np.float64]
 RATES = (0.03, 0.01, 0.003)
 """Adam's step sizes, one after the other."""
 
+WARM_UP = 20
+"""Iterations of L-BFGS over the posterior alone. At the start it is the prior, which may be worse than no latent
+function at all: hyperparameters would leave for where the kernel has no effect, and some fits would stay there."""
+
 WINDOW = 100
 """Steps of Adam over which the bound is averaged before two averages are compared."""
 
@@ -38,6 +42,8 @@ class ClassifierReport:
         iterations: Of L-BFGS, or steps of Adam.
         evaluations: Of the bound and its gradient.
         elbo: The bound at the end, over all observations, total nats: a lower bound of log p(labels).
+        constant: What the frequencies of the classes alone would have, total nats: where `elbo` is not above it, the
+            kernel has no effect, by nature or because its start was too far off.
         message: How it ended, in words.
         trace: The bound after each iteration, total nats, the start first; of mini-batches it is an estimate.
         num_inducing: The number M of inducing nodes.
@@ -48,6 +54,7 @@ class ClassifierReport:
     iterations: int
     evaluations: int
     elbo: float
+    constant: float
     message: str
     trace: tuple[float, ...]
     num_inducing: int
@@ -121,14 +128,21 @@ class Objective:
 
 
 class Vector:
-    """The learned parameters as one vector, without the upper triangles that count for nothing."""
+    """The learned parameters as one vector, without the upper triangles that count for nothing.
 
-    def __init__(self, objective: Objective) -> None:
+    Args:
+        objective: Whose model.
+        law_only: Without the hyperparameters.
+    """
+
+    def __init__(self, objective: Objective, law_only: bool = False) -> None:
         factor = objective.model.law[1]
         self.parts = []
         low: list[Floats] = []
         high: list[Floats] = []
         for name, parameter in objective.learned():
+            if law_only and name in objective.bounds:
+                continue
             mask = torch.ones_like(parameter, dtype=torch.bool)
             self.parts.append((parameter, mask.tril() if parameter is factor else mask))
             size = int(self.parts[-1][1].sum())
@@ -161,6 +175,7 @@ class Vector:
 def train(objective: Objective, max_iterations: int | None, callback: Callable[[int, float], object] | None) -> Any:
     """Maximise the bound over what is learned, in place, and return the `ClassifierReport`.
 
+    First over the posterior alone, then over the hyperparameters as well.
     One batch: L-BFGS with bounds; the softmax's draws stay the same throughout, so that the bound is a smooth function.
     Several: Adam, with new draws at each step, at three step sizes; each ends when the mean of the bound over
     100 steps exceeds that over the 100 before by less than two standard errors.
@@ -183,7 +198,7 @@ class _Descent:
         self.objective, self.tell = objective, tell
         (self.batch,) = objective.batches
         objective.redraw(self.batch)
-        self.vector = Vector(objective)
+        self.vector = Vector(objective, law_only=True)
         self.trace = [-self.evaluate(self.vector.get())[0]]
         self.evaluations = 1
 
@@ -199,37 +214,41 @@ class _Descent:
         self.tell(len(self.trace) - 1, self.trace[-1])
 
     def run(self, most: int) -> tuple[bool, str]:
-        """Go on for so many iterations; return whether it converged, and how it ended."""
-        before = self.trace[-1]
-        size, bounds = len(self.vector.low), Bounds(self.vector.low, self.vector.high)
+        """Learn for so many iterations; return whether it converged, and how it ended."""
+        left = most - int(self._search(min(WARM_UP, most // 2)).nit)
+        self.vector = Vector(self.objective)
+        while True:
+            before = self.trace[-1]
+            found = self._search(left)
+            left -= int(found.nit)
+            if found.success or left <= 0 or found.status == 1:
+                return bool(found.success), str(found.message)
+            if self.trace[-1] - before < _ROUNDING * len(self.batch.y):
+                return True, "no further gain beyond rounding"
+
+    def _search(self, most: int) -> Any:
+        """Run scipy's L-BFGS-B for so many iterations from where the vector stands."""
+        size = len(self.vector.low)
         kept = next(kept for limit, kept in _HISTORY if size <= limit)
-        options = {"maxiter": most, "maxfun": 4 * most + 10, "ftol": 1e-9, "gtol": 1e-4, "maxcor": kept}
         found = minimize(
             self.evaluate,
             self.vector.get(),
             jac=True,
             method="L-BFGS-B",
-            bounds=bounds,
+            bounds=Bounds(self.vector.low, self.vector.high),
             callback=self.after,
-            options=options,
+            options={"maxiter": most, "maxfun": 4 * most + 10, "ftol": 1e-9, "gtol": 1e-4, "maxcor": kept},
         )
         self.vector.set(found.x)
         self.evaluations += int(found.nfev)
-        left = most - int(found.nit)
-        if found.success or left <= 0 or found.status == 1:
-            return bool(found.success), str(found.message)
-        gain = -float(found.fun) - before
-        if gain < _ROUNDING * len(self.batch.y):
-            return True, "no further gain beyond rounding"
-        return self.run(left)
+        return found
 
 
 def _lbfgs(objective: Objective, most: int, tell: Callable[[int, float], object]) -> ClassifierReport:
     descent = _Descent(objective, tell)
     converged, message = descent.run(most) if most > 0 else (False, "no iterations were allowed")
-    inducing = len(objective.model.inducing)
     trace = tuple(descent.trace)
-    return ClassifierReport(converged, len(trace) - 1, descent.evaluations, trace[-1], message, trace, inducing, 1)
+    return report_on(objective, converged, message, trace, trace[-1], len(trace) - 1, descent.evaluations)
 
 
 def _adam(objective: Objective, most: int, tell: Callable[[int, float], object]) -> ClassifierReport:
@@ -240,7 +259,7 @@ def _adam(objective: Objective, most: int, tell: Callable[[int, float], object])
     queue: list[int] = []
     while len(trace) < most and settled < len(RATES):
         queue = queue or torch.randperm(len(objective.batches), generator=objective.generator).tolist()
-        trace.append(_step(objective, objective.batches[queue.pop()], optimizer))
+        trace.append(_step(objective, objective.batches[queue.pop()], optimizer, law_only=len(trace) < WINDOW))
         tell(len(trace), trace[-1])
         if len(trace) - begun >= 2 * WINDOW and len(trace) % WINDOW == 0 and has_settled(trace[-2 * WINDOW :]):
             settled, begun = settled + 1, len(trace)
@@ -248,15 +267,41 @@ def _adam(objective: Objective, most: int, tell: Callable[[int, float], object])
                 group["lr"] = RATES[min(settled, len(RATES) - 1)]
     converged = settled == len(RATES)
     message = "the bound settled" if converged else f"stopped after {len(trace)} steps"
-    inducing, steps, batches = len(objective.model.inducing), len(trace), len(objective.batches)
-    return ClassifierReport(converged, steps, steps, objective.total(), message, tuple(trace), inducing, batches)
+    return report_on(objective, converged, message, tuple(trace), objective.total(), len(trace), len(trace))
 
 
-def _step(objective: Objective, batch: Batch, optimizer: Any) -> float:
+def report_on(
+    objective: Objective,
+    converged: bool,
+    message: str,
+    trace: tuple[float, ...],
+    elbo: float,
+    iterations: int,
+    evaluations: int,
+) -> ClassifierReport:
+    """Return the report of a fit."""
+    counts = torch.cat([batch.y for batch in objective.batches]).long().bincount().double()
+    return ClassifierReport(
+        converged=converged,
+        iterations=iterations,
+        evaluations=evaluations,
+        elbo=elbo,
+        constant=float((counts * (counts / counts.sum()).log()).sum()),
+        message=message,
+        trace=trace,
+        num_inducing=len(objective.model.inducing),
+        batches=len(objective.batches),
+    )
+
+
+def _step(objective: Objective, batch: Batch, optimizer: Any, law_only: bool) -> float:
     objective.redraw(batch)
     optimizer.zero_grad()
     bound = objective(batch)
     (-bound / objective.count).backward()
+    for name, parameter in objective.learned():
+        if law_only and name in objective.bounds:
+            parameter.grad = None
     optimizer.step()
     with torch.no_grad():
         for name, parameter in objective.learned():

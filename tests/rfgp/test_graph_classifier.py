@@ -143,6 +143,8 @@ def test_planted_clusters_are_found(features, two):
     report = made.fit_report
     assert report.converged
     assert report.elbo > report.trace[0] + 1
+    assert report.constant == pytest.approx(18 * np.log(1 / 3) if not two else 6 * np.log(1 / 3) + 12 * np.log(2 / 3))
+    assert report.elbo > report.constant + 1
     assert report.num_inducing == 18
 
 
