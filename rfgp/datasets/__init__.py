@@ -11,4 +11,5 @@ from rfgp.datasets.generators import make_table as make_table
 from rfgp.datasets.generators import write_all as write_all
 from rfgp.datasets.loading import Split as Split
 from rfgp.datasets.loading import load as load
+from rfgp.datasets.loading import load_classes as load_classes
 from rfgp.datasets.loading import split as split

@@ -1,5 +1,6 @@
 """Data sets by name, ready to use, and their standard splits."""
 
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,11 +11,14 @@ from rfgp import random
 from rfgp.datasets.catalog import Entry, describe
 from rfgp.datasets.download import fetch
 from rfgp.datasets.transfer import Progress
-from rfgp.errors import InvalidArgumentError
+from rfgp.errors import DataError, InvalidArgumentError
 
 SPLITS = 10
 
 _SPLIT_SEED = 0
+_CLASS = "gt"
+"""The attribute of the repository's GML files: ground truth."""
+
 _TEST_SHARE = {"table": 0.10, "classification": 0.05, "mesh": 0.05, "roads": 75 / 325}
 _STREAM = {"table": 0, "classification": 1, "mesh": 2, "roads": 3}
 
@@ -61,6 +65,33 @@ def _read(entry: Entry, path: Path) -> Any:
     from rfgp.tables import read_table
 
     return read_table(path, **entry.table_options)
+
+
+def load_classes(
+    name: str, folder: str | Path | None = None, *, download: bool = True, progress: Progress | None = None
+) -> dict[Hashable, Any]:
+    """Return the class of each node of a graph data set that has one, by the node's label.
+
+    Args:
+        name: A name of the catalog, of a graph.
+        folder: A local folder to look in first; see `fetch`.
+        download: Whether to download a missing file.
+        progress: Called as progress(name, bytes so far, bytes in all) during a download.
+
+    Raises:
+        InvalidArgumentError: there is no such data set, or it is no graph.
+        DataError: the file cannot be had, or has no classes.
+    """
+    entry = describe(name)
+    if entry.kind != "graph":
+        raise InvalidArgumentError(f"{name} is no graph but a {entry.kind}; rfgp.datasets.names('graph') lists those.")
+    from graphs.builders import read_gml
+
+    nodes = read_gml(fetch(name, folder, download=download, progress=progress)).nodes(data=_CLASS)
+    classes = {label: value for label, value in nodes if value is not None}
+    if not classes:
+        raise DataError(f"The nodes of {name} have no classes (no attribute {_CLASS!r} in its file).")
+    return classes
 
 
 def split(name: str, index: int = 0) -> Split:

@@ -1,8 +1,8 @@
 """Sparse features of graph nodes in torch: numpy draws, differentiable values.
 
-A `graphs.Walks` is the linear map from a modulation to the values of Phi, and a graph kernel gives
-the modulation with its Jacobian. This room wraps both, and the product Phi Phi^T, for autograd; it
-does not import `graphs`.
+A `graphs.Walks`, or a draw without randomness behind the same interface, is the linear map from weights (for walks the
+modulation) to the values of Phi, and gives the weights of a graph kernel with their Jacobian. This room wraps both, and
+the product Phi Phi^T, for autograd; it does not import `graphs`.
 """
 
 import itertools
@@ -30,23 +30,31 @@ class Kernel(Protocol):
 
 
 class Draw(Protocol):
-    """What is used of a `graphs.Walks`, or of the features of a series."""
+    """What is used of a `graphs.Walks`, or of `graphs.chebyshev_features` and its like."""
+
+    @property
+    def graph(self) -> Any:
+        """The graph."""
+
+    @property
+    def nodes(self) -> Any:
+        """The positions (n,) of the rows."""
 
     @property
     def pattern(self) -> Any:
         """The CSR pattern: indptr, indices, shape."""
 
     def weights(self, kernel: Any) -> Array:
-        """Return what `values` maps, of a kernel: its modulation (L + 1,), for walks."""
+        """Return what `values` wants of a kernel, (w,)."""
 
     def weights_jacobian(self, kernel: Any) -> Array:
-        """Return its derivatives in the kernel's parameters, (L + 1, p)."""
+        """Return its derivatives in the kernel's parameters, (w, p)."""
 
     def values(self, f: Any) -> Array:
-        """Map a modulation to the values of Phi."""
+        """Map weights (w,) to the values (nnz,) of Phi."""
 
     def values_adjoint(self, v: Any) -> Array:
-        """Map values back to a modulation."""
+        """Map values (nnz,) back to weights (w,)."""
 
     def at(self, nodes: Iterable[Any]) -> "Draw":
         """Return the same draw at other nodes."""
@@ -102,10 +110,10 @@ def kernel_function(
 
 
 class WalkFeatures(nn.Module):
-    """The sparse features of one draw of walks, or of a series in U, for one family of graph kernels.
+    """The features of one draw for one family of graph kernels.
 
     Args:
-        walks: The draw, or the series, n rows.
+        walks: The draw, n rows; walks, or features without randomness.
         kernel: Any member of the family; its parameters are arguments of `forward`.
     """
 

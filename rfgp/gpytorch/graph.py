@@ -1,17 +1,18 @@
 """Sparse features of graph nodes as a GPyTorch kernel."""
 
+from collections.abc import Hashable, Iterable
 from typing import Any
 
-import gpytorch
 import numpy as np
 import torch
 from linear_operator.operators import LinearOperator
 from torch import Tensor
 
-import graphs
 from graphs.kernels import GraphKernel
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import WalkFeatures
+from rfgp.features.walks import Draw
+from rfgp.gpytorch.positions import PositionKernel, whole
 from rfgp.gpytorch.sparse import (
     SparseLinearOperator,
     SparseProductLinearOperator,
@@ -20,15 +21,16 @@ from rfgp.gpytorch.sparse import (
 )
 
 
-class GraphFeatureKernel(gpytorch.kernels.Kernel):
-    """A graph kernel estimated by the sparse features of random walks.
+class GraphFeatureKernel(PositionKernel):
+    """A graph kernel estimated by the sparse features of random walks, or by those without randomness.
 
     Inputs are positions of nodes (..., n, 1), integer or float64. The graph kernel's parameters are GPyTorch parameters
     `raw_<name>` with a positive constraint, one for each element of a batch, reachable as `kernel.<name>`. The features
     stay sparse; for inputs that differ along a batch the covariances of all nodes among them are dense.
 
     Args:
-        walks: The draw; its start nodes must include every input.
+        walks: The draw: `graphs.sample_walks`, or `graphs.chebyshev_features`, `taylor_features`, `spectral_features`.
+            Its nodes must include every input.
         kernel: The graph kernel, at its starting values.
         kernel_kwargs: Of `gpytorch.kernels.Kernel`.
 
@@ -36,37 +38,25 @@ class GraphFeatureKernel(gpytorch.kernels.Kernel):
         InvalidArgumentError: at a call, where an input is no start node of the walks.
     """
 
-    def __init__(self, walks: graphs.Walks, kernel: GraphKernel, **kernel_kwargs: Any) -> None:
-        super().__init__(**kernel_kwargs)
-        self.feature_map = WalkFeatures(walks, kernel)
-        self._names = kernel.parameters
-        self._pattern = SparsityPattern(*walks.pattern)
-        self._row_of = np.full(self._pattern.shape[1], -1)
-        self._row_of[walks.nodes] = np.arange(self._pattern.shape[0])
-        for name, value in zip(kernel.parameters, kernel.values, strict=True):
-            constraint = gpytorch.constraints.Positive()
-            start = constraint.inverse_transform(torch.full(self.batch_shape, float(value)))
-            self.register_parameter(f"raw_{name}", torch.nn.Parameter(start))
-            self.register_constraint(f"raw_{name}", constraint)
+    def __init__(self, walks: Draw, kernel: GraphKernel, **kernel_kwargs: Any) -> None:
+        super().__init__(kernel, **kernel_kwargs)
+        self._see(WalkFeatures(walks, kernel))
 
-    def __getattr__(self, name: str) -> Any:
-        if name in self.__dict__.get("_names", ()):
-            raw = f"raw_{name}"
-            return getattr(self, f"{raw}_constraint").transform(getattr(self, raw))
-        return super().__getattr__(name)
+    def at(self, nodes: Iterable[Hashable]) -> "GraphFeatureKernel":
+        """Return the kernel of other nodes (labels) of the same draw; it shares the parameters of this one."""
+        other = GraphFeatureKernel.__new__(
+            GraphFeatureKernel
+        )  # copy.copy would share the dictionary of GPyTorch's kernels
+        other.__dict__.update(self.__dict__, _modules=dict(self._modules))
+        other._see(self.feature_map.at(nodes))
+        return other
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.__dict__.get("_names", ()):
-            raw = getattr(self, f"raw_{name}")
-            value = torch.as_tensor(value).to(raw).expand(raw.shape)
-            self.initialize(**{f"raw_{name}": getattr(self, f"raw_{name}_constraint").inverse_transform(value)})
-        else:
-            super().__setattr__(name, value)
-
-    @property
-    def lengthscale(self) -> Tensor | None:
-        """The graph kernel's lengthscale, of the batch's shape, or None where it has none."""
-        return self.__getattr__("lengthscale") if "lengthscale" in self._names else None
+    def _see(self, features: WalkFeatures) -> None:
+        """Take the rows of a draw for the nodes that there are."""
+        self.feature_map = features
+        self._pattern = SparsityPattern(*features.walks.pattern)
+        self._row_of = np.full(features.walks.graph.num_nodes, -1)
+        self._row_of[features.walks.nodes] = np.arange(self._pattern.shape[0])
 
     def features(
         self,
@@ -93,12 +83,11 @@ class GraphFeatureKernel(gpytorch.kernels.Kernel):
 
     def _all_features(self) -> SparseLinearOperator:
         """Return the features of all start nodes, (..., rows, N)."""
-        theta = [getattr(self, name).reshape(-1) for name in self._names]
-        if not theta:
+        if not self._names:
             return SparseLinearOperator(self.feature_map(torch.zeros(0)), self._pattern).expand(
                 *self.batch_shape, *self._pattern.shape
             )
-        values = torch.stack([self.feature_map(one) for one in torch.stack(theta, dim=-1)])
+        values = torch.stack([self.feature_map(one) for one in self._theta()])
         return SparseLinearOperator(values.reshape(*self.batch_shape, -1), self._pattern)
 
     def _of_batches(self, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
@@ -118,16 +107,13 @@ class GraphFeatureKernel(gpytorch.kernels.Kernel):
 
     def _find(self, positions: Tensor) -> Tensor:
         """Return the rows of the draw of nodes at positions, (n,) -> (n,)."""
-        whole = positions.long()
-        if positions.is_floating_point() and not bool((whole == positions).all()):
-            raise InvalidArgumentError(f"Positions of nodes are whole numbers, got {positions[whole != positions][0]}.")
-        wanted = whole.cpu().numpy()
+        wanted = whole(positions).cpu().numpy()
         outside = (wanted < 0) | (wanted >= len(self._row_of))
         rows = self._row_of[wanted.clip(0, len(self._row_of) - 1)]
         missing = outside | (rows < 0)
         if missing.any():
             raise InvalidArgumentError(
                 f"The walks do not start at position {wanted[missing][0]}. Draw them from every node that "
-                "the model will see: sample_walks(graph, nodes=...)."
+                "the model will see: sample_walks(graph, nodes=...), or kernel.at(nodes)."
             )
         return torch.from_numpy(rows)

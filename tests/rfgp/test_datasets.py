@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import graphs
+import rfgp
 from rfgp import datasets
 from rfgp.files import write_atomically
 from rfgp.tables import read_csv
@@ -43,3 +44,24 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+GML = """graph [
+  node [ id 0 label "35" gt "Theory" ]
+  node [ id 1 label "40" gt "Rules" ]
+  node [ id 2 label "50" ]
+  edge [ source 0 target 1 ]
+]
+"""
+
+
+def test_classes_of_nodes(tmp_path, monkeypatch):
+    path = tmp_path / "cora.gml"
+    path.write_text(GML)
+    monkeypatch.setattr(datasets.loading, "fetch", lambda name, folder, **options: path)
+    assert datasets.load_classes("cora") == {"35": "Theory", "40": "Rules"}
+    path.write_text(GML.replace("gt", "kind"))
+    with pytest.raises(rfgp.DataError, match="cora have no classes"):
+        datasets.load_classes("cora")
+    with pytest.raises(rfgp.InvalidArgumentError, match="airfoil is no graph but a table"):
+        datasets.load_classes("airfoil")

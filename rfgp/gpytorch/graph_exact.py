@@ -1,0 +1,84 @@
+"""The exact kernel of a graph's nodes as a GPyTorch kernel."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import graphs
+from graphs.kernels import GraphKernel
+from rfgp.errors import InvalidArgumentError
+from rfgp.features import kernel_function
+from rfgp.gpytorch.positions import PositionKernel, whole
+
+
+class _Shared:
+    """The graph and the family of kernels: never copied with a model."""
+
+    def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
+        self.graph = graph
+        self.kernel = kernel
+
+    def __deepcopy__(self, memo: Any) -> "_Shared":
+        return self
+
+
+class GraphExactKernel(PositionKernel):
+    """A graph kernel, exactly, through all eigenpairs of the Laplacian: O(N^3) once per graph, kept by the graph.
+
+    Inputs are positions of nodes (..., n, 1), integer or float64; parameters as those of `GraphFeatureKernel`.
+
+    Args:
+        graph: The graph, of at most 20,000 nodes.
+        kernel: The graph kernel, at its starting values.
+        kernel_kwargs: Of `gpytorch.kernels.Kernel`.
+
+    Raises:
+        InvalidArgumentError: at a call, where an input is no position.
+    """
+
+    def __init__(self, graph: graphs.Graph, kernel: GraphKernel, **kernel_kwargs: Any) -> None:
+        super().__init__(kernel, **kernel_kwargs)
+        self._shared = _Shared(graph, kernel)
+
+    def at(self, nodes: Any) -> "GraphExactKernel":
+        """Return this kernel, which knows every node, whatever the labels (n,)."""
+        return self
+
+    def forward(
+        self,
+        x1: Tensor,  # (..., n, 1)
+        x2: Tensor,  # (..., k, 1)
+        diag: bool = False,
+        **params: Any,
+    ) -> Tensor:  # (..., n, k), or (..., n)
+        """Return the covariance, or its diagonal."""
+        values = self._values().unsqueeze(-2)  # (..., 1, N)
+        left = self._rows(x1)
+        right = left if x2 is x1 else self._rows(x2)
+        if diag:
+            return (left * right * values).sum(-1)
+        return (left * values) @ right.mT
+
+    def _rows(self, x: Tensor) -> Tensor:
+        """Return the nodes' entries of all eigenvectors, (..., n, 1) -> (..., n, N)."""
+        positions, count = whole(x).squeeze(-1).cpu().numpy(), self._shared.graph.num_nodes
+        outside = (positions < 0) | (positions >= count)
+        if outside.any():
+            raise InvalidArgumentError(f"There is no position {positions[outside][0]}; nodes are 0..{count - 1}.")
+        rows = self._shared.graph.spectrum.eigenvectors[positions]
+        return torch.as_tensor(np.ascontiguousarray(rows)).to(device=x.device, dtype=self._theta().dtype)
+
+    def _values(self) -> Tensor:
+        """Return the kernel at the eigenvalues, (..., N)."""
+        eigenvalues, family = self._shared.graph.spectrum.eigenvalues, self._shared.kernel
+
+        def at(theta: Tensor) -> Tensor:
+            return kernel_function(
+                theta,
+                lambda point: family.with_values(point).spectral(eigenvalues),
+                lambda point: family.with_values(point).spectral_jacobian(eigenvalues),
+            )
+
+        return torch.stack([at(theta) for theta in self._theta()]).reshape(*self.batch_shape, -1)

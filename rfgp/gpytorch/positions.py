@@ -1,0 +1,74 @@
+"""What the kernels of graph nodes share: a graph kernel's parameters as GPyTorch's own, and positions as inputs."""
+
+from typing import Any
+
+import gpytorch
+import torch
+from torch import Tensor
+
+from graphs.kernels import GraphKernel
+from rfgp.errors import InvalidArgumentError
+
+
+class PositionKernel(gpytorch.kernels.Kernel):
+    """A kernel of nodes' positions (..., n, 1) with the parameters of a graph kernel.
+
+    They are GPyTorch parameters `raw_<name>` with a positive constraint, one for each element of a batch, reachable as
+    `kernel.<name>`.
+
+    Args:
+        kernel: The graph kernel, at its starting values.
+        kernel_kwargs: Of `gpytorch.kernels.Kernel`.
+    """
+
+    def __init__(self, kernel: GraphKernel, **kernel_kwargs: Any) -> None:
+        super().__init__(**kernel_kwargs)
+        self._names = kernel.parameters
+        for name, value in zip(kernel.parameters, kernel.values, strict=True):
+            constraint = gpytorch.constraints.Positive()
+            start = constraint.inverse_transform(torch.full(self.batch_shape, float(value)))
+            self.register_parameter(f"raw_{name}", torch.nn.Parameter(start))
+            self.register_constraint(f"raw_{name}", constraint)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.__dict__.get("_names", ()):
+            raw = f"raw_{name}"
+            return getattr(self, f"{raw}_constraint").transform(getattr(self, raw))
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("_names", ()):
+            raw = getattr(self, f"raw_{name}")
+            value = torch.as_tensor(value, dtype=raw.dtype, device=raw.device).expand(raw.shape)
+            self.initialize(**{f"raw_{name}": getattr(self, f"raw_{name}_constraint").inverse_transform(value)})
+        else:
+            super().__setattr__(name, value)
+
+    @property
+    def lengthscale(self) -> Tensor | None:
+        """The graph kernel's lengthscale, of the batch's shape, or None where it has none."""
+        return self.__getattr__("lengthscale") if "lengthscale" in self._names else None
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The names of the graph kernel's p parameters."""
+        return tuple(self._names)
+
+    def _theta(self) -> Tensor:
+        """Return the graph kernel's parameters for each element of the batch, flattened, (b, p)."""
+        theta = [getattr(self, name).reshape(-1) for name in self._names]
+        return torch.stack(theta, dim=-1) if theta else torch.zeros(max(1, self.batch_shape.numel()), 0)
+
+
+def whole(
+    positions: Tensor,  # (...)
+) -> Tensor:
+    """Return positions as integers, (...) -> (...).
+
+    Raises:
+        InvalidArgumentError: one is no whole number.
+    """
+    integers = positions.long()
+    if positions.is_floating_point() and not bool((integers == positions).all()):
+        raise InvalidArgumentError(f"Positions of nodes are whole numbers, got {positions[integers != positions][0]}.")
+    return integers

@@ -1,0 +1,320 @@
+"""Maximising a variational bound: L-BFGS over all observations, Adam over mini-batches."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gpytorch.mlls import VariationalELBO
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, minimize
+from torch import Tensor
+
+from rfgp.gpytorch.latent import LatentFunctions, SoftmaxLikelihood
+
+Floats = NDArray[np.float64]
+
+RATES = (0.03, 0.01, 0.003)
+"""Adam's step sizes, one after the other."""
+
+WARM_UP = 20
+"""Iterations of L-BFGS over the posterior alone. At the start it is the prior, which may be worse than no latent
+function at all: hyperparameters would leave for where the kernel has no effect, and some fits would stay there."""
+
+WINDOW = 100
+"""Steps of Adam over which the bound is averaged before two averages are compared."""
+
+_ROUNDING = 1e-6
+"""Nats per observation that a second start after a failed line search must gain to be worth more."""
+
+_HISTORY = ((200_000, 10), (np.inf, 4))
+"""L-BFGS remembers so many steps for up to so many numbers."""
+
+
+@dataclass(frozen=True)
+class ClassifierReport:
+    """How the fit of a `GraphClassifier` went.
+
+    Attributes:
+        converged: Whether the optimiser's test was met.
+        iterations: Of L-BFGS, or steps of Adam.
+        evaluations: Of the bound and its gradient.
+        elbo: The bound at the end, over all observations, total nats: a lower bound of log p(labels).
+        constant: What the frequencies of the classes alone would have, total nats: where `elbo` is not above it, the
+            kernel has no effect, by nature or because its start was too far off.
+        message: How it ended, in words.
+        trace: The bound after each iteration, total nats, the start first; of mini-batches it is an estimate.
+        num_inducing: The number M of inducing nodes.
+        batches: The number of mini-batches; 1 where every step saw all observations.
+    """
+
+    converged: bool
+    iterations: int
+    evaluations: int
+    elbo: float
+    constant: float
+    message: str
+    trace: tuple[float, ...]
+    num_inducing: int
+    batches: int
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some observations.
+
+    Attributes:
+        x: Positions (n, 1).
+        y: Classes (n,): 0 and 1 as numbers for Bernoulli, else integers.
+        kernel: The kernel, without the output scale, of these nodes and the inducing ones.
+    """
+
+    x: Tensor
+    y: Tensor
+    kernel: Any
+
+
+class Objective:
+    """The evidence lower bound of a model over batches of observations, total nats.
+
+    Args:
+        model: The latent functions.
+        likelihood: Bernoulli or softmax.
+        batches: All observations.
+        generator: Of the draws for the softmax likelihood and of the order of batches.
+        bounds: For each of the model's raw hyperparameters that is learned, by its name, its lower and upper bound.
+    """
+
+    def __init__(
+        self,
+        model: LatentFunctions,
+        likelihood: Any,
+        batches: Sequence[Batch],
+        generator: torch.Generator,
+        bounds: dict[str, tuple[float, float]],
+    ) -> None:
+        self.model, self.likelihood, self.batches, self.generator = model, likelihood, batches, generator
+        self.count = sum(len(batch.y) for batch in batches)
+        self.bounds = bounds
+        self._elbo = VariationalELBO(likelihood, model, num_data=self.count)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name in bounds or any(parameter is part for part in model.law))
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Return the bound, total nats, 0-d, estimated from a batch."""
+        self.model.covar_module.base_kernel = batch.kernel
+        return self._elbo(self.model(batch.x), batch.y) * self.count
+
+    def redraw(self, batch: Batch) -> None:
+        """Take new draws for a batch, where the likelihood needs any."""
+        if isinstance(self.likelihood, SoftmaxLikelihood):
+            self.likelihood.redraw(len(batch.y), self.generator)
+
+    def total(self) -> float:
+        """Return the bound over all observations."""
+        total = 0.0
+        with torch.no_grad():
+            for batch in self.batches:
+                self.redraw(batch)
+                weight = len(batch.y) / self.count
+                total += weight * float(self(batch))
+        return total
+
+    def learned(self) -> list[tuple[str, Tensor]]:
+        """Return the parameters (...) that are learned, with their names."""
+        return [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
+
+
+class Vector:
+    """The learned parameters as one vector, without the upper triangles that count for nothing.
+
+    Args:
+        objective: Whose model.
+        law_only: Without the hyperparameters.
+    """
+
+    def __init__(self, objective: Objective, law_only: bool = False) -> None:
+        factor = objective.model.law[1]
+        self.parts = []
+        low: list[Floats] = []
+        high: list[Floats] = []
+        for name, parameter in objective.learned():
+            if law_only and name in objective.bounds:
+                continue
+            mask = torch.ones_like(parameter, dtype=torch.bool)
+            self.parts.append((parameter, mask.tril() if parameter is factor else mask))
+            size = int(self.parts[-1][1].sum())
+            bounds = objective.bounds.get(name, (-np.inf, np.inf))
+            low.append(np.full(size, bounds[0]))
+            high.append(np.full(size, bounds[1]))
+        self.low, self.high = np.concatenate(low), np.concatenate(high)
+
+    def get(self, gradient: bool = False) -> Floats:
+        """Return the parameters, or their gradients, (p,)."""
+        pieces = [parameter.grad if gradient else parameter.detach() for parameter, _ in self.parts]
+        masked = zip(pieces, self.parts, strict=True)
+        return np.concatenate(
+            [p[mask].numpy() if p is not None else np.zeros(int(mask.sum())) for p, (_, mask) in masked]
+        )
+
+    def set(
+        self,
+        values: Floats,  # (p,)
+    ) -> None:
+        """Set the parameters to values (p,)."""
+        start = 0
+        for parameter, mask in self.parts:
+            size = int(mask.sum())
+            with torch.no_grad():
+                parameter[mask] = torch.as_tensor(values[start : start + size])
+            start += size
+
+
+def train(objective: Objective, max_iterations: int | None, callback: Callable[[int, float], object] | None) -> Any:
+    """Maximise the bound over what is learned, in place, and return the `ClassifierReport`.
+
+    First over the posterior alone, then over the hyperparameters as well.
+    One batch: L-BFGS with bounds; the softmax's draws stay the same throughout, so that the bound is a smooth function.
+    Several: Adam, with new draws at each step, at three step sizes; each ends when the mean of the bound over
+    100 steps exceeds that over the 100 before by less than two standard errors.
+    """
+    objective.model.train()
+    objective.likelihood.train()
+    tell = callback or (lambda iteration, elbo: None)
+    if len(objective.batches) == 1:
+        return _lbfgs(objective, 500 if max_iterations is None else max_iterations, tell)
+    return _adam(objective, 3000 if max_iterations is None else max_iterations, tell)
+
+
+class _Descent:
+    """L-BFGS-B over all observations, with fixed draws.
+
+    A failed line search ends scipy's run though rounding alone may have stopped it: another start from there tells.
+    """
+
+    def __init__(self, objective: Objective, tell: Callable[[int, float], object]) -> None:
+        self.objective, self.tell = objective, tell
+        (self.batch,) = objective.batches
+        objective.redraw(self.batch)
+        self.vector = Vector(objective, law_only=True)
+        self.trace = [-self.evaluate(self.vector.get())[0]]
+        self.evaluations = 1
+
+    def evaluate(self, values: Floats) -> tuple[float, Floats]:
+        self.vector.set(values)
+        self.objective.model.zero_grad()
+        loss = -self.objective(self.batch)
+        loss.backward()
+        return float(loss.detach()), self.vector.get(gradient=True)
+
+    def after(self, intermediate_result: Any) -> None:
+        self.trace.append(-float(intermediate_result.fun))
+        self.tell(len(self.trace) - 1, self.trace[-1])
+
+    def run(self, most: int) -> tuple[bool, str]:
+        """Learn for so many iterations; return whether it converged, and how it ended."""
+        left = most - int(self._search(min(WARM_UP, most // 2)).nit)
+        self.vector = Vector(self.objective)
+        while True:
+            before = self.trace[-1]
+            found = self._search(left)
+            left -= int(found.nit)
+            if found.success or left <= 0 or found.status == 1:
+                return bool(found.success), str(found.message)
+            if self.trace[-1] - before < _ROUNDING * len(self.batch.y):
+                return True, "no further gain beyond rounding"
+
+    def _search(self, most: int) -> Any:
+        """Run scipy's L-BFGS-B for so many iterations from where the vector stands."""
+        size = len(self.vector.low)
+        kept = next(kept for limit, kept in _HISTORY if size <= limit)
+        found = minimize(
+            self.evaluate,
+            self.vector.get(),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(self.vector.low, self.vector.high),
+            callback=self.after,
+            options={"maxiter": most, "maxfun": 4 * most + 10, "ftol": 1e-9, "gtol": 1e-4, "maxcor": kept},
+        )
+        self.vector.set(found.x)
+        self.evaluations += int(found.nfev)
+        return found
+
+
+def _lbfgs(objective: Objective, most: int, tell: Callable[[int, float], object]) -> ClassifierReport:
+    descent = _Descent(objective, tell)
+    converged, message = descent.run(most) if most > 0 else (False, "no iterations were allowed")
+    trace = tuple(descent.trace)
+    return report_on(objective, converged, message, trace, trace[-1], len(trace) - 1, descent.evaluations)
+
+
+def _adam(objective: Objective, most: int, tell: Callable[[int, float], object]) -> ClassifierReport:
+    trace: list[float] = []
+    optimizer = torch.optim.Adam([p for _, p in objective.learned()], lr=RATES[0])
+    settled = 0
+    begun = 0
+    queue: list[int] = []
+    while len(trace) < most and settled < len(RATES):
+        queue = queue or torch.randperm(len(objective.batches), generator=objective.generator).tolist()
+        trace.append(_step(objective, objective.batches[queue.pop()], optimizer, law_only=len(trace) < WINDOW))
+        tell(len(trace), trace[-1])
+        if len(trace) - begun >= 2 * WINDOW and len(trace) % WINDOW == 0 and has_settled(trace[-2 * WINDOW :]):
+            settled, begun = settled + 1, len(trace)
+            for group in optimizer.param_groups:
+                group["lr"] = RATES[min(settled, len(RATES) - 1)]
+    converged = settled == len(RATES)
+    message = "the bound settled" if converged else f"stopped after {len(trace)} steps"
+    return report_on(objective, converged, message, tuple(trace), objective.total(), len(trace), len(trace))
+
+
+def report_on(
+    objective: Objective,
+    converged: bool,
+    message: str,
+    trace: tuple[float, ...],
+    elbo: float,
+    iterations: int,
+    evaluations: int,
+) -> ClassifierReport:
+    """Return the report of a fit."""
+    counts = torch.cat([batch.y for batch in objective.batches]).long().bincount().double()
+    return ClassifierReport(
+        converged=converged,
+        iterations=iterations,
+        evaluations=evaluations,
+        elbo=elbo,
+        constant=float((counts * (counts / counts.sum()).log()).sum()),
+        message=message,
+        trace=trace,
+        num_inducing=len(objective.model.inducing),
+        batches=len(objective.batches),
+    )
+
+
+def _step(objective: Objective, batch: Batch, optimizer: Any, law_only: bool) -> float:
+    objective.redraw(batch)
+    optimizer.zero_grad()
+    bound = objective(batch)
+    (-bound / objective.count).backward()
+    for name, parameter in objective.learned():
+        if law_only and name in objective.bounds:
+            parameter.grad = None
+    optimizer.step()
+    with torch.no_grad():
+        for name, parameter in objective.learned():
+            if name in objective.bounds:
+                parameter.clamp_(*objective.bounds[name])
+    return float(bound.detach())
+
+
+def has_settled(
+    trace: Sequence[float],  # (2 w,)
+) -> bool:
+    """Return whether the later half (w,) of a trace (2 w,) is no more than two standard errors above the earlier."""
+    half = len(trace) // 2
+    early, late = np.array(trace[:half]), np.array(trace[half:])
+    error = math.sqrt((early.var(ddof=1) + late.var(ddof=1)) / half)
+    return bool(late.mean() - early.mean() <= 2 * error)
