@@ -36,6 +36,10 @@ WALKS: dict[str, dict[str, Any]] = {
 }
 
 
+NODE_METHODS = (*WALKS, "chebyshev")
+"""What `compare_nodes` knows; "chebyshev" has the degree that the non-zeros of "exact-hops" leave room for."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """How much to compare.
@@ -153,7 +157,7 @@ def compare_nodes(
         nodes: Labels of the observed nodes (n,).
         y: Values there (n,).
         title: What the graph is called.
-        methods: Keys of `WALKS`; the first is the baseline.
+        methods: Of `NODE_METHODS`; the first is the baseline.
         sizes: Numbers of walkers.
         kernel: A graph kernel's name.
         halt: The halting probability.
@@ -167,9 +171,9 @@ def compare_nodes(
         InvalidArgumentError: an unknown method.
     """
     plan = plan or Plan()
-    unknown = [name for name in methods if name not in WALKS]
+    unknown = [name for name in methods if name not in NODE_METHODS]
     if unknown:
-        raise InvalidArgumentError(f"There is no method {unknown[0]!r}; known are {', '.join(WALKS)}.")
+        raise InvalidArgumentError(f"There is no method {unknown[0]!r}; known are {', '.join(NODE_METHODS)}.")
     labels, y = list(nodes), np.asarray(y, dtype=np.float64)
     _check_finite("y", y)
     train_count = round(0.95 * len(labels)) if num_train is None else num_train
@@ -257,7 +261,19 @@ def node_case(
     scored = _score(prediction, y, start, repr(exact.hyperparameters))
     graph, fitted = exact.graph, exact.fitted_kernel
 
+    def series(size: int) -> tuple[Prediction, Callable[[], Any]]:
+        degree = graphs.largest_degree(graph, NONZEROS_PER_WALKER * size)
+        gp = exact.redraw(features="chebyshev", degree=degree)
+
+        def matrix() -> Any:
+            phi = graphs.chebyshev_features(graph, degree=degree).features(fitted)
+            return (phi @ phi.T).toarray()
+
+        return gp.predict(hidden), matrix
+
     def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
+        if method == "chebyshev":
+            return series(size)
         options: dict[str, Any] = {**WALKS[method], "num_walkers": size, "halt": halt, "seed": seed}
         if method == "sigma":
             options["permutation"] = permutation

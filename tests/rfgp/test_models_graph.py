@@ -2,6 +2,9 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from checks import assert_mean
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 import graphs
@@ -159,6 +162,7 @@ def test_tensors_and_bad_targets():
         GraphGP(GRAPH).fit([0], [1.0])
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
 def test_a_fit_into_infinite_variance_is_named():
     kernel = graphs.kernels.RegularizedLaplacian(2, 5.0)
     gp = GraphGP(GRAPH, kernel, features="walks", halt=0.3, seed=0)
@@ -202,3 +206,218 @@ def test_a_redraw_chooses_hops_anew_with_other_walks_only(monkeypatch):
     assert gp.redraw(seed=1)._walks.settings.exact_hops is gp._walks.settings.exact_hops
     assert gp.redraw(num_walkers=8)._walks.settings.exact_hops == 0
     assert gp.redraw(seed=1).walk_options["exact_hops"] == "auto"
+
+
+SERIES = {
+    "chebyshev": lambda k: graphs.chebyshev_features(GRAPH, degree=4).features(k).toarray(),
+    "taylor": lambda k: graphs.taylor_features(GRAPH, degree=4).features(k).toarray(),
+    "spectrum": lambda k: graphs.spectral_features(GRAPH, rank=20).features(k).toarray(),
+}
+
+
+@pytest.mark.parametrize("features", SERIES)
+def test_series_and_spectrum_equal_their_dense_twin(features):
+    gp = GraphGP(GRAPH, features=features, degree=4, rank=20).condition(TRAIN, Y)
+    gp.hyperparameters.set(lengthscale=1.3, noise=2.0)
+    phi = SERIES[features](graphs.kernels.Diffusion(1.3))
+    check_twin(gp, phi @ phi.T)
+    values = gp.sample_functions(3000, seed=0)(TEST)
+    p = gp.predict(TEST)
+    assert_mean(values, p.mean)
+    assert_mean((values - p.mean) ** 2, p.variance)
+
+
+def test_exact_functions_have_the_law_of_the_prediction():
+    gp = GraphGP(GRAPH, features="exact").condition(TRAIN, Y)
+    values, p = gp.sample_functions(3000, seed=0)(TEST), gp.predict(TEST)
+    assert_mean(values, p.mean)
+    deviations = values - p.mean
+    assert_mean((deviations[:, :, None] * deviations[:, None]).reshape(3000, -1), p.covariance.ravel())
+
+
+class TestMissingValues:
+    def test_rows_without_a_value_are_left_out(self):
+        y = Y.copy()
+        y[[3, 17]] = np.nan
+        noise, kept = np.linspace(0.1, 1, 50), np.setdiff1d(np.arange(50), [3, 17])
+        gp = GraphGP(GRAPH).fit(TRAIN, y, noise=noise)
+        same = GraphGP(GRAPH).fit(TRAIN[kept], Y[kept], noise=noise[kept])
+        assert gp.num_observations == 48
+        np.testing.assert_array_equal(gp.predict(TEST).mean, same.predict(TEST).mean)
+        gp.update(list(TEST[:2]), [1.0, np.nan])
+        assert gp.num_observations == 49
+        tensors = GraphGP(GRAPH).condition(torch.from_numpy(TRAIN), torch.from_numpy(y))
+        assert tensors.num_observations == 48
+
+    def test_outputs_that_are_partly_missing_are_refused(self):
+        both = np.stack([Y, Y], axis=1)
+        both[5] = np.nan
+        assert GraphGP(GRAPH).condition(TRAIN, both).num_observations == 49
+        both[7, 0] = np.nan
+        with pytest.raises(rfgp.DataError, match="Row 7 has a value for some outputs"):
+            GraphGP(GRAPH).condition(TRAIN, both)
+
+    def test_nothing_left(self):
+        with pytest.raises(rfgp.DataError, match="All 50 values are missing"):
+            GraphGP(GRAPH).fit(TRAIN, Y * np.nan)
+        with pytest.raises(rfgp.DataError, match="at least two"):
+            GraphGP(GRAPH).fit(TRAIN[:2], [1.0, np.nan])
+
+
+LONG_GRID = graphs.Graph.from_grid((25, 25))
+
+
+class TestChecks:
+    """A smooth field with little noise, as on the unit sphere: walks are poor, and say so."""
+
+    FIELD = np.sin(np.arange(625) // 25 / 8) + np.cos(np.arange(625) % 25 / 9)
+    SEEN = np.random.default_rng(3).permutation(625)[:500]
+
+    def test_poor_walks_are_named_with_numbers_and_the_remedy(self):
+        gp = GraphGP(LONG_GRID, features="walks", num_walkers=16, seed=0)
+        with pytest.warns(rfgp.PoorFeaturesWarning, match=r"differ by .* nats a node .*features='auto'"):
+            gp.fit(self.SEEN, self.FIELD[self.SEEN] + 1e-3 * np.random.default_rng(0).standard_normal(500))
+        found = gp.check()
+        assert found.is_poor
+        assert found.divergence > 0.1
+        assert found.walk_variance > 1
+        assert found.num_held_out == 64
+
+    def test_the_remedy_helps(self, monkeypatch):
+        monkeypatch.setattr("rfgp.models.graph.model.EXACT_LIMIT", 10)
+        y = self.FIELD[self.SEEN] + 0.05 * np.random.default_rng(0).standard_normal(500)
+        gp = GraphGP(LONG_GRID, num_walkers=32, seed=0).fit(self.SEEN, y)  # a warning would be an error
+        assert gp.features != "walks"
+        assert gp.check().kernel_error < 0.1
+        kl = metrics.kl_divergence(gp.exact().predict(np.arange(0, 625, 5)), gp.predict(np.arange(0, 625, 5)))
+        assert kl < 1
+
+    def test_two_draws_tell_the_distance_to_the_exact_process(self):
+        """The mean symmetrised divergence of two draws is about twice that from the exact process, both a node."""
+        graph, rng = graphs.Graph.from_grid((12, 12)), np.random.default_rng(0)
+        field = graphs.kernels.Diffusion(3.0).exact(graph) @ rng.standard_normal(144) * 5
+        exact = GraphGP(graph, graphs.kernels.Diffusion(3.0), features="exact")
+        exact.condition(np.arange(144), field + 0.2 * rng.standard_normal(144))
+        ratios = []
+        for seed in range(12):
+            gp = exact.redraw(num_walkers=64, exact_hops=0, seed=seed)
+            rows = gp._state.data.rows
+            kept, hidden = rfgp.models.graph.checks._split(graph, rows, 0)
+            laws = [model.redraw().condition(kept.numpy(), rows.targets[kept, 0].numpy()) for model in (exact, gp)]
+            for law, model in zip(laws, (exact, gp), strict=True):
+                law.hyperparameters.load_state_dict(model.hyperparameters.state_dict())
+            found = gp.check().divergence
+            ratios.append((found, self.symmetric(laws, hidden.numpy())))
+        found, truth = np.mean(ratios, axis=0)
+        assert 1.2 < found / truth < 3.2
+
+    @staticmethod
+    def symmetric(laws, nodes):
+        a, b = (law.predict(nodes) for law in laws)
+        return (metrics.kl_divergence(a, b) + metrics.kl_divergence(b, a)) / 2 / len(nodes)
+
+    def test_exact_processes_and_few_nodes(self):
+        found = GraphGP(GRAPH, features="exact").condition(TRAIN, Y).check()
+        assert not found.is_poor
+        assert found.divergence is None
+        assert found.kernel_error is None
+        assert 0.05 < found.calibration < 20
+        few = GraphGP(GRAPH, features="walks", num_walkers=4, seed=0).condition(TRAIN[:5], Y[:5]).check()
+        assert few.num_held_out == 0
+        assert few.divergence is None
+        assert "exact" in str(few)
+
+    def test_walks_that_vary_as_much_as_the_noise_are_poor(self):
+        """Their variance takes the place of the noise in a fit."""
+        gp = GraphGP(LONG_GRID, graphs.kernels.Diffusion(3.0), features="walks", num_walkers=4, exact_hops=0, seed=0)
+        gp.condition(self.SEEN[:100], self.FIELD[self.SEEN[:100]])
+        phis = [
+            graphs.sample_walks(LONG_GRID, num_walkers=4, exact_hops=0, seed=s).features(graphs.kernels.Diffusion(3.0))
+            for s in range(40)
+        ]
+        second = sum(phi.power(2).sum(1) for phi in phis) / 40
+        variance = (second - (sum(phis) / 40).power(2).sum(1)).mean() * 40 / 39
+        known = gp.hyperparameters
+        expected = variance * known.outputscale.item() / known.noise.item()
+        assert gp.check().walk_variance == pytest.approx(expected, rel=0.3)
+
+
+@st.composite
+def problems(draw):
+    """A small graph, weighted, perhaps in parts and with isolated nodes, and observations, perhaps repeated."""
+    count = draw(st.integers(3, 14))
+    pairs = [(a, b) for a in range(count) for b in range(a)]
+    edges = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=30))
+    weights = draw(st.lists(st.floats(0.05, 20), min_size=len(edges), max_size=len(edges)))
+    nodes = draw(
+        st.one_of(
+            st.just(list(range(count))),
+            st.integers(0, count - 1).map(lambda node: [node] * 3),
+            st.lists(st.integers(0, count - 1), min_size=2, max_size=20),
+        )
+    )
+    y = draw(st.lists(st.floats(-10, 10), min_size=len(nodes), max_size=len(nodes)))
+    return graphs.Graph.from_edges(edges, weights, nodes=range(count)), nodes, np.array(y)
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(problem=problems(), features=st.sampled_from(["exact", "walks", "chebyshev", "spectrum"]), cg=st.booleans())
+def test_any_graph_and_any_observations_equal_the_dense_twin(problem, features, cg):
+    graph, nodes, y = problem
+    if np.ptp(y) < 1e-6:
+        y = y + np.arange(len(y))
+    gp = GraphGP(graph, features=features, num_walkers=8, degree=3, rank=2, seed=0).condition(nodes, y)
+    kernel = gp.fitted_kernel
+    everywhere = list(range(graph.num_nodes))
+    if features == "exact":
+        K = kernel.exact(graph)
+    else:
+        draw = gp._node_features.draw.at(everywhere)
+        phi = draw.features(kernel).toarray()
+        K = phi @ phi.T
+    h = gp.hyperparameters
+    K, noise, mean = K * h.outputscale.item(), h.noise.item(), h.mean.item()
+    covariance = K[np.ix_(nodes, nodes)] + noise * np.eye(len(nodes))
+    expected = mean + K[:, nodes] @ np.linalg.solve(covariance, y - mean)
+    posterior = K - K[:, nodes] @ np.linalg.solve(covariance, K[nodes])
+    scale = y.std(ddof=1)
+    with pytest.MonkeyPatch.context() as patch:
+        if cg:
+            patch.setattr("rfgp.inference.prior.MOST_DENSE", 0)
+        p = gp.predict(everywhere)
+        np.testing.assert_allclose(p.mean, expected, rtol=1e-7, atol=1e-7 * (scale + abs(mean)))
+        np.testing.assert_allclose(p.covariance, posterior, atol=(1e-4 if cg else 1e-7) * scale**2 * 10)
+        if not cg:
+            density = stats.multivariate_normal(np.full(len(nodes), mean), covariance).logpdf(y)
+            assert gp.log_marginal_likelihood().item() == pytest.approx(density, rel=1e-8, abs=1e-6)
+
+
+def test_one_observation_conditions_a_model_that_is_known():
+    gp = GraphGP(GRAPH, features="exact").fit(TRAIN, Y)
+    noise = gp.hyperparameters.noise.item()
+    gp.condition([0], [90.0])
+    assert gp.hyperparameters.noise.item() == noise
+    assert gp.predict([0]).mean.shape == (1,)
+    with pytest.raises(rfgp.DataError, match="at least two"):
+        GraphGP(GRAPH).condition([0], [90.0])
+
+
+def test_a_free_modulation_is_kept_near_its_family():
+    """With few data the factors stay near 1; what data say moves them."""
+    kernel = graphs.kernels.FreeModulation(factors=(1.0,) * 4)
+    few = GraphGP(GRAPH, kernel, features="exact").fit(TRAIN[:8], Y[:8])
+    factors = [few.hyperparameters.value(f"factor_{i}").item() for i in range(4)]
+    assert np.abs(np.log(factors)).max() < 0.5
+    truth = graphs.kernels.FreeModulation(graphs.kernels.Diffusion(2.0), (1.0, 0.2, 3.0, 1.0))
+    rng = np.random.default_rng(0)
+    root = np.linalg.cholesky(truth.exact(LONG_GRID) + 1e-9 * np.eye(625))
+    fields = root @ rng.standard_normal((625, 6)) * 3
+    gp = GraphGP(LONG_GRID, kernel, features="exact").fit(np.arange(625), fields + 0.1 * rng.standard_normal((625, 6)))
+    eigenvalues = np.linspace(0, 2, 21)
+    found, wanted = (k.spectral(eigenvalues) for k in (gp.fitted_kernel, truth))
+    plain = GraphGP(LONG_GRID, "diffusion", features="exact").fit(np.arange(625), fields)
+    family = plain.fitted_kernel.spectral(eigenvalues)
+    shapes = [np.log(k / k.mean() + 1e-3) for k in (found, wanted, family)]
+    assert np.abs(shapes[0] - shapes[1]).mean() < 0.5 * np.abs(shapes[2] - shapes[1]).mean()
+    assert gp.log_marginal_likelihood() > plain.log_marginal_likelihood()

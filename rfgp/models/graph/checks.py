@@ -18,7 +18,7 @@ import graphs
 from graphs.advice import exact_block
 from graphs.kernels import GraphKernel
 from rfgp import random
-from rfgp.inference import ArrayRows, Law, Prior, posterior
+from rfgp.inference import ArrayRows, Law, Prior, SparsePrior, posterior
 from rfgp.linalg import cholesky
 from rfgp.models.graph.choosing import sample_of
 from rfgp.models.graph.features import ExactFeatures, NodeFeatures
@@ -38,6 +38,8 @@ class FeatureCheck:
         divergence: Between the joint laws of held-out observations through the model's features and through an
             independent draw: the mean of the two Kullback-Leibler divergences, in nats a node. None where features are
             not drawn, or too few nodes are observed.
+        walk_variance: The variance that draws have at an observed node, on average, over the noise: it stands in for
+            noise in a fit, and error bars at observed nodes are too small by it. Or None.
         shift: The root mean square difference of the two means, in standard deviations of an observation; or None.
         kernel_error: |Phi Phi^T - K| / |K| over a sample of nodes, for features that are not drawn; or None.
         calibration: The mean squared standardised error of the held-out observations, 1 where error bars are honest.
@@ -48,6 +50,7 @@ class FeatureCheck:
 
     features: str
     divergence: float | None
+    walk_variance: float | None
     shift: float | None
     kernel_error: float | None
     calibration: float | None
@@ -57,8 +60,8 @@ class FeatureCheck:
 
     @property
     def is_poor(self) -> bool:
-        """Whether two draws differ by more than a tenth of a nat a node, or the kernel by more than a tenth."""
-        return (self.divergence or 0.0) > POOR or (self.kernel_error or 0.0) > POOR
+        """Whether draws differ by a tenth of a nat a node, the kernel by a tenth, or draws vary as much as noise."""
+        return max(self.divergence or 0.0, self.kernel_error or 0.0) > POOR or (self.walk_variance or 0.0) > 1
 
     def __str__(self) -> str:
         parts = []
@@ -67,6 +70,8 @@ class FeatureCheck:
                 f"two independent draws lead to laws of {self.num_held_out} held-out observations that differ by "
                 f"{self.divergence:.2g} nats a node (means by {self.shift:.2g} deviations)"
             )
+        if self.walk_variance is not None:
+            parts.append(f"their own variance at observed nodes is {self.walk_variance:.2g} of the noise")
         if self.kernel_error is not None:
             parts.append(f"the kernel on a sample of nodes is off by {self.kernel_error:.2g} of its norm")
         if self.calibration is not None:
@@ -100,7 +105,7 @@ def check_features(
         error = _kernel_error(graph, kernel, own)
     kept, held_out = _split(graph, rows, seed)
     if len(held_out) == 0:
-        return FeatureCheck(own.name, None, None, error, None, None, len(kept), 0)
+        return FeatureCheck(own.name, None, None, None, error, None, None, len(kept), 0)
     theta, outputscale, mean, noise = values
     with torch.no_grad():
         found = [
@@ -113,11 +118,13 @@ def check_features(
     residual, variance = observed.targets - mean - found[0][0], found[0][1].diagonal() + spread
     squares = residual.square() / variance[:, None]
     density = -0.5 * (squares + (2 * math.pi * variance[:, None]).log()).mean() - log_scale
-    divergence = shift = None
+    divergence = shift = own_variance = None
     if other is not None:
         divergence, shift = _between(found[0], found[1], spread)
+        own_variance = _walk_variance(own.prior(theta, outputscale), other.prior(theta, outputscale), rows.take(kept))
+        own_variance /= float(_noise(rows.take(kept), noise).mean())
     figures = (float(squares.mean()), -float(density), len(kept), len(held_out))
-    return FeatureCheck(own.name, divergence, shift, error, *figures)
+    return FeatureCheck(own.name, divergence, own_variance, shift, error, *figures)
 
 
 def _law(prior: Prior, known: ArrayRows, asked: ArrayRows, mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,6 +149,15 @@ def _between(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], spread
         total += float((difference * torch.cholesky_solve(difference, factor)).sum()) / k
     deviations = ((a + b).diagonal() / 2).sqrt()[:, None]
     return 0.25 * total / n, float((difference / deviations).square().mean().sqrt())
+
+
+def _walk_variance(first: Prior, second: Prior, rows: ArrayRows) -> float:
+    """Return the mean over rows of E|phi|^2 - |E phi|^2, unbiased from two draws: |phi - phi'|^2 / 2."""
+    assert isinstance(first, SparsePrior)
+    assert isinstance(second, SparsePrior)
+    with torch.no_grad():
+        a, b = (prior.features.at(rows.inputs, False).matrix() for prior in (first, second))
+    return 0.5 * float(first.features.variance) * float((a - b).power(2).sum()) / len(rows)
 
 
 def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatures) -> float:

@@ -19,6 +19,8 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Of the kernel's parameters, for starts to compare."""
 NOISES = (0.1, 0.01)
 """Noise variances of starts, of the targets' variance."""
+TOLERANCE = 1e-8
+"""Of the relative change of the likelihood of a row in one iteration."""
 COMPARED_ROWS, MOST_COMPARED = 1000, 10_000
 """Rows on which starts are compared: where matrices are factorised, and where they are not."""
 
@@ -53,7 +55,7 @@ def train(model: Process, plan: Plan, open_names: frozenset[str], kernel_names: 
     prior = model._prior(state.hyperparameters, state.draw)
     if iterates(prior, rows):
         return ascend(lambda: cast(SparsePosterior, model._posterior(rows)), state, plan)
-    return maximize(lambda: model._posterior(rows).log_marginal_likelihood(), state, plan)
+    return maximize(lambda: model._posterior(rows).log_marginal_likelihood(), state, plan, tolerance=TOLERANCE)
 
 
 def _choose_start(
