@@ -37,6 +37,7 @@ from graphs.matching import matching_variance as matching_variance
 from graphs.matching import quantile_costs as quantile_costs
 from graphs.ranking import match_pagerank_quantiles as match_pagerank_quantiles
 from graphs.ranking import pagerank as pagerank
+from graphs.spectral import spectral_density as spectral_density
 from graphs.walks import HopRule as HopRule
 from graphs.walks import Walks as Walks
 from graphs.walks import choose_halt as choose_halt

@@ -2,10 +2,11 @@
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh_tridiagonal, eigvalsh
 from scipy.sparse.linalg import eigsh
 
+from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 
 _DENSE = 1500
@@ -67,3 +68,45 @@ def squared_growth(graph: Graph, transitions: str) -> float:
         return float(eigvalsh(symmetric.toarray())[-1])
     start = np.ones(graph.num_nodes)
     return float(eigsh(sp.csr_array(symmetric), k=1, which="LA", v0=start, return_eigenvectors=False)[0])
+
+
+def spectral_density(
+    graph: Graph,
+    eigenvalues: ArrayLike,  # (n,)
+    *,
+    num_moments: int = 100,
+    num_probes: int = 8,
+    seed: int = 0,
+) -> NDArray[np.float64]:  # (n,)
+    """Return the density of the Laplacian's eigenvalues (n,), whose integral over [0, 2] is 1, without computing them.
+
+    The kernel polynomial method with Jackson's kernel: peaks are as wide as pi / `num_moments`, or so. Source: Weisse
+    et al. (2006), "The kernel polynomial method", Eqs. 62 and 71.
+
+    Args:
+        graph: The graph.
+        eigenvalues: Where, within [0, 2].
+        num_moments: Chebyshev moments, one sparse product each.
+        num_probes: Random vectors, over which moments are averaged.
+        seed: Of the vectors.
+
+    Raises:
+        InvalidArgumentError: a place outside [0, 2], or counts that are not positive.
+    """
+    where = np.asarray(eigenvalues, dtype=np.float64)
+    if where.ndim != 1 or not ((where >= 0) & (where <= 2)).all():
+        raise InvalidArgumentError("The density of eigenvalues is asked for at numbers within [0, 2].")
+    if num_moments < 2 or num_probes < 1:
+        raise InvalidArgumentError(f"At least 2 moments and 1 probe are needed, got {num_moments} and {num_probes}.")
+    U, rng = graph.shift_operator, np.random.default_rng(seed)
+    probes = rng.choice([-1.0, 1.0], (graph.num_nodes, num_probes))
+    before, now = probes, U @ probes
+    moments = [1.0, float((probes * now).mean())]
+    for _ in range(2, num_moments):
+        before, now = now, 2 * (U @ now) - before
+        moments.append(float((probes * now).mean()))
+    k, n = np.arange(num_moments), num_moments + 1
+    damping = ((n - k) * np.cos(np.pi * k / n) + np.sin(np.pi * k / n) / np.tan(np.pi / n)) / n
+    u = np.clip(1 - where, -1 + 1e-6, 1 - 1e-6)
+    series = np.cos(np.outer(np.arccos(u), k)) @ (damping * moments * np.where(k > 0, 2, 1))
+    return np.asarray(np.maximum(series, 0) / (np.pi * np.sqrt(1 - u**2)))

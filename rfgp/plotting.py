@@ -15,12 +15,15 @@ from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from graphs import spectral_density
+from graphs.kernels import FreeModulation
 from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field, NodeLaw
 from rfgp.files import write_atomically
 from rfgp.inference import Prediction
+from rfgp.models.graph import GraphGP
 from rfgp.palette import COLOR_MAPS, COLORS, color_range
 
 AnyAxes = TypeVar("AnyAxes", bound=Axes)
@@ -150,6 +153,41 @@ def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> A
     axes.set_xlabel("exact posterior mean ± sd")
     axes.set_ylabel("approximate posterior mean ± sd")
     axes.set_title(f"{example.method}, m = {example.size}, one draw", fontsize=10)
+    return axes
+
+
+def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
+    """Draw the fitted kernel as a function of the Laplacian's eigenvalue, over the density of the graph's eigenvalues.
+
+    For a free modulation the family without its factors is drawn beside it: what the data have moved.
+
+    Args:
+        gp: A fitted model.
+        axes: Where; None: axes of their own.
+
+    Raises:
+        NotFittedError: there are no hyperparameters yet.
+    """
+    axes = new_axes() if axes is None else axes
+    eigenvalues = np.linspace(0.0, 2.0, 401)
+    kernel, scale = gp.fitted_kernel, float(gp.hyperparameters.outputscale.detach().reshape(-1)[0])
+    axes.plot(eigenvalues, scale * kernel.spectral(eigenvalues), color=COLORS[0], label=type(kernel).__name__)
+    if isinstance(kernel, FreeModulation):
+        family = scale * kernel.base.spectral(eigenvalues)
+        axes.plot(eigenvalues, family, color=COLORS[1], linestyle="--", label="its family, without the factors")
+    noise = float(gp.hyperparameters.noise.detach().reshape(-1)[0])
+    axes.axhline(noise, color="0.4", linewidth=0.8, label="noise")
+    top = scale * float(kernel.spectral(np.zeros(1))[0])
+    axes.set(xlabel="eigenvalue of the Laplacian", ylabel="prior variance", yscale="log")
+    axes.set_ylim(min(noise, top) * 1e-3, top * 3)
+    density = axes.twinx()
+    density.fill_between(eigenvalues, spectral_density(gp.graph, eigenvalues), color="0.88", linewidth=0)
+    density.set_yticks([])
+    density.set_ylabel("density of eigenvalues (grey)")
+    axes.set_zorder(density.get_zorder() + 1)
+    axes.patch.set_visible(False)
+    axes.set_xlim(0, 2)
+    axes.legend(loc="best", fontsize=9)
     return axes
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -27,6 +29,8 @@ PriorDraw = Callable[[int, torch.Generator], Functions]
 """(count, generator) -> functions of the inputs of n points, (n, count)."""
 _ENTRIES = 2**22
 """Of the features, or of the covariances with the data, of a chunk of points."""
+_SPARSE = 0.05
+"""The share of covariances with the data that are not 0, below which the others are left out of products."""
 
 
 def _normal(*shape: int, generator: torch.Generator) -> Tensor:
@@ -308,7 +312,11 @@ class KernelPredictor(Predictor):
 
     def variance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
         """Return the marginal variances (n,)."""
-        explained = self._solved(prepared).square().sum(0)
+        if int(torch.count_nonzero(prepared)) < _SPARSE * prepared.numel() and not prepared.requires_grad:
+            rows = sp.csr_array(prepared.numpy())
+            explained = torch.from_numpy(np.asarray(rows.multiply(rows @ self._precision.numpy()).sum(1)))
+        else:
+            explained = self._solved(prepared).square().sum(0)
         return (self.diagonal(inputs).double() - explained).clamp_min(0)
 
     def covariance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
@@ -340,6 +348,11 @@ class KernelPredictor(Predictor):
             return torch.cat(parts).reshape(len(inputs), count, k).movedim(0, 1)
 
         return functions
+
+    @cached_property
+    def _precision(self) -> Tensor:
+        """C^-1 (n, n)."""
+        return torch.cholesky_inverse(self.factor)
 
     def _solved(self, prepared: Tensor) -> Tensor:
         solved: Tensor = torch.linalg.solve_triangular(self.factor, prepared.mT, upper=False)

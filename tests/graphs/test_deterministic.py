@@ -227,3 +227,24 @@ def test_shapes_are_checked(g):
             graphs.advise(g, KERNELS[0], **options)
     with pytest.raises(graphs.InvalidArgumentError, match="double precision"):
         exact_block(g, kernels.Matern(100, 3e-3), np.array([0]))
+
+
+def test_the_density_of_eigenvalues():
+    g = Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(30, 40)))
+    eigenvalues = g.spectrum.eigenvalues
+    at = (np.arange(20_000) + 0.5) / 10_000
+    density = graphs.spectral_density(g, at, num_probes=64)
+    assert density.mean() * 2 == pytest.approx(1, abs=0.002)
+    shares = [density[at <= limit].sum() / 10_000 for limit in (0.3, 0.7, 1.05, 1.6)]
+    np.testing.assert_allclose(shares, [(eigenvalues <= limit).mean() for limit in (0.3, 0.7, 1.05, 1.6)], atol=0.015)
+    for bad in ([-0.1], [2.1], [[1.0]]):
+        with pytest.raises(graphs.InvalidArgumentError, match=r"within \[0, 2\]"):
+            graphs.spectral_density(g, bad)
+
+
+def test_the_largest_degree_within_a_budget():
+    g = Graph.from_networkx(nx.cycle_graph(500))
+    assert graphs.largest_degree(g, 21) == 10
+    assert graphs.largest_degree(g, 20) == 9
+    assert graphs.largest_degree(g, 1) == 1
+    assert len(graphs.chebyshev_features(g, degree=10).pattern.indices) == 21 * 500

@@ -125,3 +125,17 @@ def test_given_axes_are_used_and_pyplot_is_not(comparison, curve):
     assert plotting.plot_kl(comparison, axes=axes) is axes
     assert plotting.plot_calibration(y, gp.predict(x[:, None]), axes=figure.add_subplot()) in figure.axes
     assert not matplotlib._pylab_helpers.Gcf.get_all_fig_managers()
+
+
+def test_a_spectrum_shows_the_fitted_kernel_its_family_and_the_noise():
+    kernel = graphs.kernels.FreeModulation(factors=(0.5, 2.0))
+    gp = rfgp.GraphGP(ball().graph, kernel, features="exact").condition(np.arange(80), ball().values)
+    axes = plotting.plot_spectrum(gp)
+    fitted, family, noise = axes.lines
+    scale = gp.hyperparameters.outputscale.item()
+    np.testing.assert_allclose(fitted.get_ydata(), scale * kernel.spectral(np.linspace(0, 2, 401)))
+    np.testing.assert_allclose(family.get_ydata(), scale * kernel.base.spectral(np.linspace(0, 2, 401)))
+    assert noise.get_ydata()[0] == pytest.approx(gp.hyperparameters.noise.item())
+    assert drawn(axes)
+    plain = rfgp.GraphGP(ball().graph).condition(np.arange(80), ball().values)
+    assert len(plotting.plot_spectrum(plain).lines) == 2
