@@ -86,6 +86,18 @@ class SeriesFeatures:
         """Return the adjoint of `values` at v (nnz,), (h + 1,)."""
         return np.asarray(self.table.T @ _vector("v", v, self.table.shape[0]))
 
+    def times(self, kernel: GraphKernel, right: ArrayLike) -> Floats:
+        """Return Phi of all N nodes times a matrix (N, p), by h sparse products, without any row of Phi."""
+        weights, U = self.weights(kernel), self.graph.shift_operator
+        before = np.asarray(right, dtype=np.float64)
+        total, now = weights[0] * before, U @ before if len(weights) > 1 else before
+        for place, weight in enumerate(weights[1:], 1):
+            total = total + weight * now
+            if place + 1 < len(weights):
+                following = U @ now
+                before, now = now, following if self.basis == "taylor" else 2 * following - before
+        return np.asarray(total)
+
     def at(self, nodes: Iterable[Hashable]) -> "SeriesFeatures":
         """Return the features of other nodes (labels)."""
         return _series(self.graph, self.graph.index(nodes), self.basis, self.max_length, None)

@@ -25,8 +25,18 @@ from rfgp.errors import InvalidArgumentError
 
 FeatureMap = Callable[[Tensor], Tensor]
 Functions = Callable[[Tensor], Tensor]
-PriorDraw = Callable[[int, torch.Generator], Functions]
-"""(count, generator) -> functions of the inputs of n points, (n, count)."""
+
+
+class PriorFunctions(Protocol):
+    """The role: functions of a prior, for pathwise conditioning."""
+
+    def draw(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions of the inputs of n points, (n, count)."""
+
+    def through(self, inputs: Tensor, coefficients: Tensor) -> Functions:
+        """Return x -> k(x, inputs) @ coefficients, for the inputs of n points and coefficients (n, p)."""
+
+
 _ENTRIES = 2**22
 """Of the features, or of the covariances with the data, of a chunk of points."""
 _SPARSE = 0.05
@@ -287,7 +297,7 @@ class KernelPredictor(Predictor):
         inputs: The training inputs, tables (n, d) or positions (n,).
         coefficients: (n, k).
         factor: (n, n), lower triangular.
-        draw: Draws functions from the prior, where it can.
+        functions: Of the prior, where it has some.
     """
 
     kernel: Callable[[Tensor, Tensor], Tensor]
@@ -295,7 +305,7 @@ class KernelPredictor(Predictor):
     inputs: Tensor
     coefficients: Tensor
     factor: Tensor
-    draw: PriorDraw | None = None
+    functions: PriorFunctions | None = None
 
     @property
     def width(self) -> int:
@@ -333,21 +343,16 @@ class KernelPredictor(Predictor):
 
         f(x) = mean(x) + g(x) - k(x, X) C^-1 (g(X) + e), with g from the prior and e of the variance D = C - K.
         """
-        if self.draw is None:
+        if self.functions is None:
             return super().sample_functions(count, generator)
         n, k = self.coefficients.shape
-        prior = self.draw(count * k, generator)
+        prior = self.functions.draw(count * k, generator)
         spread = (self.factor.square().sum(1) - self.diagonal(self.inputs).double()).clamp_min(0)
         noise = _normal(n, count * k, generator=generator).to(spread)
         seen = prior(self.inputs) + spread.sqrt()[:, None] * noise
         coefficients = self.coefficients.repeat(1, count) - torch.cholesky_solve(seen, self.factor)
-
-        def functions(inputs: Tensor) -> Tensor:
-            size = max(1, _ENTRIES // n)
-            parts = [prior(x) + self.prepare(x).double() @ coefficients for x in torch.split(inputs, size)]
-            return torch.cat(parts).reshape(len(inputs), count, k).movedim(0, 1)
-
-        return functions
+        told = self.functions.through(self.inputs, coefficients)
+        return lambda inputs: (prior(inputs) + told(inputs)).reshape(len(inputs), count, k).movedim(0, 1)
 
     @cached_property
     def _precision(self) -> Tensor:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rfgp.inference.laws import KernelPredictor, Law, Predictor, PriorDraw, RowPredictor
+from rfgp.inference.laws import KernelPredictor, Law, Predictor, PriorFunctions, RowPredictor
 from rfgp.inference.rows import ArrayRows, Block
 from rfgp.linalg import cholesky
 
@@ -63,7 +63,7 @@ class DualPosterior(Posterior):
         rows: The data.
         mean: (k,).
         noise: Variance of one observation, beside what its row knows, 0-d.
-        draw: Draws functions from the prior, where it can.
+        functions: Of the prior, where it has some.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class DualPosterior(Posterior):
         rows: ArrayRows,
         mean: Tensor,
         noise: Tensor,
-        draw: PriorDraw | None = None,
+        functions: PriorFunctions | None = None,
     ) -> None:
-        self.kernel, self.diagonal, self.inputs, self.draw = kernel, diagonal, rows.inputs, draw
+        self.kernel, self.diagonal, self.inputs, self.functions = kernel, diagonal, rows.inputs, functions
         self._solution = _Solution(kernel(rows.inputs, rows.inputs), rows, mean, noise)
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -89,7 +89,7 @@ class DualPosterior(Posterior):
     def predictor(self) -> KernelPredictor:
         """Return the training inputs and the factor of their covariance."""
         factor, coefficients = self._solution.solved()
-        return KernelPredictor(self.kernel, self.diagonal, self.inputs, coefficients, factor, self.draw)
+        return KernelPredictor(self.kernel, self.diagonal, self.inputs, coefficients, factor, self.functions)
 
 
 class RowPosterior(Posterior):

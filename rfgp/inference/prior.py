@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rfgp.features import gram
-from rfgp.inference.laws import KernelPredictor, Predictor, PriorDraw, RowPredictor, WeightPredictor
+from rfgp.inference.laws import KernelPredictor, Predictor, PriorFunctions, RowPredictor, WeightPredictor
 from rfgp.inference.linear import LinearModel
 from rfgp.inference.posterior import DualPosterior, Posterior, RowPosterior
 from rfgp.inference.primal import PrimalPosterior
@@ -67,16 +67,16 @@ class KernelPrior:
     Attributes:
         kernel: (a, b) -> (n_a, n_b).
         diagonal: a -> (n_a,).
-        draw: Draws functions, where the prior can.
+        functions: Of the prior, where it has some.
     """
 
     kernel: Callable[[Tensor, Tensor], Tensor]
     diagonal: Callable[[Tensor], Tensor]
-    draw: PriorDraw | None = None
+    functions: PriorFunctions | None = None
 
     def restore(self, tensors: Mapping[str, Tensor]) -> Predictor:
         """Return the predictor whose `tensors` these are: inputs, coefficients (n, k), factor (n, n)."""
-        return KernelPredictor(self.kernel, self.diagonal, **tensors, draw=self.draw)
+        return KernelPredictor(self.kernel, self.diagonal, **tensors, functions=self.functions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +105,17 @@ class SparsePrior:
         """Return the predictor whose `tensors` these are: draws (n, m) or a factor (n, n) beside the inputs."""
         if "draws" in tensors:
             return SparsePredictor(self.features, **tensors)
-        return KernelPredictor(self.kernel, self.diagonal, **tensors, draw=self.draw)
+        return KernelPredictor(self.kernel, self.diagonal, **tensors, functions=self)
 
     def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
         """Draw functions of n positions, (n, count)."""
         weights = torch.randn(self.features.num_columns, count, generator=generator, dtype=torch.float64)
-        weights = float(self.features.variance) ** 0.5 * weights
-        return lambda x: torch.from_numpy(self.features.at(x, False).matrix() @ weights.numpy())
+        return self.features.functions(float(self.features.variance) ** 0.5 * weights)
+
+    def through(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> s^2 phi_x Phi^T coefficients, for positions (n,) and coefficients (n, p)."""
+        weights = self.features.at(inputs, True).matrix().T @ coefficients.numpy()
+        return self.features.functions(float(self.features.variance) * torch.from_numpy(weights))
 
 
 Prior = FeaturePrior | KernelPrior | SparsePrior
@@ -136,12 +140,12 @@ def posterior(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Posterio
     """
     mean, noise = mean.double(), noise.double()
     if isinstance(prior, KernelPrior):
-        return DualPosterior(prior.kernel, prior.diagonal, gathered(rows), mean, noise, prior.draw)
+        return DualPosterior(prior.kernel, prior.diagonal, gathered(rows), mean, noise, prior.functions)
     if isinstance(prior, SparsePrior):
         known = gathered(rows)
         if iterates(prior, known):
             return SparsePosterior(prior.features, known, mean, noise)
-        return DualPosterior(prior.kernel, prior.diagonal, known, mean, noise, prior.draw)
+        return DualPosterior(prior.kernel, prior.diagonal, known, mean, noise, prior)
     if prior.num_features > len(rows):
         return RowPosterior(prior.scaled, gathered(rows), mean, noise)
     return PrimalPosterior(prior.model(rows, mean, noise))

@@ -39,7 +39,7 @@ NUM_PROBES, NUM_PATHS = 16, 64
 MOST_SOLVED, MOST_JOINT = 256, 2000
 """Points whose variances, and whose joint law, are computed to the tolerance of the solver, a solve each."""
 
-_CHUNK = 2**15
+_CHUNK, _MANY = 2**15, 8
 _ENTRIES = 2**22
 
 
@@ -63,12 +63,29 @@ class SparseFeatures(NamedTuple):
         variance: s^2, 0-d.
         num_columns: N.
         seed: Of probes and paths.
+        times: Phi of all N positions times a matrix (N, p), where that is cheaper than their rows; or None.
     """
 
     at: Callable[[Tensor, bool], Sparse]
     variance: Tensor
     num_columns: int
     seed: int
+    times: Callable[[Any], Any] | None = None
+
+    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> phi_x @ weights, (n,) -> (n, p), for weights (N, p)."""
+        array = np.ascontiguousarray(weights.numpy())
+        known: list[Tensor] = []
+
+        def values(inputs: Tensor) -> Tensor:
+            if self.times is not None and _MANY * len(inputs) > self.num_columns:
+                if not known:
+                    known.append(torch.from_numpy(self.times(array)))
+                return known[0][inputs]
+            parts = [_threaded(self.at(part, False).matrix(), array) for part in torch.split(inputs, _CHUNK)]
+            return torch.from_numpy(np.concatenate(parts)) if parts else torch.zeros(0, array.shape[1])
+
+        return values
 
 
 class SparsePosterior(Posterior):
@@ -263,14 +280,8 @@ class SparsePredictor(Predictor):
         scale = float(self.features.variance) ** 0.5
         weights = scale * u.double() - scale**2 * torch.from_numpy(self._training.T @ w.numpy())
         weights = weights.reshape(-1, count, k) + self._weights[:, None]
-        flat = weights.reshape(len(weights), -1).numpy()
-
-        def functions(inputs: Tensor) -> Tensor:
-            parts = [_threaded(self._phi(part), flat) for part in torch.split(inputs, _CHUNK)]
-            found = torch.from_numpy(np.concatenate(parts)) if parts else torch.zeros(0, flat.shape[1])
-            return found.reshape(len(inputs), count, k).movedim(0, 1)
-
-        return functions
+        values = self.features.functions(weights.reshape(len(weights), -1))
+        return lambda inputs: values(inputs).reshape(len(inputs), count, k).movedim(0, 1)
 
     def _phi(self, inputs: Tensor) -> sp.csr_array:
         return self.features.at(inputs, False).matrix()

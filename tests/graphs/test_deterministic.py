@@ -248,3 +248,13 @@ def test_the_largest_degree_within_a_budget():
     assert graphs.largest_degree(g, 20) == 9
     assert graphs.largest_degree(g, 1) == 1
     assert len(graphs.chebyshev_features(g, degree=10).pattern.indices) == 21 * 500
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2, 7])
+@pytest.mark.parametrize("make", [graphs.taylor_features, graphs.chebyshev_features])
+def test_all_rows_times_a_matrix(make, degree):
+    g, kernel = Graph.from_networkx(nx.lollipop_graph(6, 9)), kernels.Diffusion(2.5)
+    features = make(g, [], degree)
+    right = np.random.default_rng(0).standard_normal((15, 3))
+    expected = make(g, None, degree).features(kernel) @ right
+    np.testing.assert_allclose(features.times(kernel, right), expected, atol=1e-13)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -55,15 +55,29 @@ class ExactFeatures(NodeFeatures):
             lambda point: self._kernel.with_values(point).spectral_jacobian(eigenvalues),
         )
 
-        def draw(count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-            weights = torch.randn(len(values), count, generator=generator, dtype=torch.float64)
-            weights *= values.detach().clamp_min(0).sqrt()[:, None]
-            return lambda x: vectors[x] @ weights
-
         def kernel(a: Tensor, b: Tensor) -> Tensor:
             return (vectors[a] * values) @ vectors[b].mT
 
-        return KernelPrior(kernel, lambda a: vectors[a].square() @ values, draw)
+        functions = _SpectralFunctions(vectors, values.detach().clamp_min(0))
+        return KernelPrior(kernel, lambda a: vectors[a].square() @ values, functions)
+
+
+class _SpectralFunctions(NamedTuple):
+    """Functions of the prior V values V^T."""
+
+    vectors: Tensor  # (N, N)
+    values: Tensor  # (N,)
+
+    def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+        """Draw functions of n positions, (n, count)."""
+        weights = torch.randn(len(self.values), count, generator=generator, dtype=torch.float64)
+        weights *= self.values.sqrt()[:, None]
+        return lambda x: self.vectors[x] @ weights
+
+    def through(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> k(x, inputs) @ coefficients, for positions (n,) and coefficients (n, p)."""
+        weights = self.values[:, None] * (self.vectors[inputs].mT @ coefficients)
+        return lambda x: self.vectors[x] @ weights
 
 
 class DrawnFeatures(NodeFeatures):
@@ -77,7 +91,7 @@ class DrawnFeatures(NodeFeatures):
     """
 
     def __init__(self, name: str, draw: graphs.Walks | graphs.SeriesFeatures, kernel: GraphKernel, seed: int) -> None:
-        self.name, self.draw = name, draw
+        self.name, self.draw, self._kernel = name, draw, kernel
         self._map, self._seed = feature_maps.WalkFeatures(draw, kernel), seed
         self._kept: dict[bytes, feature_maps.WalkFeatures] = {}
 
@@ -88,7 +102,14 @@ class DrawnFeatures(NodeFeatures):
             found = self._at(positions, keep)
             return Sparse(found(theta), found.walks.pattern)
 
-        return SparsePrior(SparseFeatures(at, outputscale, self.draw.graph.num_nodes, self._seed))
+        draw, point = self.draw, theta.detach().numpy()
+
+        def times(right: Any) -> Any:
+            assert isinstance(draw, graphs.SeriesFeatures)
+            return draw.times(self._kernel.with_values(point), right)
+
+        whole = times if isinstance(draw, graphs.SeriesFeatures) else None
+        return SparsePrior(SparseFeatures(at, outputscale, draw.graph.num_nodes, self._seed, whole))
 
     def check(self, kernel: GraphKernel) -> None:
         """Warn where walks have a large or infinite variance for a kernel."""
