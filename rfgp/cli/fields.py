@@ -8,7 +8,9 @@ import typer
 from rfgp.cli.common import command_line, print_json, print_study, progress, resolve, say, stem
 
 Kernel = Annotated[str, typer.Option(help="diffusion or regularized-laplacian.")]
-Features = Annotated[str, typer.Option(help="exact, walks, or auto: exact up to 2,000 nodes.")]
+Features = Annotated[
+    str, typer.Option(help="exact, walks, chebyshev, taylor, spectrum, or auto: exact up to 2,000 nodes.")
+]
 Walkers = Annotated[int, typer.Option(help="Walkers per node.")]
 Halt = Annotated[float, typer.Option(help="The walkers' halting probability.")]
 TestShare = Annotated[float, typer.Option(help="Share of the observations held out to judge the fit.")]

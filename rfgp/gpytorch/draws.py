@@ -3,17 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 import graphs
 from graphs.kernels import GraphKernel
 from rfgp.errors import InvalidArgumentError
 from rfgp.gpytorch.graph import GraphFeatureKernel
 from rfgp.gpytorch.graph_exact import GraphExactKernel
-
-FEATURES = ("auto", "exact", "walks", "chebyshev", "taylor", "spectrum")
-EXACT_LIMIT = 2000
-NONZEROS_PER_WALKER = 4
+from rfgp.models.graph.features import DrawnFeatures, SpectrumFeatures, make_features
+from rfgp.models.graph.model import EXACT_LIMIT, FEATURES
 
 
 def choose(features: str, graph: graphs.Graph) -> str:
@@ -48,16 +44,12 @@ def make_kernel(
 
 
 def _make(
-    graph: graphs.Graph, kernel: GraphKernel, features: str, seed: int, walk: dict[str, Any]
+    graph: graphs.Graph, kernel: GraphKernel, features: str, seed: int, options: dict[str, Any]
 ) -> GraphExactKernel | GraphFeatureKernel:
-    degree, rank = walk.pop("degree"), walk.pop("rank")
     if features == "exact":
         return GraphExactKernel(graph, kernel)
-    if features == "spectrum":
-        return GraphFeatureKernel(graphs.spectral_features(graph, [], min(rank, graph.num_nodes)), kernel)
-    if features in ("chebyshev", "taylor"):
-        make = graphs.chebyshev_features if features == "chebyshev" else graphs.taylor_features
-        return GraphFeatureKernel(make(graph, [], degree), kernel)
-    if isinstance(walk["num_walkers"], int | np.integer):
-        walk.setdefault("max_nonzeros", NONZEROS_PER_WALKER * walk["num_walkers"])
-    return GraphFeatureKernel(graphs.sample_walks(graph, [], seed=seed, kernel=kernel, **walk), kernel)
+    if options.get("rank") is not None:
+        options["rank"] = min(options["rank"], graph.num_nodes)
+    made = make_features(features, graph, kernel, seed, options)
+    assert isinstance(made, DrawnFeatures | SpectrumFeatures)
+    return GraphFeatureKernel(made.draw, kernel)

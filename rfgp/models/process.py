@@ -121,14 +121,14 @@ class Process(ABC):
         Warns:
             ConvergenceWarning: the optimiser stopped early.
         """
-        before = self._state, self._kept
+        before = dict(vars(self))
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         try:
             self._state = new_state(self, read_training(self._inputs, X, y, noise, sample_weight, seed_of(self)), None)
             with open_journal(checkpoint, lambda: fingerprint(self, names, max_iterations)) as journal:
                 report = self._train(Plan(names, max_iterations, Reporter(callback, progress), journal))
         except BaseException:
-            self._state, self._kept = before
+            vars(self).update(before)
             raise
         self.fit_report = report
         if not report.converged:
@@ -152,14 +152,14 @@ class Process(ABC):
         Raises:
             DataError: the data cannot be used; the message names the place.
         """
-        before, least = (self._state, self._kept), 2 if self._state is None else 1
+        before, least = dict(vars(self)), 2 if self._state is None else 1
         read = read_training(self._inputs, X, y, noise, sample_weight, seed_of(self), least)
         try:
             self._state = new_state(self, read, self._state)
             if isinstance(read, Streamed):
                 predictor_of(self)  # now, while the rows can be read
         except BaseException:
-            self._state, self._kept = before
+            vars(self).update(before)
             raise
         self._check_fit()
         return self
@@ -173,14 +173,14 @@ class Process(ABC):
         state = self._known()
         if state.data is None and not absorbs(self):
             state.known_data("update")
-        before = self._state, self._kept
+        before = dict(vars(self))
         read = read_new_rows(self._inputs, X, y, noise, sample_weight, seed_of(self))
         try:
             self._state, self._kept = updated(self, read)
             if self._kept is None and not isinstance(read, Arrays):
                 predictor_of(self)  # now, while the rows can be read
         except BaseException:
-            self._state, self._kept = before
+            vars(self).update(before)
             raise
         return self
 

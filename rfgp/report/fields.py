@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.fields import Field, NodeLaw
-from rfgp.models.graph import GraphGP, num_nonzeros
+from rfgp.models.graph import GraphGP, describe_features, num_nonzeros
 from rfgp.palette import COLOR_MAPS
 from rfgp.report import figures, words
 from rfgp.report.page import Block, Picture, Plot, Section, Text, render
@@ -41,7 +41,7 @@ def field_report(
     assert isinstance(model, GraphGP)
     graph = field.graph
     kind = "a mesh" if field.mesh is not None else "roads"
-    how = "the exact kernel" if model.features == "exact" else f"{model.walk_options['num_walkers']} walkers per node"
+    how = describe_features(model)
     lead = (
         f"A Gaussian process for {field.quantity} on {kind} with {graph.num_nodes:,} nodes, through {how}: fitted on "
         f"{len(study.train):,} of {len(field.values):,} observations, judged on the other {len(study.test):,}. "

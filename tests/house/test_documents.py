@@ -39,10 +39,14 @@ def test_howto_code_runs(path, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
+SAYS = {"decisions.py": "round 5: measured 6."}
+"""What an example prints at least, where it is not a divergence: there, that it finds the optimum of 6.17."""
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples_run(path, capsys):
     runpy.run_path(str(path), run_name="__main__")
-    assert "KL" in capsys.readouterr().out
+    assert SAYS.get(path.name, "KL") in capsys.readouterr().out
 
 
 def test_nothing_names_a_machine():

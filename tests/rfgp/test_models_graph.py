@@ -421,3 +421,36 @@ def test_a_free_modulation_is_kept_near_its_family():
     shapes = [np.log(k / k.mean() + 1e-3) for k in (found, wanted, family)]
     assert np.abs(shapes[0] - shapes[1]).mean() < 0.5 * np.abs(shapes[2] - shapes[1]).mean()
     assert gp.log_marginal_likelihood() > plain.log_marginal_likelihood()
+
+
+@pytest.mark.parametrize(
+    ("features", "words"),
+    [
+        ("exact", "exact kernel"),
+        ("walks", "8 walkers"),
+        ("chebyshev", "degree 3"),
+        ("taylor", "degree 3"),
+        ("spectrum", "5 small"),
+    ],
+)
+def test_features_in_words_and_numbers(features, words):
+    gp = GraphGP(GRAPH, features=features, num_walkers=8, degree=3, rank=5, seed=0).condition(TRAIN, Y)
+    assert words in rfgp.models.graph.describe_features(gp)
+    expected = {"exact": 50 * 72, "spectrum": 50 * 5}.get(features)
+    found = rfgp.models.graph.num_nonzeros(gp)
+    assert found == expected if expected else 50 < found < 50 * 72
+
+
+def test_a_fit_that_fails_leaves_the_features_as_they_were(monkeypatch):
+    monkeypatch.setattr("rfgp.models.graph.model.EXACT_LIMIT", 10)
+    gp = GraphGP(GRAPH, num_walkers=16, seed=0).fit(TRAIN, Y)
+    known, advice, mean = gp._node_features, gp.advice, gp.predict(TEST).mean
+
+    def stop(done, value):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gp.fit(TRAIN[:20], Y[:20], callback=stop)
+    assert gp._node_features is known
+    assert gp.advice is advice
+    np.testing.assert_array_equal(gp.predict(TEST).mean, mean)

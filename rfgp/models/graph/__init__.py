@@ -3,4 +3,5 @@
 from rfgp.models.graph.checks import FeatureCheck as FeatureCheck
 from rfgp.models.graph.features import NONZEROS_PER_WALKER as NONZEROS_PER_WALKER
 from rfgp.models.graph.model import GraphGP as GraphGP
+from rfgp.models.graph.model import describe_features as describe_features
 from rfgp.models.graph.model import num_nonzeros as num_nonzeros

@@ -18,7 +18,14 @@ from rfgp.models.fitting import FitReport, Plan
 from rfgp.models.functions import draw_functions
 from rfgp.models.graph.checks import FeatureCheck, check_features
 from rfgp.models.graph.choosing import choose, is_worth_it
-from rfgp.models.graph.features import NONZEROS_PER_WALKER, DrawnFeatures, NodeFeatures, make_features, same_hops
+from rfgp.models.graph.features import (
+    NONZEROS_PER_WALKER,
+    DrawnFeatures,
+    NodeFeatures,
+    chosen_size,
+    make_features,
+    same_hops,
+)
 from rfgp.models.graph.inputs import NodeInputs, with_default_priors
 from rfgp.models.graph.training import continued, normalize_scale, train
 from rfgp.models.process import Process, snapshot
@@ -293,3 +300,16 @@ def num_nonzeros(model: GraphGP) -> int:
     if isinstance(prior, SparsePrior):
         return len(prior.features.at(rows.inputs, True).values)
     return len(rows) * (prior.num_features if isinstance(prior, FeaturePrior) else model.graph.num_nodes)
+
+
+def describe_features(model: GraphGP) -> str:
+    """Return what a model's features are, in words."""
+    sizes = chosen_size(model._node_features)
+    words = {
+        "exact": "the exact kernel",
+        "walks": f"{model.walk_options['num_walkers']} walkers per node",
+        "chebyshev": f"a Chebyshev polynomial of degree {sizes.get('degree')}",
+        "taylor": f"the power series cut at degree {sizes.get('degree')}",
+        "spectrum": f"the {sizes.get('rank')} smallest eigenvalues of the Laplacian",
+    }
+    return words.get(model.features, "features that are yet to be chosen")
