@@ -5,15 +5,16 @@ part on the smooth end of the spectrum. With e = max |f - c_h| on the spectrum, 
 all nodes has |Phi Phi^T - K|_2 <= 2 e max f + e^2.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
 
 from graphs.errors import GraphError, InvalidArgumentError, MemoryBudgetError
 from graphs.graph import Graph
@@ -28,6 +29,9 @@ _BLOCK, _PROBED = 1024, 16
 _MOST_ROUNDS = 20
 _GRID = 4001
 _SAMPLED, _MOST_DEGREE = 64, 200
+_SLOW_BALL, _SLOW_HOPS = 256, 6
+"""Neighbourhoods grow slowly where so many hops reach at most so many nodes, on average."""
+_ABOVE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,12 +290,13 @@ def _largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
     if rank <= count:
         return np.ones(rank), np.ascontiguousarray(parts[:, :rank].toarray())
     values, vectors = np.ones(count), parts.toarray()
-    generator, wanted = np.random.default_rng(0), rank - count
+    generator, wanted, operator = np.random.default_rng(0), rank - count, _Operator.of(graph)
     for _ in range(_MOST_ROUNDS):
-        rest = _without(graph.shift_operator, vectors)
+        rest = operator.without(vectors)
         start = generator.standard_normal(graph.num_nodes)
         most = wanted if len(values) == count else min(wanted, 8)
         more, found = _some_eigenpairs(rest, most, start)
+        more = operator.back(more)
         new = more > (values[rank - 1] if len(values) >= rank else -np.inf) + 1e-9
         values, vectors = np.concatenate([values, more[new]]), np.hstack([vectors, found[:, new]])
         order = np.argsort(-values, kind="stable")[:rank]
@@ -319,9 +324,38 @@ def _some_eigenpairs(
     return values, vectors
 
 
-def _without(matrix: sp.csr_array, vectors: Floats) -> LinearOperator:
-    """Return the matrix with its eigenvalues at given eigenvectors (N, k) moved below all others."""
-    return LinearOperator(matrix.shape, matvec=lambda x: matrix @ x - 4 * (vectors @ (vectors.T @ x)), dtype=np.float64)
+class _Operator(NamedTuple):
+    """A symmetric operator with the eigenvectors of U, largest first, and the way back to U's eigenvalues.
+
+    U itself; or (c - U)^-1 with c just above 1, by a sparse factorisation, where neighbourhoods grow slowly: the
+    eigenvalues of U near 1, as close together as 1e-7 on a ring of 10,000 nodes, are then far apart, and Lanczos finds
+    them in a few steps. Where neighbourhoods explode so would the factors.
+    """
+
+    product: Callable[[Floats], Floats]
+    size: int
+    lowest: float
+    back: Callable[[Floats], Floats]
+
+    @classmethod
+    def of(cls, graph: Graph) -> "_Operator":
+        """Return the operator that suits a graph."""
+        U, size = graph.shift_operator, graph.num_nodes
+        if largest_degree(graph, _SLOW_BALL) < _SLOW_HOPS:
+            return cls(lambda x: U @ x, size, -4.0, lambda values: values)
+        factors = splu(((1 + _ABOVE) * sp.eye_array(size) - U).tocsc(), permc_spec="MMD_AT_PLUS_A")
+        return cls(factors.solve, size, 0.0, lambda values: 1 + _ABOVE - 1 / values)
+
+    def without(self, vectors: Floats) -> LinearOperator:
+        """Return it with the eigenvalues at given eigenvectors (N, k) moved to `lowest` or below."""
+
+        def matvec(x: Floats) -> Floats:
+            x = np.ravel(x)
+            inside = vectors @ (vectors.T @ x)
+            outside = self.product(x - inside)
+            return np.asarray(outside - vectors @ (vectors.T @ outside) + self.lowest * inside)
+
+        return LinearOperator((self.size, self.size), matvec=matvec, dtype=np.float64)
 
 
 def _make(

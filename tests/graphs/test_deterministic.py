@@ -258,3 +258,14 @@ def test_all_rows_times_a_matrix(make, degree):
     right = np.random.default_rng(0).standard_normal((15, 3))
     expected = make(g, None, degree).features(kernel) @ right
     np.testing.assert_allclose(features.times(kernel, right), expected, atol=1e-13)
+
+
+def test_eigenvalues_of_a_ring_that_are_close_together():
+    """Pairs 1e-5 apart, by a factorisation; the analytic ones are cos(2 pi k / N), each but the first twice."""
+    g = Graph.from_grid((3000,), periodic=True)
+    features = graphs.spectral_features(g, [], 41)
+    exact = np.sort(np.cos(2 * np.pi * np.arange(3000) / 3000))[::-1][:41]
+    np.testing.assert_allclose(features.eigenvalues, exact, atol=1e-13)
+    vectors = features.eigenvectors
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(41), atol=1e-12)
+    np.testing.assert_allclose(g.shift_operator @ vectors, vectors * exact, atol=1e-12)

@@ -14,8 +14,8 @@ from rfgp.models.graph.features import DrawnFeatures, NodeFeatures, SpectrumFeat
 
 SAMPLED, MOST_ENTRIES = 128, 2**25
 """Nodes of the sample, fewer where so many columns over all nodes would hold more entries."""
-MOST_EIGENPAIRS = 10**7
-"""Entries of eigenvectors beyond which a truncated spectrum is not measured: Lanczos would take minutes."""
+MOST_EIGENPAIRS = 2_500_000
+"""Entries of eigenvectors beyond which a truncated spectrum is not measured: Lanczos would take a minute and more."""
 _DRAWS = 3
 _WORTH = 2.0
 """By how much another kind has to be better for a fit to begin anew."""
