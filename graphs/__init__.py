@@ -15,7 +15,6 @@ from graphs.builders import read_roads as read_roads
 from graphs.deterministic import SeriesFeatures as SeriesFeatures
 from graphs.deterministic import SpectralFeatures as SpectralFeatures
 from graphs.deterministic import chebyshev_features as chebyshev_features
-from graphs.deterministic import largest_degree as largest_degree
 from graphs.deterministic import spectral_features as spectral_features
 from graphs.deterministic import taylor_features as taylor_features
 from graphs.errors import DegenerateFacesWarning as DegenerateFacesWarning
@@ -35,6 +34,7 @@ from graphs.matching import couple_quantiles as couple_quantiles
 from graphs.matching import match_quantiles as match_quantiles
 from graphs.matching import matching_variance as matching_variance
 from graphs.matching import quantile_costs as quantile_costs
+from graphs.neighborhoods import largest_degree as largest_degree
 from graphs.ranking import match_pagerank_quantiles as match_pagerank_quantiles
 from graphs.ranking import pagerank as pagerank
 from graphs.spectral import spectral_density as spectral_density

@@ -5,33 +5,25 @@ part on the smooth end of the spectrum. With e = max |f - c_h| on the spectrum, 
 all nodes has |Phi Phi^T - K|_2 <= 2 e max f + e^2.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
 
-from graphs.errors import GraphError, InvalidArgumentError, MemoryBudgetError
+from graphs.eigenpairs import largest_eigenpairs
+from graphs.errors import InvalidArgumentError, MemoryBudgetError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.walks import Pattern
-from graphs.walks.moves import Moves
 
 Floats = NDArray[np.float64]
 
 BASES = ("taylor", "chebyshev")
 _BLOCK, _PROBED = 1024, 16
-_MOST_ROUNDS = 20
 _GRID = 4001
-_SAMPLED, _MOST_DEGREE = 64, 200
-_SLOW_BALL, _SLOW_HOPS = 256, 6
-"""Neighbourhoods grow slowly where so many hops reach at most so many nodes, on average."""
-_ABOVE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,26 +221,6 @@ def chebyshev_features(
     return _make(graph, nodes, "chebyshev", degree, max_memory)
 
 
-def largest_degree(graph: Graph, max_nonzeros: int) -> int:
-    """Return the largest degree of a series whose rows have at most so many non-zeros, on average over 64 nodes.
-
-    At least 1, at most 200 and at most what reaches every node.
-
-    Args:
-        graph: The graph.
-        max_nonzeros: The budget of a row.
-    """
-    from graphs.walks import compiled
-
-    sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:_SAMPLED])
-    matrix = graph.shift_operator
-    balls = compiled.reach(matrix.indptr, matrix.indices, sample, _MOST_DEGREE, 16 * max_nonzeros)
-    sizes = balls.mean(0)
-    fits = int((sizes <= max_nonzeros).sum()) - 1
-    grows = int((np.diff(sizes) > 0).sum())
-    return max(1, min(fits, grows))
-
-
 def spectral_features(
     graph: Graph,
     nodes: Iterable[Hashable] | None = None,  # (n,)
@@ -273,89 +245,7 @@ def spectral_features(
     if graph.num_nodes <= 50 or 4 * rank > graph.num_nodes:
         eigenvalues, vectors = graph.spectrum
         return SpectralFeatures(graph, starts, 1 - eigenvalues[:rank], np.ascontiguousarray(vectors[:, :rank]))
-    return SpectralFeatures(graph, starts, *_largest_eigenpairs(graph, int(rank)))
-
-
-def _largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
-    """Return the r largest eigenvalues of U (r,), descending, and their eigenvectors (N, r).
-
-    The eigenvalue 1 has one eigenvector for each connected part, sqrt(d) there. Lanczos from a single vector cannot
-    tell apart those of one eigenvalue; what was found is taken out, and the search repeated until nothing larger
-    turns up.
-    """
-    count, part = connected_components(graph.adjacency, directed=False)
-    known = Moves(graph, "weights").roots
-    known = known / np.sqrt(np.bincount(part, known**2))[part]
-    parts = sp.csr_array((known, (np.arange(graph.num_nodes), part)), shape=(graph.num_nodes, count))
-    if rank <= count:
-        return np.ones(rank), np.ascontiguousarray(parts[:, :rank].toarray())
-    values, vectors = np.ones(count), parts.toarray()
-    generator, wanted, operator = np.random.default_rng(0), rank - count, _Operator.of(graph)
-    for _ in range(_MOST_ROUNDS):
-        rest = operator.without(vectors)
-        start = generator.standard_normal(graph.num_nodes)
-        most = wanted if len(values) == count else min(wanted, 8)
-        more, found = _some_eigenpairs(rest, most, start)
-        more = operator.back(more)
-        new = more > (values[rank - 1] if len(values) >= rank else -np.inf) + 1e-9
-        values, vectors = np.concatenate([values, more[new]]), np.hstack([vectors, found[:, new]])
-        order = np.argsort(-values, kind="stable")[:rank]
-        values, vectors = values[order], vectors[:, order]
-        if len(values) == rank and not new.any():
-            break
-    if len(values) < rank:
-        raise GraphError(
-            f"Only {len(values)} of the {rank} largest eigenvalues of this graph converged. Ask for a smaller rank, or "
-            "use chebyshev_features."
-        )
-    return np.clip(values, -1, 1), np.ascontiguousarray(vectors)
-
-
-def _some_eigenpairs(
-    matrix: LinearOperator,
-    most: int,
-    start: Floats,  # (N,)
-) -> tuple[Floats, Floats]:
-    """Return up to so many of the largest eigenvalues (k,) with vectors (N, k): those that converged."""
-    try:
-        values, vectors = eigsh(matrix, k=most, which="LA", v0=start)
-    except ArpackNoConvergence as error:  # a few eigenvalues of many copies each end older releases' iterations
-        values, vectors = error.eigenvalues, error.eigenvectors
-    return values, vectors
-
-
-class _Operator(NamedTuple):
-    """A symmetric operator with the eigenvectors of U, largest first, and the way back to U's eigenvalues.
-
-    U itself; or (c - U)^-1 with c just above 1, by a sparse factorisation, where neighbourhoods grow slowly: the
-    eigenvalues of U near 1, as close together as 1e-7 on a ring of 10,000 nodes, are then far apart, and Lanczos finds
-    them in a few steps. Where neighbourhoods explode so would the factors.
-    """
-
-    product: Callable[[Floats], Floats]
-    size: int
-    lowest: float
-    back: Callable[[Floats], Floats]
-
-    @classmethod
-    def of(cls, graph: Graph) -> "_Operator":
-        """Return the operator that suits a graph."""
-        U, size = graph.shift_operator, graph.num_nodes
-        if largest_degree(graph, _SLOW_BALL) < _SLOW_HOPS:
-            return cls(lambda x: U @ x, size, -4.0, lambda values: values)
-        factors = splu(((1 + _ABOVE) * sp.eye_array(size) - U).tocsc(), permc_spec="MMD_AT_PLUS_A")
-        return cls(factors.solve, size, 0.0, lambda values: 1 + _ABOVE - 1 / values)
-
-    def without(self, vectors: Floats) -> LinearOperator:
-        """Return it with the eigenvalues at given eigenvectors (N, k) moved to `lowest` or below."""
-
-        def matvec(x: Floats) -> Floats:
-            x = np.ravel(x)
-            inside = vectors @ (vectors.T @ x)
-            outside = self.product(x - inside)
-            return np.asarray(outside - vectors @ (vectors.T @ outside) + self.lowest * inside)
-
-        return LinearOperator((self.size, self.size), matvec=matvec, dtype=np.float64)
+    return SpectralFeatures(graph, starts, *largest_eigenpairs(graph, int(rank)))
 
 
 def _make(

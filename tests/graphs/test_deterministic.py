@@ -5,7 +5,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence
 
 import graphs
-from graphs import Graph, deterministic, kernels
+from graphs import Graph, eigenpairs, kernels
 from graphs.advice import exact_block
 
 KERNELS = [kernels.Diffusion(2.5), kernels.RegularizedLaplacian(2, 0.8), kernels.Matern(1.5, 2.0)]
@@ -188,7 +188,7 @@ def test_eigenvalues_that_do_not_converge_are_named(monkeypatch):
     def stop(matrix, k, **options):
         raise ArpackNoConvergence("No convergence", np.zeros(0), np.zeros((matrix.shape[0], 0)))
 
-    monkeypatch.setattr(deterministic, "eigsh", stop)
+    monkeypatch.setattr(eigenpairs, "eigsh", stop)
     with pytest.raises(graphs.GraphError, match="Only 1 of the 5 largest"):
         graphs.spectral_features(Graph.from_networkx(nx.hypercube_graph(9)), rank=5)
 

@@ -17,7 +17,7 @@ from rfgp.parameters import Hyperparameters
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Of the kernel's parameters, for starts to compare."""
-NOISES = (0.1, 0.01)
+NOISES = (0.1, 0.01, 1e-4)
 """Noise variances of starts, of the targets' variance."""
 TOLERANCE = 1e-8
 """Of the relative change of the likelihood of a row in one iteration."""

@@ -1,0 +1,27 @@
+"""How fast neighbourhoods grow."""
+
+import numpy as np
+
+from graphs.graph import Graph
+
+_SAMPLED, _MOST_DEGREE = 64, 200
+
+
+def largest_degree(graph: Graph, max_nonzeros: int) -> int:
+    """Return the largest degree of a series whose rows have at most so many non-zeros, on average over 64 nodes.
+
+    At least 1, at most 200 and at most what reaches every node.
+
+    Args:
+        graph: The graph.
+        max_nonzeros: The budget of a row.
+    """
+    from graphs.walks import compiled
+
+    sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:_SAMPLED])
+    matrix = graph.shift_operator
+    balls = compiled.reach(matrix.indptr, matrix.indices, sample, _MOST_DEGREE, 16 * max_nonzeros)
+    sizes = balls.mean(0)
+    fits = int((sizes <= max_nonzeros).sum()) - 1
+    grows = int((np.diff(sizes) > 0).sum())
+    return max(1, min(fits, grows))
