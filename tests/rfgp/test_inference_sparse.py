@@ -299,3 +299,14 @@ def test_values_have_gradients(iterative):
     entries = np.repeat(np.arange(40), np.diff(indptr))[:12], indices[:12]
     assert_mean_of_normals(np.array(samples), exact.numpy()[entries])
     assert fails(assert_mean_of_normals, np.array(samples), 2 * exact.numpy()[entries])
+
+
+def test_starts_that_cannot_be_solved_are_left_out(monkeypatch, iterative):
+    """Where every start fails the search begins from the model's own values."""
+    gp = GraphGP(GRID, features="walks", num_walkers=64, seed=0)
+    monkeypatch.setattr(systems, "MOST_ITERATIONS", 12)
+    searched = []
+    monkeypatch.setattr("rfgp.models.graph.training.ascend", lambda *_: searched.append(1) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        gp.fit(NODES, Y)
+    assert searched

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.errors import NotPositiveDefiniteError, SolverError
 from rfgp.inference import ArrayRows, SparsePosterior, gathered, iterates, posterior
 from rfgp.models.fitting import FitReport, Plan, ascend, maximize
 from rfgp.models.fitting.values import RawValues, restore, values_of
@@ -17,8 +18,8 @@ from rfgp.parameters import Hyperparameters
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Of the kernel's parameters, for starts to compare."""
-NOISES = (0.1, 0.01, 1e-4)
-"""Noise variances of starts, of the targets' variance."""
+NOISES, SOLVED_NOISES = (0.1, 0.01, 1e-4), (0.1, 0.01)
+"""Noise variances of starts, of the targets' variance; and where conjugate gradients solve, slowly for little noise."""
 TOLERANCE = 1e-8
 """Of the relative change of the likelihood of a row in one iteration."""
 COMPARED_ROWS, MOST_COMPARED = 1000, 10_000
@@ -68,7 +69,9 @@ def _choose_start(
     def prior() -> Any:
         return model._prior(known, state.draw)
 
-    size = min(len(rows), MOST_COMPARED if iterates(prior(), rows) else COMPARED_ROWS)
+    is_solved = iterates(prior(), rows)
+    size = min(len(rows), MOST_COMPARED if is_solved else COMPARED_ROWS)
+    noises = SOLVED_NOISES if is_solved else NOISES
     order = torch.randperm(len(rows), generator=random.generator(0, random.Role.SAMPLE))
     some = rows.take(order[:size].sort().values) if size < len(rows) else rows
     begin = values_of(known)
@@ -79,13 +82,16 @@ def _choose_start(
         for values in starts:
             restore(known, values)
             mean, noise = known.standardized("mean").reshape(-1), known.standardized("noise")
-            with torch.no_grad():
-                total = posterior(prior(), some, mean, noise).log_marginal_likelihood() + known.log_prior()
+            try:
+                with torch.no_grad():
+                    total = posterior(prior(), some, mean, noise).log_marginal_likelihood() + known.log_prior()
+            except (SolverError, NotPositiveDefiniteError):  # a start that cannot be evaluated is none
+                total = torch.full((), -torch.inf, dtype=torch.float64)
             found.append(total)
         return {"likelihoods": torch.stack(found)}
 
     for factor in FACTORS:
-        for share in NOISES if "noise" in open_names else (None,):
+        for share in noises if "noise" in open_names else (None,):
             restore(known, begin)
             with torch.no_grad():
                 for name in kernel_names:
