@@ -192,10 +192,10 @@ def _candidates(
     halt: float,
     seed: int,
 ) -> Iterator[Candidate]:
-    labels = sample if graph.labels is None else [graph.labels[i] for i in sample]
+    labels = graph.labels_at(sample)
 
     def measured(name: str, options: dict[str, Any], draws: Iterable[_Features]) -> Candidate:
-        phis = [_matrix(draw, kernel) for draw in draws]  # without the warnings of walks, which are measured here
+        phis = [feature_matrix(draw, kernel) for draw in draws]
         squares = [np.linalg.norm((phi @ phi.T).toarray() - exact) ** 2 for phi in phis]
         error = float(np.sqrt(np.mean(squares)) / np.linalg.norm(exact))
         return Candidate(name, options, error, float(np.mean([phi.nnz for phi in phis]) / len(sample)))
@@ -224,7 +224,8 @@ def _candidates(
                 break
 
 
-def _matrix(draw: _Features, kernel: GraphKernel) -> sp.csr_array:
+def feature_matrix(draw: _Features, kernel: GraphKernel) -> sp.csr_array:
+    """Return Phi (n, N) of features for a kernel, without the warnings of walks."""
     indptr, indices, shape = draw.pattern
     return sp.csr_array((draw.values(draw.weights(kernel)), indices, indptr), shape=shape)
 

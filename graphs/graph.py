@@ -135,6 +135,18 @@ class Graph(Sources):
                 raise UnknownNodeError(f"There is no node {label!r}; labels look like {self.labels[0]!r}.")
         return np.array([table[label] for label in plain], dtype=np.int64)
 
+    def labels_at(
+        self,
+        positions: NDArray[np.integer[Any]],  # (n,)
+    ) -> NDArray[np.int64] | list[Hashable]:
+        """Return the labels of n positions: a list, or the positions (n,) where they are the labels.
+
+        Raises:
+            UnknownNodeError: a position is outside 0..N-1.
+        """
+        checked = _check_positions(np.asarray(positions), self.num_nodes)
+        return checked if self.labels is None else [self.labels[i] for i in checked]
+
     def largest_component(self) -> "Graph":
         """Return the subgraph of the largest connected part; its nodes keep their labels.
 
@@ -158,7 +170,7 @@ class Graph(Sources):
             raise InvalidArgumentError("A subgraph names each position once.")
         adjacency = sp.csr_array(self.adjacency[chosen][:, chosen])
         adjacency.sort_indices()
-        labels = tuple(int(i) if self.labels is None else self.labels[i] for i in chosen)
+        labels = tuple(chosen.tolist() if self.labels is None else self.labels_at(chosen))
         coordinates = None if self.coordinates is None else self.coordinates[chosen]
         return Graph(freeze(adjacency), labels, coordinates, laplacian=self.laplacian)
 

@@ -23,6 +23,23 @@ class Prior(Protocol):
 
 
 @dataclass(frozen=True)
+class BoundaryAvoiding:
+    """A prior that keeps a variance from 0 and says next to nothing elsewhere: log density = log(value) / 2.
+
+    It is the limit of gamma laws of the standard deviation with shape 2 and rate 0 (improper): an optimum moves by
+    about one standard error at most, and never to 0, where a marginal likelihood that is flat in the noise often has
+    its maximum.
+
+    Source: Chung, Rabe-Hesketh, Dorie, Gelman and Liu (2013), "A nondegenerate penalized likelihood estimator for
+    variance parameters in multilevel models", Psychometrika 78(4), Section 3.
+    """
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return log(value) / 2 of each entry, 0-d or (d,)."""
+        return 0.5 * value.log()
+
+
+@dataclass(frozen=True)
 class Quantity:
     """One positive hyperparameter.
 
@@ -54,7 +71,7 @@ class Hyperparameters(nn.Module):
         spread: Likewise, ().
         targets: The map from the user's units of the mean to standardised ones.
         priors: Log densities of named values, in the user's units; of a quantity that is shared by
-            standardised columns, of its one standardised value.
+            standardised columns, of its one standardised value. None: none.
     """
 
     def __init__(
@@ -63,13 +80,13 @@ class Hyperparameters(nn.Module):
         center: Tensor,
         spread: Tensor,
         targets: Affine,
-        priors: Mapping[str, Prior] | None = None,
+        priors: Mapping[str, Prior | None] | None = None,
     ) -> None:
         super().__init__()
         self._quantities = dict(quantities)
-        self._priors = dict(priors or {})
-        for name in self._priors:
+        for name in priors or {}:
             self._check_name(name)
+        self._priors = {name: prior for name, prior in (priors or {}).items() if prior is not None}
         self.raw = nn.ParameterDict({name: nn.Parameter(q.start.log()) for name, q in self._quantities.items()})
         self.raw["mean"] = nn.Parameter(torch.zeros_like(center))
         self._mean, self._targets = Affine(center, spread), targets

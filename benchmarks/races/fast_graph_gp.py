@@ -109,15 +109,20 @@ def main() -> None:
     table = Table(title="Seconds to fit and to predict all nodes; RMSE and NLPD of the field")
     for column in ("graph", "package", "fit", "predict", "RMSE", "NLPD", "features"):
         table.add_column(column)
+
+    def add(*cells: str) -> None:
+        print(*cells, flush=True)
+        table.add_row(*cells)
+
     same = {"features": "walks", "num_walkers": 10, "halt": 0.5}
     ours(*problem("ring", 1_024), **same)  # compiles
     with tempfile.TemporaryDirectory() as folder:
         for kind in ("ring", "grid"):
             for count in SIZES:
                 case = problem(kind, count)
-                table.add_row(f"{kind}, {count}", "fast-graph-gp", *theirs(sys.argv[1], *case, Path(folder)), "")
-                table.add_row("", "rfgp, 10 walkers, halt .5", *ours(*case, **same))
-                table.add_row("", "rfgp, defaults", *ours(*case))
+                add(f"{kind}, {count}", "fast-graph-gp", *theirs(sys.argv[1], *case, Path(folder)), "")
+                add("", "rfgp, 10 walkers, halt .5", *ours(*case, **same))
+                add("", "rfgp, defaults", *ours(*case))
     Console(width=110).print(table)
 
 

@@ -50,7 +50,7 @@ def walk_costs(
     positive(num_quantiles=num_quantiles, num_nodes=num_nodes, num_walkers=num_walkers)
     generator = np.random.default_rng(random.resolve_seed(seed))
     nodes = generator.permutation(graph.num_nodes)[:num_nodes]
-    labels = nodes if graph.labels is None else [graph.labels[i] for i in nodes]
+    labels = graph.labels_at(nodes)
     f = whole_modulation(kernel)
     each = fftconvolve(quantile_survival(as_halting(halt), num_quantiles, len(f) - 1) * f, f[None, :], axes=1)
     halting = choose_halt(graph, Modulated(tuple(each[-1].tolist())), num_walkers)

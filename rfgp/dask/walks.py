@@ -44,7 +44,7 @@ def sample_walks(
     found = client_of(client)
     labels = None if nodes is None else list(nodes)
     starts = np.arange(graph.num_nodes) if labels is None else graph.index(labels)
-    few = [int(p) if graph.labels is None else graph.labels[p] for p in starts[:1]]
+    few = graph.labels_at(starts[:1])
     max_memory = options.pop("max_memory", None)
     settings = graphs.sample_walks(graph, few, **options).settings
     check_memory(graph, starts, settings, max_memory)

@@ -267,8 +267,7 @@ class GraphClassifier:
         return self.graph.index(listed(nodes, "Nodes"))
 
     def _labels(self, positions: NDArray[np.int64]) -> Any:
-        labels = self.graph.labels
-        return positions if labels is None else [labels[i] for i in positions]
+        return self.graph.labels_at(positions)
 
     def _learned(self, fixed: Iterable[str]) -> list[str]:
         names = [*self.kernel.parameters, "outputscale", "mean"]

@@ -71,8 +71,8 @@ def decode(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _DECODE[name](value) if name in _DECODE else value for name, value in options.items()}
 
 
-def encode_priors(priors: Mapping[str, Prior] | None) -> Any:
-    """Return priors as JSON: distributions of torch with one parameterisation, by name.
+def encode_priors(priors: Mapping[str, Prior | None] | None) -> Any:
+    """Return priors as JSON: distributions of torch with one parameterisation, by name; None stays None.
 
     Raises:
         InvalidArgumentError: another prior.
@@ -80,7 +80,7 @@ def encode_priors(priors: Mapping[str, Prior] | None) -> Any:
     return None if priors is None else {name: _encode_prior(name, prior) for name, prior in priors.items()}
 
 
-def decode_priors(content: Mapping[str, Any]) -> dict[str, Prior]:
+def decode_priors(content: Mapping[str, Any]) -> dict[str, Prior | None]:
     """Return the priors that `encode_priors` wrote.
 
     Raises:
@@ -89,7 +89,9 @@ def decode_priors(content: Mapping[str, Any]) -> dict[str, Prior]:
     return {name: _decode_prior(entry) for name, entry in content.items()}
 
 
-def _encode_prior(name: str, prior: Any) -> dict[str, Any]:
+def _encode_prior(name: str, prior: Any) -> dict[str, Any] | None:
+    if prior is None:
+        return None
     kind = type(prior).__name__
     if kind not in _PRIORS or type(prior) is not getattr(torch.distributions, kind):
         raise InvalidArgumentError(
@@ -101,7 +103,9 @@ def _encode_prior(name: str, prior: Any) -> dict[str, Any]:
     return {"distribution": kind, "arguments": arguments}
 
 
-def _decode_prior(entry: Mapping[str, Any]) -> Prior:
+def _decode_prior(entry: Mapping[str, Any] | None) -> Prior | None:
+    if entry is None:
+        return None
     kind = entry["distribution"]
     if kind not in _PRIORS:
         raise InvalidArgumentError(f"There is no prior {kind!r}; known are {', '.join(_PRIORS)}.")

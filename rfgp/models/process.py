@@ -36,7 +36,7 @@ class Process(ABC):
     _options: dict[str, Any]  # what the constructor was given
 
     def __init__(
-        self, inputs: Inputs, outputscale: float | None, noise: float | None, priors: Mapping[str, Prior] | None
+        self, inputs: Inputs, outputscale: float | None, noise: float | None, priors: Mapping[str, Prior | None] | None
     ) -> None:
         self._inputs = inputs
         self._starts = {"outputscale": outputscale, "noise": noise}

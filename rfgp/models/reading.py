@@ -158,7 +158,7 @@ def read_training(
 
 
 def begin(
-    reader: Inputs, read: Arrays | Streamed, starts: Mapping[str, Any], priors: Mapping[str, Prior] | None
+    reader: Inputs, read: Arrays | Streamed, starts: Mapping[str, Any], priors: Mapping[str, Prior | None] | None
 ) -> tuple[Scaling, Hyperparameters]:
     """Return the scaling that the data decide, and the hyperparameters at their starting values."""
     if isinstance(read, Arrays):

@@ -154,7 +154,7 @@ def starting_values(
     spread: Tensor,
     scaling: Scaling,
     starts: Mapping[str, Any],
-    priors: Mapping[str, Prior] | None,
+    priors: Mapping[str, Prior | None] | None,
 ) -> Hyperparameters:
     """Return hyperparameters that start from the data, or from the user's values.
 

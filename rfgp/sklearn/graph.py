@@ -43,7 +43,7 @@ class GraphGPRegressor(ProcessRegressor):
         exact_hops: An integer, a `graphs.HopRule`, or "auto".
         outputscale: Starting value of the latent variance; None: the targets' variance.
         noise: Starting value of the noise variance; None: a tenth of the targets' variance.
-        priors: Log densities (objects with `log_prob`) of named hyperparameters.
+        priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
         fixed: Names of hyperparameters that keep their starting values.
         max_iter: Of the optimiser; None: 500.
         walk_options: Further options of `graphs.sample_walks`.
@@ -70,7 +70,7 @@ class GraphGPRegressor(ProcessRegressor):
         exact_hops: int | str | graphs.HopRule = "auto",
         outputscale: float | None = None,
         noise: float | None = None,
-        priors: Mapping[str, Prior] | None = None,
+        priors: Mapping[str, Prior | None] | None = None,
         fixed: Iterable[str] = (),
         max_iter: int | None = None,
         walk_options: Mapping[str, Any] | None = None,

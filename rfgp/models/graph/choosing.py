@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import graphs
-from graphs.advice import Advice, Candidate, exact_block, node_sample
+from graphs.advice import Advice, Candidate, exact_block, feature_matrix, node_sample
 from graphs.kernels import GraphKernel
 from rfgp.models.graph.features import DrawnFeatures, NodeFeatures, SpectrumFeatures, chosen_size
 
@@ -65,10 +64,7 @@ def measure(
     for seed in range(_DRAWS if kind == "walks" else 1):
         features = make(kind, seed)
         assert isinstance(features, DrawnFeatures | SpectrumFeatures)
-        labels = features.draw.graph.labels
-        draw = features.draw.at(sample if labels is None else [labels[i] for i in sample])
-        indptr, indices, shape = draw.pattern
-        phi = sp.csr_array((draw.values(draw.weights(kernel)), indices, indptr), shape=shape)
+        phi = feature_matrix(features.draw.at(features.draw.graph.labels_at(sample)), kernel)
         errors.append(np.linalg.norm((phi @ phi.T).toarray() - exact) / np.linalg.norm(exact))
         nonzeros, options = phi.nnz / len(sample), options_of(features)
     return Candidate(kind, options, float(np.sqrt(np.mean(np.square(errors)))), nonzeros)

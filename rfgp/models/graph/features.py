@@ -121,8 +121,7 @@ class DrawnFeatures(NodeFeatures):
         key = positions.numpy().tobytes()
         if key in self._kept:
             return self._kept[key]
-        labels = self.draw.graph.labels
-        found = self._map.at(positions.numpy() if labels is None else [labels[i] for i in positions.tolist()])
+        found = self._map.at(self.draw.graph.labels_at(positions.numpy()))
         if keep:
             while len(self._kept) >= _KEPT:
                 self._kept.pop(next(iter(self._kept)))

@@ -13,7 +13,7 @@ from graphs.kernels import GraphKernel
 from rfgp.errors import DataError
 from rfgp.models.data import Source
 from rfgp.models.inputs import Rows
-from rfgp.parameters import Prior, Quantity
+from rfgp.parameters import BoundaryAvoiding, Prior, Quantity
 from rfgp.scaling import Affine, Scaling
 
 PARAMETER_BOUNDS = (1e-2, 1e3)
@@ -69,24 +69,26 @@ class NodeInputs:
         """
         if inputs.dtype != torch.int64 or bool(((inputs < 0) | (inputs >= self.graph.num_nodes)).any()):
             raise DataError(f"Positions must be integers 0..{self.graph.num_nodes - 1}.")
-        labels = self.graph.labels
-        if labels is not None:
-            return [labels[i] for i in inputs.tolist()]
-        return inputs.numpy() if as_numpy else inputs
+        if self.graph.labels is None and not as_numpy:
+            return inputs
+        return self.graph.labels_at(inputs.numpy())
 
 
 FREEDOM = 0.5
 """Standard deviation of the logarithm of a factor of a free modulation, under its prior."""
 
 
-def with_default_priors(kernel: GraphKernel, priors: Mapping[str, Prior] | None) -> dict[str, Prior] | None:
-    """Return the priors, with log-normal ones of mode 1 for the free factors of a modulation that have none."""
-    given = dict(priors or {})
-    for name in kernel.parameters:
-        if name.startswith("factor_") and name not in given:
-            one = torch.ones((), dtype=torch.float64)
-            given[name] = torch.distributions.LogNormal(FREEDOM**2 * one, FREEDOM * one)
-    return given or None
+def with_default_priors(kernel: GraphKernel, priors: Mapping[str, Prior | None] | None) -> dict[str, Prior | None]:
+    """Return the priors, with default ones where none is given: of the noise, and of a free modulation's factors.
+
+    Args:
+        kernel: Its parameters "factor_..." have log-normal priors of mode 1.
+        priors: Those given; None for a name that is to have none.
+    """
+    one = torch.ones((), dtype=torch.float64)
+    factors = [name for name in kernel.parameters if name.startswith("factor_")]
+    free = {name: torch.distributions.LogNormal(FREEDOM**2 * one, FREEDOM * one) for name in factors}
+    return {"noise": BoundaryAvoiding(), **free, **(priors or {})}
 
 
 def without_missing(rows: Rows) -> Rows:

@@ -62,8 +62,10 @@ class GraphGP(Process):
         outputscale: Starting value; None: such that the prior variance of the observed nodes is on average that of
             the targets.
         noise: Starting value of the noise variance; None: a tenth of the targets' variance.
-        priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units. The factors of
-            `graphs.kernels.FreeModulation` have log-normal ones of mode 1 unless given.
+        priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units; None for a name
+            that is to have none. Unless given, the noise has one that keeps it from 0
+            (`rfgp.parameters.BoundaryAvoiding`), and the factors of `graphs.kernels.FreeModulation` have log-normal
+            ones of mode 1.
         seed: An integer, or None for one from the system, kept as `.seed`.
         degree: Of "chebyshev" and "taylor"; None: as high as four non-zeros a row for each walker allow.
         rank: Of "spectrum"; None: four for each walker.
@@ -87,7 +89,7 @@ class GraphGP(Process):
         exact_hops: int | str | graphs.HopRule = "auto",
         outputscale: float | None = None,
         noise: float | None = None,
-        priors: Mapping[str, Prior] | None = None,
+        priors: Mapping[str, Prior | None] | None = None,
         seed: int | None = None,
         *,
         degree: int | None = None,

@@ -1,4 +1,4 @@
-"""Learning the hyperparameters of a process on nodes: starts that are compared, then one search."""
+"""Learning the hyperparameters of a process on nodes: starts that are compared, then searches from the best of them."""
 
 import math
 from collections.abc import Callable
@@ -24,6 +24,8 @@ TOLERANCE = 1e-8
 """Of the relative change of the likelihood of a row in one iteration."""
 COMPARED_ROWS, MOST_COMPARED = 1000, 10_000
 """Rows on which starts are compared: where matrices are factorised, and where they are not."""
+OPTIMISED, MOST_OPTIMISED = 3, 1500
+"""Starts, with different kernels, that are all optimised, and up to how many rows."""
 
 
 def normalize_scale(prior: Callable[[], Any], hyperparameters: Hyperparameters, rows: ArrayRows) -> None:
@@ -51,18 +53,45 @@ def train(model: Process, plan: Plan, open_names: frozenset[str], kernel_names: 
     """
     state = model._known()
     rows = gathered(state.known_data("a fit").rows)
+    is_solved = iterates(model._prior(state.hyperparameters, state.draw), rows)
+    starts = [values_of(state.hyperparameters)]
     if "kernel" in open_names and kernel_names and not set(kernel_names) & set(plan.fixed):
-        _choose_start(model, plan, open_names - set(plan.fixed), kernel_names, rows)
-    prior = model._prior(state.hyperparameters, state.draw)
-    if iterates(prior, rows):
+        starts = _ranked_starts(model, plan, open_names - set(plan.fixed), kernel_names, rows)
+    restore(state.hyperparameters, starts[0])
+    if is_solved:
         return ascend(lambda: cast(SparsePosterior, model._posterior(rows)), state, plan)
-    return maximize(lambda: model._posterior(rows).log_marginal_likelihood(), state, plan, tolerance=TOLERANCE)
+    return _best_of(starts[: OPTIMISED if len(rows) <= MOST_OPTIMISED else 1], model, rows, plan)
 
 
-def _choose_start(
+def _best_of(starts: list[RawValues], model: Process, rows: ArrayRows, plan: Plan) -> FitReport:
+    """Optimise from each start, in place: the likelihood of a smooth kernel has several maxima; keep the best."""
+    state = model._known()
+    known, best = state.hyperparameters, None
+    reports: list[FitReport] = []
+    for number, start in enumerate(starts):
+        restore(known, start)
+        name = f"all rows, start {number + 1}" if number else "all rows"
+        report = maximize(
+            lambda: model._posterior(rows).log_marginal_likelihood(), state, plan, stage=name, tolerance=TOLERANCE
+        )
+        total = report.log_marginal_likelihood + float(known.log_prior().detach())
+        reports.append(report)
+        if best is None or total > best[0]:
+            best = total, report, values_of(known)
+    assert best is not None
+    restore(known, best[2])
+    return replace(
+        best[1],
+        iterations=sum(report.iterations for report in reports),
+        evaluations=sum(report.evaluations for report in reports),
+        stages=tuple(stage for report in reports for stage in report.stages),
+    )
+
+
+def _ranked_starts(
     model: Process, plan: Plan, open_names: frozenset[str], kernel_names: tuple[str, ...], rows: ArrayRows
-) -> None:
-    """Set the hyperparameters to the start of the highest likelihood of some rows, in place."""
+) -> list[RawValues]:
+    """Return starts, at least one, the best for each factor of the kernel's parameters, by likelihood of some rows."""
     state = model._known()
     known = state.hyperparameters
 
@@ -75,11 +104,11 @@ def _choose_start(
     order = torch.randperm(len(rows), generator=random.generator(0, random.Role.SAMPLE))
     some = rows.take(order[:size].sort().values) if size < len(rows) else rows
     begin = values_of(known)
-    starts: list[RawValues] = []
+    starts: list[list[RawValues]] = []
 
     def compute() -> dict[str, Tensor]:
         found = []
-        for values in starts:
+        for values in (values for same_factor in starts for values in same_factor):
             restore(known, values)
             mean, noise = known.standardized("mean").reshape(-1), known.standardized("noise")
             try:
@@ -91,6 +120,7 @@ def _choose_start(
         return {"likelihoods": torch.stack(found)}
 
     for factor in FACTORS:
+        starts.append([])
         for share in noises if "noise" in open_names else (None,):
             restore(known, begin)
             with torch.no_grad():
@@ -102,10 +132,11 @@ def _choose_start(
                     known.raw["outputscale"].fill_(0.0)
             if "outputscale" in open_names:
                 normalize_scale(prior, known, some)
-            starts.append(values_of(known))
-    likelihoods = plan.journal.remember("starts", compute)["likelihoods"]
-    usable = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf)
-    restore(known, starts[int(usable.argmax())] if bool(torch.isfinite(usable).any()) else begin)
+            starts[-1].append(values_of(known))
+    likelihoods = plan.journal.remember("starts", compute)["likelihoods"].reshape(len(FACTORS), -1)
+    best, which = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf).max(1)
+    usable = [i for i in best.argsort(descending=True, stable=True).tolist() if math.isfinite(best[i])]
+    return [starts[i][int(which[i])] for i in usable] or [begin]
 
 
 def continued(first: FitReport, second: FitReport) -> FitReport:
