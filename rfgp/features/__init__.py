@@ -1,5 +1,6 @@
 """Feature maps: modules that own a draw and evaluate Phi."""
 
+from rfgp.features import softmax as softmax
 from rfgp.features.euclidean import Fourier as Fourier
 from rfgp.features.euclidean import Laplace as Laplace
 from rfgp.features.euclidean import RandomPhase as RandomPhase
