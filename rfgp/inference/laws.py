@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -54,8 +54,45 @@ class InputBlocks(Protocol):
         """Yield the inputs in blocks (b, d) of about `size` rows."""
 
 
-class Predictor(ABC):
-    """Maps inputs to the latent law there.
+class Law(Protocol):
+    """The role: the joint Gaussian law of the latent function at n points, float64; k outputs share the covariance."""
+
+    def mean(self) -> Tensor:
+        """Return the mean (n, k)."""
+
+    def variance(self) -> Tensor:
+        """Return the marginal variances (n,)."""
+
+    def covariance(self) -> Tensor:
+        """Return the covariance (n, n)."""
+
+    def root(self) -> Tensor:
+        """Return a matrix R (n, r) with R R^T the covariance."""
+
+
+class Predictor(Protocol):
+    """The role: maps inputs to the latent law there."""
+
+    def law(self, inputs: Any) -> Law:
+        """Return the latent law at n inputs, tables (n, d) or positions (n,), or blocks of them."""
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions from the posterior of the latent function: a map of inputs of n points to (count, n, k).
+
+        Args:
+            count: How many.
+            generator: On the CPU.
+
+        Raises:
+            InvalidArgumentError: the prior has no functions to draw.
+        """
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return by name the tensors that the prior's `restore` takes: weights (F, k) or coefficients (n, k) too."""
+
+
+class ChunkedPredictor(ABC):
+    """A predictor by what ties inputs to the data, which is computed for chunks of them.
 
     Its tensors are contiguous, as they come back from a file: the last bits of a product depend on the layout.
     """
@@ -64,9 +101,9 @@ class Predictor(ABC):
         for name, tensor in self.tensors().items():
             object.__setattr__(self, name, tensor.contiguous())
 
-    def law(self, inputs: Tensor | InputBlocks) -> "Law":
+    def law(self, inputs: Tensor | InputBlocks) -> "ChunkedLaw":
         """Return the latent law at n inputs, tables (n, d) or positions (n,)."""
-        return Law(self, inputs)
+        return ChunkedLaw(self, inputs)
 
     @property
     @abstractmethod
@@ -95,16 +132,8 @@ class Predictor(ABC):
         root: Tensor = vectors * values.clamp_min(0).sqrt()
         return root
 
-    def sample_functions(self, count: int, generator: torch.Generator) -> "Functions":
-        """Draw functions from the posterior of the latent function: a map of inputs of n points to (count, n, k).
-
-        Args:
-            count: How many.
-            generator: On the CPU.
-
-        Raises:
-            InvalidArgumentError: the prior has no functions to draw.
-        """
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Refuse, where the prior has no functions."""
         raise InvalidArgumentError(
             "This process has no functions to draw, since its prior is known at given points only. Sample from "
             "predict(X) there, or draw functions of an approximation."
@@ -116,15 +145,15 @@ class Predictor(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Law:
-    """The joint Gaussian law of the latent function at n points, float64; k outputs share their covariance.
+class ChunkedLaw:
+    """The law that a `ChunkedPredictor` gives.
 
     Attributes:
         predictor: What the data say.
         inputs: The points, tables (n, d) or positions (n,), or blocks of them.
     """
 
-    predictor: Predictor
+    predictor: ChunkedPredictor
     inputs: Tensor | InputBlocks
 
     def mean(self) -> Tensor:
@@ -169,7 +198,7 @@ class Law:
 
 
 @dataclass(frozen=True, eq=False)
-class WeightPredictor(Predictor):
+class WeightPredictor(ChunkedPredictor):
     """Through the F x F factor of the weights' precision.
 
     Attributes:
@@ -226,7 +255,7 @@ class WeightPredictor(Predictor):
 
 
 @dataclass(frozen=True, eq=False)
-class RowPredictor(Predictor):
+class RowPredictor(ChunkedPredictor):
     """Through the n rows of S, for more features than data.
 
     Attributes:
@@ -288,7 +317,7 @@ class RowPredictor(Predictor):
 
 
 @dataclass(frozen=True, eq=False)
-class KernelPredictor(Predictor):
+class KernelPredictor(ChunkedPredictor):
     """Through the n x n factor of the data's covariance.
 
     Attributes:

@@ -25,7 +25,6 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.laws import Law, Predictor
 from rfgp.inference.posterior import Posterior, repetitions
 from rfgp.inference.rows import ArrayRows
 from rfgp.inference.systems import Estimate, SparseSystem, multiply, row_blocks
@@ -206,8 +205,8 @@ def _sampled_outer(left: Tensor, right: Tensor, pattern: Any) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class SparsePredictor(Predictor):
-    """Through coefficients of the training rows.
+class SparsePredictor:
+    """Through coefficients of the training rows, which are contiguous, as they come back from a file.
 
     Attributes:
         features: The prior.
@@ -223,30 +222,13 @@ class SparsePredictor(Predictor):
     coefficients: Tensor
     draws: Tensor
 
+    def __post_init__(self) -> None:
+        for name, tensor in self.tensors().items():
+            object.__setattr__(self, name, tensor.contiguous())
+
     def law(self, inputs: Any) -> "SparseLaw":
         """Return the latent law at n positions (n,)."""
         return SparseLaw(self, inputs)
-
-    @property
-    def width(self) -> int:
-        """N."""
-        return self.features.num_columns
-
-    def prepare(self, inputs: Tensor) -> Tensor:
-        """Return the features of n inputs, dense, (n, N)."""
-        return torch.from_numpy(self._phi(inputs).toarray())
-
-    def mean(self, prepared: Tensor) -> Tensor:
-        """Return the mean (n, k) for features (n, N)."""
-        return prepared @ self._weights
-
-    def variance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
-        """Return the marginal variances (n,), to the tolerance of the solver."""
-        return self.covariance(inputs, prepared).diagonal()
-
-    def covariance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
-        """Return the covariance (n, n), a solve for each point."""
-        return self._joint(sp.csr_array(prepared.numpy()))
 
     def tensors(self) -> dict[str, Tensor]:
         """Return inputs (n,), spread (n,), coefficients (n, k) and draws (n, m)."""
@@ -326,7 +308,7 @@ class SparsePredictor(Predictor):
 
 
 @dataclass(frozen=True, eq=False)
-class SparseLaw(Law):
+class SparseLaw:
     """The law that a `SparsePredictor` gives.
 
     Up to 256 points variances come from a solve for each; beyond they are estimated from draws, all points alike,

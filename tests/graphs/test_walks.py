@@ -422,7 +422,7 @@ class TestBudget:
         monkeypatch.setattr(drawing, "_CHUNK_WALKERS", 16)
         with pytest.raises(KeyboardInterrupt):
             sample_walks(Graph.from_networkx(nx.cycle_graph(3000)), seed=0, num_threads=1)
-        assert len(begun) < 100
+        assert len(begun) < 1500  # of 3,000: what a thread does until it hears of it
 
     def test_long_walks_need_wider_numbers(self):
         """Hops beyond 255 in some chunks, and more than 255 visits of one node."""
