@@ -28,6 +28,9 @@ def mesh(
         typer.Option(help="A table of values: x,y,z,value or face,value or vertex,value."),
     ] = None,
     known: Annotated[float, typer.Option(help="Without --values: the share of faces whose normal's z is known.")] = 0.1,
+    weights: Annotated[
+        str, typer.Option(help="Of edges: unit, edge-length, or cotangent (values at vertices).")
+    ] = "unit",
     out: Out = None,
     kernel: Kernel = "diffusion",
     features: Features = "auto",
@@ -44,7 +47,7 @@ def mesh(
 
     with progress(visible=not as_json) as report:
         report("Reading", 0, 1)
-        field = fields.read_mesh_field(resolve(file, report), values)
+        field = fields.read_mesh_field(resolve(file, report), values, weights=weights)
         if values is None:
             field = _hide(field, known, seed)
             say(

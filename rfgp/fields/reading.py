@@ -63,7 +63,7 @@ def read_road_field(
     return Field(graph, labels, roads.values[known], quantity, 250 / 325, roads=roads)
 
 
-def read_mesh_field(path: str | Path, values: str | Path | None = None) -> Field:
+def read_mesh_field(path: str | Path, values: str | Path | None = None, *, weights: str = "unit") -> Field:
     """Read a mesh and values on it.
 
     Args:
@@ -71,8 +71,11 @@ def read_mesh_field(path: str | Path, values: str | Path | None = None) -> Field
         values: A table (CSV or Parquet) whose last column is the value and whose other columns say where:
             `face` or `vertex` (numbers from 0, as in the mesh's file), or `x`, `y`, `z` in the mesh's units (the
             nearest face). None: the z component of the normal of every face.
+        weights: Of the edges, "unit", "edge-length" or, for values at vertices, "cotangent"; see
+            `graphs.Graph.from_mesh`.
 
     Raises:
+        graphs.InvalidArgumentError: other weights, or "cotangent" for faces.
         DataError: the table has other columns, numbers that the mesh does not have, or places far from it.
         FileFormatError: the mesh is missing, empty or of another format.
     """
@@ -82,12 +85,12 @@ def read_mesh_field(path: str | Path, values: str | Path | None = None) -> Field
     for entry in caught:
         warnings.warn(entry.message, stacklevel=2)
     if values is None:
-        graph = graphs.Graph.from_mesh(mesh)
+        graph = graphs.Graph.from_mesh(mesh, weights=weights)
         normals = np.array(mesh.face_normals[:, 2])
         return Field(graph, np.arange(graph.num_nodes), normals, "z of the face normal", mesh=mesh)
     table = read_table(values)
     on_faces = table.columns != ("vertex",)
-    graph = graphs.Graph.from_mesh(mesh, nodes="faces" if on_faces else "vertices")
+    graph = graphs.Graph.from_mesh(mesh, nodes="faces" if on_faces else "vertices", weights=weights)
     if set(table.columns) == {"x", "y", "z"}:
         places = table.X[:, [table.columns.index(axis) for axis in "xyz"]]
         nodes = _nearest_faces(places, mesh, Path(values))

@@ -309,6 +309,7 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["mesh", "mesh.ply", "--values", "table.csv"], 1, "has the columns angle"),
         (["mesh", "mesh.ply", "--values", "none.csv"], 1, "no file"),
         (["mesh", "mesh.ply", "--kernel", "heat"], 1, "no graph kernel"),
+        (["mesh", "mesh.ply", "--weights", "cotangent"], 1, "cotangent"),
         (["traffic", "mesh.ply"], 1, "not a road network"),
         (["traffic", "roads.geojson", "--value", "speed"], 1, "no property 'speed' (it has 'edge'"),
         (["traffic", "none.geojson"], 1, "There is no file"),

@@ -47,6 +47,18 @@ def test_values_by_number(ball, tmp_path, column, count):
     np.testing.assert_allclose(field.coordinates[7], where[7], atol=1e-6)
 
 
+def test_edges_may_be_weighted(ball, tmp_path):
+    path, mesh = ball
+    values = write(tmp_path / "v.csv", "vertex,heat\n3,1.5\n7,2.5\n")
+    for weights in ("edge-length", "cotangent"):
+        graph = fields.read_mesh_field(path, values, weights=weights).graph
+        expected = graphs.Graph.from_mesh(mesh, nodes="vertices", weights=weights).adjacency
+        np.testing.assert_allclose(graph.adjacency.toarray(), expected.toarray(), rtol=1e-5)
+    assert not np.allclose(graph.adjacency.data, 1)
+    with pytest.raises(graphs.InvalidArgumentError, match="Cotangent"):
+        fields.read_mesh_field(path, weights="cotangent")
+
+
 def test_values_by_place_go_to_the_nearest_face(ball, tmp_path):
     path, mesh = ball
     centers = mesh.triangles_center

@@ -169,13 +169,13 @@ def test_the_noise_is_kept_from_zero(tmp_path):
     gp = GraphGP(GRAPH).fit(nodes, y)
     assert free.hyperparameters.noise.item() < 1e-3 * np.var(y)
     share = gp.hyperparameters.noise.item() / np.var(y)
-    assert 0.01 < share < 1
+    assert 0.01 < share < 2
     assert gp.log_marginal_likelihood() > free.log_marginal_likelihood() - 3
     assert gp.hyperparameters.log_prior().item() == pytest.approx(0.5 * np.log(gp.hyperparameters.noise.item()))
     free.save(tmp_path / "m.safetensors", data=True)
     assert rfgp.load(tmp_path / "m.safetensors").hyperparameters.log_prior().item() == 0
-    own = GraphGP(GRAPH, priors={"noise": torch.distributions.LogNormal(-20.0, 0.01)}).fit(nodes, y)
-    assert own.hyperparameters.noise.item() == pytest.approx(np.exp(-20), rel=0.1)
+    own = GraphGP(GRAPH, priors={"noise": torch.distributions.LogNormal(-5.0, 0.01)}).fit(nodes, y)
+    assert own.hyperparameters.noise.item() == pytest.approx(np.exp(-5), rel=0.1)
 
 
 def test_labels_in_labels_out():
