@@ -1,0 +1,255 @@
+"""Softmax sampling: classes drawn in proportion to estimated probabilities, and how far these are from the true ones.
+
+A query x gives class c the probability exp(x . c) / sum_c' exp(x . c'). With features psi(x) . phi(c) in place of the
+exponential, sum_c' needs the sum of the classes' features only. Where all features are positive the estimate is a
+mixture, sum_f psi_f(x) Phi_f * (phi_f(c) / Phi_f) with Phi_f = sum_c phi_f(c): first a feature is drawn, then a class
+by that feature's own law, whose cumulative sums are known before any query. A draw takes O(d m + log C) then, against
+O(C d) for the exact softmax. Estimates of other pairs may be negative; these classes are left out, and how many there
+are is part of the report.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.features.softmax import FeaturePair, PositiveMap
+
+_ENTRIES = 2**24
+MOST_GROUND = 4000
+"""Classes up to which the distance of Wasserstein over the class vectors is computed."""
+
+
+@dataclass(frozen=True)
+class SamplingReport:
+    """How far estimated class probabilities are from the true ones, averages over queries.
+
+    Attributes:
+        negative: The share of estimates that are negative.
+        wasserstein: The 1-Wasserstein distance between the true and the estimated law of the class. With `ground`
+            "index" classes lie at 0, 1 / (C - 1), ..., 1 in their order; with "vectors" at their vectors.
+        kolmogorov_smirnov: The largest difference of the two cumulative laws over classes in their order.
+        total_variation: Half the sum of the absolute differences.
+        unusable: The share of queries for which no estimate is positive; left out of the other averages.
+    """
+
+    negative: float
+    wasserstein: float
+    kolmogorov_smirnov: float
+    total_variation: float
+    unusable: float
+
+
+class SoftmaxSampler:
+    """Draws classes in proportion to estimated softmax probabilities.
+
+    Source: Choromanski et al. (2022), Section 4.3; Rawat et al. (2019), "Sampled softmax with random Fourier features".
+
+    Args:
+        pair: An estimator of the softmax kernel, such as `rfgp.features.softmax.Positive`.
+        classes: Class vectors (C, d), finite; multiply queries and classes by the root of an inverse temperature first.
+
+    Raises:
+        InvalidArgumentError: a pair for the Gaussian kernel.
+        DataError: class vectors that are not a finite matrix of at least one row.
+    """
+
+    def __init__(self, pair: FeaturePair, classes: Tensor) -> None:
+        if pair.kernel != "softmax":
+            raise InvalidArgumentError("Class probabilities need a pair for kernel='softmax', not 'gaussian'.")
+        self.pair, self.classes = pair, _finite(classes, "Class vectors")
+        if len(classes) == 0:
+            raise DataError("There are no classes to draw from.")
+
+    def estimates(
+        self,
+        queries: Tensor,  # (n, d)
+    ) -> Tensor:  # (n, C)
+        """Return the estimates of exp(x . c) up to a positive factor for each query; some may be negative.
+
+        Raises:
+            DataError: queries that are no finite matrix (n, d).
+        """
+        x = self._read(queries)
+        if self.pair.is_positive:
+            return self._weights(x) @ self._laws.to(x)
+        return torch.as_tensor(self.pair.left(x) @ self._right.mT)
+
+    def probabilities(
+        self,
+        queries: Tensor,  # (n, d)
+    ) -> Tensor:  # (n, C)
+        """Return the estimated probabilities: estimates without the negative ones, over their sum.
+
+        Rows are 0 where no estimate is positive.
+
+        Raises:
+            DataError: queries that are no finite matrix (n, d).
+        """
+        kept = self.estimates(queries).clamp_min(0)
+        total = kept.sum(-1, keepdim=True)
+        return torch.where(total > 0, kept / total, torch.zeros_like(kept))
+
+    def sample(
+        self,
+        queries: Tensor,  # (n, d)
+        num_samples: int = 1,
+        *,
+        generator: torch.Generator,
+    ) -> Tensor:  # (n, s)
+        """Draw classes with replacement, (n, s) positions in `classes`, int64.
+
+        Args:
+            queries: (n, d).
+            num_samples: s.
+            generator: On the CPU.
+
+        Raises:
+            InvalidArgumentError: s is not a positive integer.
+            DataError: queries that are no finite matrix (n, d), or for which no estimate is positive.
+        """
+        if isinstance(num_samples, bool) or not isinstance(num_samples, int | np.integer) or num_samples < 1:
+            raise InvalidArgumentError(f"num_samples must be a positive integer, got {num_samples!r}.")
+        x = self._read(queries)
+        if not self.pair.is_positive:
+            return torch.cat([self._dense(rows, num_samples, generator) for rows in torch.split(x, self._rows)])
+        feature = _inverse(self._weights(x).double().cumsum(1), _uniform(len(x), num_samples, generator))
+        levels, found = _uniform(len(x), num_samples, generator).to(x.device), torch.empty_like(feature)
+        for f in np.unique(feature.cpu().numpy()).tolist():
+            mine = feature == f
+            found[mine] = _inverse(self._cumulative[f : f + 1], levels[mine][None])[0]
+        return found
+
+    def report(
+        self,
+        queries: Tensor,  # (n, d)
+        *,
+        ground: str = "index",
+    ) -> SamplingReport:
+        """Compare the estimated laws with the true ones.
+
+        Args:
+            queries: (n, d), at least one.
+            ground: What the Wasserstein distance moves between: "index", classes in their order; "vectors", class
+                vectors, by linear programming (POT), for up to 4,000 classes.
+
+        Raises:
+            InvalidArgumentError: another ground, or too many classes for "vectors".
+            DataError: queries that are no finite matrix (n, d) with a row.
+        """
+        if ground not in ("index", "vectors"):
+            raise InvalidArgumentError(f"ground must be 'index' or 'vectors', got {ground!r}.")
+        if ground == "vectors" and len(self.classes) > MOST_GROUND:
+            raise InvalidArgumentError(
+                f"A Wasserstein distance between {len(self.classes)} vectors is asked for; at most {MOST_GROUND} are "
+                "moved. Take ground='index', or fewer classes."
+            )
+        x = self._read(queries)
+        if len(x) == 0:
+            raise DataError("There are no queries to report on.")
+        parts = [self._compare(rows, ground) for rows in torch.split(x, self._rows)]
+        negative, usable, distances = (torch.cat(column) for column in zip(*parts, strict=True))
+        kept = distances[usable].mean(0) if bool(usable.any()) else torch.full((3,), torch.nan)
+        moved, largest, variation = kept.tolist()
+        return SamplingReport(float(negative.mean()), moved, largest, variation, 1 - float(usable.double().mean()))
+
+    # --- pieces ----------------------------------------------------------------------------------
+
+    def _read(self, queries: Tensor) -> Tensor:
+        x = _finite(queries, "Queries")
+        if x.shape[1] != self.classes.shape[1]:
+            raise DataError(f"Queries need {self.classes.shape[1]} columns, as the classes have, got {x.shape[1]}.")
+        return x
+
+    @property
+    def _rows(self) -> int:
+        return max(1, _ENTRIES // len(self.classes))
+
+    def _weights(self, x: Tensor) -> Tensor:
+        """Return the probabilities (n, F) of the features of positive maps, given queries."""
+        assert isinstance(self.pair.left, PositiveMap)
+        return (self.pair.left.log_values(x) + self._log_totals.to(x)).softmax(-1)
+
+    @cached_property
+    def _logs(self) -> Tensor:
+        """Logarithms (F, C) of the classes' features of positive maps, float64."""
+        assert isinstance(self.pair.right, PositiveMap)
+        return self.pair.right.log_values(self.classes).double().mT
+
+    @cached_property
+    def _log_totals(self) -> Tensor:
+        return self._logs.logsumexp(1)
+
+    @cached_property
+    def _laws(self) -> Tensor:
+        """The law (F, C) of the class given a feature of positive maps, float64."""
+        return self._logs.softmax(1)
+
+    @cached_property
+    def _cumulative(self) -> Tensor:
+        return self._laws.cumsum(1)
+
+    @cached_property
+    def _right(self) -> Tensor:
+        """The features (C, F) of the classes."""
+        return torch.as_tensor(self.pair.right(self.classes))
+
+    def _dense(self, x: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        law = self.probabilities(x).double()
+        if not bool((law.sum(1) > 0).all()):
+            raise DataError(
+                f"No estimate is positive for {int((law.sum(1) <= 0).sum())} of {len(law)} queries; take more "
+                "features, or positive ones."
+            )
+        return _inverse(law.cumsum(1), _uniform(len(x), count, generator))
+
+    def _compare(self, x: Tensor, ground: str) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the share of negative estimates (n,), whether some is positive (n,), and three distances (n, 3)."""
+        negative = (self.estimates(x) < 0).double().mean(1)
+        estimate, true = self.probabilities(x).double(), (x @ self.classes.mT).double().softmax(-1)
+        usable, difference = estimate.sum(1) > 0, estimate - true
+        steps = difference.cumsum(1).abs()
+        if ground == "index":
+            moved = steps[:, :-1].sum(1) / max(len(self.classes) - 1, 1)
+        else:
+            moved = _transported(true, estimate, self._ground)
+        return negative, usable, torch.stack([moved, steps.amax(1), 0.5 * difference.abs().sum(1)], dim=1)
+
+    @cached_property
+    def _ground(self) -> Tensor:
+        return torch.cdist(self.classes.double(), self.classes.double())
+
+
+def _transported(first: Tensor, second: Tensor, cost: Tensor) -> Tensor:
+    """Return the optimal transport cost (n,) between laws (n, C) by cost (C, C), 0 where the second has no mass."""
+    import ot
+
+    matrix, out = cost.numpy(), torch.zeros(len(first), dtype=torch.float64)
+    for i, (p, q) in enumerate(zip(first.numpy(), second.numpy(), strict=True)):
+        if q.sum() > 0:
+            out[i] = float(ot.emd2(p / p.sum(), q / q.sum(), matrix, numItermax=10_000_000))
+    return out
+
+
+def _finite(values: Tensor, what: str) -> Tensor:
+    if not isinstance(values, Tensor) or values.ndim != 2 or not values.is_floating_point():
+        raise DataError(f"{what} must be a floating-point tensor (n, d), got {getattr(values, 'shape', values)!r}.")
+    if not bool(torch.isfinite(values).all()):
+        raise DataError(f"{what} must be finite; row {int((~torch.isfinite(values)).any(1).nonzero()[0])} is not.")
+    return values
+
+
+def _uniform(rows: int, count: int, generator: torch.Generator) -> Tensor:
+    return torch.rand(rows, count, generator=generator, dtype=torch.float64)
+
+
+def _inverse(
+    cumulative: Tensor,  # (n, k)
+    levels: Tensor,  # (n, s)
+) -> Tensor:  # (n, s)
+    """Return positions by the inverse of cumulative sums at levels in [0, 1)."""
+    scaled = levels.to(cumulative) * cumulative[:, -1:]
+    return torch.searchsorted(cumulative.contiguous(), scaled, right=True).clamp_max(cumulative.shape[1] - 1)
