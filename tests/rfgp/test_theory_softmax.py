@@ -17,7 +17,7 @@ SM = np.exp((A * B).sum(-1))
 V, Z = ((A + B) ** 2).sum(-1), ((A - B) ** 2).sum(-1)
 
 
-def squared_errors(make, kernel="softmax", count=3000):
+def squared_errors(make, kernel="softmax", count=2000):
     """Of estimates of the three x and two y, (count, 3, 2)."""
     generator, exact = random.generator(6), softmax.exact(X, Y, kernel)
     return torch.stack([(make(generator)(X, Y) - exact).square() for _ in range(count)]).numpy()
@@ -199,19 +199,21 @@ class TestPlantedErrors:
         assert fails(TestOneEstimator().test_cross_moments_of_orthogonal_pairs_equal_the_series)
 
     def test_a_cross_term_of_the_other_sign(self):
-        apart, together = torch.tensor([[1.0, 0, 0]]).double(), torch.tensor([[-0.2, 0.1, 0]]).double()
-        generator, exact, squares = random.generator(0), softmax.exact(apart, together), []
-        for _ in range(4000):
-            squares.append((bipolar(True)(generator)(apart, together) - exact).square())
-        samples, (x, y) = torch.stack(squares)[:, 0, 0].numpy(), (apart[0].numpy(), together[0].numpy())
-        moments = theory.angular_moments(x, y, 3)
-        common, own = (float(theory.bipolar_variance(x, y, 2, moments, common=c)) for c in (True, False))
+        """Theorem 3.1 at vectors of unequal length, from one common frequency, with the coefficient 1/2."""
+        x, y = (torch.tensor([[a, 0.0, 0.1]], dtype=torch.float64) for a in (1.0, -0.4))
+        omega, count, exact = draw(40_000, 3, random.generator(0)), 40_000, softmax.exact(x, y)[0, 0]
+        halves = []
+        for pair in (softmax.Positive(omega), softmax.Trigonometric(omega)):
+            halves.append(count / 2 * (pair.left(x) * pair.right(y)).unflatten(-1, (-1, count)).sum((0, 1)))
+        samples, vectors = ((halves[0] + halves[1] - exact) ** 2).numpy(), (x[0].numpy(), y[0].numpy())
+        common, own = (theory.bipolar_variance(*vectors, 1, (0.5, 0.25), common=c) for c in (True, False))
         check(samples, common)
+        assert fails(check, samples, own)
         assert fails(check, samples, 2 * own - common)
 
-    def test_moments_of_more_signs(self):
+    def test_moments_of_another_number_of_signs(self):
         samples = TestCoefficients().samples(coefficients.Angular)
-        assert fails(check, samples**2, theory.angular_moments(A, B, 4)[1])
+        assert fails(check, samples**2, theory.angular_moments(A, B, 1)[1])
 
 
 def test_zero_vectors_and_one_dimension():
