@@ -3,15 +3,15 @@
 Protocol, fixed before the results were seen.
 - Figs. 1 and 2: the relative root mean squared error of estimates of exp(x . y) for |x| = |y| = r = 0.5, 1, 1.5, 2 at
   angles 0 to pi, by the closed forms for independent frequencies: trigonometric, positive (both signs), bipolar with
-  the angular coefficient (8 signs) and with Gaussian ones (4 frequencies, tau = 1, of the sum and of the difference). Two
-  budgets: 128 projections of a vector (m and the coefficient's together), which is what features cost; and 1024
+  the angular coefficient (8 signs) and with Gaussian ones (4 frequencies, tau = 1, of the sum and of the difference).
+  Two budgets: 128 projections of a vector (m and the coefficient's together), which is what features cost; and 1024
   features, which is what estimates cost. The table has the worst angle and the mean over 33 angles.
-- The same from draws, d = 16, with iid, orthogonal and simplex frequencies for both the estimators and the coefficients,
-  r = 1, 1024 features, 5 angles, 500 draws.
+- The same from draws, d = 16, with iid, orthogonal and simplex frequencies for both the estimators and the
+  coefficients, r = 1, 1024 features, 5 angles, 500 draws.
 - Table 3 and Fig. 6: relative error |estimate / exact - 1|, its mean over all pairs of 200 x and 200 y, 512 features,
-  5 data sets and 10 draws of each; 2 clusters each of x and of y, centers uniform in [-1, 1]^d, spread 0.05, 0.15 and 0.3
-  for each coordinate, d = 4 and 16. Orthogonal frequencies; the mixture's scale is the spread. Means over data sets,
-  with standard errors.
+  5 data sets and 10 draws of each; 2 clusters each of x and of y, centers uniform in [-1, 1]^d, spread 0.05, 0.15 and
+  0.3 for each coordinate, d = 4 and 16. Orthogonal frequencies; the mixture's scale is the spread. Means over data
+  sets, with standard errors.
 
     python benchmarks/papers/hybrid.py [OUT]
 """

@@ -183,7 +183,7 @@ class TestHybrid:
         generator, found = random.generator(0), []
         for _ in range(1000):
             x = X[:1].clone().requires_grad_()
-            pair = softmax.angular_hybrid(27, 3, num_signs=2, coupling="iid", generator=generator)
+            pair = softmax.angular_hybrid(36, 3, num_signs=2, coupling="iid", generator=generator)
             found.append(torch.autograd.grad(pair(x, Y[:1]).sum(), x)[0])
         assert_mean(torch.stack(found).numpy(), ((X[0] @ Y[0]).exp() * Y[:1]).numpy())
 
@@ -211,7 +211,7 @@ class TestHybrid:
             (lambda: softmax.Hybrid(gaussian, [(half, positive)]), "one kernel"),
             (lambda: softmax.Hybrid(None, [(half, positive), (half, gaussian)]), "one kernel"),
             (lambda: softmax.bipolar(opposite, half), "repeat each other"),
-            (lambda: softmax.angular_hybrid(26, 3, generator=generator), "takes 27 features"),
+            (lambda: softmax.angular_hybrid(35, 3, generator=generator), "takes 36 features"),
             (lambda: softmax.angular_hybrid(100, 3, num_signs=0, generator=generator), "num_signs must be"),
             (lambda: softmax.angular_hybrid(100, 3, coupling="best", generator=generator), "best"),
             (lambda: softmax.angular_hybrid(100, 3, generator=0), "torch.Generator"),

@@ -30,21 +30,20 @@ def basic(kind):
 
 
 def angular(m, d, kernel, generator, name):
-    return softmax.angular_hybrid(9 * m, d, num_signs=2, coupling=name, kernel=kernel, generator=generator)
+    return softmax.angular_hybrid(12 * m, d, num_signs=2, coupling=name, kernel=kernel, generator=generator)
 
 
 def gaussian(of):
     def make(m, d, kernel, generator, name):
-        count = 13 * m if of == "difference" else 14 * m
         options = {"num_coefficients": 2, "scale": 1.5, "of": of, "coupling": name, "kernel": kernel}
-        return softmax.gaussian_hybrid(count, d, generator=generator, **options)
+        return softmax.gaussian_hybrid(18 * m, d, generator=generator, **options)
 
     return make
 
 
 def centers(scale):
     def make(m, d, kernel, generator, name):
-        return softmax.between_centers(draw(m, d, generator, name), X[2:, :d], Y[:, :d], scale=scale, kernel=kernel)
+        return softmax.between_centers(draw(m, d, generator, name), X[1:, :d], Y[:, :d], scale=scale, kernel=kernel)
 
     return make
 
@@ -56,7 +55,7 @@ def bipolar(m, d, kernel, generator, name):
 
 
 def nested(m, d, kernel, generator, name):
-    base = bipolar(m, d, kernel, generator, name)
+    base = angular(m, d, kernel, generator, name)
     constant = (coefficients.Constant(-0.3), exponential("diagonal")(m, d, kernel, generator, name))
     sums = coefficients.Gaussian(draw(2, d, generator, name), of="sum")
     return softmax.Hybrid(base, [constant, (sums, softmax.Positive(draw(m, d, generator, name), kernel))])

@@ -56,10 +56,12 @@ def angular_hybrid(
 ) -> Hybrid:
     """Return the angular hybrid: the bipolar estimator with the angle of x and y over pi for its coefficient.
 
+    The positive estimator has both signs of its frequencies, as in the paper.
+
     Source: Choromanski et al. (2022), angular hybrids (Lemma 3.2).
 
     Args:
-        num_features: The most features that it may have: 3 (n + 1) for each frequency.
+        num_features: The most features that it may have: 4 (n + 1) for each frequency.
         num_dims: d.
         num_signs: n, the number of sign features.
         coupling: Of the frequencies and, in a draw of their own, of the signs.
@@ -70,9 +72,9 @@ def angular_hybrid(
         InvalidArgumentError: fewer features than one frequency needs, or as `Coupling.sample`.
     """
     law = by_name(coupling)
-    m = _affordable(num_features, 3 * (_count(num_signs, "num_signs") + 1))
+    m = _affordable(num_features, 4 * (_count(num_signs, "num_signs") + 1))
     frequencies, signs = (law.sample(count, num_dims, generator=generator) for count in (m, num_signs))
-    return bipolar(frequencies, Angular(signs), kernel=kernel)
+    return bipolar(frequencies, Angular(signs), antithetic=True, kernel=kernel)
 
 
 def gaussian_hybrid(
@@ -89,12 +91,12 @@ def gaussian_hybrid(
     """Return the bipolar estimator with a Gaussian coefficient.
 
     Of the sum it is exp(-|x + y|^2 / (2 tau^2)), which makes the estimate exact at x = -y; of the difference it is
-    1 - exp(-|x - y|^2 / (2 tau^2)), exact at x = y.
+    1 - exp(-|x - y|^2 / (2 tau^2)), exact at x = y. The positive estimator has both signs of its frequencies.
 
     Source: Choromanski et al. (2022), Gaussian coefficients (Theorems F.1 and F.2).
 
     Args:
-        num_features: The most features that it may have: 2 (3 n + 1) for each frequency, or 6 n + 1 (difference).
+        num_features: The most features that it may have: 2 (4 n + 1) for each frequency.
         num_dims: d.
         num_coefficients: n, the number of frequencies of the coefficient.
         scale: tau.
@@ -107,9 +109,10 @@ def gaussian_hybrid(
         InvalidArgumentError: fewer features than one frequency needs, or as `Gaussian` and `Coupling.sample`.
     """
     law, n = by_name(coupling), _count(num_coefficients, "num_coefficients")
-    m = _affordable(num_features, 6 * n + 1 if of == "difference" else 6 * n + 2)
+    m = _affordable(num_features, 2 * (4 * n + 1))
     frequencies, others = (law.sample(count, num_dims, generator=generator) for count in (m, n))
-    return bipolar(frequencies, Gaussian(others, scale, of=of, complement=of == "difference"), kernel=kernel)
+    coefficient = Gaussian(others, scale, of=of, complement=of == "difference")
+    return bipolar(frequencies, coefficient, antithetic=True, kernel=kernel)
 
 
 def clustered(
