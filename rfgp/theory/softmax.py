@@ -48,7 +48,7 @@ def softmax_variance(
         trigonometric: exp(v^2) SM^-2 (1 - exp(-z^2))^2 / (2 m);
         positive: exp(v^2) SM^2 (1 - exp(-v^2)) / m;
         positive, antithetic, m counts both signs: exp(v^2) SM^2 (1 - exp(-v^2))^2 / m, that is 1 - exp(-v^2) of it;
-        exponential: E (Re Z)^2 - SM^2 over m, see above.
+        exponential: E (Re Z)^2 - SM^2 over m, see above; with a real A the positive one's at v = |c|, but for factors.
     Coupled frequencies add m (m - 1) cross moments over m^2, those of `rfgp.theory.variance`; for opposite pairs of
     them (1 + exp(2 v^2)) / 2 takes the place of exp(2 v^2), and there are m / 2 (m / 2 - 1) cross moments.
 
@@ -60,8 +60,8 @@ def softmax_variance(
         y: (..., d), paired with x.
         num_frequencies: m, both signs of antithetic ones counted.
         estimator: "trigonometric", "positive" or "exponential".
-        coupling: "iid"; for the first two also "orthogonal" and "pairwise", for the second also "simplex"; for the
-            second also the first three with "-antithetic".
+        coupling: "iid"; without a complex matrix also "orthogonal" and "pairwise"; for positive features, those of a
+            real matrix included, also "simplex" and the first three with "-antithetic".
         matrix: A of the exponential estimator.
         kernel: "softmax" or "gaussian".
 
@@ -71,9 +71,7 @@ def softmax_variance(
     a, b = _vectors(x, y)
     m, scale = _count(num_frequencies), _scale(a, b, kernel)
     if estimator == "exponential":
-        if coupling != "iid" or matrix is None:
-            raise InvalidArgumentError("The exponential estimator needs a matrix and has a closed form for 'iid' only.")
-        return exponential_covariance(a, b, matrix, matrix, kernel=kernel) / m
+        return scale**2 * _exponential(a, b, matrix, coupling, m)
     squares = (a**2).sum(-1) + (b**2).sum(-1)
     if estimator == "trigonometric":
         z = np.linalg.norm(a - b, axis=-1)
@@ -106,7 +104,7 @@ def exponential_covariance(
         kernel: "softmax" or "gaussian".
     """
     a, b = _vectors(x, y)
-    (c1, q1), (c2, q2) = (_exponent(a, b, np.asarray(matrix)) for matrix in (first, second))
+    (c1, q1), (c2, q2) = (_exponent(a, b, matrix) for matrix in (first, second))
     plain = np.exp(0.5 * ((c1 + c2) ** 2).sum(-1) - q1 - q2)
     conjugate = np.exp(0.5 * ((c1 + c2.conj()) ** 2).sum(-1) - q1 - q2.conj())
     return np.asarray(_scale(a, b, kernel) ** 2 * (0.5 * (plain + conjugate).real - np.exp(2 * (a * b).sum(-1))))
@@ -206,6 +204,17 @@ def bipolar_variance(
     return np.asarray(total)
 
 
+def _exponential(a: Array, b: Array, matrix: Any, coupling: str, m: int) -> Array:
+    if matrix is None:
+        raise InvalidArgumentError("The exponential estimator needs a matrix.")
+    if not np.iscomplexobj(np.asarray(matrix)):
+        c, q = _exponent(a, b, matrix)
+        return np.asarray(np.exp(-2 * q) * _positive(coupling, np.linalg.norm(c, axis=-1), m, a.shape[-1]))
+    if coupling != "iid":
+        raise InvalidArgumentError(f"There is no closed form for a complex matrix and the coupling {coupling!r}.")
+    return exponential_covariance(a, b, matrix, matrix) / m
+
+
 def _positive(coupling: str, v: Array, m: int, d: int) -> Array:
     """Return the variance of the mean of exp(omega . (x + y)) over the frequencies."""
     if not coupling.endswith(_ANTITHETIC):
@@ -221,9 +230,12 @@ def _variance(coupling: str, distances: Array, m: int, d: int, features: str) ->
     return variance(coupling, distances.reshape(-1), m, d, features=features).reshape(distances.shape)
 
 
-def _exponent(a: Array, b: Array, matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _exponent(a: Array, b: Array, matrix: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return c = A x + A^-T y and q = ((A x)^2 + (A^-T y)^2) / 2."""
-    full = np.diag(matrix) if matrix.ndim == 1 else matrix
+    full, d = np.asarray(matrix), a.shape[-1]
+    full = np.diag(full) if full.ndim == 1 else full
+    if full.shape != (d, d):
+        raise InvalidArgumentError(f"The matrix A must be ({d}, {d}) or ({d},), got {np.shape(matrix)}.")
     left, right = a @ full.T, b @ np.linalg.inv(full)
     return left + right, 0.5 * ((left**2).sum(-1) + (right**2).sum(-1))
 

@@ -210,6 +210,18 @@ class TestMatchingDiagonal:
         assert softmax.matching_diagonal(torch.zeros(2), torch.zeros(2)).tolist() == [1, 1]
         assert softmax.matching_diagonal(torch.ones(1), torch.ones(1)).tolist() == [1j]
 
+    def test_a_spread(self):
+        """The least mean of |a x + y / a|^2 over the real and the imaginary a of a grid."""
+        generator = random.generator(0)
+        for r, s in ((0.5, 0.2), (-0.5, 0.7), (0.0, 0.3), (0.0, 0.0)):
+            x, y = (c + 0.4 * torch.randn(100_000, generator=generator, dtype=torch.float64) for c in (r, s))
+            points = (torch.tensor([v], dtype=torch.float64) for v in (r, s))
+            a = complex(softmax.matching_diagonal(*points, spread=0.4, floor=1e-9))
+            costs = {
+                b: float((b * x + y / b).abs().square().mean()) for u in np.linspace(0.5, 2, 61) for b in (u, 1j * u)
+            }
+            assert float((a * x + y / a).abs().square().mean()) < min(costs.values()) + 0.01
+
     def test_bad_points(self):
         one = torch.ones(2)
         for r, s in ((one, torch.ones(3)), (one[None], one[None]), (one, one / 0)):
@@ -217,6 +229,8 @@ class TestMatchingDiagonal:
                 softmax.matching_diagonal(r, s)
         with pytest.raises(rfgp.InvalidArgumentError, match="floor must be positive"):
             softmax.matching_diagonal(one, one, floor=0.0)
+        with pytest.raises(rfgp.InvalidArgumentError, match="spread must be"):
+            softmax.matching_diagonal(one, one, spread=-1.0)
 
 
 @settings(max_examples=60, deadline=None)

@@ -247,6 +247,14 @@ class TestClustered:
         errors = {name: np.mean(found) for name, found in squares.items()}
         assert errors["clustered"] < 0.5 * min(errors["positive"], errors["trigonometric"]), errors
 
+    def test_wide_clusters_need_their_spread(self):
+        x, y = self.data(0.5)
+        exact, errors = softmax.exact(x, y), []
+        for spread in (0.0, None):
+            pairs = (softmax.clustered(x, y, 160, spread=spread, generator=random.generator(s)) for s in range(20))
+            errors.append(np.median([float((pair(x, y) / exact - 1).square().mean()) for pair in pairs]))
+        assert errors[1] < 0.5 * errors[0], errors
+
     def test_it_is_exact_at_centers(self):
         x, y = self.data(0.0)
         pair = softmax.clustered(x, y, 8, generator=random.generator(0))

@@ -51,6 +51,23 @@ class TestOneEstimator:
         options = {"estimator": "exponential", "matrix": a.numpy(), "kernel": kernel}
         check(samples, theory.softmax_variance(A, B, 1, **options))
 
+    @pytest.mark.parametrize("name", ["orthogonal", "iid-antithetic"])
+    def test_of_coupled_exponential_features(self, name):
+        samples = squared_errors(lambda g: softmax.Exponential(draw(4, 3, g, name), REAL))
+        options = {"estimator": "exponential", "matrix": REAL.numpy(), "coupling": name}
+        check(samples, theory.softmax_variance(A, B, 4, **options))
+
+    def test_of_clusters(self):
+        """Zero-one coefficients: the variance of the pair of clusters, with the matrix of its centers."""
+        diagonals = [[softmax.matching_diagonal(x, 1.2 * y).numpy() for y in Y] for x in 0.8 * X]
+        samples = one_frequency(lambda omega: softmax.between_centers(omega, 0.8 * X, 1.2 * Y))
+        expected = [
+            [float(theory.softmax_variance(A[i, 0], B[0, j], 1, estimator="exponential", matrix=diagonals[i][j]))]
+            for i in range(3)
+            for j in range(2)
+        ]
+        check(samples, np.reshape(expected, (3, 2)))
+
     @pytest.mark.parametrize("name", ["orthogonal", "simplex", "iid-antithetic", "pairwise-antithetic"])
     @pytest.mark.parametrize("m", [2, 6])
     def test_of_coupled_positive_features(self, name, m):
@@ -237,6 +254,12 @@ def test_bad_arguments():
         (lambda: theory.softmax_variance(x, x, 3, coupling="iid-antithetic"), "no closed form"),
         (lambda: theory.softmax_variance(x, x, 4, coupling="simplex-antithetic"), "no closed form"),
         (lambda: theory.softmax_variance(x, x, 4, estimator="exponential"), "needs a matrix"),
+        (lambda: theory.softmax_variance(x, x, 4, estimator="exponential", matrix=np.eye(2)), "must be"),
+        (lambda: theory.exponential_covariance(x, x, 1j * np.eye(3), np.ones((2, 3))), "must be"),
+        (
+            lambda: theory.softmax_variance(x, x, 4, estimator="exponential", matrix=1j * x, coupling="orthogonal"),
+            "no closed form for a complex",
+        ),
         (lambda: theory.softmax_variance(x, x, 4, estimator="trigonometric", coupling="simplex"), "no closed form"),
     ):
         with pytest.raises(rfgp.InvalidArgumentError, match=message):

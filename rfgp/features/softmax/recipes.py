@@ -1,5 +1,7 @@
 """Hybrid estimators of the paper, drawn from a coupling."""
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -122,16 +124,17 @@ def clustered(
     *,
     num_clusters: int | tuple[int, int] = 2,
     scale: float | None = None,
+    spread: float | None = None,
     floor: float = 0.1,
     coupling: str | Coupling = "orthogonal",
     kernel: str = "softmax",
     generator: torch.Generator,
 ) -> Hybrid:
-    """Return an estimator for clustered data, exact where both vectors are centers of clusters.
+    """Return an estimator for clustered data.
 
     x and y are clustered by k-means; each pair of centers has an `Exponential` with the closed-form diagonal of
-    `matching_diagonal`. Elsewhere the second moment grows like exp(|A x|^2 + |A^-T y|^2): clusters must be tight, and
-    centers without entries near zero.
+    `matching_diagonal`, for the spread of the clusters. With the spread 0, as in the paper, it is exact where both
+    vectors are centers, and fails where clusters are not tight.
 
     Source: Choromanski et al. (2022), Eqs. 85 to 88.
 
@@ -142,6 +145,7 @@ def clustered(
             pair of clusters.
         num_clusters: Of x and of y.
         scale: None: each vector belongs to the nearest center; otherwise of Gaussian responsibilities.
+        spread: As for `matching_diagonal`; None: the root mean square distance of an entry from its center.
         floor: As for `matching_diagonal`.
         coupling: Of the frequencies, which all pairs of clusters share.
         kernel: "softmax" or "gaussian".
@@ -158,11 +162,12 @@ def clustered(
         raise InvalidArgumentError(
             f"x and y must be matrices with as many columns, got {tuple(x.shape)} and {tuple(y.shape)}."
         )
-    left, right = (_centers(points, count, generator) for points, count in zip((x, y), counts, strict=True))
+    (left, near), (right, far) = (_centers(*pair, generator) for pair in zip((x, y), counts, strict=True))
+    width = 0.5**0.5 * math.hypot(near, far) if spread is None else spread
     complex_ones = [matching_diagonal(r, s, floor=floor).is_complex() for r in left for s in right]
     m = _affordable(num_features, len(complex_ones) + sum(complex_ones))
     frequencies = by_name(coupling).sample(m, x.shape[1], generator=generator)
-    return between_centers(frequencies, left, right, scale=scale, floor=floor, kernel=kernel)
+    return between_centers(frequencies, left, right, scale=scale, spread=width, floor=floor, kernel=kernel)
 
 
 def between_centers(
@@ -171,6 +176,7 @@ def between_centers(
     right_centers: Tensor,  # (L, d)
     *,
     scale: float | None = None,
+    spread: float = 0.0,
     floor: float = 0.1,
     kernel: str = "softmax",
 ) -> Hybrid:
@@ -183,6 +189,7 @@ def between_centers(
         left_centers: Of the x, (K, d).
         right_centers: Of the y, (L, d).
         scale: None: each vector belongs to the nearest center; otherwise of Gaussian responsibilities.
+        spread: As for `matching_diagonal`.
         floor: As for `matching_diagonal`.
         kernel: "softmax" or "gaussian".
 
@@ -194,20 +201,22 @@ def between_centers(
     for i, r in enumerate(left_centers):
         for j, s in enumerate(right_centers):
             weight = Clusters(*centers, (i, j)) if scale is None else GaussianMixture(*centers, (i, j), scale)
-            parts.append((weight, Exponential(drawn, matching_diagonal(r, s, floor=floor), kernel)))
+            a = matching_diagonal(r, s, spread=spread, floor=floor)
+            parts.append((weight, Exponential(drawn, a, kernel)))
     return Hybrid(None, parts)
 
 
-def _centers(points: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Return the centers (K, d) of clusters by k-means."""
+def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, float]:
+    """Return the centers (K, d) of clusters by k-means, and the root mean square deviation of an entry from them."""
     from sklearn.cluster import KMeans
 
     if _count(count, "num_clusters") > len(points) or not bool(torch.isfinite(points).all()):
         raise InvalidArgumentError(f"{len(points)} vectors, all of them finite, are needed for {count} clusters.")
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
     values = points.detach().cpu().double().numpy()
-    found = KMeans(count, n_init=10, random_state=seed).fit(values).cluster_centers_
-    return torch.as_tensor(np.asarray(found, dtype=np.float64))
+    found = KMeans(count, n_init=10, random_state=seed).fit(values)
+    centers = torch.as_tensor(np.asarray(found.cluster_centers_, dtype=np.float64))
+    return centers, math.sqrt(float(found.inertia_) / values.size)
 
 
 def _count(value: int, name: str) -> int:
