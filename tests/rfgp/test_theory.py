@@ -96,13 +96,13 @@ class TestClosedForms:
             assert (theory.pairwise_moment(Z, d) < theory.orthogonal_moment(Z, d)).all()
 
     def test_planted_missing_factor(self, monkeypatch):
-        original = theory.kummer
-        monkeypatch.setattr(theory, "kummer", lambda d, x: original(d, 2 * np.asarray(x)))
+        original = theory.kernels.kummer
+        monkeypatch.setattr(theory.kernels, "kummer", lambda d, x: original(d, 2 * np.asarray(x)))
         assert fails(check_closed_form, "orthogonal", "laplace", 3, 3)
         assert fails(check_closed_form, "simplex", "laplace", 3, 3)
 
     def test_planted_pairs_counted_as_if_all_were_coupled(self, monkeypatch):
-        monkeypatch.setattr(theory, "orthogonal_moment", theory.pairwise_moment)
+        monkeypatch.setattr(theory.kernels, "orthogonal_moment", theory.pairwise_moment)
         assert fails(check_closed_form, "pairwise", "fourier", 7, 3)
 
     def test_what_has_no_closed_form(self):
@@ -137,7 +137,7 @@ class TestRotations:
     def test_chunks_change_nothing(self, monkeypatch):
         draw = couplings.IID().sample(50, 4, generator=random.generator(0))
         whole = theory.rotated_error(draw, Z)
-        monkeypatch.setattr(theory, "_ROWS", 7)
+        monkeypatch.setattr(theory.kernels, "_ROWS", 7)
         np.testing.assert_allclose(theory.rotated_error(draw.dense(), Z), whole, rtol=1e-10)
 
 
@@ -208,7 +208,7 @@ class TestFrequenciesFor:
             assert float(theory.orthogonal_moment(x, d)) == pytest.approx(exact, abs=1e-10)
 
     def test_too_many(self, monkeypatch):
-        monkeypatch.setattr(theory, "_LARGEST_DRAWN", 16)
+        monkeypatch.setattr(theory.kernels, "_LARGEST_DRAWN", 16)
         with pytest.raises(rfgp.InvalidArgumentError, match="more than 16 frequencies"):
             theory.frequencies_for(self.X, 1e-4)
 

@@ -1,4 +1,4 @@
-"""What random features can do, in formulas: variances, the costs of couplings, and how many frequencies are needed.
+"""Fourier and positive features: variances, the costs of couplings, and how many frequencies are needed.
 
 Notation: omega_i = r_i u_i, z = |x - y| and v = |x + y| in lengthscales, C(t) = E cos(t u) and H(t) = E cosh(t u)
 for one coordinate u of a uniform direction (`rfgp.special`). Fourier features estimate k(z). Positive features

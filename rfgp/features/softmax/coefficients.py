@@ -1,0 +1,260 @@
+"""Coefficients of hybrid estimators: lambda(x, y) = a + left(x) . right(y), estimated like the kernels themselves.
+
+Source: Choromanski et al. (2022), Lemma 2.3.
+"""
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from rfgp.couplings import Frequencies
+from rfgp.errors import InvalidArgumentError
+from rfgp.features.softmax.basic import Trigonometric
+from rfgp.features.softmax.pair import SideMap, as_frequencies
+
+
+class CoefficientMap(nn.Module, ABC):
+    """One side of a coefficient."""
+
+    @property
+    @abstractmethod
+    def num_features(self) -> int:
+        """The number of features, which may be 0."""
+
+    @abstractmethod
+    def forward(
+        self,
+        x: Tensor,  # (..., n, d)
+    ) -> Tensor:  # (..., n, F)
+        """Return the features of x, in its dtype and on its device."""
+
+
+class Coefficient(nn.Module):
+    """A coefficient lambda(x, y) = a + left(x) . right(y) of a hybrid estimator.
+
+    It may be estimated, then from a draw independent of the estimators that it mixes, or known.
+
+    Args:
+        constant: a.
+        left: Features of x.
+        right: Features of y, as many.
+
+    Raises:
+        InvalidArgumentError: a is not finite, or the sides have different numbers of features.
+    """
+
+    def __init__(self, constant: float, left: CoefficientMap, right: CoefficientMap) -> None:
+        super().__init__()
+        if not math.isfinite(constant):
+            raise InvalidArgumentError(f"The constant of a coefficient must be finite, got {constant!r}.")
+        if left.num_features != right.num_features:
+            raise InvalidArgumentError(
+                f"A coefficient needs as many features on both sides, got {left.num_features} and {right.num_features}."
+            )
+        self.constant, self.left, self.right = float(constant), left, right
+
+    @property
+    def num_features(self) -> int:
+        """The number of features of each side."""
+        return self.left.num_features
+
+    def forward(
+        self,
+        x: Tensor,  # (..., n, d)
+        y: Tensor,  # (..., k, d)
+    ) -> Tensor:  # (..., n, k)
+        """Return the coefficients of all x and y."""
+        out: Tensor = self.constant + self.left(x) @ self.right(y).mT
+        return out
+
+
+class _NoMap(CoefficientMap):
+    @property
+    def num_features(self) -> int:
+        return 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.new_zeros(*x.shape[:-1], 0)
+
+
+class Constant(Coefficient):
+    """The same coefficient for all x and y.
+
+    Args:
+        value: Any finite number.
+    """
+
+    def __init__(self, value: float) -> None:
+        super().__init__(value, _NoMap(), _NoMap())
+
+
+class _SignMap(CoefficientMap):
+    def __init__(self, frequencies: Frequencies, sign: float) -> None:
+        super().__init__()
+        self.frequencies, self.sign = frequencies, sign
+
+    @property
+    def num_features(self) -> int:
+        return self.frequencies.shape[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        amplitude = (0.5 * self.frequencies.weights / self.frequencies.shape[0]).sqrt().to(x)
+        return self.sign * amplitude * self.frequencies.project(x).sign()
+
+
+class Angular(Coefficient):
+    """The angle of x and y over pi: 0 where they point the same way, 1 where they are opposite.
+
+    lambda = 1/2 - 1/(2 n) sum_i sgn(tau_i . x) sgn(tau_i . y), since tau parts x from y with probability theta / pi. A
+    zero vector has the coefficient 1/2. The signs have no gradient, and none is missed: the mean of an estimator's
+    gradient is that of the kernel whatever the coefficient.
+
+    Source: Choromanski et al. (2022), Lemma 3.2.
+
+    Args:
+        frequencies: tau, `Frequencies` of an isotropic spectrum or a plain (n, d) tensor; only directions matter.
+
+    Raises:
+        InvalidArgumentError: antithetic frequencies, whose features repeat each other.
+    """
+
+    def __init__(self, frequencies: Frequencies | Tensor) -> None:
+        drawn = as_frequencies(frequencies)
+        if drawn.antithetic:
+            raise InvalidArgumentError(
+                "Signs of antithetic frequencies repeat each other. Use the coupling without -antithetic."
+            )
+        super().__init__(0.5, _SignMap(drawn, 1.0), _SignMap(drawn, -1.0))
+
+
+class _ScaledMap(CoefficientMap):
+    """`sign` times the features of x times `factor`."""
+
+    def __init__(self, side: SideMap, factor: float, sign: float) -> None:
+        super().__init__()
+        self.side, self.factor, self.sign = side, factor, sign
+
+    @property
+    def num_features(self) -> int:
+        return self.side.num_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.sign * self.side(self.factor * x)
+        return out
+
+
+class Gaussian(Coefficient):
+    """exp(-|x - y|^2 / (2 tau^2)), or with x + y, or one less that, by trigonometric features.
+
+    Known exactly where its argument is 0: `of="difference", complement=True` is 0 at x = y, where the trigonometric
+    estimator is exact, and `of="sum"` is 1 at x = -y, where the positive one is.
+
+    Source: Choromanski et al. (2022), Gaussian coefficients (Theorems F.1 and F.2).
+
+    Args:
+        frequencies: Gaussian `Frequencies` or a plain (n, d) tensor.
+        scale: tau.
+        of: "difference" or "sum".
+        complement: Whether the coefficient is one less the exponential.
+
+    Raises:
+        InvalidArgumentError: a scale that is not positive and finite, another `of`, or antithetic frequencies.
+    """
+
+    def __init__(
+        self,
+        frequencies: Frequencies | Tensor,
+        scale: float = 1.0,
+        *,
+        of: str = "difference",
+        complement: bool = False,
+    ) -> None:
+        if not 0 < scale < math.inf:
+            raise InvalidArgumentError(f"scale must be positive and finite, got {scale!r}.")
+        if of not in ("difference", "sum"):
+            raise InvalidArgumentError(f'of must be "difference" or "sum", got {of!r}.')
+        side = Trigonometric(frequencies, "gaussian").left
+        left = _ScaledMap(side, 1 / scale, 1.0)
+        right = _ScaledMap(side, (1 if of == "difference" else -1) / scale, -1.0 if complement else 1.0)
+        super().__init__(1.0 if complement else 0.0, left, right)
+
+
+class _ClusterMap(CoefficientMap):
+    """Whether a vector belongs to a cluster, or with a scale: how far."""
+
+    def __init__(self, centers: Tensor, index: int, scale: float | None) -> None:
+        super().__init__()
+        if centers.ndim != 2 or 0 in centers.shape or not bool(torch.isfinite(centers).all()):
+            raise InvalidArgumentError(f"Centers must be a finite matrix (K, d), got shape {tuple(centers.shape)}.")
+        if not 0 <= index < len(centers):
+            raise InvalidArgumentError(f"There is no cluster {index} among {len(centers)}.")
+        self.centers, self.index, self.scale = centers, index, scale
+
+    @property
+    def num_features(self) -> int:
+        return 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-1] != self.centers.shape[1]:
+            raise InvalidArgumentError(f"Inputs must have {self.centers.shape[1]} columns, got {tuple(x.shape)}.")
+        squares = (x[..., None, :] - self.centers.to(x)).square().sum(-1)
+        if self.scale is None:
+            return (squares.argmin(-1, keepdim=True) == self.index).to(x)
+        return (-0.5 / self.scale**2 * squares).softmax(-1)[..., self.index, None]
+
+
+class Clusters(Coefficient):
+    """1 where x is nearest to one center and y to another, otherwise 0.
+
+    Over all pairs of centers they sum to 1.
+
+    Source: Choromanski et al. (2022), clustered data (Eqs. 85 to 88).
+
+    Args:
+        left_centers: Of the x, (K, d).
+        right_centers: Of the y, (L, d).
+        pair: (i, j), the positions of the two centers.
+
+    Raises:
+        InvalidArgumentError: centers that are not finite or no matrix, or positions that do not exist.
+    """
+
+    def __init__(
+        self,
+        left_centers: Tensor,  # (K, d)
+        right_centers: Tensor,  # (L, d)
+        pair: tuple[int, int],
+    ) -> None:
+        super().__init__(0.0, _ClusterMap(left_centers, pair[0], None), _ClusterMap(right_centers, pair[1], None))
+
+
+class GaussianMixture(Coefficient):
+    """The responsibility of one center for x times that of another for y.
+
+    Responsibilities exp(-|x - r_i|^2 / (2 scale^2)) are normalized over i, so that over all pairs of centers the
+    coefficients sum to 1; as the scale goes to 0 they become those of `Clusters`.
+
+    Source: Choromanski et al. (2022), clustered data (Eqs. 85 to 88).
+
+    Args:
+        left_centers: Of the x, (K, d).
+        right_centers: Of the y, (L, d).
+        pair: (i, j), the positions of the two centers.
+        scale: Of a cluster.
+
+    Raises:
+        InvalidArgumentError: a scale that is not positive and finite, or as for `Clusters`.
+    """
+
+    def __init__(
+        self,
+        left_centers: Tensor,  # (K, d)
+        right_centers: Tensor,  # (L, d)
+        pair: tuple[int, int],
+        scale: float = 1.0,
+    ) -> None:
+        if not 0 < scale < math.inf:
+            raise InvalidArgumentError(f"scale must be positive and finite, got {scale!r}.")
+        super().__init__(0.0, _ClusterMap(left_centers, pair[0], scale), _ClusterMap(right_centers, pair[1], scale))

@@ -1,0 +1,178 @@
+"""General complex exponential features: one matrix A between the positive and the trigonometric estimator.
+
+For a frequency omega and an invertible matrix A let c = A x + A^-T y. With u^2 = u^T u, no conjugate,
+
+    E exp(omega . c) = exp(c^2 / 2) = exp((A x)^2 / 2 + (A^-T y)^2 / 2 + x . y),
+
+so exp(omega . (A x) - (A x)^2 / 2) and exp(omega . (A^-T y) - (A^-T y)^2 / 2) are features of the softmax kernel. With
+A x = u + i v their exponent has the real part omega . u - (|u|^2 - |v|^2) / 2 and the imaginary part omega . v - u . v;
+nothing below is a complex number.
+"""
+
+import torch
+from torch import Tensor
+
+from rfgp.couplings import Frequencies
+from rfgp.errors import InvalidArgumentError
+from rfgp.features.softmax.pair import FeaturePair, SideMap, as_frequencies
+
+
+class _RealMap(SideMap):
+    def __init__(self, frequencies: Frequencies, matrix: Tensor, kernel: str) -> None:
+        super().__init__(kernel)
+        self.frequencies, self.matrix = frequencies, matrix
+
+    @property
+    def num_features(self) -> int:
+        return self.frequencies.shape[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.log_values(x).exp()
+
+    def log_values(self, x: Tensor) -> Tensor:
+        self.frequencies.check_inputs(x)
+        u = _times(self.matrix, x)
+        exponent = self.frequencies.project(u) - 0.5 * u.square().sum(-1, keepdim=True)
+        return exponent + self.shift(x) + 0.5 * _amplitude(self.frequencies).log().to(x)
+
+
+class _ComplexMap(SideMap):
+    """The real parts, then the imaginary parts times `sign`."""
+
+    def __init__(self, frequencies: Frequencies, matrix: Tensor, kernel: str, sign: float) -> None:
+        super().__init__(kernel)
+        self.frequencies, self.real, self.imaginary, self.sign = frequencies, matrix.real, matrix.imag, sign
+
+    @property
+    def num_features(self) -> int:
+        return 2 * self.frequencies.shape[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.frequencies.check_inputs(x)
+        u, v = _times(self.real, x), _times(self.imaginary, x)
+        size = self.shift(x) + 0.5 * (v.square() - u.square()).sum(-1, keepdim=True)
+        if bool((self.real != 0).any()):
+            size = size + self.frequencies.project(u)
+        angles = self.frequencies.project(v) - (u * v).sum(-1, keepdim=True)
+        values = size.exp() * _amplitude(self.frequencies).sqrt().to(x)
+        return torch.cat([values * angles.cos(), self.sign * values * angles.sin()], dim=-1)
+
+
+class Exponential(FeaturePair):
+    """General exponential features exp(omega . (A x) - (A x)^2 / 2) and exp(omega . (A^-T y) - (A^-T y)^2 / 2).
+
+    A = I gives `Positive`, A = i I `Trigonometric`. Exact where A x + A^-T y = 0. A real A gives m positive features, a
+    complex one 2 m. To learn A, build the pair anew in each step.
+
+    Source: Choromanski et al. (2022), general complex exponential estimators.
+
+    Args:
+        frequencies: Gaussian `Frequencies`, or a plain (m, d) tensor.
+        matrix: A, real or complex, (d, d), or its diagonal (d,).
+        kernel: "softmax" or "gaussian".
+
+    Raises:
+        InvalidArgumentError: another kernel, a matrix of another shape, not finite or singular, or antithetic
+            frequencies with an imaginary matrix, whose features repeat each other.
+    """
+
+    def __init__(
+        self,
+        frequencies: Frequencies | Tensor,  # (m, d)
+        matrix: Tensor,  # (d, d) or (d,)
+        kernel: str = "softmax",
+    ) -> None:
+        drawn = as_frequencies(frequencies)
+        inverse = _inverse_transpose(matrix, drawn.shape[1])
+        self_conjugate = not matrix.is_complex() or not bool((matrix.imag != 0).any())
+        if self_conjugate:
+            sides = [_RealMap(drawn, a.real if a.is_complex() else a, kernel) for a in (matrix, inverse)]
+            super().__init__(sides[0], sides[1])
+            return
+        if drawn.antithetic and not bool((matrix.real != 0).any()):
+            raise InvalidArgumentError(
+                "Features with an imaginary matrix repeat each other on antithetic frequencies. Use the coupling "
+                "without -antithetic."
+            )
+        super().__init__(_ComplexMap(drawn, matrix, kernel, 1.0), _ComplexMap(drawn, inverse, kernel, -1.0))
+
+
+def matching_diagonal(
+    r: Tensor,  # (d,)
+    s: Tensor,  # (d,)
+    *,
+    spread: float = 0.0,
+    floor: float = 0.1,
+) -> Tensor:  # (d,)
+    """Return the diagonal of an A with A r + A^-T s = 0, for which `Exponential` is exact at (r, s).
+
+    a_k^2 r_k = -s_k: a_k = sqrt(-s_k / r_k), real where the signs differ and imaginary where they agree. Where one of
+    the two is zero no a_k will do, and one is wanted that is neither small nor large; so entries are taken to be no
+    smaller than the floor. Where both are zero a_k = 1.
+
+    Around the points the variance grows with sum_k |a_k x_k + y_k / a_k|^2. For independent x and y with the means r
+    and s and the variance `spread`^2 of each entry its mean is least where |a_k|^4 = E y_k^2 / E x_k^2 = (s_k^2 +
+    spread^2) / (r_k^2 + spread^2), with the same signs: for clusters that are not tight that is far better, though
+    exact nowhere.
+
+    Source: Choromanski et al. (2022), Eqs. 85 to 88; for spread > 0 derived above.
+
+    Args:
+        r: (d,).
+        s: (d,).
+        spread: The standard deviation of an entry around the points; 0: exact at the points.
+        floor: Of the size of an entry, relative to the root mean square entry of r and s.
+
+    Returns:
+        (d,), real if all entries are, otherwise complex.
+
+    Raises:
+        InvalidArgumentError: shapes that differ, entries that are not finite, or a floor or spread out of range.
+    """
+    if r.ndim != 1 or r.shape != s.shape or not bool((torch.isfinite(r) & torch.isfinite(s)).all()):
+        raise InvalidArgumentError(
+            f"The two points must be finite vectors (d,), got shapes {tuple(r.shape)} and {tuple(s.shape)}."
+        )
+    if not 0 < floor < float("inf"):
+        raise InvalidArgumentError(f"floor must be positive, got {floor!r}.")
+    if not 0 <= spread < float("inf"):
+        raise InvalidArgumentError(f"spread must be finite and not negative, got {spread!r}.")
+    least = floor * (0.5 * (r.square() + s.square()).mean()).sqrt().clamp_min(torch.finfo(r.dtype).tiny ** 0.5)
+    squares = [v.abs().maximum(least).square() + spread**2 for v in (r, s)]
+    size = (squares[1] / squares[0]) ** 0.25
+    same = r * s > 0
+    return torch.complex(size * ~same, size * same) if bool(same.any()) else size
+
+
+def _amplitude(frequencies: Frequencies) -> Tensor:
+    return frequencies.weights / frequencies.shape[0]
+
+
+def _times(matrix: Tensor, x: Tensor) -> Tensor:
+    """Return A x for each row."""
+    return x * matrix.to(x) if matrix.ndim == 1 else x @ matrix.to(x).mT
+
+
+def _inverse_transpose(matrix: Tensor, num_dims: int) -> Tensor:
+    """Return A^-T, or its diagonal.
+
+    Raises:
+        InvalidArgumentError: there is none.
+    """
+    if not isinstance(matrix, Tensor) or not (matrix.is_floating_point() or matrix.is_complex()):
+        kind = matrix.dtype if isinstance(matrix, Tensor) else type(matrix).__name__
+        raise InvalidArgumentError(f"The matrix A must be a real or complex floating-point tensor, got {kind}.")
+    if matrix.shape not in ((num_dims,), (num_dims, num_dims)):
+        raise InvalidArgumentError(
+            f"Frequencies in {num_dims} dimensions need a matrix A of shape ({num_dims}, {num_dims}) or a diagonal "
+            f"({num_dims},), got {tuple(matrix.shape)}."
+        )
+    if not bool(torch.isfinite(matrix).all()):
+        raise InvalidArgumentError("The matrix A has entries that are not finite.")
+    sizes = matrix.detach().abs() if matrix.ndim == 1 else torch.linalg.svdvals(matrix.detach())
+    if float(sizes.min()) <= num_dims * torch.finfo(sizes.dtype).eps * float(sizes.max()):
+        raise InvalidArgumentError(
+            f"The matrix A is singular: its singular values lie between {float(sizes.min()):.2g} and "
+            f"{float(sizes.max()):.2g}. A^-T is needed; add to the diagonal, or choose another A."
+        )
+    return matrix.reciprocal() if matrix.ndim == 1 else torch.linalg.inv(matrix).mT

@@ -1,0 +1,114 @@
+"""Hybrid estimators: several estimators of a kernel, mixed by coefficients of x and y, as one pair of feature maps.
+
+A product of two inner products is one of row-wise Kronecker products, (a . b)(c . d) = (a x c) . (b x d), so a mixture
+
+    sum_k lambda_k S_k + (1 - sum_k lambda_k) S_0,     lambda_k = a_k + l_k(x) . r_k(y),
+
+has the features (sqrt |a_k|, l_k) x S_k for each k and (sqrt |1 - sum_k a_k|, l_1, l_2, ...) x S_0. Negative terms have
+their sign on the right, which is what the imaginary block of the paper's Lemma 2.3 does. Features take time
+O(n (m d + F)): no larger matrix than that of the features is formed.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.features.softmax.coefficients import Coefficient, CoefficientMap
+from rfgp.features.softmax.pair import FeaturePair, SideMap
+
+
+class _HybridMap(SideMap):
+    """One side: coefficients, the estimators that belong to them, and last, where there is one, the base."""
+
+    def __init__(
+        self,
+        coefficients: Sequence[CoefficientMap],
+        constants: Sequence[float],
+        estimators: Sequence[SideMap],
+        sign: float,
+    ) -> None:
+        super().__init__(estimators[0].kernel)
+        self.coefficients, self.estimators = nn.ModuleList(coefficients), nn.ModuleList(estimators)
+        self.constants, self.sign = tuple(constants), sign
+        self.has_base = len(estimators) > len(coefficients)
+        widths = [c.num_features for c in coefficients]
+        widths = [*widths, sum(widths)] if self.has_base else widths
+        columns = [width + (a != 0) for width, a in zip(widths, constants, strict=True)]
+        self._num_features = sum(n * e.num_features for n, e in zip(columns, estimators, strict=True))
+
+    @property
+    def num_features(self) -> int:
+        return self._num_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = [coefficient(x) for coefficient in self.coefficients]
+        if self.has_base:
+            found.append(self.sign * torch.cat(found, dim=-1))
+        blocks = [
+            _row_products(self._with_constant(values, a), estimator(x))
+            for values, a, estimator in zip(found, self.constants, self.estimators, strict=True)
+        ]
+        return torch.cat(blocks, dim=-1)
+
+    def _with_constant(self, values: Tensor, constant: float) -> Tensor:
+        """Return the features of a coefficient after that of its constant."""
+        if constant == 0:
+            return values
+        root = math.sqrt(abs(constant)) * (self.sign if constant < 0 else 1.0)
+        return torch.cat([values.new_full((*values.shape[:-1], 1), root), values], dim=-1)
+
+
+class Hybrid(FeaturePair):
+    """The estimator sum_k lambda_k S_k + (1 - sum_k lambda_k) S_0.
+
+    Unbiased where every coefficient is independent of the estimators S, which may have a common draw. Where the
+    coefficients sum to 1 for all x and y, such as those of all pairs of clusters, there is no S_0. A hybrid is itself
+    an estimator, so hybrids nest; its estimates can be negative.
+
+    Source: Choromanski et al. (2022), Lemma 2.3.
+
+    Args:
+        base: S_0, or None where the coefficients sum to 1.
+        parts: Pairs (lambda_k, S_k).
+
+    Raises:
+        InvalidArgumentError: no parts, parts of another kind, or estimators of different kernels.
+    """
+
+    def __init__(self, base: FeaturePair | None, parts: Sequence[tuple[Coefficient, FeaturePair]]) -> None:
+        pairs = _check_parts(base, parts)
+        coefficients = [coefficient for coefficient, _ in parts]
+        constants = [coefficient.constant for coefficient in coefficients]
+        constants += [1 - math.fsum(constants)] if base is not None else []
+        left = _HybridMap([c.left for c in coefficients], constants, [p.left for p in pairs], 1.0)
+        right = _HybridMap([c.right for c in coefficients], constants, [p.right for p in pairs], -1.0)
+        super().__init__(left, right)
+
+
+def _check_parts(base: FeaturePair | None, parts: Sequence[tuple[Coefficient, FeaturePair]]) -> list[FeaturePair]:
+    """Return the estimators, the base last."""
+    if not parts:
+        raise InvalidArgumentError("A hybrid needs at least one part, a pair of a coefficient and an estimator.")
+    for part in parts:
+        if len(part) != 2 or not isinstance(part[0], Coefficient) or not isinstance(part[1], FeaturePair):
+            raise InvalidArgumentError(f"A part of a hybrid is a pair of a coefficient and an estimator, got {part!r}.")
+    pairs = [pair for _, pair in parts] + ([base] if base is not None else [])
+    for first, second in pairwise(pairs):
+        if first.kernel != second.kernel:
+            raise InvalidArgumentError(
+                f"The estimators of a hybrid must be of one kernel, got {first.kernel} and {second.kernel}."
+            )
+    return pairs
+
+
+def _row_products(
+    a: Tensor,  # (..., n, F)
+    b: Tensor,  # (..., n, G)
+) -> Tensor:  # (..., n, F G)
+    """Return the Kronecker product of each row; 0 where a is 0, also where b overflows."""
+    columns = a[..., :, None]
+    return torch.where(columns == 0, 0, columns * b[..., None, :]).flatten(-2)

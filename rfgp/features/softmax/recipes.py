@@ -1,0 +1,233 @@
+"""Hybrid estimators of the paper, drawn from a coupling."""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.couplings import Coupling, Frequencies, by_name
+from rfgp.errors import InvalidArgumentError
+from rfgp.features.softmax.basic import Positive, Trigonometric
+from rfgp.features.softmax.coefficients import Angular, Clusters, Coefficient, Gaussian, GaussianMixture
+from rfgp.features.softmax.exponential import Exponential, matching_diagonal
+from rfgp.features.softmax.hybrid import Hybrid
+from rfgp.features.softmax.pair import FeaturePair, as_frequencies
+
+
+def bipolar(
+    frequencies: Frequencies | Tensor,  # (m, d)
+    coefficient: Coefficient,
+    *,
+    other: Frequencies | Tensor | None = None,  # (m', d)
+    antithetic: bool = False,
+    kernel: str = "softmax",
+) -> Hybrid:
+    """Return lambda S_positive + (1 - lambda) S_trigonometric.
+
+    With a common draw, the default, the variance is lower: the two are negatively correlated (`rfgp.theory`).
+
+    Source: Choromanski et al. (2022), Theorem 3.1.
+
+    Args:
+        frequencies: Of both estimators, or of the positive one where there are others; (m, d).
+        coefficient: lambda, independent of the frequencies.
+        other: Of the trigonometric estimator; None: the same.
+        antithetic: Whether the positive estimator uses -omega as well, which gives it 2 m features.
+        kernel: "softmax" or "gaussian".
+
+    Raises:
+        InvalidArgumentError: another kernel, or antithetic frequencies.
+    """
+    drawn = as_frequencies(frequencies)
+    if drawn.antithetic and (other is None or antithetic):
+        raise InvalidArgumentError("Antithetic frequencies repeat each other here. Draw plain ones; see `antithetic`.")
+    positive = Frequencies.paired(drawn.dense(), drawn.weights) if antithetic else drawn
+    trigonometric = Trigonometric(drawn if other is None else other, kernel)
+    return Hybrid(trigonometric, [(coefficient, Positive(positive, kernel))])
+
+
+def angular_hybrid(
+    num_features: int,
+    num_dims: int,
+    *,
+    num_signs: int = 8,
+    coupling: str | Coupling = "orthogonal",
+    kernel: str = "softmax",
+    generator: torch.Generator,
+) -> Hybrid:
+    """Return the angular hybrid: the bipolar estimator with the angle of x and y over pi for its coefficient.
+
+    The positive estimator has both signs of its frequencies, as in the paper.
+
+    Source: Choromanski et al. (2022), angular hybrids (Lemma 3.2).
+
+    Args:
+        num_features: The most features that it may have: 4 (n + 1) for each frequency.
+        num_dims: d.
+        num_signs: n, the number of sign features.
+        coupling: Of the frequencies and, in a draw of their own, of the signs.
+        kernel: "softmax" or "gaussian".
+        generator: A CPU generator, advanced by the draws.
+
+    Raises:
+        InvalidArgumentError: fewer features than one frequency needs, or as `Coupling.sample`.
+    """
+    law = by_name(coupling)
+    m = _affordable(num_features, 4 * (_count(num_signs, "num_signs") + 1))
+    frequencies, signs = (law.sample(count, num_dims, generator=generator) for count in (m, num_signs))
+    return bipolar(frequencies, Angular(signs), antithetic=True, kernel=kernel)
+
+
+def gaussian_hybrid(
+    num_features: int,
+    num_dims: int,
+    *,
+    num_coefficients: int = 4,
+    scale: float = 1.0,
+    of: str = "sum",
+    coupling: str | Coupling = "orthogonal",
+    kernel: str = "softmax",
+    generator: torch.Generator,
+) -> Hybrid:
+    """Return the bipolar estimator with a Gaussian coefficient.
+
+    Of the sum it is exp(-|x + y|^2 / (2 tau^2)), which makes the estimate exact at x = -y; of the difference it is
+    1 - exp(-|x - y|^2 / (2 tau^2)), exact at x = y. The positive estimator has both signs of its frequencies.
+
+    Source: Choromanski et al. (2022), Gaussian coefficients (Theorems F.1 and F.2).
+
+    Args:
+        num_features: The most features that it may have: 2 (4 n + 1) for each frequency.
+        num_dims: d.
+        num_coefficients: n, the number of frequencies of the coefficient.
+        scale: tau.
+        of: "sum" or "difference".
+        coupling: Of the frequencies and, in a draw of their own, of those of the coefficient.
+        kernel: "softmax" or "gaussian".
+        generator: A CPU generator, advanced by the draws.
+
+    Raises:
+        InvalidArgumentError: fewer features than one frequency needs, or as `Gaussian` and `Coupling.sample`.
+    """
+    law, n = by_name(coupling), _count(num_coefficients, "num_coefficients")
+    m = _affordable(num_features, 2 * (4 * n + 1))
+    frequencies, others = (law.sample(count, num_dims, generator=generator) for count in (m, n))
+    coefficient = Gaussian(others, scale, of=of, complement=of == "difference")
+    return bipolar(frequencies, coefficient, antithetic=True, kernel=kernel)
+
+
+def clustered(
+    x: Tensor,  # (n, d)
+    y: Tensor,  # (k, d)
+    num_features: int,
+    *,
+    num_clusters: int | tuple[int, int] = 2,
+    scale: float | None = None,
+    spread: float | None = None,
+    floor: float = 0.1,
+    coupling: str | Coupling = "orthogonal",
+    kernel: str = "softmax",
+    generator: torch.Generator,
+) -> Hybrid:
+    """Return an estimator for clustered data.
+
+    x and y are clustered by k-means; each pair of centers has an `Exponential` with the closed-form diagonal of
+    `matching_diagonal`, for the spread of the clusters. With the spread 0, as in the paper, it is exact where both
+    vectors are centers, and fails where clusters are not tight.
+
+    Source: Choromanski et al. (2022), Eqs. 85 to 88.
+
+    Args:
+        x: (n, d), examples of the left vectors.
+        y: (k, d), examples of the right vectors.
+        num_features: The most features that it may have: for each frequency 1 or, if its matrix is complex, 2 for each
+            pair of clusters.
+        num_clusters: Of x and of y.
+        scale: None: each vector belongs to the nearest center; otherwise of Gaussian responsibilities.
+        spread: As for `matching_diagonal`; None: the root mean square distance of an entry from its center.
+        floor: As for `matching_diagonal`.
+        coupling: Of the frequencies, which all pairs of clusters share.
+        kernel: "softmax" or "gaussian".
+        generator: A CPU generator, advanced by the draw.
+
+    Raises:
+        InvalidArgumentError: fewer vectors than clusters, vectors that are not finite or have different numbers of
+            columns, or fewer features than one frequency needs.
+    """
+    counts = num_clusters if isinstance(num_clusters, tuple) else (num_clusters, num_clusters)
+    if len(counts) != 2:
+        raise InvalidArgumentError(f"num_clusters must be one number or two, got {num_clusters!r}.")
+    if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
+        raise InvalidArgumentError(
+            f"x and y must be matrices with as many columns, got {tuple(x.shape)} and {tuple(y.shape)}."
+        )
+    (left, near), (right, far) = (_centers(*pair, generator) for pair in zip((x, y), counts, strict=True))
+    width = 0.5**0.5 * math.hypot(near, far) if spread is None else spread
+    complex_ones = [matching_diagonal(r, s, floor=floor).is_complex() for r in left for s in right]
+    m = _affordable(num_features, len(complex_ones) + sum(complex_ones))
+    frequencies = by_name(coupling).sample(m, x.shape[1], generator=generator)
+    return between_centers(frequencies, left, right, scale=scale, spread=width, floor=floor, kernel=kernel)
+
+
+def between_centers(
+    frequencies: Frequencies | Tensor,  # (m, d)
+    left_centers: Tensor,  # (K, d)
+    right_centers: Tensor,  # (L, d)
+    *,
+    scale: float | None = None,
+    spread: float = 0.0,
+    floor: float = 0.1,
+    kernel: str = "softmax",
+) -> Hybrid:
+    """Return the estimator of `clustered` for given centers.
+
+    Source: Choromanski et al. (2022), Eqs. 85 to 88.
+
+    Args:
+        frequencies: Gaussian `Frequencies` or a plain (m, d) tensor, for all pairs of centers.
+        left_centers: Of the x, (K, d).
+        right_centers: Of the y, (L, d).
+        scale: None: each vector belongs to the nearest center; otherwise of Gaussian responsibilities.
+        spread: As for `matching_diagonal`.
+        floor: As for `matching_diagonal`.
+        kernel: "softmax" or "gaussian".
+
+    Raises:
+        InvalidArgumentError: as `Clusters` and `matching_diagonal`.
+    """
+    drawn, centers = as_frequencies(frequencies), (left_centers, right_centers)
+    parts: list[tuple[Coefficient, FeaturePair]] = []
+    for i, r in enumerate(left_centers):
+        for j, s in enumerate(right_centers):
+            weight = Clusters(*centers, (i, j)) if scale is None else GaussianMixture(*centers, (i, j), scale)
+            a = matching_diagonal(r, s, spread=spread, floor=floor)
+            parts.append((weight, Exponential(drawn, a, kernel)))
+    return Hybrid(None, parts)
+
+
+def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, float]:
+    """Return the centers (K, d) of clusters by k-means, and the root mean square deviation of an entry from them."""
+    from sklearn.cluster import KMeans
+
+    if _count(count, "num_clusters") > len(points) or not bool(torch.isfinite(points).all()):
+        raise InvalidArgumentError(f"{len(points)} vectors, all of them finite, are needed for {count} clusters.")
+    seed = int(torch.randint(2**31 - 1, (), generator=generator))
+    values = points.detach().cpu().double().numpy()
+    found = KMeans(count, n_init=10, random_state=seed).fit(values)
+    centers = torch.as_tensor(np.asarray(found.cluster_centers_, dtype=np.float64))
+    return centers, math.sqrt(float(found.inertia_) / values.size)
+
+
+def _count(value: int, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
+    return int(value)
+
+
+def _affordable(num_features: int, each: int) -> int:
+    """Return how many frequencies fit into a number of features."""
+    m = _count(num_features, "num_features") // each
+    if m == 0:
+        raise InvalidArgumentError(f"One frequency takes {each} features here, and only {num_features} are allowed.")
+    return m

@@ -1,0 +1,17 @@
+"""What random features can do, in formulas: variances, the costs of couplings, and how many frequencies are needed."""
+
+from rfgp.theory.kernels import frequencies_for as frequencies_for
+from rfgp.theory.kernels import independent_variance as independent_variance
+from rfgp.theory.kernels import kernel_error as kernel_error
+from rfgp.theory.kernels import orthogonal_moment as orthogonal_moment
+from rfgp.theory.kernels import orthogonality_gap as orthogonality_gap
+from rfgp.theory.kernels import pairwise_moment as pairwise_moment
+from rfgp.theory.kernels import rotated_error as rotated_error
+from rfgp.theory.kernels import rotated_moments as rotated_moments
+from rfgp.theory.kernels import simplex_moment as simplex_moment
+from rfgp.theory.kernels import variance as variance
+from rfgp.theory.softmax import angular_moments as angular_moments
+from rfgp.theory.softmax import bipolar_variance as bipolar_variance
+from rfgp.theory.softmax import exponential_covariance as exponential_covariance
+from rfgp.theory.softmax import gaussian_moments as gaussian_moments
+from rfgp.theory.softmax import softmax_variance as softmax_variance

@@ -1,0 +1,261 @@
+"""Mean squared errors of estimators of the softmax and the Gaussian kernel, and of their hybrids.
+
+Vectors x and y come in pairs, (..., d) each, divided by the lengthscale. All estimators are unbiased, so mean squared
+errors are variances.
+
+Let Z = exp(omega . c - q) with c = A x + A^-T y and q = ((A x)^2 + (A^-T y)^2) / 2, so that c^2 / 2 - q = x . y, where
+u^2 = u^T u also for complex u. The estimate from one frequency is Re Z, and for two matrices and a common omega
+
+    E Re Z Re Z' = Re E[Z Z' + Z conj(Z')] / 2,     E Z Z' = exp((c + c')^2 / 2 - q - q').
+
+With A = A' = I and i I these are the variances of the positive and the trigonometric estimators, and with one of each
+the cross term of Theorem 3.1: c = x + y, c' = i (x - y), c . c' = i (|x|^2 - |y|^2), hence
+
+    cov(Z_+, Re Z_trig) = -exp(2 x . y) (1 - cos(|x|^2 - |y|^2)).
+
+Source: Choromanski et al. (2022).
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.features.softmax.pair import check_kernel
+from rfgp.theory.kernels import variance
+
+Array = NDArray[np.float64]
+
+_ANTITHETIC = "-antithetic"
+_OPPOSITE = ("iid", "orthogonal", "pairwise")
+
+
+def softmax_variance(
+    x: Any,  # (..., d)
+    y: Any,  # (..., d)
+    num_frequencies: int,
+    *,
+    estimator: str = "positive",
+    coupling: str = "iid",
+    matrix: Any = None,  # (d, d) or (d,)
+    kernel: str = "softmax",
+) -> Array:  # (...)
+    """Return the variance of an estimator.
+
+    With v = |x + y|, z = |x - y|, and independent frequencies, for the softmax kernel SM:
+        trigonometric: exp(v^2) SM^-2 (1 - exp(-z^2))^2 / (2 m);
+        positive: exp(v^2) SM^2 (1 - exp(-v^2)) / m;
+        positive, antithetic, m counts both signs: exp(v^2) SM^2 (1 - exp(-v^2))^2 / m, that is 1 - exp(-v^2) of it;
+        exponential: E (Re Z)^2 - SM^2 over m, see above; with a real A the positive one's at v = |c|, but for factors.
+    Coupled frequencies add m (m - 1) cross moments over m^2, those of `rfgp.theory.variance`; for opposite pairs of
+    them (1 + exp(2 v^2)) / 2 takes the place of exp(2 v^2), and there are m / 2 (m / 2 - 1) cross moments.
+
+    Source: Choromanski et al. (2022), the lemma on mean squared errors, and Theorem D.1, whose Eq. 36 prints
+    binomial(m, 2) for the number m (m - 1) of cross moments.
+
+    Args:
+        x: (..., d).
+        y: (..., d), paired with x.
+        num_frequencies: m, both signs of antithetic ones counted.
+        estimator: "trigonometric", "positive" or "exponential".
+        coupling: "iid"; without a complex matrix also "orthogonal" and "pairwise"; for positive features, those of a
+            real matrix included, also "simplex" and the first three with "-antithetic".
+        matrix: A of the exponential estimator.
+        kernel: "softmax" or "gaussian".
+
+    Raises:
+        InvalidArgumentError: an unknown estimator or kernel, shapes that do not match, or no closed form.
+    """
+    a, b = _vectors(x, y)
+    m, scale = _count(num_frequencies), _scale(a, b, kernel)
+    if estimator == "exponential":
+        return scale**2 * _exponential(a, b, matrix, coupling, m)
+    squares = (a**2).sum(-1) + (b**2).sum(-1)
+    if estimator == "trigonometric":
+        z = np.linalg.norm(a - b, axis=-1)
+        return np.asarray(scale**2 * np.exp(squares) * _variance(coupling, z, m, a.shape[-1], "fourier"))
+    if estimator == "positive":
+        v = np.linalg.norm(a + b, axis=-1)
+        return np.asarray(scale**2 * np.exp(-squares) * _positive(coupling, v, m, a.shape[-1]))
+    raise InvalidArgumentError(f'estimator must be "trigonometric", "positive" or "exponential", got {estimator!r}.')
+
+
+def exponential_covariance(
+    x: Any,  # (..., d)
+    y: Any,  # (..., d)
+    first: Any,  # (d, d) or (d,)
+    second: Any,  # (d, d) or (d,)
+    *,
+    kernel: str = "softmax",
+) -> Array:  # (...)
+    """Return the covariance of two exponential estimators with one common frequency.
+
+    Independent frequencies: that of the mean over m is a m-th of it.
+
+    Source: derived above; Choromanski et al. (2022), Theorem 3.1 for the positive and the trigonometric estimator.
+
+    Args:
+        x: (..., d).
+        y: (..., d), paired with x.
+        first: A of the one, real or complex.
+        second: A of the other.
+        kernel: "softmax" or "gaussian".
+    """
+    a, b = _vectors(x, y)
+    (c1, q1), (c2, q2) = (_exponent(a, b, matrix) for matrix in (first, second))
+    plain = np.exp(0.5 * ((c1 + c2) ** 2).sum(-1) - q1 - q2)
+    conjugate = np.exp(0.5 * ((c1 + c2.conj()) ** 2).sum(-1) - q1 - q2.conj())
+    return np.asarray(_scale(a, b, kernel) ** 2 * (0.5 * (plain + conjugate).real - np.exp(2 * (a * b).sum(-1))))
+
+
+def angular_moments(
+    x: Any,  # (..., d)
+    y: Any,  # (..., d)
+    num_signs: int,
+) -> tuple[Array, Array]:  # (...), (...)
+    """Return the mean and the second moment of the angular coefficient with n independent sign features.
+
+    n lambda is binomial with the probability p = theta / pi: p and p^2 + p (1 - p) / n.
+
+    Source: Choromanski et al. (2022), Lemma 3.2.
+
+    Args:
+        x: (..., d).
+        y: (..., d), paired with x.
+        num_signs: n.
+    """
+    a, b = _vectors(x, y)
+    lengths = [np.linalg.norm(u, axis=-1, keepdims=True) for u in (a, b)]
+    one, other = a * lengths[1], b * lengths[0]
+    halves = np.linalg.norm(one - other, axis=-1), np.linalg.norm(one + other, axis=-1)
+    p, n = 2 * np.arctan2(*halves) / math.pi, _count(num_signs)
+    known = (lengths[0] * lengths[1])[..., 0] == 0  # the signs of a zero vector are 0
+    p = np.where(known, 0.5, p)
+    return np.asarray(p), np.asarray(p**2 + np.where(known, 0, p * (1 - p) / n))
+
+
+def gaussian_moments(
+    x: Any,  # (..., d)
+    y: Any,  # (..., d)
+    num_frequencies: int,
+    *,
+    scale: float = 1.0,
+    of: str = "difference",
+    complement: bool = False,
+) -> tuple[Array, Array]:  # (...), (...)
+    """Return the mean and the second moment of the Gaussian coefficient with n independent frequencies.
+
+    With k = exp(-|x -+ y|^2 / (2 tau^2)) its variance is (1 - k^2)^2 / (2 n), and the mean k or 1 - k.
+
+    Source: Choromanski et al. (2022), Theorem F.1.
+
+    Args:
+        x: (..., d).
+        y: (..., d), paired with x.
+        num_frequencies: n.
+        scale: tau.
+        of: "difference" or "sum".
+        complement: Whether the coefficient is one less the exponential.
+    """
+    a, b = _vectors(x, y)
+    squares = ((a - b if of == "difference" else a + b) ** 2).sum(-1) / scale**2
+    mean = -np.expm1(-squares / 2) if complement else np.exp(-squares / 2)
+    return np.asarray(mean), np.asarray(mean**2 + np.expm1(-squares) ** 2 / (2 * _count(num_frequencies)))
+
+
+def bipolar_variance(
+    x: Any,  # (..., d)
+    y: Any,  # (..., d)
+    num_frequencies: int,
+    moments: tuple[Array, Array],
+    *,
+    common: bool = True,
+    antithetic: bool = False,
+    kernel: str = "softmax",
+) -> Array:  # (...)
+    """Return the variance of lambda S_positive + (1 - lambda) S_trigonometric with independent frequencies.
+
+    E lambda^2 MSE(S_+) + E (1 - lambda)^2 MSE(S_trig), and where both have the same m frequencies, less
+    (2 / m) SM^2 (1 - cos(|x|^2 - |y|^2)) E lambda (1 - lambda); lambda is independent of both.
+
+    Source: Choromanski et al. (2022), Theorems 3.1, F.1 and F.2.
+
+    Args:
+        x: (..., d).
+        y: (..., d), paired with x.
+        num_frequencies: m of each estimator.
+        moments: E lambda and E lambda^2, (...) each, as `angular_moments` and `gaussian_moments` return them.
+        common: Whether the two estimators have the same frequencies.
+        antithetic: Whether the positive estimator uses -omega as well.
+        kernel: "softmax" or "gaussian".
+    """
+    a, b = _vectors(x, y)
+    m, (mean, second) = _count(num_frequencies), moments
+    opposite = {"num_frequencies": 2 * m, "coupling": "iid-antithetic"} if antithetic else {"num_frequencies": m}
+    positive = softmax_variance(a, b, kernel=kernel, **opposite)
+    trigonometric = softmax_variance(a, b, m, estimator="trigonometric", kernel=kernel)
+    total = second * positive + (1 - 2 * mean + second) * trigonometric
+    if common:
+        cosine = np.cos((a**2).sum(-1) - (b**2).sum(-1))
+        square = (_scale(a, b, kernel) * np.exp((a * b).sum(-1))) ** 2
+        total = total - 2 / m * square * (1 - cosine) * (mean - second)
+    return np.asarray(total)
+
+
+def _exponential(a: Array, b: Array, matrix: Any, coupling: str, m: int) -> Array:
+    if matrix is None:
+        raise InvalidArgumentError("The exponential estimator needs a matrix.")
+    if not np.iscomplexobj(np.asarray(matrix)):
+        c, q = _exponent(a, b, matrix)
+        return np.asarray(np.exp(-2 * q) * _positive(coupling, np.linalg.norm(c, axis=-1), m, a.shape[-1]))
+    if coupling != "iid":
+        raise InvalidArgumentError(f"There is no closed form for a complex matrix and the coupling {coupling!r}.")
+    return exponential_covariance(a, b, matrix, matrix) / m
+
+
+def _positive(coupling: str, v: Array, m: int, d: int) -> Array:
+    """Return the variance of the mean of exp(omega . (x + y)) over the frequencies."""
+    if not coupling.endswith(_ANTITHETIC):
+        return _variance(coupling, v, m, d, "laplace")
+    base = coupling.removesuffix(_ANTITHETIC)
+    if base not in _OPPOSITE or m % 2:
+        raise InvalidArgumentError(f"There is no closed form for {m} frequencies of the coupling {coupling!r}.")
+    change = _variance(base, v, m // 2, d, "laplace") - _variance("iid", v, m // 2, d, "laplace")
+    return np.asarray(np.expm1(v**2) ** 2 / m + change)
+
+
+def _variance(coupling: str, distances: Array, m: int, d: int, features: str) -> Array:
+    return variance(coupling, distances.reshape(-1), m, d, features=features).reshape(distances.shape)
+
+
+def _exponent(a: Array, b: Array, matrix: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return c = A x + A^-T y and q = ((A x)^2 + (A^-T y)^2) / 2."""
+    full, d = np.asarray(matrix), a.shape[-1]
+    full = np.diag(full) if full.ndim == 1 else full
+    if full.shape != (d, d):
+        raise InvalidArgumentError(f"The matrix A must be ({d}, {d}) or ({d},), got {np.shape(matrix)}.")
+    left, right = a @ full.T, b @ np.linalg.inv(full)
+    return left + right, 0.5 * ((left**2).sum(-1) + (right**2).sum(-1))
+
+
+def _scale(a: Array, b: Array, kernel: str) -> Array:
+    """Return by what the estimate of the softmax kernel is multiplied."""
+    if check_kernel(kernel) == "softmax":
+        return np.ones(a.shape[:-1])
+    return np.asarray(np.exp(-0.5 * ((a**2).sum(-1) + (b**2).sum(-1))))
+
+
+def _vectors(x: Any, y: Any) -> tuple[Array, Array]:
+    a, b = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if a.ndim < 1 or b.ndim < 1 or a.shape[-1] != b.shape[-1]:
+        raise InvalidArgumentError(f"x and y must be (..., d) with the same d, got {a.shape} and {b.shape}.")
+    a, b = np.broadcast_arrays(a, b)
+    return a, b
+
+
+def _count(value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InvalidArgumentError(f"The number of frequencies must be a positive integer, got {value!r}.")
+    return int(value)
