@@ -152,7 +152,7 @@ def attend(
             extra = root * always[0].to(dtype), always[1].to(dtype)
             state = one_pass.absorb(state, *extra, k.new_zeros(extra[0].shape[:-1]))
         bias = bias.to(dtype)
-        if is_causal:
+        if is_causal and q.shape[-2]:
             rows = _causal(one_pass, run, state, (q, k, v, bias), chunk_size)
         else:
             rows = _bidirectional(one_pass, run, state, (q, k, v, bias))
@@ -179,7 +179,7 @@ def _bidirectional(
 ) -> Rows:
     q, k, v, bias = inputs
     size = _block_size(one_pass.pair, k)
-    for block in _blocks((k, v, bias[..., None]), size):
+    for block in _blocks((k, v, bias[..., None]), size) if k.shape[-2] else ():
         state = run(lambda s, a, b, c: one_pass.absorb(s, a, b, c[..., 0]), state, *block)
     return _joined([run(one_pass.read, state, *block) for block in _blocks((q,), size)])
 
