@@ -104,7 +104,7 @@ class TestTwin:
         monkeypatch.setattr(functional, "CHUNK_SIZE", 5)
         check_twin(*inputs(13, 17), frequencies())
 
-    @pytest.mark.parametrize("name", [n for n in couplings.names() if n != "leverage"])
+    @pytest.mark.parametrize("name", couplings.names())
     def test_every_coupling(self, name):
         for full in (name, f"{name}-antithetic"):
             check_twin(*inputs(), frequencies(8, 4, full), causal=True, chunk_size=4)
