@@ -3,7 +3,9 @@
 import contextlib
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -140,61 +142,95 @@ def attend(
     _check_numbers(chunk_size, floor, scale)
     bias, hidden = _bias(key, key_padding_mask)
     root = math.sqrt(scale if scale is not None else 1 / math.sqrt(query.shape[-1]))
+    call = _Call(_pass_for(pair, floor), root, value.dtype, recompute and torch.is_grad_enabled())
     with _plain_precision(query):
-        dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
-        q, k, v = root * query.to(dtype), root * key.to(dtype), value.to(dtype)
-        if hidden is not None:
-            k, v = (x.masked_fill(hidden[..., None], 0) for x in (k, v))
-        one_pass = _pass_for(pair, floor)
-        run = _Recomputed(recompute and torch.is_grad_enabled())
-        state = one_pass.start(k, v)
+        state = call.start(key, value)
         if always is not None:
-            extra = root * always[0].to(dtype), always[1].to(dtype)
-            state = one_pass.absorb(state, *extra, k.new_zeros(extra[0].shape[:-1]))
-        bias = bias.to(dtype)
-        if is_causal and q.shape[-2]:
-            rows = _causal(one_pass, run, state, (q, k, v, bias), chunk_size)
-        else:
-            rows = _bidirectional(one_pass, run, state, (q, k, v, bias))
-    return Rows(rows.output.to(value.dtype), rows.low)
+            state = call.absorb(state, *always, key.new_zeros(always[0].shape[:-1])[..., None], None)
+        if is_causal and query.shape[-2]:
+            return _causal(call, state, (query, key, value, bias, hidden), chunk_size)
+        return _bidirectional(call, state, (query, key, value, bias, hidden))
 
 
-class _Recomputed:
-    """Calls whose intermediate values are computed again for gradients."""
+@dataclass(frozen=True)
+class _Call:
+    """A pass over blocks as they are given: each is scaled and cast when its turn comes, and again for gradients.
 
-    def __init__(self, wanted: bool) -> None:
-        self.wanted = wanted
+    Attributes:
+        one_pass: Of the pair.
+        root: The factor of queries and of keys.
+        dtype: Of the outputs; the pass is in float64 or else float32.
+        recompute: Whether intermediate values are computed again for gradients.
+    """
 
-    def __call__(self, function: Callable[..., Any], *tensors: Any) -> Any:
-        if not self.wanted:
-            return function(*tensors)
-        return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
+    one_pass: Pass
+    root: float
+    dtype: torch.dtype
+    recompute: bool
+
+    def start(self, key: Tensor, value: Tensor) -> State:
+        return self.one_pass.start(key, value.to(self._inner))
+
+    def absorb(self, state: State, key: Tensor, value: Tensor, bias: Tensor, hidden: Tensor | None) -> State:
+        def run(*block: Any) -> State:
+            return self.one_pass.absorb(block[0], *self._keys(*block[1:]))
+
+        found: State = self._run(run, state, key, value, bias, hidden)
+        return found
+
+    def read(self, state: State, query: Tensor) -> Rows:
+        def run(known: State, q: Tensor) -> Rows:
+            return self._rows(self.one_pass.read(known, self._scaled(q)))
+
+        found: Rows = self._run(run, state, query)
+        return found
+
+    def step(self, state: State, query: Tensor, *keys: Any) -> tuple[Rows, State]:
+        def run(known: State, q: Tensor, *block: Any) -> tuple[Rows, State]:
+            rows, after = self.one_pass.step(known, self._scaled(q), *self._keys(*block))
+            return self._rows(rows), after
+
+        found: tuple[Rows, State] = self._run(run, state, query, *keys)
+        return found
+
+    @property
+    def _inner(self) -> torch.dtype:
+        return torch.float64 if self.dtype == torch.float64 else torch.float32
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        return self.root * x.to(self._inner)
+
+    def _rows(self, rows: Rows) -> Rows:
+        return Rows(rows.output.to(self.dtype), rows.low)
+
+    def _keys(self, key: Tensor, value: Tensor, bias: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        k, v = self._scaled(key), value.to(self._inner)
+        if hidden is not None:
+            k, v = k.masked_fill(hidden, 0), v.masked_fill(hidden, 0)
+        return k, v, bias.squeeze(-1).to(self._inner)
+
+    def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        if not self.recompute:
+            return function(*arguments)
+        return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)
 
 
-def _bidirectional(
-    one_pass: Pass,
-    run: _Recomputed,
-    state: State,
-    inputs: tuple[Tensor, Tensor, Tensor, Tensor],
-) -> Rows:
-    q, k, v, bias = inputs
-    size = _block_size(one_pass.pair, k)
-    for block in _blocks((k, v, bias[..., None]), size) if k.shape[-2] else ():
-        state = run(lambda s, a, b, c: one_pass.absorb(s, a, b, c[..., 0]), state, *block)
-    return _joined([run(one_pass.read, state, *block) for block in _blocks((q,), size)])
+_Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
+"""Query, key, value, and as columns (..., S, 1) bias and hidden keys."""
 
 
-def _causal(
-    one_pass: Pass,
-    run: _Recomputed,
-    state: State,
-    inputs: tuple[Tensor, Tensor, Tensor, Tensor],
-    chunk_size: int,
-) -> Rows:
-    q, k, v, bias = inputs
+def _bidirectional(call: _Call, state: State, inputs: _Inputs) -> Rows:
+    query, *keys = inputs
+    size = _block_size(call.one_pass.pair, inputs[1])
+    for block in _blocks(keys, size) if inputs[1].shape[-2] else ():
+        state = call.absorb(state, *block)
+    return _joined([call.read(state, *block) for block in _blocks((query,), size)])
+
+
+def _causal(call: _Call, state: State, inputs: _Inputs, chunk_size: int) -> Rows:
     found = []
-    for block in _blocks((q, k, v, bias[..., None]), chunk_size):
-        rows, state = run(lambda s, a, b, c, d: one_pass.step(s, a, b, c, d[..., 0]), state, *block)
+    for block in _blocks(inputs, chunk_size):
+        rows, state = call.step(state, *block)
         found.append(rows)
     return _joined(found)
 
@@ -203,8 +239,9 @@ def _joined(rows: list[Rows]) -> Rows:
     return Rows(torch.cat([r.output for r in rows], dim=-2), torch.cat([r.low for r in rows], dim=-1))
 
 
-def _blocks(tensors: tuple[Tensor, ...], size: int) -> Iterator[tuple[Tensor, ...]]:
-    yield from zip(*(x.split(size, dim=-2) for x in tensors), strict=True)
+def _blocks(tensors: Sequence[Tensor | None], size: int) -> Iterator[tuple[Any, ...]]:
+    """Yield blocks of rows; of None always None."""
+    yield from zip(*(repeat(None) if x is None else x.split(size, dim=-2) for x in tensors), strict=False)
 
 
 def _block_size(pair: FeaturePair, key: Tensor) -> int:
@@ -237,7 +274,7 @@ def _plain_precision(like: Tensor) -> Iterator[None]:
 def _bias(
     key: Tensor,  # (..., S, E)
     mask: Tensor | None,  # (..., S)
-) -> tuple[Tensor, Tensor | None]:  # (..., S), (..., S)
+) -> tuple[Tensor, Tensor | None]:  # (..., S, 1), (..., S, 1)
     """Return what is added to the logarithms of scores, -inf for hidden keys, and which keys are hidden.
 
     Raises:
@@ -245,7 +282,7 @@ def _bias(
     """
     shape = key.shape[:-1]
     if mask is None:
-        return key.new_zeros(shape), None
+        return key.new_zeros(1).expand(*shape, 1), None
     if not isinstance(mask, Tensor) or not (mask.dtype == torch.bool or mask.is_floating_point()):
         kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise InvalidArgumentError(f"key_padding_mask must be a boolean or floating-point tensor, got {kind}.")
@@ -256,8 +293,8 @@ def _bias(
             f"key_padding_mask must fit the keys {tuple(shape)} (leading sizes and S), got shape {tuple(mask.shape)}."
         ) from error
     if mask.dtype == torch.bool:
-        return torch.zeros_like(full, dtype=key.dtype).masked_fill(full, -torch.inf), full
-    return full, full == -torch.inf
+        return torch.zeros_like(full, dtype=key.dtype).masked_fill(full, -torch.inf)[..., None], full[..., None]
+    return full[..., None], (full == -torch.inf)[..., None]
 
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> None:

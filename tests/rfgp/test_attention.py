@@ -135,7 +135,7 @@ class TestPlantedErrors:
         hidden = torch.arange(9) > 5
         arguments = (*inputs(lead=()), frequencies(), hidden)
         check_twin(*arguments)
-        monkeypatch.setattr(functional, "_bias", lambda key, mask: (key.new_zeros(key.shape[:-1]), mask))
+        monkeypatch.setattr(functional, "_bias", lambda key, mask: (key.new_zeros(9, 1), mask[:, None]))
         assert fails(check_twin, *arguments)
 
     def test_the_wrong_scale(self, monkeypatch):
