@@ -21,6 +21,7 @@ FLOOR = 1e-3
 _ENTRIES = 2**19
 """Features of a block of a pass that is not causal: on a CPU they stay in the cache."""
 _ENTRIES_ELSEWHERE = 2**26
+_MOST_KEPT = 2**24
 
 
 def random_feature_attention(
@@ -35,7 +36,7 @@ def random_feature_attention(
     scale: float | None = None,
     chunk_size: int = CHUNK_SIZE,
     floor: float = FLOOR,
-    recompute: bool = True,
+    recompute: bool | None = None,
 ) -> Tensor:  # (..., L, Ev)
     """Return softmax(scale query key^T) value, estimated with features in time and memory linear in L + S.
 
@@ -64,7 +65,8 @@ def random_feature_attention(
         chunk_size: Positions of a chunk of causal attention.
         floor: The least normaliser of features that change sign, relative to the sum of the keys' weights.
         recompute: Whether the features of a chunk are computed again for gradients rather than kept: a third more
-            time, and no memory for features. States, one for each chunk, are kept.
+            time, and no memory for features. States, one for each chunk, are kept. None: where there are more than
+            2^24 features.
 
     Raises:
         InvalidArgumentError: shapes or dtypes that do not belong together, a mask that features cannot serve, or a pair
@@ -121,7 +123,7 @@ def attend(
     scale: float | None = None,
     chunk_size: int = CHUNK_SIZE,
     floor: float = FLOOR,
-    recompute: bool = True,
+    recompute: bool | None = None,
 ) -> Rows:
     """Return the output of `random_feature_attention`, and where its normaliser was raised to the floor.
 
@@ -142,7 +144,8 @@ def attend(
     _check_numbers(chunk_size, floor, scale)
     bias, hidden = _bias(key, key_padding_mask)
     root = math.sqrt(scale if scale is not None else 1 / math.sqrt(query.shape[-1]))
-    call = _Call(_pass_for(pair, floor), root, value.dtype, recompute and torch.is_grad_enabled())
+    again = _is_large(query, key, pair) if recompute is None else recompute
+    call = _Call(_pass_for(pair, floor), root, value.dtype, again and torch.is_grad_enabled())
     with _plain_precision(query):
         state = call.start(key, value)
         if always is not None:
@@ -242,6 +245,10 @@ def _joined(rows: list[Rows]) -> Rows:
 def _blocks(tensors: Sequence[Tensor | None], size: int) -> Iterator[tuple[Any, ...]]:
     """Yield blocks of rows; of None always None."""
     yield from zip(*(repeat(None) if x is None else x.split(size, dim=-2) for x in tensors), strict=False)
+
+
+def _is_large(query: Tensor, key: Tensor, pair: FeaturePair) -> bool:
+    return pair.num_features * (query.shape[:-1].numel() + key.shape[:-1].numel()) > _MOST_KEPT
 
 
 def _block_size(pair: FeaturePair, key: Tensor) -> int:

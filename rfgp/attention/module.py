@@ -56,7 +56,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         causal: Whether every call is causal.
         chunk_size: Positions of a chunk of causal attention.
         floor: The least normaliser of features that change sign, relative to the keys' weights.
-        recompute: Whether features are computed again for gradients.
+        recompute: Whether features are computed again for gradients; None: where there are many.
         seed: Of the draws; None: from the system, kept as `.seed`.
 
     Attributes:
@@ -91,7 +91,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         causal: bool = False,
         chunk_size: int = CHUNK_SIZE,
         floor: float = FLOOR,
-        recompute: bool = True,
+        recompute: bool | None = None,
         seed: int | None = None,
     ) -> None:
         _check_sizes(embed_dim, num_heads, redraw_interval)

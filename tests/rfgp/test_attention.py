@@ -403,7 +403,7 @@ def test_no_tensor_grows_faster_than_the_inputs(causal):
     for count in (2048, 8192):
         q, k, v = (x.requires_grad_() for x in inputs(count, count, lead=(), dtype=torch.float32))
         with Largest() as largest:
-            random_feature_attention(q, k, v, pair, is_causal=causal).sum().backward()
+            random_feature_attention(q, k, v, pair, is_causal=causal, recompute=True).sum().backward()
         sizes.append(largest.size)
     assert max(sizes) <= max(8192 * 5, functional._ENTRIES, 128 * 128, 128 * 64)
 
