@@ -119,8 +119,9 @@ def _hybrid(frequencies: Frequencies, others: Frequencies | None) -> FeaturePair
 _ESTIMATORS = {
     "positive": Estimator(lambda f, _: softmax.Positive(f), coupling="monotone-antithetic"),
     "trigonometric": Estimator(lambda f, _: softmax.Trigonometric(f, "gaussian"), each=2),
-    "hybrid": Estimator(_hybrid, each=3 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS),
 }
+if hasattr(softmax, "bipolar"):
+    _ESTIMATORS["hybrid"] = Estimator(_hybrid, each=3 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS)
 
 
 def estimator(features: str | Callable[[Frequencies], FeaturePair]) -> Estimator:
