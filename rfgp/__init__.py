@@ -44,6 +44,7 @@ from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
 from rfgp.models.io import load as load
 
 if TYPE_CHECKING:
+    from rfgp import attention as attention
     from rfgp import botorch as botorch
     from rfgp import dask as dask
     from rfgp import datasets as datasets
@@ -59,6 +60,7 @@ __version__ = importlib.metadata.version("rfgp")
 
 _LAZY = {
     "GraphGP": "rfgp.models.graph",
+    "attention": "rfgp.attention",
     "botorch": "rfgp.botorch",
     "compare": "rfgp.compare",
     "dask": "rfgp.dask",

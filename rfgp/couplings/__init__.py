@@ -23,6 +23,7 @@ from rfgp.couplings.registry import for_features as for_features
 from rfgp.couplings.registry import name_of as name_of
 from rfgp.couplings.registry import names as names
 from rfgp.couplings.registry import options_of as options_of
+from rfgp.couplings.shared_norms import SharedNorms as SharedNorms
 from rfgp.couplings.simplex import Simplex as Simplex
 from rfgp.couplings.simplex import SimplexPlus as SimplexPlus
 from rfgp.couplings.spherical_radial import SphericalRadial as SphericalRadial

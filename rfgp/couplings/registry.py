@@ -10,6 +10,7 @@ from rfgp.couplings.leverage import Leverage
 from rfgp.couplings.low_discrepancy import Halton, Sobol
 from rfgp.couplings.near_orthogonal import NearOrthogonal
 from rfgp.couplings.orthogonal import ConstantNorm, Copula, Monotone, Orthogonal, Pairwise, Stratified
+from rfgp.couplings.shared_norms import SharedNorms
 from rfgp.couplings.simplex import Simplex, SimplexPlus
 from rfgp.couplings.spherical_radial import SphericalRadial
 from rfgp.couplings.structured import FastSimplex, Structured
@@ -28,6 +29,7 @@ _REGISTRY: Registry[Coupling] = Registry(
         "orthogonal": Orthogonal,
         "pairwise": Pairwise,
         "monotone": Monotone,
+        "shared-norms": SharedNorms,
         "stratified": Stratified,
         "copula": Copula,
         "simplex": Simplex,

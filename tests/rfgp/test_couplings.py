@@ -321,3 +321,26 @@ def test_unknown_names_are_refused():
     for weights in ([1.0, -0.1], [1.0, float("nan")], [float("inf"), 1.0]):
         with pytest.raises(rfgp.InvalidArgumentError, match="finite, and none negative"):
             couplings.Frequencies(torch.zeros(2, 2), torch.tensor(weights))
+
+
+class TestSharedNorms:
+    @pytest.mark.parametrize("correlation", [0.6, 1.0])
+    def test_the_law_with_a_tilt_and_correlation(self, correlation):
+        coupling = couplings.SharedNorms(correlation, tilt=(1.0, 2.0, 0.5), broadening=0.9)
+        omega, weights = draws(coupling, 6, 3)
+        check_law(omega, spectra.Gaussian(), weights)
+
+    def test_norms_of_a_block_are_equal_and_those_of_blocks_correlated(self, monkeypatch):
+        monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
+        norms = np.linalg.norm(draws(couplings.SharedNorms(0.7), 5, 3)[0], axis=2)
+        np.testing.assert_allclose(norms[:, :3], norms[:, :1].repeat(3, 1))
+        np.testing.assert_allclose(norms[:, 3], norms[:, 4])
+        normal = stats.norm.ppf(stats.chi(3).cdf(norms[:, [0, 3]]))
+        assert_mean(normal[:, 0] * normal[:, 1], 0.7)
+        whole = np.linalg.norm(draws(couplings.SharedNorms(1.0), 5, 3)[0], axis=2)
+        np.testing.assert_allclose(whole, whole[:, :1].repeat(5, 1))
+
+    @pytest.mark.parametrize("options", [{"correlation": 1.1}, {"broadening": 0.0}, {"tilt": [1.0, -1.0]}])
+    def test_bad_options(self, options):
+        with pytest.raises(rfgp.InvalidArgumentError):
+            couplings.SharedNorms(**options)

@@ -7,6 +7,8 @@ from scipy import stats
 import rfgp
 from rfgp import couplings, learn, metrics, random, spectra
 from rfgp.couplings.radial import histogram_quantile
+from rfgp.learn import laws, pieces, search
+from rfgp.learn.attention import _SharedLaw as AttentionLaw
 
 GAUSSIAN = spectra.Gaussian()
 X = torch.as_tensor(np.random.default_rng(0).standard_normal((30, 4)) / 2)
@@ -16,24 +18,24 @@ class TestPieces:
     def test_every_correlation_matrix_is_reached_and_no_other(self):
         rng = np.random.default_rng(0)
         theta = torch.as_tensor(rng.standard_normal((5, 5)) * 3)
-        factor = learn._factor(theta)
+        factor = pieces.factor(theta)
         correlation = factor @ factor.mT
         torch.testing.assert_close(correlation.diagonal(), torch.ones(5, dtype=torch.float64))
         assert torch.linalg.eigvalsh(correlation)[0] > 0
         rows = rng.standard_normal((5, 9))
         wanted = np.corrcoef(rows)
         lower = np.linalg.cholesky(wanted)
-        again = learn._factor(torch.as_tensor(lower / np.diag(lower)[:, None]))
+        again = pieces.factor(torch.as_tensor(lower / np.diag(lower)[:, None]))
         np.testing.assert_allclose(again @ again.mT, wanted, atol=1e-12)
 
     @pytest.mark.parametrize("law", [GAUSSIAN, spectra.Matern(1.5)], ids=repr)
     def test_radial_quantiles_of_normals(self, law):
         z = torch.linspace(-4, 4, 9, dtype=torch.float64, requires_grad=True)
         expected = law.radial_quantile(torch.as_tensor(stats.norm.cdf(z.detach())), 3)
-        torch.testing.assert_close(learn._Radial.apply(z, law, 3), expected, rtol=1e-9, atol=0)
-        assert torch.autograd.gradcheck(lambda v: learn._Radial.apply(v, law, 3), (z,), rtol=1e-4)
+        torch.testing.assert_close(pieces.Radial.apply(z, law, 3), expected, rtol=1e-9, atol=0)
+        assert torch.autograd.gradcheck(lambda v: pieces.Radial.apply(v, law, 3), (z,), rtol=1e-4)
         r = expected.requires_grad_()
-        assert torch.autograd.gradcheck(lambda v: learn._LogDensity.apply(v, law, 3), (r,), rtol=1e-4)
+        assert torch.autograd.gradcheck(lambda v: pieces.LogDensity.apply(v, law, 3), (r,), rtol=1e-4)
 
     def test_histograms_are_differentiable(self):
         heights = torch.tensor([1.2, 0.4, 1.4], dtype=torch.float64, requires_grad=True)
@@ -135,7 +137,7 @@ class TestCopula:
 class TestSearch:
     def search(self, draw, theta, **options):
         chosen = {"num_steps": 60, "num_draws": 2, "learning_rate": 2.0, "patience": 20, "seed": 0, **options}
-        return learn._Search(lambda f: f.dense().square().mean(), draw, [theta], **chosen)
+        return search.Search(lambda f: f.dense().square().mean(), draw, [theta], **chosen)
 
     def test_the_best_parameters_are_left_in_place(self):
         theta = torch.full((1, 1), 1e-3, dtype=torch.float64, requires_grad=True)
@@ -175,7 +177,7 @@ class TestRadialLaw:
                 drawn = super()._draw(*arguments)
                 return couplings.Frequencies(3 * drawn.dense()) if self.tilt else drawn
 
-        monkeypatch.setattr(learn, "Energy", Spoiled)
+        monkeypatch.setattr(laws, "Energy", Spoiled)
         found = learn.learn_radial_law(learn.kernel_error(X), 12, 4, num_bins=4, num_steps=1, num_draws=1)
         assert found.coupling.weighted
         assert found.best == pytest.approx(found.trace[0], rel=0.5)
@@ -187,3 +189,72 @@ class TestRadialLaw:
         (plain, a), (weighted, c), (learned, b) = (judged(coupling, objective, 24) for coupling in judges)
         assert (plain - learned) / np.hypot(a, b) > 6
         assert (learned - weighted) / np.hypot(b, c) < 4
+
+
+def attention_inputs(seed, n=24, d=8):
+    generator = random.generator(seed)
+    return (torch.randn(4, n, d, generator=generator, dtype=torch.float64) for _ in range(2))
+
+
+class TestAttention:
+    def test_the_objective_is_the_error_of_scores_over_their_sums(self):
+        q, k = (x[0] for x in attention_inputs(0))
+        drawn = couplings.Energy("laplace", weighted=True).sample(6, 8, generator=random.generator(1))
+        omega, w = drawn.dense().numpy(), drawn.weights.numpy()
+        x, y = (z.numpy() / 8**0.25 for z in (q, k))
+        left, right = (np.exp(z @ omega.T - 0.5 * (z**2).sum(1, keepdims=True)) for z in (x, y))
+        estimate, exact = (left * w) @ right.T, np.exp(x @ y.T)
+        errors = estimate / estimate.sum(1, keepdims=True) - exact / exact.sum(1, keepdims=True)
+        assert float(learn.attention_error(q, k)(drawn)) == pytest.approx((errors**2).mean())
+        halved = learn.attention_error(q / 2**0.5, k / 2**0.5, scale=2 / 8**0.5)
+        assert float(halved(drawn)) == pytest.approx((errors**2).mean())
+
+    def test_it_is_differentiable(self):
+        objective = learn.attention_error(*(x[:, :3] for x in attention_inputs(0)))
+        omega = torch.randn(3, 8, generator=random.generator(0), dtype=torch.float64, requires_grad=True)
+        weights = torch.tensor([0.5, 1.0, 1.5], dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(lambda m, w: objective(couplings.Frequencies(m, w)), (omega, weights))
+
+    def test_what_is_learned_is_better_on_other_inputs(self):
+        found = learn.learn_attention(learn.attention_error(*attention_inputs(0)), 32, 8, num_steps=100, num_draws=4)
+        assert isinstance(found.coupling.base, couplings.SharedNorms)
+        objective = learn.attention_error(*attention_inputs(1))
+        rivals = ("monotone-antithetic", "orthogonal", "pairwise")
+        (mine, a), *others = (judged_at(couplings.by_name(c), objective, 32, 8) for c in (found.coupling, *rivals))
+        for value, b in others:
+            assert (value - mine) / np.hypot(a, b) > 6
+        omega, weights = draws(found.coupling, 32, 8)
+        check_law(omega, GAUSSIAN, weights)
+
+    def test_its_draws_are_those_of_the_coupling(self):
+        law = AttentionLaw(half=10, num_dims=4, num_bins=3)
+        with torch.no_grad():
+            law.angle.fill_(0.9), law.log_b.fill_(-0.1), law.logits.copy_(torch.tensor([0.3, 0.5, -0.4]))
+        coupling = law.coupling()
+        assert coupling.base.correlation == pytest.approx(np.sin(0.9) ** 2)
+        mine = law.draw(random.generator(0)).weights.detach()
+        drawn = coupling.sample(20, 4, generator=random.generator(0)).weights
+        torch.testing.assert_close(mine.sort().values, drawn.sort().values)
+
+    def test_the_start_is_returned_where_nothing_is_better(self):
+        def flat(frequencies):
+            return 1.0 + frequencies.weights.sub(1).abs().sum() + 0 * frequencies.dense().sum()
+
+        found = learn.learn_attention(flat, 8, 4, num_draws=1, patience=1)
+        assert isinstance(found.coupling.base, couplings.Monotone)
+
+    def test_bad_arguments(self):
+        q, k = attention_inputs(0)
+        with pytest.raises(rfgp.InvalidArgumentError, match="must be even, got 7"):
+            learn.learn_attention(learn.attention_error(q, k), 7, 8)
+        with pytest.raises(rfgp.InvalidArgumentError, match="must share d"):
+            learn.attention_error(q, k[..., :3])
+        with pytest.raises(rfgp.InvalidArgumentError, match="finite"):
+            learn.attention_error(q, k * float("nan"))
+
+
+def judged_at(coupling, objective, m, d, draws=200):
+    generator = random.generator(9)
+    with torch.no_grad():
+        values = [float(objective(coupling.sample(m, d, generator=generator))) for _ in range(draws)]
+    return np.mean(values), np.std(values, ddof=1) / np.sqrt(draws)

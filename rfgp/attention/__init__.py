@@ -1,0 +1,5 @@
+"""Attention with random features: in place of exact attention, in time and memory linear in the positions."""
+
+from rfgp.attention.draws import HeadFrequencies as HeadFrequencies
+from rfgp.attention.functional import random_feature_attention as random_feature_attention
+from rfgp.attention.module import RandomFeatureAttention as RandomFeatureAttention

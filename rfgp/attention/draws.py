@@ -1,0 +1,141 @@
+"""Draws of frequencies for several heads, and what estimators make of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.couplings import Coupling, Frequencies
+from rfgp.errors import InvalidArgumentError
+from rfgp.features import softmax
+from rfgp.features.softmax import FeaturePair
+
+
+class HeadFrequencies(Frequencies):
+    """A draw for each of H heads, for inputs (..., H, n, d).
+
+    Args:
+        matrix: (H, m, d).
+        weights: (H, m).
+        antithetic: Whether the rows come in pairs omega, -omega.
+    """
+
+    def __init__(
+        self,
+        matrix: Tensor,  # (H, m, d)
+        weights: Tensor,  # (H, m)
+        antithetic: bool = False,
+    ) -> None:
+        self._matrix, self._weights, self._antithetic = matrix, weights, antithetic
+
+    @property
+    def weights(self) -> Tensor:
+        """The weights, (H, 1, m) for features (..., H, n, m)."""
+        return self._weights[:, None, :]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, d)."""
+        return self._matrix.shape[1], self._matrix.shape[2]
+
+    def dense(self) -> Tensor:
+        """Return the matrices (H, m, d)."""
+        return self._matrix
+
+
+def draw_heads(
+    coupling: Coupling,
+    num_heads: int,
+    num_frequencies: int,
+    num_dims: int,
+    *,
+    key: tuple[int, ...],
+) -> HeadFrequencies:
+    """Return independent draws for the heads, of the child streams (*key, head).
+
+    Args:
+        coupling: Of the frequencies of one head.
+        num_heads: H.
+        num_frequencies: m.
+        num_dims: d.
+        key: The seed and what it is for.
+
+    Raises:
+        InvalidArgumentError: as `Coupling.sample`.
+    """
+    streams = [random.generator(key[0], *key[1:], head) for head in range(num_heads)]
+    drawn = [coupling.sample(num_frequencies, num_dims, generator=stream) for stream in streams]
+    matrix, weights = torch.stack([f.dense() for f in drawn]), torch.stack([f.weights for f in drawn])
+    return HeadFrequencies(matrix, weights, drawn[0].antithetic)
+
+
+Make = Callable[[Frequencies, Frequencies | None], FeaturePair]
+"""From frequencies and, where an estimator has them, those of its coefficients, to a pair."""
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """A kind of features.
+
+    Attributes:
+        make: Their pair.
+        each: The number of features for each frequency.
+        num_others: The number of frequencies of the coefficients; 0: it has none.
+        coupling: By default.
+    """
+
+    make: Make
+    each: int = 1
+    num_others: int = 0
+    coupling: str = "orthogonal"
+
+    def num_frequencies(self, num_features: int) -> int:
+        """Return how many frequencies fit into a number of features.
+
+        Raises:
+            InvalidArgumentError: none.
+        """
+        if isinstance(num_features, bool) or not isinstance(num_features, int) or num_features < self.each:
+            raise InvalidArgumentError(
+                f"num_features must be an integer of at least {self.each}, the features of one frequency, got "
+                f"{num_features!r}."
+            )
+        return num_features // self.each
+
+
+_NUM_SIGNS = 8
+
+
+def _hybrid(frequencies: Frequencies, others: Frequencies | None) -> FeaturePair:
+    """The angular hybrid of Choromanski et al. (2022), Lemma 3.2 and Theorem 3.1, of the Gaussian kernel."""
+    kit = vars(softmax)
+    pair: FeaturePair = kit["bipolar"](frequencies, kit["coefficients"].Angular(others), kernel="gaussian")
+    return pair
+
+
+_ESTIMATORS = {
+    "positive": Estimator(lambda f, _: softmax.Positive(f), coupling="monotone-antithetic"),
+    "trigonometric": Estimator(lambda f, _: softmax.Trigonometric(f, "gaussian"), each=2),
+}
+if hasattr(softmax, "bipolar"):
+    _ESTIMATORS["hybrid"] = Estimator(_hybrid, each=3 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS)
+
+
+def estimator(features: str | Callable[[Frequencies], FeaturePair]) -> Estimator:
+    """Return the estimator of a name, or of a function that makes a pair from frequencies.
+
+    Raises:
+        InvalidArgumentError: there is no such name.
+    """
+    if isinstance(features, str) and features in _ESTIMATORS:
+        return _ESTIMATORS[features]
+    if not callable(features):
+        raise InvalidArgumentError(
+            f"features must be one of {', '.join(map(repr, _ESTIMATORS))} or a function that makes a pair from "
+            f"frequencies, got {features!r}."
+        )
+    function: Callable[[Any], FeaturePair] = features
+    return Estimator(lambda frequencies, _: function(frequencies))

@@ -1,0 +1,20 @@
+"""Masks that features can serve."""
+
+import torch
+from torch import Tensor
+
+
+def is_causal_mask(
+    mask: Tensor,  # (..., L, S)
+) -> bool:
+    """Return whether a mask hides exactly the keys after each query: True, or -inf where it is floating point.
+
+    Args:
+        mask: (..., L, S), boolean or added to scores.
+    """
+    if mask.ndim < 2 or mask.shape[-1] != mask.shape[-2]:
+        return False
+    future = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).triu(1)
+    if mask.dtype == torch.bool:
+        return bool((mask == future).all())
+    return bool((mask == torch.zeros_like(mask).masked_fill(future, -torch.inf)).all())

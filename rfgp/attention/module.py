@@ -1,0 +1,355 @@
+"""Multi-head attention with random features, in the place of `torch.nn.MultiheadAttention`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rfgp import random
+from rfgp.attention.draws import HeadFrequencies, draw_heads, estimator
+from rfgp.attention.functional import CHUNK_SIZE, FLOOR, attend, warn_of_low
+from rfgp.attention.masks import is_causal_mask
+from rfgp.couplings import Coupling, Frequencies, by_name
+from rfgp.errors import InvalidArgumentError
+from rfgp.features.softmax import FeaturePair
+
+_MOST_WEIGHTS = 2**28
+_DRAWN = ("frequencies", "weights", "other_frequencies", "_extra_state")
+
+
+class RandomFeatureAttention(nn.MultiheadAttention):
+    """Multi-head attention whose scores are estimated by random features, in time and memory linear in the positions.
+
+    Arguments, parameters and masks are those of `torch.nn.MultiheadAttention`, whose `state_dict` it loads: a trained
+    exact layer can be approximated as it is. Its own `state_dict` also has the draw, the seed and the place in the
+    redraw schedule, all as tensors, so that a loaded module gives the same outputs and the same next draws. Each head
+    has a draw of its own. The draw stays in float32 or float64 when the module goes to a shorter type, and so do
+    features and normaliser (`random_feature_attention`).
+
+    What differs: `need_weights` is False by default, and weights, where asked for, take time and memory L S; of
+    `attn_mask` only the causal one is served, or one that hides nothing; dropout drops the value of a key for all
+    queries of a head at once, which for each single weight is the law of the exact layer.
+
+    Source: Choromanski et al. (2021); couplings for attention: Reid et al. (2024), section 5.
+
+    Args:
+        embed_dim: The width of the queries and of the output.
+        num_heads: H, a divisor of it.
+        dropout: The probability with which a value is dropped in training.
+        bias: Whether projections have biases.
+        add_bias_kv: Whether a learned key and value are added, which all queries see.
+        add_zero_attn: Whether a key and value of zeros are added, which all queries see.
+        kdim: The width of the keys; None: embed_dim.
+        vdim: The width of the values; None: embed_dim.
+        batch_first: Whether inputs are (N, L, E) rather than (L, N, E).
+        device: Of the parameters and the draw.
+        dtype: Of the parameters.
+        num_features: F, per head.
+        features: "positive"; "hybrid" (angular) or "trigonometric", which can change sign; or a function that makes a
+            `FeaturePair` from `Frequencies`, one feature for each.
+        coupling: Of the frequencies of a head, by name or as such, also a learned one (`rfgp.learn`); None:
+            "monotone-antithetic" for positive features, "orthogonal" for others.
+        redraw_interval: The frequencies are drawn again before every so many training passes after the first; None:
+            never. With `torch.compile` it breaks the graph.
+        causal: Whether every call is causal.
+        chunk_size: Positions of a chunk of causal attention.
+        floor: The least normaliser of features that change sign, relative to the keys' weights.
+        recompute: Whether features are computed again for gradients; None: where there are many.
+        seed: Of the draws; None: from the system, kept as `.seed`.
+
+    Attributes:
+        seed: Of the draws.
+        num_draws: How often frequencies were drawn again.
+        pair: The features of the present draw.
+        low_share: Of features that change sign, the share of the last call's normalisers that were raised to the floor,
+            0-d; otherwise None.
+
+    Raises:
+        InvalidArgumentError: arguments that do not belong together, or as `Coupling.sample`.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        *,
+        num_features: int = 256,
+        features: str | Callable[[Frequencies], FeaturePair] = "positive",
+        coupling: str | Coupling | None = None,
+        redraw_interval: int | None = None,
+        causal: bool = False,
+        chunk_size: int = CHUNK_SIZE,
+        floor: float = FLOOR,
+        recompute: bool | None = None,
+        seed: int | None = None,
+    ) -> None:
+        _check_sizes(embed_dim, num_heads, redraw_interval)
+        super().__init__(
+            embed_dim,
+            num_heads,
+            dropout,
+            bias,
+            add_bias_kv,
+            add_zero_attn,
+            kdim,
+            vdim,
+            batch_first,
+            device,
+            dtype,
+        )
+        # torch's encoder layers replace a layer of which this is true by their own exact kernel when evaluating
+        self._qkv_same_embed_dim = False
+        self.estimator = estimator(features)
+        self.num_frequencies = self.estimator.num_frequencies(num_features)
+        self.coupling = by_name(self.estimator.coupling if coupling is None else coupling)
+        self.redraw_interval, self.causal, self.recompute = redraw_interval, causal, recompute
+        self.chunk_size, self.floor = chunk_size, floor
+        self.seed, self.num_draws, self._num_passes = random.resolve_seed(seed), -1, 0
+        self.low_share: Tensor | None = None
+        place = self.out_proj.weight
+        wide = torch.float64 if place.dtype == torch.float64 else torch.float32
+        for name in _DRAWN[:3]:
+            self.register_buffer(name, torch.empty(0, dtype=wide, device=place.device))
+        if not self.estimator.num_others:
+            self.other_frequencies = None
+        self.redraw()
+
+    frequencies: Tensor  # (H, m, d)
+    weights: Tensor  # (H, m)
+    other_frequencies: Tensor | None  # (H, n, d)
+    pair: FeaturePair
+
+    # --- the draw ------------------------------------------------------------------------------------------------
+
+    @torch.compiler.disable
+    def redraw(self) -> None:
+        """Draw the frequencies of all heads again: the next draw of the seed."""
+        self.num_draws += 1
+        key = (self.seed, random.Role.FREQUENCIES, self.num_draws)
+        drawn = draw_heads(self.coupling, self.num_heads, self.num_frequencies, self.head_dim, key=(*key, 0))
+        self._antithetic = drawn.antithetic
+        like = self.frequencies
+        self.frequencies, self.weights = drawn.dense().to(like), drawn.weights.squeeze(1).to(like)
+        if self.estimator.num_others:
+            count = self.estimator.num_others
+            others = draw_heads(by_name("orthogonal"), self.num_heads, count, self.head_dim, key=(*key, 1))
+            self.other_frequencies = others.dense().to(like)
+        self._make_pair()
+
+    def _make_pair(self) -> None:
+        others = None
+        if self.other_frequencies is not None:
+            others = HeadFrequencies(self.other_frequencies, torch.ones_like(self.other_frequencies[..., 0]))
+        drawn = HeadFrequencies(self.frequencies, self.weights, self._antithetic)
+        self.pair = self.estimator.make(drawn, others)
+
+    @torch.compiler.disable
+    def _follow_schedule(self) -> None:
+        if self._num_passes and self.redraw_interval and self._num_passes % self.redraw_interval == 0:
+            self.redraw()
+        self._num_passes += 1
+
+    def _apply(self, fn: Callable[..., Tensor], recurse: bool = True) -> "RandomFeatureAttention":
+        before = {name: self._buffers[name] for name in _DRAWN[:3]}
+        super()._apply(fn, recurse)
+        for name, old in before.items():
+            new = self._buffers[name]
+            if old is not None and new is not None and new.dtype not in (torch.float32, torch.float64):
+                self._buffers[name] = old.to(new.device)
+        self._make_pair()
+        return self
+
+    def get_extra_state(self) -> Tensor:
+        """Return the seed, the number of the draw and that of training passes, (3,), int64."""
+        return torch.tensor([self.seed, self.num_draws, self._num_passes])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Go on from a seed, the number of a draw and that of training passes, (3,)."""
+        self.seed, self.num_draws, self._num_passes = (int(value) for value in state)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Load the draw where there is one; an exact layer has none, and this layer keeps its own."""
+        arguments = (local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+        drawn = {prefix + name for name in _DRAWN}
+        if not drawn & set(state_dict):
+            missing_keys[:] = [key for key in missing_keys if key not in drawn]
+        self._make_pair()
+
+    # --- the call ------------------------------------------------------------------------------------------------
+
+    def forward(
+        self,
+        query: Tensor,  # (L, N, embed_dim), (N, L, embed_dim) or (L, embed_dim)
+        key: Tensor,  # (S, N, kdim), (N, S, kdim) or (S, kdim)
+        value: Tensor,  # (S, N, vdim), (N, S, vdim) or (S, vdim)
+        key_padding_mask: Tensor | None = None,  # (N, S) or (S,)
+        need_weights: bool = False,
+        attn_mask: Tensor | None = None,  # (L, S) or (N H, L, S)
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the output, shaped like the query, and the weights or None.
+
+        Args:
+            query: (L, N, embed_dim), (N, L, embed_dim) if batch_first, or (L, embed_dim).
+            key: (S, N, kdim), (N, S, kdim) or (S, kdim).
+            value: (S, N, vdim), (N, S, vdim) or (S, vdim).
+            key_padding_mask: Of keys that count for nothing, or numbers that are added to their scores; (N, S) or (S,).
+            need_weights: Whether to return the weights, (N, L, S), or (N, H, L, S) if they are not averaged.
+            attn_mask: None, the causal mask, which makes the call causal, or one that hides nothing.
+            average_attn_weights: Whether weights are averaged over heads.
+            is_causal: Whether the call is causal; a mask is not needed then.
+
+        Raises:
+            InvalidArgumentError: shapes that do not belong together, or a mask that features cannot serve.
+        """
+        if self.training and self.redraw_interval:
+            self._follow_schedule()
+        batched = _check_call(query, key, value, key_padding_mask)
+        causal = self._is_causal(attn_mask, is_causal)
+        mask = None if key_padding_mask is None else key_padding_mask[..., None, :]
+        q, k, v = self._heads(query, key, value, batched)
+        always = self._always(k)
+        dropped = (self._drop(v), None if always is None else (always[0], self._drop(always[1])))
+        rows = self._attend(q, k, dropped[0], mask, dropped[1], causal)
+        output = self._merged(rows, batched)
+        if not need_weights:
+            return output, None
+        weights = self._weights(q, k, mask, always, causal)
+        return output, weights.mean(-3) if average_attn_weights else weights
+
+    def _heads(self, query: Tensor, key: Tensor, value: Tensor, batched: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Return projected queries, keys and values, each (N, H, n, head_dim) or (H, n, head_dim)."""
+        inputs = (query, key, value)
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        if self.in_proj_weight is None:
+            matrices = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        else:
+            matrices = self.in_proj_weight.chunk(3)
+        projected = [functional.linear(*parts) for parts in zip(inputs, matrices, biases, strict=True)]
+        if batched and not self.batch_first:
+            projected = [x.transpose(0, 1) for x in projected]
+        q, k, v = (x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(-3, -2) for x in projected)
+        return q, k, v
+
+    def _always(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return keys and values that all queries see, each (N, H, A, head_dim), or None."""
+        pairs = []
+        if self.bias_k is not None and self.bias_v is not None:
+            size = (self.num_heads, 1, self.head_dim)
+            pairs.append((self.bias_k.reshape(size), self.bias_v.reshape(size)))
+        if self.add_zero_attn:
+            zero = like.new_zeros(self.num_heads, 1, self.head_dim)
+            pairs.append((zero, zero))
+        if not pairs:
+            return None
+        keys, values = (torch.cat(side, dim=-2).to(like) for side in zip(*pairs, strict=True))
+        return keys.expand(*like.shape[:-2], -1, -1), values.expand(*like.shape[:-2], -1, -1)
+
+    def _drop(self, value: Tensor) -> Tensor:
+        if not self.training or self.dropout == 0:
+            return value
+        return value * functional.dropout(torch.ones_like(value[..., :1]), self.dropout)
+
+    def _attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        always: tuple[Tensor, Tensor] | None,
+        causal: bool,
+    ) -> Tensor:
+        rows = attend(
+            q,
+            k,
+            v,
+            self.pair,
+            key_padding_mask=mask,
+            always=always,
+            is_causal=causal,
+            chunk_size=self.chunk_size,
+            floor=self.floor,
+            recompute=self.recompute,
+        )
+        if not self.pair.is_positive:
+            self.low_share = rows.low.to(torch.float32).mean()
+            if not torch.compiler.is_compiling():
+                warn_of_low(rows.low)
+        return rows.output
+
+    def _merged(self, rows: Tensor, batched: bool) -> Tensor:
+        output: Tensor = self.out_proj(rows.transpose(-3, -2).flatten(-2))
+        return output.transpose(0, 1) if batched and not self.batch_first else output
+
+    def _weights(
+        self, q: Tensor, k: Tensor, mask: Tensor | None, always: tuple[Tensor, Tensor] | None, causal: bool
+    ) -> Tensor:
+        """Return the weights (..., H, L, S + A): what attention makes of the values 1, each at its place."""
+        extra = 0 if always is None else always[0].shape[-2]
+        count = k.shape[-2]
+        if q.shape[:-2].numel() * q.shape[-2] * (count + extra) > _MOST_WEIGHTS:
+            raise InvalidArgumentError(
+                f"Weights of {q.shape[-2]} queries and {count} keys would take more than {_MOST_WEIGHTS} numbers; call "
+                "with need_weights=False."
+            )
+        ones = torch.eye(count + extra, dtype=k.dtype, device=k.device)
+        values = ones.expand(*k.shape[:-2], -1, -1)
+        fixed = None if always is None else (always[0], values[..., count:, :])
+        return self._attend(q, k, values[..., :count, :], mask, fixed, causal)
+
+    def _is_causal(self, mask: Tensor | None, hint: bool) -> bool:
+        if mask is None or (hint and torch.compiler.is_compiling()):
+            return hint or self.causal
+        if is_causal_mask(mask):
+            return True
+        if hint or _hides(mask):
+            raise InvalidArgumentError(
+                f"attn_mask {tuple(mask.shape)} is not the causal mask, and attention with features has no scores to "
+                "mask otherwise. Use is_causal=True, key_padding_mask, or torch.nn.MultiheadAttention."
+            )
+        return self.causal
+
+
+def _hides(mask: Tensor) -> bool:
+    return bool((mask if mask.dtype == torch.bool else mask != 0).any())
+
+
+def _check_sizes(embed_dim: int, num_heads: int, redraw_interval: int | None) -> None:
+    if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
+        raise InvalidArgumentError(f"num_heads must divide embed_dim, got {num_heads} and {embed_dim}.")
+    wrong = isinstance(redraw_interval, bool) or not isinstance(redraw_interval, int) or redraw_interval < 1
+    if redraw_interval is not None and wrong:
+        raise InvalidArgumentError(f"redraw_interval must be a positive integer or None, got {redraw_interval!r}.")
+
+
+def _check_call(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Return whether the inputs are batched."""
+    dims = (query.ndim, key.ndim, value.ndim)
+    if dims not in ((2, 2, 2), (3, 3, 3)) or (mask is not None and mask.ndim != query.ndim - 1):
+        raise InvalidArgumentError(
+            "query, key and value must all have 3 dimensions and key_padding_mask 2, or all 2 and it 1; got "
+            f"{dims} and {None if mask is None else mask.ndim}."
+        )
+    return query.ndim == 3

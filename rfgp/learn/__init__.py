@@ -1,0 +1,15 @@
+"""Couplings learned for an objective: the copula of the norms, and the radial law with its weights.
+
+Frequencies are a differentiable function of the parameters and of random numbers that do not depend on them, so the
+gradient of the mean objective is the mean of gradients (couplings paper, section 3.3). Each step draws new ensembles;
+what counts is the objective over a fixed set of others, by which the best parameters are kept and the search ends.
+"""
+
+from rfgp.learn.attention import learn_attention as learn_attention
+from rfgp.learn.laws import learn_copula as learn_copula
+from rfgp.learn.laws import learn_radial_law as learn_radial_law
+from rfgp.learn.objectives import Objective as Objective
+from rfgp.learn.objectives import attention_error as attention_error
+from rfgp.learn.objectives import kernel_error as kernel_error
+from rfgp.learn.objectives import posterior_divergence as posterior_divergence
+from rfgp.learn.search import Learned as Learned

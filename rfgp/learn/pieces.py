@@ -1,0 +1,65 @@
+"""Differentiable pieces of draws."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp.spectra import Spectrum
+
+_LARGEST_NORMAL = 8.0
+
+
+def factor(
+    theta: Tensor,  # (k, k)
+) -> Tensor:  # (k, k)
+    """Rows (theta_i1, ..., theta_i(i-1), 1, 0, ...) of unit length: a Cholesky factor of a correlation matrix."""
+    rows = theta.tril(-1) + torch.eye(len(theta), dtype=theta.dtype)
+    factor: Tensor = rows / rows.norm(dim=1, keepdim=True)
+    return factor
+
+
+def to_normal(
+    u: Tensor,  # (k,)
+) -> Tensor:  # (k,)
+    """Return standard normal quantiles (k,) of uniforms."""
+    normal: Tensor = torch.special.ndtri(u.clamp(1e-15, 1 - 1e-15))
+    return normal
+
+
+class Radial(torch.autograd.Function):
+    """r = F^{-1}(Phi(z)), dr/dz = phi(z) / f(r)."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, law: Spectrum, num_dims: int) -> Tensor:
+        """Return norms (k,) at normals (k,)."""
+        inside = z.clamp(-_LARGEST_NORMAL, _LARGEST_NORMAL)
+        r = law.radial_quantile(torch.special.ndtr(inside).clamp(2.0**-53, 1 - 2.0**-53), num_dims)
+        log_slope = -(inside**2) / 2 - 0.5 * math.log(2 * math.pi) - law.radial_log_density(r, num_dims)
+        ctx.save_for_backward(log_slope.exp())
+        return r
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        """Return the gradient (k,)."""
+        (slope,) = ctx.saved_tensors
+        return grads[0] * slope, None, None
+
+
+class LogDensity(torch.autograd.Function):
+    """log f(r), its derivative by central differences in log r."""
+
+    @staticmethod
+    def forward(ctx: Any, r: Tensor, law: Spectrum, num_dims: int) -> Tensor:
+        """Return log densities (k,) at norms (k,)."""
+        step = 1e-5
+        up, down = (law.radial_log_density(r * math.exp(sign * step), num_dims) for sign in (1, -1))
+        ctx.save_for_backward((up - down) / (2 * step * r))
+        return law.radial_log_density(r, num_dims)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        """Return the gradient (k,)."""
+        (slope,) = ctx.saved_tensors
+        return grads[0] * slope, None, None

@@ -1,0 +1,149 @@
+"""The search for the parameters of a coupling, by Adam over new draws in each step."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.couplings import Frequencies
+from rfgp.couplings.coupling import Coupling
+from rfgp.errors import InvalidArgumentError
+from rfgp.learn.objectives import Objective
+
+_CHECK_EVERY = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What was learned.
+
+    Attributes:
+        coupling: To sample from.
+        trace: The objective over the fixed draws, at the start and after every ten steps.
+        best: The coupling's own value over these draws.
+        num_steps: Steps that were taken.
+        message: Why they ended.
+    """
+
+    coupling: Coupling
+    trace: tuple[float, ...]
+    best: float
+    num_steps: int
+    message: str
+
+
+@dataclass
+class Search:
+    """A search by Adam.
+
+    Attributes:
+        objective: What is minimised.
+        draw: Frequencies of the present parameters.
+        parameters: Tensors with gradients, changed in place.
+        num_steps: The most steps.
+        num_draws: Ensembles per step, and in the fixed set four times as many.
+        learning_rate: It falls along a cosine.
+        patience: The search ends after ten times as many steps without improvement.
+        seed: Of everything random.
+    """
+
+    objective: Objective
+    draw: Callable[[torch.Generator], Frequencies]
+    parameters: list[Tensor]
+    num_steps: int
+    num_draws: int
+    learning_rate: float
+    patience: int
+    seed: int
+
+    def run(self, progress: bool) -> tuple[tuple[float, ...], int, str]:
+        """Leave the best parameters in place; return the trace, the steps taken, and why they ended."""
+        adam = torch.optim.Adam(self.parameters, lr=self.learning_rate)
+        falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, self.num_steps)
+        generator = random.generator(random.resolve_seed(self.seed), random.Role.FREQUENCIES, 0)
+        trace, best, message = [self.judge(self.draw)], self._copy(), "All steps were taken."
+        with _Bar(self.num_steps, progress) as show:
+            for step in range(1, self.num_steps + 1):
+                adam.zero_grad()
+                loss = self._mean(self.draw, generator, self.num_draws)
+                if not loss.requires_grad:
+                    raise InvalidArgumentError("The objective must be differentiable in the frequencies.")
+                loss.backward()
+                adam.step()
+                falling.step()
+                if step % _CHECK_EVERY and step < self.num_steps:
+                    continue
+                trace.append(self.judge(self.draw))
+                show(step, trace[-1])
+                if trace[-1] == min(trace):
+                    best = self._copy()
+                if len(trace) - 1 - int(np.argmin(trace)) >= self.patience:
+                    message = f"No improvement in {self.patience * _CHECK_EVERY} steps."
+                    break
+        with torch.no_grad():
+            for parameter, value in zip(self.parameters, best, strict=True):
+                parameter.copy_(value)
+        return tuple(trace), step, message
+
+    def judge(self, draw: Callable[[torch.Generator], Frequencies]) -> float:
+        """The objective over the draws that judge, which always have the same random numbers."""
+        with torch.no_grad():
+            generator = random.generator(random.resolve_seed(self.seed), random.Role.FREQUENCIES, 1)
+            return float(self._mean(draw, generator, 4 * self.num_draws))
+
+    def _mean(self, draw: Callable[[torch.Generator], Frequencies], generator: torch.Generator, count: int) -> Tensor:
+        values = [self.objective(draw(generator)) for _ in range(count)]
+        for value in values:
+            if not isinstance(value, Tensor) or value.ndim != 0 or not bool(torch.isfinite(value)):
+                raise InvalidArgumentError(f"The objective must return a finite 0-d tensor, got {value!r}.")
+        return torch.stack(values).mean()
+
+    def _copy(self) -> list[Tensor]:
+        return [parameter.detach().clone() for parameter in self.parameters]
+
+
+class _Bar:
+    """A progress bar with the present objective, on a terminal that is wanted."""
+
+    def __init__(self, total: int, wanted: bool) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        console = Console(stderr=True)
+        self._progress = Progress(console=console, transient=True, disable=not (wanted and console.is_terminal))
+        self._task = self._progress.add_task("learning", total=total)
+
+    def __enter__(self) -> Callable[[int, float], None]:
+        self._progress.start()
+        return lambda step, value: self._progress.update(
+            self._task, completed=step, description=f"objective {value:.4g}"
+        )
+
+    def __exit__(self, *error: Any) -> None:
+        self._progress.stop()
+
+
+def check_counts(**counts: int) -> None:
+    """Refuse counts that are not positive integers.
+
+    Raises:
+        InvalidArgumentError: one is not.
+    """
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
+
+
+def check_rate(learning_rate: float) -> None:
+    """Refuse a learning rate that is not positive.
+
+    Raises:
+        InvalidArgumentError: it is not.
+    """
+    if not 0 < learning_rate < math.inf:
+        raise InvalidArgumentError(f"learning_rate must be positive, got {learning_rate!r}.")
