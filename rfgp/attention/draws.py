@@ -111,17 +111,15 @@ _NUM_SIGNS = 8
 
 def _hybrid(frequencies: Frequencies, others: Frequencies | None) -> FeaturePair:
     """The angular hybrid of Choromanski et al. (2022), Lemma 3.2 and Theorem 3.1, of the Gaussian kernel."""
-    kit = vars(softmax)
-    pair: FeaturePair = kit["bipolar"](frequencies, kit["coefficients"].Angular(others), kernel="gaussian")
-    return pair
+    assert others is not None
+    return softmax.bipolar(frequencies, softmax.coefficients.Angular(others), kernel="gaussian")
 
 
 _ESTIMATORS = {
     "positive": Estimator(lambda f, _: softmax.Positive(f), coupling="monotone-antithetic"),
     "trigonometric": Estimator(lambda f, _: softmax.Trigonometric(f, "gaussian"), each=2),
+    "hybrid": Estimator(_hybrid, each=3 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS),
 }
-if hasattr(softmax, "bipolar"):
-    _ESTIMATORS["hybrid"] = Estimator(_hybrid, each=3 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS)
 
 
 def estimator(features: str | Callable[[Frequencies], FeaturePair]) -> Estimator:

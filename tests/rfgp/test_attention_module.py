@@ -255,7 +255,6 @@ class TestFeatures:
         mine, x = layer(features=lambda drawn: softmax.Positive(drawn, "gaussian")), normals(2, 9, E)
         torch.testing.assert_close(mine(x, x, x)[0], same(mine)(x, x, x)[0])
 
-    @pytest.mark.skipif(not hasattr(softmax, "bipolar"), reason="there are no hybrid estimators")
     @pytest.mark.parametrize("causal", [False, True])
     def test_hybrid(self, causal):
         mine, x = layer(features="hybrid", num_features=27 * 60), 0.5 * normals(2, 9, E)
