@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 OUT ?= out/demo
 WORKERS ?= 2
 
-.PHONY: demo test lint format test-lowest wheel-check data clean help
+.PHONY: demo test test-all lint format test-lowest wheel-check data clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/' | expand -t 16
@@ -26,6 +26,9 @@ demo: $(STAMP)  ## a table, a mesh and a road network, each against its exact pr
 	$(BIN)/rfgp demo --out $(OUT)
 
 test: $(STAMP)  ## the fast tests (WORKERS=2)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m 'not slow'
+
+test-all: $(STAMP)  ## all tests, as CI runs them
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 lint: $(STAMP)  ## format, lint, types, and the arrows between modules
@@ -44,7 +47,7 @@ data: $(STAMP)  ## write data/ again from the seeded generators
 wheel-check: $(STAMP)  ## build the wheel and use it in an empty environment outside the checkout
 	bash .ci/wheel-check $(BIN)/python
 
-test-lowest:  ## the fast tests on the lowest supported versions (all but torch, which is pinned)
+test-lowest:  ## all tests on the lowest supported versions (all but torch, which is pinned)
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip install --quiet --constraint constraints.txt torch uv
 	.venv-lowest/bin/python -m uv pip install --quiet --python .venv-lowest/bin/python \

@@ -103,6 +103,7 @@ def test_projections_come_near_the_best():
         assert best <= found < best + 0.1 * (worst - best)
 
 
+@pytest.mark.slow
 def test_costs_by_walks_are_unbiased():
     exact = graphs.quantile_costs(SMALL, LONG, 0.3, 4)
     options = {"num_nodes": SMALL.num_nodes, "num_walkers": 4, "exact_hops": 0}

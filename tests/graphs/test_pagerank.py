@@ -29,6 +29,7 @@ def estimates(g, repeats=1000, **options):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("directions", DIRECTIONS)
 @pytest.mark.parametrize("lengths", [name for name in LENGTHS if name != "learned"])
+@pytest.mark.slow
 def test_it_estimates_that_of_networkx(weighted, directions, lengths):
     if weighted and directions == "repelling":
         pytest.skip("repelling walkers move uniformly, which a test of the arguments shows")

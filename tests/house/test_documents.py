@@ -18,6 +18,7 @@ BLOCKS = blocks_of(ROOT / "README.md")
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[0])
+@pytest.mark.slow
 def test_readme_code_runs(block, capsys):
     names = {}
     exec(compile(block, "README.md", "exec"), names)
@@ -25,6 +26,7 @@ def test_readme_code_runs(block, capsys):
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "howto").glob("*.md")), ids=lambda path: path.name)
+@pytest.mark.slow
 def test_howto_code_runs(path, tmp_path, monkeypatch, capsys):
     """The blocks of a page are one program; it is skipped only where it names an extra that is not installed."""
     blocks = blocks_of(path)
@@ -44,6 +46,7 @@ SAYS = {"decisions.py": "round 5: measured 6."}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.slow
 def test_examples_run(path, capsys):
     runpy.run_path(str(path), run_name="__main__")
     assert SAYS.get(path.name, "KL") in capsys.readouterr().out

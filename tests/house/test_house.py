@@ -46,6 +46,7 @@ def test_another_package_called_graphs_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(("extra", "absent"), [("botorch", "botorch"), ("dask", "distributed"), ("dask", "dask")])
+@pytest.mark.slow
 def test_a_missing_extra_is_named(extra, absent):
     code = f"import sys; sys.modules[{absent!r}] = None; import rfgp; rfgp.{extra}"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

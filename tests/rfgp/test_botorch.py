@@ -154,6 +154,7 @@ def test_unknown_names_are_named():
 
 
 @pytest.mark.parametrize("acquisition", ["qLogEI", "Thompson"])
+@pytest.mark.slow
 def test_branin_is_optimised(acquisition):
     """From 6 first points and 20 more; 20 random ones end below .1 in 3.5 % of 200 tries, with a median of 1.9."""
     torch.manual_seed(0)

@@ -309,7 +309,7 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["mesh", "mesh.ply", "--values", "table.csv"], 1, "has the columns angle"),
         (["mesh", "mesh.ply", "--values", "none.csv"], 1, "no file"),
         (["mesh", "mesh.ply", "--kernel", "heat"], 1, "no graph kernel"),
-        (["mesh", "mesh.ply", "--weights", "cotangent"], 1, "cotangent"),
+        (["mesh", "mesh.ply", "--weights", "cotangent"], 1, "Cotangent weights"),
         (["traffic", "mesh.ply"], 1, "not a road network"),
         (["traffic", "roads.geojson", "--value", "speed"], 1, "no property 'speed' (it has 'edge'"),
         (["traffic", "none.geojson"], 1, "There is no file"),
@@ -331,6 +331,7 @@ def test_wrong_calls_get_one_clear_message(arguments, code, message, monkeypatch
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.7, 1.5])
+@pytest.mark.slow
 def test_an_interrupt_leaves_no_half_written_file(delay, tmp_path):
     """Interrupted once the table is read: exit code 130, one line, and no file that is not whole."""
     rows = np.random.default_rng(0).standard_normal((3000, 9))

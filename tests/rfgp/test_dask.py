@@ -88,6 +88,7 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.slow
 def test_conditioning_is_that_of_rows_in_memory(client, name):
     gp = model().condition(MAKERS[name]())
     expected = model().condition(X, Y)
@@ -266,6 +267,7 @@ def test_saved_models_need_no_cluster(client, tmp_path):
     assert_same(rfgp.load(tmp_path / "model.safetensors"), gp)
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_of_a_fit(client, tmp_path):
     """Another takes over its partitions: the result is that of a fit in which none died, to rounding."""
     marks = tmp_path / "marks"

@@ -23,6 +23,7 @@ def check_unbiased(samples):
 
 @pytest.mark.parametrize("name", ["iid", "pairwise", "simplex", "sobol"])
 @pytest.mark.parametrize("kind", features.names())
+@pytest.mark.slow
 def test_estimates_are_unbiased_off_the_diagonal(kind, name):
     check_unbiased(estimates(features.by_name(kind), name=name))
 

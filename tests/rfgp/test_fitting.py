@@ -436,6 +436,7 @@ print(count)
 
 class TestCheckpoints:
     @pytest.mark.parametrize("kind", ["fixed", "learned"])
+    @pytest.mark.slow
     def test_killed_and_resumed_is_never_killed(self, kind, tmp_path):
         """The process is killed by SIGKILL after its k-th step, in the middle of writing the next, over and over."""
         script = tmp_path / "fit.py"

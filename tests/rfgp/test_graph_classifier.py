@@ -132,6 +132,7 @@ def test_expectations_of_the_softmax_are_those_of_many_draws():
     ("features", "two"),
     [("exact", True), ("walks", False), ("chebyshev", True), ("taylor", True), ("spectrum", False)],
 )
+@pytest.mark.slow
 def test_planted_clusters_are_found(features, two):
     g, truth, seen = BLOCKS
     labels = truth == 1 if two else np.array(["a", "b", "c"])[truth]

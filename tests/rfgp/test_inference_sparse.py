@@ -116,6 +116,7 @@ def gradients(gp):
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.slow
 def test_likelihood_and_gradient_are_unbiased(case, monkeypatch):
     exact = model(**CASES[case])
     expected = np.array([exact.log_marginal_likelihood().item(), *gradients(exact)])

@@ -160,6 +160,7 @@ class TestSearch:
 
 class TestRadialLaw:
     @pytest.mark.parametrize("kind", ["fourier", "laplace"])
+    @pytest.mark.slow
     def test_its_draws_are_those_of_the_coupling_it_returns(self, kind):
         scale = 1.0 if kind == "fourier" else 0.4
         objective = learn.kernel_error(scale * X, features=kind)

@@ -327,6 +327,7 @@ class TestChecks:
         assert found.walk_variance > 1
         assert found.num_held_out == 64
 
+    @pytest.mark.slow
     def test_the_remedy_helps(self, monkeypatch):
         monkeypatch.setattr("rfgp.models.graph.model.EXACT_LIMIT", 10)
         y = self.FIELD[self.SEEN] + 0.05 * np.random.default_rng(0).standard_normal(500)
@@ -447,6 +448,7 @@ def test_one_observation_conditions_a_model_that_is_known():
         GraphGP(GRAPH).condition([0], [90.0])
 
 
+@pytest.mark.slow
 def test_a_free_modulation_is_kept_near_its_family():
     """With few data the factors stay near 1; what data say moves them."""
     kernel = graphs.kernels.FreeModulation(factors=(1.0,) * 4)

@@ -84,6 +84,7 @@ def assert_same_law(a, b):
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("data", [False, True])
+@pytest.mark.slow
 def test_a_loaded_model_predicts_bit_for_bit(name, data, tmp_path):
     make, new = MODELS[name]
     gp = make()
@@ -100,6 +101,7 @@ def test_a_loaded_model_predicts_bit_for_bit(name, data, tmp_path):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_with_data_everything_works_on(name, tmp_path):
     make, new = MODELS[name]
     gp = make()
@@ -170,6 +172,7 @@ def test_what_the_posterior_tells_about_the_data(tmp_path):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("source", ["fitted", "loaded"])
 @pytest.mark.parametrize("way", [copy.deepcopy, lambda gp: pickle.loads(pickle.dumps(gp))], ids=["copied", "pickled"])
+@pytest.mark.slow
 def test_copies_predict_the_same(name, source, way, tmp_path):
     make, new = MODELS[name]
     gp = make()

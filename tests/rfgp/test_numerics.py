@@ -126,6 +126,7 @@ DEGENERATE = {
 @pytest.mark.parametrize("kind", ["fixed", "learned"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", DEGENERATE)
+@pytest.mark.slow
 def test_degenerate_tables_give_a_usable_model(name, dtype, kind):
     inputs, y = DEGENERATE[name]
     inputs, y = (inputs if inputs.dtype.kind == "i" else inputs.astype(dtype)), y.astype(dtype)

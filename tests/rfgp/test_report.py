@@ -89,6 +89,7 @@ class Outside(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.slow
 def test_a_page_is_well_formed_and_loads_nothing(pages):
     for name, content in pages.items():
         reader = Outside()
@@ -167,6 +168,7 @@ def test_bad_options_are_named(options, error, message):
         table_page(small_table(), **options)
 
 
+@pytest.mark.slow
 def test_the_card_of_the_distance_is_the_models_own():
     """The model's own coupling and size are compared, last; an exact model has no such card."""
     table = small_table()
@@ -294,6 +296,7 @@ def test_a_page_escapes_all_its_texts():
 
 @browser.needs_browser
 @pytest.mark.parametrize("name", ["table", "faces", "vertices", "roads"])
+@pytest.mark.slow
 def test_every_plot_is_drawn_without_an_error(pages, name, tmp_path):
     found = browser.probe(pages[name], tmp_path)
     assert found["errors"] == []
@@ -327,6 +330,7 @@ def test_a_phone_needs_no_sideways_scrolling(pages, name, tmp_path):
 
 
 @browser.needs_browser
+@pytest.mark.slow
 def test_planted_faults_are_found(pages, tmp_path):
     """A page whose script fails, which loads something, or which draws nothing must not pass the tests above."""
     broken = pages["roads"].replace('id="data-3">{', 'id="data-3">}', 1)

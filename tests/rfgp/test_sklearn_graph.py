@@ -72,6 +72,7 @@ def test_it_equals_the_process_of_the_same_seed(features, y):
     ],
     ids=lambda option: next(iter(option)),
 )
+@pytest.mark.slow
 def test_options_reach_the_process(option):
     common = {"outputscale": 0.5, "noise": 0.01, "features": "walks"}
     fixed = ("outputscale", "noise")
@@ -129,6 +130,7 @@ def test_cross_validation(graph, nodes):
 
 
 @pytest.mark.filterwarnings("ignore::graphs.GraphWarning")  # few walkers
+@pytest.mark.slow
 def test_a_grid_search_with_workers():
     kernels = ["regularized-laplacian", graphs.kernels.Diffusion(2.0)]
     grid = {"kernel": kernels, "n_walkers": [4, 16]}

@@ -39,6 +39,7 @@ def check_unbiased(samples, kernel="softmax", d=3):
 
 @pytest.mark.parametrize("d", [1, 2, 3])
 @pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.slow
 def test_estimates_are_unbiased(kind, d):
     kernel = KERNELS[d % 2]
     if kind in RANDOM:
@@ -49,6 +50,7 @@ def test_estimates_are_unbiased(kind, d):
 
 @pytest.mark.parametrize("name", ["pairwise", "simplex", "sobol"])
 @pytest.mark.parametrize("kind", ["Trigonometric", "Positive", "Exponential, complex", "angular_hybrid"])
+@pytest.mark.slow
 def test_estimates_of_couplings_are_unbiased(kind, name):
     check_unbiased(estimates(MAKERS[kind], name=name))
 

@@ -70,6 +70,7 @@ class TestOneEstimator:
 
     @pytest.mark.parametrize("name", ["orthogonal", "simplex", "iid-antithetic", "pairwise-antithetic"])
     @pytest.mark.parametrize("m", [2, 6])
+    @pytest.mark.slow
     def test_of_coupled_positive_features(self, name, m):
         samples = squared_errors(lambda g: softmax.Positive(draw(m, 3, g, name)))
         check(samples, theory.softmax_variance(A, B, m, coupling=name))
@@ -155,6 +156,7 @@ class TestCoefficients:
 
     @pytest.mark.parametrize("complement", [False, True])
     @pytest.mark.parametrize("of", ["difference", "sum"])
+    @pytest.mark.slow
     def test_of_gaussians(self, of, complement):
         options = {"scale": 0.5, "of": of, "complement": complement}
         samples = self.samples(lambda tau: coefficients.Gaussian(tau, **options))
@@ -175,6 +177,7 @@ def bipolar(common, antithetic=False, kernel="softmax", coefficient=coefficients
 class TestBipolar:
     @pytest.mark.parametrize("antithetic", [False, True])
     @pytest.mark.parametrize("common", [False, True])
+    @pytest.mark.slow
     def test_angular(self, common, antithetic):
         kernel = KERNELS[antithetic]
         options = {"common": common, "antithetic": antithetic, "kernel": kernel}
