@@ -50,17 +50,20 @@ class SoftmaxSampler:
 
     Args:
         pair: An estimator of the softmax kernel, such as `rfgp.features.softmax.Positive`.
-        classes: Class vectors (C, d), finite; multiply queries and classes by the root of an inverse temperature first.
+        classes: Class vectors (C, d), finite, copied: later changes of them do not reach the sampler. Multiply queries
+            and classes by the root of an inverse temperature first.
 
     Raises:
-        InvalidArgumentError: a pair for the Gaussian kernel.
+        InvalidArgumentError: no pair, or one for the Gaussian kernel.
         DataError: class vectors that are not a finite matrix of at least one row.
     """
 
     def __init__(self, pair: FeaturePair, classes: Tensor) -> None:
+        if not isinstance(pair, FeaturePair):
+            raise InvalidArgumentError(f"A pair of feature maps is needed, got {type(pair).__name__}.")
         if pair.kernel != "softmax":
             raise InvalidArgumentError("Class probabilities need a pair for kernel='softmax', not 'gaussian'.")
-        self.pair, self.classes = pair, _finite(classes, "Class vectors")
+        self.pair, self.classes = pair, _finite(classes, "Class vectors").detach().clone()
         if len(classes) == 0:
             raise DataError("There are no classes to draw from.")
 
@@ -108,11 +111,13 @@ class SoftmaxSampler:
             generator: On the CPU.
 
         Raises:
-            InvalidArgumentError: s is not a positive integer.
+            InvalidArgumentError: s is not a positive integer, or there is no generator.
             DataError: queries that are no finite matrix (n, d), or for which no estimate is positive.
         """
         if isinstance(num_samples, bool) or not isinstance(num_samples, int | np.integer) or num_samples < 1:
             raise InvalidArgumentError(f"num_samples must be a positive integer, got {num_samples!r}.")
+        if not isinstance(generator, torch.Generator):
+            raise InvalidArgumentError(f"generator must be a torch.Generator, got {generator!r}.")
         x = self._read(queries)
         if not self.pair.is_positive:
             return torch.cat([self._dense(rows, num_samples, generator) for rows in torch.split(x, self._rows)])
@@ -147,7 +152,7 @@ class SoftmaxSampler:
                 f"A Wasserstein distance between {len(self.classes)} vectors is asked for; at most {MOST_GROUND} are "
                 "moved. Take ground='index', or fewer classes."
             )
-        x = self._read(queries)
+        x = self._read(queries).detach()
         if len(x) == 0:
             raise DataError("There are no queries to report on.")
         parts = [self._compare(rows, ground) for rows in torch.split(x, self._rows)]
@@ -162,7 +167,7 @@ class SoftmaxSampler:
         x = _finite(queries, "Queries")
         if x.shape[1] != self.classes.shape[1]:
             raise DataError(f"Queries need {self.classes.shape[1]} columns, as the classes have, got {x.shape[1]}.")
-        return x
+        return x.to(self.classes)
 
     @property
     def _rows(self) -> int:
@@ -199,6 +204,10 @@ class SoftmaxSampler:
 
     def _dense(self, x: Tensor, count: int, generator: torch.Generator) -> Tensor:
         law = self.probabilities(x).double()
+        if not bool(torch.isfinite(law).all()):
+            raise DataError(
+                "Estimates overflow: queries or classes are too long for these features; see positive ones."
+            )
         if not bool((law.sum(1) > 0).all()):
             raise DataError(
                 f"No estimate is positive for {int((law.sum(1) <= 0).sum())} of {len(law)} queries; take more "
@@ -227,11 +236,11 @@ def _transported(first: Tensor, second: Tensor, cost: Tensor) -> Tensor:
     """Return the optimal transport cost (n,) between laws (n, C) by cost (C, C), 0 where the second has no mass."""
     import ot
 
-    matrix, out = cost.numpy(), torch.zeros(len(first), dtype=torch.float64)
-    for i, (p, q) in enumerate(zip(first.numpy(), second.numpy(), strict=True)):
+    matrix, out = cost.cpu().numpy(), torch.zeros(len(first), dtype=torch.float64)
+    for i, (p, q) in enumerate(zip(first.cpu().numpy(), second.cpu().numpy(), strict=True)):
         if q.sum() > 0:
             out[i] = float(ot.emd2(p / p.sum(), q / q.sum(), matrix, numItermax=10_000_000))
-    return out
+    return out.to(first)
 
 
 def _finite(values: Tensor, what: str) -> Tensor:

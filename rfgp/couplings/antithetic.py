@@ -29,6 +29,11 @@ class Antithetic(Coupling):
         self.base = base
 
     @property
+    def is_biased(self) -> bool:  # type: ignore[override]
+        """Whether the base is."""
+        return self.base.is_biased
+
+    @property
     def is_antithetic(self) -> bool:
         """True."""
         return True

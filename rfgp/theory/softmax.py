@@ -69,16 +69,16 @@ def softmax_variance(
         InvalidArgumentError: an unknown estimator or kernel, shapes that do not match, or no closed form.
     """
     a, b = _vectors(x, y)
-    m, scale = _count(num_frequencies), _scale(a, b, kernel)
+    m, log_scale = _count(num_frequencies), _log_scale(a, b, kernel)
     if estimator == "exponential":
-        return scale**2 * _exponential(a, b, matrix, coupling, m)
+        return _exponential(a, b, matrix, coupling, m, kernel)
     squares = (a**2).sum(-1) + (b**2).sum(-1)
     if estimator == "trigonometric":
         z = np.linalg.norm(a - b, axis=-1)
-        return np.asarray(scale**2 * np.exp(squares) * _variance(coupling, z, m, a.shape[-1], "fourier"))
+        return np.asarray(np.exp(2 * log_scale + squares) * _variance(coupling, z, m, a.shape[-1], "fourier"))
     if estimator == "positive":
         v = np.linalg.norm(a + b, axis=-1)
-        return np.asarray(scale**2 * np.exp(-squares) * _positive(coupling, v, m, a.shape[-1]))
+        return np.asarray(np.exp(2 * log_scale - squares) * _positive(coupling, v, m, a.shape[-1]))
     raise InvalidArgumentError(f'estimator must be "trigonometric", "positive" or "exponential", got {estimator!r}.')
 
 
@@ -105,9 +105,10 @@ def exponential_covariance(
     """
     a, b = _vectors(x, y)
     (c1, q1), (c2, q2) = (_exponent(a, b, matrix) for matrix in (first, second))
-    plain = np.exp(0.5 * ((c1 + c2) ** 2).sum(-1) - q1 - q2)
-    conjugate = np.exp(0.5 * ((c1 + c2.conj()) ** 2).sum(-1) - q1 - q2.conj())
-    return np.asarray(_scale(a, b, kernel) ** 2 * (0.5 * (plain + conjugate).real - np.exp(2 * (a * b).sum(-1))))
+    shift = 2 * _log_scale(a, b, kernel)  # before exponentials are taken: they may be out of range without it
+    plain = np.exp(0.5 * ((c1 + c2) ** 2).sum(-1) - q1 - q2 + shift)
+    conjugate = np.exp(0.5 * ((c1 + c2.conj()) ** 2).sum(-1) - q1 - q2.conj() + shift)
+    return np.asarray(0.5 * (plain + conjugate).real - np.exp(2 * (a * b).sum(-1) + shift))
 
 
 def angular_moments(
@@ -158,7 +159,12 @@ def gaussian_moments(
         scale: tau.
         of: "difference" or "sum".
         complement: Whether the coefficient is one less the exponential.
+
+    Raises:
+        InvalidArgumentError: another `of`, or a scale that is not positive.
     """
+    if of not in ("difference", "sum") or not 0 < scale < math.inf:
+        raise InvalidArgumentError(f'of must be "difference" or "sum" and scale positive, got {of!r} and {scale!r}.')
     a, b = _vectors(x, y)
     squares = ((a - b if of == "difference" else a + b) ** 2).sum(-1) / scale**2
     mean = -np.expm1(-squares / 2) if complement else np.exp(-squares / 2)
@@ -199,20 +205,22 @@ def bipolar_variance(
     total = second * positive + (1 - 2 * mean + second) * trigonometric
     if common:
         cosine = np.cos((a**2).sum(-1) - (b**2).sum(-1))
-        square = (_scale(a, b, kernel) * np.exp((a * b).sum(-1))) ** 2
+        square = np.exp(2 * ((a * b).sum(-1) + _log_scale(a, b, kernel)))
         total = total - 2 / m * square * (1 - cosine) * (mean - second)
     return np.asarray(total)
 
 
-def _exponential(a: Array, b: Array, matrix: Any, coupling: str, m: int) -> Array:
+def _exponential(a: Array, b: Array, matrix: Any, coupling: str, m: int, kernel: str) -> Array:
     if matrix is None:
         raise InvalidArgumentError("The exponential estimator needs a matrix.")
     if not np.iscomplexobj(np.asarray(matrix)):
-        c, q = _exponent(a, b, matrix)
-        return np.asarray(np.exp(-2 * q) * _positive(coupling, np.linalg.norm(c, axis=-1), m, a.shape[-1]))
+        (c, q), d = _exponent(a, b, matrix), a.shape[-1]
+        return np.asarray(
+            np.exp(2 * (_log_scale(a, b, kernel) - q)) * _positive(coupling, np.linalg.norm(c, axis=-1), m, d)
+        )
     if coupling != "iid":
         raise InvalidArgumentError(f"There is no closed form for a complex matrix and the coupling {coupling!r}.")
-    return exponential_covariance(a, b, matrix, matrix) / m
+    return exponential_covariance(a, b, matrix, matrix, kernel=kernel) / m
 
 
 def _positive(coupling: str, v: Array, m: int, d: int) -> Array:
@@ -236,22 +244,29 @@ def _exponent(a: Array, b: Array, matrix: Any) -> tuple[NDArray[Any], NDArray[An
     full = np.diag(full) if full.ndim == 1 else full
     if full.shape != (d, d):
         raise InvalidArgumentError(f"The matrix A must be ({d}, {d}) or ({d},), got {np.shape(matrix)}.")
-    left, right = a @ full.T, b @ np.linalg.inv(full)
+    try:
+        inverse = np.linalg.inv(full)
+    except np.linalg.LinAlgError as error:
+        raise InvalidArgumentError("The matrix A is singular.") from error
+    left, right = a @ full.T, b @ inverse
     return left + right, 0.5 * ((left**2).sum(-1) + (right**2).sum(-1))
 
 
-def _scale(a: Array, b: Array, kernel: str) -> Array:
-    """Return by what the estimate of the softmax kernel is multiplied."""
+def _log_scale(a: Array, b: Array, kernel: str) -> Array:
+    """Return the logarithm of what the estimate of the softmax kernel is multiplied by."""
     if check_kernel(kernel) == "softmax":
-        return np.ones(a.shape[:-1])
-    return np.asarray(np.exp(-0.5 * ((a**2).sum(-1) + (b**2).sum(-1))))
+        return np.zeros(a.shape[:-1])
+    return np.asarray(-0.5 * ((a**2).sum(-1) + (b**2).sum(-1)))
 
 
 def _vectors(x: Any, y: Any) -> tuple[Array, Array]:
     a, b = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if a.ndim < 1 or b.ndim < 1 or a.shape[-1] != b.shape[-1]:
         raise InvalidArgumentError(f"x and y must be (..., d) with the same d, got {a.shape} and {b.shape}.")
-    a, b = np.broadcast_arrays(a, b)
+    try:
+        a, b = np.broadcast_arrays(a, b)
+    except ValueError as error:
+        raise InvalidArgumentError(f"x {a.shape} and y {b.shape} do not broadcast.") from error
     return a, b
 
 

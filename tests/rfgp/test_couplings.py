@@ -344,3 +344,9 @@ class TestSharedNorms:
     def test_bad_options(self, options):
         with pytest.raises(rfgp.InvalidArgumentError):
             couplings.SharedNorms(**options)
+
+
+@pytest.mark.parametrize("name", couplings.names())
+def test_pairs_are_biased_where_their_base_is(name):
+    base = couplings.by_name(name)
+    assert couplings.Antithetic(base).is_biased is base.is_biased

@@ -131,6 +131,8 @@ def test_any_shape(n, count, samples, kind, seed):
         (lambda: SoftmaxSampler(softmax.Positive(DRAW), [1.0]), rfgp.DataError, "Class vectors must be"),
         (lambda: sampler().estimates(QUERIES[:, :2]), rfgp.DataError, "need 3 columns"),
         (lambda: sampler().sample(QUERIES, 0, generator=random.generator(0)), rfgp.InvalidArgumentError, "positive"),
+        (lambda: sampler().sample(QUERIES, generator=None), rfgp.InvalidArgumentError, "generator"),
+        (lambda: SoftmaxSampler(3, CLASSES), rfgp.InvalidArgumentError, "pair of feature maps"),
         (lambda: sampler().report(QUERIES[:0]), rfgp.DataError, "no queries"),
         (lambda: sampler().report(QUERIES, ground="words"), rfgp.InvalidArgumentError, "ground"),
     ],
@@ -138,6 +140,19 @@ def test_any_shape(n, count, samples, kind, seed):
 def test_errors(act, error, message):
     with pytest.raises(error, match=message):
         act()
+
+
+def test_classes_that_are_learned():
+    classes = torch.nn.Parameter(CLASSES.float())
+    found = SoftmaxSampler(softmax.Positive(DRAW), classes)
+    before = found.report(QUERIES, ground="vectors")  # queries of another precision than the classes
+    for _ in range(2):
+        queries = QUERIES.clone().requires_grad_()
+        found.estimates(queries).square().sum().backward()
+        assert bool((queries.grad != 0).any())
+    with torch.no_grad():
+        classes.mul_(-2)
+    assert found.report(QUERIES, ground="vectors") == before
 
 
 def test_too_many_classes_to_move(monkeypatch):

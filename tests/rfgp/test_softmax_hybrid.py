@@ -283,3 +283,12 @@ class TestClustered:
         ):
             with pytest.raises(rfgp.InvalidArgumentError, match=message):
                 make()
+
+
+@pytest.mark.parametrize("of", ["sum", "difference"])
+def test_gradients_at_a_zero_vector(of):
+    """Coefficients have features that are exactly 0 there, and a gradient all the same."""
+    pair = softmax.gaussian_hybrid(80, 3, of=of, generator=random.generator(0))
+    x = torch.zeros(1, 3, dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([[0.3, 0.5, -0.2]], dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda x: pair(x, y), x)

@@ -267,3 +267,36 @@ def test_bad_arguments():
     ):
         with pytest.raises(rfgp.InvalidArgumentError, match=message):
             make()
+
+
+def test_variances_of_the_gaussian_kernel_far_from_the_origin():
+    """Factors of the softmax kernel leave double precision there; the kernel and its features do not."""
+    rng = np.random.default_rng(0)
+    x = 2 * rng.standard_normal((3, 100))
+    y = x + 0.1 * rng.standard_normal((3, 100))
+    z = ((x - y) ** 2).sum(1)
+    trigonometric = (1 - np.exp(-z)) ** 2 / 8
+    found = theory.softmax_variance(x, y, 4, estimator="trigonometric", kernel="gaussian")
+    np.testing.assert_allclose(found, trigonometric, rtol=1e-9)
+    imaginary = 1j * np.ones(100)
+    found = theory.softmax_variance(x, y, 4, estimator="exponential", matrix=imaginary, kernel="gaussian")
+    np.testing.assert_allclose(found, trigonometric, rtol=1e-6)
+    near = x, -y  # where positive features are good
+    assert np.isfinite(theory.exponential_covariance(*near, np.ones(100), np.ones(100), kernel="gaussian")).all()
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda: theory.softmax_variance(np.ones((2, 2)), np.ones((3, 2)), 4), "do not broadcast"),
+        (
+            lambda: theory.softmax_variance(A, B, 4, estimator="exponential", matrix=1j * np.zeros((3, 3))),
+            "singular",
+        ),
+        (lambda: theory.gaussian_moments(A, B, 4, of="product"), "of must be"),
+        (lambda: theory.gaussian_moments(A, B, 4, scale=0.0), "scale positive"),
+    ],
+)
+def test_more_errors(act, message):
+    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+        act()

@@ -129,9 +129,11 @@ def matching_diagonal(
     Raises:
         InvalidArgumentError: shapes that differ, entries that are not finite, or a floor or spread out of range.
     """
-    if r.ndim != 1 or r.shape != s.shape or not bool((torch.isfinite(r) & torch.isfinite(s)).all()):
+    floating = r.is_floating_point() and s.is_floating_point()
+    if not floating or r.ndim != 1 or r.shape != s.shape or not bool((torch.isfinite(r) & torch.isfinite(s)).all()):
         raise InvalidArgumentError(
-            f"The two points must be finite vectors (d,), got shapes {tuple(r.shape)} and {tuple(s.shape)}."
+            f"The two points must be finite floating-point vectors (d,), got {r.dtype} {tuple(r.shape)} and "
+            f"{s.dtype} {tuple(s.shape)}."
         )
     if not 0 < floor < float("inf"):
         raise InvalidArgumentError(f"floor must be positive, got {floor!r}.")

@@ -94,7 +94,12 @@ def _check_parts(base: FeaturePair | None, parts: Sequence[tuple[Coefficient, Fe
     if not parts:
         raise InvalidArgumentError("A hybrid needs at least one part, a pair of a coefficient and an estimator.")
     for part in parts:
-        if len(part) != 2 or not isinstance(part[0], Coefficient) or not isinstance(part[1], FeaturePair):
+        if (
+            not isinstance(part, tuple)
+            or len(part) != 2
+            or not isinstance(part[0], Coefficient)
+            or not isinstance(part[1], FeaturePair)
+        ):
             raise InvalidArgumentError(f"A part of a hybrid is a pair of a coefficient and an estimator, got {part!r}.")
     pairs = [pair for _, pair in parts] + ([base] if base is not None else [])
     for first, second in pairwise(pairs):
@@ -109,6 +114,7 @@ def _row_products(
     a: Tensor,  # (..., n, F)
     b: Tensor,  # (..., n, G)
 ) -> Tensor:  # (..., n, F G)
-    """Return the Kronecker product of each row; 0 where a is 0, also where b overflows."""
-    columns = a[..., :, None]
-    return torch.where(columns == 0, 0, columns * b[..., None, :]).flatten(-2)
+    """Return the Kronecker product of each row; 0 where a is 0 and b overflows."""
+    columns, values = a[..., :, None], b[..., None, :]
+    lost = (columns == 0) & ~torch.isfinite(values)
+    return torch.where(lost, 0, columns * torch.where(lost, 0, values)).flatten(-2)
