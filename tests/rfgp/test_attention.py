@@ -468,6 +468,13 @@ def test_no_tensor_grows_faster_than_the_inputs(causal):
         ({"chunk_size": 0}, "chunk_size must be"),
         ({"floor": 0.0}, "floor must be"),
         ({"scale": -1.0}, "scale must be"),
+        ({"floor": "a"}, "floor must be"),
+        ({"scale": "a"}, "scale must be"),
+        ({"key_padding_mask": torch.zeros(1, dtype=torch.bool)}, "must fit the keys"),
+        ({"key_padding_mask": torch.zeros(1, 9, dtype=torch.bool)}, "must fit the keys"),
+        ({"pair": None}, "FeaturePair"),
+        ({"query": torch.zeros(9, 0, dtype=DOUBLE), "key": torch.zeros(9, 0, dtype=DOUBLE)}, "at least one column"),
+        ({"pair": softmax.Positive(HeadFrequencies(normals(4, 6, 4), torch.ones(4, 6)))}, "for 4 heads"),
     ],
 )
 def test_what_is_refused(change, message):
