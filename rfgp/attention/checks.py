@@ -32,21 +32,31 @@ def check_options(embed_dim: int, num_heads: int, redraw_interval: int | None, c
     check_numbers(chunk_size, floor, None)
 
 
-def check_made(pair: object, floor: float, num_heads: int) -> None:
-    """Refuse what a user's function made of the frequencies of heads.
+def check_made(layer: Any, given: bool) -> None:
+    """Refuse a pair that attention cannot use.
+
+    Args:
+        layer: Its pair is made of the frequencies of its heads.
+        given: Whether by a user's function.
 
     Raises:
-        InvalidArgumentError: it is no pair, not stable, or not of each head's own frequencies.
+        InvalidArgumentError: it cannot be made, is no pair, not stable, or not of each head's own frequencies.
     """
-    check_pair(pair, floor)
+    try:
+        pair: object = layer.pair
+    except (RuntimeError, ValueError, IndexError) as error:
+        if not given:
+            raise
+        raise InvalidArgumentError(_not_of_heads(layer.num_heads, error)) from error
+    check_pair(pair, layer.floor)
     assert isinstance(pair, FeaturePair)
     for side in pair.modules():
         drawn = getattr(side, "frequencies", None)
         if isinstance(drawn, Frequencies) and drawn.antithetic and not isinstance(drawn, HeadFrequencies):
-            raise InvalidArgumentError(not_of_heads(num_heads, "it has pairs of frequencies that no head has"))
+            raise InvalidArgumentError(_not_of_heads(layer.num_heads, "it has pairs of frequencies that no head has"))
 
 
-def not_of_heads(num_heads: int, why: object) -> str:
+def _not_of_heads(num_heads: int, why: object) -> str:
     """Return the message for a function that does not work on the frequencies of heads."""
     return (
         f"features= could not make a pair from the frequencies (H, m, d) of {num_heads} heads: {why}. It is given "

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rfgp import random
-from rfgp.attention.checks import check_call, check_causal, check_made, check_options, not_of_heads
+from rfgp.attention.checks import check_call, check_causal, check_made, check_options
 from rfgp.attention.draws import HeadFrequencies, draw_heads, estimator
 from rfgp.attention.functional import CHUNK_SIZE, FLOOR, attend, warn_of_low
 from rfgp.attention.masks import hides, is_causal_mask
@@ -132,7 +132,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         if not self.estimator.num_others:
             self.other_frequencies = None
         self.redraw()
-        self._check_features(callable(features))
+        check_made(self, callable(features))
 
     frequencies: Tensor  # (H, m, d)
     weights: Tensor  # (H, m)
@@ -167,16 +167,6 @@ class RandomFeatureAttention(nn.MultiheadAttention):
             others = HeadFrequencies(self.other_frequencies, torch.ones_like(self.other_frequencies[..., 0]))
         drawn = HeadFrequencies(self.frequencies, self.weights, self._antithetic)
         return self.estimator.make(drawn, others)
-
-    def _check_features(self, given: bool) -> None:
-        """Refuse a pair that attention cannot use, of a function that was given."""
-        try:
-            pair: object = self.pair
-        except (RuntimeError, ValueError, IndexError) as error:
-            if not given:
-                raise
-            raise InvalidArgumentError(not_of_heads(self.num_heads, error)) from error
-        check_made(pair, self.floor, self.num_heads)
 
     @torch.compiler.disable
     def _follow_schedule(self) -> None:
