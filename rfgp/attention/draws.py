@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -45,6 +45,30 @@ class HeadFrequencies(Frequencies):
         """Return the matrices (H, m, d)."""
         return self._matrix
 
+    @classmethod
+    def paired(
+        cls,
+        rows: Tensor,  # (H, m / 2, d)
+        weights: Tensor,  # (H, m / 2) or (H, 1, m / 2)
+    ) -> "HeadFrequencies":
+        """Return m frequencies for each head: each row beside its negative, with the same weight."""
+        pairs = torch.stack([rows, -rows], dim=2).flatten(1, 2)
+        return cls(pairs, weights.reshape(rows.shape[:2]).repeat_interleave(2, dim=-1), antithetic=True)
+
+    def check_inputs(
+        self,
+        x: Tensor,  # (..., H, n, d)
+    ) -> None:
+        """Refuse inputs that cannot be projected.
+
+        Raises:
+            InvalidArgumentError: as `Frequencies.check_inputs`, or x has another number of heads.
+        """
+        super().check_inputs(x)
+        heads = len(self._matrix)
+        if heads > 1 and (x.ndim < 3 or x.shape[-3] != heads):
+            raise InvalidArgumentError(f"Inputs must be (..., {heads}, n, d), for {heads} heads, got {tuple(x.shape)}.")
+
 
 def draw_heads(
     coupling: Coupling,
@@ -85,12 +109,14 @@ class Estimator:
         each: The number of features for each frequency.
         num_others: The number of frequencies of the coefficients; 0: it has none.
         coupling: By default.
+        of_pairs: Whether frequencies may come in pairs omega, -omega.
     """
 
     make: Make
     each: int = 1
     num_others: int = 0
     coupling: str = "orthogonal"
+    of_pairs: bool = True
 
     def num_frequencies(self, num_features: int) -> int:
         """Return how many frequencies fit into a number of features.
@@ -109,6 +135,20 @@ class Estimator:
 _NUM_SIGNS = 8
 
 
+def _positive(frequencies: Frequencies, _: Frequencies | None) -> FeaturePair:
+    return softmax.Positive(frequencies)
+
+
+def _trigonometric(frequencies: Frequencies, _: Frequencies | None) -> FeaturePair:
+    return softmax.Trigonometric(frequencies, "gaussian")
+
+
+def _given(
+    function: Callable[[Frequencies], FeaturePair], frequencies: Frequencies, _: Frequencies | None
+) -> FeaturePair:
+    return function(frequencies)
+
+
 def _hybrid(frequencies: Frequencies, others: Frequencies | None) -> FeaturePair:
     """The angular hybrid of Choromanski et al. (2022), Lemma 3.2 and Theorem 3.1, of the Gaussian kernel."""
     assert others is not None
@@ -116,9 +156,9 @@ def _hybrid(frequencies: Frequencies, others: Frequencies | None) -> FeaturePair
 
 
 _ESTIMATORS = {
-    "positive": Estimator(lambda f, _: softmax.Positive(f), coupling="monotone-antithetic"),
-    "trigonometric": Estimator(lambda f, _: softmax.Trigonometric(f, "gaussian"), each=2),
-    "hybrid": Estimator(_hybrid, each=3 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS),
+    "positive": Estimator(_positive, coupling="monotone-antithetic"),
+    "trigonometric": Estimator(_trigonometric, each=2, of_pairs=False),
+    "hybrid": Estimator(_hybrid, each=3 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS, of_pairs=False),
 }
 
 
@@ -135,5 +175,4 @@ def estimator(features: str | Callable[[Frequencies], FeaturePair]) -> Estimator
             f"features must be one of {', '.join(map(repr, _ESTIMATORS))} or a function that makes a pair from "
             f"frequencies, got {features!r}."
         )
-    function: Callable[[Any], FeaturePair] = features
-    return Estimator(lambda frequencies, _: function(frequencies))
+    return Estimator(partial(_given, features))

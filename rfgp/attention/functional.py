@@ -45,8 +45,10 @@ def random_feature_attention(
     on, so is the normaliser; autocasting is turned off inside. A query that may see no key gives 0, where torch gives
     NaN or, in its newer versions, 0.
 
-    Positive features are stabilised exactly, by maxima that cancel, whatever the size of the scores. With features that
-    change sign, the normaliser can be small or negative: it is kept from 0, see `floor`.
+    Positive features are stabilised exactly, by maxima that cancel. In single precision that serves scores of up to
+    about 1e8; beyond, what the maxima themselves are rounded by is too much for causal attention. With features that
+    change sign, the normaliser can be small or negative: it is kept from 0, see `floor`. What is not finite in a query
+    or a visible key or value makes the rows that see it NaN or infinite.
 
     Source: Choromanski et al. (2021), section 2 and Algorithm 1; prefix sums in chunks: Katharopoulos et al. (2020),
     Eq. 9. The stabilisers: `rfgp.attention.passes`.
@@ -141,11 +143,12 @@ def attend(
         recompute: As there.
     """
     _check_shapes(query, key, value, is_causal)
-    _check_numbers(chunk_size, floor, scale)
+    check_numbers(chunk_size, floor, scale)
+    one_pass = check_pair(pair, floor)
     bias, hidden = _bias(key, key_padding_mask)
     root = math.sqrt(scale if scale is not None else 1 / math.sqrt(query.shape[-1]))
     again = _is_large(query, key, pair) if recompute is None else recompute
-    call = _Call(_pass_for(pair, floor), root, value.dtype, again and torch.is_grad_enabled())
+    call = _Call(one_pass, root, value.dtype, again and torch.is_grad_enabled())
     with _plain_precision(query):
         state = call.start(key, value)
         if always is not None:
@@ -256,12 +259,16 @@ def _block_size(pair: FeaturePair, key: Tensor) -> int:
     return max(CHUNK_SIZE, entries // max(1, pair.num_features * math.prod(key.shape[:-2])))
 
 
-def _pass_for(pair: FeaturePair, floor: float) -> Pass:
+def check_pair(pair: object, floor: float) -> Pass:
     """Return the pass for a pair.
 
     Raises:
-        InvalidArgumentError: its features are neither positive nor bounded.
+        InvalidArgumentError: it is none, or its features are neither positive nor bounded.
     """
+    if not isinstance(pair, FeaturePair):
+        raise InvalidArgumentError(
+            f"Attention needs a FeaturePair, such as rfgp.features.softmax.Positive, got {type(pair).__name__}."
+        )
     if pair.is_positive:
         return PositivePass(pair)
     if pair.kernel != "gaussian":
@@ -293,12 +300,13 @@ def _bias(
     if not isinstance(mask, Tensor) or not (mask.dtype == torch.bool or mask.is_floating_point()):
         kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise InvalidArgumentError(f"key_padding_mask must be a boolean or floating-point tensor, got {kind}.")
-    try:
-        full = mask.expand(shape)
-    except RuntimeError as error:
+    lead, missing = mask.shape[:-1], key.ndim - 1 - mask.ndim
+    fits = missing >= 0 and all(a in (1, b) for a, b in zip(lead, shape[missing:-1], strict=True))
+    if not fits or mask.shape[-1:] != shape[-1:]:
         raise InvalidArgumentError(
             f"key_padding_mask must fit the keys {tuple(shape)} (leading sizes and S), got shape {tuple(mask.shape)}."
-        ) from error
+        )
+    full = mask.expand(shape)
     if mask.dtype == torch.bool:
         return torch.zeros_like(full, dtype=key.dtype).masked_fill(full, -torch.inf)[..., None], full[..., None]
     return full[..., None], (full == -torch.inf)[..., None]
@@ -309,6 +317,8 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) ->
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim < 2:
             what = f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
             raise InvalidArgumentError(f"{name} must be a floating-point tensor (..., n, width), got {what}.")
+    if 0 in (query.shape[-1], key.shape[-1]):
+        raise InvalidArgumentError("Queries (..., L, E) and keys (..., S, E) must have at least one column, got E = 0.")
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise InvalidArgumentError(
             "Queries (..., L, E), keys (..., S, E) and values (..., S, Ev) must share E and S, got "
@@ -332,10 +342,15 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) ->
         ) from error
 
 
-def _check_numbers(chunk_size: int, floor: float, scale: float | None) -> None:
+def check_numbers(chunk_size: int, floor: float, scale: float | None) -> None:
+    """Refuse numbers that are out of range, or none.
+
+    Raises:
+        InvalidArgumentError: there are such.
+    """
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
         raise InvalidArgumentError(f"chunk_size must be a positive integer, got {chunk_size!r}.")
-    if not 0 < floor < 1:
+    if not isinstance(floor, float | int) or not 0 < floor < 1:
         raise InvalidArgumentError(f"floor must be between 0 and 1, got {floor!r}.")
-    if scale is not None and not 0 < scale < math.inf:
+    if scale is not None and not (isinstance(scale, float | int) and 0 < scale < math.inf):
         raise InvalidArgumentError(f"scale must be positive and finite, got {scale!r}.")

@@ -4,6 +4,17 @@ import torch
 from torch import Tensor
 
 
+def hides(
+    mask: Tensor,  # (..., L, S)
+) -> bool:
+    """Return whether a mask hides any key, or changes a score.
+
+    Args:
+        mask: (..., L, S), boolean or added to scores.
+    """
+    return bool((mask if mask.dtype == torch.bool else mask != 0).any())
+
+
 def is_causal_mask(
     mask: Tensor,  # (..., L, S)
 ) -> bool:

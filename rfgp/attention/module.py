@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rfgp import random
+from rfgp.attention.checks import check_call, check_causal, check_made, check_options
 from rfgp.attention.draws import HeadFrequencies, draw_heads, estimator
 from rfgp.attention.functional import CHUNK_SIZE, FLOOR, attend, warn_of_low
-from rfgp.attention.masks import is_causal_mask
+from rfgp.attention.masks import hides, is_causal_mask
 from rfgp.couplings import Coupling, Frequencies, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax import FeaturePair
@@ -46,13 +47,16 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         batch_first: Whether inputs are (N, L, E) rather than (L, N, E).
         device: Of the parameters and the draw.
         dtype: Of the parameters.
-        num_features: F, per head.
+        num_features: The most features that a head may have: one frequency of "trigonometric" makes 2 and of "hybrid"
+            27, so that 256 of these are 243.
         features: "positive"; "hybrid" (angular) or "trigonometric", which can change sign; or a function that makes a
-            `FeaturePair` from `Frequencies`, one feature for each.
+            `FeaturePair` from the `HeadFrequencies` (H, m, d) of num_features frequencies. It is called in each pass,
+            and what it returns may depend on nothing else; it must be stable, see `random_feature_attention`.
         coupling: Of the frequencies of a head, by name or as such, also a learned one (`rfgp.learn`); None:
             "monotone-antithetic" for positive features, "orthogonal" for others.
         redraw_interval: The frequencies are drawn again before every so many training passes after the first; None:
-            never. With `torch.compile` it breaks the graph.
+            never. With `torch.compile` it breaks the graph. What `torch.utils.checkpoint` runs again in the backward
+            pass does not count, and has the right draw if no other pass drew again since the first run.
         causal: Whether every call is causal.
         chunk_size: Positions of a chunk of causal attention.
         floor: The least normaliser of features that change sign, relative to the keys' weights.
@@ -62,7 +66,6 @@ class RandomFeatureAttention(nn.MultiheadAttention):
     Attributes:
         seed: Of the draws.
         num_draws: How often frequencies were drawn again.
-        pair: The features of the present draw.
         low_share: Of features that change sign, the share of the last call's normalisers that were raised to the floor,
             0-d; otherwise None.
 
@@ -94,7 +97,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         recompute: bool | None = None,
         seed: int | None = None,
     ) -> None:
-        _check_sizes(embed_dim, num_heads, redraw_interval)
+        check_options(embed_dim, num_heads, redraw_interval, chunk_size, floor)
         super().__init__(
             embed_dim,
             num_heads,
@@ -113,6 +116,11 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         self.estimator = estimator(features)
         self.num_frequencies = self.estimator.num_frequencies(num_features)
         self.coupling = by_name(self.estimator.coupling if coupling is None else coupling)
+        if self.coupling.is_antithetic and not self.estimator.of_pairs:
+            raise InvalidArgumentError(
+                f"The pairs omega, -omega of {coupling!r} repeat each other in {features!r} features. Use the coupling "
+                "without -antithetic, or positive features."
+            )
         self.redraw_interval, self.causal, self.recompute = redraw_interval, causal, recompute
         self.chunk_size, self.floor = chunk_size, floor
         self.seed, self.num_draws, self._num_passes = random.resolve_seed(seed), -1, 0
@@ -124,11 +132,12 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         if not self.estimator.num_others:
             self.other_frequencies = None
         self.redraw()
+        check_made(self, callable(features))
 
     frequencies: Tensor  # (H, m, d)
     weights: Tensor  # (H, m)
     other_frequencies: Tensor | None  # (H, n, d)
-    pair: FeaturePair
+    _antithetic: bool
 
     # --- the draw ------------------------------------------------------------------------------------------------
 
@@ -136,6 +145,10 @@ class RandomFeatureAttention(nn.MultiheadAttention):
     def redraw(self) -> None:
         """Draw the frequencies of all heads again: the next draw of the seed."""
         self.num_draws += 1
+        self._draw()
+
+    def _draw(self) -> None:
+        """Make the draw of the present number."""
         key = (self.seed, random.Role.FREQUENCIES, self.num_draws)
         drawn = draw_heads(self.coupling, self.num_heads, self.num_frequencies, self.head_dim, key=(*key, 0))
         self._antithetic = drawn.antithetic
@@ -145,38 +158,48 @@ class RandomFeatureAttention(nn.MultiheadAttention):
             count = self.estimator.num_others
             others = draw_heads(by_name("orthogonal"), self.num_heads, count, self.head_dim, key=(*key, 1))
             self.other_frequencies = others.dense().to(like)
-        self._make_pair()
 
-    def _make_pair(self) -> None:
+    @property
+    def pair(self) -> FeaturePair:
+        """The features of the present draw, made of the buffers as they are now."""
         others = None
         if self.other_frequencies is not None:
             others = HeadFrequencies(self.other_frequencies, torch.ones_like(self.other_frequencies[..., 0]))
         drawn = HeadFrequencies(self.frequencies, self.weights, self._antithetic)
-        self.pair = self.estimator.make(drawn, others)
+        return self.estimator.make(drawn, others)
 
     @torch.compiler.disable
     def _follow_schedule(self) -> None:
+        """Count a training pass, and draw again when it is time.
+
+        A pass inside a backward pass is the repetition of one that was counted (`torch.utils.checkpoint`). It must find
+        the draw that its first run had: it does not if another forward pass drew again between the two.
+        """
+        if torch._C._current_graph_task_id() != -1:
+            return
         if self._num_passes and self.redraw_interval and self._num_passes % self.redraw_interval == 0:
             self.redraw()
         self._num_passes += 1
 
     def _apply(self, fn: Callable[..., Tensor], recurse: bool = True) -> "RandomFeatureAttention":
-        before = {name: self._buffers[name] for name in _DRAWN[:3]}
+        before: dict[str, Any] = {name: self._buffers[name] for name in _DRAWN[:3]}
         super()._apply(fn, recurse)
         for name, old in before.items():
             new = self._buffers[name]
             if old is not None and new is not None and new.dtype not in (torch.float32, torch.float64):
-                self._buffers[name] = old.to(new.device)
-        self._make_pair()
+                self._buffers[name] = torch.empty_like(new, dtype=old.dtype) if old.is_meta else old.to(new.device)
+        if before["frequencies"].is_meta and not self.frequencies.is_meta:
+            self._draw()
         return self
 
     def get_extra_state(self) -> Tensor:
-        """Return the seed, the number of the draw and that of training passes, (3,), int64."""
-        return torch.tensor([self.seed, self.num_draws, self._num_passes])
+        """Return the seed, the numbers of the draw and of training passes, and whether it has pairs, (4,), int64."""
+        return torch.tensor([self.seed, self.num_draws, self._num_passes, self._antithetic])
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Go on from a seed, the number of a draw and that of training passes, (3,)."""
-        self.seed, self.num_draws, self._num_passes = (int(value) for value in state)
+        """Go on from what `get_extra_state` returned, (4,)."""
+        self.seed, self.num_draws, self._num_passes, antithetic = (int(value) for value in state)
+        self._antithetic = bool(antithetic)
 
     def _load_from_state_dict(
         self,
@@ -188,13 +211,30 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Load the draw where there is one; an exact layer has none, and this layer keeps its own."""
-        arguments = (local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
-        super()._load_from_state_dict(state_dict, prefix, *arguments)
-        drawn = {prefix + name for name in _DRAWN}
+        """Load the draw where there is one, wholly or not at all; an exact layer has none, and this keeps its own."""
+        place, drawn = prefix + "_extra_state", {prefix + name for name in _DRAWN}
+        before = {name: x if x is None else x.clone() for name in _DRAWN[:3] for x in [self._buffers[name]]}
+        errors: list[str] = []
+        rest = {name: value for name, value in state_dict.items() if name != place}
+        super()._load_from_state_dict(rest, prefix, local_metadata, strict, missing_keys, unexpected_keys, errors)
         if not drawn & set(state_dict):
             missing_keys[:] = [key for key in missing_keys if key not in drawn]
-        self._make_pair()
+        elif place in state_dict:
+            missing_keys[:] = [key for key in missing_keys if key != place]
+            if not errors and not drawn & set(missing_keys):
+                errors += self._load_extra_state(place, state_dict[place])
+        if errors or drawn & set(missing_keys):
+            self._buffers.update(before)
+        error_msgs += errors
+
+    def _load_extra_state(self, place: str, state: Tensor) -> list[str]:
+        """Set the extra state, or return why it does not belong to this layer."""
+        if state.shape != (4,):
+            return [f"{place} must have 4 entries, got shape {tuple(state.shape)}."]
+        if state[3] and not self.estimator.of_pairs:
+            return [f"{place}: frequencies in pairs omega, -omega repeat each other in the features of this layer."]
+        self.set_extra_state(state)
+        return []
 
     # --- the call ------------------------------------------------------------------------------------------------
 
@@ -224,19 +264,23 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         Raises:
             InvalidArgumentError: shapes that do not belong together, or a mask that features cannot serve.
         """
+        batched = check_call(self, (query, key, value), key_padding_mask, attn_mask)
+        count, keys = (x.shape[-2 if self.batch_first or not batched else 0] for x in (query, key))
+        causal = check_causal(self._is_causal(attn_mask, is_causal), count, keys)
+        if need_weights:
+            self._check_weights(query.shape[:-1].numel(), keys)
         if self.training and self.redraw_interval:
             self._follow_schedule()
-        batched = _check_call(query, key, value, key_padding_mask)
-        causal = self._is_causal(attn_mask, is_causal)
+        pair = self.pair
         mask = None if key_padding_mask is None else key_padding_mask[..., None, :]
         q, k, v = self._heads(query, key, value, batched)
         always = self._always(k)
         dropped = (self._drop(v), None if always is None else (always[0], self._drop(always[1])))
-        rows = self._attend(q, k, dropped[0], mask, dropped[1], causal)
+        rows = self._attend(pair, q, k, dropped[0], mask, dropped[1], causal)
         output = self._merged(rows, batched)
         if not need_weights:
             return output, None
-        weights = self._weights(q, k, mask, always, causal)
+        weights = self._weights(pair, q, k, mask, always, causal)
         return output, weights.mean(-3) if average_attn_weights else weights
 
     def _heads(self, query: Tensor, key: Tensor, value: Tensor, batched: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -274,6 +318,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
 
     def _attend(
         self,
+        pair: FeaturePair,
         q: Tensor,
         k: Tensor,
         v: Tensor,
@@ -285,7 +330,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
             q,
             k,
             v,
-            self.pair,
+            pair,
             key_padding_mask=mask,
             always=always,
             is_causal=causal,
@@ -293,8 +338,8 @@ class RandomFeatureAttention(nn.MultiheadAttention):
             floor=self.floor,
             recompute=self.recompute,
         )
-        if not self.pair.is_positive:
-            self.low_share = rows.low.to(torch.float32).mean()
+        if not pair.is_positive:
+            self.low_share = rows.low.to(torch.float32).sum() / max(1, rows.low.numel())
             if not torch.compiler.is_compiling():
                 warn_of_low(rows.low)
         return rows.output
@@ -303,53 +348,37 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         output: Tensor = self.out_proj(rows.transpose(-3, -2).flatten(-2))
         return output.transpose(0, 1) if batched and not self.batch_first else output
 
+    def _check_weights(self, queries: int, keys: int) -> None:
+        if queries * self.num_heads * (keys + (self.bias_k is not None) + self.add_zero_attn) > _MOST_WEIGHTS:
+            raise InvalidArgumentError(
+                f"Weights of {queries} queries and {keys} keys for each of {self.num_heads} heads would take more than "
+                f"{_MOST_WEIGHTS} numbers; call with need_weights=False."
+            )
+
     def _weights(
-        self, q: Tensor, k: Tensor, mask: Tensor | None, always: tuple[Tensor, Tensor] | None, causal: bool
+        self,
+        pair: FeaturePair,
+        q: Tensor,
+        k: Tensor,
+        mask: Tensor | None,
+        always: tuple[Tensor, Tensor] | None,
+        causal: bool,
     ) -> Tensor:
         """Return the weights (..., H, L, S + A): what attention makes of the values 1, each at its place."""
-        extra = 0 if always is None else always[0].shape[-2]
-        count = k.shape[-2]
-        if q.shape[:-2].numel() * q.shape[-2] * (count + extra) > _MOST_WEIGHTS:
-            raise InvalidArgumentError(
-                f"Weights of {q.shape[-2]} queries and {count} keys would take more than {_MOST_WEIGHTS} numbers; call "
-                "with need_weights=False."
-            )
+        extra, count = 0 if always is None else always[0].shape[-2], k.shape[-2]
         ones = torch.eye(count + extra, dtype=k.dtype, device=k.device)
         values = ones.expand(*k.shape[:-2], -1, -1)
         fixed = None if always is None else (always[0], values[..., count:, :])
-        return self._attend(q, k, values[..., :count, :], mask, fixed, causal)
+        return self._attend(pair, q, k, values[..., :count, :], mask, fixed, causal)
 
     def _is_causal(self, mask: Tensor | None, hint: bool) -> bool:
         if mask is None or (hint and torch.compiler.is_compiling()):
             return hint or self.causal
         if is_causal_mask(mask):
             return True
-        if hint or _hides(mask):
+        if hint or hides(mask):
             raise InvalidArgumentError(
                 f"attn_mask {tuple(mask.shape)} is not the causal mask, and attention with features has no scores to "
                 "mask otherwise. Use is_causal=True, key_padding_mask, or torch.nn.MultiheadAttention."
             )
         return self.causal
-
-
-def _hides(mask: Tensor) -> bool:
-    return bool((mask if mask.dtype == torch.bool else mask != 0).any())
-
-
-def _check_sizes(embed_dim: int, num_heads: int, redraw_interval: int | None) -> None:
-    if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
-        raise InvalidArgumentError(f"num_heads must divide embed_dim, got {num_heads} and {embed_dim}.")
-    wrong = isinstance(redraw_interval, bool) or not isinstance(redraw_interval, int) or redraw_interval < 1
-    if redraw_interval is not None and wrong:
-        raise InvalidArgumentError(f"redraw_interval must be a positive integer or None, got {redraw_interval!r}.")
-
-
-def _check_call(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
-    """Return whether the inputs are batched."""
-    dims = (query.ndim, key.ndim, value.ndim)
-    if dims not in ((2, 2, 2), (3, 3, 3)) or (mask is not None and mask.ndim != query.ndim - 1):
-        raise InvalidArgumentError(
-            "query, key and value must all have 3 dimensions and key_padding_mask 2, or all 2 and it 1; got "
-            f"{dims} and {None if mask is None else mask.ndim}."
-        )
-    return query.ndim == 3

@@ -171,10 +171,12 @@ class PositivePass(Pass):
         peak = _finite(state.peak)[..., None, :]
         with torch.no_grad():
             top = torch.maximum(_row_tops(log_left, log_right), (log_left + peak).amax(-1, keepdim=True))
+            top = torch.where(top < 0.5 * _LOWEST, log_left.amax(-1, keepdim=True), top)  # no key was seen
         left = (log_left + (peak - top)).exp()
         scores = _scores(log_left - top, log_right)
         total = left @ state.total[..., None] + scores.sum(-1, keepdim=True)
-        return _divide(left @ state.values + scores @ value, total), self._absorb(state, log_right, value)
+        num = left @ state.values + _past_sums(scores, value)
+        return _divide(num, total), self._absorb(state, log_right, value)
 
     def _log_keys(self, key: Tensor, bias: Tensor) -> Tensor:
         return _log_values(self.pair.right, key) + self.key_bias(key, bias)[..., None]
@@ -240,8 +242,8 @@ class SignedPass(Pass):
         past = _future(logs.shape[-1], logs.device)
         weights = (logs[..., None, :] - peak[..., :, None]).masked_fill(past, -torch.inf).exp()
         kept = (state.peak - peak).exp()[..., None]
-        scores = (left @ right.mT) * weights
-        num = kept * (left @ state.values) + scores @ value
+        scores = ((left @ right.mT) * weights).masked_fill(past, 0)
+        num = kept * (left @ state.values) + _past_sums(scores, value)
         den = kept * (left @ state.total[..., None]) + scores.sum(-1, keepdim=True)
         mass = kept * state.mass[..., None] + weights.sum(-1, keepdim=True)
         return self._divide(num, den, mass), self._absorb(state, right, value, logs)
@@ -259,15 +261,24 @@ class SignedPass(Pass):
         least = self.floor * mass
         low = den.abs() < least
         held = torch.where(low, torch.where(den < 0, -least, least), den)
-        seen = mass > 0
-        return Rows(torch.where(seen, num / torch.where(seen, held, 1), 0), low.squeeze(-1))
+        none = mass == 0
+        return Rows(torch.where(none, 0, num / torch.where(none, 1, held)), low.squeeze(-1))
 
 
 def _divide(num: Tensor, den: Tensor) -> Rows:
-    """Return num / den, and 0 where no key was seen."""
-    seen = den > 0
-    output = torch.where(seen, num / torch.where(seen, den, 1), 0)
+    """Return num / den, and 0 where no key was seen: there den is exactly 0, and NaN stays NaN."""
+    none = den == 0
+    output = torch.where(none, 0, num / torch.where(none, 1, den))
     return Rows(output, torch.zeros_like(den, dtype=torch.bool).squeeze(-1))
+
+
+def _past_sums(
+    scores: Tensor,  # (..., n, n)
+    value: Tensor,  # (..., n, Ev)
+) -> Tensor:  # (..., n, Ev)
+    """Return scores @ value, where what is not finite reaches its own row and later ones: 0 times NaN is NaN."""
+    finite = value.isfinite()
+    return scores @ value.where(finite, 0) + value.masked_fill(finite, 0).cumsum(-2)
 
 
 def _log_values(side: object, x: Tensor) -> Tensor:

@@ -231,6 +231,51 @@ class TestPadding:
         assert random_feature_attention(q, k[..., :0, :], v[..., :0, :], pair).eq(0).all()
 
 
+SIGNED = softmax.Trigonometric(frequencies(900), "gaussian")
+
+
+class TestWhatIsNotFinite:
+    """It is in every row that sees it, and in no other."""
+
+    @pytest.mark.parametrize("rubbish", [math.nan, math.inf])
+    @pytest.mark.parametrize("causal", [False, True])
+    @pytest.mark.parametrize("name", ["key", "value", "query", "mask"])
+    @pytest.mark.parametrize("kind", ["positive", "signed"])
+    def test_one_token(self, kind, name, causal, rubbish):
+        pair = SIGNED if kind == "signed" else softmax.Positive(frequencies())
+        arguments = dict(zip(("query", "key", "value"), inputs(20, 20, lead=()), strict=True))
+        arguments["mask"] = torch.zeros(20, 1, dtype=DOUBLE)
+        arguments[name][9] = rubbish
+        mask = arguments.pop("mask").squeeze(-1)
+        out = random_feature_attention(
+            **arguments, pair=pair, key_padding_mask=mask, is_causal=causal, chunk_size=8
+        ).isfinite()
+        rows = torch.arange(20)
+        wanted = rows == 9 if name == "query" else (rows >= 9 if causal else rows >= 0)
+        assert torch.equal(~out.all(-1), wanted)
+        assert torch.equal(~out.any(-1), wanted)
+
+    @pytest.mark.parametrize("causal", [False, True])
+    def test_parameters(self, causal):
+        drawn = frequencies()
+        drawn.dense()[0, 0] = math.nan
+        for pair in (softmax.Positive(drawn), softmax.Trigonometric(drawn, "gaussian")):
+            assert random_feature_attention(*inputs(), pair, is_causal=causal).isnan().all()
+
+    @pytest.mark.parametrize("causal", [False, True])
+    def test_padding_before_large_queries(self, causal):
+        """exp(log l) of a query that has seen no key overflows; it is not needed."""
+        pair = softmax.Positive(torch.ones(1, 256))
+        q = torch.full((1, 2, 256), 4.0).requires_grad_()
+        hidden = torch.tensor([[True, False]])
+        out = random_feature_attention(
+            q, torch.zeros(1, 2, 256), torch.ones(1, 2, 1), pair, is_causal=causal, key_padding_mask=hidden
+        )
+        assert out.flatten().tolist() == [0.0 if causal else 1.0, 1.0]
+        out.sum().backward()
+        assert (q.grad == 0).all()
+
+
 class TestGradients:
     @pytest.mark.parametrize("recompute", [False, True])
     @pytest.mark.parametrize("causal", [False, True])
@@ -423,6 +468,13 @@ def test_no_tensor_grows_faster_than_the_inputs(causal):
         ({"chunk_size": 0}, "chunk_size must be"),
         ({"floor": 0.0}, "floor must be"),
         ({"scale": -1.0}, "scale must be"),
+        ({"floor": "a"}, "floor must be"),
+        ({"scale": "a"}, "scale must be"),
+        ({"key_padding_mask": torch.zeros(1, dtype=torch.bool)}, "must fit the keys"),
+        ({"key_padding_mask": torch.zeros(1, 9, dtype=torch.bool)}, "must fit the keys"),
+        ({"pair": None}, "FeaturePair"),
+        ({"query": torch.zeros(9, 0, dtype=DOUBLE), "key": torch.zeros(9, 0, dtype=DOUBLE)}, "at least one column"),
+        ({"pair": softmax.Positive(HeadFrequencies(normals(4, 6, 4), torch.ones(4, 6)))}, "for 4 heads"),
     ],
 )
 def test_what_is_refused(change, message):

@@ -1,4 +1,6 @@
 import copy
+import io
+import pickle
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from torch import nn
 
 import rfgp
 from rfgp import couplings, random
-from rfgp.attention import RandomFeatureAttention
+from rfgp.attention import HeadFrequencies, RandomFeatureAttention
 from rfgp.features import softmax
 
 E, H = 16, 4
@@ -343,3 +345,180 @@ class TestAModuleOfTorch:
             optimizer.step()
             losses.append(loss.item())
         assert losses[-1] < 0.6 * losses[0]
+
+
+def first_only(drawn):
+    return softmax.Positive(drawn, "gaussian")
+
+
+class TestCheckpoints:
+    @pytest.mark.parametrize("reentrant", [False, True])
+    def test_what_is_run_again_has_the_draw_of_its_first_run(self, reentrant):
+        plain, again, x = layer(redraw_interval=1), layer(redraw_interval=1), normals(2, 9, E).requires_grad_()
+        again.load_state_dict(plain.state_dict())
+        for _ in range(3):
+            wanted = torch.autograd.grad(plain(x, x, x)[0].square().sum(), x)[0]
+            out = torch.utils.checkpoint.checkpoint(lambda y: again(y, y, y)[0], x, use_reentrant=reentrant)
+            x.grad = None
+            out.square().sum().backward()
+            torch.testing.assert_close(x.grad, wanted)
+        assert plain.num_draws == again.num_draws == 2
+
+
+class TestWhatIsGiven:
+    def test_functional_call(self):
+        mine, other, x = layer(0), layer(1), normals(2, 9, E)
+        wanted = other(x, x, x)[0]
+        given = {**dict(other.named_parameters()), **dict(other.named_buffers())}
+        torch.testing.assert_close(torch.func.functional_call(mine, given, (x, x, x))[0], wanted)
+        assert not torch.equal(mine(x, x, x)[0], wanted)
+
+    def test_an_ensemble(self):
+        layers, x = [layer(seed) for seed in range(3)], normals(2, 9, E)
+        parameters, buffers = torch.func.stack_module_state(layers)
+        base = copy.deepcopy(layers[0]).to("meta")
+
+        def call(p, b):
+            return torch.func.functional_call(base, (p, b), (x, x, x))[0]
+
+        found = torch.vmap(call)(parameters, buffers)
+        torch.testing.assert_close(found, torch.stack([one(x, x, x)[0] for one in layers]))
+
+    @pytest.mark.parametrize("name", ["frequencies", "weights"])
+    def test_an_assigned_buffer(self, name):
+        mine, other, x = layer(0), layer(1), normals(2, 9, E)
+        other.load_state_dict(mine.state_dict())
+        setattr(mine, name, 1.5 * normals(*getattr(mine, name).shape).abs())
+        assert not torch.equal(mine(x, x, x)[0], other(x, x, x)[0])
+        setattr(other, name, getattr(mine, name))
+        assert torch.equal(mine(x, x, x)[0], other(x, x, x)[0])
+
+    @pytest.mark.parametrize("features", ["positive", "hybrid"])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    def test_made_without_memory(self, features, dtype):
+        options = {"features": features, "dtype": dtype}
+        wanted, mine = layer(**options), layer(device="meta", **options)
+        mine.to_empty(device="cpu").load_state_dict(exact_state(wanted))
+        for name, buffer in wanted.named_buffers():
+            assert torch.equal(mine.get_buffer(name), buffer)
+            assert buffer.dtype == torch.float32
+        again = layer(redraw_interval=1, device="meta", dtype=dtype)
+        again.redraw()
+        assert not torch.equal(again.to_empty(device="cpu").frequencies, layer(dtype=dtype).frequencies)
+
+    @pytest.mark.parametrize("features", ["positive", "trigonometric", "hybrid", first_only])
+    def test_pickled(self, features):
+        mine, x = layer(features=features), 0.1 * normals(2, 9, E)
+        stream = io.BytesIO()
+        torch.save(mine, stream)
+        stream.seek(0)
+        for other in (pickle.loads(pickle.dumps(mine)), torch.load(stream, weights_only=False)):
+            assert torch.equal(other(x, x, x)[0], mine(x, x, x)[0])
+
+
+def exact_state(mine):
+    return {key: value for key, value in mine.state_dict().items() if "proj" in key}
+
+
+class TestLoads:
+    @pytest.mark.parametrize("wrong", ["weights", "_extra_state", "in_proj_bias"])
+    def test_a_refused_one_leaves_the_draw(self, wrong):
+        mine, other = layer(0), layer(1, redraw_interval=1)
+        other.redraw()
+        draw, state = mine.frequencies.clone(), other.state_dict()
+        state[wrong] = state[wrong][..., :-1]
+        with pytest.raises(RuntimeError, match=wrong):
+            mine.load_state_dict(state)
+        assert (mine.seed, mine.num_draws) == (0, 0)
+        assert torch.equal(mine.frequencies, draw)
+
+    def test_pairs_are_not_for_trigonometric_features(self):
+        mine, other = layer(features="trigonometric"), layer(1, num_features=16)
+        draw = mine.frequencies.clone()
+        with pytest.raises(RuntimeError, match="repeat each other"):
+            mine.load_state_dict(other.state_dict())
+        assert mine.seed == 0
+        assert torch.equal(mine.frequencies, draw)
+        plain = layer(2, num_features=16, coupling="iid")
+        plain.load_state_dict(other.state_dict())
+        assert plain.get_extra_state().tolist() == [1, 0, 0, 1]
+
+
+class TestRefusals:
+    def test_of_the_constructor(self):
+        for arguments, options, message in (
+            ((8, 2.0), {}, "positive integers"),
+            ((8, "2"), {}, "positive integers"),
+            ((8, 2), {"chunk_size": 0}, "chunk_size must be"),
+            ((8, 2), {"floor": 2.0}, "floor must be"),
+            ((8, 2), {"floor": "a"}, "floor must be"),
+            ((8, 2), {"features": lambda _: None}, "FeaturePair"),
+            ((8, 2), {"features": softmax.Trigonometric, "coupling": "iid"}, 'kernel="gaussian"'),
+            ((8, 2), {"features": "hybrid", "coupling": "iid-antithetic"}, "repeat each other"),
+        ):
+            with pytest.raises(rfgp.InvalidArgumentError, match=message):
+                RandomFeatureAttention(*arguments, **options)
+
+    @pytest.mark.parametrize("num_features", [4, 6])
+    def test_pairs_of_heads(self, num_features):
+        """Pairs of plain frequencies are refused, also where by chance their shapes fit; pairs of heads are served."""
+
+        def plain(drawn):
+            return softmax.Positive(couplings.Frequencies.paired(drawn.dense(), drawn.weights))
+
+        def of_heads(drawn):
+            return softmax.Positive(drawn.paired(drawn.dense(), drawn.weights))
+
+        with pytest.raises(rfgp.InvalidArgumentError, match="of 4 heads"):
+            layer(features=plain, num_features=num_features, coupling="iid")
+        mine, x = layer(features=of_heads, num_features=num_features, coupling="iid"), normals(2, 9, E)
+        assert mine.pair.num_features == 2 * num_features
+        assert torch.isfinite(mine(x, x, x)[0]).all()
+        rows, weights = normals(H, 3, 4), normals(H, 3).exp()
+        paired = HeadFrequencies.paired(rows, weights[:, None])
+        assert torch.equal(paired.dense()[2, 4:], torch.stack([rows[2, 2], -rows[2, 2]]))
+        assert torch.equal(paired.weights, weights.repeat_interleave(2, -1)[:, None])
+
+    def test_of_calls(self):
+        mine, x, state = layer(redraw_interval=1), normals(2, 9, E), torch.bool
+        mine(x, x, x)
+        for options, message in (
+            ({"attn_mask": causal_mask(12)}, "attn_mask must be"),
+            ({"attn_mask": causal_mask(12)[:, :2]}, "attn_mask must be"),
+            ({"attn_mask": torch.zeros(9, dtype=state)}, "attn_mask must be"),
+            ({"attn_mask": torch.zeros(2, 9, 9, dtype=state)}, "attn_mask must be"),
+            ({"attn_mask": torch.zeros(9, 9, dtype=torch.int64)}, "boolean or floating-point"),
+            ({"attn_mask": [[0.0]]}, "boolean or floating-point"),
+            ({"attn_mask": causal_mask(9).mT}, "not the causal mask"),
+            ({"key_padding_mask": torch.zeros(1, 9, dtype=state)}, "must fit the keys"),
+            ({"key_padding_mask": torch.zeros(2, 1, dtype=state)}, "must fit the keys"),
+            ({"key_padding_mask": [[True]]}, "boolean or floating-point"),
+            ({"key_padding_mask": torch.zeros(2, 9, dtype=torch.int64)}, "boolean or floating-point"),
+            ({"key": x[:1], "value": x[:1]}, "one batch size"),
+            ({"key": x[:, :8]}, "one length"),
+            ({"key": x[..., :8]}, "16 columns"),
+            ({"key": None}, "key must be"),
+            ({"key": x[:, :8], "value": x[:, :8], "is_causal": True}, "as many queries as keys"),
+        ):
+            with pytest.raises(rfgp.InvalidArgumentError, match=message):
+                mine(**{"query": x, "key": x, "value": x, **options})
+        assert mine.get_extra_state().tolist() == [0, 0, 1, 1]
+
+    @pytest.mark.filterwarnings("ignore:.*nested tensors")
+    def test_nested_tensors(self):
+        one = nn.TransformerEncoderLayer(E, H, 32, dropout=0.0, batch_first=True, dtype=torch.float64)
+        encoder = nn.TransformerEncoder(one, 2).eval()
+        for number, block in enumerate(encoder.layers):
+            block.self_attn = layer(number)
+        x, hidden = normals(2, 9, E), torch.arange(9) > torch.tensor([[5], [8]])
+        with torch.no_grad():
+            with pytest.raises(rfgp.InvalidArgumentError, match="use_nested_tensor = False"):
+                encoder(x, src_key_padding_mask=hidden)
+            encoder.use_nested_tensor = False
+            out = encoder(x, src_key_padding_mask=hidden)
+            torch.testing.assert_close(out[:1, :6], encoder(x[:1, :6]))
+
+    def test_an_empty_call_has_no_low_share(self):
+        mine, x = layer(features="trigonometric"), normals(2, 0, E)
+        mine(x, x, x)
+        assert float(mine.low_share) == 0
