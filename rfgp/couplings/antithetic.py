@@ -29,7 +29,7 @@ class Antithetic(Coupling):
         self.base = base
 
     @property
-    def is_biased(self) -> bool:  # type: ignore[override]
+    def is_biased(self) -> bool:
         """Whether the base is."""
         return self.base.is_biased
 

@@ -24,8 +24,10 @@ class Coupling(ABC):
     needs_isotropy: ClassVar[bool] = True
     """Whether only spectra that are a uniform direction times a norm will do."""
 
-    is_biased: ClassVar[bool] = False
-    """Whether each frequency follows the spectral law only nearly; the class says how nearly."""
+    @property
+    def is_biased(self) -> bool:
+        """Whether each frequency follows the spectral law only nearly; the class says how nearly."""
+        return False
 
     @property
     def is_antithetic(self) -> bool:

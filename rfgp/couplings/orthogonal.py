@@ -1,7 +1,7 @@
 """Blocks of orthogonal directions, with independent or coupled norms."""
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,7 +39,10 @@ class ConstantNorm(Coupling):
     exp(-z^2 / 2): the bias is about -z^4 / (4 d) exp(-z^2 / 2) (their Theorem 2), and below 0.9 / d for d > 1.
     """
 
-    is_biased: ClassVar[bool] = True
+    @property
+    def is_biased(self) -> bool:
+        """True."""
+        return True
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         if not isinstance(spectrum, Gaussian):

@@ -1,7 +1,6 @@
 """Structured frequencies: products of sign flips and Hadamard matrices, never formed."""
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -97,10 +96,13 @@ class Structured(Coupling):
         num_products: 1, 2 or 3 products H D; fewer are faster and more biased.
     """
 
-    is_biased: ClassVar[bool] = True
-
     def __init__(self, num_products: int = 3) -> None:
         self.num_products = _check_products(num_products)
+
+    @property
+    def is_biased(self) -> bool:
+        """True."""
+        return True
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         _check_gaussian(self, spectrum)
@@ -126,10 +128,13 @@ class FastSimplex(Coupling):
         num_products: 1, 2 or 3 products H D.
     """
 
-    is_biased: ClassVar[bool] = True
-
     def __init__(self, num_products: int = 3) -> None:
         self.num_products = _check_products(num_products)
+
+    @property
+    def is_biased(self) -> bool:
+        """True."""
+        return True
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         _check_gaussian(self, spectrum)
