@@ -22,7 +22,7 @@ BLOCKS = blocks_of(ROOT / "README.md")
 def test_readme_code_runs(block, capsys):
     names = {}
     exec(compile(block, "README.md", "exec"), names)
-    assert {"gp", "kernel", "k_hat"} & set(names)
+    assert {"gp", "kernel", "k_hat", "layer"} & set(names)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "howto").glob("*.md")), ids=lambda path: path.name)

@@ -226,8 +226,8 @@ class TestMatchingDiagonal:
 
     def test_bad_points(self):
         one = torch.ones(2)
-        for r, s in ((one, torch.ones(3)), (one[None], one[None]), (one, one / 0)):
-            with pytest.raises(rfgp.InvalidArgumentError, match="finite vectors"):
+        for r, s in ((one, torch.ones(3)), (one[None], one[None]), (one, one / 0), (one.long(), one)):
+            with pytest.raises(rfgp.InvalidArgumentError, match="finite floating-point vectors"):
                 softmax.matching_diagonal(r, s)
         with pytest.raises(rfgp.InvalidArgumentError, match="floor must be positive"):
             softmax.matching_diagonal(one, one, floor=0.0)
