@@ -5,6 +5,7 @@ from rfgp.couplings.coupling import Coupling as Coupling
 from rfgp.couplings.energy import Energy as Energy
 from rfgp.couplings.energy import distances_between as distances_between
 from rfgp.couplings.frequencies import Frequencies as Frequencies
+from rfgp.couplings.frequencies import as_frequencies as as_frequencies
 from rfgp.couplings.independent import IID as IID
 from rfgp.couplings.leverage import Leverage as Leverage
 from rfgp.couplings.leverage import leverage_tilt as leverage_tilt

@@ -36,6 +36,11 @@ class Frequencies:
         return self._weights
 
     @property
+    def amplitudes(self) -> Tensor:
+        """What features are multiplied by, sqrt(w_i / m), shaped like the weights."""
+        return (self.weights / self.shape[0]).sqrt()
+
+    @property
     def antithetic(self) -> bool:
         """Whether the rows come in pairs omega, -omega."""
         return self._antithetic
@@ -97,3 +102,8 @@ class Frequencies:
             raise InvalidArgumentError(f"Inputs must be a floating-point tensor, got {kind}.")
         if x.ndim < 1 or x.shape[-1] != self.shape[1]:
             raise InvalidArgumentError(f"Inputs must have {self.shape[1]} columns, got shape {tuple(x.shape)}.")
+
+
+def as_frequencies(frequencies: Frequencies | Tensor) -> Frequencies:
+    """Return frequencies, given as such or as a plain (m, d) tensor."""
+    return frequencies if isinstance(frequencies, Frequencies) else Frequencies(frequencies)

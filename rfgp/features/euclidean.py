@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rfgp.couplings import Frequencies
+from rfgp.couplings import Frequencies, as_frequencies
 from rfgp.errors import InvalidArgumentError
 
 _ENTRIES = 2**19
@@ -24,7 +24,7 @@ class Fourier(nn.Module):
 
     def __init__(self, frequencies: Frequencies | Tensor) -> None:
         super().__init__()
-        self.frequencies = _as_frequencies(frequencies)
+        self.frequencies = as_frequencies(frequencies)
         if self.frequencies.antithetic:
             raise InvalidArgumentError(
                 "Fourier features of antithetic frequencies repeat each other: cos and sin of -omega . x add nothing. "
@@ -42,7 +42,7 @@ class Fourier(nn.Module):
     ) -> Tensor:  # (..., n, 2m)
         """Return the features of x, in its dtype and on its device."""
         self.frequencies.check_inputs(x)
-        amplitude = _amplitude(self.frequencies, x)
+        amplitude = self.frequencies.amplitudes.to(x)
         if bool((self.frequencies.weights == 1).all()):
             amplitude = amplitude[0]
         if self.frequencies.weights.requires_grad:
@@ -101,7 +101,7 @@ class RandomPhase(nn.Module):
 
     def __init__(self, frequencies: Frequencies | Tensor, *, generator: torch.Generator) -> None:
         super().__init__()
-        self.frequencies = _as_frequencies(frequencies)
+        self.frequencies = as_frequencies(frequencies)
         count = self.frequencies.shape[0]
         self.phases = 2 * math.pi * torch.rand(count, generator=generator, dtype=torch.float64)
 
@@ -116,7 +116,7 @@ class RandomPhase(nn.Module):
     ) -> Tensor:  # (..., n, m)
         """Return the features of x, in its dtype and on its device."""
         angles = self.frequencies.project(x) + self.phases.to(x)
-        return math.sqrt(2) * _amplitude(self.frequencies, x) * angles.cos()
+        return math.sqrt(2) * self.frequencies.amplitudes.to(x) * angles.cos()
 
 
 class Laplace(nn.Module):
@@ -132,7 +132,7 @@ class Laplace(nn.Module):
 
     def __init__(self, frequencies: Frequencies | Tensor) -> None:
         super().__init__()
-        self.frequencies = _as_frequencies(frequencies)
+        self.frequencies = as_frequencies(frequencies)
 
     @property
     def num_features(self) -> int:
@@ -145,15 +145,7 @@ class Laplace(nn.Module):
     ) -> Tensor:  # (..., n, m)
         """Return the features of x, in its dtype and on its device."""
         exponent = self.frequencies.project(x) - (x**2).sum(-1, keepdim=True)
-        return _amplitude(self.frequencies, x) * exponent.exp()
-
-
-def _as_frequencies(frequencies: Frequencies | Tensor) -> Frequencies:
-    return frequencies if isinstance(frequencies, Frequencies) else Frequencies(frequencies)
-
-
-def _amplitude(frequencies: Frequencies, x: Tensor) -> Tensor:
-    return (frequencies.weights / frequencies.shape[0]).sqrt().to(x)
+        return self.frequencies.amplitudes.to(x) * exponent.exp()
 
 
 _REGISTRY: dict[str, type[Fourier] | type[Laplace]] = {"fourier": Fourier, "laplace": Laplace}

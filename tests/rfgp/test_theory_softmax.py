@@ -31,17 +31,13 @@ def one_frequency(make, kernel="softmax", count=40_000):
     return (estimates - exact[..., None]).square().movedim(-1, 0).numpy()
 
 
-def check(samples, expected):
-    assert_mean(samples, expected)
-
-
 class TestOneEstimator:
     @pytest.mark.parametrize("kernel", KERNELS)
     @pytest.mark.parametrize("kind", ["trigonometric", "positive"])
     def test_variances_are_those_of_draws(self, kind, kernel):
         maker = {"trigonometric": softmax.Trigonometric, "positive": softmax.Positive}[kind]
         samples = one_frequency(lambda omega: maker(omega, kernel), kernel)
-        check(samples, theory.softmax_variance(A, B, 1, estimator=kind, kernel=kernel))
+        assert_mean(samples, theory.softmax_variance(A, B, 1, estimator=kind, kernel=kernel))
 
     @pytest.mark.parametrize("kernel", KERNELS)
     @pytest.mark.parametrize("matrix", MATRICES)
@@ -49,13 +45,13 @@ class TestOneEstimator:
         a = MATRICES[matrix]
         samples = one_frequency(lambda omega: softmax.Exponential(omega, a, kernel), kernel)
         options = {"estimator": "exponential", "matrix": a.numpy(), "kernel": kernel}
-        check(samples, theory.softmax_variance(A, B, 1, **options))
+        assert_mean(samples, theory.softmax_variance(A, B, 1, **options))
 
     @pytest.mark.parametrize("name", ["orthogonal", "iid-antithetic"])
     def test_of_coupled_exponential_features(self, name):
         samples = squared_errors(lambda g: softmax.Exponential(draw(4, 3, g, name), REAL))
         options = {"estimator": "exponential", "matrix": REAL.numpy(), "coupling": name}
-        check(samples, theory.softmax_variance(A, B, 4, **options))
+        assert_mean(samples, theory.softmax_variance(A, B, 4, **options))
 
     def test_of_clusters(self):
         """Zero-one coefficients: the variance of the pair of clusters, with the matrix of its centers."""
@@ -66,23 +62,23 @@ class TestOneEstimator:
             for i in range(3)
             for j in range(2)
         ]
-        check(samples, np.reshape(expected, (3, 2)))
+        assert_mean(samples, np.reshape(expected, (3, 2)))
 
     @pytest.mark.parametrize("name", ["orthogonal", "simplex", "iid-antithetic", "pairwise-antithetic"])
     @pytest.mark.parametrize("m", [2, 6])
     @pytest.mark.slow
     def test_of_coupled_positive_features(self, name, m):
         samples = squared_errors(lambda g: softmax.Positive(draw(m, 3, g, name)))
-        check(samples, theory.softmax_variance(A, B, m, coupling=name))
+        assert_mean(samples, theory.softmax_variance(A, B, m, coupling=name))
 
     @pytest.mark.parametrize("m", [8, 6])
     def test_of_orthogonal_pairs(self, m):
         samples = squared_errors(lambda g: softmax.Positive(draw(m, 3, g, "orthogonal-antithetic")))
-        check(samples, theory.softmax_variance(A, B, m, coupling="orthogonal-antithetic"))
+        assert_mean(samples, theory.softmax_variance(A, B, m, coupling="orthogonal-antithetic"))
 
     def test_of_orthogonal_trigonometric_features(self):
         samples = squared_errors(lambda g: softmax.Trigonometric(draw(5, 3, g, "orthogonal")))
-        check(samples, theory.softmax_variance(A, B, 5, estimator="trigonometric", coupling="orthogonal"))
+        assert_mean(samples, theory.softmax_variance(A, B, 5, estimator="trigonometric", coupling="orthogonal"))
 
     def test_the_formulas_as_they_are_printed(self):
         trigonometric = np.exp(V) * SM**-2 * (1 - np.exp(-Z)) ** 2 / 10
@@ -115,7 +111,7 @@ class TestOneEstimator:
             products = pair.left(X)[:, None] * pair.right(Y)[None]
             errors.append(40_000 * products.unflatten(-1, (-1, 40_000)).sum(-2) - exact[..., None])
         samples = (errors[0] * errors[1]).movedim(-1, 0).numpy()
-        check(samples, theory.exponential_covariance(A, B, REAL.numpy(), COMPLEX.numpy()))
+        assert_mean(samples, theory.exponential_covariance(A, B, REAL.numpy(), COMPLEX.numpy()))
 
     def test_cross_moments_of_orthogonal_pairs_equal_the_series(self):
         """E cosh(omega . v) cosh(omega' . v) for orthogonal omega, omega': the series of Theorem D.1 in mpmath."""
@@ -142,8 +138,8 @@ class TestCoefficients:
     def test_of_angles(self):
         samples = self.samples(coefficients.Angular)
         mean, second = theory.angular_moments(A, B, 3)
-        check(samples, mean)
-        check(samples**2, second)
+        assert_mean(samples, mean)
+        assert_mean(samples**2, second)
         p = np.arccos((A * B).sum(-1) / np.linalg.norm(A, axis=-1) / np.linalg.norm(B, axis=-1)) / np.pi
         np.testing.assert_allclose(second, p * (p - p / 3 + 1 / 3), rtol=1e-12)  # Lemma 3.2
         np.testing.assert_allclose(1 - 2 * mean + second, (1 - p) * (1 - p + p / 3), rtol=1e-12)
@@ -161,8 +157,8 @@ class TestCoefficients:
         options = {"scale": 0.5, "of": of, "complement": complement}
         samples = self.samples(lambda tau: coefficients.Gaussian(tau, **options))
         mean, second = theory.gaussian_moments(A, B, 3, **options)
-        check(samples, mean)
-        check(samples**2, second)
+        assert_mean(samples, mean)
+        assert_mean(samples**2, second)
 
 
 def bipolar(common, antithetic=False, kernel="softmax", coefficient=coefficients.Angular):
@@ -182,7 +178,7 @@ class TestBipolar:
         kernel = KERNELS[antithetic]
         options = {"common": common, "antithetic": antithetic, "kernel": kernel}
         expected = theory.bipolar_variance(A, B, 2, theory.angular_moments(A, B, 3), **options)
-        check(squared_errors(bipolar(common, antithetic, kernel), kernel), expected)
+        assert_mean(squared_errors(bipolar(common, antithetic, kernel), kernel), expected)
 
     @pytest.mark.parametrize("common", [False, True])
     def test_gaussian(self, common):
@@ -191,7 +187,7 @@ class TestBipolar:
 
         moments = theory.gaussian_moments(A, B, 3, scale=0.7, of="sum")
         expected = theory.bipolar_variance(A, B, 2, moments, common=common)
-        check(squared_errors(bipolar(common, coefficient=coefficient)), expected)
+        assert_mean(squared_errors(bipolar(common, coefficient=coefficient)), expected)
 
     def test_a_common_draw_is_better(self):
         x, y = np.array([1.0, 0, 0]), np.array([0.3, 0.2, 0])
@@ -227,13 +223,13 @@ class TestPlantedErrors:
             halves.append(count / 2 * (pair.left(x) * pair.right(y)).unflatten(-1, (-1, count)).sum((0, 1)))
         samples, vectors = ((halves[0] + halves[1] - exact) ** 2).numpy(), (x[0].numpy(), y[0].numpy())
         common, own = (theory.bipolar_variance(*vectors, 1, (0.5, 0.25), common=c) for c in (True, False))
-        check(samples, common)
-        assert fails(check, samples, own)
-        assert fails(check, samples, 2 * own - common)
+        assert_mean(samples, common)
+        assert fails(assert_mean, samples, own)
+        assert fails(assert_mean, samples, 2 * own - common)
 
     def test_moments_of_another_number_of_signs(self):
         samples = TestCoefficients().samples(coefficients.Angular)
-        assert fails(check, samples**2, theory.angular_moments(A, B, 1)[1])
+        assert fails(assert_mean, samples**2, theory.angular_moments(A, B, 1)[1])
 
 
 def test_zero_vectors_and_one_dimension():

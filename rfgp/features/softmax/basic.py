@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from rfgp.couplings import Frequencies
+from rfgp.couplings import Frequencies, as_frequencies
 from rfgp.errors import InvalidArgumentError
-from rfgp.features.softmax.pair import FeaturePair, SideMap, as_frequencies
+from rfgp.features.softmax.pair import FeaturePair, SideMap
 
 
 class _TrigonometricMap(SideMap):
@@ -20,25 +20,35 @@ class _TrigonometricMap(SideMap):
     def forward(self, x: Tensor) -> Tensor:
         angles = self.frequencies.project(x)
         size = self.shift(x) + 0.5 * x.square().sum(-1, keepdim=True)
-        amplitude = size.exp() * (self.frequencies.weights / self.frequencies.shape[0]).sqrt().to(x)
+        amplitude = size.exp() * self.frequencies.amplitudes.to(x)
         return torch.cat([amplitude * angles.cos(), amplitude * angles.sin()], dim=-1)
 
 
-class _ExponentialMap(SideMap):
+class ExponentialMap(SideMap):
+    """Features exp(omega . x - |x|^2 / 2) of the softmax kernel.
+
+    Args:
+        frequencies: Of m features.
+        kernel: "softmax" or "gaussian".
+    """
+
     def __init__(self, frequencies: Frequencies, kernel: str) -> None:
         super().__init__(kernel)
         self.frequencies = frequencies
 
     @property
     def num_features(self) -> int:
+        """The number m of features."""
         return self.frequencies.shape[0]
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the features of x, (..., n, d) -> (..., n, m)."""
         return self.log_values(x).exp()
 
     def log_values(self, x: Tensor) -> Tensor:
-        amplitude = (self.frequencies.weights / self.frequencies.shape[0]).log().to(x)
-        return self.frequencies.project(x) - 0.5 * x.square().sum(-1, keepdim=True) + self.shift(x) + 0.5 * amplitude
+        """Return the logarithms of the features of x, (..., n, d) -> (..., n, m)."""
+        amplitude = self.frequencies.amplitudes.log().to(x)
+        return self.frequencies.project(x) - 0.5 * x.square().sum(-1, keepdim=True) + self.shift(x) + amplitude
 
 
 class Trigonometric(FeaturePair):
@@ -83,5 +93,5 @@ class Positive(FeaturePair):
     """
 
     def __init__(self, frequencies: Frequencies | Tensor, kernel: str = "softmax") -> None:
-        side = _ExponentialMap(as_frequencies(frequencies), kernel)
+        side = ExponentialMap(as_frequencies(frequencies), kernel)
         super().__init__(side, side)

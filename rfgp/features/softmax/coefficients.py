@@ -9,10 +9,10 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from rfgp.couplings import Frequencies
+from rfgp.couplings import Frequencies, as_frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.basic import Trigonometric
-from rfgp.features.softmax.pair import SideMap, as_frequencies
+from rfgp.features.softmax.pair import SideMap
 
 
 class CoefficientMap(nn.Module, ABC):

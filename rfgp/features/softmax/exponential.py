@@ -12,28 +12,29 @@ nothing below is a complex number.
 import torch
 from torch import Tensor
 
-from rfgp.couplings import Frequencies
+from rfgp.couplings import Frequencies, as_frequencies
 from rfgp.errors import InvalidArgumentError
-from rfgp.features.softmax.pair import FeaturePair, SideMap, as_frequencies
+from rfgp.features.softmax.basic import ExponentialMap
+from rfgp.features.softmax.pair import FeaturePair, SideMap
 
 
 class _RealMap(SideMap):
+    """The features of A x."""
+
     def __init__(self, frequencies: Frequencies, matrix: Tensor, kernel: str) -> None:
         super().__init__(kernel)
-        self.frequencies, self.matrix = frequencies, matrix
+        self.plain, self.matrix = ExponentialMap(frequencies, "softmax"), matrix
 
     @property
     def num_features(self) -> int:
-        return self.frequencies.shape[0]
+        return self.plain.num_features
 
     def forward(self, x: Tensor) -> Tensor:
         return self.log_values(x).exp()
 
     def log_values(self, x: Tensor) -> Tensor:
-        self.frequencies.check_inputs(x)
-        u = _times(self.matrix, x)
-        exponent = self.frequencies.project(u) - 0.5 * u.square().sum(-1, keepdim=True)
-        return exponent + self.shift(x) + 0.5 * _amplitude(self.frequencies).log().to(x)
+        self.plain.frequencies.check_inputs(x)
+        return self.plain.log_values(_times(self.matrix, x)) + self.shift(x)
 
 
 class _ComplexMap(SideMap):
@@ -54,7 +55,7 @@ class _ComplexMap(SideMap):
         if bool((self.real != 0).any()):
             size = size + self.frequencies.project(u)
         angles = self.frequencies.project(v) - (u * v).sum(-1, keepdim=True)
-        values = size.exp() * _amplitude(self.frequencies).sqrt().to(x)
+        values = size.exp() * self.frequencies.amplitudes.to(x)
         return torch.cat([values * angles.cos(), self.sign * values * angles.sin()], dim=-1)
 
 
@@ -144,10 +145,6 @@ def matching_diagonal(
     size = (squares[1] / squares[0]) ** 0.25
     same = r * s > 0
     return torch.complex(size * ~same, size * same) if bool(same.any()) else size
-
-
-def _amplitude(frequencies: Frequencies) -> Tensor:
-    return frequencies.weights / frequencies.shape[0]
 
 
 def _times(matrix: Tensor, x: Tensor) -> Tensor:

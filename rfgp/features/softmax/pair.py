@@ -14,7 +14,6 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
 
 KERNELS = ("softmax", "gaussian")
@@ -117,11 +116,6 @@ def check_kernel(kernel: str) -> str:
     if not isinstance(kernel, str) or kernel not in KERNELS:
         raise InvalidArgumentError(f"kernel must be one of {', '.join(map(repr, KERNELS))}, got {kernel!r}.")
     return kernel
-
-
-def as_frequencies(frequencies: Frequencies | Tensor) -> Frequencies:
-    """Return frequencies, given as such or as a plain (m, d) tensor."""
-    return frequencies if isinstance(frequencies, Frequencies) else Frequencies(frequencies)
 
 
 def exact(

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.couplings import Coupling, Frequencies, by_name
+from rfgp.couplings import Coupling, Frequencies, as_frequencies, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.basic import Positive, Trigonometric
 from rfgp.features.softmax.coefficients import Angular, Clusters, Coefficient, Gaussian, GaussianMixture
 from rfgp.features.softmax.exponential import Exponential, matching_diagonal
 from rfgp.features.softmax.hybrid import Hybrid
-from rfgp.features.softmax.pair import FeaturePair, as_frequencies
+from rfgp.features.softmax.pair import FeaturePair
 
 
 def bipolar(
