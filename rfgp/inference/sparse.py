@@ -27,7 +27,7 @@ from torch import Tensor
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.posterior import Posterior, repetitions
 from rfgp.inference.rows import ArrayRows
-from rfgp.inference.systems import Estimate, SparseSystem, multiply, row_blocks
+from rfgp.inference.systems import Draws, SparseSystem, multiply, row_blocks
 
 TOLERANCE = 1e-9
 """Of the solve for the mean, relative."""
@@ -111,17 +111,20 @@ class SparsePosterior(Posterior):
 
         See `likelihood_error`.
         """
-        score, (n, k) = self.score(), self._rows.targets.shape
+        n, k = self._rows.targets.shape
         with torch.no_grad():
             square = (self.residual * self.coefficients).sum()
-            value = -0.5 * (square + k * (self._log_determinant.value + n * float(np.log(2 * np.pi))))
-        repeated = torch.as_tensor(self._repeated)
-        return value + repeated + (score - score.detach()) - (repeated - repeated.detach())
+            value = -0.5 * (square + k * (self._draws.log_determinant.value + n * float(np.log(2 * np.pi))))
+            value += self._repeated
+        if not torch.is_grad_enabled():
+            return value
+        score = self.score()
+        return value + (score - score.detach())
 
     @property
     def likelihood_error(self) -> float:
         """The standard error of the log marginal likelihood."""
-        return 0.5 * self._rows.num_outputs * self._log_determinant.error
+        return 0.5 * self._rows.num_outputs * self._draws.log_determinant.error
 
     def score(self) -> Tensor:
         """Return a 0-d tensor whose gradient is that of the log density; its own value means nothing."""
@@ -160,10 +163,8 @@ class SparsePosterior(Posterior):
 
     def predictor(self) -> "SparsePredictor":
         """Return coefficients, and draws for the variances."""
-        _, draws = self._system.paths(NUM_PATHS, PATH_TOLERANCE)
-        return SparsePredictor(
-            self._features, self._rows.inputs, self._spread.detach().clone(), self.coefficients, draws
-        )
+        draws, spread = self._system.paths(NUM_PATHS, PATH_TOLERANCE).solved, self._spread.detach().clone()
+        return SparsePredictor(self._features, self._rows.inputs, spread, self.coefficients, draws)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all the others, from draws; see `SparseLaw`.
@@ -181,15 +182,14 @@ class SparsePosterior(Posterior):
         return (self._rows.targets - self._mean).detach()
 
     @cached_property
-    def _log_determinant(self) -> Estimate:
-        return self._system.log_determinant(NUM_PROBES)
+    def _draws(self) -> Draws:
+        return self._system.paths(NUM_PROBES, PATH_TOLERANCE)
 
     @cached_property
     def _probes(self) -> Tensor:
         """Draws w (n, m) with w^T C w = n."""
-        _, w = self._system.paths(NUM_PROBES, PATH_TOLERANCE)
-        squares = (w * self._system.product(w)).sum(0)
-        return w * (len(w) / squares).sqrt()
+        w = self._draws.solved
+        return w * (len(w) / self._draws.squares).sqrt()
 
 
 def _sampled_outer(left: Tensor, right: Tensor, pattern: Any) -> Tensor:
@@ -257,7 +257,7 @@ class SparsePredictor:
         """Draw functions of n positions, (count, n, k), by pathwise conditioning (Wilson et al. 2020)."""
         k = self.coefficients.shape[1]
         system = self._system_of(int(torch.randint(2**62, (), generator=generator)))
-        _, w = system.paths(count * k, PATH_TOLERANCE)
+        w = system.paths(count * k, PATH_TOLERANCE).solved
         u = self._all_prior_weights(system, count * k)
         scale = float(self.features.variance) ** 0.5
         weights = scale * u.double() - scale**2 * torch.from_numpy(self._training.T @ w.numpy())

@@ -5,19 +5,25 @@ With Psi = s D^(-1/2) Phi everything happens to B = I + Psi Psi^T = D^(-1/2) C D
 makes a preconditioner P = (I - U U^T) + U (L + 1) / (l + 1) U^T, l the smallest of L (Frangella, Tropp and Udell 2023,
 "Randomized Nystrom preconditioning", Eqs. 1.3 and 5.2), and what is iterated with is P^(-1/2) B P^(-1/2).
 
-log |C| = log |D| + log |P| + tr log(P^(-1/2) B P^(-1/2)), the trace from probes z on the sphere |z|^2 = n and Gauss
-quadrature in their Krylov spaces (Ubaru, Chen and Saad 2017, "Fast estimation of tr(f(A)) via stochastic Lanczos
-quadrature"). The spread over probes is its standard error.
+log |C| = log |D| + log |P| + tr log A for A = P^(-1/2) B P^(-1/2), the trace from probes z on the sphere |z|^2 = n and
+Gauss quadrature in Krylov spaces (Ubaru, Chen and Saad 2017, "Fast estimation of tr(f(A)) via stochastic Lanczos
+quadrature"), without a product of its own: a draw from N(0, C^-1) solves A x = t with t ~ N(0, A), hence t = A^(1/2) z
+for a normal z, and with the Lanczos matrix that its conjugate gradients leave,
+
+    n z^T log(A) z / |z|^2 = n t^T A^-1 log(A) t / t^T A^-1 t.
+
+The eigenvalues of A are at least 1. The spread over draws is the standard error.
 """
 
 import itertools
 import os
-import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
@@ -34,7 +40,6 @@ _ROUNDS = 3
 _RANK, _LEAST_RANK = 64, 8
 _STANDS_OUT = 10.0
 """The ratio of the first and the last of so many eigenvalues, from which on a preconditioner is used."""
-_LANCZOS = 80
 _FILL = 4
 """Phi Phi^T is formed, sparse, where that takes at most so many times the non-zeros of Phi."""
 _IN_THREADS = 2**21
@@ -46,6 +51,23 @@ class Estimate(NamedTuple):
 
     value: float
     error: float
+
+
+class Draws(NamedTuple):
+    """Draws from N(0, C^-1), and what they tell of log |C|."""
+
+    prior: Tensor  # u (N', m), standard normal
+    solved: Tensor  # w (n, m)
+    squares: Tensor  # w^T C w (m,), n on average
+    log_determinant: Estimate
+
+
+class _Search(NamedTuple):
+    """Solutions by conjugate gradients, and the coefficients of their steps, 0 after the last."""
+
+    solution: Tensor  # (n, p)
+    alphas: Floats  # (k, p)
+    betas: Floats  # (k, p)
 
 
 class SparseSystem:
@@ -82,49 +104,51 @@ class SparseSystem:
         Raises:
             SolverError: it was not reached; with what was.
         """
-        b = self._unscaled(right)
-        target = self._halved(b)
-        x: Tensor | None = None
-        for _ in range(_ROUNDS):  # conjugate gradients watch the mean over columns, and an updated residual
-            x = _conjugate_gradients(self._preconditioned, target, 0.1 * tolerance, x)
-            found = self._halved(x)
-            sizes = b.norm(dim=0)
-            residual = (self._times(found) - b).norm(dim=0) / sizes.where(sizes > 0, 1.0)
-            if bool((residual <= tolerance).all()):
-                return self._unscaled(found)
-        worst = float(residual.max())
-        raise SolverError(
-            f"Conjugate gradients on {len(self)} observations reached a relative residual of {worst:.1e}, not "
-            f"{tolerance:.0e}, in {_ROUNDS} times {MOST_ITERATIONS} iterations: the noise is too small beside the "
-            "signal. Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'."
-        )
+        return self._searched(right, tolerance)[0]
 
-    def log_determinant(self, probes: int) -> Estimate:
-        """Return log |C| with its standard error, from so many probes."""
-        known = 2 * float(np.log(self._deviation).sum())
-        if self._preconditioner is not None:
-            known += float(self._preconditioner.logs.sum())
-        n = len(self)
-        z = torch.from_numpy(_generator(self.seed, 1).standard_normal((n, probes)))
-        z *= n**0.5 / z.norm(dim=0)
-        values = n * _quadratic_logs(self._preconditioned, z)
-        return Estimate(known + float(values.mean()), float(values.std() / probes**0.5))
-
-    def paths(self, probes: int, tolerance: float) -> tuple[Tensor, Tensor]:
-        """Return u (N', m) on the non-empty columns and w (n, m) with w = C^-1 (s Phi u + D^(1/2) e), u, e ~ N(0, I).
+    def paths(self, probes: int, tolerance: float) -> Draws:
+        """Draw u (N', m) on the non-empty columns and w (n, m) = C^-1 (s Phi u + D^(1/2) e), u, e ~ N(0, I).
 
         Each w ~ N(0, C^-1), and sqrt(s) u minus s^2 Phi^T w are the weights of a draw from the posterior of zeros:
         pathwise conditioning (Wilson et al. 2020).
+
+        Raises:
+            SolverError: as `solve`.
         """
         u, e = self.prior_weights(probes)
-        seen = torch.from_numpy(self._psi @ u.numpy()) + e
-        return u, self.solve(self._scaled(seen), tolerance)
+        right = self._scaled(torch.from_numpy(self._psi @ u.numpy()) + e)
+        w, search = self._searched(right, tolerance)
+        known = 2 * float(np.log(self._deviation).sum())
+        if self._preconditioner is not None:
+            known += float(self._preconditioner.logs.sum())
+        values = len(self) * _mean_logs(search)
+        return Draws(u, w, (w * right).sum(0), Estimate(known + values.mean(), values.std(ddof=1) / probes**0.5))
 
     def prior_weights(self, probes: int) -> tuple[Tensor, Tensor]:
         """Return u (N', m) and e (n, m), standard normal; the same at every call."""
         shapes = ((self._psi.shape[1], probes), (len(self), probes))
         u, e = (torch.from_numpy(_generator(self.seed, 2 + i).standard_normal(shape)) for i, shape in enumerate(shapes))
         return u, e
+
+    def _searched(self, right: Tensor, tolerance: float) -> tuple[Tensor, _Search]:
+        """Return C^-1 right, (n, p), and the first of the searches that led there."""
+        b = self._unscaled(right)
+        first = _conjugate_gradients(self._preconditioned, self._halved(b), 0.1 * tolerance)
+        found, sizes = self._halved(first.solution), b.norm(dim=0)
+        for attempt in range(1, _ROUNDS + 1):  # the residual that a search updates drifts from the true one
+            rest = b - self._times(found)
+            residual = rest.norm(dim=0) / sizes.where(sizes > 0, 1.0)
+            if bool((residual <= tolerance).all()):
+                return self._unscaled(found), first
+            if attempt < _ROUNDS:
+                again = _conjugate_gradients(self._preconditioned, self._halved(rest), 0.1 * tolerance / residual)
+                found = found + self._halved(again.solution)
+        worst = float(residual.max())
+        raise SolverError(
+            f"Conjugate gradients on {len(self)} observations reached a relative residual of {worst:.1e}, not "
+            f"{tolerance:.0e}, in {_ROUNDS} times {MOST_ITERATIONS} iterations: the noise is too small beside the "
+            "signal. Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'."
+        )
 
     # --- B, and its preconditioned form ----------------------------------------------------------
 
@@ -202,43 +226,49 @@ class _Nystrom(NamedTuple):
         return out
 
 
-def _conjugate_gradients(product: Any, right: Tensor, tolerance: float, start: Tensor | None) -> Tensor:
-    from linear_operator.utils.linear_cg import linear_cg
+def _conjugate_gradients(
+    product: Callable[[Tensor], Tensor],
+    right: Tensor,  # (n, p)
+    tolerance: float | Tensor,  # of the norm of each column, 0-d or (p,)
+) -> _Search:
+    """Solve for each column; those that are done stand still while others go on.
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the residual is looked at by the caller
-        out: Tensor = linear_cg(
-            product,
-            right,
-            tolerance=tolerance,
-            eps=1e-300,
-            stop_updating_after=1e-3 * tolerance,
-            max_iter=MOST_ITERATIONS,
-            max_tridiag_iter=0,
-            initial_guess=start,
-        )
-    return out
+    linear_operator's `linear_cg` takes a fixed number of steps where Lanczos matrices are asked for, and watches the
+    mean over columns.
+    """
+    x, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
+    square = residual.square().sum(0)
+    limit, alphas, betas = square * tolerance**2, [], []
+    for _ in range(MOST_ITERATIONS):
+        goes_on = square > limit
+        if not bool(goes_on.any()):
+            break
+        image = product(direction)
+        alpha = torch.where(goes_on, square / (direction * image).sum(0), 0.0)
+        x.addcmul_(direction, alpha)
+        residual.addcmul_(image, alpha, value=-1)
+        reached = residual.square().sum(0)
+        beta = torch.where(goes_on, reached / square, 0.0)
+        direction.mul_(beta).add_(residual)
+        square = torch.where(goes_on, reached, square)
+        alphas.append(alpha)
+        betas.append(beta)
+    none = torch.zeros(0, right.shape[1])
+    return _Search(x, *(torch.stack(c).numpy() if c else none.numpy() for c in (alphas, betas)))
 
 
-def _quadratic_logs(product: Any, z: Tensor) -> Tensor:
-    """Return z^T log(A) z / |z|^2 for each column, (p,)."""
-    from linear_operator.utils.linear_cg import linear_cg
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        steps = min(_LANCZOS, len(z))
-        _, tridiagonal = linear_cg(
-            product,
-            z,
-            n_tridiag=z.shape[1],
-            tolerance=1e-10,
-            eps=1e-300,
-            max_iter=steps,
-            max_tridiag_iter=steps,
-        )
-    values, vectors = torch.linalg.eigh(tridiagonal)
-    out: Tensor = (vectors[:, 0, :].square() * values.clamp_min(1e-300).log()).sum(-1)
-    return out
+def _mean_logs(search: _Search) -> Floats:
+    """Return t^T A^-1 log(A) t / t^T A^-1 t for each of the right-hand sides t of a search, (p,)."""
+    found = []
+    for alpha, beta in zip(search.alphas.T, search.betas.T, strict=True):
+        steps = alpha > 0
+        a, b = alpha[steps], beta[steps]
+        diagonal = 1 / a
+        diagonal[1:] += b[:-1] / a[:-1]
+        values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, np.sqrt(b[:-1]) / a[:-1])
+        weights = vectors[0] ** 2 / values
+        found.append(weights @ np.log(values) / weights.sum())
+    return np.array(found)
 
 
 def _generator(seed: int, role: int) -> np.random.Generator:

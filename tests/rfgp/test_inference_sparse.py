@@ -12,7 +12,7 @@ import rfgp
 from rfgp import GraphGP
 from rfgp.inference import ArrayRows, Sparse, SparseFeatures, SparsePosterior, sparse, systems
 from rfgp.inference.systems import SparseSystem
-from rfgp.models.fitting import Plan, ascend
+from rfgp.models.fitting import Plan, ascend, scoring
 
 RNG = np.random.default_rng(0)
 GRID = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(30, 30)))
@@ -47,7 +47,7 @@ class TestSystems:
     @pytest.mark.parametrize("name", PHI)
     def test_log_determinants_and_their_errors(self, name):
         exact = np.linalg.slogdet(system(name)[1])[1]
-        estimates = [system(name, seed)[0].log_determinant(8) for seed in range(40)]
+        estimates = [system(name, seed)[0].paths(8, 1e-5).log_determinant for seed in range(40)]
         values = np.array([e.value for e in estimates])
         assert_mean_of_normals(values[:, None], np.array([exact]))
         assert fails(assert_mean_of_normals, values[:, None] + 3 * values.std(), np.array([exact]))
@@ -57,7 +57,7 @@ class TestSystems:
     @pytest.mark.parametrize("name", PHI)
     def test_paths_have_the_inverse_as_their_covariance(self, name):
         found, C = system(name)
-        _, w = found.paths(4000, 1e-8)
+        w = found.paths(4000, 1e-8).solved
         inverse = np.linalg.inv(C)
         directions = np.stack([np.eye(300)[0], RNG.standard_normal(300) / 17, inverse[:, 5] * 5])
         samples = (directions @ w.numpy()) ** 2
@@ -229,13 +229,43 @@ def test_scoring_finds_the_maximum_but_for_a_part_of_its_error(monkeypatch):
     )
     monkeypatch.setattr("rfgp.inference.prior.MOST_DENSE", 0)
     gp = model()
-    found = ascend(lambda: gp._posterior(rows), gp._state, Plan())
+    found = ascend(gp._posterior, rows, gp._state, Plan())
     assert found.converged
     assert found.iterations < 20
     assert abs(found.log_marginal_likelihood - report.log_marginal_likelihood) < 6 * found.likelihood_error
     monkeypatch.setattr("rfgp.inference.prior.MOST_DENSE", 10**6)
     lost = exact.log_marginal_likelihood() - gp.log_marginal_likelihood()
     assert 0 <= lost.item() < 1.0  # 1/16 of 4 parameters / 2 = .125 nats are expected
+
+
+def test_steps_are_the_best_within_radius_and_bounds():
+    gp = model()
+    search = scoring._Scoring(gp._posterior, gp._state.data.rows, gp._state, Plan(), "all rows")
+    rng = np.random.default_rng(0)
+
+    def are_met(step, point, gradient, information, radius):
+        """The conditions of Karush, Kuhn and Tucker."""
+        low, high = np.maximum(search._low - point, -radius), np.minimum(search._high - point, radius)
+        slope = (gradient - information @ step) / np.abs(gradient).max()
+        best = (np.abs(slope) < 1e-6) | ((slope > 0) & (step > high - 1e-12)) | ((slope < 0) & (step < low + 1e-12))
+        return bool((best & (step >= low) & (step <= high)).all())
+
+    failures = 0
+    for _ in range(50):
+        root = rng.standard_normal((8, 4)) * [100, 30, 1, 3]
+        information, gradient = root.T @ root, rng.standard_normal(4) * [100, 30, 1, 3]
+        point = rng.uniform(-0.1, 0.1, 4)
+        search._low, search._high = np.array([-1, -1, -0.1, -0.1]), np.array([1, 1, np.inf, 0.1])
+        step, _ = search._step(point, gradient, information, 0.05)
+        assert are_met(step, point, gradient, information, 0.05)
+        search._low, search._high = np.full(4, -np.inf), np.full(4, np.inf)
+        newton = np.linalg.solve(information, gradient)
+        step, expected = search._step(point, gradient, information, np.inf)
+        np.testing.assert_allclose(step, newton, rtol=1e-6, atol=1e-8)
+        assert expected == pytest.approx(gradient @ newton)
+        shortened = newton * min(1.0, 0.05 / np.abs(newton).max())  # the planted error
+        failures += not are_met(shortened, point, gradient, information, 0.05)
+    assert failures > 40
 
 
 def test_scoring_minds_priors_bounds_and_what_is_fixed(monkeypatch, iterative):
@@ -246,11 +276,11 @@ def test_scoring_minds_priors_bounds_and_what_is_fixed(monkeypatch, iterative):
     )
     gp.condition(NODES, Y)
     noise = gp.hyperparameters.noise.item()
-    report = ascend(lambda: gp._posterior(rows), gp._state, Plan(fixed=("noise",)))
+    report = ascend(gp._posterior, rows, gp._state, Plan(fixed=("noise",)))
     assert report.converged
     assert gp.hyperparameters.lengthscale.item() == pytest.approx(1.0, abs=5e-3)
     assert gp.hyperparameters.noise.item() == noise
-    everything = ascend(lambda: gp._posterior(rows), gp._state, Plan(fixed=gp.hyperparameters.names))
+    everything = ascend(gp._posterior, rows, gp._state, Plan(fixed=gp.hyperparameters.names))
     assert everything.iterations == 0
     assert everything.likelihood_error > 0
 

@@ -7,10 +7,11 @@ root of it is sought: x += A^-1 g, with the average information of Gilmour, Thom
     A_ij = 1/2 (dC_i a)^T C^-1 (dC_j a),    a = C^-1 (y - mean),
 
 which costs a solve for each hyperparameter and no trace; dC_i a is a central difference of C a, which needs no solve.
-For the mean it is the Fisher information 1^T C^-1 1. Steps stay within a trust radius in logarithms; how much a step
-gained is told from the gradients at its ends, (g_0 + g_1)^T step / 2, as in BOLT-REML (Loh et al. 2015). With m draws
-the estimate has 1 + 1/m of the variance of the maximum of the likelihood itself (ibid.), and the search ends where
-g^T A^-1 g is small: the squared distance to the root in standard errors.
+For the mean it is the Fisher information 1^T C^-1 1. Steps are the best of the quadratic model g^T s - s^T A s / 2 with
+each entry within bounds and a trust radius in logarithms; how much a step gained is told from the gradients at its
+ends, (g_0 + g_1)^T step / 2, as in BOLT-REML (Loh et al. 2015). With m draws the estimate has 1 + 1/m of the variance
+of the maximum of the likelihood itself (ibid.), and the search ends where g^T A^-1 g is small (in bounds: twice what
+the model expects): the squared distance to the root in standard errors.
 """
 
 from collections.abc import Callable
@@ -19,9 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import lsq_linear
 from torch import Tensor
 
-from rfgp.inference import SparsePosterior
+from rfgp.inference import ArrayRows, SparsePosterior
 from rfgp.models.fitting.lbfgs import Plan
 from rfgp.models.fitting.report import FitReport, Stage
 from rfgp.models.state import State
@@ -36,23 +38,27 @@ _STEP = 1e-4
 _RIDGE = 1e-8
 
 
-def ascend(make: Callable[[], SparsePosterior], state: State, plan: Plan, stage: str = "all rows") -> FitReport:
+def ascend(
+    make: Callable[[ArrayRows], SparsePosterior], rows: ArrayRows, state: State, plan: Plan, stage: str = "all rows"
+) -> FitReport:
     """Maximise the likelihood and the log prior over the hyperparameters that are not fixed, in place.
 
     Args:
-        make: Returns the posterior of all rows at the present hyperparameters.
+        make: Returns the posterior of rows at the present hyperparameters.
+        rows: Those to fit.
         state: Its hyperparameters are changed in place.
         plan: What the user asked for.
         stage: What this is called.
     """
-    search = _Scoring(make, state, plan, stage)
-    return search.run()
+    return _Scoring(lambda: make(rows), rows, state, plan, stage).run()
 
 
 class _Scoring:
     """One search."""
 
-    def __init__(self, make: Callable[[], SparsePosterior], state: State, plan: Plan, stage: str) -> None:
+    def __init__(
+        self, make: Callable[[], SparsePosterior], rows: ArrayRows, state: State, plan: Plan, stage: str
+    ) -> None:
         self._make, self._known, self._plan, self._stage = make, state.hyperparameters, plan, stage
         self._free = state.hyperparameters.free(plan.fixed)
         self._parameters = [parameter for _, parameter, _ in self._free]
@@ -60,9 +66,8 @@ class _Scoring:
         limits = [entry for _, _, entries in self._free for entry in entries]
         self._low = np.array([-np.inf if low is None else low for low, _ in limits])
         self._high = np.array([np.inf if high is None else high for _, high in limits])
-        data = state.known_data("a fit")
-        self._rows, self._jacobian = len(data.rows), state.scaling.targets.log_jacobian(data.count)
-        self._count = data.count
+        self._rows, self._count = len(rows), rows.count
+        self._jacobian = state.scaling.targets.log_jacobian(rows.count)
 
     def run(self) -> FitReport:
         """Return the report; the hyperparameters are those found."""
@@ -121,20 +126,24 @@ class _Scoring:
         )
 
     def _step(self, point: Floats, gradient: Floats, information: Floats, radius: float) -> tuple[Floats, float]:
-        """Return the step within bounds and radius, and g^T A^-1 g over what is not held at a bound."""
-        held = ((point <= self._low) & (gradient < 0)) | ((point >= self._high) & (gradient > 0))
-        free = np.flatnonzero(~held)
-        step = np.zeros_like(point)
-        if len(free) == 0:
-            return step, 0.0
-        part = information[np.ix_(free, free)]
-        scale = np.sqrt(np.maximum(np.diag(part), _RIDGE * max(1.0, np.diag(part).max())))
-        values, vectors = np.linalg.eigh(part / np.outer(scale, scale))
-        scaled = vectors.T @ (gradient[free] / scale) / np.maximum(values, _RIDGE**0.5)
-        decrement = float((scaled**2 * np.maximum(values, 0)).sum())
-        found = vectors @ scaled / scale
-        step[free] = found * min(1.0, radius / max(np.abs(found).max(), 1e-300))
-        return np.clip(point + step, self._low, self._high) - point, decrement
+        """Return the best step within bounds and radius, and twice the gain expected without the radius.
+
+        What is expected is g^T s - s^T A s / 2. A radius that holds one entry back leaves the others their own best:
+        a shorter step along the same line would leave a narrow ridge, such as that of noise and lengthscale.
+        """
+        scale = np.sqrt(np.maximum(np.diag(information), _RIDGE * max(1.0, np.diag(information).max())))
+        values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
+        root = np.sqrt(np.maximum(values, _RIDGE**0.5))
+        matrix, target = root[:, None] * vectors.T, (vectors.T @ (gradient / scale)) / root
+
+        def best(most: float) -> Floats:
+            low, high = np.maximum(self._low - point, -most), np.minimum(self._high - point, most)
+            found = lsq_linear(matrix, target, (low * scale, high * scale), method="bvls", max_iter=100).x / scale
+            return np.asarray(np.clip(found, low, high))
+
+        free = best(np.inf)
+        expected = 2 * float(gradient @ free) - float(free @ information @ free)
+        return best(radius), expected
 
     def _evaluate(self, point: Floats) -> tuple[Floats, Floats]:
         """Return gradient (p,) and information (p, p), those of the priors included."""

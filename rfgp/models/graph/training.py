@@ -59,8 +59,27 @@ def train(model: Process, plan: Plan, open_names: frozenset[str], kernel_names: 
         starts = _ranked_starts(model, plan, open_names - set(plan.fixed), kernel_names, rows)
     restore(state.hyperparameters, starts[0])
     if is_solved:
-        return ascend(lambda: cast(SparsePosterior, model._posterior(rows)), state, plan)
+        return _ascend(model, rows, plan)
     return _best_of(starts[: OPTIMISED if len(rows) <= MOST_OPTIMISED else 1], model, rows, plan)
+
+
+def _ascend(model: Process, rows: ArrayRows, plan: Plan) -> FitReport:
+    """Take scoring steps, in place, first on a subset of very many rows: steps on all of them then begin close by."""
+    state, report = model._known(), None
+
+    def make(some: ArrayRows) -> SparsePosterior:
+        return cast(SparsePosterior, model._posterior(some))
+
+    if len(rows) >= 2 * MOST_COMPARED:
+        report = ascend(make, _subset(rows, MOST_COMPARED), state, plan, f"subset of {MOST_COMPARED}")
+    whole = ascend(make, rows, state, plan)
+    return whole if report is None else continued(report, whole)
+
+
+def _subset(rows: ArrayRows, size: int) -> ArrayRows:
+    """Return so many random rows in their order, or all."""
+    order = torch.randperm(len(rows), generator=random.generator(0, random.Role.SAMPLE))
+    return rows.take(order[:size].sort().values) if size < len(rows) else rows
 
 
 def _best_of(starts: list[RawValues], model: Process, rows: ArrayRows, plan: Plan) -> FitReport:
@@ -99,10 +118,8 @@ def _ranked_starts(
         return model._prior(known, state.draw)
 
     is_solved = iterates(prior(), rows)
-    size = min(len(rows), MOST_COMPARED if is_solved else COMPARED_ROWS)
+    some = _subset(rows, MOST_COMPARED if is_solved else COMPARED_ROWS)
     noises = SOLVED_NOISES if is_solved else NOISES
-    order = torch.randperm(len(rows), generator=random.generator(0, random.Role.SAMPLE))
-    some = rows.take(order[:size].sort().values) if size < len(rows) else rows
     begin = values_of(known)
     starts: list[list[RawValues]] = []
 
