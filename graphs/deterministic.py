@@ -24,6 +24,8 @@ Floats = NDArray[np.float64]
 BASES = ("taylor", "chebyshev")
 _BLOCK, _PROBED = 1024, 16
 _GRID = 4001
+_ROUNDING = 2e-15
+"""Of the entries of Chebyshev terms, which are at most 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,6 +300,13 @@ def _series(
     return SeriesFeatures(graph, starts, basis, Pattern(indptr, indices, (len(starts), graph.num_nodes)), table)
 
 
+def _cleared(term: sp.csr_array) -> sp.csr_array:
+    """Return a Chebyshev term without entries that are rounding errors of 0: on a ring two are left of many."""
+    term.data[np.abs(term.data) < _ROUNDING] = 0
+    term.eliminate_zeros()
+    return sp.csr_array(term)
+
+
 def _block(matrix: sp.csr_array, starts: NDArray[np.int64], basis: str, degree: int) -> tuple[NDArray[np.generic], ...]:
     """Return, for some rows, their numbers of entries, columns, hops of each entry, hops and entries."""
     n, size = len(starts), matrix.shape[0]
@@ -307,7 +316,7 @@ def _block(matrix: sp.csr_array, starts: NDArray[np.int64], basis: str, degree: 
         terms.append(sp.csr_array(first @ matrix))
     while len(terms) <= degree:
         following = terms[-1] @ matrix
-        terms.append(sp.csr_array(following if basis == "taylor" else 2 * following - terms[-2]))
+        terms.append(sp.csr_array(following) if basis == "taylor" else _cleared(2 * following - terms[-2]))
     parts = [term.tocoo() for term in terms]
     rows, columns, loads = (np.concatenate([getattr(p, name) for p in parts]) for name in ("row", "col", "data"))
     hops = np.repeat(np.arange(degree + 1, dtype=np.int32), [p.nnz for p in parts])

@@ -60,7 +60,7 @@ def _not_of_heads(num_heads: int, why: object) -> str:
     """Return the message for a function that does not work on the frequencies of heads."""
     return (
         f"features= could not make a pair from the frequencies (H, m, d) of {num_heads} heads: {why}. It is given "
-        "`HeadFrequencies`; antithetic=True of a hybrid may not serve them, leave it away."
+        "`HeadFrequencies`; both signs of these are `frequencies.with_negatives()`."
     )
 
 

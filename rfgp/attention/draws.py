@@ -45,15 +45,10 @@ class HeadFrequencies(Frequencies):
         """Return the matrices (H, m, d)."""
         return self._matrix
 
-    @classmethod
-    def paired(
-        cls,
-        rows: Tensor,  # (H, m / 2, d)
-        weights: Tensor,  # (H, m / 2) or (H, 1, m / 2)
-    ) -> "HeadFrequencies":
-        """Return m frequencies for each head: each row beside its negative, with the same weight."""
-        pairs = torch.stack([rows, -rows], dim=2).flatten(1, 2)
-        return cls(pairs, weights.reshape(rows.shape[:2]).repeat_interleave(2, dim=-1), antithetic=True)
+    def with_negatives(self) -> "HeadFrequencies":
+        """Return 2 m frequencies for each head: each beside its negative, with the same weight."""
+        pairs = torch.stack([self._matrix, -self._matrix], dim=2).flatten(1, 2)
+        return HeadFrequencies(pairs, self._weights.repeat_interleave(2, dim=-1), antithetic=True)
 
     def check_inputs(
         self,

@@ -42,7 +42,7 @@ class Antithetic(Coupling):
         if m % 2:
             raise InvalidArgumentError(f"Antithetic frequencies come in pairs, so their number must be even, got {m}.")
         half = self.base.sample(m // 2, d, spectrum=spectrum, generator=generator)
-        return Frequencies.paired(half.dense(), half.weights)
+        return half.with_negatives()
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()

@@ -55,6 +55,10 @@ class Frequencies:
         pairs = torch.stack([rows, -rows], dim=1).reshape(-1, rows.shape[1])
         return cls(pairs, weights.repeat_interleave(2), antithetic=True)
 
+    def with_negatives(self) -> "Frequencies":
+        """Return 2 m frequencies: each beside its negative, with the same weight."""
+        return Frequencies.paired(self.dense(), self.weights)
+
     @property
     def shape(self) -> tuple[int, int]:
         """(m, d)."""

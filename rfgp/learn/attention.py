@@ -12,7 +12,7 @@ from rfgp.couplings.radial import BROADENINGS, histogram_quantile
 from rfgp.errors import InvalidArgumentError
 from rfgp.learn.objectives import Objective
 from rfgp.learn.pieces import LogDensity, Radial, to_normal
-from rfgp.learn.search import Learned, Search, check_counts, check_rate
+from rfgp.learn.search import Learned, Search, check_counts
 from rfgp.spectra import Gaussian
 
 _LARGEST_LOGIT = 4.0
@@ -57,9 +57,7 @@ def learn_attention(
         InvalidArgumentError: an odd m, counts or a rate that are not positive, or an objective that is not a finite 0-d
             tensor.
     """
-    counts = {"num_frequencies": num_frequencies, "num_dims": num_dims, "num_bins": num_bins}
-    check_counts(**counts, num_steps=num_steps, num_draws=num_draws, patience=patience)
-    check_rate(learning_rate)
+    check_counts(num_frequencies=num_frequencies, num_dims=num_dims, num_bins=num_bins)
     if num_frequencies % 2:
         raise InvalidArgumentError(
             f"Frequencies come in pairs here, so their number must be even, got {num_frequencies}."

@@ -10,7 +10,7 @@ from rfgp.couplings.orthogonal import haar_blocks, haar_rows
 from rfgp.couplings.radial import BROADENINGS, histogram_quantile
 from rfgp.learn.objectives import Objective
 from rfgp.learn.pieces import LogDensity, Radial, factor, to_normal
-from rfgp.learn.search import Learned, Search, check_counts, check_rate
+from rfgp.learn.search import Learned, Search, check_counts
 from rfgp.spectra import Gaussian, Spectrum
 
 
@@ -53,9 +53,7 @@ def learn_copula(
         InvalidArgumentError: counts or a rate that are not positive, or an objective that is not a finite 0-d tensor.
     """
     law, k = spectrum or Gaussian(), num_dims if size is None else size
-    check_counts(num_frequencies=num_frequencies, num_dims=num_dims, size=k, num_steps=num_steps, num_draws=num_draws)
-    check_counts(patience=patience)
-    check_rate(learning_rate)
+    check_counts(num_frequencies=num_frequencies, num_dims=num_dims, size=k)
     theta = torch.zeros(k, k, dtype=torch.float64, requires_grad=True)
 
     def draw(generator: torch.Generator) -> Frequencies:
@@ -112,9 +110,7 @@ def learn_radial_law(
         InvalidArgumentError: as `learn_copula`.
     """
     law, base = spectrum or Gaussian(), Energy(features, weighted=True)
-    counts = {"num_frequencies": num_frequencies, "num_dims": num_dims, "num_bins": num_bins}
-    check_counts(**counts, num_steps=num_steps, num_draws=num_draws, patience=patience)
-    check_rate(learning_rate)
+    check_counts(num_frequencies=num_frequencies, num_dims=num_dims, num_bins=num_bins)
     start = base.solution(num_frequencies, num_dims, spectrum=law)
     solved = start.unit()
     logits = torch.zeros(num_bins, dtype=torch.float64, requires_grad=True)

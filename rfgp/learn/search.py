@@ -50,6 +50,9 @@ class Search:
         learning_rate: It falls along a cosine.
         patience: The search ends after ten times as many steps without improvement.
         seed: Of everything random.
+
+    Raises:
+        InvalidArgumentError: counts or a rate that are not positive.
     """
 
     objective: Objective
@@ -60,6 +63,11 @@ class Search:
     learning_rate: float
     patience: int
     seed: int
+
+    def __post_init__(self) -> None:
+        check_counts(num_steps=self.num_steps, num_draws=self.num_draws, patience=self.patience)
+        if not 0 < self.learning_rate < math.inf:
+            raise InvalidArgumentError(f"learning_rate must be positive, got {self.learning_rate!r}.")
 
     def run(self, progress: bool) -> tuple[tuple[float, ...], int, str]:
         """Leave the best parameters in place; return the trace, the steps taken, and why they ended."""
@@ -137,13 +145,3 @@ def check_counts(**counts: int) -> None:
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
             raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
-
-
-def check_rate(learning_rate: float) -> None:
-    """Refuse a learning rate that is not positive.
-
-    Raises:
-        InvalidArgumentError: it is not.
-    """
-    if not 0 < learning_rate < math.inf:
-        raise InvalidArgumentError(f"learning_rate must be positive, got {learning_rate!r}.")

@@ -46,6 +46,18 @@ def test_they_are_polynomials_of_the_matrix_within_their_bound(g, kernel, name, 
     assert error > 1e-4 * bound
 
 
+def test_terms_that_cancel_leave_nothing():
+    """On a ring T_l(U) has the entry 1/2 at the two nodes l steps away, and rounding errors between them."""
+    ring = Graph.from_networkx(nx.cycle_graph(300))
+    made = graphs.chebyshev_features(ring, degree=100)
+    assert made.table.nnz == 300 * 201
+    hops, entries = made.table.indices, made.table.data
+    np.testing.assert_allclose(entries, np.where(hops == 0, 1.0, 0.5), atol=1e-12)
+    kernel = kernels.Diffusion(6.0)
+    phi = made.features(kernel)
+    np.testing.assert_allclose((phi @ phi.T).toarray(), kernel.exact(ring), atol=1e-12)
+
+
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_chebyshev_bounds_fall_faster_than_those_of_the_power_series(g, kernel):
     for degree in (3, 6, 9):

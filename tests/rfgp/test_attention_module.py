@@ -467,7 +467,7 @@ class TestRefusals:
             return softmax.Positive(couplings.Frequencies.paired(drawn.dense(), drawn.weights))
 
         def of_heads(drawn):
-            return softmax.Positive(drawn.paired(drawn.dense(), drawn.weights))
+            return softmax.Positive(drawn.with_negatives())
 
         with pytest.raises(rfgp.InvalidArgumentError, match="of 4 heads"):
             layer(features=plain, num_features=num_features, coupling="iid")
@@ -475,9 +475,29 @@ class TestRefusals:
         assert mine.pair.num_features == 2 * num_features
         assert torch.isfinite(mine(x, x, x)[0]).all()
         rows, weights = normals(H, 3, 4), normals(H, 3).exp()
-        paired = HeadFrequencies.paired(rows, weights[:, None])
+        paired = HeadFrequencies(rows, weights).with_negatives()
         assert torch.equal(paired.dense()[2, 4:], torch.stack([rows[2, 2], -rows[2, 2]]))
         assert torch.equal(paired.weights, weights.repeat_interleave(2, -1)[:, None])
+
+    def test_a_hybrid_with_both_signs(self):
+        """Each head's pair is that of its own frequencies alone."""
+
+        def make(drawn):
+            half = softmax.coefficients.Constant(0.4)
+            return softmax.bipolar(drawn, half, antithetic=True, kernel="gaussian")
+
+        mine, x, y = (
+            layer(features=make, num_features=6, coupling="orthogonal"),
+            normals(2, H, 9, 4),
+            normals(2, H, 7, 4),
+        )
+        found, one_sign = mine.pair(x, y), softmax.Positive(HeadFrequencies(mine.frequencies, mine.weights))
+        assert mine.pair.num_features == 6 * 4
+        for h in range(H):
+            alone = make(couplings.Frequencies(mine.frequencies[h], mine.weights[h]))
+            torch.testing.assert_close(found[:, h], alone(x[:, h], y[:, h]))
+            assert not torch.allclose(found[:, h], one_sign(x, y)[:, h])
+        assert torch.isfinite(mine(*[normals(2, 9, E)] * 3)[0]).all()
 
     def test_of_calls(self):
         mine, x, state = layer(redraw_interval=1), normals(2, 9, E), torch.bool

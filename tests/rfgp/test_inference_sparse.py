@@ -299,6 +299,24 @@ def test_a_fit_of_many_nodes_end_to_end(iterative):
     assert 0.3 < np.mean((p.mean - field) ** 2 / p.variance) < 3
 
 
+def test_very_many_rows_begin_from_a_subset(monkeypatch, iterative):
+    def fitted():
+        gp = GraphGP(GRID, features="walks", num_walkers=64, seed=0)
+        return gp.fit(NODES, Y)
+
+    whole = fitted()
+    assert {(stage.name, stage.rows) for stage in whole.fit_report.stages} == {("all rows", 253)}
+    monkeypatch.setattr("rfgp.models.graph.training.MOST_COMPARED", 120)
+    gp = fitted()
+    first, *others = gp.fit_report.stages
+    assert (first.name, first.rows) == ("subset of 120", 120)
+    assert {(stage.name, stage.rows) for stage in others} == {("all rows", 253)}  # with tuned walks, not again
+    assert gp.fit_report.iterations == sum(stage.iterations for stage in gp.fit_report.stages)
+    monkeypatch.setattr("rfgp.inference.prior.MOST_DENSE", 10**6)
+    lost = whole.log_marginal_likelihood() - gp.log_marginal_likelihood()
+    assert abs(lost.item()) < 1.0  # both are within 1/16 of 4 parameters / 2 of the maximum, on average
+
+
 def test_the_joint_law_of_too_many_is_refused(monkeypatch, iterative):
     monkeypatch.setattr("rfgp.inference.sparse.MOST_JOINT", 10)
     with pytest.raises(rfgp.InvalidArgumentError, match="sample_functions"):

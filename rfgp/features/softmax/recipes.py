@@ -42,7 +42,7 @@ def bipolar(
     drawn = as_frequencies(frequencies)
     if drawn.antithetic and (other is None or antithetic):
         raise InvalidArgumentError("Antithetic frequencies repeat each other here. Draw plain ones; see `antithetic`.")
-    positive = Frequencies.paired(drawn.dense(), drawn.weights) if antithetic else drawn
+    positive = drawn.with_negatives() if antithetic else drawn
     trigonometric = Trigonometric(drawn if other is None else other, kernel)
     return Hybrid(trigonometric, [(coefficient, Positive(positive, kernel))])
 

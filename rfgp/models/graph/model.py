@@ -231,7 +231,7 @@ class GraphGP(Process):
         for _ in range(_MOST_CHANGES):
             if not self._improve():
                 break
-            report = continued(report, train(self, plan, frozenset(), self.kernel.parameters))
+            report = continued(report, train(self, plan, frozenset(), self.kernel.parameters, is_continued=True))
         return report
 
     def _improve(self) -> bool:

@@ -42,7 +42,14 @@ def normalize_scale(prior: Callable[[], Any], hyperparameters: Hyperparameters, 
             outputscale.fill_(min(max(math.log(start * start / size), low), high))
 
 
-def train(model: Process, plan: Plan, open_names: frozenset[str], kernel_names: tuple[str, ...]) -> FitReport:
+def train(
+    model: Process,
+    plan: Plan,
+    open_names: frozenset[str],
+    kernel_names: tuple[str, ...],
+    *,
+    is_continued: bool = False,
+) -> FitReport:
     """Learn the hyperparameters of a process on nodes, in place.
 
     Args:
@@ -50,6 +57,7 @@ def train(model: Process, plan: Plan, open_names: frozenset[str], kernel_names: 
         plan: What the user asked for.
         open_names: Hyperparameters whose starts may be chosen: "outputscale", "noise", and "kernel" for its parameters.
         kernel_names: The kernel's parameters.
+        is_continued: Whether the hyperparameters are from a fit to the same data with other features.
     """
     state = model._known()
     rows = gathered(state.known_data("a fit").rows)
@@ -59,18 +67,18 @@ def train(model: Process, plan: Plan, open_names: frozenset[str], kernel_names: 
         starts = _ranked_starts(model, plan, open_names - set(plan.fixed), kernel_names, rows)
     restore(state.hyperparameters, starts[0])
     if is_solved:
-        return _ascend(model, rows, plan)
+        return _ascend(model, rows, plan, has_subset=not is_continued and len(rows) >= 2 * MOST_COMPARED)
     return _best_of(starts[: OPTIMISED if len(rows) <= MOST_OPTIMISED else 1], model, rows, plan)
 
 
-def _ascend(model: Process, rows: ArrayRows, plan: Plan) -> FitReport:
-    """Take scoring steps, in place, first on a subset of very many rows: steps on all of them then begin close by."""
+def _ascend(model: Process, rows: ArrayRows, plan: Plan, *, has_subset: bool) -> FitReport:
+    """Take scoring steps, in place, where wanted first on a subset: steps on all rows then begin close by."""
     state, report = model._known(), None
 
     def make(some: ArrayRows) -> SparsePosterior:
         return cast(SparsePosterior, model._posterior(some))
 
-    if len(rows) >= 2 * MOST_COMPARED:
+    if has_subset:
         report = ascend(make, _subset(rows, MOST_COMPARED), state, plan, f"subset of {MOST_COMPARED}")
     whole = ascend(make, rows, state, plan)
     return whole if report is None else continued(report, whole)
