@@ -33,7 +33,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 from rfgp import couplings, learn, random
-from rfgp.attention import RandomFeatureAttention
+from rfgp.attention import RandomFeatureAttention, random_feature_attention
 from rfgp.features import softmax
 
 WIDTH, HEADS, LAYERS, FEATURES, BATCH, RATE = 32, 2, 2, 16, 64, 2e-3
@@ -123,13 +123,11 @@ def attention_error(model: Transformer, coupling: str | couplings.Coupling, imag
     errors, generator = [], random.generator(0)
     with torch.no_grad():
         for q, k in scores_of(model, images):
-            exact = (q @ k.mT).softmax(-1)
+            q, k = q.double(), k.double()
+            exact, places = (q @ k.mT).softmax(-1), torch.eye(k.shape[-2], dtype=k.dtype).expand(*k.shape[:-2], -1, -1)
             for _ in range(DRAWS):
                 draw = couplings.by_name(coupling).sample(FEATURES, q.shape[-1], generator=generator)
-                left, right = (softmax.Positive(draw).left.log_values(side) for side in (q, k))
-                left, right = (left - left.amax(-1, True)).exp(), (right - right.amax((-1, -2), True)).exp()
-                estimate = left @ right.mT
-                estimate = estimate / estimate.sum(-1, keepdim=True).clamp_min(1e-30)
+                estimate = random_feature_attention(q, k, places, softmax.Positive(draw), scale=1.0)
                 error = (estimate - exact).norm(dim=(-2, -1)) / exact.norm(dim=(-2, -1))
                 errors.append(float(error.mean()))
     return float(np.mean(errors))

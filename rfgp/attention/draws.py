@@ -45,8 +45,7 @@ class HeadFrequencies(Frequencies):
         """Return the matrices (H, m, d)."""
         return self._matrix
 
-    def with_negatives(self) -> "HeadFrequencies":
-        """Return 2 m frequencies for each head: each beside its negative, with the same weight."""
+    def _paired(self) -> "HeadFrequencies":
         pairs = torch.stack([self._matrix, -self._matrix], dim=2).flatten(1, 2)
         return HeadFrequencies(pairs, self._weights.repeat_interleave(2, dim=-1), antithetic=True)
 

@@ -41,9 +41,9 @@ def random_feature_attention(
     """Return softmax(scale query key^T) value, estimated with features in time and memory linear in L + S.
 
     The counterpart of `torch.nn.functional.scaled_dot_product_attention`. Numerator and normaliser are both unbiased,
-    their ratio is consistent: its error falls as 1 / sqrt(m). Half precision is computed in float32 from the features
-    on, so is the normaliser; autocasting is turned off inside. A query that may see no key gives 0, where torch gives
-    NaN or, in its newer versions, 0.
+    their ratio is consistent where kernel estimates are (with `SharedNorms` they are not): its error falls as
+    1 / sqrt(m). Half precision is computed in float32 from the features on, so is the normaliser; autocasting is turned
+    off inside. A query that may see no key gives 0, where torch gives NaN or, in its newer versions, 0.
 
     Positive features are stabilised exactly, by maxima that cancel. In single precision that serves scores of up to
     about 1e8; beyond, what the maxima themselves are rounded by is too much for causal attention. With features that

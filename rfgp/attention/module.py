@@ -25,9 +25,10 @@ class RandomFeatureAttention(nn.MultiheadAttention):
 
     Arguments, parameters and masks are those of `torch.nn.MultiheadAttention`, whose `state_dict` it loads: a trained
     exact layer can be approximated as it is. Its own `state_dict` also has the draw, the seed and the place in the
-    redraw schedule, all as tensors, so that a loaded module gives the same outputs and the same next draws. Each head
-    has a draw of its own. The draw stays in float32 or float64 when the module goes to a shorter type, and so do
-    features and normaliser (`random_feature_attention`).
+    redraw schedule, all as tensors, so that a module made with the same arguments, the coupling above all, gives the
+    same outputs and the same next draws when it has loaded them. Each head has a draw of its own. The draw stays in
+    float32 or float64 when the module goes to a shorter type, and so do features and normaliser
+    (`random_feature_attention`).
 
     What differs: `need_weights` is False by default, and weights, where asked for, take time and memory L S; of
     `attn_mask` only the causal one is served, or one that hides nothing; dropout drops the value of a key for all

@@ -45,18 +45,32 @@ class Frequencies:
         """Whether the rows come in pairs omega, -omega."""
         return self._antithetic
 
-    @classmethod
+    @staticmethod
     def paired(
-        cls,
         rows: Tensor,  # (m / 2, d)
         weights: Tensor,  # (m / 2,)
     ) -> "Frequencies":
-        """Return m frequencies: each row beside its negative, with the same weight."""
+        """Return m frequencies: each row beside its negative, with the same weight.
+
+        Raises:
+            InvalidArgumentError: rows that are no matrix, or as the constructor.
+        """
+        if rows.ndim != 2:
+            raise InvalidArgumentError(f"Frequencies are a matrix (m, d), got shape {tuple(rows.shape)}.")
         pairs = torch.stack([rows, -rows], dim=1).reshape(-1, rows.shape[1])
-        return cls(pairs, weights.repeat_interleave(2), antithetic=True)
+        return Frequencies(pairs, weights.repeat_interleave(2), antithetic=True)
 
     def with_negatives(self) -> "Frequencies":
-        """Return 2 m frequencies: each beside its negative, with the same weight."""
+        """Return 2 m frequencies: each beside its negative, with the same weight.
+
+        Raises:
+            InvalidArgumentError: they have their negatives already.
+        """
+        if self.antithetic:
+            raise InvalidArgumentError("These frequencies come in pairs omega, -omega already.")
+        return self._paired()
+
+    def _paired(self) -> "Frequencies":
         return Frequencies.paired(self.dense(), self.weights)
 
     @property

@@ -19,6 +19,7 @@ import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -38,6 +39,7 @@ MOST_ITERATIONS = 2000
 
 _ROUNDS = 3
 _RANK, _LEAST_RANK = 64, 8
+_LANCZOS = 1000
 _STANDS_OUT = 10.0
 """The ratio of the first and the last of so many eigenvalues, from which on a preconditioner is used."""
 _FILL = 4
@@ -53,21 +55,38 @@ class Estimate(NamedTuple):
     error: float
 
 
-class Draws(NamedTuple):
-    """Draws from N(0, C^-1), and what they tell of log |C|."""
-
-    prior: Tensor  # u (N', m), standard normal
-    solved: Tensor  # w (n, m)
-    squares: Tensor  # w^T C w (m,), n on average
-    log_determinant: Estimate
-
-
 class _Search(NamedTuple):
     """Solutions by conjugate gradients, and the coefficients of their steps, 0 after the last."""
 
     solution: Tensor  # (n, p)
     alphas: Floats  # (k, p)
     betas: Floats  # (k, p)
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Draws from N(0, C^-1), and what they tell of log |C|.
+
+    Attributes:
+        prior: u (N', m), standard normal.
+        solved: w (n, m).
+        squares: w^T C w (m,), n on average.
+        search: Of the solutions.
+        known: log |D| + log |P|.
+    """
+
+    prior: Tensor
+    solved: Tensor
+    squares: Tensor
+    search: _Search
+    known: float
+
+    @cached_property
+    def log_determinant(self) -> Estimate:
+        """An estimate of log |C|; of one draw its error is not known, and infinite."""
+        values = len(self.solved) * _mean_logs(self.search)
+        error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.inf
+        return Estimate(self.known + float(values.mean()), float(error))
 
 
 class SparseSystem:
@@ -121,8 +140,7 @@ class SparseSystem:
         known = 2 * float(np.log(self._deviation).sum())
         if self._preconditioner is not None:
             known += float(self._preconditioner.logs.sum())
-        values = len(self) * _mean_logs(search)
-        return Draws(u, w, (w * right).sum(0), Estimate(known + values.mean(), values.std(ddof=1) / probes**0.5))
+        return Draws(u, w, (w * right).sum(0), search, known)
 
     def prior_weights(self, probes: int) -> tuple[Tensor, Tensor]:
         """Return u (N', m) and e (n, m), standard normal; the same at every call."""
@@ -131,15 +149,20 @@ class SparseSystem:
         return u, e
 
     def _searched(self, right: Tensor, tolerance: float) -> tuple[Tensor, _Search]:
-        """Return C^-1 right, (n, p), and the first of the searches that led there."""
+        """Return C^-1 right, (n, p), and the first of the searches that led there, which took nearly all steps."""
         b = self._unscaled(right)
+        largest = b.abs().amax(0)
+        if not bool(torch.isfinite(largest).all()):
+            raise SolverError("A linear system of the fit is not finite: features, noise or signal overflow.")
+        largest = largest.where(largest > 0, 1.0)  # squares of what is left neither overflow nor vanish
+        b = b / largest
         first = _conjugate_gradients(self._preconditioned, self._halved(b), 0.1 * tolerance)
         found, sizes = self._halved(first.solution), b.norm(dim=0)
         for attempt in range(1, _ROUNDS + 1):  # the residual that a search updates drifts from the true one
             rest = b - self._times(found)
             residual = rest.norm(dim=0) / sizes.where(sizes > 0, 1.0)
             if bool((residual <= tolerance).all()):
-                return self._unscaled(found), first
+                return self._unscaled(largest * found), first
             if attempt < _ROUNDS:
                 again = _conjugate_gradients(self._preconditioned, self._halved(rest), 0.1 * tolerance / residual)
                 found = found + self._halved(again.solution)
@@ -258,17 +281,26 @@ def _conjugate_gradients(
 
 
 def _mean_logs(search: _Search) -> Floats:
-    """Return t^T A^-1 log(A) t / t^T A^-1 t for each of the right-hand sides t of a search, (p,)."""
+    """Return t^T A^-1 log(A) t / t^T A^-1 t for each of the right-hand sides t of a search, (p,), from 1,000 steps."""
     found = []
-    for alpha, beta in zip(search.alphas.T, search.betas.T, strict=True):
+    for alpha, beta in zip(search.alphas[:_LANCZOS].T, search.betas[:_LANCZOS].T, strict=True):
         steps = alpha > 0
         a, b = alpha[steps], beta[steps]
         diagonal = 1 / a
         diagonal[1:] += b[:-1] / a[:-1]
-        values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, np.sqrt(b[:-1]) / a[:-1])
+        values, vectors = _eigenpairs(diagonal, np.sqrt(b[:-1]) / a[:-1])
         weights = vectors[0] ** 2 / values
         found.append(weights @ np.log(values) / weights.sum())
     return np.array(found)
+
+
+def _eigenpairs(diagonal: Floats, beside: Floats) -> tuple[Floats, Floats]:
+    """Return those of a symmetric tridiagonal matrix; LAPACK's fast method fails on some large ones."""
+    try:
+        values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside)
+    except np.linalg.LinAlgError:
+        values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside, lapack_driver="stev")
+    return values, vectors
 
 
 def _generator(seed: int, role: int) -> np.random.Generator:

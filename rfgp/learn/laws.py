@@ -10,7 +10,7 @@ from rfgp.couplings.orthogonal import haar_blocks, haar_rows
 from rfgp.couplings.radial import BROADENINGS, histogram_quantile
 from rfgp.learn.objectives import Objective
 from rfgp.learn.pieces import LogDensity, Radial, factor, to_normal
-from rfgp.learn.search import Learned, Search, check_counts
+from rfgp.learn.search import Learned, Search, check_counts, check_search
 from rfgp.spectra import Gaussian, Spectrum
 
 
@@ -111,6 +111,7 @@ def learn_radial_law(
     """
     law, base = spectrum or Gaussian(), Energy(features, weighted=True)
     check_counts(num_frequencies=num_frequencies, num_dims=num_dims, num_bins=num_bins)
+    check_search(num_steps, num_draws, patience, learning_rate)  # before directions are solved for
     start = base.solution(num_frequencies, num_dims, spectrum=law)
     solved = start.unit()
     logits = torch.zeros(num_bins, dtype=torch.float64, requires_grad=True)

@@ -65,12 +65,17 @@ class Search:
     seed: int
 
     def __post_init__(self) -> None:
-        check_counts(num_steps=self.num_steps, num_draws=self.num_draws, patience=self.patience)
-        if not 0 < self.learning_rate < math.inf:
-            raise InvalidArgumentError(f"learning_rate must be positive, got {self.learning_rate!r}.")
+        check_search(self.num_steps, self.num_draws, self.patience, self.learning_rate)
 
     def run(self, progress: bool) -> tuple[tuple[float, ...], int, str]:
-        """Leave the best parameters in place; return the trace, the steps taken, and why they ended."""
+        """Leave the best parameters in place; return the trace, the steps taken, and why they ended.
+
+        Args:
+            progress: Whether to show a progress bar on a terminal.
+
+        Raises:
+            InvalidArgumentError: the objective is not a finite 0-d tensor that is differentiable in the frequencies.
+        """
         adam = torch.optim.Adam(self.parameters, lr=self.learning_rate)
         falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, self.num_steps)
         generator = random.generator(random.resolve_seed(self.seed), random.Role.FREQUENCIES, 0)
@@ -145,3 +150,14 @@ def check_counts(**counts: int) -> None:
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
             raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
+
+
+def check_search(num_steps: int, num_draws: int, patience: int, learning_rate: float) -> None:
+    """Refuse what no search can have.
+
+    Raises:
+        InvalidArgumentError: counts or a rate that are not positive.
+    """
+    check_counts(num_steps=num_steps, num_draws=num_draws, patience=patience)
+    if not 0 < learning_rate < math.inf:
+        raise InvalidArgumentError(f"learning_rate must be positive, got {learning_rate!r}.")

@@ -14,6 +14,7 @@ import rfgp
 from rfgp import couplings, random
 from rfgp.attention import HeadFrequencies, functional, passes, random_feature_attention
 from rfgp.features import softmax
+from rfgp.features.softmax import coefficients
 
 DOUBLE = torch.float64
 KINDS = ("softmax", "gaussian")
@@ -21,6 +22,9 @@ KINDS = ("softmax", "gaussian")
 
 def normals(*shape, seed=0, dtype=DOUBLE):
     return torch.randn(*shape, generator=random.generator(seed), dtype=DOUBLE).to(dtype)
+
+
+TYPES = (DOUBLE, torch.float32, torch.float16, torch.bfloat16)
 
 
 def frequencies(m=12, d=4, name="iid", **options):
@@ -174,6 +178,39 @@ def check_past(size, dtype=torch.float32, pair=None, at=21):
         np.testing.assert_allclose(outputs[0], dense(q, k, v, drawn, causal=True)[:, :at], atol=2e-5)
 
 
+def hybrid(kernel, m=200):
+    """The angular hybrid with both signs of its positive part."""
+    signs = coefficients.Angular(couplings.by_name("iid").sample(4, 4, generator=random.generator(3)))
+    return softmax.bipolar(frequencies(m, name="orthogonal"), signs, antithetic=True, kernel=kernel)
+
+
+class TestHybrid:
+    @pytest.mark.parametrize("causal", [False, True])
+    @pytest.mark.parametrize("dtype", [DOUBLE, torch.float32, torch.float16, torch.bfloat16])
+    def test_it_equals_the_dense_one(self, causal, dtype):
+        """The twin forms the scores by the same hybrid of the other kernel, in float64."""
+        q, k, v = inputs(20, 20, size=0.5, dtype=dtype)
+        hidden = torch.zeros(2, 1, 20, dtype=torch.bool)
+        hidden[0, :, 13:], hidden[1, :, 1::3] = True, True
+        got = random_feature_attention(
+            q, k, v, hybrid("gaussian"), key_padding_mask=hidden, is_causal=causal, chunk_size=8
+        )
+        scores = hybrid("softmax")(q.double() / 2**0.5, k.double() / 2**0.5).masked_fill(hidden[..., None, :], 0)
+        scores = scores.tril() if causal else scores
+        wanted = scores @ v.double() / scores.sum(-1, keepdim=True)
+        tolerance = {DOUBLE: 1e-12, torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 4e-2}[dtype]
+        np.testing.assert_allclose(got.double(), wanted, rtol=0, atol=tolerance)
+        assert float((got.double() - wanted.roll(1, -2)).abs().max()) > 10 * tolerance  # the planted error
+
+    def test_gradients(self):
+        q, k, v = (x.requires_grad_() for x in inputs(5, 5, lead=(1, 2), size=0.5))
+        for causal in (False, True):
+            assert torch.autograd.gradcheck(
+                lambda *x, c=causal: random_feature_attention(*x, hybrid("gaussian", 20), is_causal=c, chunk_size=2),
+                (q, k, v),
+            )
+
+
 class TestCausal:
     @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
     @pytest.mark.parametrize("size", [2.0, 40.0, 1e4])
@@ -182,9 +219,12 @@ class TestCausal:
         check_past(size, dtype, at=at)
 
     @pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
-    def test_also_with_features_that_change_sign(self):
+    @pytest.mark.parametrize("kind", ["trigonometric", "hybrid"])
+    def test_also_with_features_that_change_sign(self, kind):
+        pair = softmax.Trigonometric(frequencies(600), "gaussian") if kind == "trigonometric" else hybrid("gaussian")
         for size in (2.0, 40.0):
-            check_past(size, pair=softmax.Trigonometric(frequencies(600), "gaussian"))
+            check_past(size, pair=pair)
+            check_past(size, DOUBLE, pair=pair)
 
     def test_chunks_do_not_matter(self):
         q, k, v = inputs(50, 50)
@@ -417,16 +457,17 @@ def problems(draw):
     lead = tuple(draw(st.lists(st.integers(1, 2), max_size=2)))
     width = draw(st.integers(1, 5))
     q, k, v = inputs(L, S, lead, width, draw(st.integers(1, 3)), draw(st.sampled_from([0.1, 1.0, 6.0])))
-    hidden = torch.tensor(draw(st.lists(st.booleans(), min_size=S, max_size=S)), dtype=torch.bool)
+    count = S * math.prod(lead)  # each batch and head has a mask of its own
+    hidden = torch.tensor(draw(st.lists(st.booleans(), min_size=count, max_size=count)), dtype=torch.bool)
     m = draw(st.integers(1, 9))
-    return q, k, v, frequencies(m, width), hidden.expand(*lead, S), causal
+    return q, k, v, frequencies(m, width), hidden.reshape(*lead, S), causal
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
-@given(problems(), st.sampled_from([DOUBLE, torch.float32, torch.float16]), st.integers(1, 9), st.sampled_from(KINDS))
+@given(problems(), st.sampled_from(TYPES), st.integers(1, 9), st.sampled_from(KINDS))
 def test_any_shape_mask_and_type(problem, dtype, chunk_size, kernel):
     q, k, v, drawn, hidden, causal = problem
-    tolerance = {DOUBLE: 1e-10, torch.float32: 1e-3, torch.float16: 8e-3}[dtype]
+    tolerance = {DOUBLE: 1e-10, torch.float32: 1e-3, torch.float16: 8e-3, torch.bfloat16: 6e-2}[dtype]
     q, k, v = (x.to(dtype) for x in (q, k, v))
     check_twin(q, k, v, drawn, hidden, causal, kernel, tolerance, chunk_size=chunk_size)
 

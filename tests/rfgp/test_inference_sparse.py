@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 import torch
 from checks import assert_mean, assert_mean_of_normals, fails
@@ -74,6 +75,44 @@ class TestSystems:
         torch.testing.assert_close(factored._times(v), formed._times(v))
         monkeypatch.setattr(systems, "_IN_THREADS", 0)
         torch.testing.assert_close(factored._times(v), formed._times(v))
+
+    def test_searches_that_end_early_begin_again(self, monkeypatch):
+        monkeypatch.setattr(systems, "MOST_ITERATIONS", 40)
+        found, C = system("walks")
+        right = torch.from_numpy(RNG.standard_normal((300, 3)))
+        right[:, 1] = 0
+        solved = found.solve(right, 1e-9)
+        np.testing.assert_allclose(solved, np.linalg.solve(C, right.numpy()), rtol=0, atol=1e-7)
+        monkeypatch.setattr(systems, "_ROUNDS", 1)
+        with pytest.raises(rfgp.SolverError, match="reached a relative residual of"):
+            found.solve(right, 1e-9)
+
+    @pytest.mark.parametrize("size", [1e-200, 1e200])
+    def test_sizes_that_squares_cannot_hold(self, size):
+        found, _ = system("walks")
+        right = torch.from_numpy(RNG.standard_normal((300, 2)))
+        torch.testing.assert_close(found.solve(size * right, 1e-9) / size, found.solve(right, 1e-9))
+        right[3, 1] = torch.inf
+        with pytest.raises(rfgp.SolverError, match="not finite"):
+            found.solve(right, 1e-9)
+
+    @pytest.mark.filterwarnings("error")
+    def test_one_draw(self):
+        estimate = system("walks")[0].paths(1, 1e-6).log_determinant
+        assert np.isfinite(estimate.value)
+        assert estimate.error == np.inf
+        assert np.isfinite(model().sample_functions(1, seed=0)([3])).all()
+
+    def test_eigenpairs_where_the_fast_method_fails(self, monkeypatch):
+        expected, fast = system("walks")[0].paths(4, 1e-6).log_determinant, scipy.linalg.eigh_tridiagonal
+
+        def fails_once(*arguments, lapack_driver=None):
+            if lapack_driver is None:
+                raise np.linalg.LinAlgError("stevd did not converge")
+            return fast(*arguments, lapack_driver=lapack_driver)
+
+        monkeypatch.setattr(scipy.linalg, "eigh_tridiagonal", fails_once)
+        assert system("walks")[0].paths(4, 1e-6).log_determinant.value == pytest.approx(expected.value, rel=1e-12)
 
     def test_a_solve_that_fails_is_named(self, monkeypatch):
         monkeypatch.setattr(systems, "MOST_ITERATIONS", 3)
@@ -263,9 +302,27 @@ def test_steps_are_the_best_within_radius_and_bounds():
         step, expected = search._step(point, gradient, information, np.inf)
         np.testing.assert_allclose(step, newton, rtol=1e-6, atol=1e-8)
         assert expected == pytest.approx(gradient @ newton)
+        search._low, search._high = point.copy(), point + np.array([0, 1, 1, 0])  # two of them fixed by their bounds
+        step, _ = search._step(point, gradient, information, 0.05)
+        assert (step[[0, 3]] == 0).all()
+        assert are_met(step, point, gradient, information, 0.05)
         shortened = newton * min(1.0, 0.05 / np.abs(newton).max())  # the planted error
         failures += not are_met(shortened, point, gradient, information, 0.05)
     assert failures > 40
+
+
+@pytest.mark.parametrize("start", [{"noise": 1e9}, {"lengthscale": 1e9}])
+def test_scoring_begins_within_bounds(iterative, start):
+    gp = model()
+    gp.hyperparameters.set(**start)
+    search = scoring._Scoring(gp._posterior, gp._state.data.rows, gp._state, Plan(), "all rows")
+    point = search._within(search._point())
+    assert ((point == search._low) | (point == search._high)).sum() == 1
+    beside = np.nextafter(point, np.inf)
+    assert (search._within(beside) == point).sum() >= 1
+    if "noise" in start:
+        assert ascend(gp._posterior, gp._state.data.rows, gp._state, Plan()).converged
+        assert gp.hyperparameters.noise.item() < 1
 
 
 def test_scoring_minds_priors_bounds_and_what_is_fixed(monkeypatch, iterative):

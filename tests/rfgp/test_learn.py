@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from checks import fails
 from laws import check_law, draws
 from scipy import stats
 
@@ -233,9 +234,18 @@ class TestAttention:
             law.angle.fill_(0.9), law.log_b.fill_(-0.1), law.logits.copy_(torch.tensor([0.3, 0.5, -0.4]))
         coupling = law.coupling()
         assert coupling.base.correlation == pytest.approx(np.sin(0.9) ** 2)
-        mine = law.draw(random.generator(0)).weights.detach()
-        drawn = coupling.sample(20, 4, generator=random.generator(0)).weights
-        torch.testing.assert_close(mine.sort().values, drawn.sort().values)
+        drawn = coupling.sample(20, 4, generator=random.generator(0))
+
+        def same_rows(other):
+            """The same norms and weights, in any order: all of a block share theirs, blocks are correlated."""
+            mine = other.draw(random.generator(0))
+            for a, b in ((mine.weights, drawn.weights), (mine.dense().norm(dim=1), drawn.dense().norm(dim=1))):
+                torch.testing.assert_close(a.detach().sort().values, b.sort().values)
+
+        same_rows(law)
+        with torch.no_grad():
+            law.angle.fill_(0.8)  # the planted error: another correlation
+        assert fails(same_rows, law)
 
     def test_the_start_is_returned_where_nothing_is_better(self):
         def flat(frequencies):

@@ -159,6 +159,8 @@ class TestCoefficients:
         mean, second = theory.gaussian_moments(A, B, 3, **options)
         assert_mean(samples, mean)
         assert_mean(samples**2, second)
+        assert fails(assert_mean, samples**2, mean**2 + 0.5 * (second - mean**2))  # half of the variance
+        assert fails(assert_mean, samples, theory.gaussian_moments(A, B, 3, **{**options, "scale": 0.6})[0])
 
 
 def bipolar(common, antithetic=False, kernel="softmax", coefficient=coefficients.Angular):
@@ -180,14 +182,23 @@ class TestBipolar:
         expected = theory.bipolar_variance(A, B, 2, theory.angular_moments(A, B, 3), **options)
         assert_mean(squared_errors(bipolar(common, antithetic, kernel), kernel), expected)
 
-    @pytest.mark.parametrize("common", [False, True])
-    def test_gaussian(self, common):
-        def coefficient(tau):
-            return coefficients.Gaussian(tau, 0.7, of="sum")
+    @pytest.mark.parametrize(
+        ("of", "antithetic", "common"),
+        [("sum", False, False), ("sum", False, True), ("sum", True, True), ("difference", True, True)],
+    )
+    @pytest.mark.slow
+    def test_gaussian(self, of, antithetic, common):
+        """Of the difference as `gaussian_hybrid` has it: one less the exponential."""
+        options = {"scale": 0.7, "of": of, "complement": of == "difference"}
 
-        moments = theory.gaussian_moments(A, B, 3, scale=0.7, of="sum")
-        expected = theory.bipolar_variance(A, B, 2, moments, common=common)
-        assert_mean(squared_errors(bipolar(common, coefficient=coefficient)), expected)
+        def coefficient(tau):
+            return coefficients.Gaussian(tau, **options)
+
+        mean, second = theory.gaussian_moments(A, B, 3, **options)
+        found = squared_errors(bipolar(common, antithetic, coefficient=coefficient))
+        assert_mean(found, theory.bipolar_variance(A, B, 2, (mean, second), common=common, antithetic=antithetic))
+        other = theory.bipolar_variance(A, B, 2, (mean, second), common=common, antithetic=not antithetic)
+        assert fails(assert_mean, found, other)
 
     def test_a_common_draw_is_better(self):
         x, y = np.array([1.0, 0, 0]), np.array([0.3, 0.2, 0])

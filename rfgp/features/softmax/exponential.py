@@ -43,6 +43,7 @@ class _ComplexMap(SideMap):
     def __init__(self, frequencies: Frequencies, matrix: Tensor, kernel: str, sign: float) -> None:
         super().__init__(kernel)
         self.frequencies, self.real, self.imaginary, self.sign = frequencies, matrix.real, matrix.imag, sign
+        self.is_imaginary = not bool((self.real != 0).any())
 
     @property
     def num_features(self) -> int:
@@ -52,7 +53,7 @@ class _ComplexMap(SideMap):
         self.frequencies.check_inputs(x)
         u, v = _times(self.real, x), _times(self.imaginary, x)
         size = self.shift(x) + 0.5 * (v.square() - u.square()).sum(-1, keepdim=True)
-        if bool((self.real != 0).any()):
+        if not self.is_imaginary:
             size = size + self.frequencies.project(u)
         angles = self.frequencies.project(v) - (u * v).sum(-1, keepdim=True)
         values = size.exp() * self.frequencies.amplitudes.to(x)

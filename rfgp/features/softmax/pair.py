@@ -65,6 +65,9 @@ class PositiveMap(Protocol):
 class FeaturePair(nn.Module):
     """Two feature maps with a common draw: E[left(x) . right(y)] is the kernel.
 
+    The draw is no parameter or buffer: `state_dict` is empty, and a pair is made again from its frequencies.
+    `rfgp.attention.RandomFeatureAttention` keeps them in its state.
+
     Args:
         left: Of x; a `PositiveMap` where its features are positive.
         right: Of y, with as many features and for the same kernel.

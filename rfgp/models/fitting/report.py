@@ -10,7 +10,7 @@ class Stage:
     Attributes:
         name: What was optimised.
         rows: On how many rows.
-        iterations: Of L-BFGS, or steps of Adam.
+        iterations: Of L-BFGS, or steps of Adam or of scoring.
         evaluations: Of the likelihood and its gradient.
         gain: What the log marginal likelihood of a row grew by, in nats.
     """

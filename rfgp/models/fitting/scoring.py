@@ -36,6 +36,7 @@ _DONE, _NOTHING, _IN_A_ROW = 1e-3, 0.01, 2
 _RADIUS, _LARGEST_RADIUS, _LEAST_RADIUS = 1.0, 2.0, 1e-3
 _STEP = 1e-4
 _RIDGE = 1e-8
+_ROUNDING = 1e-13
 
 
 def ascend(
@@ -77,7 +78,7 @@ class _Scoring:
         trace, evaluations = [self._value()], 1
         if not self._free:
             return FitReport(True, 0, 0, trace[0], "every hyperparameter is fixed", likelihood_error=self._error)
-        point, radius, steps, flat = self._point(), _RADIUS, 0, 0
+        point, radius, steps, flat = self._within(self._point()), _RADIUS, 0, 0
         gradient, information = self._evaluate(point)
         message, converged = "the steps ran out", False
         while True:
@@ -90,7 +91,7 @@ class _Scoring:
                 break
             if steps >= most:
                 break
-            there, before = self._evaluate(point + step), float(gradient @ step)
+            there, before = self._evaluate(self._within(point + step)), float(gradient @ step)
             evaluations += 1
             gain = 0.5 * (before + float(there[0] @ step))
             expected = before - 0.5 * float(step @ information @ step)
@@ -101,7 +102,7 @@ class _Scoring:
                     break
                 continue
             radius = min(2 * radius, _LARGEST_RADIUS) if gain > 0.75 * expected else radius
-            point, (gradient, information), steps = point + step, there, steps + 1
+            point, (gradient, information), steps = self._within(point + step), there, steps + 1
             trace.append(trace[-1] + gain)
             flat = flat + 1 if gain < _NOTHING else 0
             plan.reporter.iteration(steps, trace[-1])
@@ -128,8 +129,9 @@ class _Scoring:
     def _step(self, point: Floats, gradient: Floats, information: Floats, radius: float) -> tuple[Floats, float]:
         """Return the best step within bounds and radius, and twice the gain expected without the radius.
 
-        What is expected is g^T s - s^T A s / 2. A radius that holds one entry back leaves the others their own best:
-        a shorter step along the same line would leave a narrow ridge, such as that of noise and lengthscale.
+        What is expected is g^T s - s^T A s / 2, with eigenvalues of the scaled A from 1e-4 on. A radius that holds one
+        entry back leaves the others their own best: a shorter step along the same line would leave a narrow ridge,
+        such as that of noise and lengthscale.
         """
         scale = np.sqrt(np.maximum(np.diag(information), _RIDGE * max(1.0, np.diag(information).max())))
         values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
@@ -138,12 +140,21 @@ class _Scoring:
 
         def best(most: float) -> Floats:
             low, high = np.maximum(self._low - point, -most), np.minimum(self._high - point, most)
-            found = lsq_linear(matrix, target, (low * scale, high * scale), method="bvls", max_iter=100).x / scale
-            return np.asarray(np.clip(found, low, high))
+            step, free = np.zeros_like(point), high > low
+            if free.any():
+                limits = ((low * scale)[free], (high * scale)[free])
+                step[free] = lsq_linear(matrix[:, free], target, limits, method="bvls", max_iter=100).x / scale[free]
+            return np.asarray(np.clip(step, low, high))
 
-        free = best(np.inf)
-        expected = 2 * float(gradient @ free) - float(free @ information @ free)
+        whole = best(np.inf)
+        expected = 2 * float(gradient @ whole) - float(np.square(matrix @ (whole * scale)).sum())
         return best(radius), expected
+
+    def _within(self, point: Floats) -> Floats:
+        """Return the point within the bounds, and on those that it misses by rounding."""
+        for bound in (self._low, self._high):
+            point = np.where(np.isclose(point, bound, rtol=_ROUNDING, atol=_ROUNDING), bound, point)
+        return np.clip(point, self._low, self._high)
 
     def _evaluate(self, point: Floats) -> tuple[Floats, Floats]:
         """Return gradient (p,) and information (p, p), those of the priors included."""

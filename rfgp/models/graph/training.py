@@ -165,7 +165,7 @@ def _ranked_starts(
 
 
 def continued(first: FitReport, second: FitReport) -> FitReport:
-    """Return the report of a fit that went on with other features."""
+    """Return the report of a fit that went on with other features or rows."""
     return replace(
         second,
         iterations=first.iterations + second.iterations,
