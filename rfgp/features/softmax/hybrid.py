@@ -5,9 +5,9 @@ A product of two inner products is one of row-wise Kronecker products, (a . b)(c
     sum_k lambda_k S_k + (1 - sum_k lambda_k) S_0,     lambda_k = a_k + l_k(x) . r_k(y),
 
 has the features (sqrt |a_k|, l_k) x S_k for each k and (sqrt |1 - sum_k a_k|, l_1, l_2, ...) x S_0. Negative terms have
-their sign on the right, which is what the imaginary block of the paper's Lemma 2.3 does. Features of n vectors take time
-O(n (M d + F)), M the projections of estimators and coefficients together: no larger matrix than that of the features is
-formed.
+their sign on the right, which is what the imaginary block of the paper's Lemma 2.3 does. Features of n vectors take
+O(n (M d + F)), with M projections of estimators and coefficients together: no larger matrix than that of the features
+is formed.
 """
 
 import math
