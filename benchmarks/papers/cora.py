@@ -18,10 +18,8 @@ nodes, of which 223 lie outside the largest part.
 A change after the results were seen. In the first run the fit learned posterior and hyperparameters together from the
 first step, and one of the ten Matern fits ended where the kernel has no effect (accuracy 30.1, bound -272.4, that of
 constant probabilities): Matern had 72.2 (4.7) and 1.133 (0.091). Since then the posterior is learned first, and that
-fit's bound is -215.9: 77.0 (0.6) and 1.045 (0.009). All other Matern fits, those of the regularised Laplacian, those by
-walks and two of the exact diffusion were run again and repeat their accuracies to .1 and their densities to 3e-5; the
-other eight of the exact diffusion and the Chebyshev fits are of the first run. The means were bounded by 10 in it, by 3
-since.
+fit's bound is -215.9: 77.0 (0.6) and 1.045 (0.009). The means were bounded by 10 in it, by 3 since. All methods were
+then run on all splits at one commit; the other figures are those of the first run.
 
     python benchmarks/papers/cora.py [NAME OF ANOTHER GRAPH WITH CLASSES [LABELS OF EACH CLASS [SPLITS [FIRST SEED]]]]
 """
