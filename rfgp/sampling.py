@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rfgp.counts import check_count
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.features.softmax import FeaturePair, PositiveMap
 
@@ -114,8 +115,7 @@ class SoftmaxSampler:
             InvalidArgumentError: s is not a positive integer, or there is no generator.
             DataError: queries that are no finite matrix (n, d), or for which no estimate is positive.
         """
-        if isinstance(num_samples, bool) or not isinstance(num_samples, int | np.integer) or num_samples < 1:
-            raise InvalidArgumentError(f"num_samples must be a positive integer, got {num_samples!r}.")
+        num_samples = check_count("num_samples", num_samples)
         if not isinstance(generator, torch.Generator):
             raise InvalidArgumentError(f"generator must be a torch.Generator, got {generator!r}.")
         x = self._read(queries)

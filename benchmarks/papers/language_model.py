@@ -42,7 +42,7 @@ from rfgp import couplings
 from rfgp.couplings import Frequencies
 from rfgp.features import softmax
 from rfgp.features.softmax import FeaturePair
-from rfgp.features.softmax.coefficients import Angular, Constant
+from rfgp.features.softmax.coefficients import Constant
 from rfgp.sampling import SoftmaxSampler
 
 CONTEXT, EMBEDDED, HIDDEN, WIDTH, TEMPERATURES = 4, 32, 256, 64, (0.3, 0.6)
@@ -51,26 +51,25 @@ SIZES, DRAWS, JUDGED = (64, 256, 1024), 10, 200
 MOVED, MOVED_CONTEXTS, MOVED_DRAWS, SIGNS = 500, 10, 3, 8
 
 
-def bipolar(omega: Frequencies, _: torch.Generator) -> FeaturePair:
-    return softmax.bipolar(omega, Constant(0.5), antithetic=True)
+Make = Callable[[int, torch.Generator], FeaturePair]
+"""From m, a number of projections, to a pair."""
 
 
-def angular(omega: Frequencies, generator: torch.Generator) -> FeaturePair:
-    signs = couplings.by_name("orthogonal").sample(SIGNS, WIDTH, generator=generator)
-    return softmax.bipolar(omega, Angular(signs), antithetic=True)
+def of(coupling: str, estimator: Callable[[Frequencies], FeaturePair]) -> Make:
+    return lambda m, generator: estimator(couplings.by_name(coupling).sample(m, WIDTH, generator=generator))
 
 
-def positive(omega: Frequencies, _: torch.Generator) -> FeaturePair:
-    return softmax.Positive(omega)
+def angular(m: int, generator: torch.Generator) -> FeaturePair:
+    return softmax.angular_hybrid(4 * (SIGNS + 1) * m, WIDTH, num_signs=SIGNS, generator=generator)
 
 
-METHODS: dict[str, tuple[str, Callable[[Frequencies, torch.Generator], FeaturePair]]] = {
-    "trigonometric": ("iid", lambda omega, _: softmax.Trigonometric(omega)),
-    "positive": ("iid", positive),
-    "positive, orthogonal": ("orthogonal", positive),
-    "positive, monotone-antithetic": ("monotone-antithetic", positive),
-    "bipolar hybrid": ("orthogonal", bipolar),
-    "angular hybrid": ("orthogonal", angular),
+METHODS: dict[str, Make] = {
+    "trigonometric": of("iid", softmax.Trigonometric),
+    "positive": of("iid", softmax.Positive),
+    "positive, orthogonal": of("orthogonal", softmax.Positive),
+    "positive, monotone-antithetic": of("monotone-antithetic", softmax.Positive),
+    "bipolar hybrid": of("orthogonal", lambda omega: softmax.bipolar(omega, Constant(0.5), antithetic=True)),
+    "angular hybrid": angular,
 }
 
 
@@ -132,11 +131,9 @@ def reports(
     name: str, m: int, queries: Tensor, classes: Tensor, draws: int, ground: str = "index"
 ) -> tuple[int, np.ndarray]:
     """Return the number of features, and what `SamplingReport` holds (draws, 5)."""
-    coupling, make = METHODS[name]
     found = []
     for draw in range(draws):
-        generator = torch.Generator().manual_seed(draw)
-        pair = make(couplings.by_name(coupling).sample(m, WIDTH, generator=generator), generator)
+        pair = METHODS[name](m, torch.Generator().manual_seed(draw))
         found.append(astuple(SoftmaxSampler(pair, classes).report(queries, ground=ground)))
     return pair.num_features, np.array(found)
 

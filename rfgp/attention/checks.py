@@ -7,14 +7,10 @@ from torch import Tensor
 
 from rfgp.attention.draws import HeadFrequencies
 from rfgp.attention.functional import check_numbers, check_pair
+from rfgp.counts import check_count
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax import FeaturePair
-
-
-def is_count(value: object) -> bool:
-    """Return whether a value is a positive integer."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def check_options(embed_dim: int, num_heads: int, redraw_interval: int | None, chunk_size: int, floor: float) -> None:
@@ -23,12 +19,10 @@ def check_options(embed_dim: int, num_heads: int, redraw_interval: int | None, c
     Raises:
         InvalidArgumentError: one of them is out of range or of another type.
     """
-    if not is_count(embed_dim) or not is_count(num_heads) or embed_dim % num_heads:
-        raise InvalidArgumentError(
-            f"num_heads must divide embed_dim, both positive integers, got {num_heads!r} and {embed_dim!r}."
-        )
-    if redraw_interval is not None and not is_count(redraw_interval):
-        raise InvalidArgumentError(f"redraw_interval must be a positive integer or None, got {redraw_interval!r}.")
+    if check_count("embed_dim", embed_dim) % check_count("num_heads", num_heads):
+        raise InvalidArgumentError(f"num_heads must divide embed_dim, got {num_heads} and {embed_dim}.")
+    if redraw_interval is not None:
+        check_count("redraw_interval", redraw_interval)
     check_numbers(chunk_size, floor, None)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from rfgp.attention.passes import Pass, PositivePass, Rows, SignedPass, State
+from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning
 from rfgp.features.softmax import FeaturePair
 
@@ -348,8 +349,7 @@ def check_numbers(chunk_size: int, floor: float, scale: float | None) -> None:
     Raises:
         InvalidArgumentError: there are such.
     """
-    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
-        raise InvalidArgumentError(f"chunk_size must be a positive integer, got {chunk_size!r}.")
+    check_count("chunk_size", chunk_size)
     if not isinstance(floor, float | int) or not 0 < floor < 1:
         raise InvalidArgumentError(f"floor must be between 0 and 1, got {floor!r}.")
     if scale is not None and not (isinstance(scale, float | int) and 0 < scale < math.inf):

@@ -3,10 +3,10 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from rfgp.counts import check_counts
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
@@ -64,9 +64,7 @@ class Coupling(ABC):
 
     def _check(self, num_frequencies: int, num_dims: int, law: Spectrum) -> Spectrum:
         """Return the law of a draw that can be made."""
-        for name, value in (("num_frequencies", num_frequencies), ("num_dims", num_dims)):
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
+        check_counts(num_frequencies=num_frequencies, num_dims=num_dims)
         if num_frequencies * num_dims > _MOST_ENTRIES:
             raise InvalidArgumentError(
                 f"{num_frequencies} frequencies in {num_dims} dimensions would take "

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 import graphs
 from graphs.walks.drawing import check_memory, columns_of, draw, joined
 from graphs.walks.walks import WalkSettings
+from rfgp.counts import check_count
 from rfgp.dask.cluster import client_of, computed, shipped
-from rfgp.errors import InvalidArgumentError
 
 _PARTS_PER_THREAD = 4
 
@@ -50,9 +50,7 @@ def sample_walks(
     check_memory(graph, starts, settings, max_memory)
     if num_parts is None:
         num_parts = _PARTS_PER_THREAD * max(1, sum(found.nthreads().values()))
-    if isinstance(num_parts, bool) or not isinstance(num_parts, int) or num_parts < 1:
-        raise InvalidArgumentError(f"num_parts must be a positive integer, got {num_parts!r}.")
-    pieces = [part for part in np.array_split(starts, num_parts) if len(part)] or [starts]
+    pieces = [part for part in np.array_split(starts, check_count("num_parts", num_parts)) if len(part)] or [starts]
     there, step = [shipped(value) for value in (graph, settings)], dask.delayed(_columns, pure=False)
     parts = computed(found, [step(*there, piece) for piece in pieces])
     return joined(graph, starts, settings, parts)

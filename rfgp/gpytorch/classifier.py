@@ -15,6 +15,7 @@ from torch import Tensor
 import graphs
 from graphs.kernels import GraphKernel
 from rfgp import random
+from rfgp.counts import check_count
 from rfgp.errors import ConvergenceWarning, DataError, InvalidArgumentError, NotFittedError
 from rfgp.gpytorch.draws import choose, make_kernel
 from rfgp.gpytorch.labels import encode, listed
@@ -123,8 +124,8 @@ class GraphClassifier:
         self._mean = float(mean)
         if not np.isfinite(self._mean):
             raise InvalidArgumentError(f"mean must be a finite number, got {mean!r}.")
-        self._max_inducing = _count("max_inducing", max_inducing)
-        self._batch_size = _count("batch_size", batch_size)
+        self._max_inducing = check_count("max_inducing", max_inducing)
+        self._batch_size = check_count("batch_size", batch_size)
         options = {"num_walkers": num_walkers, "degree": degree, "rank": rank, **(walk_options or {})}
         self._draw = make_kernel(graph, self.kernel, self.features, self.seed, options)  # fails now, not at fit
         self._fitted: _Fitted | None = None
@@ -368,9 +369,3 @@ def _positive(name: str, value: float) -> float:
     if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not 0 < float(value) < np.inf:
         raise InvalidArgumentError(f"{name} must be a positive number, got {value!r}.")
     return float(value)
-
-
-def _count(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
-    return int(value)

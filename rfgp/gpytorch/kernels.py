@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
+from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Fourier, Laplace
 from rfgp.gpytorch.exact import columns_as_batch, exact_kernel
@@ -57,9 +58,7 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         **kernel_kwargs: Any,
     ) -> None:
         super().__init__(**kernel_kwargs)
-        if isinstance(num_frequencies, bool) or not isinstance(num_frequencies, int) or num_frequencies < 1:
-            raise InvalidArgumentError(f"num_frequencies must be a positive integer, got {num_frequencies!r}.")
-        self.num_frequencies = num_frequencies
+        self.num_frequencies = check_count("num_frequencies", num_frequencies)
         self.spectrum = spectra.by_name(spectrum)
         self.feature_kind = features
         self._map_class = feature_maps.by_name(features)

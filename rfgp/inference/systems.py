@@ -68,14 +68,12 @@ class Draws:
     """Draws from N(0, C^-1), and what they tell of log |C|.
 
     Attributes:
-        prior: u (N', m), standard normal.
         solved: w (n, m).
         squares: w^T C w (m,), n on average.
         search: Of the solutions.
         known: log |D| + log |P|.
     """
 
-    prior: Tensor
     solved: Tensor
     squares: Tensor
     search: _Search
@@ -126,7 +124,7 @@ class SparseSystem:
         return self._searched(right, tolerance)[0]
 
     def paths(self, probes: int, tolerance: float) -> Draws:
-        """Draw u (N', m) on the non-empty columns and w (n, m) = C^-1 (s Phi u + D^(1/2) e), u, e ~ N(0, I).
+        """Draw w (n, m) = C^-1 (s Phi u + D^(1/2) e) with u (N', m) and e ~ N(0, I), those of `prior_weights`.
 
         Each w ~ N(0, C^-1), and sqrt(s) u minus s^2 Phi^T w are the weights of a draw from the posterior of zeros:
         pathwise conditioning (Wilson et al. 2020).
@@ -140,7 +138,7 @@ class SparseSystem:
         known = 2 * float(np.log(self._deviation).sum())
         if self._preconditioner is not None:
             known += float(self._preconditioner.logs.sum())
-        return Draws(u, w, (w * right).sum(0), search, known)
+        return Draws(w, (w * right).sum(0), search, known)
 
     def prior_weights(self, probes: int) -> tuple[Tensor, Tensor]:
         """Return u (N', m) and e (n, m), standard normal; the same at every call."""

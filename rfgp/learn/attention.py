@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from rfgp.counts import check_counts
 from rfgp.couplings import Frequencies, SharedNorms, by_name
 from rfgp.couplings.antithetic import Antithetic
 from rfgp.couplings.coupling import Coupling
@@ -12,7 +13,7 @@ from rfgp.couplings.radial import BROADENINGS, histogram_quantile
 from rfgp.errors import InvalidArgumentError
 from rfgp.learn.objectives import Objective
 from rfgp.learn.pieces import LogDensity, Radial, to_normal
-from rfgp.learn.search import Learned, Search, check_counts
+from rfgp.learn.search import Learned, Search
 from rfgp.spectra import Gaussian
 
 _LARGEST_LOGIT = 4.0

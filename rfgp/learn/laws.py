@@ -5,12 +5,13 @@ import math
 import torch
 from torch import Tensor
 
+from rfgp.counts import check_counts
 from rfgp.couplings import Copula, Energy, Frequencies, norms
 from rfgp.couplings.orthogonal import haar_blocks, haar_rows
 from rfgp.couplings.radial import BROADENINGS, histogram_quantile
 from rfgp.learn.objectives import Objective
 from rfgp.learn.pieces import LogDensity, Radial, factor, to_normal
-from rfgp.learn.search import Learned, Search, check_counts, check_search
+from rfgp.learn.search import Learned, Search, check_search
 from rfgp.spectra import Gaussian, Spectrum
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.counts import check_counts
 from rfgp.couplings import Frequencies
 from rfgp.couplings.coupling import Coupling
 from rfgp.errors import InvalidArgumentError
@@ -139,17 +140,6 @@ class _Bar:
 
     def __exit__(self, *error: Any) -> None:
         self._progress.stop()
-
-
-def check_counts(**counts: int) -> None:
-    """Refuse counts that are not positive integers.
-
-    Raises:
-        InvalidArgumentError: one is not.
-    """
-    for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
 
 
 def check_search(num_steps: int, num_draws: int, patience: int, learning_rate: float) -> None:

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from rfgp import random
-from rfgp.errors import InvalidArgumentError
+from rfgp.counts import check_count
 from rfgp.models.process import Process, predictor_of
 
 
@@ -21,8 +20,7 @@ def draw_functions(model: Process, num_samples: int, seed: int | None) -> Callab
         NotFittedError: there are no data yet.
         InvalidArgumentError: s is not a positive integer, or the model has no functions to draw.
     """
-    if isinstance(num_samples, bool) or not isinstance(num_samples, int | np.integer) or num_samples < 1:
-        raise InvalidArgumentError(f"num_samples must be a positive integer, got {num_samples!r}.")
+    num_samples = check_count("num_samples", num_samples)
     predictor, state = predictor_of(model), model._known()
     generator = random.generator(random.resolve_seed(seed), random.Role.FUNCTIONS)
     with torch.no_grad():

@@ -4,11 +4,11 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
+from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError, OverfittingWarning, VarianceStarvationWarning
 from rfgp.inference import FeaturePrior
 from rfgp.models.exact import ExactGP
@@ -84,12 +84,7 @@ class SparseSpectrumGP(Process):
             raise InvalidArgumentError(f'frequencies must be "fixed" or "learned", got {frequencies!r}.')
         if frequencies == "learned" and features != "fourier":
             raise InvalidArgumentError("Frequencies of Fourier features can be learned, of others not.")
-        if (
-            isinstance(num_frequencies, bool)
-            or not isinstance(num_frequencies, int | np.integer)
-            or num_frequencies < 1
-        ):
-            raise InvalidArgumentError(f"num_frequencies must be a positive integer, got {num_frequencies!r}.")
+        num_frequencies = check_count("num_frequencies", num_frequencies)
         self.spectrum = spectra.by_name(spectrum)
         self.features = features
         self._map_class = feature_maps.by_name(features)

@@ -41,18 +41,6 @@ def resolve_seed(random_state: Any) -> int:
         ) from error
 
 
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """Return an integer of at least 1, or 0.
-
-    Raises:
-        InvalidArgumentError: it is none.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        what = "a positive integer" if least else "an integer that is not negative"
-        raise InvalidArgumentError(f"{name} must be {what}, got {value!r}.")
-    return int(value)
-
-
 def common_float(X: Any, y: Any) -> Any:
     """Return the floating dtype in which X (n, d) and y (n,) or (n, k) lose nothing: float32 or float64.
 

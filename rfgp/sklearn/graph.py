@@ -11,10 +11,11 @@ from sklearn.utils import check_array, check_consistent_length
 import graphs
 from graphs.kernels import GraphKernel
 from rfgp import random
+from rfgp.counts import check_count
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.models.graph import GraphGP
 from rfgp.parameters import Prior
-from rfgp.sklearn.checks import check_count, resolve_seed
+from rfgp.sklearn.checks import resolve_seed
 from rfgp.sklearn.regressor import ProcessRegressor
 
 

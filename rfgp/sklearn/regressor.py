@@ -8,9 +8,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from rfgp.counts import check_count
 from rfgp.errors import ConstantTargetWarning, InvalidArgumentError
 from rfgp.models.process import Process
-from rfgp.sklearn.checks import check_count, resolve_seed
+from rfgp.sklearn.checks import resolve_seed
 from rfgp.sklearn.targets import Targets
 
 

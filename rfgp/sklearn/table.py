@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+from rfgp.counts import check_count
 from rfgp.couplings import Coupling
 from rfgp.models import SparseSpectrumGP
 from rfgp.parameters import Prior
-from rfgp.sklearn.checks import FLOATS, check_count, common_float, resolve_seed, validate_data
+from rfgp.sklearn.checks import FLOATS, common_float, resolve_seed, validate_data
 from rfgp.sklearn.regressor import ProcessRegressor
 from rfgp.spectra import Spectrum
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.pair import check_kernel
 from rfgp.theory.kernels import variance
@@ -69,7 +70,7 @@ def softmax_variance(
         InvalidArgumentError: an unknown estimator or kernel, shapes that do not match, or no closed form.
     """
     a, b = _vectors(x, y)
-    m, log_scale = _count(num_frequencies), _log_scale(a, b, kernel)
+    m, log_scale = check_count("num_frequencies", num_frequencies), _log_scale(a, b, kernel)
     if estimator == "exponential":
         return _exponential(a, b, matrix, coupling, m, kernel)
     squares = (a**2).sum(-1) + (b**2).sum(-1)
@@ -131,7 +132,7 @@ def angular_moments(
     lengths = [np.linalg.norm(u, axis=-1, keepdims=True) for u in (a, b)]
     one, other = a * lengths[1], b * lengths[0]
     halves = np.linalg.norm(one - other, axis=-1), np.linalg.norm(one + other, axis=-1)
-    p, n = 2 * np.arctan2(*halves) / math.pi, _count(num_signs)
+    p, n = 2 * np.arctan2(*halves) / math.pi, check_count("num_signs", num_signs)
     known = (lengths[0] * lengths[1])[..., 0] == 0  # the signs of a zero vector are 0
     p = np.where(known, 0.5, p)
     return np.asarray(p), np.asarray(p**2 + np.where(known, 0, p * (1 - p) / n))
@@ -168,7 +169,8 @@ def gaussian_moments(
     a, b = _vectors(x, y)
     squares = ((a - b if of == "difference" else a + b) ** 2).sum(-1) / scale**2
     mean = -np.expm1(-squares / 2) if complement else np.exp(-squares / 2)
-    return np.asarray(mean), np.asarray(mean**2 + np.expm1(-squares) ** 2 / (2 * _count(num_frequencies)))
+    n = check_count("num_frequencies", num_frequencies)
+    return np.asarray(mean), np.asarray(mean**2 + np.expm1(-squares) ** 2 / (2 * n))
 
 
 def bipolar_variance(
@@ -198,7 +200,7 @@ def bipolar_variance(
         kernel: "softmax" or "gaussian".
     """
     a, b = _vectors(x, y)
-    m, (mean, second) = _count(num_frequencies), moments
+    m, (mean, second) = check_count("num_frequencies", num_frequencies), moments
     opposite = {"num_frequencies": 2 * m, "coupling": "iid-antithetic"} if antithetic else {"num_frequencies": m}
     positive = softmax_variance(a, b, kernel=kernel, **opposite)
     trigonometric = softmax_variance(a, b, m, estimator="trigonometric", kernel=kernel)
@@ -268,9 +270,3 @@ def _vectors(x: Any, y: Any) -> tuple[Array, Array]:
     except ValueError as error:
         raise InvalidArgumentError(f"x {a.shape} and y {b.shape} do not broadcast.") from error
     return a, b
-
-
-def _count(value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidArgumentError(f"The number of frequencies must be a positive integer, got {value!r}.")
-    return int(value)

@@ -447,8 +447,10 @@ class TestLoads:
 class TestRefusals:
     def test_of_the_constructor(self):
         for arguments, options, message in (
-            ((8, 2.0), {}, "positive integers"),
-            ((8, "2"), {}, "positive integers"),
+            ((8, 2.0), {}, "num_heads must be a positive integer, got 2.0"),
+            ((8, "2"), {}, "num_heads must be a positive integer"),
+            ((0, 2), {}, "embed_dim must be a positive integer, got 0"),
+            ((8, 3), {}, "num_heads must divide embed_dim, got 3 and 8"),
             ((8, 2), {"chunk_size": 0}, "chunk_size must be"),
             ((8, 2), {"floor": 2.0}, "floor must be"),
             ((8, 2), {"floor": "a"}, "floor must be"),

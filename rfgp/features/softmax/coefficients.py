@@ -100,8 +100,8 @@ class _SignMap(CoefficientMap):
         return self.frequencies.shape[0]
 
     def forward(self, x: Tensor) -> Tensor:
-        amplitude = (0.5 * self.frequencies.weights / self.frequencies.shape[0]).sqrt().to(x)
-        return self.sign * amplitude * self.frequencies.project(x).sign()
+        amplitudes: Tensor = 0.5**0.5 * self.frequencies.amplitudes.to(x)
+        return self.sign * amplitudes * self.frequencies.project(x).sign()
 
 
 class Angular(Coefficient):

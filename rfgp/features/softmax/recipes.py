@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rfgp.counts import check_count
 from rfgp.couplings import Coupling, Frequencies, as_frequencies, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.basic import Positive, Trigonometric
@@ -74,7 +75,7 @@ def angular_hybrid(
         InvalidArgumentError: fewer features than one frequency needs, or as `Coupling.sample`.
     """
     law = by_name(coupling)
-    m = _affordable(num_features, 4 * (_count(num_signs, "num_signs") + 1))
+    m = _affordable(num_features, 4 * (check_count("num_signs", num_signs) + 1))
     frequencies, signs = (law.sample(count, num_dims, generator=generator) for count in (m, num_signs))
     return bipolar(frequencies, Angular(signs), antithetic=True, kernel=kernel)
 
@@ -110,7 +111,7 @@ def gaussian_hybrid(
     Raises:
         InvalidArgumentError: fewer features than one frequency needs, or as `Gaussian` and `Coupling.sample`.
     """
-    law, n = by_name(coupling), _count(num_coefficients, "num_coefficients")
+    law, n = by_name(coupling), check_count("num_coefficients", num_coefficients)
     m = _affordable(num_features, 2 * (4 * n + 1))
     frequencies, others = (law.sample(count, num_dims, generator=generator) for count in (m, n))
     coefficient = Gaussian(others, scale, of=of, complement=of == "difference")
@@ -210,7 +211,7 @@ def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Te
     """Return the centers (K, d) of clusters by k-means, and the root mean square deviation of an entry from them."""
     from sklearn.cluster import KMeans
 
-    if _count(count, "num_clusters") > len(points) or not bool(torch.isfinite(points).all()):
+    if check_count("num_clusters", count) > len(points) or not bool(torch.isfinite(points).all()):
         raise InvalidArgumentError(f"{len(points)} vectors, all of them finite, are needed for {count} clusters.")
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
     values = points.detach().cpu().double().numpy()
@@ -219,15 +220,9 @@ def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Te
     return centers, math.sqrt(float(found.inertia_) / values.size)
 
 
-def _count(value: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
-    return int(value)
-
-
 def _affordable(num_features: int, each: int) -> int:
     """Return how many frequencies fit into a number of features."""
-    m = _count(num_features, "num_features") // each
+    m = check_count("num_features", num_features) // each
     if m == 0:
         raise InvalidArgumentError(f"One frequency takes {each} features here, and only {num_features} are allowed.")
     return m

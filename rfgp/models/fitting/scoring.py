@@ -75,10 +75,12 @@ class _Scoring:
         plan = self._plan
         most = min(_MOST_STEPS, plan.max_iterations)
         plan.reporter.begin(self._stage, self._rows, most)
-        trace, evaluations = [self._value()], 1
         if not self._free:
-            return FitReport(True, 0, 0, trace[0], "every hyperparameter is fixed", likelihood_error=self._error)
+            value = self._value()
+            return FitReport(True, 0, 0, value, "every hyperparameter is fixed", likelihood_error=self._error)
         point, radius, steps, flat = self._within(self._point()), _RADIUS, 0, 0
+        self._write(point)
+        trace, evaluations = [self._value()], 1
         gradient, information = self._evaluate(point)
         message, converged = "the steps ran out", False
         while True:
