@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.edges import EdgeArrays, check_choice
+from graphs.builders.edges import EdgeArrays
 from graphs.builders.files import brief, check_file
 from graphs.builders.lengths import between, inverse, scaled
+from graphs.checks import check_choice
 from graphs.errors import (
     DegenerateFacesWarning,
     FileFormatError,

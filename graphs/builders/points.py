@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.builders.edges import EdgeArrays, check_choice
+from graphs.builders.edges import EdgeArrays
 from graphs.builders.lengths import between, inverse, scaled
+from graphs.checks import check_choice, check_count
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 _REMEDY = 'Leave repeated points out (np.unique(points, axis=0)), or pass weights="gaussian" or "unit".'
@@ -90,9 +91,7 @@ def _check_points(points: ArrayLike) -> NDArray[np.float64]:
 
 
 def _check_k(k: Any, count: int) -> None:
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-        raise InvalidArgumentError(f"k must be a positive integer, got {k!r}.")
-    if k >= count:
+    if check_count("k", k) >= count:
         raise InvalidArgumentError(
             f"{count} points have no k = {k} neighbors each; pass k of at most {count - 1}"
             + ("." if count > 1 else ", that is, more points.")

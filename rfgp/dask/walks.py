@@ -9,8 +9,7 @@ from distributed import Client
 from numpy.typing import NDArray
 
 import graphs
-from graphs.walks.drawing import check_memory, columns_of, draw, joined
-from graphs.walks.walks import WalkSettings
+from graphs.walks import Columns, WalkSettings, check_memory, draw, joined
 from rfgp.counts import check_count
 from rfgp.dask.cluster import client_of, computed, shipped
 
@@ -53,8 +52,8 @@ def sample_walks(
     pieces = [part for part in np.array_split(starts, check_count("num_parts", num_parts)) if len(part)] or [starts]
     there, step = [shipped(value) for value in (graph, settings)], dask.delayed(_columns, pure=False)
     parts = computed(found, [step(*there, piece) for piece in pieces])
-    return joined(graph, starts, settings, parts)
+    return graphs.Walks.of(graph, starts, settings, joined(parts))
 
 
-def _columns(graph: graphs.Graph, settings: WalkSettings, starts: NDArray[np.int64]) -> list[NDArray[Any]]:
-    return columns_of(draw(graph, starts, settings, num_threads=1))
+def _columns(graph: graphs.Graph, settings: WalkSettings, starts: NDArray[np.int64]) -> Columns:
+    return draw(graph, starts, settings, num_threads=1)

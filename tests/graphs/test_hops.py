@@ -127,14 +127,14 @@ def test_walks_that_exceed_the_budget_stay_without_hops():
 
 def test_hops_that_raise_the_variance_are_refused(monkeypatch):
     """The pilot is told that walkers are noisier after one and two hops, then after any."""
-    original = pilot._measure
+    original = pilot.measure
 
     def chosen(noisy):
         def measure(graph, kernel, settings, *rest):
             found = original(graph, kernel, settings, *rest)
             return found._replace(variances=found.variances + 10.0 * (settings.exact_hops in noisy))
 
-        monkeypatch.setattr(pilot, "_measure", measure)
+        monkeypatch.setattr(pilot, "measure", measure)
         return sample_walks(GRID, max_nonzeros=90, kernel=KERNEL, seed=0).settings.exact_hops
 
     assert (chosen([]).limits[1:5] > 0).all()

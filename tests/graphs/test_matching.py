@@ -57,18 +57,18 @@ def test_the_diagonal_objective_is_that_of_equal_nodes():
     v = (G + G[sigma]) / 2
     nodes = range(SMALL.num_nodes)
     expected = sum((v[q, i] @ v[r, i]) ** 2 for i in nodes for q in range(4) for r in range(4)) / 16
-    whole = pairs._reduced(SMALL, LONG, Halting(0.1), 4, SMALL.num_nodes)
+    whole = pairs.reduced_vectors(SMALL, LONG, Halting(0.1), 4, SMALL.num_nodes)
     assert pairs.diagonal_objective(whole, sigma) == pytest.approx(expected, rel=1e-6)
 
 
 def test_reduced_vectors_keep_their_inner_products():
     """Johnson and Lindenstrauss: an inner product of unit vectors has a standard error of at most sqrt(2 / d)."""
-    whole = pairs._reduced(LARGE, LONG, Halting(0.1), 3, 10**6) if LARGE.num_nodes < 1500 else None
+    whole = pairs.reduced_vectors(LARGE, LONG, Halting(0.1), 3, 10**6) if LARGE.num_nodes < 1500 else None
     dense = averaged(SMALL, LONG, 3).transpose(0, 1, 2)
     exact = np.einsum("qid,rid->iqr", dense, dense)
     errors = []
     for d in (8, 20):
-        reduced = pairs._reduced(SMALL, LONG, Halting(0.1), 3, d)
+        reduced = pairs.reduced_vectors(SMALL, LONG, Halting(0.1), 3, d)
         assert reduced.shape == (3, SMALL.num_nodes, d)
         grams = np.einsum("qid,rid->iqr", reduced, reduced)
         errors.append(np.sqrt(np.mean((grams / exact - 1) ** 2)))
@@ -77,9 +77,9 @@ def test_reduced_vectors_keep_their_inner_products():
 
 
 def test_large_graphs_are_reduced_by_their_powers(monkeypatch):
-    by_spectrum = pairs._reduced(SMALL, LONG, Halting(0.1), 3, 6)
-    monkeypatch.setattr(pairs, "_DENSE", 0)
-    np.testing.assert_allclose(pairs._reduced(SMALL, LONG, Halting(0.1), 3, 6), by_spectrum, atol=1e-5)
+    by_spectrum = pairs.reduced_vectors(SMALL, LONG, Halting(0.1), 3, 6)
+    monkeypatch.setattr(pairs, "DENSE", 0)
+    np.testing.assert_allclose(pairs.reduced_vectors(SMALL, LONG, Halting(0.1), 3, 6), by_spectrum, atol=1e-5)
 
 
 @pytest.mark.parametrize("kernel", [LONG, ALTERNATING], ids=["diffusion", "alternating"])
@@ -223,4 +223,4 @@ def test_exhaustive_search_of_any_functions():
     for _ in range(10):
         g, mass = rng.standard_normal((5, 6)), rng.uniform(size=6)
         values = {sigma: mass @ np.sum((g + g[list(sigma)]) ** 2, axis=0) ** 2 for sigma in permutations(range(5))}
-        assert values[tuple(pairs._exhaustive(g, mass).tolist())] == pytest.approx(min(values.values()), rel=1e-12)
+        assert values[tuple(pairs.exhaustive(g, mass).tolist())] == pytest.approx(min(values.values()), rel=1e-12)

@@ -6,7 +6,7 @@ from checks import assert_mean, fails
 import graphs
 from graphs import Graph, pagerank
 from graphs.couplings import DIRECTIONS, LENGTHS
-from graphs.ranking import _transposed_moves
+from graphs.ranking import transposed_moves
 
 HALT = 0.2
 
@@ -61,7 +61,7 @@ def test_couplings_lower_the_error():
 
 def test_the_matching_costs_are_those_of_dense_matrices(monkeypatch):
     g, _ = example(True)
-    P = _transposed_moves(g).toarray().T
+    P = transposed_moves(g).toarray().T
     np.testing.assert_allclose(P.sum(1), 1)
     lengths = np.arange(400)
     u = (np.arange(8 * 4000) + 0.5) / (8 * 4000)
@@ -75,7 +75,7 @@ def test_the_matching_costs_are_those_of_dense_matrices(monkeypatch):
     best = cost[np.arange(8), permutation].sum()
     rng = np.random.default_rng(0)
     assert best <= 1.001 * min(cost[np.arange(8), rng.permutation(8)].sum() for _ in range(3000))
-    monkeypatch.setattr("graphs.ranking._DENSE", 5)
+    monkeypatch.setattr("graphs.ranking.DENSE", 5)
     probed = graphs.match_pagerank_quantiles(g, HALT, 8)
     assert cost[np.arange(8), probed].sum() < 1.1 * best
 
@@ -83,7 +83,7 @@ def test_the_matching_costs_are_those_of_dense_matrices(monkeypatch):
 def test_threads_and_chunks_change_nothing(monkeypatch):
     g = Graph.from_networkx(nx.gnm_random_graph(300, 900, seed=0))
     one = pagerank(g, seed=3, num_threads=1)
-    monkeypatch.setattr("graphs.ranking._CHUNK_WALKERS", 20)
+    monkeypatch.setattr("graphs.ranking.CHUNK_WALKERS", 20)
     np.testing.assert_array_equal(one, pagerank(g, seed=3, num_threads=4))
     assert not np.array_equal(one, pagerank(g, seed=4))
 
@@ -98,7 +98,7 @@ def test_threads_and_chunks_change_nothing(monkeypatch):
         ({"lengths": "all"}, "lengths must be one of"),
         ({"directions": "all"}, "directions must be one of"),
         ({"permutation": [0, 0]}, "each once"),
-        ({"num_quantiles": 1}, "at least 2"),
+        ({"num_quantiles": 1}, "an integer from 2 on"),
         ({"directions": "repelling"}, "unweighted graph"),
     ],
 )

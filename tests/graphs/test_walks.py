@@ -244,7 +244,7 @@ def test_threads_chunks_and_subsets_change_nothing(directions, exact_hops, monke
     options = {"directions": directions, "exact_hops": exact_hops, "transitions": moving("weighted", directions)}
     full = sample_walks(g, seed=5, num_threads=1, **options)
     assert_same(full, sample_walks(g, seed=5, num_threads=4, **options))
-    monkeypatch.setattr("graphs.walks.drawing._CHUNK_WALKERS", 50)
+    monkeypatch.setattr("graphs.walks.drawing.CHUNK_WALKERS", 50)
     assert_same(full, sample_walks(g, seed=5, **options))
     some = full.at([7, 3, 199, 3])
     phi, part = full.features(KERNEL), some.features(KERNEL)
@@ -349,14 +349,14 @@ def test_the_largest_halt_is_where_the_second_moment_diverges():
         ({"max_memory": "1"}, "max_memory must be a positive number"),
         ({"lengths": ["iid"]}, "lengths must be one of"),
         ({"kernel": "diffusion"}, "kernel must be one of graphs.kernels"),
-        ({"lengths": "sigma", "num_quantiles": 10**6}, "num_quantiles must be an integer up to"),
+        ({"lengths": "sigma", "num_quantiles": 10**6}, "num_quantiles must be an integer from 1 to"),
         ({"max_nonzeros": 0}, "max_nonzeros must be"),
         ({"seed": -1}, "seed must be"),
         ({"halt": 1e-9}, "steps per node"),
         ({"halt": "0.1x"}, "halt must be a number"),
         ({"num_walkers": 10**9}, "steps per node"),
         ({"lengths": "sigma", "permutation": [0, 0]}, "each once"),
-        ({"lengths": "sigma", "num_quantiles": 1}, "at least 2"),
+        ({"lengths": "sigma", "num_quantiles": 1}, "an integer from 2 on"),
     ],
 )
 def test_bad_arguments_are_named(options, message):
@@ -393,7 +393,7 @@ class TestExactHops:
 
 class TestBudget:
     def test_what_is_too_large_is_refused_before_it_is_begun(self, monkeypatch):
-        monkeypatch.setattr(drawing, "_chunk", lambda *a: pytest.fail("it was begun"))
+        monkeypatch.setattr(drawing, "walk_chunk", lambda *a: pytest.fail("it was begun"))
         g = Graph.from_networkx(nx.cycle_graph(1000))
         for options in ({}, {"exact_hops": 4}):
             with pytest.raises(graphs.MemoryBudgetError, match=r"up to .* MiB, more than max_memory allows"):
@@ -410,7 +410,7 @@ class TestBudget:
             sample_walks(g, seed=0, max_memory=0.9 * taken, **options)
 
     def test_an_interrupt_ends_it(self, monkeypatch):
-        begun, original = [], drawing._chunk
+        begun, original = [], drawing.walk_chunk
 
         def interrupted(*arguments):
             begun.append(1)
@@ -418,8 +418,8 @@ class TestBudget:
                 raise KeyboardInterrupt
             return original(*arguments)
 
-        monkeypatch.setattr(drawing, "_chunk", interrupted)
-        monkeypatch.setattr(drawing, "_CHUNK_WALKERS", 16)
+        monkeypatch.setattr(drawing, "walk_chunk", interrupted)
+        monkeypatch.setattr(drawing, "CHUNK_WALKERS", 16)
         with pytest.raises(KeyboardInterrupt):
             sample_walks(Graph.from_networkx(nx.cycle_graph(3000)), seed=0, num_threads=1)
         assert len(begun) < 1500  # of 3,000: what a thread does until it hears of it

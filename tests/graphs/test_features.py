@@ -5,8 +5,9 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence
 
 import graphs
-from graphs import Graph, eigenpairs, kernels
+from graphs import Graph, kernels
 from graphs.advice import exact_block
+from graphs.features import eigenpairs
 
 KERNELS = [kernels.Diffusion(2.5), kernels.RegularizedLaplacian(2, 0.8), kernels.Matern(1.5, 2.0)]
 
