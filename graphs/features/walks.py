@@ -18,14 +18,14 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.errors import InvalidArgumentError
-from graphs.features.role import NodeFeatures, Pattern, feature_matrix, positions_of
+from graphs.features.role import NodeFeatures, Pattern, as_vector, feature_matrix, positions_of
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.walks import Columns, HopRule, WalkSettings, choose_settings, draw
 from graphs.walks.hops import hops_of
 from graphs.walks.moments import check_second_moment
 from graphs.walks.moves import Moves
-from graphs.walks.visits import Visits, pointers
+from graphs.walks.visits import Visits
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,16 +62,14 @@ class Walks(NodeFeatures):
             settings: How they were drawn.
             columns: What `graphs.walks.draw` returned for these three, or `graphs.walks.joined` of its parts.
         """
-        indptr, indices = pointers(columns.node_counts), columns.indices
-        for array in (indptr, indices):
-            array.flags.writeable = False
-        visits = Visits.of(columns, settings, Moves(graph, settings.transitions).roots)
-        return cls(graph, nodes, settings, Pattern(indptr, indices, (len(nodes), graph.num_nodes)), visits)
+        visits = Visits.of(nodes, settings, columns, Moves(graph, settings.transitions).roots)
+        pattern = Pattern(visits.indptr, visits.indices, (len(nodes), graph.num_nodes))
+        return cls(graph, nodes, settings, pattern, visits)
 
     @cached_property
     def loads(self) -> sp.csr_array:
         """The loads of each hop, `csr_array` (nnz, L + 1); `values(f)` is its product with f. Formed when asked for."""
-        return self.visits.table(self.nodes, self.pattern.indptr, self.pattern.indices)
+        return self.visits.table()
 
     @property
     def seed(self) -> int:
@@ -125,19 +123,14 @@ class Walks(NodeFeatures):
                 f"The longest walk has {self.max_length} steps, so f needs shape ({self.max_length + 1},), "
                 f"got {modulation.shape}. Pad a shorter power series with zeros."
             )
-        indptr, indices, _ = self.pattern
-        return self.visits.values(modulation[: self.max_length + 1], self.nodes, indptr, indices)
+        return self.visits.values(modulation[: self.max_length + 1])
 
     def values_adjoint(
         self,
         v: ArrayLike,  # (nnz,)
     ) -> NDArray[np.float64]:  # (L + 1,)
         """Return the adjoint of `values` at v (nnz,): the gradient with respect to f, (L + 1,)."""
-        vector = np.asarray(v, dtype=np.float64)
-        indptr, indices, _ = self.pattern
-        if vector.shape != indices.shape:
-            raise InvalidArgumentError(f"v must have shape {indices.shape}, got {vector.shape}.")
-        return self.visits.adjoint(vector, self.nodes, indptr, indices)
+        return self.visits.adjoint(as_vector("v", v, len(self.pattern.indices)))
 
     def at(self, nodes: Iterable[Hashable]) -> "Walks":
         """Return the walks of other start nodes (labels) of the same draw.

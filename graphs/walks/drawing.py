@@ -31,9 +31,9 @@ _LONG = 2e8
 class Columns(NamedTuple):
     """What the walks of n start nodes left behind, merged, one start after the other."""
 
-    node_counts: NDArray[np.int64]  # (n,) how many nodes the walks of each start visited
-    visit_counts: NDArray[np.int64]  # (n,) and how many pairs of a node and a hop
-    indices: NDArray[np.int32]  # (nnz,) the nodes, ascending for each start
+    node_counts: Array  # (n,) int64: how many nodes the walks of each start visited
+    visit_counts: Array  # (n,) int64: and how many pairs of a node and a hop
+    indices: Array  # (nnz,) int32: the nodes, ascending for each start
     hop_counts: Array  # (nnz,) how many hops each of them has
     hops: Array  # (V,) ascending for each of them
     loads: Array  # (V,) sums of loads, or numbers of visits

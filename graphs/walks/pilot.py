@@ -17,7 +17,7 @@ from graphs.walks.drawing import draw
 from graphs.walks.hops import nodes_within
 from graphs.walks.moves import Moves
 from graphs.walks.settings import HopRule, WalkSettings
-from graphs.walks.visits import Visits, pointers
+from graphs.walks.visits import Visits
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -113,10 +113,10 @@ def measure(
     roots, phis, visits = Moves(graph, settings.transitions).roots, [], 0
     for k in range(_DRAWS):
         columns = draw(graph, nodes, replace(settings, seed=_PILOT + k), num_threads)
-        visited, indptr = Visits.of(columns, settings, roots), pointers(columns.node_counts)
-        values = visited.values(kernel.modulation(visited.max_length), nodes, indptr, columns.indices)
-        phis.append(sp.csr_array((values, columns.indices, indptr), shape=(len(nodes), graph.num_nodes)))
-        visits += len(columns.hops)
+        drawn = Visits.of(nodes, settings, columns, roots)
+        values = drawn.values(kernel.modulation(drawn.max_length))
+        phis.append(sp.csr_array((values, drawn.indices, drawn.indptr), shape=(len(nodes), graph.num_nodes)))
+        visits += len(drawn.hops)
     squares = sum(phi.power(2).sum(1) for phi in phis)
     variances = (squares - sum(phis).power(2).sum(1) / _DRAWS) / (_DRAWS - 1)
     nonzeros = np.mean([np.diff(phi.indptr) for phi in phis], axis=0)
