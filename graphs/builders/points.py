@@ -45,10 +45,10 @@ def _nearest(places: NDArray[np.float64], k: int) -> tuple[NDArray[np.int64], ND
     """
     from scipy.spatial import KDTree
 
-    distances, found = KDTree(places).query(places, k=k + 1, workers=-1)
-    own = found == np.arange(len(places))[:, None]
+    distances, nearest = KDTree(places).query(places, k=k + 1, workers=-1)
+    own = nearest == np.arange(len(places))[:, None]
     own[~own.any(axis=1), -1] = True
-    return found[~own].reshape(-1, k).astype(np.int64), np.asarray(distances[~own].reshape(-1, k)[:, -1])
+    return nearest[~own].reshape(-1, k).astype(np.int64), np.asarray(distances[~own].reshape(-1, k)[:, -1])
 
 
 def _union(neighbors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -60,13 +60,13 @@ def _union(neighbors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def _median(distances: NDArray[np.float64]) -> float:
-    found = float(np.median(distances))
-    if found == 0:
+    median = float(np.median(distances))
+    if median == 0:
         raise InvalidGraphError(
             "Most points have their k nearest neighbors at their own place, so that the median distance to the k-th is "
             "0, which is no bandwidth. Pass bandwidth=, or leave repeated points out (np.unique(points, axis=0))."
         )
-    return found
+    return median
 
 
 def _gaussian(lengths: NDArray[np.float64], bandwidth: float) -> NDArray[np.float64]:
@@ -77,14 +77,14 @@ def _gaussian(lengths: NDArray[np.float64], bandwidth: float) -> NDArray[np.floa
 
 
 def _check_points(points: ArrayLike) -> NDArray[np.float64]:
-    found = np.asarray(points)
+    given = np.asarray(points)
     try:
-        table = np.array(found, dtype=np.float64) if found.dtype.kind != "c" else np.zeros(0)
+        table = np.array(given, dtype=np.float64) if given.dtype.kind != "c" else np.zeros(0)
     except (TypeError, ValueError):
         table = np.zeros(0)
     if table.ndim != 2 or 0 in table.shape:
         raise InvalidGraphError(
-            f"Points are numbers of shape (n, d), got {found.dtype} of shape {found.shape}. Points on a line are "
+            f"Points are numbers of shape (n, d), got {given.dtype} of shape {given.shape}. Points on a line are "
             "(n, 1): points[:, None]."
         )
     return table

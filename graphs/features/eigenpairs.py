@@ -41,10 +41,10 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
         rest = operator.without(vectors)
         start = generator.standard_normal(graph.num_nodes)
         most = wanted if len(values) == count else min(wanted, 8)
-        more, with_them = _some_eigenpairs(rest, most, start)
+        more, more_vectors = _some_eigenpairs(rest, most, start)
         more = operator.back(more)
         new = more > (values[rank - 1] if len(values) >= rank else -np.inf) + 1e-9
-        values, vectors = np.concatenate([values, more[new]]), np.hstack([vectors, with_them[:, new]])
+        values, vectors = np.concatenate([values, more[new]]), np.hstack([vectors, more_vectors[:, new]])
         order = np.argsort(-values, kind="stable")[:rank]
         values, vectors = values[order], vectors[:, order]
         if len(values) == rank and not new.any():

@@ -57,7 +57,7 @@ def _push(moves: Moves, starts: Integers, num_hops: Integers) -> tuple[NDArray[A
     from graphs.walks.compiled import push
 
     matrix = moves.matrix
-    found: tuple[NDArray[Any], ...] = push(
+    pushed: tuple[NDArray[Any], ...] = push(
         matrix.indptr, matrix.indices, moves.probabilities, moves.roots, starts, num_hops
     )
-    return found
+    return pushed
