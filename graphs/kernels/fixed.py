@@ -87,7 +87,9 @@ class Modulated(GraphKernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficients", _checked(self))
-        if not np.isfinite(np.sum(np.square(self.coefficients))):
+        with np.errstate(over="ignore"):
+            size = np.sum(np.square(self.coefficients))
+        if not np.isfinite(size):
             raise InvalidArgumentError("Modulated: the coefficients are out of the range of double precision.")
 
     @property

@@ -67,7 +67,8 @@ def draw(
     columns += [_Growing(kind, expected) for kind in (np.int32, np.uint8, np.uint8, load_type)]
     with _bar(len(starts), progress and expected > _LONG) as advance, _pool(num_threads) as pool:
         pieces = [starts[first : first + chunk] for first in range(0, len(starts), chunk)]
-        for piece, part in zip(pieces, pool.map(lambda rows: walk_chunk(moves, rows, settings), pieces), strict=True):
+        over = pool.map if len(pieces) > 1 else map  # a thread costs more than a small chunk
+        for piece, part in zip(pieces, over(lambda rows: walk_chunk(moves, rows, settings), pieces), strict=True):
             for column, values in zip(columns, part, strict=True):
                 column.add(values)
             advance(len(piece))

@@ -40,7 +40,7 @@ def sample_walks(
         MemoryBudgetError: the result would take more than `max_memory`.
         InvalidArgumentError: no client, no positive number of parts, or as `graphs.sample_walks`.
     """
-    found = client_of(client)
+    client = client_of(client)
     labels = None if nodes is None else list(nodes)
     starts = np.arange(graph.num_nodes) if labels is None else graph.index(labels)
     few = graph.labels_at(starts[:1])
@@ -48,10 +48,10 @@ def sample_walks(
     settings = graphs.sample_walks(graph, few, **options).settings
     check_memory(graph, starts, settings, max_memory)
     if num_parts is None:
-        num_parts = _PARTS_PER_THREAD * max(1, sum(found.nthreads().values()))
+        num_parts = _PARTS_PER_THREAD * max(1, sum(client.nthreads().values()))
     pieces = [part for part in np.array_split(starts, check_count("num_parts", num_parts)) if len(part)] or [starts]
     there, step = [shipped(value) for value in (graph, settings)], dask.delayed(_columns, pure=False)
-    parts = computed(found, [step(*there, piece) for piece in pieces])
+    parts = computed(client, [step(*there, piece) for piece in pieces])
     return graphs.Walks.of(graph, starts, settings, joined(parts))
 
 
