@@ -1,9 +1,10 @@
-"""Arguments that a caller gives: counts, and names out of a few."""
+"""Arguments that a caller gives: counts, names out of a few, and numbers."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphs.errors import InvalidArgumentError
 
@@ -44,6 +45,14 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
     choices = tuple(allowed)
     if not isinstance(value, str) or value not in choices:
         raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+
+
+def as_numbers(values: Any) -> NDArray[np.float64]:
+    """Return a new array of real numbers of any shape; (0,) for what is none, such as text, ragged lists, complex."""
+    try:
+        return np.zeros(0) if np.iscomplexobj(values) else np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.zeros(0)
 
 
 def _end(most: int | None) -> str:

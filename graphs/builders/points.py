@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.lengths import between, inverse, scaled
-from graphs.checks import check_choice, check_count
+from graphs.checks import as_numbers, check_choice, check_count
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 _REMEDY = 'Leave repeated points out (np.unique(points, axis=0)), or pass weights="gaussian" or "unit".'
@@ -78,10 +78,7 @@ def _gaussian(lengths: NDArray[np.float64], bandwidth: float) -> NDArray[np.floa
 
 def _check_points(points: ArrayLike) -> NDArray[np.float64]:
     given = np.asarray(points)
-    try:
-        table = np.array(given, dtype=np.float64) if given.dtype.kind != "c" else np.zeros(0)
-    except (TypeError, ValueError):
-        table = np.zeros(0)
+    table = as_numbers(given)
     if table.ndim != 2 or 0 in table.shape:
         raise InvalidGraphError(
             f"Points are numbers of shape (n, d), got {given.dtype} of shape {given.shape}. Points on a line are "

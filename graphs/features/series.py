@@ -21,7 +21,6 @@ from graphs.walks.visits import pointers
 
 Floats = NDArray[np.float64]
 
-BASES = ("taylor", "chebyshev")
 _BLOCK, _PROBED = 1024, 16
 _GRID = 4001
 _ROUNDING = 2e-15

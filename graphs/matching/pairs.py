@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from graphs.checks import check_choice, check_count, check_counts
+from graphs.checks import as_numbers, check_choice, check_count, check_counts
 from graphs.couplings import Halting, Sigma, as_halting, modulation_to_the_end, quantile_survival
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
@@ -225,16 +225,12 @@ def reduced_vectors(
 
 
 def diagonal_objective(
-    reduced: Floats,  # (n, nodes, d)
+    grams: Floats,  # (nodes, n, n)
     permutation: Integers,  # (n,)
 ) -> float:
-    """Return sum_i |A_i|_F^2 / (16 n^2) of vectors psi_i(q), reduced or not."""
-    return _of_grams(np.einsum("qid,rid->iqr", reduced, reduced, optimize=True), permutation)
-
-
-def _of_grams(grams: Floats, sigma: Integers) -> float:
-    half = grams + grams[:, sigma]
-    return float(np.sum((half + half[:, :, sigma]) ** 2) / (16 * len(sigma) ** 2))
+    """Return sum_i |A_i|_F^2 / (16 n^2) of the products psi_i(q) . psi_i(r) of vectors, reduced or not."""
+    half = grams + grams[:, permutation]
+    return float(np.sum((half + half[:, :, permutation]) ** 2) / (16 * len(permutation) ** 2))
 
 
 def _best_projection(reduced: Floats, num_projections: int, assign: Callable[[Floats], Integers]) -> Integers:
@@ -245,7 +241,7 @@ def _best_projection(reduced: Floats, num_projections: int, assign: Callable[[Fl
     for _ in range(num_projections):
         seen = np.einsum("qid,id->qi", reduced, generator.standard_normal(reduced.shape[1:]))
         candidates.append(assign(seen @ seen.T))
-    return min(candidates, key=lambda sigma: _of_grams(grams, sigma))
+    return min(candidates, key=lambda sigma: diagonal_objective(grams, sigma))
 
 
 def exhaustive(
@@ -274,10 +270,7 @@ def exhaustive(
 
 
 def _checked_costs(costs: ArrayLike, num_quantiles: int) -> Floats:
-    try:
-        matrix = np.asarray(costs, dtype=np.float64) if not np.iscomplexobj(costs) else np.zeros(0)
-    except (TypeError, ValueError):
-        matrix = np.zeros(0)
+    matrix = as_numbers(costs)
     if matrix.shape != (num_quantiles, num_quantiles) or not np.isfinite(matrix).all():
         raise InvalidArgumentError(
             f"costs must be finite real numbers of shape ({num_quantiles}, {num_quantiles}), got {repr(costs)[:100]}."

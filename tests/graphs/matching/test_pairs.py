@@ -57,7 +57,8 @@ def test_the_diagonal_objective_is_that_of_equal_nodes():
     nodes = range(SMALL.num_nodes)
     expected = sum((v[q, i] @ v[r, i]) ** 2 for i in nodes for q in range(4) for r in range(4)) / 16
     whole = pairs.reduced_vectors(SMALL, LONG, Halting(0.1), 4, SMALL.num_nodes)
-    assert pairs.diagonal_objective(whole, sigma) == pytest.approx(expected, rel=1e-6)
+    grams = np.einsum("qid,rid->iqr", whole, whole)
+    assert pairs.diagonal_objective(grams, sigma) == pytest.approx(expected, rel=1e-6)
 
 
 def test_reduced_vectors_keep_their_inner_products():
