@@ -26,12 +26,12 @@ def test_it_recommends_what_is_best_by_its_own_measurement():
     far = graphs.advise(grid, kernels.Diffusion(15.0), 64)
     assert far.best.features == "spectrum"
     hubs = Graph.from_networkx(nx.barabasi_albert_graph(3000, 2, seed=0))
-    spread = graphs.advise(hubs, kernels.RegularizedLaplacian(2, 2.0), 200)
-    assert spread.best.features == "walks"
-    for advice in (near, far, spread):
+    crowded = graphs.advise(hubs, kernels.RegularizedLaplacian(2, 2.0), 200)
+    assert crowded.best.features == "walks"
+    for advice in (near, far, crowded):
         errors = [candidate.error for candidate in advice.candidates]
         assert errors == sorted(errors)
-        budget = 200 if advice is spread else 64
+        budget = 200 if advice is crowded else 64
         assert advice.best.nonzeros <= budget
         assert advice.best.error == min(c.error for c in advice.candidates if c.nonzeros <= budget)
         assert advice.best.features in advice.reason

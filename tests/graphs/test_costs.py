@@ -31,8 +31,8 @@ def test_costs_by_walks_serve_a_large_graph():
     costs = graphs.walk_costs(LARGE, LONG, 0.1, 10, seed=0)
     exact = graphs.quantile_costs(LARGE, LONG, 0.1, 10)
     assert np.linalg.norm(costs - exact) < 0.1 * np.linalg.norm(exact)
-    found = graphs.match_quantiles(LARGE, LONG, 0.1, 10, costs=costs)
-    np.testing.assert_array_equal(found, np.arange(10)[::-1])
+    permutation = graphs.match_quantiles(LARGE, LONG, 0.1, 10, costs=costs)
+    np.testing.assert_array_equal(permutation, np.arange(10)[::-1])
 
 
 @pytest.mark.parametrize(

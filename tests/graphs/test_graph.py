@@ -114,19 +114,19 @@ def test_every_kind_of_graph_has_features_or_a_clear_error():
     multi = nx.MultiGraph([(0, 1), (0, 1), (1, 2)])
     parts = nx.disjoint_union(nx.cycle_graph(4), nx.complete_bipartite_graph(2, 3))
     parts.add_node("alone")
-    found = [
+    kinds = [
         Graph.from_networkx(multi, duplicates="sum"),
         Graph.from_networkx(parts),
         Graph.from_networkx(parts).with_laplacian("combinatorial"),
         Graph.from_edges([], nodes=["one"]),
     ]
-    for g in found:
+    for g in kinds:
         phi = graphs.sample_walks(g, seed=0).features(kernel)
         np.testing.assert_allclose(
             (phi @ phi.T).toarray(), kernel.exact(g), atol=1e-6
         )  # every hop that counts is exact
         np.testing.assert_allclose(graphs.pagerank(g, num_walkers=4, seed=0).sum(), 1)
-    assert found[1].largest_component().num_nodes == 5
+    assert kinds[1].largest_component().num_nodes == 5
     with pytest.raises(graphs.InvalidGraphError, match=r"Directed.*to_undirected"):
         Graph.from_networkx(nx.MultiDiGraph([(0, 1)]))
     with pytest.raises(graphs.InvalidGraphError, match="duplicate"):
@@ -147,9 +147,9 @@ def test_self_loops_error_drop_keep():
     dropped = Graph.from_scipy(matrix, self_loops="drop")
     assert dropped.num_self_loops_dropped == 1
     assert dropped.num_edges == 1
-    kept = Graph.from_scipy(matrix, self_loops="keep")
-    np.testing.assert_array_equal(kept.adjacency.toarray(), matrix)
-    assert kept.num_edges == 2
+    loops = Graph.from_scipy(matrix, self_loops="keep")
+    np.testing.assert_array_equal(loops.adjacency.toarray(), matrix)
+    assert loops.num_edges == 2
     with pytest.raises(graphs.InvalidArgumentError, match="self_loops must be one of"):
         Graph.from_scipy(matrix, self_loops="ignore")
 

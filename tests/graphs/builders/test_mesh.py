@@ -205,8 +205,8 @@ class TestLengths:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", graphs.NegativeCotangentsWarning)
             expected = Graph.from_mesh(mesh, nodes, weights=weights).adjacency.toarray()
-            found = Graph.from_mesh(Plain(), nodes, weights=weights).adjacency.toarray()
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+            scaled = Graph.from_mesh(Plain(), nodes, weights=weights).adjacency.toarray()
+        np.testing.assert_allclose(scaled, expected, rtol=1e-9)
 
     @pytest.mark.parametrize("gap", [0.0, 5e-324, 1e-310])
     def test_coincident_vertices_are_named(self, gap):
@@ -276,9 +276,9 @@ class TestCotangents:
         areas = np.bincount(mesh.faces.ravel(), np.repeat(mesh.area_faces / 3, 3))
         root = sp.diags_array(areas**-0.5)
         matrix = root @ (sp.diags_array(g.degrees) - g.adjacency) @ root
-        found = np.sort(eigsh(matrix, 16, sigma=-0.1, return_eigenvectors=False))
+        lowest = np.sort(eigsh(matrix, 16, sigma=-0.1, return_eigenvectors=False))
         expected = np.repeat([0, 2, 6, 12], [1, 3, 5, 7])
-        np.testing.assert_allclose(found, expected, rtol=0.02, atol=1e-9)
+        np.testing.assert_allclose(lowest, expected, rtol=0.02, atol=1e-9)
 
     def test_linear_functions_are_harmonic_inside(self):
         """The finite element Laplacian of a plane mesh kills x and y at inner vertices, whatever the triangles."""

@@ -42,13 +42,13 @@ def test_the_union_not_the_intersection():
     np.testing.assert_array_equal(W, [[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0]])
 
 
-@pytest.mark.parametrize(("d", "kept"), [(1, False), (2, True), (3, True), (4, False)])
-def test_coordinates(d, kept):
+@pytest.mark.parametrize(("d", "drawable"), [(1, False), (2, True), (3, True), (4, False)])
+def test_coordinates(d, drawable):
     points = np.random.default_rng(0).normal(size=(15, d))
     g = Graph.from_points(points)
     assert g.labels is None
-    assert (g.coordinates is not None) == kept
-    if kept:
+    assert (g.coordinates is not None) == drawable
+    if drawable:
         np.testing.assert_array_equal(g.coordinates, points)
         assert not np.shares_memory(g.coordinates, points)
 
@@ -100,8 +100,8 @@ def test_weights_that_underflow_are_no_edges():
 @pytest.mark.parametrize("weights", ["gaussian", "length", "unit"])
 def test_units_do_not_matter(weights, factor):
     points = np.random.default_rng(0).normal(size=(40, 3))
-    found = Graph.from_points(points * factor, 5, weights=weights).adjacency.toarray()
-    np.testing.assert_allclose(found, Graph.from_points(points, 5, weights=weights).adjacency.toarray(), rtol=1e-9)
+    scaled = Graph.from_points(points * factor, 5, weights=weights).adjacency.toarray()
+    np.testing.assert_allclose(scaled, Graph.from_points(points, 5, weights=weights).adjacency.toarray(), rtol=1e-9)
 
 
 def test_lists_and_whole_numbers():

@@ -45,9 +45,9 @@ def test_the_quadratic_objective_is_a_sum_over_spectra(kernel, sigma):
 
 @pytest.mark.parametrize("kernel", [LONG, ALTERNATING], ids=["diffusion", "alternating"])
 def test_exhaustive_search_finds_the_least(kernel):
-    found = graphs.match_quantiles(SMALL, kernel, 0.1, 5, objective="quadratic")
+    permutation = graphs.match_quantiles(SMALL, kernel, 0.1, 5, objective="quadratic")
     values = {sigma: variance(SMALL, kernel, sigma) for sigma in permutations(range(5))}
-    assert values[tuple(found.tolist())] <= min(values.values()) * (1 + 1e-9)
+    assert values[tuple(permutation.tolist())] <= min(values.values()) * (1 + 1e-9)
     assert max(values.values()) > 1.2 * min(values.values())
 
 
@@ -94,11 +94,11 @@ def test_both_solvers_agree(kernel, count):
 def test_projections_come_near_the_best():
     for count in (5, 7):
         best = graphs.match_quantiles(SMALL, ALTERNATING, 0.1, count, objective="quadratic")
-        found = graphs.match_quantiles(SMALL, ALTERNATING, 0.1, count, objective="diagonal")
-        best, found, worst = (
-            graphs.matching_variance(SMALL, ALTERNATING, sigma) for sigma in (best, found, np.arange(count))
+        near = graphs.match_quantiles(SMALL, ALTERNATING, 0.1, count, objective="diagonal")
+        best, near, worst = (
+            graphs.matching_variance(SMALL, ALTERNATING, sigma) for sigma in (best, near, np.arange(count))
         )
-        assert best <= found < best + 0.1 * (worst - best)
+        assert best <= near < best + 0.1 * (worst - best)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def test_bad_arguments_are_named(call, message):
 
 def test_ties_are_broken_towards_the_reversal():
     for kernel, count in ((kernels.Diffusion(2.0), 50), (kernels.RandomWalk(2), 5)):
-        found = graphs.match_quantiles(SMALL, kernel, 0.1, count)
-        np.testing.assert_array_equal(found, np.arange(count)[::-1])
+        permutation = graphs.match_quantiles(SMALL, kernel, 0.1, count)
+        np.testing.assert_array_equal(permutation, np.arange(count)[::-1])
 
 
 def test_exhaustive_search_of_any_functions():
@@ -169,12 +169,12 @@ def test_matching_is_the_best_assignment_of_its_cost(g):
 )
 @pytest.mark.parametrize("halt", [0.1, 0.4])
 def test_matching_of_a_non_negative_modulation_is_the_reversal(g, kernel, halt):
-    found, reversal = graphs.match_quantiles(g, kernel, halt, 12), np.arange(12)[::-1]
+    matched, reversal = graphs.match_quantiles(g, kernel, halt, 12), np.arange(12)[::-1]
     u = 1 - g.spectrum.eigenvalues
     f = kernel.modulation(8000)
     averaged = (couplings.quantile_survival(Halting(halt), 12, 8000) * f) @ (u[None] ** np.arange(8001)[:, None])
     cost = (averaged * kernel.spectral(1 - u)) @ averaged.T
-    costs = [cost[np.arange(12), permutation].sum() for permutation in (found, reversal, np.arange(12))]
+    costs = [cost[np.arange(12), permutation].sum() for permutation in (matched, reversal, np.arange(12))]
     assert costs[0] == pytest.approx(costs[1], rel=1e-9)
     assert costs[2] > 1.01 * costs[1]
 

@@ -15,12 +15,12 @@ LONG = kernels.Diffusion(3.0)
 @pytest.mark.parametrize("num_walkers", [2, 3, 8, 32])
 def test_each_column_is_uniform_and_the_cost_is_near_its_bound(num_walkers):
     n = 16
-    found = graphs.couple_quantiles(SMALL, LONG, 0.1, num_walkers, n)
-    assert found.shape == (64, num_walkers)
-    for column in found.T:
+    table = graphs.couple_quantiles(SMALL, LONG, 0.1, num_walkers, n)
+    assert table.shape == (64, num_walkers)
+    for column in table.T:
         np.testing.assert_array_equal(np.bincount(column), [4] * n)
     costs = graphs.quantile_costs(SMALL, LONG, 0.1, n)
-    learned, independent = tuples.tuple_cost(costs, found), costs.mean()
+    learned, independent = tuples.tuple_cost(costs, table), costs.mean()
     # sum_{a != b} <z_a, z_b> = |sum z|^2 - sum |z|^2, and |sum z|^2 is at least that of the means
     m = num_walkers
     bound = (m * costs.mean() - np.trace(costs) / n) / (m - 1)
@@ -31,8 +31,8 @@ def test_each_column_is_uniform_and_the_cost_is_near_its_bound(num_walkers):
 
 def test_two_walkers_do_as_well_as_the_assignment():
     costs = graphs.quantile_costs(SMALL, LONG, 0.1, 12)
-    found = graphs.couple_quantiles(SMALL, LONG, 0.1, 2, 12)
-    assert tuples.tuple_cost(costs, found) == pytest.approx(costs[np.arange(12), np.arange(12)[::-1]].mean(), rel=1e-3)
+    table = graphs.couple_quantiles(SMALL, LONG, 0.1, 2, 12)
+    assert tuples.tuple_cost(costs, table) == pytest.approx(costs[np.arange(12), np.arange(12)[::-1]].mean(), rel=1e-3)
 
 
 def test_systematic_lengths_attain_the_bound():

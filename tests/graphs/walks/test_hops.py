@@ -137,8 +137,8 @@ def test_hops_that_raise_the_variance_are_refused(monkeypatch):
 
     def chosen(noisy):
         def measure(graph, kernel, settings, *rest):
-            found = original(graph, kernel, settings, *rest)
-            return found._replace(variances=found.variances + 10.0 * (settings.exact_hops in noisy))
+            measured = original(graph, kernel, settings, *rest)
+            return measured._replace(variances=measured.variances + 10.0 * (settings.exact_hops in noisy))
 
         monkeypatch.setattr(pilot, "measure", measure)
         return graphs.sample_walks(GRID, max_nonzeros=90, kernel=SMOOTH, seed=0).settings.exact_hops
@@ -169,9 +169,9 @@ def test_draws_with_chosen_hops_are_unbiased():
     often = (phi != 0).sum(0) >= 400
     u, vectors = np.linalg.eigh(g.shift_operator.toarray())
     exact = (vectors * np.sqrt(kernel.spectral(1 - u))) @ vectors.T
-    spread = phi.std(0) > 1e-12
-    assert_mean(phi[:, often & spread], exact[often & spread])
-    np.testing.assert_allclose(phi[0][~spread], exact[~spread], atol=0.2)
+    random = phi.std(0) > 1e-12
+    assert_mean(phi[:, often & random], exact[often & random])
+    np.testing.assert_allclose(phi[0][~random], exact[~random], atol=0.2)
 
 
 @pytest.mark.parametrize("limits", [[], [[1, 2]], [1.0, 2.5], "ab", [1] * 2000, [1, 10**30]])
