@@ -2,37 +2,34 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphs import random
+from graphs.checks import check_counts
 from graphs.couplings import as_halting
-from graphs.deterministic import chebyshev_features, interpolation, spectral_features, taylor_features
 from graphs.errors import InvalidArgumentError
+from graphs.features import (
+    NodeFeatures,
+    chebyshev_features,
+    interpolation,
+    sample_walks,
+    spectral_features,
+    taylor_features,
+)
+from graphs.features import feature_matrix as feature_matrix
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
-from graphs.walks import Pattern, largest_halt, sample_walks
+from graphs.walks import largest_halt
 
 Floats = NDArray[np.float64]
 
 _SEEDS, _DRAWS = 4, 4
 _WALKERS = (64, 32, 16, 8, 4)
 _TOLERANCE, _MOST_TERMS, _SPARSE = 1e-10, 2000, 0.1
-
-
-class _Features(Protocol):
-    @property
-    def pattern(self) -> Pattern:
-        """The sparsity."""
-
-    def weights(self, kernel: GraphKernel) -> Floats:
-        """Return what `values` wants."""
-
-    def values(self, weights: Floats) -> Floats:
-        """Return the values of Phi on `pattern`."""
 
 
 @dataclass(frozen=True)
@@ -101,20 +98,18 @@ def advise(
         InvalidArgumentError: counts that are not positive, a bad halt or seed; or a kernel that no Chebyshev series of
             2,000 terms resolves.
     """
-    for name, value in (("max_nonzeros", max_nonzeros), ("num_nodes", num_nodes)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")
+    check_counts(max_nonzeros=max_nonzeros, num_nodes=num_nodes)
     halting = as_halting(halt)
     if not halting.is_geometric:
         raise InvalidArgumentError(f"halt must be a probability, got {halt!r}.")
     seed = random.resolve_seed(seed)
     sample = node_sample(graph, int(num_nodes), seed)
     exact = exact_block(graph, kernel, sample)
-    found = list(_candidates(graph, kernel, sample, exact, int(max_nonzeros), halt, seed))
-    found.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
-    within = [candidate for candidate in found if candidate.nonzeros <= max_nonzeros]
-    best = within[0] if within else min(found, key=lambda candidate: candidate.nonzeros)
-    return Advice(best, tuple(found), _reason(best, found, graph, kernel, max_nonzeros))
+    measured = list(_candidates(graph, kernel, sample, exact, int(max_nonzeros), halt, seed))
+    measured.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
+    within = [candidate for candidate in measured if candidate.nonzeros <= max_nonzeros]
+    best = within[0] if within else min(measured, key=lambda candidate: candidate.nonzeros)
+    return Advice(best, tuple(measured), _reason(best, measured, graph, kernel, max_nonzeros))
 
 
 def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64]) -> Floats:
@@ -194,7 +189,7 @@ def _candidates(
 ) -> Iterator[Candidate]:
     labels = graph.labels_at(sample)
 
-    def measured(name: str, options: dict[str, Any], draws: Iterable[_Features]) -> Candidate:
+    def measured(name: str, options: dict[str, Any], draws: Iterable[NodeFeatures]) -> Candidate:
         phis = [feature_matrix(draw, kernel) for draw in draws]
         squares = [np.linalg.norm((phi @ phi.T).toarray() - exact) ** 2 for phi in phis]
         error = float(np.sqrt(np.mean(squares)) / np.linalg.norm(exact))
@@ -224,17 +219,11 @@ def _candidates(
                 break
 
 
-def feature_matrix(draw: _Features, kernel: GraphKernel) -> sp.csr_array:
-    """Return Phi (n, N) of features for a kernel, without the warnings of walks."""
-    indptr, indices, shape = draw.pattern
-    return sp.csr_array((draw.values(draw.weights(kernel)), indices, indptr), shape=shape)
-
-
-def _reason(best: Candidate, found: list[Candidate], graph: Graph, kernel: GraphKernel, budget: int) -> str:
-    others = [candidate for candidate in found if candidate.features != best.features]
+def _reason(best: Candidate, measured: list[Candidate], graph: Graph, kernel: GraphKernel, budget: int) -> str:
+    others = [candidate for candidate in measured if candidate.features != best.features]
     beside = f", against {others[0].error:.2g} of the next kind ({others[0].features})" if others else ""
     head = f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g}{beside}."
-    degrees = [c.options["degree"] for c in found if c.features == "chebyshev"]
+    degrees = [c.options["degree"] for c in measured if c.features == "chebyshev"]
     reach = f"{degrees[0]} hop{'s' if degrees[0] > 1 else ''}" if degrees else "no hop"
     why = {
         "chebyshev": f"Within the budget of {budget} non-zeros ({reach}) a polynomial is enough.",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
+from graphs.checks import check_choice
 from graphs.errors import InvalidArgumentError, UnknownNodeError
 from graphs.laplacians import LAPLACIANS
 from graphs.sources import Sources, freeze
@@ -44,10 +45,7 @@ class Graph(Sources):
     laplacian: str = "normalized"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.laplacian, str) or self.laplacian not in LAPLACIANS:
-            raise InvalidArgumentError(
-                f"laplacian must be one of {', '.join(map(repr, LAPLACIANS))}, got {self.laplacian!r}."
-            )
+        check_choice("laplacian", self.laplacian, LAPLACIANS)
 
     @property
     def num_nodes(self) -> int:

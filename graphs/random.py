@@ -5,7 +5,7 @@ do not change with the number of threads, the chunking, or which other nodes wer
 
 The mixing function is the finaliser of splitmix64 (Steele, Lea and Flood, "Fast splittable
 pseudorandom number generators", OOPSLA 2014). The same expressions serve numpy arrays here and,
-compiled, the scalar loops of `graphs._engine`.
+compiled, the scalar loops of `graphs.walks.compiled`.
 """
 
 import secrets
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphs.checks import is_count
 from graphs.errors import InvalidArgumentError
 
 GENERATOR_VERSION = 2
@@ -77,6 +78,6 @@ def resolve_seed(seed: int | None) -> int:
     """
     if seed is None:
         return secrets.randbits(63)
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**63:
+    if not is_count(seed) or not 0 <= seed < 2**63:
         raise InvalidArgumentError(f"seed must be an integer from 0 to 2**63 - 1 or None, got {seed!r}.")
     return int(seed)

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from graphs import random
+from graphs.checks import check_choice, check_count
 from graphs.couplings import DIRECTIONS, LENGTHS, Halting, LengthCoupling, Sigma, as_halting, quantile_survival
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
@@ -15,8 +16,11 @@ from graphs.walks.moves import Moves
 
 Floats = NDArray[np.float64]
 
-_CHUNK_WALKERS = 2**15
-_PROBES, _DENSE = 16, 1500
+CHUNK_WALKERS = 2**15
+"""Walkers that advance in step, at most."""
+DENSE = 1500
+"""Nodes up to which the trace of a cost is over all of them."""
+_PROBES = 16
 
 
 def pagerank(
@@ -56,14 +60,9 @@ def pagerank(
     halting = as_halting(halt)
     if not halting.is_geometric:
         raise InvalidArgumentError(f"PageRank has one halting probability, got {halt!r}.")
-    if isinstance(num_walkers, bool) or not isinstance(num_walkers, int | np.integer) or num_walkers < 1:
-        raise InvalidArgumentError(f"num_walkers must be a positive integer, got {num_walkers!r}.")
-    for name, value, known in (
-        ("lengths", lengths, tuple(name for name in LENGTHS if name != "learned")),
-        ("directions", directions, DIRECTIONS),
-    ):
-        if value not in known:
-            raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
+    check_count("num_walkers", num_walkers)
+    check_choice("lengths", lengths, (name for name in LENGTHS if name != "learned"))
+    check_choice("directions", directions, DIRECTIONS)
     graph = graph.with_laplacian("normalized")  # whose moves are those of PageRank
     moves = Moves(graph, "weights")
     if directions == "repelling" and len(moves.cumulative):
@@ -92,13 +91,12 @@ def match_pagerank_quantiles(graph: Graph, halt: float = 0.2, num_quantiles: int
         InvalidArgumentError: an argument out of range.
     """
     halting = as_halting(halt)
-    if isinstance(num_quantiles, bool) or not isinstance(num_quantiles, int | np.integer) or num_quantiles < 2:
-        raise InvalidArgumentError(f"num_quantiles must be an integer of at least 2, got {num_quantiles!r}.")
+    check_count("num_quantiles", num_quantiles, least=2)
     longest = int(np.log(1e-6) / np.log1p(-float(np.asarray(halting.halt)))) + 1
     reach = quantile_survival(halting, num_quantiles, longest) * halting.survival(longest)
     shares = reach - np.column_stack([reach[:, 1:], np.zeros(num_quantiles)])  # P(length = l | q)
-    transposed = _transposed_moves(graph)
-    if graph.num_nodes <= _DENSE:
+    transposed = transposed_moves(graph)
+    if graph.num_nodes <= DENSE:
         vectors = np.eye(graph.num_nodes)
     else:
         vectors = np.random.default_rng(0).choice([-1.0, 1.0], (graph.num_nodes, _PROBES))
@@ -115,8 +113,8 @@ def match_pagerank_quantiles(graph: Graph, halt: float = 0.2, num_quantiles: int
     return np.asarray(permutation, dtype=np.int64)
 
 
-def _transposed_moves(graph: Graph) -> sp.csr_array:
-    """P^T, (N, N)."""
+def transposed_moves(graph: Graph) -> sp.csr_array:
+    """Return P^T (N, N), P the moves of PageRank."""
     graph = graph.with_laplacian("normalized")
     root = Moves(graph, "weights").roots
     return sp.csr_array(sp.diags_array(root) @ graph.shift_operator @ sp.diags_array(1 / root))
@@ -143,11 +141,11 @@ def _ends(
     num_threads: int | None,
 ) -> Floats:  # (N,)
     """Return how many walkers end on each node."""
-    from graphs.walks import compiled
+    from graphs.walks.compiled import walk_to_the_end
 
     number, matrix = random.resolve_seed(seed), moves.matrix
     cumulative, code = moves.cumulative, DIRECTIONS.index(directions)
-    chunk = max(1, _CHUNK_WALKERS // num_walkers)
+    chunk = max(1, CHUNK_WALKERS // num_walkers)
 
     def run(first: int) -> NDArray[np.int32]:
         nodes = starts[first : first + chunk]
@@ -155,9 +153,7 @@ def _ends(
             random.derive(random.stream(number, role), nodes) for role in (random.Role.LENGTHS, random.Role.DIRECTIONS)
         )
         drawn = coupling.draw(length_keys[:, None], num_walkers, halting)
-        out: NDArray[np.int32] = compiled.walk_to_the_end(
-            matrix.indptr, matrix.indices, cumulative, nodes, keys, drawn, code
-        )
+        out: NDArray[np.int32] = walk_to_the_end(matrix.indptr, matrix.indices, cumulative, nodes, keys, drawn, code)
         return out
 
     total = np.zeros(moves.graph.num_nodes)

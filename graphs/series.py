@@ -54,8 +54,8 @@ def root_coefficients(
         bound = size - powers * np.log(r)
         with np.errstate(divide="ignore", over="ignore"):
             first = scaled[: length + 1]
-            found = np.sign(first) * np.exp(np.log(np.abs(first)) + bound)
-        best = np.where(bound < error, found, best)
+            values = np.sign(first) * np.exp(np.log(np.abs(first)) + bound)
+        best = np.where(bound < error, values, best)
         error = np.minimum(error, bound)
     if not np.isfinite(error).all():
         raise InvalidArgumentError("The square root of this series cannot be evaluated; has it zeros near 0?")

@@ -9,7 +9,8 @@ from scipy.sparse.linalg import eigsh
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 
-_DENSE = 1500
+DENSE = 1500
+"""Nodes up to which a spectral measure is exact."""
 _PROBES = 8
 _LANCZOS_STEPS = 40
 
@@ -22,19 +23,22 @@ def spectral_measure(graph: Graph) -> tuple[NDArray[np.float64], NDArray[np.floa
     """
     matrix = graph.shift_operator
     size = graph.num_nodes
-    if size <= _DENSE:
+    if size <= DENSE:
         return np.clip(eigvalsh(matrix.toarray()), -1.0, 1.0), np.full(size, 1 / size)
     generator = np.random.default_rng(0)
     points, weights = [], []
     for _ in range(_PROBES):
-        diagonal, off_diagonal = _lanczos(matrix, generator.choice([-1.0, 1.0], size))
+        diagonal, off_diagonal = lanczos(matrix, generator.choice([-1.0, 1.0], size))
         ritz, vectors = eigh_tridiagonal(diagonal, off_diagonal)
         points.append(np.clip(ritz, -1.0, 1.0))
         weights.append(vectors[0] ** 2 / _PROBES)
     return np.concatenate(points), np.concatenate(weights)
 
 
-def _lanczos(matrix: sp.csr_array, start: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def lanczos(
+    matrix: sp.csr_array,  # (N, N)
+    start: NDArray[np.float64],  # (N,)
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Tridiagonalise with full reorthogonalisation: (steps,) diagonal, (steps - 1,) off-diagonal."""
     basis = [start / np.linalg.norm(start)]
     diagonal, off_diagonal = [], []

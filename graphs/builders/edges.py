@@ -7,7 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.errors import InvalidArgumentError, InvalidGraphError
+from graphs.checks import check_choice
+from graphs.errors import InvalidGraphError
 
 SelfLoops = Literal["error", "drop", "keep"]
 Duplicates = Literal["error", "sum"]
@@ -187,13 +188,3 @@ def _plain(items: Iterable[Any]) -> Iterable[Any]:
 
 def _name(labels: Sequence[Hashable] | None, position: Any) -> str:
     return str(position) if labels is None else repr(labels[int(position)])
-
-
-def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a value of the argument `name` that is not allowed.
-
-    Raises:
-        InvalidArgumentError: which are allowed.
-    """
-    if value not in allowed:
-        raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}.")

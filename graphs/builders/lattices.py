@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.edges import EdgeArrays
+from graphs.checks import is_count
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 _MOST = int(np.iinfo(np.int32).max)
@@ -86,7 +87,7 @@ def _weigh(lengths: NDArray[np.float64], counts: NDArray[np.int64], relative: bo
 
 def _check_shape(shape: Any) -> tuple[int, ...]:
     sizes = tuple(shape) if isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str) else ()
-    whole = all(isinstance(size, int | np.integer) and not isinstance(size, bool) and size > 0 for size in sizes)
+    whole = all(is_count(size) and size > 0 for size in sizes)
     if not sizes or not whole:
         raise InvalidArgumentError(f"shape must be a tuple of positive integers, such as (20, 30), got {shape!r}.")
     return tuple(int(size) for size in sizes)

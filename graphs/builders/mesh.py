@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.edges import EdgeArrays, check_choice
+from graphs.builders.edges import EdgeArrays
 from graphs.builders.files import brief, check_file
 from graphs.builders.lengths import between, inverse, scaled
+from graphs.checks import check_choice
 from graphs.errors import (
     DegenerateFacesWarning,
     FileFormatError,
@@ -43,10 +44,10 @@ def from_mesh(mesh: Any, nodes: str, weights: str) -> EdgeArrays:
 
 def _arrays(mesh: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the vertices (V, 3) and faces (F, 3) of a mesh."""
-    found = getattr(mesh, "faces", None)
-    if found is None or len(found) == 0:
+    corners = getattr(mesh, "faces", None)
+    if corners is None or len(corners) == 0:
         raise InvalidGraphError("The mesh has no faces, so there is nothing to walk on. Point clouds are not meshes.")
-    vertices, faces = np.array(mesh.vertices, dtype=np.float64), np.array(found, dtype=np.int64)
+    vertices, faces = np.array(mesh.vertices, dtype=np.float64), np.array(corners, dtype=np.int64)
     if vertices.ndim != 2 or vertices.shape[1] != 3 or faces.ndim != 2 or faces.shape[1] != 3:
         raise InvalidGraphError(
             f"A mesh has vertices (V, 3) and triangles (F, 3), got {vertices.shape} and {faces.shape}; split polygons."
@@ -86,41 +87,39 @@ def _from_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64], weights
         lengths = between(centers[first], middles) + between(middles, centers[second])
     pair = first * len(faces) + second
     order = np.lexsort((lengths, pair))  # of several ways between two faces the shortest comes first
-    kept = order[np.unique(pair[order], return_index=True)[1]]
-    values = np.ones(len(kept))
+    shortest = order[np.unique(pair[order], return_index=True)[1]]
+    values = np.ones(len(shortest))
     if weights == "edge-length":
-        values = inverse(lengths[kept], first[kept], second[kept], "Faces", _REMEDY)
-    return EdgeArrays(len(faces), first[kept], second[kept], values, None, centroids)
+        values = inverse(lengths[shortest], first[shortest], second[shortest], "Faces", _REMEDY)
+    return EdgeArrays(len(faces), first[shortest], second[shortest], values, None, centroids)
 
 
 def _adjacent(sides: _Sides) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return all pairs (P,) of faces with a common edge, the lower face first, and one of the sides that is it."""
     order = np.argsort(sides.key, kind="stable")  # the faces of an edge ascend
     key, face = sides.key[order], sides.place[order] // 3
-    found = []
+    empty = np.zeros(0, dtype=np.int64)
+    pairs = [(empty, empty, empty)]
     for step in range(1, len(key)):
         same = np.flatnonzero(key[step:] == key[:-step])
         if len(same) == 0:
             break
         same = same[face[same] != face[same + step]]
-        found.append((face[same], face[same + step], order[same]))
-    empty = np.zeros(0, dtype=np.int64)
-    first, second, shared = (
-        (np.concatenate([empty, *parts]) for parts in zip(*found, strict=True)) if found else [empty] * 3
-    )
+        pairs.append((face[same], face[same + step], order[same]))
+    first, second, shared = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     return first, second, shared
 
 
 def _from_vertices(vertices: NDArray[np.float64], faces: NDArray[np.int64], weights: str) -> EdgeArrays:
     sides = _sides(faces, len(vertices))
-    _, kept, edge = np.unique(sides.key, return_index=True, return_inverse=True)
-    low, high = sides.low[kept], sides.high[kept]
-    values = np.ones(len(kept))
+    _, once, edge = np.unique(sides.key, return_index=True, return_inverse=True)
+    low, high = sides.low[once], sides.high[once]
+    values = np.ones(len(once))
     if weights == "edge-length":
         places, _ = scaled(vertices, "Vertex")
         values = inverse(between(places[low], places[high]), low, high, "Vertices", _REMEDY)
     elif weights == "cotangent":
-        values = _cotangent_weights(_cotangents(vertices, faces).ravel()[sides.place], edge, len(kept))
+        values = _cotangent_weights(_cotangents(vertices, faces).ravel()[sides.place], edge, len(once))
     return EdgeArrays(len(vertices), low, high, values, None, vertices)
 
 
@@ -186,10 +185,10 @@ def load_mesh(path: str | Path) -> Any:
     _check_complete(file, len(mesh.faces))
     try:
         mesh.merge_vertices(merge_tex=True, merge_norm=True)
-        kept = mesh.nondegenerate_faces()
+        whole = mesh.nondegenerate_faces()
     except Exception as error:  # coordinates that are no numbers
         raise FileFormatError(f"{file} could not be read as a mesh: {brief(error)}") from error
-    return _drop_degenerate(mesh, kept, file)
+    return _drop_degenerate(mesh, whole, file)
 
 
 def declared_faces(path: str | Path) -> int | None:
@@ -202,8 +201,8 @@ def declared_faces(path: str | Path) -> int | None:
     if pattern is None:
         return None
     with file.open("rb") as stream:
-        found = re.search(pattern, stream.read(4096).decode("latin-1"))
-    return int(found.group(1)) if found else None
+        match = re.search(pattern, stream.read(4096).decode("latin-1"))
+    return int(match.group(1)) if match else None
 
 
 def _check_complete(file: Path, faces: int) -> None:
@@ -212,13 +211,13 @@ def _check_complete(file: Path, faces: int) -> None:
         raise FileFormatError(f"{file} declares {declared} faces and holds {faces}; it is truncated.")
 
 
-def _drop_degenerate(mesh: Any, kept: Any, file: Path) -> Any:
+def _drop_degenerate(mesh: Any, whole: Any, file: Path) -> Any:
     """Leave out faces without area, which have no normal and share no whole edge, and say how many."""
-    if kept.all():
+    if whole.all():
         return mesh
-    if not kept.any():
+    if not whole.any():
         raise InvalidGraphError(f"{file}: every face is degenerate; its coordinates may be out of range.")
-    message = f"{file.name}: {int((~kept).sum())} of {len(kept)} faces have no area and are left out."
+    message = f"{file.name}: {int((~whole).sum())} of {len(whole)} faces have no area and are left out."
     warnings.warn(DegenerateFacesWarning(message), stacklevel=3)
-    mesh.update_faces(kept)
+    mesh.update_faces(whole)
     return mesh

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.builders.edges import EdgeArrays, check_choice
+from graphs.builders.edges import EdgeArrays
 from graphs.builders.lengths import between, inverse, scaled
+from graphs.checks import as_numbers, check_choice, check_count
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 _REMEDY = 'Leave repeated points out (np.unique(points, axis=0)), or pass weights="gaussian" or "unit".'
@@ -44,10 +45,10 @@ def _nearest(places: NDArray[np.float64], k: int) -> tuple[NDArray[np.int64], ND
     """
     from scipy.spatial import KDTree
 
-    distances, found = KDTree(places).query(places, k=k + 1, workers=-1)
-    own = found == np.arange(len(places))[:, None]
+    distances, nearest = KDTree(places).query(places, k=k + 1, workers=-1)
+    own = nearest == np.arange(len(places))[:, None]
     own[~own.any(axis=1), -1] = True
-    return found[~own].reshape(-1, k).astype(np.int64), np.asarray(distances[~own].reshape(-1, k)[:, -1])
+    return nearest[~own].reshape(-1, k).astype(np.int64), np.asarray(distances[~own].reshape(-1, k)[:, -1])
 
 
 def _union(neighbors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -59,13 +60,13 @@ def _union(neighbors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def _median(distances: NDArray[np.float64]) -> float:
-    found = float(np.median(distances))
-    if found == 0:
+    median = float(np.median(distances))
+    if median == 0:
         raise InvalidGraphError(
             "Most points have their k nearest neighbors at their own place, so that the median distance to the k-th is "
             "0, which is no bandwidth. Pass bandwidth=, or leave repeated points out (np.unique(points, axis=0))."
         )
-    return found
+    return median
 
 
 def _gaussian(lengths: NDArray[np.float64], bandwidth: float) -> NDArray[np.float64]:
@@ -76,23 +77,18 @@ def _gaussian(lengths: NDArray[np.float64], bandwidth: float) -> NDArray[np.floa
 
 
 def _check_points(points: ArrayLike) -> NDArray[np.float64]:
-    found = np.asarray(points)
-    try:
-        table = np.array(found, dtype=np.float64) if found.dtype.kind != "c" else np.zeros(0)
-    except (TypeError, ValueError):
-        table = np.zeros(0)
+    given = np.asarray(points)
+    table = as_numbers(given)
     if table.ndim != 2 or 0 in table.shape:
         raise InvalidGraphError(
-            f"Points are numbers of shape (n, d), got {found.dtype} of shape {found.shape}. Points on a line are "
+            f"Points are numbers of shape (n, d), got {given.dtype} of shape {given.shape}. Points on a line are "
             "(n, 1): points[:, None]."
         )
     return table
 
 
 def _check_k(k: Any, count: int) -> None:
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-        raise InvalidArgumentError(f"k must be a positive integer, got {k!r}.")
-    if k >= count:
+    if check_count("k", k) >= count:
         raise InvalidArgumentError(
             f"{count} points have no k = {k} neighbors each; pass k of at most {count - 1}"
             + ("." if count > 1 else ", that is, more points.")

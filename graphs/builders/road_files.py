@@ -87,9 +87,9 @@ def _read_geojson(file: Path, value: str, metric: str) -> Roads:
     places = [_place(sensor, i, segments, file) for i, sensor in enumerate(sensors)]
     values = np.array([_read_value(properties, value, i, file) for i, (_, properties) in enumerate(sensors)])
     edges, fractions = np.array(places, dtype=np.float64).reshape(-1, 2).T
-    kept = tuple(properties for _, properties in sensors)
+    details = tuple(properties for _, properties in sensors)
     whole = _whole(edges, file) if len(edges) else np.zeros(0, np.int64)
-    return Roads(lines, whole, fractions, values.reshape(-1), kept, metric)
+    return Roads(lines, whole, fractions, values.reshape(-1), details, metric)
 
 
 def _read_feature(feature: Any, index: int, file: Path) -> tuple[str, Any, Mapping[str, Any]]:
@@ -112,9 +112,9 @@ def _read_points(coordinates: Any, index: int, file: Path) -> NDArray[np.float64
 
 def _read_value(properties: Mapping[str, Any], name: str, index: int, file: Path) -> float:
     if name not in properties:
-        known = ", ".join(map(repr, list(properties)[:8])) or "none"
+        names = ", ".join(map(repr, list(properties)[:8])) or "none"
         raise FileFormatError(
-            f"{file}: sensor {index} has no property {name!r} (it has {known}); null means not measured."
+            f"{file}: sensor {index} has no property {name!r} (it has {names}); null means not measured."
         )
     value = properties[name]
     if value is None:

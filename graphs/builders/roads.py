@@ -30,8 +30,8 @@ class Roads(NamedTuple):
         order = np.argsort(first, kind="stable")  # in the order of the sensors
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
-        kept = first[order]
-        return self.sensor_edges[kept], self.sensor_fractions[kept], rank[place.reshape(-1)]
+        distinct = first[order]
+        return self.sensor_edges[distinct], self.sensor_fractions[distinct], rank[place.reshape(-1)]
 
 
 class Piece(NamedTuple):

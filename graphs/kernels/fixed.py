@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.polynomial.polynomial import polyroots, polyval
 
+from graphs.checks import as_numbers
 from graphs.errors import InvalidArgumentError
 from graphs.kernels.kernel import GraphKernel, Vector
 from graphs.series import root_coefficients
@@ -87,7 +88,9 @@ class Modulated(GraphKernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficients", _checked(self))
-        if not np.isfinite(np.sum(np.square(self.coefficients))):
+        with np.errstate(over="ignore"):
+            size = np.sum(np.square(self.coefficients))
+        if not np.isfinite(size):
             raise InvalidArgumentError("Modulated: the coefficients are out of the range of double precision.")
 
     @property
@@ -158,11 +161,7 @@ def _power_series(kernel: PowerSeries, length: int) -> Vector:
 
 def _checked(kernel: Modulated | PowerSeries) -> tuple[float, ...]:
     """Return the coefficients as a tuple of floats."""
-    given = kernel.coefficients if isinstance(kernel.coefficients, Iterable) else (np.nan,)
-    try:
-        values = np.asarray(list(given), dtype=np.float64)
-    except (TypeError, ValueError):
-        values = np.zeros(0)
+    values = as_numbers(list(kernel.coefficients) if isinstance(kernel.coefficients, Iterable) else ())
     if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all() or values[0] <= 0:
         raise InvalidArgumentError(
             f"{type(kernel).__name__}: the coefficients must be finite numbers and the first positive, got "

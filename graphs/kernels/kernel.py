@@ -95,3 +95,17 @@ class GraphKernel(ABC):
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
         """Return df / d parameters, shape (length + 1, p); here for p = 0."""
         return np.zeros((length + 1, 0))
+
+
+def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:
+    """Refuse what is no graph, or no kernel on graphs.
+
+    Raises:
+        InvalidArgumentError: with what it is.
+    """
+    if not isinstance(graph, Graph):
+        raise InvalidArgumentError(
+            f"A graphs.Graph is needed, got {type(graph).__name__}; build one, for example with Graph.from_networkx."
+        )
+    if not isinstance(kernel, GraphKernel):
+        raise InvalidArgumentError(f"kernel must be one of graphs.kernels, got {kernel!r}.")

@@ -24,10 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
+from graphs.checks import as_numbers, check_choice, check_count, check_counts
 from graphs.couplings import Halting, Sigma, as_halting, modulation_to_the_end, quantile_survival
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
+from graphs.kernels.kernel import check_graph_and_kernel
 from graphs.spectral import spectral_measure
 
 Floats = NDArray[np.float64]
@@ -37,7 +39,9 @@ OBJECTIVES = ("linear", "diagonal", "quadratic")
 _EXHAUSTIVE = 9
 _BLOCK = 4096
 _SEED = 0x3A7C
-_NODES, _DENSE = 512, 1500
+DENSE = 1500
+"""Nodes up to which vectors are reduced through the eigendecomposition."""
+_NODES = 512
 _LEFT_OUT, _MOST_POWERS = 1e-6, 4096
 _TIE = 1e-12
 _SHORT = 0.05
@@ -79,11 +83,10 @@ def match_quantiles(
         InvalidArgumentError: an argument out of range.
     """
     check_graph_and_kernel(graph, kernel)
-    positive(num_quantiles=num_quantiles, num_projections=num_projections, dimension=dimension)
-    if num_quantiles < 2:
-        raise InvalidArgumentError(f"num_quantiles must be an integer of at least 2, got {num_quantiles!r}.")
-    _one_of("objective", objective, OBJECTIVES)
-    _one_of("solver", solver, tuple(_SOLVERS))
+    check_count("num_quantiles", num_quantiles, least=2)
+    check_counts(num_projections=num_projections, dimension=dimension)
+    check_choice("objective", objective, OBJECTIVES)
+    check_choice("solver", solver, _SOLVERS)
     halting, assign = as_halting(halt), _SOLVERS[solver]
     if objective != "linear" and costs is not None:
         raise InvalidArgumentError(f'costs serve objective="linear" only, not {objective!r}.')
@@ -94,7 +97,7 @@ def match_quantiles(
             matrix = _checked_costs(costs, num_quantiles)
         return _reversed_if_as_good(matrix, assign(matrix))
     if objective == "diagonal":
-        reduced = _reduced(graph, kernel, halting, num_quantiles, dimension)
+        reduced = reduced_vectors(graph, kernel, halting, num_quantiles, dimension)
         return _best_projection(reduced, num_projections, assign)
     if num_quantiles > _EXHAUSTIVE:
         raise InvalidArgumentError(
@@ -102,7 +105,7 @@ def match_quantiles(
             'or objective="linear".'
         )
     u, mass = spectral_measure(graph)
-    return _exhaustive(averaged_features(kernel, halting, num_quantiles, u), mass)
+    return exhaustive(averaged_features(kernel, halting, num_quantiles, u), mass)
 
 
 def matching_variance(
@@ -134,7 +137,7 @@ def quantile_costs(
 ) -> Floats:  # (n, n)
     """Return tr(g_q(U) K g_q'(U)) / N for all pairs of n quantiles, (n, n), by the spectral measure of the graph."""
     check_graph_and_kernel(graph, kernel)
-    positive(num_quantiles=num_quantiles)
+    check_counts(num_quantiles=num_quantiles)
     halting = halt if isinstance(halt, Halting) else as_halting(halt)
     u, mass = spectral_measure(graph)
     g = averaged_features(kernel, halting, num_quantiles, u)
@@ -172,8 +175,8 @@ def whole_modulation(kernel: GraphKernel) -> Floats:  # (L + 1,)
 def _reversed_if_as_good(costs: Floats, sigma: Integers) -> Integers:
     """Return the reversal where it costs no more than a permutation (n,), up to rounding."""
     places = np.arange(len(costs))
-    found, back = costs[places, sigma].sum(), costs[places, places[::-1]].sum()
-    return places[::-1].copy() if back <= found + _TIE * np.abs(costs).sum() else sigma
+    cost, back = costs[places, sigma].sum(), costs[places, places[::-1]].sum()
+    return places[::-1].copy() if back <= cost + _TIE * np.abs(costs).sum() else sigma
 
 
 def assign_by_scipy(costs: Floats) -> Integers:
@@ -192,7 +195,7 @@ def assign_by_pot(costs: Floats) -> Integers:
 _SOLVERS = {"hungarian": assign_by_scipy, "pot": assign_by_pot}
 
 
-def _reduced(
+def reduced_vectors(
     graph: Graph, kernel: GraphKernel, halting: Halting, num_quantiles: int, dimension: int
 ) -> Floats:  # (n, nodes, d)
     """Return psi_i(q) of up to 512 nodes in d dimensions, through a Gaussian matrix; all N where d >= N."""
@@ -201,7 +204,7 @@ def _reduced(
     nodes = np.sort(generator.permutation(size)[:_NODES])
     whole = dimension >= size
     now = np.eye(size) if whole else generator.standard_normal((size, dimension)) / np.sqrt(dimension)
-    if size <= _DENSE:
+    if size <= DENSE:
         eigenvalues, vectors = graph.spectrum
         g = averaged_features(kernel, halting, num_quantiles, 1 - eigenvalues)
         return np.asarray(np.einsum("ik,qk,kd->qid", vectors[nodes], g, vectors.T @ now, optimize=True))
@@ -211,7 +214,7 @@ def _reduced(
     if len(f) > _MOST_POWERS:
         raise InvalidArgumentError(
             f'objective="diagonal" needs more than {_MOST_POWERS} powers of U for {kernel} on a graph of {size} nodes; '
-            f'take objective="linear", or a graph of at most {_DENSE} nodes like it.'
+            f'take objective="linear", or a graph of at most {DENSE} nodes like it.'
         )
     each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
     out = np.zeros((num_quantiles, len(nodes), now.shape[1]))
@@ -222,16 +225,12 @@ def _reduced(
 
 
 def diagonal_objective(
-    reduced: Floats,  # (n, nodes, d)
+    grams: Floats,  # (nodes, n, n)
     permutation: Integers,  # (n,)
 ) -> float:
-    """Return sum_i |A_i|_F^2 / (16 n^2) of vectors psi_i(q), reduced or not."""
-    return _of_grams(np.einsum("qid,rid->iqr", reduced, reduced, optimize=True), permutation)
-
-
-def _of_grams(grams: Floats, sigma: Integers) -> float:
-    half = grams + grams[:, sigma]
-    return float(np.sum((half + half[:, :, sigma]) ** 2) / (16 * len(sigma) ** 2))
+    """Return sum_i |A_i|_F^2 / (16 n^2) of the products psi_i(q) . psi_i(r) of vectors, reduced or not."""
+    half = grams + grams[:, permutation]
+    return float(np.sum((half + half[:, :, permutation]) ** 2) / (16 * len(permutation) ** 2))
 
 
 def _best_projection(reduced: Floats, num_projections: int, assign: Callable[[Floats], Integers]) -> Integers:
@@ -242,10 +241,10 @@ def _best_projection(reduced: Floats, num_projections: int, assign: Callable[[Fl
     for _ in range(num_projections):
         seen = np.einsum("qid,id->qi", reduced, generator.standard_normal(reduced.shape[1:]))
         candidates.append(assign(seen @ seen.T))
-    return min(candidates, key=lambda sigma: _of_grams(grams, sigma))
+    return min(candidates, key=lambda sigma: diagonal_objective(grams, sigma))
 
 
-def _exhaustive(
+def exhaustive(
     g: Floats,  # (n, k)
     mass: Floats,  # (k,)
 ) -> Integers:
@@ -271,42 +270,9 @@ def _exhaustive(
 
 
 def _checked_costs(costs: ArrayLike, num_quantiles: int) -> Floats:
-    try:
-        matrix = np.asarray(costs, dtype=np.float64) if not np.iscomplexobj(costs) else np.zeros(0)
-    except (TypeError, ValueError):
-        matrix = np.zeros(0)
+    matrix = as_numbers(costs)
     if matrix.shape != (num_quantiles, num_quantiles) or not np.isfinite(matrix).all():
         raise InvalidArgumentError(
             f"costs must be finite real numbers of shape ({num_quantiles}, {num_quantiles}), got {repr(costs)[:100]}."
         )
     return matrix
-
-
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
-
-
-def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:
-    """Refuse what is no graph, or no kernel on graphs.
-
-    Raises:
-        InvalidArgumentError: with what it is.
-    """
-    if not isinstance(graph, Graph):
-        raise InvalidArgumentError(
-            f"A graphs.Graph is needed, got {type(graph).__name__}; build one, for example with Graph.from_networkx."
-        )
-    if not isinstance(kernel, GraphKernel):
-        raise InvalidArgumentError(f"kernel must be one of graphs.kernels, got {kernel!r}.")
-
-
-def positive(**values: int) -> None:
-    """Refuse what is no positive integer.
-
-    Raises:
-        InvalidArgumentError: the first such argument, by its name.
-    """
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise InvalidArgumentError(f"{name} must be a positive integer, got {value!r}.")

@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs import random
+from graphs.checks import check_counts
 from graphs.couplings import as_halting
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
-from graphs.matching.pairs import check_graph_and_kernel, positive, quantile_costs
+from graphs.kernels.kernel import check_graph_and_kernel
+from graphs.matching.pairs import quantile_costs
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -55,9 +57,9 @@ def couple_quantiles(
         InvalidArgumentError: an argument out of range.
     """
     check_graph_and_kernel(graph, kernel)
-    positive(num_walkers=num_walkers, num_quantiles=num_quantiles)
+    check_counts(num_walkers=num_walkers, num_quantiles=num_quantiles)
     count = 4 * num_quantiles if num_tuples is None else num_tuples
-    positive(num_tuples=count)
+    check_counts(num_tuples=count)
     if num_walkers < 2 or num_quantiles < 2:
         raise InvalidArgumentError(
             f"Lengths are coupled for at least 2 walkers and 2 quantiles, got {num_walkers} and {num_quantiles}."
@@ -108,10 +110,10 @@ def _alternate(costs: Floats, num_walkers: int, count: int, generator: np.random
             cost = np.ascontiguousarray((laws.sum(1) - laws[:, a]) @ costs)
             table[:, a] = _balanced(np.asarray(ot.emd(rows, columns, cost)))
             laws[:, a] = np.eye(n)[table[:, a]]
-        found = tuple_cost(costs, table)
-        if found > best - 1e-9 * abs(best):
+        cost_now = tuple_cost(costs, table)
+        if cost_now > best - 1e-9 * abs(best):
             break
-        best = found
+        best = cost_now
     return np.asarray(table, dtype=np.int64)
 
 

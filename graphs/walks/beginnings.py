@@ -1,23 +1,23 @@
-"""What is known before the walkers begin: the first hops, exactly, and where they leave the walkers."""
+"""What is settled before the walkers begin: the first hops, exactly, and where they leave the walkers."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphs import random
-from graphs.walks.hops import HopRule, hops_of, most_hops
+from graphs.walks.hops import hops_of
 from graphs.walks.moves import Moves
-from graphs.walks.walks import WalkSettings
+from graphs.walks.settings import HopRule, WalkSettings
 
 Integers = NDArray[np.int64]
 
 
 class Beginnings(NamedTuple):
-    """What is known of n start nodes, and where the m walkers of each begin."""
+    """The exact visits of n start nodes, and where the m walkers of each begin."""
 
-    hops: Integers  # (n,) how many are known
-    counts: Integers  # (n,) how many visits are known
+    hops: Integers  # (n,) how many are exact
+    counts: Integers  # (n,) how many visits are exact
     visits: NDArray[np.uint64]  # (counts.sum(),) ascending in hop for each start
     loads: NDArray[np.float64]  # (counts.sum(),)
     nodes: NDArray[np.int32]  # (n, m)
@@ -27,21 +27,19 @@ class Beginnings(NamedTuple):
 def begin(moves: Moves, starts: Integers, settings: WalkSettings) -> Beginnings:
     """Return the beginnings of n start nodes (positions)."""
     m, n = settings.num_walkers, len(starts)
-    if most_hops(settings.exact_hops) == 0:
+    if settings.most_hops == 0:
         first = starts.astype(np.uint64) << np.uint64(32)
         nodes = np.broadcast_to(starts.astype(np.int32)[:, None], (n, m))
         return Beginnings(np.zeros(n, np.int64), np.ones(n, np.int64), first, np.ones(n), nodes, np.full((n, m), 1 / m))
-    from graphs.walks import compiled
+    from graphs.walks.compiled import begin_after
 
-    matrix, num_hops = moves.matrix, hops_of(settings.exact_hops, moves, starts)
-    ends, nodes, mass, loads = compiled.push(
-        matrix.indptr, matrix.indices, moves.probabilities, moves.roots, starts, num_hops
-    )
+    num_hops = hops_of(settings.exact_hops, moves.graph, starts)
+    ends, nodes, mass, loads = _push(moves, starts, num_hops)
     per_hop = np.diff(np.concatenate([[0], ends.ravel()])).reshape(ends.shape)
     hops = np.repeat(np.tile(np.arange(ends.shape[1], dtype=np.uint64), n), per_hop.ravel())
     visits = (nodes.astype(np.uint64) << np.uint64(32)) | hops
     keys = random.derive(random.stream(settings.seed, random.Role.BEGINNINGS), starts)
-    places = compiled.begin_after(ends, num_hops, mass, keys, m, settings.directions != "independent")
+    places = begin_after(ends, num_hops, mass, keys, m, settings.directions != "independent")
     begins = nodes[places]
     first_loads = moves.roots[starts][:, None] / moves.roots[begins] / m
     return Beginnings(num_hops, per_hop.sum(1), visits, loads, begins, first_loads)
@@ -49,9 +47,17 @@ def begin(moves: Moves, starts: Integers, settings: WalkSettings) -> Beginnings:
 
 def mean_reach(moves: Moves, starts: Integers, exact_hops: int | HopRule) -> float:
     """Return how many visits the exact hops of a start node have, on average over some of them."""
-    from graphs.walks import compiled
-
     some = starts[np.linspace(0, len(starts) - 1, min(len(starts), 32), dtype=np.int64)]
-    matrix, num_hops = moves.matrix, hops_of(exact_hops, moves, some)
-    ends, *_ = compiled.push(matrix.indptr, matrix.indices, moves.probabilities, moves.roots, some, num_hops)
+    ends, *_ = _push(moves, some, hops_of(exact_hops, moves.graph, some))
     return float(ends[-1, -1]) / len(some) if len(some) else 0.0
+
+
+def _push(moves: Moves, starts: Integers, num_hops: Integers) -> tuple[NDArray[Any], ...]:
+    """Return the ends, nodes, mass and loads of the first hops, see `compiled.push`."""
+    from graphs.walks.compiled import push
+
+    matrix = moves.matrix
+    pushed: tuple[NDArray[Any], ...] = push(
+        matrix.indptr, matrix.indices, moves.probabilities, moves.roots, starts, num_hops
+    )
+    return pushed

@@ -1,11 +1,11 @@
-"""Drawing walks: chunks of start nodes over threads, put together in order."""
+"""Drawing walks: chunks of start nodes over threads, put together in order. What is drawn are plain arrays."""
 
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,19 +15,28 @@ from graphs.couplings import DIRECTIONS
 from graphs.errors import InvalidArgumentError, MemoryBudgetError
 from graphs.graph import Graph
 from graphs.walks.beginnings import begin, mean_reach
-from graphs.walks.hops import most_hops
 from graphs.walks.moves import Moves
-from graphs.walks.visits import Visits
-from graphs.walks.walks import Pattern, Walks, WalkSettings
+from graphs.walks.settings import WalkSettings
 
 Array = NDArray[Any]
 
-_CHUNK_WALKERS = 2**15
+CHUNK_WALKERS = 2**15
 """Walkers that advance in step, at most: enough for their cache misses to overlap."""
 
 _LEAST_WALKERS = 2**10
 
 _LONG = 2e8
+
+
+class Columns(NamedTuple):
+    """What the walks of n start nodes left behind, merged, one start after the other."""
+
+    node_counts: Array  # (n,) int64: how many nodes the walks of each start visited
+    visit_counts: Array  # (n,) int64: and how many pairs of a node and a hop
+    indices: Array  # (nnz,) int32: the nodes, ascending for each start
+    hop_counts: Array  # (nnz,) how many hops each of them has
+    hops: Array  # (V,) ascending for each of them
+    loads: Array  # (V,) sums of loads, or numbers of visits
 
 
 def draw(
@@ -37,8 +46,8 @@ def draw(
     num_threads: int | None = None,
     max_memory: float | None = None,
     progress: bool = False,
-) -> Walks:
-    """Return the walks of n start nodes (positions); see `sample_walks`.
+) -> Columns:
+    """Return what the walks of n start nodes (positions) leave behind; see `graphs.sample_walks`.
 
     Raises:
         InvalidArgumentError: repelling walkers whose moves are not uniform.
@@ -50,19 +59,25 @@ def draw(
             'directions="repelling" needs uniform moves; give transitions="uniform", and the normalised Laplacian.'
         )
     _ = moves.roots, moves.cumulative  # before the threads ask for them
-    if most_hops(settings.exact_hops) > 0:
+    if settings.most_hops > 0:
         _ = moves.factors, moves.probabilities
     expected, load_type = _expected(moves, starts, settings, max_memory)
     chunk = _chunk_rows(len(starts), settings.num_walkers, num_threads)
-    columns = [_Column(np.int64, len(starts)), _Column(np.int64, len(starts))]
-    columns += [_Column(kind, expected) for kind in (np.int32, np.uint8, np.uint8, load_type)]
+    columns = [_Growing(np.int64, len(starts)), _Growing(np.int64, len(starts))]
+    columns += [_Growing(kind, expected) for kind in (np.int32, np.uint8, np.uint8, load_type)]
     with _bar(len(starts), progress and expected > _LONG) as advance, _pool(num_threads) as pool:
         pieces = [starts[first : first + chunk] for first in range(0, len(starts), chunk)]
-        for piece, part in zip(pieces, pool.map(lambda rows: _chunk(moves, rows, settings), pieces), strict=True):
+        over = pool.map if len(pieces) > 1 else map  # a thread costs more than a small chunk
+        for piece, part in zip(pieces, over(lambda rows: walk_chunk(moves, rows, settings), pieces), strict=True):
             for column, values in zip(columns, part, strict=True):
                 column.add(values)
             advance(len(piece))
-    return _assemble(moves, starts, settings, [column.done() for column in columns])
+    return Columns(*(column.done() for column in columns))
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """Return the columns of consecutive parts of some start nodes, at least one, as one draw over all of them has."""
+    return Columns(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def check_memory(
@@ -84,11 +99,10 @@ def _expected(
 ) -> tuple[float, np.dtype[Any]]:
     """Return the expected number of visits, and the type of their loads."""
     expected = len(starts) * (1 + settings.num_walkers * settings.halting.mean())
-    most = most_hops(settings.exact_hops)
-    if most > 0:
+    if settings.most_hops > 0:
         expected += len(starts) * mean_reach(moves, starts, settings.exact_hops)
-    load_type = _load_type(settings, most > 0 or not moves.telescopes)
-    longest = settings.halting.quantile(np.array([1 - 1e-12]))[0] + most
+    load_type = _load_type(settings, _carries(moves, settings))
+    longest = settings.halting.quantile(np.array([1 - 1e-12]))[0] + settings.most_hops
     bytes_per_visit = 4 + 2 * np.min_scalar_type(int(longest)).itemsize + load_type.itemsize
     if max_memory is not None and bytes_per_visit * expected > max_memory:
         raise MemoryBudgetError(
@@ -101,35 +115,38 @@ def _expected(
 def _chunk_rows(num_rows: int, num_walkers: int, num_threads: int | None) -> int:
     """Return how many start nodes walk together: some chunks for each thread, unless they get too small."""
     fair = num_rows // (4 * (num_threads or os.cpu_count() or 1))
-    return max(1, min(_CHUNK_WALKERS // num_walkers, max(fair, _LEAST_WALKERS // num_walkers)))
+    return max(1, min(CHUNK_WALKERS // num_walkers, max(fair, _LEAST_WALKERS // num_walkers)))
 
 
-def _chunk(moves: Moves, starts: NDArray[np.int64], settings: WalkSettings) -> tuple[Array, ...]:
-    """Return row_counts, columns, hop_counts, hops and loads of some start nodes."""
-    from graphs.walks import compiled
+def walk_chunk(
+    moves: Moves,
+    starts: NDArray[np.int64],  # (n,)
+    settings: WalkSettings,
+) -> Columns:
+    """Return what the walks of some start nodes leave behind."""
+    from graphs.walks.compiled import merge, walk
 
     matrix = moves.matrix
     keys, lengths = node_draws(starts, settings)
     survival = settings.halting.survival(int(lengths.max(initial=0)))
-    known, most = begin(moves, starts, settings), most_hops(settings.exact_hops)
-    carries = most > 0 or not moves.telescopes
-    totals = lengths.sum(1) + known.counts
+    begun, carries = begin(moves, starts, settings), _carries(moves, settings)
+    totals = lengths.sum(1) + begun.counts
     offsets = np.cumsum(totals) - totals
     visits = np.empty(int(totals.sum()), np.uint64)
     carried = np.empty(len(visits) if carries else 0)
-    places = np.arange(len(known.visits)) + np.repeat(offsets - np.cumsum(known.counts) + known.counts, known.counts)
-    visits[places] = known.visits
+    places = np.arange(len(begun.visits)) + np.repeat(offsets - np.cumsum(begun.counts) + begun.counts, begun.counts)
+    visits[places] = begun.visits
     if carries:
-        carried[places] = known.loads
-    cursors = offsets + known.counts
-    compiled.walk(
+        carried[places] = begun.loads
+    cursors = offsets + begun.counts
+    walk(
         matrix.indptr,
         matrix.indices,
         moves.cumulative,
         moves.factors if carries else np.zeros(0),
-        known.nodes,
-        known.first_loads if carries else np.zeros((0, 0)),
-        known.hops,
+        begun.nodes,
+        begun.first_loads if carries else np.zeros((0, 0)),
+        begun.hops,
         keys,
         lengths,
         survival,
@@ -138,12 +155,17 @@ def _chunk(moves: Moves, starts: NDArray[np.int64], settings: WalkSettings) -> t
         visits,
         carried,
     )
-    small = np.min_scalar_type(len(survival) + most)
+    small = np.min_scalar_type(len(survival) + settings.most_hops)
     kinds = (np.int32, small, small, _load_type(settings, carries))
-    columns, hop_counts, hops, loads = (np.empty(len(visits), kind) for kind in kinds)
-    counts = compiled.merge(offsets, offsets + totals, visits, carried, columns, hop_counts, hops, loads)
-    found, visited = (int(count.sum()) for count in counts)
-    return (*counts, columns[:found], hop_counts[:found], hops[:visited], loads[:visited])
+    indices, hop_counts, hops, loads = (np.empty(len(visits), kind) for kind in kinds)
+    node_counts, visit_counts = merge(offsets, offsets + totals, visits, carried, indices, hop_counts, hops, loads)
+    nodes, visited = int(node_counts.sum()), int(visit_counts.sum())
+    return Columns(node_counts, visit_counts, indices[:nodes], hop_counts[:nodes], hops[:visited], loads[:visited])
+
+
+def _carries(moves: Moves, settings: WalkSettings) -> bool:
+    """Whether walkers carry their loads, which do not follow from where they begin and end."""
+    return settings.most_hops > 0 or not moves.telescopes
 
 
 def _load_type(settings: WalkSettings, carries: bool) -> np.dtype[Any]:
@@ -158,7 +180,7 @@ def node_draws(nodes: NDArray[np.int64], settings: WalkSettings) -> tuple[NDArra
     return direction_keys, settings.coupling.draw(length_keys[:, None], settings.num_walkers, settings.halting)
 
 
-class _Column:
+class _Growing:
     """An array that grows, in length and in type. Memory that was never written to is not taken from the system."""
 
     def __init__(self, kind: Any, expected: float) -> None:
@@ -204,42 +226,3 @@ def _bar(total: int, wanted: bool) -> Iterator[Callable[[int], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("walking", total=total)
         yield lambda count: bar.advance(task, count)
-
-
-def columns_of(walks: Walks) -> list[Array]:
-    """Return what the walks of each start node left behind, one start after the other: see `joined`."""
-    pattern, visits = walks.pattern, walks.visits
-    counts = [np.diff(pattern.indptr), np.diff(visits.indptr)]
-    return [*counts, pattern.indices, visits.hop_counts, visits.hops, visits.loads]
-
-
-def joined(
-    graph: Graph,
-    starts: NDArray[np.int64],  # (n,)
-    settings: WalkSettings,
-    parts: Sequence[list[Array]],
-) -> Walks:
-    """Return the walks of n start nodes from the `columns_of` those of consecutive parts of them.
-
-    Args:
-        graph: The graph.
-        starts: Positions of all start nodes.
-        settings: Of all parts.
-        parts: At least one.
-    """
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return _assemble(Moves(graph, settings.transitions), starts, settings, columns)
-
-
-def _assemble(moves: Moves, starts: NDArray[np.int64], settings: WalkSettings, columns: list[Array]) -> Walks:
-    node_counts, visit_counts, indices, hop_counts, hops, loads = columns
-    indptr, visit_indptr = (np.concatenate(([0], np.cumsum(counts))) for counts in (node_counts, visit_counts))
-    shares, roots = np.zeros(0), np.zeros(0)
-    if loads.dtype != np.float64:
-        longest = int(hops.max(initial=0))
-        shares, roots = 1 / (settings.num_walkers * settings.halting.survival(longest)), moves.roots
-        shares[0] = 1.0
-    for array in (indptr, indices, visit_indptr, hop_counts, hops, loads, shares, roots):
-        array.flags.writeable = False
-    graph, visits = moves.graph, Visits(visit_indptr, hop_counts, hops, loads, shares, roots)
-    return Walks(graph, starts, settings, Pattern(indptr, indices, (len(starts), graph.num_nodes)), visits)

@@ -5,12 +5,13 @@ import warnings
 import numpy as np
 from numpy.typing import ArrayLike
 
+from graphs.checks import check_choice
 from graphs.couplings import Halting, as_halting, modulation_to_the_end
 from graphs.errors import InfiniteVarianceWarning, InvalidArgumentError, LargeVarianceWarning
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.spectral import squared_growth
-from graphs.walks.moves import check_transitions
+from graphs.walks.settings import TRANSITIONS
 
 
 def relative_variance(
@@ -56,7 +57,7 @@ def largest_halt(graph: Graph, kernel: GraphKernel, *, transitions: str = "weigh
         kernel: The kernel.
         transitions: "weights" or "uniform", as for `sample_walks`.
     """
-    check_transitions(transitions)
+    check_choice("transitions", transitions, TRANSITIONS)
     if np.isinf(kernel.radius):
         return 1.0
     return max(0.0, 1 - squared_growth(graph, transitions) / kernel.radius**2)

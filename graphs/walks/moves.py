@@ -7,10 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
-
-TRANSITIONS = ("weights", "uniform")
 
 Floats = NDArray[np.float64]
 
@@ -64,9 +61,9 @@ class Moves:
         """Each row's running sums of p, (0,) where the moves are uniform."""
         if self.transitions == "uniform" or len(self.probabilities) == 0:
             return np.zeros(0)
-        from graphs.walks import compiled
+        from graphs.walks.compiled import cumulate
 
-        return np.asarray(compiled.cumulate(self.matrix.indptr, self.probabilities))
+        return np.asarray(cumulate(self.matrix.indptr, self.probabilities))
 
     @cached_property
     def factors(self) -> Floats:  # (nnz,)
@@ -75,15 +72,3 @@ class Moves:
         if self.telescopes:
             return np.asarray(np.repeat(self.roots, counts) / self.roots[matrix.indices])
         return np.asarray(matrix.data * np.repeat(counts, counts))
-
-
-def check_transitions(transitions: str) -> None:
-    """Refuse what is no transition law.
-
-    Raises:
-        InvalidArgumentError: it is none of "weights" and "uniform".
-    """
-    if transitions not in TRANSITIONS:
-        raise InvalidArgumentError(
-            f"transitions must be one of {', '.join(map(repr, TRANSITIONS))}, got {transitions!r}."
-        )

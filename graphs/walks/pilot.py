@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.walks.drawing import draw
-from graphs.walks.hops import HopRule
+from graphs.walks.hops import nodes_within
 from graphs.walks.moves import Moves
-from graphs.walks.walks import WalkSettings
+from graphs.walks.settings import HopRule, WalkSettings
+from graphs.walks.visits import Visits
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -33,7 +34,7 @@ _PILOT = 0x9111_07
 """The pilot's seeds begin here; a user's seed may be the same only on purpose."""
 
 
-class _Measured(NamedTuple):
+class Measured(NamedTuple):
     """Of the nodes of the sample whose neighbourhoods fit into the budget, with one number of hops."""
 
     nonzeros: Floats  # (k,) expected non-zeros of the row
@@ -63,12 +64,13 @@ def choose_hops(
     count = max(_LEAST_NODES, min(_NODES, _WALKERS // settings.num_walkers))
     sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:count])
     budget = min(max_nonzeros, graph.num_nodes)
-    balls = _balls(Moves(graph, settings.transitions), sample, budget)
+    balls = nodes_within(graph, sample, _MOST, budget)
+    balls = balls[:, (balls <= budget).any(0)]  # up to the most hops with which any stays within the budget
     most_visits = max(2 * settings.num_walkers * settings.halting.mean(), 4 * budget)
     limits, variances = [1], np.full(balls.shape, np.nan)
     for hops in range(balls.shape[1]):
         fits = balls[:, hops] <= budget
-        measured = _measure(graph, kernel, replace(settings, exact_hops=hops), sample[fits], num_threads)
+        measured = measure(graph, kernel, replace(settings, exact_hops=hops), sample[fits], num_threads)
         variances[fits, hops] = measured.variances
         limit = _largest_ball(balls[fits, hops], measured.nonzeros, budget)
         could = balls[:, hops] <= limit
@@ -100,26 +102,22 @@ def _largest_ball(balls: Integers, nonzeros: Floats, budget: int) -> int:
     return limit
 
 
-def _balls(moves: Moves, sample: Integers, budget: int) -> Integers:
-    """Return the nodes within 0..H hops (n, H + 1), H the most hops with which any stays within the budget."""
-    from graphs.walks import compiled
-
-    matrix = moves.matrix
-    balls = compiled.reach(matrix.indptr, matrix.indices, sample, _MOST, budget)
-    return np.asarray(balls[:, (balls <= budget).any(0)])
-
-
-def _measure(
-    graph: Graph, kernel: GraphKernel, settings: WalkSettings, nodes: Integers, num_threads: int | None
-) -> _Measured:
+def measure(
+    graph: Graph,
+    kernel: GraphKernel,
+    settings: WalkSettings,
+    nodes: Integers,  # (n,)
+    num_threads: int | None,
+) -> Measured:
     """Walk from some nodes (positions), several times."""
-    draws = [draw(graph, nodes, replace(settings, seed=_PILOT + k), num_threads) for k in range(_DRAWS)]
-    phis = []
-    for walks in draws:
-        indptr, indices, shape = walks.pattern
-        phis.append(sp.csr_array((walks.values(walks.weights(kernel)), indices, indptr), shape=shape))
+    roots, phis, visits = Moves(graph, settings.transitions).roots, [], 0
+    for k in range(_DRAWS):
+        columns = draw(graph, nodes, replace(settings, seed=_PILOT + k), num_threads)
+        drawn = Visits.of(nodes, settings, columns, roots)
+        values = drawn.values(kernel.modulation(drawn.max_length))
+        phis.append(sp.csr_array((values, drawn.indices, drawn.indptr), shape=(len(nodes), graph.num_nodes)))
+        visits += len(drawn.hops)
     squares = sum(phi.power(2).sum(1) for phi in phis)
     variances = (squares - sum(phis).power(2).sum(1) / _DRAWS) / (_DRAWS - 1)
-    visits = float(np.mean([len(walks.visits.hops) for walks in draws])) / max(len(nodes), 1)
     nonzeros = np.mean([np.diff(phi.indptr) for phi in phis], axis=0)
-    return _Measured(nonzeros, visits, variances, float(np.sum(squares)) / _DRAWS)
+    return Measured(nonzeros, visits / _DRAWS / max(len(nodes), 1), variances, float(np.sum(squares)) / _DRAWS)

@@ -7,20 +7,25 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphs.walks.drawing import Columns
 from graphs.walks.moves import Floats
+from graphs.walks.settings import WalkSettings
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """Loads by start, node and hop, beside the pattern of the features (indptr, indices).
+    """Loads by start, node and hop: the linear map from a modulation to the values of the features.
 
     Where the load of one visit is sqrt(d_i / d_a) / (m P(length >= hop)), as for moves in proportion to weight,
     only their number is held, an integer of one or two bytes.
 
     Attributes:
-        indptr: (n + 1,) where each start's visits begin.
+        starts: (n,) positions of the start nodes.
+        indptr: (n + 1,) where each start's entries begin in the pattern of the features.
+        indices: (nnz,) the nodes of the entries.
+        visit_indptr: (n + 1,) where each start's visits begin.
         hop_counts: (nnz,) how many hops each entry of the pattern has.
         hops: (V,) ascending in each entry.
         loads: (V,) sums of loads, or numbers of visits.
@@ -28,12 +33,36 @@ class Visits:
         roots: (N,) sqrt(d), where these are numbers; else (0,).
     """
 
+    starts: NDArray[np.int64]
     indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    visit_indptr: NDArray[np.int64]
     hop_counts: Array
     hops: Array
     loads: Array
     shares: Floats
     roots: Floats
+
+    @classmethod
+    def of(
+        cls,
+        starts: NDArray[np.int64],  # (n,)
+        settings: WalkSettings,
+        columns: Columns,
+        roots: Floats,  # (N,)
+    ) -> "Visits":
+        """Return the visits that were drawn, read-only; `roots` are those of the moves."""
+        node_counts, visit_counts, indices, hop_counts, hops, loads = columns
+        shares = np.zeros(0)
+        if loads.dtype == np.float64:
+            roots = np.zeros(0)
+        else:
+            shares = 1 / (settings.num_walkers * settings.halting.survival(int(hops.max(initial=0))))
+            shares[0] = 1.0
+        arrays = (pointers(node_counts), indices, pointers(visit_counts), hop_counts, hops, loads, shares, roots)
+        for array in arrays:
+            array.flags.writeable = False
+        return cls(starts, *arrays)
 
     @property
     def max_length(self) -> int:
@@ -43,41 +72,43 @@ class Visits:
     def values(
         self,
         f: Floats,  # (>= L + 1,)
-        starts: NDArray[np.int64],  # (n,)
-        indptr: NDArray[np.int64],  # (n + 1,)
-        indices: NDArray[np.int32],  # (nnz,)
     ) -> Floats:  # (nnz,)
         """Return sum_l f_l times the load at hop l, of each entry."""
-        from graphs.walks import compiled
+        from graphs.walks.compiled import gather
 
         weights = f[: len(self.shares)] * self.shares if len(self.shares) else f
-        return np.asarray(compiled.gather(*self._arrays(indptr, indices), weights, *self._factors(starts)))
+        return np.asarray(gather(*self._arrays, weights, *self._factors))
 
     def adjoint(
         self,
         v: Floats,  # (nnz,)
-        starts: NDArray[np.int64],  # (n,)
-        indptr: NDArray[np.int64],  # (n + 1,)
-        indices: NDArray[np.int32],  # (nnz,)
     ) -> Floats:  # (L + 1,)
         """Return the adjoint of `values` at v."""
-        from graphs.walks import compiled
+        from graphs.walks.compiled import scatter
 
-        out = compiled.scatter(*self._arrays(indptr, indices), v, *self._factors(starts), self.max_length)
+        out = scatter(*self._arrays, v, *self._factors, self.max_length)
         return np.asarray(out * self.shares if len(self.shares) else out)
 
-    def table(self, starts: NDArray[np.int64], indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> sp.csr_array:
+    def table(self) -> sp.csr_array:
         """Return the loads as a `csr_array` (nnz, L + 1)."""
-        pointer = np.concatenate([[0], np.cumsum(self.hop_counts, dtype=np.int64)])
-        loads = self.loads.astype(np.float64)
+        loads, shape = self.loads.astype(np.float64), (len(self.indices), self.max_length + 1)
         if len(self.shares):
-            left, right = self._factors(starts)
-            factors = np.repeat(left, np.diff(indptr)) * right[indices]
+            left, right = self._factors
+            factors = np.repeat(left, np.diff(self.indptr)) * right[self.indices]
             loads *= np.repeat(factors, self.hop_counts) * self.shares[self.hops]
-        return sp.csr_array((loads, self.hops.astype(np.int32), pointer), shape=(len(indices), self.max_length + 1))
+        return sp.csr_array((loads, self.hops.astype(np.int32), pointers(self.hop_counts)), shape=shape)
 
-    def _arrays(self, indptr: Array, indices: Array) -> tuple[Array, ...]:
-        return self.indptr, indptr, indices, self.hop_counts, self.hops, self.loads
+    @property
+    def _arrays(self) -> tuple[Array, ...]:
+        return self.visit_indptr, self.indptr, self.indices, self.hop_counts, self.hops, self.loads
 
-    def _factors(self, starts: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        return (self.roots[starts], 1 / self.roots) if len(self.roots) else (np.zeros(0), np.zeros(0))
+    @property
+    def _factors(self) -> tuple[Floats, Floats]:
+        return (self.roots[self.starts], 1 / self.roots) if len(self.roots) else (np.zeros(0), np.zeros(0))
+
+
+def pointers(
+    counts: Array,  # (n,)
+) -> NDArray[np.int64]:  # (n + 1,)
+    """Return where the entries of each row begin and end, (n + 1,), for the numbers of them, (n,)."""
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])

@@ -9,8 +9,7 @@ from distributed import Client
 from numpy.typing import NDArray
 
 import graphs
-from graphs.walks.drawing import check_memory, columns_of, draw, joined
-from graphs.walks.walks import WalkSettings
+from graphs.walks import Columns, WalkSettings, check_memory, draw, joined
 from rfgp.counts import check_count
 from rfgp.dask.cluster import client_of, computed, shipped
 
@@ -41,7 +40,7 @@ def sample_walks(
         MemoryBudgetError: the result would take more than `max_memory`.
         InvalidArgumentError: no client, no positive number of parts, or as `graphs.sample_walks`.
     """
-    found = client_of(client)
+    client = client_of(client)
     labels = None if nodes is None else list(nodes)
     starts = np.arange(graph.num_nodes) if labels is None else graph.index(labels)
     few = graph.labels_at(starts[:1])
@@ -49,12 +48,12 @@ def sample_walks(
     settings = graphs.sample_walks(graph, few, **options).settings
     check_memory(graph, starts, settings, max_memory)
     if num_parts is None:
-        num_parts = _PARTS_PER_THREAD * max(1, sum(found.nthreads().values()))
+        num_parts = _PARTS_PER_THREAD * max(1, sum(client.nthreads().values()))
     pieces = [part for part in np.array_split(starts, check_count("num_parts", num_parts)) if len(part)] or [starts]
     there, step = [shipped(value) for value in (graph, settings)], dask.delayed(_columns, pure=False)
-    parts = computed(found, [step(*there, piece) for piece in pieces])
-    return joined(graph, starts, settings, parts)
+    parts = computed(client, [step(*there, piece) for piece in pieces])
+    return graphs.Walks.of(graph, starts, settings, joined(parts))
 
 
-def _columns(graph: graphs.Graph, settings: WalkSettings, starts: NDArray[np.int64]) -> list[NDArray[Any]]:
-    return columns_of(draw(graph, starts, settings, num_threads=1))
+def _columns(graph: graphs.Graph, settings: WalkSettings, starts: NDArray[np.int64]) -> Columns:
+    return draw(graph, starts, settings, num_threads=1)

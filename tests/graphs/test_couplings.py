@@ -1,6 +1,5 @@
-from itertools import permutations
+"""Joint laws of lengths."""
 
-import networkx as nx
 import numpy as np
 import pytest
 from checks import assert_mean, fails
@@ -8,7 +7,6 @@ from checks import assert_mean, fails
 import graphs
 from graphs import couplings, random
 from graphs.couplings import Halting
-from graphs.spectral import _lanczos, spectral_measure, squared_growth
 
 SURVIVAL = np.array([1.0, 0.9, 0.9, 0.3, 0.05])
 COUPLINGS = {
@@ -116,69 +114,3 @@ def test_quantile_survival_averages_to_one():
         share = couplings.quantile_survival(Halting(halt), 7, 400)
         expected = Halting(halt).survival(400) > 0
         np.testing.assert_allclose(share.mean(0), expected, atol=1e-9)
-
-
-@pytest.fixture(scope="module")
-def g():
-    return graphs.Graph.from_networkx(nx.erdos_renyi_graph(60, 0.1, seed=1))
-
-
-def test_matching_is_the_best_assignment_of_its_cost(g):
-    kernel = graphs.kernels.RegularizedLaplacian(2, 1.0)
-    permutation = graphs.match_quantiles(g, kernel, 0.1, 6)
-    f = kernel.modulation(400)
-    share = couplings.quantile_survival(Halting(0.1), 6, 400)
-    U = g.shift_operator.toarray()
-    powers = [np.eye(g.num_nodes)]
-    for _ in range(150):
-        powers.append(powers[-1] @ U)
-    averaged = [sum(share[q, hop] * f[hop] * powers[hop] for hop in range(151)) for q in range(6)]
-    K = kernel.exact(g)
-    cost = np.array([[np.trace(a @ K @ b) for b in averaged] for a in averaged])
-    best = min(permutations(range(6)), key=lambda s: sum(cost[q, s[q]] for q in range(6)))
-    assert sum(cost[q, permutation[q]] for q in range(6)) == pytest.approx(sum(cost[q, best[q]] for q in range(6)))
-    assert sum(cost[q, q] for q in range(6)) > sum(cost[q, permutation[q]] for q in range(6))
-
-
-@pytest.mark.parametrize(
-    "kernel", [graphs.kernels.Diffusion(100.0), graphs.kernels.RegularizedLaplacian(2, 1.0)], ids=str
-)
-@pytest.mark.parametrize("halt", [0.1, 0.4])
-def test_matching_of_a_non_negative_modulation_is_the_reversal(g, kernel, halt):
-    found, reversal = graphs.match_quantiles(g, kernel, halt, 12), np.arange(12)[::-1]
-    u = 1 - g.spectrum.eigenvalues
-    f = kernel.modulation(8000)
-    averaged = (couplings.quantile_survival(Halting(halt), 12, 8000) * f) @ (u[None] ** np.arange(8001)[:, None])
-    cost = (averaged * kernel.spectral(1 - u)) @ averaged.T
-    costs = [cost[np.arange(12), permutation].sum() for permutation in (found, reversal, np.arange(12))]
-    assert costs[0] == pytest.approx(costs[1], rel=1e-9)
-    assert costs[2] > 1.01 * costs[1]
-
-
-def test_matching_needs_two_quantiles(g):
-    with pytest.raises(graphs.InvalidArgumentError, match="at least 2"):
-        graphs.match_quantiles(g, graphs.kernels.Diffusion(), 0.1, 1)
-
-
-def test_lanczos_quadrature_agrees_with_the_spectrum(monkeypatch):
-    g = graphs.Graph.from_networkx(nx.random_regular_graph(4, 1000, seed=0))
-    u, weights = spectral_measure(g)
-    monkeypatch.setattr("graphs.spectral._DENSE", 10)
-    points, mass = spectral_measure(g)
-    assert len(points) < 400
-    for power in (1, 2, 4, 8):
-        assert mass @ points**power == pytest.approx(weights @ u**power, abs=0.02)
-    assert mass.sum() == pytest.approx(1)
-    assert len(_lanczos(g.shift_operator, np.ones(1000))[0]) == 1  # an eigenvector ends it at once
-
-
-def test_squared_growth_is_the_spectral_radius():
-    rng = np.random.default_rng(0)
-    for size in (30, 80):
-        G = nx.gnm_random_graph(size, 4 * size, seed=2)
-        g = graphs.Graph.from_edges(G.edges, rng.uniform(0.1, 5, G.number_of_edges()), nodes=range(size))
-        U = g.shift_operator.toarray()
-        uniform = (U > 0).sum(1)[:, None] * U**2
-        by_weight = np.divide(U**2, g.adjacency.toarray() / g.degrees[:, None], out=np.zeros_like(U), where=U > 0)
-        assert squared_growth(g, "uniform") == pytest.approx(abs(np.linalg.eigvals(uniform)).max())
-        assert squared_growth(g, "weights") == pytest.approx(abs(np.linalg.eigvals(by_weight)).max())

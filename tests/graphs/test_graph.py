@@ -114,19 +114,19 @@ def test_every_kind_of_graph_has_features_or_a_clear_error():
     multi = nx.MultiGraph([(0, 1), (0, 1), (1, 2)])
     parts = nx.disjoint_union(nx.cycle_graph(4), nx.complete_bipartite_graph(2, 3))
     parts.add_node("alone")
-    found = [
+    kinds = [
         Graph.from_networkx(multi, duplicates="sum"),
         Graph.from_networkx(parts),
         Graph.from_networkx(parts).with_laplacian("combinatorial"),
         Graph.from_edges([], nodes=["one"]),
     ]
-    for g in found:
+    for g in kinds:
         phi = graphs.sample_walks(g, seed=0).features(kernel)
         np.testing.assert_allclose(
             (phi @ phi.T).toarray(), kernel.exact(g), atol=1e-6
         )  # every hop that counts is exact
         np.testing.assert_allclose(graphs.pagerank(g, num_walkers=4, seed=0).sum(), 1)
-    assert found[1].largest_component().num_nodes == 5
+    assert kinds[1].largest_component().num_nodes == 5
     with pytest.raises(graphs.InvalidGraphError, match=r"Directed.*to_undirected"):
         Graph.from_networkx(nx.MultiDiGraph([(0, 1)]))
     with pytest.raises(graphs.InvalidGraphError, match="duplicate"):
@@ -147,9 +147,9 @@ def test_self_loops_error_drop_keep():
     dropped = Graph.from_scipy(matrix, self_loops="drop")
     assert dropped.num_self_loops_dropped == 1
     assert dropped.num_edges == 1
-    kept = Graph.from_scipy(matrix, self_loops="keep")
-    np.testing.assert_array_equal(kept.adjacency.toarray(), matrix)
-    assert kept.num_edges == 2
+    loops = Graph.from_scipy(matrix, self_loops="keep")
+    np.testing.assert_array_equal(loops.adjacency.toarray(), matrix)
+    assert loops.num_edges == 2
     with pytest.raises(graphs.InvalidArgumentError, match="self_loops must be one of"):
         Graph.from_scipy(matrix, self_loops="ignore")
 
@@ -239,49 +239,3 @@ def test_largest_component_keeps_labels():
     assert part.index([4]).tolist() == [2]
     with pytest.raises(graphs.InvalidArgumentError, match="each position once"):
         g.subgraph(np.array([1, 1]))
-
-
-def test_meshes_by_faces_and_vertices():
-    box = trimesh.creation.box()
-    faces, vertices = Graph.from_mesh(box), Graph.from_mesh(box, nodes="vertices")
-    assert (faces.num_nodes, faces.num_edges) == (12, 18)
-    assert (vertices.num_nodes, vertices.num_edges) == (8, 18)
-    np.testing.assert_allclose(faces.coordinates, box.triangles_center)
-    with pytest.raises(graphs.InvalidArgumentError, match="nodes must be"):
-        Graph.from_mesh(box, nodes="edges")
-
-
-def test_mesh_files(tmp_path):
-    path = tmp_path / "box.stl"
-    trimesh.creation.box().export(path)
-    assert len(graphs.load_mesh(path).vertices) == 8  # STL repeats them per face
-    (tmp_path / "empty.ply").write_bytes(b"")
-    (tmp_path / "bad.ply").write_bytes(b"ply\nformat ascii 1.0\nelement vertex 99999999999\n")
-    (tmp_path / "bad.stl").write_bytes(b"\xff" * 50)
-    text = trimesh.creation.box().export(file_type="ply", encoding="ascii")
-    (tmp_path / "cut.ply").write_bytes(b"\n".join(text.split(b"\n")[:-4]))
-    for name in ("missing.stl", "empty.ply", "bad.ply", "bad.stl", "box.txt", "cut.ply"):
-        with pytest.raises(graphs.GraphError, match=name):
-            graphs.load_mesh(tmp_path / name)
-
-
-def test_faces_without_area_are_left_out_and_counted(tmp_path):
-    box = trimesh.creation.box()
-    faces = np.concatenate([box.faces, [[0, 0, 1]]])
-    trimesh.Trimesh(box.vertices, faces, process=False).export(tmp_path / "m.ply")
-    with pytest.warns(graphs.DegenerateFacesWarning, match="1 of 13 faces"):
-        assert len(graphs.load_mesh(tmp_path / "m.ply").faces) == 12
-
-
-def test_gml_drops_self_loops_with_a_count(tmp_path):
-    path = tmp_path / "g.gml"
-    nx.write_gml(nx.Graph([("a", "b"), ("a", "a")]), path)
-    with pytest.warns(graphs.SelfLoopsDroppedWarning, match="1 self-loops dropped"):
-        g = Graph.from_gml(path)
-    assert g.labels == ("a", "b")
-    with pytest.raises(graphs.InvalidGraphError, match="self-loops"):
-        Graph.from_gml(path, self_loops="error")
-    (tmp_path / "bad.gml").write_text("not gml [")
-    for name in ("bad.gml", "missing.gml"):
-        with pytest.raises(graphs.FileFormatError, match=name):
-            Graph.from_gml(tmp_path / name)

@@ -5,13 +5,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.signal import fftconvolve
 
 from graphs import random
+from graphs.checks import check_counts
 from graphs.couplings import as_halting, quantile_survival
+from graphs.features import Walks, sample_walks
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel, Modulated
-from graphs.matching.pairs import check_graph_and_kernel, positive, whole_modulation
-from graphs.walks.halting import choose_halt
-from graphs.walks.sampling import sample_walks
-from graphs.walks.walks import Walks
+from graphs.kernels.kernel import check_graph_and_kernel
+from graphs.matching.pairs import whole_modulation
+from graphs.walks import choose_halt
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +48,7 @@ def walk_costs(
         InvalidArgumentError: an argument out of range, or a kernel for which no walks have a good second moment.
     """
     check_graph_and_kernel(graph, kernel)
-    positive(num_quantiles=num_quantiles, num_nodes=num_nodes, num_walkers=num_walkers)
+    check_counts(num_quantiles=num_quantiles, num_nodes=num_nodes, num_walkers=num_walkers)
     generator = np.random.default_rng(random.resolve_seed(seed))
     nodes = generator.permutation(graph.num_nodes)[:num_nodes]
     labels = graph.labels_at(nodes)

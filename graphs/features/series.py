@@ -1,27 +1,26 @@
-"""Features of nodes without randomness, behind the interface of `graphs.Walks`: biased, with a bound on the bias.
+"""Features of nodes without randomness: biased, with a bound on the bias.
 
-f(U), f = sqrt(k), is replaced by a polynomial c_h(U), whose rows are sparse while h hops reach few nodes, or by its
-part on the smooth end of the spectrum. With e = max |f - c_h| on the spectrum, the matrix of
-all nodes has |Phi Phi^T - K|_2 <= 2 e max f + e^2.
+f(U), f = sqrt(k), is replaced by a polynomial c_h(U), whose rows are sparse while h hops reach few nodes (see
+`graphs.features.spectrum` for its part on the smooth end of the spectrum). With e = max |f - c_h| on the spectrum, the
+matrix of all nodes has |Phi Phi^T - K|_2 <= 2 e max f + e^2.
 """
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.eigenpairs import largest_eigenpairs
-from graphs.errors import InvalidArgumentError, MemoryBudgetError
+from graphs.checks import check_count
+from graphs.errors import MemoryBudgetError
+from graphs.features.role import NodeFeatures, Pattern, as_vector, positions_of
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
-from graphs.walks import Pattern
+from graphs.walks.visits import pointers
 
 Floats = NDArray[np.float64]
 
-BASES = ("taylor", "chebyshev")
 _BLOCK, _PROBED = 1024, 16
 _GRID = 4001
 _ROUNDING = 2e-15
@@ -29,7 +28,7 @@ _ROUNDING = 2e-15
 
 
 @dataclass(frozen=True, eq=False)
-class SeriesFeatures:
+class SeriesFeatures(NodeFeatures):
     """Rows of a polynomial in U of degree h; make them with `taylor_features` or `chebyshev_features`.
 
     Attributes:
@@ -65,24 +64,19 @@ class SeriesFeatures:
         points, transform = interpolation(self.max_length)
         return np.asarray(transform @ kernel.root_jacobian(1 - points))
 
-    def features(self, kernel: GraphKernel) -> sp.csr_array:
-        """Return Phi, `csr_array` (n, N), for a kernel; rows follow `nodes`, columns are positions."""
-        indptr, indices, shape = self.pattern
-        return sp.csr_array((self.values(self.weights(kernel)), indices, indptr), shape=shape)
-
     def values(
         self,
         weights: ArrayLike,  # (h + 1,)
     ) -> Floats:  # (nnz,)
         """Return the values (nnz,) of Phi on `pattern` for coefficients (h + 1,)."""
-        return np.asarray(self.table @ _vector("weights", weights, self.table.shape[1]))
+        return np.asarray(self.table @ as_vector("weights", weights, self.table.shape[1]))
 
     def values_adjoint(
         self,
         v: ArrayLike,  # (nnz,)
     ) -> Floats:  # (h + 1,)
         """Return the adjoint of `values` at v (nnz,), (h + 1,)."""
-        return np.asarray(self.table.T @ _vector("v", v, self.table.shape[0]))
+        return np.asarray(self.table.T @ as_vector("v", v, self.table.shape[0]))
 
     def times(self, kernel: GraphKernel, right: ArrayLike) -> Floats:
         """Return Phi of all N nodes times a matrix (N, p), by h sparse products, without any row of Phi."""
@@ -106,73 +100,6 @@ class SeriesFeatures:
         basis = np.polynomial.polynomial if self.basis == "taylor" else np.polynomial.chebyshev
         series = basis.polyval if self.basis == "taylor" else basis.chebval
         return float(np.abs(kernel.root(1 - u) - series(u, self.weights(kernel))).max())
-
-
-@dataclass(frozen=True, eq=False)
-class SpectralFeatures:
-    """The part of f(U) on its r largest eigenvalues; make them with `spectral_features`. They are dense.
-
-    Attributes:
-        graph: The graph.
-        nodes: Positions (n,), one per row.
-        eigenvalues: (r,) of U, descending.
-        eigenvectors: (N, r).
-    """
-
-    graph: Graph
-    nodes: NDArray[np.int64]
-    eigenvalues: Floats
-    eigenvectors: Floats
-
-    @property
-    def max_length(self) -> int:
-        """One less than the number of weights."""
-        return len(self.eigenvalues) - 1
-
-    @cached_property
-    def pattern(self) -> Pattern:
-        """All of (n, r); the columns are eigenvectors, not nodes."""
-        n, r = len(self.nodes), len(self.eigenvalues)
-        return Pattern(np.arange(n + 1) * r, np.tile(np.arange(r, dtype=np.int32), n), (n, r))
-
-    def weights(self, kernel: GraphKernel) -> Floats:
-        """Return sqrt(k) at the eigenvalues, (r,)."""
-        return kernel.root(1 - self.eigenvalues)
-
-    def weights_jacobian(self, kernel: GraphKernel) -> Floats:
-        """Return their derivatives in the kernel's parameters, (r, p)."""
-        return kernel.root_jacobian(1 - self.eigenvalues)
-
-    def features(self, kernel: GraphKernel) -> sp.csr_array:
-        """Return Phi, `csr_array` (n, r), for a kernel; rows follow `nodes`."""
-        indptr, indices, shape = self.pattern
-        return sp.csr_array((self.values(self.weights(kernel)), indices, indptr), shape=shape)
-
-    def values(
-        self,
-        weights: ArrayLike,  # (r,)
-    ) -> Floats:  # (n r,)
-        """Return the values (n r,) of Phi, row by row."""
-        return np.asarray(self.eigenvectors[self.nodes] * _vector("weights", weights, len(self.eigenvalues))).ravel()
-
-    def values_adjoint(
-        self,
-        v: ArrayLike,  # (n r,)
-    ) -> Floats:  # (r,)
-        """Return the adjoint of `values` at v (n r,), (r,)."""
-        shape = (len(self.nodes), len(self.eigenvalues))
-        rows = _vector("v", v, shape[0] * shape[1]).reshape(shape)
-        return np.asarray((rows * self.eigenvectors[self.nodes]).sum(0))
-
-    def at(self, nodes: Iterable[Hashable]) -> "SpectralFeatures":
-        """Return the features of other nodes (labels)."""
-        return SpectralFeatures(self.graph, self.graph.index(nodes), self.eigenvalues, self.eigenvectors)
-
-    def error_bound(self, kernel: GraphKernel) -> float:
-        """Return max f over what is left out, between -1 and the last eigenvalue."""
-        u = np.linspace(-1, self.eigenvalues[-1], _GRID)
-        left = self.graph.num_nodes - len(self.eigenvalues)
-        return float(np.abs(kernel.root(1 - u)).max()) if left else 0.0
 
 
 def taylor_features(
@@ -223,52 +150,10 @@ def chebyshev_features(
     return _make(graph, nodes, "chebyshev", degree, max_memory)
 
 
-def spectral_features(
-    graph: Graph,
-    nodes: Iterable[Hashable] | None = None,  # (n,)
-    rank: int = 64,
-) -> SpectralFeatures:
-    """Return features on the eigenvectors of the r largest eigenvalues of U, by Lanczos.
-
-    The right ones for long lengthscales, where the kernel lives on few eigenvectors.
-
-    Args:
-        graph: The graph.
-        nodes: Labels (n,); None: every node.
-        rank: r, at most N.
-
-    Raises:
-        InvalidArgumentError: rank out of range.
-        UnknownNodeError: a label names no node.
-    """
-    starts = _positions(graph, nodes)
-    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or not 1 <= rank <= graph.num_nodes:
-        raise InvalidArgumentError(f"rank must be an integer from 1 to {graph.num_nodes}, got {rank!r}.")
-    if graph.num_nodes <= 50 or 4 * rank > graph.num_nodes:
-        eigenvalues, vectors = graph.spectrum
-        return SpectralFeatures(graph, starts, 1 - eigenvalues[:rank], np.ascontiguousarray(vectors[:, :rank]))
-    return SpectralFeatures(graph, starts, *largest_eigenpairs(graph, int(rank)))
-
-
 def _make(
     graph: Graph, nodes: Iterable[Hashable] | None, basis: str, degree: int, max_memory: float | None
 ) -> SeriesFeatures:
-    if isinstance(degree, bool) or not isinstance(degree, int | np.integer) or degree < 0:
-        raise InvalidArgumentError(f"degree must be an integer from 0 on, got {degree!r}.")
-    return _series(graph, _positions(graph, nodes), basis, int(degree), max_memory)
-
-
-def _vector(name: str, values: ArrayLike, size: int) -> Floats:
-    vector = np.asarray(values, dtype=np.float64)
-    if vector.shape != (size,):
-        raise InvalidArgumentError(f"{name} must have shape ({size},), got {vector.shape}.")
-    return vector
-
-
-def _positions(graph: Graph, nodes: Iterable[Hashable] | None) -> NDArray[np.int64]:
-    if not isinstance(graph, Graph):
-        raise InvalidArgumentError(f"A graphs.Graph is needed, got {type(graph).__name__}.")
-    return np.arange(graph.num_nodes, dtype=np.int64) if nodes is None else graph.index(nodes)
+    return _series(graph, positions_of(graph, nodes), basis, check_count("degree", degree, least=0), max_memory)
 
 
 def interpolation(degree: int) -> tuple[Floats, Floats]:
@@ -295,9 +180,9 @@ def _series(
     firsts = range(0, max(1, len(starts)), _BLOCK)
     blocks = [_block(matrix, starts[first : first + _BLOCK], basis, degree) for first in firsts]
     counts, indices, hop_counts, hops, loads = (np.concatenate(column) for column in zip(*blocks, strict=True))
-    indptr, pointer = (np.concatenate(([0], np.cumsum(c, dtype=np.int64))) for c in (counts, hop_counts))
-    table = sp.csr_array((loads, hops, pointer), shape=(len(indices), degree + 1))
-    return SeriesFeatures(graph, starts, basis, Pattern(indptr, indices, (len(starts), graph.num_nodes)), table)
+    table = sp.csr_array((loads, hops, pointers(hop_counts)), shape=(len(indices), degree + 1))
+    pattern = Pattern(pointers(counts), indices, (len(starts), graph.num_nodes))
+    return SeriesFeatures(graph, starts, basis, pattern, table)
 
 
 def _cleared(term: sp.csr_array) -> sp.csr_array:

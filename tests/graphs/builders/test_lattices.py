@@ -142,9 +142,9 @@ def test_grids_that_cannot_be(arguments, message):
 
 @pytest.mark.parametrize("factor", [1e-310, 1e-200, 1e200, 4e307])
 def test_units_of_spacing_do_not_matter(factor):
-    found = Graph.from_grid((3, 4), diagonals=True, spacing=(factor, factor / 2)).adjacency.toarray()
+    scaled = Graph.from_grid((3, 4), diagonals=True, spacing=(factor, factor / 2)).adjacency.toarray()
     expected = Graph.from_grid((3, 4), diagonals=True, spacing=(2, 1)).adjacency.toarray()
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(scaled, expected, rtol=1e-12)
 
 
 def test_kernels_on_a_ring_are_those_of_the_circle():

@@ -3,6 +3,7 @@
 import numpy as np
 
 from graphs.graph import Graph
+from graphs.walks.hops import nodes_within
 
 _SAMPLED, _MOST_DEGREE = 64, 200
 
@@ -16,12 +17,8 @@ def largest_degree(graph: Graph, max_nonzeros: int) -> int:
         graph: The graph.
         max_nonzeros: The budget of a row.
     """
-    from graphs.walks import compiled
-
     sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:_SAMPLED])
-    matrix = graph.shift_operator
-    balls = compiled.reach(matrix.indptr, matrix.indices, sample, _MOST_DEGREE, 16 * max_nonzeros)
-    sizes = balls.mean(0)
+    sizes = nodes_within(graph, sample, _MOST_DEGREE, 16 * max_nonzeros).mean(0)
     fits = int((sizes <= max_nonzeros).sum()) - 1
     grows = int((np.diff(sizes) > 0).sum())
     return max(1, min(fits, grows))

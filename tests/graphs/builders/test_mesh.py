@@ -205,8 +205,8 @@ class TestLengths:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", graphs.NegativeCotangentsWarning)
             expected = Graph.from_mesh(mesh, nodes, weights=weights).adjacency.toarray()
-            found = Graph.from_mesh(Plain(), nodes, weights=weights).adjacency.toarray()
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+            scaled = Graph.from_mesh(Plain(), nodes, weights=weights).adjacency.toarray()
+        np.testing.assert_allclose(scaled, expected, rtol=1e-9)
 
     @pytest.mark.parametrize("gap", [0.0, 5e-324, 1e-310])
     def test_coincident_vertices_are_named(self, gap):
@@ -276,9 +276,9 @@ class TestCotangents:
         areas = np.bincount(mesh.faces.ravel(), np.repeat(mesh.area_faces / 3, 3))
         root = sp.diags_array(areas**-0.5)
         matrix = root @ (sp.diags_array(g.degrees) - g.adjacency) @ root
-        found = np.sort(eigsh(matrix, 16, sigma=-0.1, return_eigenvectors=False))
+        lowest = np.sort(eigsh(matrix, 16, sigma=-0.1, return_eigenvectors=False))
         expected = np.repeat([0, 2, 6, 12], [1, 3, 5, 7])
-        np.testing.assert_allclose(found, expected, rtol=0.02, atol=1e-9)
+        np.testing.assert_allclose(lowest, expected, rtol=0.02, atol=1e-9)
 
     def test_linear_functions_are_harmonic_inside(self):
         """The finite element Laplacian of a plane mesh kills x and y at inner vertices, whatever the triangles."""
@@ -322,3 +322,35 @@ class TestCotangents:
             Graph.from_mesh(box, weights="length")
         with pytest.raises(TypeError):
             Graph.from_mesh(box, "vertices", "unit")
+
+
+def test_meshes_by_faces_and_vertices():
+    box = trimesh.creation.box()
+    faces, vertices = Graph.from_mesh(box), Graph.from_mesh(box, nodes="vertices")
+    assert (faces.num_nodes, faces.num_edges) == (12, 18)
+    assert (vertices.num_nodes, vertices.num_edges) == (8, 18)
+    np.testing.assert_allclose(faces.coordinates, box.triangles_center)
+    with pytest.raises(graphs.InvalidArgumentError, match="nodes must be"):
+        Graph.from_mesh(box, nodes="edges")
+
+
+def test_mesh_files(tmp_path):
+    path = tmp_path / "box.stl"
+    trimesh.creation.box().export(path)
+    assert len(graphs.load_mesh(path).vertices) == 8  # STL repeats them per face
+    (tmp_path / "empty.ply").write_bytes(b"")
+    (tmp_path / "bad.ply").write_bytes(b"ply\nformat ascii 1.0\nelement vertex 99999999999\n")
+    (tmp_path / "bad.stl").write_bytes(b"\xff" * 50)
+    text = trimesh.creation.box().export(file_type="ply", encoding="ascii")
+    (tmp_path / "cut.ply").write_bytes(b"\n".join(text.split(b"\n")[:-4]))
+    for name in ("missing.stl", "empty.ply", "bad.ply", "bad.stl", "box.txt", "cut.ply"):
+        with pytest.raises(graphs.GraphError, match=name):
+            graphs.load_mesh(tmp_path / name)
+
+
+def test_faces_without_area_are_left_out_and_counted(tmp_path):
+    box = trimesh.creation.box()
+    faces = np.concatenate([box.faces, [[0, 0, 1]]])
+    trimesh.Trimesh(box.vertices, faces, process=False).export(tmp_path / "m.ply")
+    with pytest.warns(graphs.DegenerateFacesWarning, match="1 of 13 faces"):
+        assert len(graphs.load_mesh(tmp_path / "m.ply").faces) == 12

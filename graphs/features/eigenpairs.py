@@ -10,8 +10,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
 
 from graphs.errors import GraphError
+from graphs.features.neighborhoods import largest_degree
 from graphs.graph import Graph
-from graphs.neighborhoods import largest_degree
 from graphs.walks.moves import Moves
 
 Floats = NDArray[np.float64]
@@ -30,9 +30,9 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
     turns up.
     """
     count, part = connected_components(graph.adjacency, directed=False)
-    known = Moves(graph, "weights").roots
-    known = known / np.sqrt(np.bincount(part, known**2))[part]
-    parts = sp.csr_array((known, (np.arange(graph.num_nodes), part)), shape=(graph.num_nodes, count))
+    roots = Moves(graph, "weights").roots
+    roots = roots / np.sqrt(np.bincount(part, roots**2))[part]
+    parts = sp.csr_array((roots, (np.arange(graph.num_nodes), part)), shape=(graph.num_nodes, count))
     if rank <= count:
         return np.ones(rank), np.ascontiguousarray(parts[:, :rank].toarray())
     values, vectors = np.ones(count), parts.toarray()
@@ -41,10 +41,10 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
         rest = operator.without(vectors)
         start = generator.standard_normal(graph.num_nodes)
         most = wanted if len(values) == count else min(wanted, 8)
-        more, found = _some_eigenpairs(rest, most, start)
+        more, more_vectors = _some_eigenpairs(rest, most, start)
         more = operator.back(more)
         new = more > (values[rank - 1] if len(values) >= rank else -np.inf) + 1e-9
-        values, vectors = np.concatenate([values, more[new]]), np.hstack([vectors, found[:, new]])
+        values, vectors = np.concatenate([values, more[new]]), np.hstack([vectors, more_vectors[:, new]])
         order = np.argsort(-values, kind="stable")[:rank]
         values, vectors = values[order], vectors[:, order]
         if len(values) == rank and not new.any():

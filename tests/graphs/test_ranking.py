@@ -1,16 +1,20 @@
+from functools import lru_cache
+
 import networkx as nx
 import numpy as np
 import pytest
 from checks import assert_mean, fails
+from walking import copies
 
 import graphs
 from graphs import Graph, pagerank
 from graphs.couplings import DIRECTIONS, LENGTHS
-from graphs.ranking import _transposed_moves
+from graphs.ranking import transposed_moves
 
 HALT = 0.2
 
 
+@lru_cache
 def example(weighted):
     G = nx.gnm_random_graph(12, 20, seed=1)
     G.add_nodes_from([12, 13])  # nodes without neighbours
@@ -21,37 +25,37 @@ def example(weighted):
     return Graph.from_networkx(G), np.array([ranks[k] for k in G])
 
 
-def estimates(g, repeats=1000, **options):
+def estimates(g, repeats=1000, halt=HALT, **options):
+    """Independent estimates (repeats, N), from one draw over as many copies of g."""
     options = {"num_walkers": 4, "permutation": graphs.match_pagerank_quantiles(g, HALT, 10), **options}
-    return np.array([pagerank(g, HALT, seed=s, **options) for s in range(repeats)])
+    return repeats * pagerank(copies(g, repeats), halt, seed=0, **options).reshape(repeats, -1)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("directions", DIRECTIONS)
 @pytest.mark.parametrize("lengths", [name for name in LENGTHS if name != "learned"])
-@pytest.mark.slow
 def test_it_estimates_that_of_networkx(weighted, directions, lengths):
     if weighted and directions == "repelling":
         pytest.skip("repelling walkers move uniformly, which a test of the arguments shows")
     g, exact = example(weighted)
-    found = estimates(g, directions=directions, lengths=lengths)
-    np.testing.assert_allclose(found.sum(1), 1)
-    np.testing.assert_allclose(found[:, 12:], exact[12:][None].repeat(len(found), 0))
-    assert_mean(found[:, :12], exact[:12])
+    ranks = estimates(g, directions=directions, lengths=lengths)
+    np.testing.assert_allclose(ranks.sum(1), 1)
+    np.testing.assert_allclose(ranks[:, 12:], exact[12:][None].repeat(len(ranks), 0))
+    assert_mean(ranks[:, :12], exact[:12])
 
 
 def test_planted_another_halting_probability():
     g, exact = example(False)
-    found = np.array([pagerank(g, 0.4, 4, lengths="iid", seed=s)[:12] for s in range(2000)])
-    assert fails(assert_mean, found, exact[:12])
+    ranks = estimates(g, 2000, halt=0.4, lengths="iid")[:, :12]
+    assert fails(assert_mean, ranks, exact[:12])
 
 
 def test_couplings_lower_the_error():
     g, exact = example(False)
 
     def error(**options):
-        squares = ((estimates(g, 600, **options) - exact) ** 2).sum(1)
-        return squares.mean(), squares.std(ddof=1) / np.sqrt(600)
+        squares = ((estimates(g, 6000, **options) - exact) ** 2).sum(1)
+        return squares.mean(), squares.std(ddof=1) / np.sqrt(6000)
 
     (plain, a), (sigma, b) = (error(lengths=name, directions="independent") for name in ("iid", "sigma"))
     ours, c = error(lengths="systematic", directions="stratified", num_walkers=4)
@@ -61,7 +65,7 @@ def test_couplings_lower_the_error():
 
 def test_the_matching_costs_are_those_of_dense_matrices(monkeypatch):
     g, _ = example(True)
-    P = _transposed_moves(g).toarray().T
+    P = transposed_moves(g).toarray().T
     np.testing.assert_allclose(P.sum(1), 1)
     lengths = np.arange(400)
     u = (np.arange(8 * 4000) + 0.5) / (8 * 4000)
@@ -75,7 +79,7 @@ def test_the_matching_costs_are_those_of_dense_matrices(monkeypatch):
     best = cost[np.arange(8), permutation].sum()
     rng = np.random.default_rng(0)
     assert best <= 1.001 * min(cost[np.arange(8), rng.permutation(8)].sum() for _ in range(3000))
-    monkeypatch.setattr("graphs.ranking._DENSE", 5)
+    monkeypatch.setattr("graphs.ranking.DENSE", 5)
     probed = graphs.match_pagerank_quantiles(g, HALT, 8)
     assert cost[np.arange(8), probed].sum() < 1.1 * best
 
@@ -83,7 +87,7 @@ def test_the_matching_costs_are_those_of_dense_matrices(monkeypatch):
 def test_threads_and_chunks_change_nothing(monkeypatch):
     g = Graph.from_networkx(nx.gnm_random_graph(300, 900, seed=0))
     one = pagerank(g, seed=3, num_threads=1)
-    monkeypatch.setattr("graphs.ranking._CHUNK_WALKERS", 20)
+    monkeypatch.setattr("graphs.ranking.CHUNK_WALKERS", 20)
     np.testing.assert_array_equal(one, pagerank(g, seed=3, num_threads=4))
     assert not np.array_equal(one, pagerank(g, seed=4))
 
@@ -98,7 +102,7 @@ def test_threads_and_chunks_change_nothing(monkeypatch):
         ({"lengths": "all"}, "lengths must be one of"),
         ({"directions": "all"}, "directions must be one of"),
         ({"permutation": [0, 0]}, "each once"),
-        ({"num_quantiles": 1}, "at least 2"),
+        ({"num_quantiles": 1}, "an integer from 2 on"),
         ({"directions": "repelling"}, "unweighted graph"),
     ],
 )

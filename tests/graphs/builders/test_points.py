@@ -6,8 +6,6 @@ import pytest
 import graphs
 from graphs import Graph
 
-RNG = np.random.default_rng(0)
-
 
 def slow(points, k):
     """The twin: distances (n, n), nan where neither point is among the other's k nearest; distances must differ."""
@@ -22,7 +20,7 @@ def slow(points, k):
 @pytest.mark.parametrize("k", [1, 4, 39])
 @pytest.mark.parametrize("d", [1, 2, 3, 6])
 def test_all_pairs(d, k):
-    points = RNG.normal(size=(40, d))
+    points = np.random.default_rng(0).normal(size=(40, d))
     D, farthest = slow(points, k)
     edge = ~np.isnan(D)
     twins = {
@@ -44,13 +42,13 @@ def test_the_union_not_the_intersection():
     np.testing.assert_array_equal(W, [[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0]])
 
 
-@pytest.mark.parametrize(("d", "kept"), [(1, False), (2, True), (3, True), (4, False)])
-def test_coordinates(d, kept):
-    points = RNG.normal(size=(15, d))
+@pytest.mark.parametrize(("d", "drawable"), [(1, False), (2, True), (3, True), (4, False)])
+def test_coordinates(d, drawable):
+    points = np.random.default_rng(0).normal(size=(15, d))
     g = Graph.from_points(points)
     assert g.labels is None
-    assert (g.coordinates is not None) == kept
-    if kept:
+    assert (g.coordinates is not None) == drawable
+    if drawable:
         np.testing.assert_array_equal(g.coordinates, points)
         assert not np.shares_memory(g.coordinates, points)
 
@@ -71,7 +69,7 @@ class TestRepeatedPoints:
     @pytest.mark.parametrize("copies", [2, 5, 40])
     def test_more_copies_than_neighbors(self, copies):
         """The tree then need not find a point among its own neighbors."""
-        points = np.repeat(RNG.normal(size=(5, 2)), copies, axis=0)
+        points = np.repeat(np.random.default_rng(0).normal(size=(5, 2)), copies, axis=0)
         g = Graph.from_points(points, 4, weights="unit")
         edges = g.adjacency.tocoo()
         assert (edges.row != edges.col).all()
@@ -80,7 +78,7 @@ class TestRepeatedPoints:
             assert (edges.row // copies == edges.col // copies).all()
 
     def test_no_bandwidth_can_be_found(self):
-        points = np.repeat(RNG.normal(size=(5, 2)), 20, axis=0)
+        points = np.repeat(np.random.default_rng(0).normal(size=(5, 2)), 20, axis=0)
         with pytest.raises(graphs.InvalidGraphError, match=r"median distance to the k-th is 0.*Pass bandwidth="):
             Graph.from_points(points, 4)
         np.testing.assert_array_equal(Graph.from_points(points, 4, bandwidth=1e-3).adjacency.data, 1)
@@ -101,9 +99,9 @@ def test_weights_that_underflow_are_no_edges():
 @pytest.mark.parametrize("factor", [1e-305, 1e-160, 1e160, 1e300])
 @pytest.mark.parametrize("weights", ["gaussian", "length", "unit"])
 def test_units_do_not_matter(weights, factor):
-    points = RNG.normal(size=(40, 3))
-    found = Graph.from_points(points * factor, 5, weights=weights).adjacency.toarray()
-    np.testing.assert_allclose(found, Graph.from_points(points, 5, weights=weights).adjacency.toarray(), rtol=1e-9)
+    points = np.random.default_rng(0).normal(size=(40, 3))
+    scaled = Graph.from_points(points * factor, 5, weights=weights).adjacency.toarray()
+    np.testing.assert_allclose(scaled, Graph.from_points(points, 5, weights=weights).adjacency.toarray(), rtol=1e-9)
 
 
 def test_lists_and_whole_numbers():

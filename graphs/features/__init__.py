@@ -1,0 +1,14 @@
+"""Features of nodes behind one role: random walks, polynomials of U, and its largest eigenvectors."""
+
+from graphs.features.neighborhoods import largest_degree as largest_degree
+from graphs.features.role import NodeFeatures as NodeFeatures
+from graphs.features.role import Pattern as Pattern
+from graphs.features.role import feature_matrix as feature_matrix
+from graphs.features.series import SeriesFeatures as SeriesFeatures
+from graphs.features.series import chebyshev_features as chebyshev_features
+from graphs.features.series import interpolation as interpolation
+from graphs.features.series import taylor_features as taylor_features
+from graphs.features.spectrum import SpectralFeatures as SpectralFeatures
+from graphs.features.spectrum import spectral_features as spectral_features
+from graphs.features.walks import Walks as Walks
+from graphs.features.walks import sample_walks as sample_walks

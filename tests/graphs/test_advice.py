@@ -1,0 +1,70 @@
+"""Features measured, and recommended."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import graphs
+from graphs import Graph, kernels
+from graphs.advice import exact_block
+
+KERNELS = [kernels.Diffusion(2.5), kernels.RegularizedLaplacian(2, 0.8), kernels.Matern(1.5, 2.0)]
+MAKERS = {"taylor": graphs.taylor_features, "chebyshev": graphs.chebyshev_features}
+
+
+def test_the_exact_block_is_the_exact_kernel(g):
+    some = np.array([3, 0, 59])
+    for kernel in (*KERNELS, kernels.InverseCosine(), kernels.RandomWalk(3, 2.0)):
+        np.testing.assert_allclose(exact_block(g, kernel, some), kernel.exact(g)[np.ix_(some, some)], atol=1e-8)
+
+
+def test_it_recommends_what_is_best_by_its_own_measurement():
+    """Where few hops do, where the kernel lives on few eigenvectors, and where neighbourhoods explode."""
+    grid = Graph.from_networkx(nx.grid_2d_graph(30, 30))
+    near = graphs.advise(grid, kernels.Diffusion(2.0), 64)
+    assert near.best.features == "chebyshev"
+    far = graphs.advise(grid, kernels.Diffusion(15.0), 64)
+    assert far.best.features == "spectrum"
+    hubs = Graph.from_networkx(nx.barabasi_albert_graph(3000, 2, seed=0))
+    crowded = graphs.advise(hubs, kernels.RegularizedLaplacian(2, 2.0), 200)
+    assert crowded.best.features == "walks"
+    for advice in (near, far, crowded):
+        errors = [candidate.error for candidate in advice.candidates]
+        assert errors == sorted(errors)
+        budget = 200 if advice is crowded else 64
+        assert advice.best.nonzeros <= budget
+        assert advice.best.error == min(c.error for c in advice.candidates if c.nonzeros <= budget)
+        assert advice.best.features in advice.reason
+        assert str(advice).count("\n") == len(advice.candidates)
+
+
+def test_the_measured_error_is_that_of_the_features(g):
+    advice = graphs.advise(g, KERNELS[0], 40, num_nodes=60)
+    K = KERNELS[0].exact(g)
+    for candidate in advice.candidates:
+        if candidate.features == "walks":
+            continue
+        make = {**MAKERS, "spectrum": graphs.spectral_features}[candidate.features]
+        phi = make(g, **candidate.options).features(KERNELS[0])
+        if len(set(phi.nonzero()[0])) == 60:
+            error = np.linalg.norm((phi @ phi.T).toarray() - K) / np.linalg.norm(K)
+            assert candidate.error == pytest.approx(error, rel=0.3)
+
+
+def test_bad_arguments(g):
+    with pytest.raises(graphs.InvalidArgumentError, match="max_nonzeros must be a positive integer"):
+        graphs.advise(g, KERNELS[0], 0)
+    with pytest.raises(graphs.InvalidArgumentError, match="num_nodes must be a positive integer"):
+        graphs.advise(g, KERNELS[0], num_nodes=0)
+
+
+def test_a_kernel_that_walks_cannot_serve(g):
+    assert all(c.features != "walks" for c in graphs.advise(g, kernels.InverseCosine()).candidates)
+
+
+def test_arguments_out_of_range(g):
+    for options, words in (({"seed": -1}, "seed"), ({"halt": [1, 0.5]}, "probability"), ({"halt": 1.5}, "halt must")):
+        with pytest.raises(graphs.InvalidArgumentError, match=words):
+            graphs.advise(g, KERNELS[0], **options)
+    with pytest.raises(graphs.InvalidArgumentError, match="double precision"):
+        exact_block(g, kernels.Matern(100, 3e-3), np.array([0]))

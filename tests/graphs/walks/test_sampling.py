@@ -1,0 +1,50 @@
+"""What a user asks of walks, checked."""
+
+import numpy as np
+import pytest
+from walking import GRAPHS, sample_walks
+
+import graphs
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_walkers": 0}, "num_walkers must be a positive integer"),
+        ({"num_walkers": 2.0}, "num_walkers must be a positive integer"),
+        ({"num_walkers": 3, "lengths": "sigma"}, "must be even"),
+        ({"num_walkers": 3, "lengths": "antithetic"}, "must be even"),
+        ({"halt": 0.0}, "halt must lie strictly between 0 and 1"),
+        ({"halt": 1.5}, "halt must lie strictly between 0 and 1"),
+        ({"halt": 1}, "halt must lie strictly between 0 and 1"),
+        ({"lengths": "geometric"}, "lengths must be one of 'iid'"),
+        ({"directions": "repulsive"}, "directions must be one of"),
+        ({"transitions": "lazy"}, "transitions must be one of"),
+        ({"exact_hops": -1}, "exact_hops must be an integer from 0 to"),
+        ({"exact_hops": True}, "exact_hops must be an integer from 0 to"),
+        ({"exact_hops": "all"}, "exact_hops must be an integer from 0 to"),
+        ({"exact_hops": 2**40}, "exact_hops must be an integer from 0 to"),
+        ({"exact_hops": np.zeros(3)}, "exact_hops must be an integer from 0 to"),
+        ({"num_threads": -1}, "num_threads must be a positive integer"),
+        ({"max_memory": float("nan")}, "max_memory must be a positive number"),
+        ({"max_memory": "1"}, "max_memory must be a positive number"),
+        ({"lengths": ["iid"]}, "lengths must be one of"),
+        ({"kernel": "diffusion"}, "kernel must be one of graphs.kernels"),
+        ({"lengths": "sigma", "num_quantiles": 10**6}, "num_quantiles must be an integer from 1 to"),
+        ({"max_nonzeros": 0}, "max_nonzeros must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"halt": 1e-9}, "steps per node"),
+        ({"halt": "0.1x"}, "halt must be a number"),
+        ({"num_walkers": 10**9}, "steps per node"),
+        ({"lengths": "sigma", "permutation": [0, 0]}, "each once"),
+        ({"lengths": "sigma", "num_quantiles": 1}, "an integer from 2 on"),
+    ],
+)
+def test_bad_arguments_are_named(options, message):
+    with pytest.raises(graphs.InvalidArgumentError, match=message):
+        sample_walks(GRAPHS["star"], **{"seed": 0, **options})
+
+
+def test_repelling_walkers_want_uniform_moves():
+    with pytest.raises(graphs.InvalidArgumentError, match=r"repelling.*uniform moves"):
+        sample_walks(GRAPHS["weighted"], directions="repelling", seed=0)
