@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError
 from rfgp.models.sources import Chunk
-from rfgp.tables.content import check_file
 from rfgp.tables.messages import listed, plain, show, title, unreadable
 from rfgp.tables.options import MISSING_MARKS, TextFormat
-from rfgp.tables.parquet import check_magic
+from rfgp.tables.parquet import opened
 from rfgp.tables.text import read_head
 
 _ROWS = 2**16
@@ -133,19 +132,15 @@ class Parquet:
             first = 0
             if missing := set(self._columns) - set(self._names(file)):
                 raise DataError(f"{title(file)} has no column {show(min(missing))} any more.")
-            with _opened(file) as parquet:
-                for batch in _batches(file, parquet, self._columns):
+            with opened(file) as parquet:
+                for batch in parquet.iter_batches(batch_size=_ROWS, columns=self._columns, use_threads=False):
                     table = {name: _numbers(file, name, batch.column(name), first) for name in self._columns}
                     first += batch.num_rows
                     yield self._roles.chunk(_one_type(table), self._inputs)
 
     def _names(self, file: Path) -> list[str]:
-        with _opened(file) as parquet:
-            names = [field.name for field in parquet.schema_arrow]
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DataError(f"{title(file)} has two columns named {show(twice)}. Rename one.")
-        return names
+        with opened(file) as parquet:
+            return list(parquet.schema_arrow.names)
 
     def __repr__(self) -> str:
         return f"Parquet({listed([file.name for file in self.paths], 3)})"
@@ -310,27 +305,6 @@ def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     if not found:
         raise DataError(f"There is no file *.parquet in {title(Path(str(path)))}.")
     return found
-
-
-def _opened(file: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    check_file(file)
-    try:
-        check_magic(file)
-        return pq.ParquetFile(file)
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(file, f"the Parquet data are damaged ({plain_error(error)}).") from error
-
-
-def _batches(file: Path, parquet: Any, columns: list[str] | None) -> Iterator[Any]:
-    import pyarrow as pa
-
-    try:
-        yield from parquet.iter_batches(batch_size=_ROWS, columns=columns, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(file, f"the Parquet data are damaged ({plain_error(error)}).") from error
 
 
 def plain_error(error: BaseException) -> str:
