@@ -74,7 +74,7 @@ class Column:
 
     @property
     def odd(self) -> NDArray[np.int64]:
-        """The positions of the cells that are neither missing nor have a value."""
+        """The positions (k,) of the cells that are neither missing nor have a value."""
         return np.flatnonzero(np.isnan(self.values) & ~self.missing)
 
     def as_text(self) -> "Column":
@@ -97,7 +97,8 @@ class Frame:
         file: The file.
         names: The columns' names; "0", "1", ... where the file has no header.
         header: Whether the file has names.
-        sources: An Arrow array (n,) for each column; an Arrow type where the column cannot be read.
+        sources: Arrow's cells (n,) of each column; an Arrow type where the column cannot be read. The marks of missing
+            cells are null already where the texts are not coded by a dictionary.
         num_rows: n.
         form: How text cells are spelled.
     """
@@ -168,19 +169,18 @@ def is_readable(kind: Any) -> bool:
 
 
 def _read(column: Column, source: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64], Any]:
-    """Return the kind, the values (n,) and the texts (n,), if any, of an Arrow array."""
-    import pyarrow as pa
+    """Return the kind, the values (n,) and the texts (n,), if any, of Arrow's cells."""
     import pyarrow.types as t
 
-    if t.is_dictionary(source.type):
+    is_coded = t.is_dictionary(source.type)
+    if is_coded:
         _check_size(column, source)
         source = source.cast(source.type.value_type)
-    array = source.combine_chunks() if isinstance(source, pa.ChunkedArray) else source
-    if t.is_string(array.type) or t.is_large_string(array.type):
-        return _read_texts(array, form)
-    if t.is_temporal(array.type):
-        return "date", _days(array), None
-    return "number", _floats(array), None
+    if t.is_string(source.type) or t.is_large_string(source.type):
+        return _read_texts(_with_gaps(source, form) if is_coded else source, form)
+    if t.is_temporal(source.type):
+        return "date", _days(source), None
+    return "number", _floats(source), None
 
 
 def _check_size(column: Column, source: Any) -> None:
@@ -198,27 +198,33 @@ def _check_size(column: Column, source: Any) -> None:
 def _floats(array: Any) -> NDArray[np.float64]:
     import pyarrow as pa
 
-    kind = array.type
-    if not pa.types.is_floating(kind):
+    if not pa.types.is_floating(array.type):
         array = array.cast(pa.float64(), safe=False)
-    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+    return np.asarray(array, dtype=np.float64)
+
+
+def _with_gaps(cells: Any, form: TextFormat) -> Any:
+    """Return the cells without blanks around them, null where they are marks of missing ones."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = pc.utf8_trim_whitespace(cells)
+    is_mark = pc.is_in(cells, value_set=pa.array(list(form.missing_marks), cells.type))
+    return pc.if_else(is_mark, pa.scalar(None, cells.type), cells)
 
 
 def _read_texts(cells: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64], Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    cells = pc.utf8_trim_whitespace(cells)
-    gone = pc.is_in(cells, value_set=pa.array(list(form.missing_marks), cells.type))
-    cells = pc.if_else(gone, pa.scalar(None, cells.type), cells)
-    numbers = _pointed(cells, form.decimal)
     try:
-        return "number", _floats(numbers), cells
-    except pa.ArrowInvalid:  # some are no numbers
-        is_number = pc.fill_null(pc.match_substring_regex(numbers, _NUMERIC), False)
-        values = _floats(
-            pc.replace_substring_regex(pc.if_else(is_number, numbers, pa.scalar(None, numbers.type)), "^[+]", "")
-        )
+        return "number", _floats(_pointed(cells, form.decimal)), cells
+    except pa.ArrowInvalid:  # some are no numbers, or have blanks around them
+        cells = _with_gaps(cells, form)
+    numbers = _pointed(cells, form.decimal)
+    is_number = pc.fill_null(pc.match_substring_regex(numbers, _NUMERIC), False)
+    numbers = pc.if_else(is_number, numbers, pa.scalar(None, numbers.type))
+    values = _floats(pc.replace_substring_regex(numbers, "^[+]", ""))
     if pc.all(pc.or_(is_number, pc.is_null(cells))).as_py():
         return "number", values, cells
     if _all_match(cells, _TRUTH):
@@ -243,17 +249,20 @@ def _all_match(cells: Any, pattern: str) -> bool:
     return bool(pc.all(pc.match_substring_regex(cells, pattern)).as_py())
 
 
+_ISO = (  # what the library's reader of times needs: a time, no blank before the zone, and a zone
+    (r"^(.{10})$", r"\1T00:00"),
+    (r" ?[Zz]$", ""),
+    (r" ([+-])", r"\1"),
+    (r"^(.{11}[0-9:.]+)$", r"\1Z"),
+)
+
+
 def _timestamps(cells: Any) -> Any:
     """Return the times (n,) of ISO 8601 dates; null for those that do not exist."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for pattern, written in (
-        (r"^(.{10})$", r"\1T00:00"),
-        (" ?[Zz]$", ""),
-        (r"^(.{11}[0-9:.]+)$", r"\1Z"),
-        (r" ([+-])", r"\1"),
-    ):
+    for pattern, written in _ISO:
         cells = pc.replace_substring_regex(cells, pattern, written)
     is_fine = pc.any(pc.match_substring_regex(cells, r"[.][0-9]{7}")).as_py()
     kind = pa.timestamp("ns" if is_fine else "us", "UTC")
@@ -280,9 +289,9 @@ def _days(array: Any) -> NDArray[np.float64]:
     per_day = _PER_DAY[array.type.unit] if pa.types.is_timestamp(array.type) else 1
     if pa.types.is_date(array.type):
         array = array.cast(pa.date32()).cast(pa.int32())
-    units = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    units = np.asarray(pc.fill_null(array.cast(pa.int64()), 0))
     days = units // per_day + (units % per_day) / per_day
-    return np.where(array.is_null(), np.nan, days)
+    return np.where(np.asarray(array.is_null()), np.nan, days)
 
 
 def is_value(cell: str, form: TextFormat) -> bool:

@@ -246,7 +246,7 @@ def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
     import pyarrow.compute as pc
 
     places = pc.index_in(column.cells, value_set=pa.array(rule.levels, column.cells.type), skip_nulls=True)
-    return np.asarray(places.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    return np.asarray(places.cast(pa.float64()))
 
 
 def _filled(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ _SAMPLE_BYTES = 1 << 20
 _BLOCK = 1 << 22
 _BLANK_LINES = re.compile(rb"(?:[ \t]*[\r\n]+)*")
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+_INK = re.compile(rb"\S")
 _CELL = re.compile(r'"[^"]*"(?!\S)|\S+')
 
 
@@ -50,16 +51,16 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
     data = read_utf8(file, form.encoding)
     if form.comment is not None:  # such lines are emptied; they still count as lines
         data = re.sub(rb"(?m)^[ \t]*" + re.escape(form.comment.encode()) + rb"[^\r\n]*", b"", data)
-    elif data.lstrip().startswith(b"#"):
+    elif re.match(rb"\s*#", data):
         raise unreadable(file, 'its first line starts with "#"; give comment="#" to skip such lines.')
     mark = _find_separator(file, data, form)
     if b'"' in data and data.count(b'"') % 2:
         _check_lines(file, data, mark)
     data = _with_plain_marks(data, mark)
     head = _read_head(file, data, "\t" if mark == " " else mark, form, names, header)
-    if not data[head.begin :].strip():
+    if not _INK.search(data, head.begin):
         raise DataError(f"{title(file)} has a header and no rows.")
-    table = _parse(file, data, head)
+    table = _parse(file, data, head, form)
     return Frame(file, head.names, head.is_named and names is None, table.columns, len(table), form)
 
 
@@ -172,27 +173,31 @@ def _is_header(file: Path, cells: list[str], form: TextFormat) -> bool:
     return True
 
 
-def _parse(file: Path, data: bytes, head: Head) -> Any:
-    """Return the rows as an Arrow table of texts."""
+def _parse(file: Path, data: bytes, head: Head, form: TextFormat) -> Any:
+    """Return the rows as an Arrow table of texts, null where a cell is a mark of a missing one."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 
     names = [str(place) for place in range(len(head.names))]
-    options = arrow.ParseOptions(
-        delimiter=head.mark,
-        newlines_in_values=b'"' in data,
-        invalid_row_handler=lambda row: "error" if row.text.strip() else "skip",
-    )
-    try:
+    types = dict.fromkeys(names, pa.string())
+    marks = list(form.missing_marks)
+
+    def parse(handler: Callable[[Any], str] | None) -> Any:
         return arrow.read_csv(
             pa.BufferReader(pa.py_buffer(memoryview(data)[head.begin :])),
             arrow.ReadOptions(column_names=names, block_size=max(_BLOCK, 64 * len(names))),
-            options,
-            arrow.ConvertOptions(check_utf8=False, column_types=dict.fromkeys(names, pa.string())),
+            arrow.ParseOptions(delimiter=head.mark, newlines_in_values=b'"' in data, invalid_row_handler=handler),
+            arrow.ConvertOptions(check_utf8=False, column_types=types, null_values=marks, strings_can_be_null=True),
         )
-    except pa.ArrowInvalid as error:
-        _check_lines(file, data, head.mark, len(names))
-        raise unreadable(file, f"{brief(error)}.") from error
+
+    try:
+        return parse(None)
+    except pa.ArrowInvalid:  # some lines have other widths, perhaps only those of blanks
+        try:
+            return parse(lambda row: "error" if row.text.strip() else "skip")
+        except pa.ArrowInvalid as error:
+            _check_lines(file, data, head.mark, len(names))
+            raise unreadable(file, f"{brief(error)}.") from error
 
 
 def _check_lines(file: Path, data: bytes, mark: str, width: int | None = None) -> None:
