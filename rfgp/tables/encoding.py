@@ -115,27 +115,20 @@ def _used(frame: Frame, place: int, request: Request, forced: bool, is_target: b
     if column.kind == "number":
         return column
     if column.kind == "date":
-        return _used_dates(column, request, is_target)
-    _check_mixed(column, request)
-    if is_target or request.categories == "one-hot":
-        return column
-    if request.categories == "drop":
-        return None
-    remedy = f'Give categories="one-hot" or leave the column out ({column.drop} or categories="drop").'
-    raise column.error(f"{_holds_text(column)}. {_hint(column, request.decimal)}{remedy}")
-
-
-def _used_dates(column: Column, request: Request, is_target: bool) -> Column | None:
-    check_dates(column)
-    if request.dates == "days":
-        return column
-    if request.dates == "drop" and not is_target:
-        return None
-    first = np.flatnonzero(~column.missing)[0]
-    remedy = 'It is the target; give dates="days".'
-    if not is_target:
+        check_dates(column)
+        first = np.flatnonzero(~column.missing)[0]
+        choice, found = request.dates, f"holds dates ({column.spell(first)} in row {first}). "
         remedy = 'Give dates="days" or leave them out with dates="drop".'
-    raise column.error(f"holds dates ({column.spell(first)} in row {first}). {remedy}")
+        if is_target:
+            choice, remedy = "days" if choice == "days" else "error", 'It is the target; give dates="days".'
+    else:
+        _check_mixed(column, request)
+        choice, found = "one-hot" if is_target else request.categories, f"{_holds_text(column)}. "
+        remedy = f'Give categories="one-hot" or leave the column out ({column.drop} or categories="drop").'
+        remedy = _hint(column, request.decimal) + remedy
+    if choice == "error":
+        raise column.error(f"{found}{remedy}")
+    return None if choice == "drop" else column
 
 
 def _holds_text(column: Column) -> str:
