@@ -74,14 +74,14 @@ def _check_local(entry: Entry, path: Path) -> None:
     import pooch
 
     try:
-        found = pooch.file_hash(path)
+        sha256 = pooch.file_hash(path)
     except OSError as error:
         raise DataError(
             f"{entry.name}: {path} cannot be read: {error.strerror or error}. Give access to it."
         ) from error
-    if found != entry.sha256:
+    if sha256 != entry.sha256:
         raise DataError(
-            f"{entry.name}: {path} is not the file of the catalog: expected sha256 {entry.sha256}, found {found}. "
+            f"{entry.name}: {path} is not the file of the catalog: expected sha256 {entry.sha256}, found {sha256}. "
             f"Replace it by {entry.url}, or remove it so that it is downloaded."
         )
 

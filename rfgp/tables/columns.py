@@ -121,8 +121,8 @@ class Frame:
         source = self.sources[place]
         column = Column(self.file, self.names[place], place, self.header, "number", np.empty(0))
         if isinstance(source, pa.DataType):
-            found = f"holds values of type {plain(str(source))}, which cannot become numbers"
-            raise column.error(f"{found}. Leave it out with {column.drop}.")
+            fault = f"holds values of type {plain(str(source))}, which cannot become numbers"
+            raise column.error(f"{fault}. Leave it out with {column.drop}.")
         kind, values, cells = _read(column, source, self.form)
         return replace(column, kind=kind, values=values, cells=cells)
 

@@ -33,7 +33,7 @@ def encode_table(frame: Frame, request: Request) -> Table:
             raise column.error(f"has no values, all {frame.num_rows:,} are missing. Leave it out with {column.drop}.")
         check_gaps(column, "target" if column is output and request.missing == "mean" else request.missing)
         gap |= column.missing
-    rows = _kept_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
+    rows = _used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
     inputs, output = [column.take(rows) for column in inputs], output.take(rows)
     rules, target = tuple(_rule(column, request.decimal) for column in inputs), _rule(output, request.decimal)
     X, y = join(rules, inputs), class_codes(target, output)
@@ -63,7 +63,7 @@ def encode_inputs(frame: Frame, schema: Schema) -> Inputs:
     for column in columns:
         check_gaps(column, schema.missing)
         gap |= column.missing
-    rows = _kept_rows(frame, gap, schema.missing, ", and rows with gaps are left out")
+    rows = _used_rows(frame, gap, schema.missing, ", and rows with gaps are left out")
     X = join(schema.inputs, [column.take(rows) for column in columns])
     y = None
     if target is not None:
@@ -76,16 +76,16 @@ def encode_inputs(frame: Frame, schema: Schema) -> Inputs:
 def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
     """Return the input columns and the target."""
     dropped = {frame.find(name) for name in request.left_out}
-    kept = [place for place in range(len(frame.names)) if place not in dropped]
+    places = [place for place in range(len(frame.names)) if place not in dropped]
     if len(frame.names) < 2:
         raise DataError(f"{title(frame.file)} has one column; a table needs inputs and a target.")
-    target = frame.find(request.target) if request.target is not None else kept[-1] if kept else 0
+    target = frame.find(request.target) if request.target is not None else places[-1] if places else 0
     if target in dropped:
         raise InvalidArgumentError(f"The target {show(frame.names[target])} is among the columns to drop.")
-    frame.check_names(kept)
+    frame.check_names(places)
     forced = {frame.find(name) for name in request.forced}
     inputs, faults = [], []
-    for place in kept:
+    for place in places:
         try:
             column = None if place == target else _used(frame, place, request, place in forced)
             inputs += [] if column is None else [column]
@@ -114,21 +114,31 @@ def _used(frame: Frame, place: int, request: Request, forced: bool, is_target: b
         return column.as_text()
     if column.kind == "number":
         return column
-    if column.kind == "date":
+    is_date = column.kind == "date"
+    choice = request.dates if is_date else request.categories
+    if is_date:
         check_dates(column)
-        first = np.flatnonzero(~column.missing)[0]
-        choice, found = request.dates, f"holds dates ({column.spell(first)} in row {first}). "
-        remedy = 'Give dates="days" or leave them out with dates="drop".'
-        if is_target:
-            choice, remedy = "days" if choice == "days" else "error", 'It is the target; give dates="days".'
     else:
         _check_mixed(column, request)
-        choice, found = "one-hot" if is_target else request.categories, f"{_holds_text(column)}. "
-        remedy = f'Give categories="one-hot" or leave the column out ({column.drop} or categories="drop").'
-        remedy = _hint(column, request.decimal) + remedy
-    if choice == "error":
-        raise column.error(f"{found}{remedy}")
-    return None if choice == "drop" else column
+    if choice in ("days", "one-hot") or (is_target and not is_date):
+        return column
+    if choice == "drop" and not is_target:
+        return None
+    if column.missing.all():
+        return column
+    raise _refused_dates(column, is_target) if is_date else _refused_text(column, request)
+
+
+def _refused_dates(column: Column, is_target: bool) -> DataError:
+    row = np.flatnonzero(~column.missing)[0]
+    remedy = 'Give dates="days" or leave them out with dates="drop".'
+    remedy = 'It is the target; give dates="days".' if is_target else remedy
+    return column.error(f"holds dates ({column.spell(row)} in row {row}). {remedy}")
+
+
+def _refused_text(column: Column, request: Request) -> DataError:
+    remedy = f'Give categories="one-hot" or leave the column out ({column.drop} or categories="drop").'
+    return column.error(f"{_holds_text(column)}. {_hint(column, request.decimal)}{remedy}")
 
 
 def _holds_text(column: Column) -> str:
@@ -152,8 +162,8 @@ def _check_mixed(column: Column, request: Request) -> None:
     numbers = int(np.count_nonzero(~np.isnan(column.values)))
     if 2 * numbers >= int(np.count_nonzero(~column.missing)):
         remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or leave it out"
-        found = f"{_holds_text(column)} among {counted(numbers, 'number')}. {_hint(column, request.decimal)}"
-        raise column.error(f"{found}{remedy} ({column.drop}).")
+        fault = f"{_holds_text(column)} among {counted(numbers, 'number')}. {_hint(column, request.decimal)}"
+        raise column.error(f"{fault}{remedy} ({column.drop}).")
 
 
 def check_dates(column: Column) -> None:
@@ -189,7 +199,7 @@ def check_gaps(column: Column, policy: str) -> None:
     raise column.error(f"{role}has {count} missing or infinite values, the first in row {row} ({cell}). {remedy}")
 
 
-def _kept_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
+def _used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
     """Return the rows (n,) to use of those with gaps (mask)."""
     rows = np.arange(frame.num_rows, dtype=np.int64)
     if policy != "drop":
@@ -205,8 +215,8 @@ def _rule(column: Column, decimal: str) -> ColumnRule:
     cells = column.cells.drop_null()
     levels = cells.unique()
     if len(levels) > _MOST_LEVELS or len(levels) == len(cells):
-        found = f"has {len(levels):,} different texts in {counted(len(cells), 'cell')}; it looks like an identifier"
-        raise column.error(f"{found}. {_hint(column, decimal)}Leave it out with {column.drop}.")
+        fault = f"has {len(levels):,} different texts in {counted(len(cells), 'cell')}; it looks like an identifier"
+        raise column.error(f"{fault}. {_hint(column, decimal)}Leave it out with {column.drop}.")
     return ColumnRule(column.name, column.place, "category", tuple(sorted(levels.to_pylist())))
 
 
@@ -218,8 +228,8 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
     """
     n, width = len(columns[0].values), sum(len(rule.encoded) for rule in rules)
     if n * width * 8 > content.MOST_BYTES:
-        found = f"{n:,} rows and {width:,} encoded columns"
-        raise DataError(f"{title(columns[0].file)}: {found} are more than {content.MOST_BYTES:,} bytes.")
+        size = f"{n:,} rows and {width:,} encoded columns"
+        raise DataError(f"{title(columns[0].file)}: {size} are more than {content.MOST_BYTES:,} bytes.")
     X = np.empty((n, width))
     place = 0
     for rule, column in zip(rules, columns, strict=True):
@@ -249,8 +259,8 @@ def _filled(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
 
 def _match_names(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
     """Return the inputs' places in this file and the target's, if it is there."""
-    found = {name: place for place, name in reversed(list(enumerate(frame.names)))}
-    lacking = [rule.name for rule in schema.inputs if rule.name not in found]
+    place_of = {name: place for place, name in reversed(list(enumerate(frame.names)))}
+    lacking = [rule.name for rule in schema.inputs if rule.name not in place_of]
     if lacking:
         raise DataError(
             f"{title(frame.file)} lacks {counted(len(lacking), 'column')}: {listed(lacking)}. "
@@ -258,7 +268,7 @@ def _match_names(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
         )
     wanted = {rule.name for rule in (*schema.inputs, schema.output)}
     frame.check_names([place for place, name in enumerate(frame.names) if name in wanted])
-    return [found[rule.name] for rule in schema.inputs], found.get(schema.target)
+    return [place_of[rule.name] for rule in schema.inputs], place_of.get(schema.target)
 
 
 def _match_places(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
@@ -267,8 +277,8 @@ def _match_places(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
         return [rule.position for rule in schema.inputs], target
     if width == schema.width - 1:
         return [rule.position - (rule.position > target) for rule in schema.inputs], None
-    known = f"{schema.width} columns, or {schema.width - 1} without the target"
-    raise DataError(f"{title(frame.file)} has {counted(width, 'column')}; the model knows {known}.")
+    expected = f"{schema.width} columns, or {schema.width - 1} without the target"
+    raise DataError(f"{title(frame.file)} has {counted(width, 'column')}; the model knows {expected}.")
 
 
 def _follow(rule: ColumnRule, column: Column) -> Column:
@@ -292,6 +302,6 @@ def _check_levels(rule: ColumnRule, column: Column) -> Column:
     unseen = np.flatnonzero(np.isnan(class_codes(rule, column)) & ~column.missing)
     if len(unseen):
         row, cell = unseen[0], column.spell(unseen[0])
-        known = f"the model knows {counted(len(rule.levels), 'level')}: {listed(rule.levels)}"
-        raise column.error(f"holds {cell} in row {row} ({counted(len(unseen), 'such cell')}); {known}.")
+        levels = f"the model knows {counted(len(rule.levels), 'level')}: {listed(rule.levels)}"
+        raise column.error(f"holds {cell} in row {row} ({counted(len(unseen), 'such cell')}); {levels}.")
     return column

@@ -128,6 +128,8 @@ def _read_parquet(path: str | Path, request: Request) -> Table:
 def _is_parquet(path: str | Path) -> bool:
     suffix = Path(path).suffix.lower()
     if suffix not in TABLE_SUFFIXES:
-        known = ", ".join(TABLE_SUFFIXES)
-        raise InvalidArgumentError(f"{plain(Path(path).name)}: what it holds is not clear; known endings are {known}.")
+        endings = ", ".join(TABLE_SUFFIXES)
+        raise InvalidArgumentError(
+            f"{plain(Path(path).name)}: what it holds is not clear; known endings are {endings}."
+        )
     return suffix in PARQUET_SUFFIXES

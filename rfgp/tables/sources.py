@@ -70,10 +70,11 @@ class _Roles:
         for name in (*self.others, *(self.columns or ())):
             if name not in names:
                 raise InvalidArgumentError(f"{where} has no column {show(name)}; it has {listed(list(names))}.")
-        found = list(self.columns) if self.columns is not None else [name for name in names if name not in self.others]
-        if not found:
+        rest = [name for name in names if name not in self.others]
+        inputs = rest if self.columns is None else list(self.columns)
+        if not inputs:
             raise InvalidArgumentError(f"{where} has no column left for the inputs.")
-        return found
+        return inputs
 
     def chunk(self, table: Columns, inputs: Sequence[str]) -> Chunk:
         """Return the rows of columns (b,) each, the inputs in this order."""
@@ -123,8 +124,7 @@ class Parquet:
     ) -> None:
         self.paths = _files(path)
         self._roles = _Roles(target, columns, noise, sample_weight)
-        found = [_names(file) for file in self.paths]
-        inputs = [self._roles.inputs(names, title(file)) for file, names in zip(self.paths, found, strict=True)]
+        inputs = [self._roles.inputs(_names(file), title(file)) for file in self.paths]
         self._inputs = inputs[0]
         for file, others in zip(self.paths, inputs, strict=True):
             if set(others) != set(self._inputs):
@@ -256,8 +256,8 @@ class Blocks:
             except (TypeError, ValueError, LookupError) as error:
                 if isinstance(error, RfgpError):
                     raise
-                found = f"A block ({type(block).__name__}) is not rows of numbers: {brief(error).rstrip('.')}."
-                raise DataError(found) from error
+                fault = f"A block ({type(block).__name__}) is not rows of numbers: {brief(error).rstrip('.')}."
+                raise DataError(fault) from error
             yield chunk
 
     def _chunk(self, block: Any) -> Chunk:
@@ -292,12 +292,12 @@ def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     if not isinstance(path, str | Path):
         if not isinstance(path, Sequence) or not all(isinstance(one, str | Path) for one in path):
             raise InvalidArgumentError(f"path is {show(str(path))}; give a file, several, or a folder.")
-        found = [Path(one) for one in path]
+        files = [Path(one) for one in path]
     else:
-        found = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
-    if not found:
+        files = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
+    if not files:
         raise DataError(f"There is no file *.parquet in {title(Path(str(path)))}.")
-    return found
+    return files
 
 
 def _names(file: Path) -> list[str]:

@@ -96,8 +96,8 @@ def _find_separator(file: Path, data: bytes, form: TextFormat) -> str:
         raise DataError(f"{title(file)} is empty: it has only blank lines or comments.")
     most = max(*map(lines[0].count, ",;\t"), len(lines[0].split()) - 1) + 1
     if most > _MOST_COLUMNS:
-        found = f"its first line has {most:,} cells, more than {_MOST_COLUMNS:,}"
-        raise unreadable(file, f"{found} (are the line ends missing?).")
+        fault = f"its first line has {most:,} cells, more than {_MOST_COLUMNS:,}"
+        raise unreadable(file, f"{fault} (are the line ends missing?).")
     best, mark = 0.0, ","
     for candidate in ";\t, " if form.decimal == "." else ";\t ,":
         widths = [len(cells) for cells in _records(lines, candidate) if cells]
@@ -141,8 +141,8 @@ def _read_head(
     if reader.line_num > 1:
         _check_lines(file, data, mark)
     if names is not None and len(names) != len(cells):
-        found = f"{counted(len(names), 'name')}, and its first line has {counted(len(cells), 'cell')}"
-        raise InvalidArgumentError(f"{title(file)}: names holds {found}.")
+        fault = f"{counted(len(names), 'name')}, and its first line has {counted(len(cells), 'cell')}"
+        raise InvalidArgumentError(f"{title(file)}: names holds {fault}.")
     if header is None or names is not None:
         header = names is None and _is_header(file, [cell.strip() for cell in cells], form)
     given = names if names is not None else cells if header else map(str, range(len(cells)))
@@ -209,8 +209,8 @@ def _check_lines(file: Path, data: bytes, mark: str, width: int | None = None) -
         for cells in reader:
             if width and cells and len(cells) != width and "".join(cells).strip():
                 more = "more cells than" if len(cells) > width else "fewer cells than"
-                found = f"line {reader.line_num:,} has {counted(len(cells), 'cell')}, {more} the first line ({width:,})"
-                raise unreadable(file, f"{found}; give every column a name and every row all its cells.")
+                fault = f"line {reader.line_num:,} has {counted(len(cells), 'cell')}, {more} the first line ({width:,})"
+                raise unreadable(file, f"{fault}; give every column a name and every row all its cells.")
             opened = reader.line_num + 1
     except csv.Error as error:
         if "unexpected end" in str(error) or "field larger" in str(error):
