@@ -68,6 +68,5 @@ def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
         table = parquet.read(columns=wanted, use_pandas_metadata=False)
         table.validate(full=True)
     sources = dict(zip(table.column_names, table.columns, strict=True))
-    return Frame(
-        file, tuple(f.name.strip() for f in fields), True, [sources.get(f.name, f.type) for f in fields], num_rows, form
-    )
+    cells = [sources.get(field.name, field.type) for field in fields]
+    return Frame(file, tuple(field.name.strip() for field in fields), True, cells, table.num_rows, form)
