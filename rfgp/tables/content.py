@@ -63,7 +63,8 @@ def read_utf8(file: Path, encoding: str) -> bytes:
                 raise unreadable(file, f"it holds more than {MOST_BYTES:,} bytes.")
     if not data:
         raise DataError(f"{title(file)} is empty.")
-    return _as_utf8(bytes(data), file, encoding)
+    remedy = 'try encoding="latin-1"' if encoding.lower().startswith("utf") else "give its encoding"
+    return _as_utf8(bytes(data), file, encoding, remedy)
 
 
 def read_first(file: Path, count: int) -> bytes:
@@ -77,7 +78,7 @@ def read_first(file: Path, count: int) -> bytes:
     _check_kind(data[:_HEAD], file, "utf-8")
     if len(data) == count and b"\n" in data:
         data = data[: data.rfind(b"\n") + 1]
-    return _as_utf8(data, file, "utf-8")
+    return _as_utf8(data, file, "utf-8", "save it as UTF-8")
 
 
 @contextmanager
@@ -112,13 +113,12 @@ def _check_kind(head: bytes, file: Path, encoding: str) -> None:
         raise unreadable(file, f"it looks like {kind}{_REMEDIES.get(kind, remedy)}.")
 
 
-def _as_utf8(data: bytes, file: Path, encoding: str) -> bytes:
+def _as_utf8(data: bytes, file: Path, encoding: str, remedy: str) -> bytes:
     if not _is_wide(encoding) and b"\0" in data:
         raise unreadable(file, f"byte {data.find(0):,} is NUL, which text never holds; it looks binary.")
     try:
         text = str(data, encoding)
     except UnicodeDecodeError as error:
-        remedy = 'try encoding="latin-1"' if encoding.lower().startswith("utf") else "give its encoding"
         raise unreadable(file, f"byte {error.start:,} is not {encoding} text; {remedy}.") from error
     except UnicodeError as error:
         raise unreadable(file, f"it is not {encoding} text.") from error

@@ -204,7 +204,7 @@ def _check_lines(file: Path, data: bytes, mark: str, width: int | None = None) -
     """Name a quote that never closes, or the first line that has not `width` cells."""
     opened = 1
     lines = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
-    reader = csv.reader(lines, delimiter=mark, strict=True)
+    reader = csv.reader(lines, delimiter=mark, strict=width is None)
     try:
         for cells in reader:
             if width and cells and len(cells) != width and "".join(cells).strip():

@@ -280,3 +280,27 @@ def test_bad_files_to_predict_at(tmp_path):
     path.write_text("1,2,3,4\n")
     with pytest.raises(rfgp.DataError, match="has 4 columns; the model knows 3 columns, or 2 without the target"):
         read_inputs(path, schema)
+
+
+def test_blank_lines_and_ragged_ones_after_each_line_end(tmp_path):
+    path = tmp_path / "t.csv"
+    for end in ("\n", "\r\n", "\r"):
+        path.write_bytes(end.join(["a,b", "1,2", "   ", '"3",4', ""]).encode())
+        assert read_table(path).y.tolist() == [2, 4]
+        path.write_bytes(end.join(["a,b", '"1"x,2', '"3",4', "5"]).encode())
+        with pytest.raises(rfgp.DataError, match="line 4 has 1 cell, fewer cells than the first line"):
+            read_table(path)
+
+
+def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(",".join([*(f"c{i}" for i in range(10)), "y"]) + "\n" + ",".join(["x"] * 10 + ["1"]) + "\n")
+    with pytest.raises(rfgp.DataError, match=r"(?s)column 'c0' holds text.*column 'c7' holds text.*and 2 columns more"):
+        read_table(path)
+
+
+def test_an_identifier_of_numbers_is_named(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,y\n1,2\n3,4\n")
+    with pytest.raises(rfgp.DataError, match="'id' has 2 different texts in 2 cells; it looks like an identifier"):
+        read_table(path, as_categories="id")
