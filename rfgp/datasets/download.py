@@ -1,18 +1,21 @@
 """A data set's file: from a local folder, from the cache, or from its public repository."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from rfgp.datasets.catalog import Entry, describe
-from rfgp.datasets.transfer import Patience, Progress, Transfer
 from rfgp.errors import DataError
 from rfgp.files import cache_folder
+from rfgp.progress import Report
 
-PATIENCE = Patience()
+_ATTEMPTS = 3
+_SECONDS = (10.0, 20.0)  # for a connection, and without a byte
+_PIECE = 1 << 14  # bytes
 
 
 def fetch(
-    name: str, folder: str | Path | None = None, *, download: bool = True, progress: Progress | None = None
+    name: str, folder: str | Path | None = None, *, download: bool = True, progress: Report | None = None
 ) -> Path:
     """Return the path of a data set's file, whose sha256 has been checked.
 
@@ -36,10 +39,10 @@ def fetch(
         return local
     cached = cache_folder() / entry.file
     try:
-        if download:
-            return _retrieve(entry, cached, progress)
         if _is_intact(entry, cached):
             return cached
+        if download:
+            return _download(entry, cached, progress)
     except OSError as error:
         raise DataError(
             f"{name}: {cached} cannot be read or written: {error.strerror or error}. "
@@ -71,14 +74,14 @@ def _check_local(entry: Entry, path: Path) -> None:
     import pooch
 
     try:
-        found = pooch.file_hash(path)
+        sha256 = pooch.file_hash(path)
     except OSError as error:
         raise DataError(
             f"{entry.name}: {path} cannot be read: {error.strerror or error}. Give access to it."
         ) from error
-    if found != entry.sha256:
+    if sha256 != entry.sha256:
         raise DataError(
-            f"{entry.name}: {path} is not the file of the catalog: expected sha256 {entry.sha256}, found {found}. "
+            f"{entry.name}: {path} is not the file of the catalog: expected sha256 {entry.sha256}, found {sha256}. "
             f"Replace it by {entry.url}, or remove it so that it is downloaded."
         )
 
@@ -89,21 +92,69 @@ def _is_intact(entry: Entry, path: Path) -> bool:
     return path.exists() and bool(pooch.file_hash(path) == entry.sha256)
 
 
-def _retrieve(entry: Entry, cached: Path, progress: Progress | None) -> Path:
+def _download(entry: Entry, cached: Path, progress: Report | None) -> Path:
+    """Download a file; it appears at its place whole, with the right checksum, or not at all."""
     import pooch
+    import requests
 
-    part = cached.with_name(f".{cached.name}.{entry.sha256[:12]}.part")
+    def ask(url: str, file: str, store: object) -> None:
+        bar = _Counter(entry.name, entry.size, progress)
+        headers = {"Accept-Encoding": "identity"}
+        pooch.HTTPDownloader(bar, chunk_size=_PIECE, timeout=_SECONDS, headers=headers)(url, file, store)
+
+    store = pooch.create(
+        cache_folder(),
+        base_url="",
+        registry={entry.file: f"sha256:{entry.sha256}"},
+        urls={entry.file: entry.url},
+        retry_if_failed=_ATTEMPTS - 1,
+    )
     remedy = f"Check the connection, name a mirror in RFGP_DATA_URL, or {_by_hand(entry)}"
-    transfer = Transfer(entry.name, entry.size, entry.sha256, part, remedy, PATIENCE, progress)
     try:
-        pooch.retrieve(entry.url, f"sha256:{entry.sha256}", cached.name, cached.parent, downloader=transfer)
-    except DataError:
-        raise
+        store.fetch(entry.file, downloader=ask)
+    except requests.RequestException as error:
+        raise DataError(f"{entry.name}: {entry.url} could not be downloaded: {error}. {remedy}") from error
     except ValueError as error:
-        raise DataError(
-            f"{entry.name}: {cached} did not keep the bytes written to it: {error} Check the disk."
-        ) from error
+        raise DataError(f"{entry.name}: {entry.url} sent a wrong file: {error} It was not kept. {remedy}") from error
     return cached
+
+
+@dataclass
+class _Counter:
+    """The bar that pooch's downloader moves on: it tells of the bytes, and ends a download of too many.
+
+    Attributes:
+        name: The data set.
+        size: The file's bytes.
+        report: Told (name, bytes so far, size).
+        done: Bytes so far.
+        total: What the server says of the size; set by pooch.
+    """
+
+    name: str
+    size: int
+    report: Report | None
+    done: int = 0
+    total: int = 0
+
+    def update(self, count: int) -> None:
+        """Count a piece that arrived; pooch counts the last one as whole.
+
+        Raises:
+            ValueError: they are more bytes than the file has.
+        """
+        self.done += count
+        if self.done >= self.size + _PIECE:
+            raise ValueError(f"More than its {self.size:,} bytes arrived.")
+        if self.report is not None:
+            self.report(self.name, min(self.done, self.size), self.size)
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.done = 0
+
+    def close(self) -> None:
+        """End: nothing is to be done."""
 
 
 def _by_hand(entry: Entry) -> str:

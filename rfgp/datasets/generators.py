@@ -65,8 +65,8 @@ def make_roads(seed: int = 0) -> Roads:
         for there in ((place[0] + 1, place[1]), (place[0], place[1] + 1))
         if there in number
     ]
-    kept = [pairs[i] for i in range(len(pairs)) if generator.uniform() > 0.12]
-    lines = [np.round(np.stack([points[a], points[b]]), 6) for a, b in kept]
+    joined = [pairs[i] for i in range(len(pairs)) if generator.uniform() > 0.12]
+    lines = [np.round(np.stack([points[a], points[b]]), 6) for a, b in joined]
     edges = np.sort(generator.choice(len(lines), _SENSORS, replace=False))
     fractions = np.round(generator.uniform(0.1, 0.9, _SENSORS), 6)
     where = np.array([(1 - t) * lines[e][0] + t * lines[e][1] for e, t in zip(edges, fractions, strict=True)])

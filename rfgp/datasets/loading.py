@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from rfgp import random
 from rfgp.datasets.catalog import Entry, describe
 from rfgp.datasets.download import fetch
-from rfgp.datasets.transfer import Progress
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.progress import Report
 
 SPLITS = 10
 
@@ -30,9 +30,7 @@ class Split(NamedTuple):
     test: NDArray[np.int64]  # (n_test,)
 
 
-def load(
-    name: str, folder: str | Path | None = None, *, download: bool = True, progress: Progress | None = None
-) -> Any:
+def load(name: str, folder: str | Path | None = None, *, download: bool = True, progress: Report | None = None) -> Any:
     """Return a data set by its name in the catalog, downloading it at the first call.
 
     Args:
@@ -68,7 +66,7 @@ def _read(entry: Entry, path: Path) -> Any:
 
 
 def load_classes(
-    name: str, folder: str | Path | None = None, *, download: bool = True, progress: Progress | None = None
+    name: str, folder: str | Path | None = None, *, download: bool = True, progress: Report | None = None
 ) -> dict[Hashable, Any]:
     """Return the class of each node of a graph data set that has one, by the node's label.
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +14,7 @@ from rfgp.couplings import Frequencies
 from rfgp.couplings.coupling import Coupling
 from rfgp.errors import InvalidArgumentError
 from rfgp.learn.objectives import Objective
+from rfgp.progress import Bar
 
 _CHECK_EVERY = 10
 
@@ -81,7 +81,7 @@ class Search:
         falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, self.num_steps)
         generator = random.generator(random.resolve_seed(self.seed), random.Role.FREQUENCIES, 0)
         trace, best, message = [self.judge(self.draw)], self._copy(), "All steps were taken."
-        with _Bar(self.num_steps, progress) as show:
+        with Bar(progress, lines=False) as show:
             for step in range(1, self.num_steps + 1):
                 adam.zero_grad()
                 loss = self._mean(self.draw, generator, self.num_draws)
@@ -93,7 +93,7 @@ class Search:
                 if step % _CHECK_EVERY and step < self.num_steps:
                     continue
                 trace.append(self.judge(self.draw))
-                show(step, trace[-1])
+                show("learning", step, self.num_steps, f"objective {trace[-1]:.4g}")
                 if trace[-1] == min(trace):
                     best = self._copy()
                 if len(trace) - 1 - int(np.argmin(trace)) >= self.patience:
@@ -119,27 +119,6 @@ class Search:
 
     def _copy(self) -> list[Tensor]:
         return [parameter.detach().clone() for parameter in self.parameters]
-
-
-class _Bar:
-    """A progress bar with the present objective, on a terminal that is wanted."""
-
-    def __init__(self, total: int, wanted: bool) -> None:
-        from rich.console import Console
-        from rich.progress import Progress
-
-        console = Console(stderr=True)
-        self._progress = Progress(console=console, transient=True, disable=not (wanted and console.is_terminal))
-        self._task = self._progress.add_task("learning", total=total)
-
-    def __enter__(self) -> Callable[[int, float], None]:
-        self._progress.start()
-        return lambda step, value: self._progress.update(
-            self._task, completed=step, description=f"objective {value:.4g}"
-        )
-
-    def __exit__(self, *error: Any) -> None:
-        self._progress.stop()
 
 
 def check_search(num_steps: int, num_draws: int, patience: int, learning_rate: float) -> None:

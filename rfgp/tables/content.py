@@ -1,18 +1,20 @@
 """The bytes of a text file, unpacked, with anything that is not text named."""
 
 import gzip
-import io
+import re
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from graphs.builders.files import recognize
+from graphs.builders.files import brief, recognize
 from rfgp.errors import DataError
 from rfgp.tables.messages import title, unreadable
 
 MOST_BYTES = 1 << 30  # unpacked; reading takes several times as much
-_LONGEST_LINE = 16 << 20  # the first line
-_CHUNK = 1 << 20
+_PIECE = 1 << 20
+_HEAD = 512
 _BOM = b"\xef\xbb\xbf"
 _REMEDIES = {
     "a zip archive": " (Excel's .xlsx is one); unpack it or export a CSV file",
@@ -23,7 +25,6 @@ _REMEDIES = {
     "a Git LFS pointer in place of the file": "; fetch the file itself",
     "a web page or XML": ", not a table",
 }
-_ARCHIVES = ("bzip2 data", "xz data", "zstandard data", "a 7z archive", "a tar archive")
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -46,35 +47,24 @@ def check_file(file: Path) -> None:
         raise unreadable(file, f"{error.strerror}.") from error
 
 
-def read_bytes(file: Path, wide: bool = False) -> bytes:
-    """Return a file's bytes, unpacked where its name ends in .gz.
-
-    Args:
-        file: The file.
-        wide: Text of two bytes and more a character is expected (UTF-16, UTF-32).
+def read_utf8(file: Path, encoding: str) -> bytes:
+    """Return a text file, unpacked where its name ends in .gz, as UTF-8 without a byte order mark.
 
     Raises:
-        DataError: there is no such file, it is no text, cannot be unpacked, or is larger than 1 GiB.
+        DataError: there is no such file, it is not text in this encoding, cannot be unpacked, or is larger than 1 GiB.
     """
-    check_file(file)
-    packed = file.suffix.lower() == ".gz"
-    try:
-        with file.open("rb") as raw:
-            if not packed:
-                return _drain(raw, file, wide)
-            if raw.read(2) != b"\x1f\x8b":
-                raise unreadable(file, "its name ends in .gz and it does not hold gzip data.")
-            raw.seek(0)
-            with gzip.GzipFile(fileobj=raw) as unpacked:
-                return _drain(unpacked, file, wide)
-    except EOFError as error:
-        raise unreadable(file, "the gzip data end too early; fetch the file again.") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise unreadable(file, f"the gzip data are damaged ({error}).") from error
-    except PermissionError as error:
-        raise unreadable(file, "permission denied.") from error
-    except OSError as error:
-        raise unreadable(file, f"{error.strerror or error}.") from error
+    data = bytearray()
+    with _opened(file) as stream:
+        while piece := stream.read(_PIECE):
+            if not data:
+                _check_kind(piece[:_HEAD], file, encoding)
+            data += piece
+            if len(data) > MOST_BYTES:
+                raise unreadable(file, f"it holds more than {MOST_BYTES:,} bytes.")
+    if not data:
+        raise DataError(f"{title(file)} is empty.")
+    remedy = 'try encoding="latin-1"' if encoding.lower().startswith("utf") else "give its encoding"
+    return _as_utf8(bytes(data), file, encoding, remedy)
 
 
 def read_first(file: Path, count: int) -> bytes:
@@ -83,75 +73,53 @@ def read_first(file: Path, count: int) -> bytes:
     Raises:
         DataError: there is no such file, it is no text, or cannot be unpacked.
     """
+    with _opened(file) as stream:
+        data = stream.read(count)
+    _check_kind(data[:_HEAD], file, "utf-8")
+    if len(data) == count and b"\n" in data:
+        data = data[: data.rfind(b"\n") + 1]
+    return _as_utf8(data, file, "utf-8", "save it as UTF-8")
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
     check_file(file)
     try:
         with file.open("rb") as raw:
-            stream = gzip.GzipFile(fileobj=raw) if file.suffix.lower() == ".gz" else raw
-            data = stream.read(count)
-    except (EOFError, zlib.error, OSError) as error:
-        raise unreadable(file, f"{error}.") from error
-    _check_kind(data, file, wide=False)
-    if b"\0" in data:
-        raise unreadable(file, f"byte {data.find(bytes(1)):,} is NUL, which text never holds; it looks binary.")
-    data = data.removeprefix(_BOM)
-    if len(data) >= count - len(_BOM) and b"\n" in data:
-        data = data[: data.rfind(b"\n") + 1]
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        raise unreadable(file, f"byte {error.start:,} is not utf-8 text.") from error
-    return data
+            if file.suffix.lower() != ".gz":
+                yield raw
+                return
+            with gzip.GzipFile(fileobj=raw) as unpacked:
+                yield unpacked
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise unreadable(
+            file, f"it cannot be unpacked ({brief(error)}); fetch it again, or correct its name."
+        ) from error
+    except OSError as error:
+        raise unreadable(file, f"{(error.strerror or str(error)).lower()}.") from error
 
 
-def _drain(stream: IO[bytes] | gzip.GzipFile, file: Path, wide: bool) -> bytes:
-    """Read to the end; what is known early is said early."""
-    out = io.BytesIO()
-    line_ended = False
-    while chunk := stream.read(_CHUNK):
-        if out.tell() == 0:
-            _check_kind(chunk, file, wide)
-        out.write(chunk)
-        if out.tell() > MOST_BYTES:
-            raise unreadable(file, f"it holds more than {MOST_BYTES:,} bytes.")
-        if not wide and (place := chunk.find(b"\0")) >= 0:
-            place += out.tell() - len(chunk)
-            raise unreadable(file, f"byte {place:,} is NUL, which text never holds; it looks binary.")
-        line_ended = line_ended or b"\n" in chunk or b"\r" in chunk
-        if not line_ended and out.tell() > _LONGEST_LINE:
-            raise unreadable(file, f"its first line is longer than {_LONGEST_LINE:,} bytes.")
-    if out.tell() == 0:
-        raise DataError(f"{title(file)} is empty.")
-    return out.getvalue()
+def _is_wide(encoding: str) -> bool:
+    """Say whether a character of this encoding has two bytes and more."""
+    return re.match(r"utf[_-]?(16|32)", encoding.lower()) is not None
 
 
-def _check_kind(head: bytes, file: Path, wide: bool) -> None:
-    if not wide and head.startswith(_WIDE_MARKS):
+def _check_kind(head: bytes, file: Path, encoding: str) -> None:
+    if not _is_wide(encoding) and head.startswith(_WIDE_MARKS):
         raise unreadable(file, 'it is UTF-16 text; save it as UTF-8 or give encoding="utf-16".')
     kind = recognize(head)
     if kind is not None:
-        remedy = "; unpack it first" if kind in _ARCHIVES else _REMEDIES.get(kind, "")
-        raise unreadable(file, f"it looks like {kind}{remedy}.")
+        remedy = "; unpack it first" if kind.endswith(("data", "archive")) else ""
+        raise unreadable(file, f"it looks like {kind}{_REMEDIES.get(kind, remedy)}.")
 
 
-def read_utf8(file: Path, encoding: str) -> bytes:
-    """Return a text file as UTF-8 without a byte order mark.
-
-    Raises:
-        DataError: the file cannot be read, or is not text in this encoding.
-    """
-    name = encoding.lower().replace("_", "-")
-    data = read_bytes(file, wide=name.startswith(("utf-16", "utf-32", "utf16", "utf32")))
+def _as_utf8(data: bytes, file: Path, encoding: str, remedy: str) -> bytes:
+    if not _is_wide(encoding) and b"\0" in data:
+        raise unreadable(file, f"byte {data.find(0):,} is NUL, which text never holds; it looks binary.")
     try:
-        if name in ("utf-8", "utf8", "utf-8-sig"):
-            if not data.isascii():
-                str(data, "utf-8")
-            return data.removeprefix(_BOM)
-        data = str(data, encoding).removeprefix("\ufeff").encode()
+        text = str(data, encoding)
     except UnicodeDecodeError as error:
-        remedy = 'try encoding="latin-1"' if name.startswith("utf") else "give its encoding"
         raise unreadable(file, f"byte {error.start:,} is not {encoding} text; {remedy}.") from error
-    except (UnicodeError, LookupError) as error:
+    except UnicodeError as error:
         raise unreadable(file, f"it is not {encoding} text.") from error
-    if b"\0" in data:
-        raise unreadable(file, "it holds NUL characters; it looks binary.")
-    return data
+    return data.removeprefix(_BOM) if encoding == "utf-8" else text.removeprefix("\ufeff").encode()

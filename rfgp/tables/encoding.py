@@ -1,32 +1,22 @@
-"""From a file's columns to a matrix of numbers, and the same again for the next file."""
+"""From a file's columns to a matrix of numbers: of the file to fit to, and of the next one."""
 
 import re
-from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import asdict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables import content
-from rfgp.tables.cells import Column
-from rfgp.tables.frame import Frame
-from rfgp.tables.messages import counted, show, title
+from rfgp.tables.columns import Column, Frame
+from rfgp.tables.messages import counted, listed, show, title
 from rfgp.tables.options import Request
 from rfgp.tables.schema import ColumnRule, Schema
-from rfgp.tables.table import Table
+from rfgp.tables.table import Inputs, Table
 
-MOST_LEVELS = 256
-_BLOCK_ROWS = 4096
-Choose = Callable[[Frame, "Picked", Request], str]
-
-
-class Picked(NamedTuple):
-    """A column with its place in the file and its role."""
-
-    place: int
-    column: Column
-    role: str
+_MOST_LEVELS = 256
+_MOST_FAULTS = 8
+_CORRECT = "Correct these cells first."
 
 
 def encode_table(frame: Frame, request: Request) -> Table:
@@ -36,232 +26,201 @@ def encode_table(frame: Frame, request: Request) -> Table:
         DataError: a column is text, a date or incomplete where the request does not allow it.
         InvalidArgumentError: there is no such target or dropped column.
     """
-    inputs, output, dropped = _pick(frame, request)
-    rows, gaps = _complete_rows(frame, inputs, output, request.missing)
-    if len(rows) < frame.num_rows:
-        inputs = [item._replace(column=item.column.take(rows)) for item in inputs]
-        output = output._replace(column=output.column.take(rows))
-    rules = tuple(_rule(frame, item) for item in inputs)
-    target = _rule(frame, output)
-    X = join(frame, rules, [item.column for item in inputs])
-    y = class_codes(target, output.column) if target.role == "category" else output.column.values
-    fills: tuple[float, ...] = ()
-    if request.missing == "mean":
-        means = np.nanmean(X, axis=0)
-        fills = tuple(float(mean) for mean in means)
-        X = np.where(np.isnan(X), means, X) if gaps else X
-    form = frame.form
+    inputs, output = _choose(frame, request)
+    gap = np.zeros(frame.num_rows, dtype=bool)
+    for column in sorted((*inputs, output), key=lambda column: column.place):
+        if column.missing.all():
+            raise column.error(f"has no values, all {frame.num_rows:,} are missing. Leave it out with {column.drop}.")
+        check_gaps(column, "target" if column is output and request.missing == "mean" else request.missing)
+        gap |= column.missing
+    rows = _used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
+    inputs, output = [column.take(rows) for column in inputs], output.take(rows)
+    rules, target = tuple(_rule(column, request.decimal) for column in inputs), _rule(output, request.decimal)
+    X, y = join(rules, inputs), class_codes(target, output)
+    used = {column.place for column in (*inputs, output)}
     schema = Schema(
         rules,
         target,
-        len(frame.names),
-        frame.header,
-        tuple(frame.names[i] for i in dropped),
-        request.missing,
-        fills,
-        form.decimal,
-        form.comment,
-        form.missing_marks,
-        form.encoding,
+        width=len(frame.names),
+        header=frame.header,
+        dropped=tuple(name for place, name in enumerate(frame.names) if place not in used),
+        missing=request.missing,
+        fills=tuple(np.nanmean(X, axis=0).tolist()) if request.missing == "mean" else (),
+        **asdict(frame.form),
     )
-    return Table(X, y, schema.columns, schema.target, schema, schema.classes, rows, frame.num_rows)
+    return Table(_filled(X, schema), y, schema.columns, schema.target, schema, schema.classes, rows, frame.num_rows)
 
 
-def _pick(frame: Frame, request: Request) -> tuple[list[Picked], Picked, list[int]]:
-    """Return the input columns, the target, and the places of the columns left out."""
+def encode_inputs(frame: Frame, schema: Schema) -> Inputs:
+    """Return the inputs of a file's columns, encoded as the schema says.
+
+    Raises:
+        DataError: columns are missing, or hold what the schema does not know.
+    """
+    places, target = _match_names(frame, schema) if schema.header else _match_places(frame, schema)
+    columns = [_follow(rule, frame.column(place)) for rule, place in zip(schema.inputs, places, strict=True)]
+    gap = np.zeros(frame.num_rows, dtype=bool)
+    for column in columns:
+        check_gaps(column, schema.missing)
+        gap |= column.missing
+    rows = _used_rows(frame, gap, schema.missing, ", and rows with gaps are left out")
+    X = join(schema.inputs, [column.take(rows) for column in columns])
+    y = None
+    if target is not None:
+        output = _follow(schema.output, frame.column(target)).take(rows)
+        check_gaps(output, "drop")
+        y = None if output.missing.any() else class_codes(schema.output, output)
+    return Inputs(_filled(X, schema), rows, frame.num_rows, y)
+
+
+def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
+    """Return the input columns and the target."""
     dropped = {frame.find(name) for name in request.left_out}
-    kept = [place for place in range(len(frame.names)) if place not in dropped]
+    places = [place for place in range(len(frame.names)) if place not in dropped]
     if len(frame.names) < 2:
         raise DataError(f"{title(frame.file)} has one column; a table needs inputs and a target.")
-    target = frame.find(request.target) if request.target is not None else kept[-1] if kept else 0
+    target = frame.find(request.target) if request.target is not None else places[-1] if places else 0
     if target in dropped:
         raise InvalidArgumentError(f"The target {show(frame.names[target])} is among the columns to drop.")
-    frame.check_names(kept)
+    frame.check_names(places)
     forced = {frame.find(name) for name in request.forced}
-    inputs = _read_all(frame, [place for place in kept if place != target], request, forced)
-    dropped |= {item.place for item in inputs if item.role == "drop"}
-    inputs = [item for item in inputs if item.role != "drop"]
-    if not inputs:
-        raise DataError(f"{title(frame.file)} has no input columns left; the others were dropped.")
-    return inputs, _read(frame, target, request, target in forced, _choose_target), sorted(dropped)
-
-
-def _read_all(frame: Frame, places: list[int], request: Request, forced: set[int]) -> list[Picked]:
-    """Return the input columns; where several cannot be used, one message names them all."""
-    found, faults = [], []
+    inputs, faults = [], []
     for place in places:
         try:
-            found.append(_read(frame, place, request, place in forced, _choose))
+            column = None if place == target else _used(frame, place, request, place in forced)
+            inputs += [] if column is None else [column]
         except DataError as error:
             faults.append(str(error))
-    if len(faults) > 1:
-        prefix = f"{title(frame.file)}: "
-        more = [fault.removeprefix(prefix) for fault in faults[1:_MOST_FAULTS]]
-        rest = f"\n(and {len(faults) - _MOST_FAULTS} columns more)" if len(faults) > _MOST_FAULTS else ""
-        raise DataError("\n".join([faults[0], *more]) + rest)
     if faults:
-        raise DataError(faults[0])
-    return found
+        raise DataError(_joined(faults, f"{title(frame.file)}: "))
+    if not inputs:
+        raise DataError(f"{title(frame.file)} has no input columns left; the others were dropped.")
+    output = _used(frame, target, request, target in forced, is_target=True)
+    assert output is not None
+    return inputs, output
 
 
-_MOST_FAULTS = 8
+def _joined(faults: list[str], prefix: str) -> str:
+    """Return one message of several that begin with the file's name."""
+    more = [fault.removeprefix(prefix) for fault in faults[1:_MOST_FAULTS]]
+    rest = f"\n(and {len(faults) - _MOST_FAULTS} columns more)" if len(faults) > _MOST_FAULTS else ""
+    return "\n".join([faults[0], *more]) + rest
 
 
-def _read(frame: Frame, place: int, request: Request, forced: bool, choose: Choose) -> Picked:
-    """Return a column and the role that was chosen or forced."""
+def _used(frame: Frame, place: int, request: Request, forced: bool, is_target: bool = False) -> Column | None:
+    """Return a column that can be used, one of text as a category; None where it is to be left out."""
     column = frame.column(place)
     if forced and not column.missing.all():
-        return Picked(place, Column("text", column.values, column.texts()), "category")
-    return Picked(place, column, choose(frame, Picked(place, column, ""), request))
-
-
-def _choose(frame: Frame, item: Picked, request: Request) -> str:
-    """Return an input's role, or "drop"."""
-    place, column, _ = item
+        return column.as_text()
     if column.kind == "number":
-        return "number"
-    if column.kind == "date":
-        check_dates(frame, item)
-        if request.dates == "error":
-            raise frame.error(place, f'{_holds_dates(column)} Give dates="days" or leave them out with dates="drop".')
-        return "date" if request.dates == "days" else "drop"
-    _check_mixed(frame, item)
-    if request.categories == "error":
-        remedy = f'Give categories="one-hot" or leave the column out ({_drop(frame, place)} or categories="drop").'
-        raise frame.error(place, f"{holds_text(column)}. {_hint(column, frame)}{remedy}")
-    return "category" if request.categories == "one-hot" else "drop"
+        return column
+    is_date = column.kind == "date"
+    choice = request.dates if is_date else request.categories
+    if is_date:
+        check_dates(column)
+    else:
+        _check_mixed(column, request)
+    if choice in ("days", "one-hot") or (is_target and not is_date):
+        return column
+    if choice == "drop" and not is_target:
+        return None
+    if column.missing.all():
+        return column
+    raise _refused_dates(column, is_target) if is_date else _refused_text(column, request)
 
 
-def _choose_target(frame: Frame, item: Picked, request: Request) -> str:
-    place, column, _ = item
-    if column.kind == "number":
-        return "number"
-    if column.kind == "date":
-        check_dates(frame, item)
-        if request.dates != "days":
-            raise frame.error(place, f'{_holds_dates(column)} It is the target; give dates="days".')
-        return "date"
-    _check_mixed(frame, item)
-    return "category"
+def _refused_dates(column: Column, is_target: bool) -> DataError:
+    row = np.flatnonzero(~column.missing)[0]
+    remedy = 'Give dates="days" or leave them out with dates="drop".'
+    remedy = 'It is the target; give dates="days".' if is_target else remedy
+    return column.error(f"holds dates ({column.spell(row)} in row {row}). {remedy}")
 
 
-def _drop(frame: Frame, place: int) -> str:
-    return f"drop={show(frame.names[place])}" if frame.header else f"drop={place}"
+def _refused_text(column: Column, request: Request) -> DataError:
+    remedy = f'Give categories="one-hot" or leave the column out ({column.drop} or categories="drop").'
+    return column.error(f"{_holds_text(column)}. {_hint(column, request.decimal)}{remedy}")
 
 
-def _first_text(column: Column) -> tuple[int, str, int]:
-    """Return the row and spelling of the first cell that is no number, and their count."""
-    odd = np.flatnonzero(np.isnan(column.values) & ~column.missing)
-    return int(odd[0]), str(column.cells[int(odd[0])].as_py()), len(odd)
-
-
-def holds_text(column: Column) -> str:
+def _holds_text(column: Column) -> str:
     """Return "holds text ('x' in row 1, 1 such cells)"."""
-    row, cell, count = _first_text(column)
-    return f"holds text ({show(cell)} in row {row}, {count} such cells)"
+    row = column.odd[0]
+    return f"holds text ({column.spell(row)} in row {row}, {len(column.odd)} such cells)"
 
 
-def _holds_dates(column: Column) -> str:
-    first = int(np.flatnonzero(~column.missing)[0])
-    return f"holds dates ({_spell(column, first)} in row {first})."
-
-
-def _spell(column: Column, row: int) -> str:
-    if column.cells is not None:
-        return show(str(column.cells[row].as_py()))
-    if column.kind == "date":
-        return f"day {column.values[row]:.10g}"
-    return f"{column.values[row]:.10g}"
-
-
-def _hint(column: Column, frame: Frame) -> str:
+def _hint(column: Column, decimal: str) -> str:
     """Return what the first text cell suggests."""
-    cell = _first_text(column)[1]
-    if frame.form.decimal == "." and re.fullmatch(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?", cell):
+    cell = str(column.cells[column.odd[0]]) if len(column.odd) else ""
+    if decimal == "." and re.fullmatch(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?", cell):
         return 'Give decimal="," where a comma is the decimal mark. '
     if re.fullmatch(r"\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:\D.*)?", cell):
         return "Dates must be ISO (YYYY-MM-DD). "
     return ""
 
 
-def _check_mixed(frame: Frame, item: Picked) -> None:
+def _check_mixed(column: Column, request: Request) -> None:
     """Refuse a column of numbers with some texts among them."""
-    column = item.column
     numbers = int(np.count_nonzero(~np.isnan(column.values)))
     if 2 * numbers >= int(np.count_nonzero(~column.missing)):
         remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or leave it out"
-        found = f"{holds_text(column)} among {counted(numbers, 'number')}. {_hint(column, frame)}"
-        raise frame.error(item.place, f"{found}{remedy} ({_drop(frame, item.place)}).")
+        fault = f"{_holds_text(column)} among {counted(numbers, 'number')}. {_hint(column, request.decimal)}"
+        raise column.error(f"{fault}{remedy} ({column.drop}).")
 
 
-def check_dates(frame: Frame, item: Picked) -> None:
+def check_dates(column: Column) -> None:
     """Name a date that does not exist, as February 30.
 
     Raises:
         DataError: there is one.
     """
-    odd = np.flatnonzero(np.isnan(item.column.values) & ~item.column.missing)
-    if len(odd):
-        row = int(odd[0])
-        raise frame.error(item.place, f"holds a date that does not exist ({_spell(item.column, row)} in row {row}).")
+    for row in column.odd[:1]:
+        raise column.error(f"holds a date that does not exist ({column.spell(row)} in row {row}).")
 
 
-def _complete_rows(frame: Frame, inputs: list[Picked], output: Picked, policy: str) -> tuple[NDArray[np.int64], bool]:
-    """Return the rows (n,) to keep and whether inputs are missing in them."""
-    gap = np.zeros(frame.num_rows, dtype=bool)
-    for item in sorted((*inputs, output), key=lambda item: item.place):
-        missing = item.column.missing
-        if missing.all():
-            raise frame.error(item.place, f"has no values, all {missing.size:,} are missing. {frame.drop(item.place)}")
-        is_target = item.place == output.place
-        check_gaps(frame, item, missing, "target" if is_target and policy == "mean" else policy)
-        gap |= missing
-    if policy == "mean" or not gap.any():
-        return np.arange(frame.num_rows, dtype=np.int64), bool(gap.any())
-    if gap.all():
-        raise DataError(f"{title(frame.file)}: every row lacks a value; leave out the columns with the most gaps.")
-    return np.flatnonzero(~gap).astype(np.int64), False
-
-
-def check_gaps(frame: Frame, item: Picked, missing: NDArray[np.bool_], policy: str) -> None:
-    """Name infinite cells, and missing ones (mask (n,)) where the policy is not to drop or fill them.
+def check_gaps(column: Column, policy: str) -> None:
+    """Name infinite cells, and missing ones where the policy is not to drop or fill them.
 
     Raises:
         DataError: there are such cells.
     """
-    infinite = np.isinf(item.column.values) if item.column.kind == "number" else np.zeros_like(missing)
-    if policy in ("drop", "mean"):
-        bad, remedy = infinite, "Correct these cells first."
-    else:
-        bad = infinite | missing
-        remedy = 'Give missing="drop", or missing="mean".' if policy == "error" else 'Give missing="drop".'
+    missing = column.missing
+    bad = np.isinf(column.values) if column.kind == "number" else np.zeros_like(missing)
+    if policy not in ("drop", "mean"):
+        bad |= missing
     if not bad.any():
         return
-    row = int(np.flatnonzero(bad)[0])
-    what = "missing" if missing[row] else _spell(item.column, row)
-    remedy = "Correct these cells first." if not missing[row] else remedy
+    row, count = np.flatnonzero(bad)[0], np.count_nonzero(bad)
+    cell, remedy = column.spell(row), _CORRECT
+    if missing[row]:
+        cell, remedy = (
+            "missing",
+            'Give missing="drop", or missing="mean".' if policy == "error" else 'Give missing="drop".',
+        )
     role = "(the target) " if policy == "target" else ""
-    count = int(np.count_nonzero(bad))
-    raise frame.error(
-        item.place, f"{role}has {count} missing or infinite values, the first in row {row} ({what}). {remedy}"
-    )
+    raise column.error(f"{role}has {count} missing or infinite values, the first in row {row} ({cell}). {remedy}")
 
 
-def _rule(frame: Frame, item: Picked) -> ColumnRule:
-    name = frame.names[item.place]
-    if item.role != "category":
-        return ColumnRule(name, item.place, item.role)
-    import pyarrow.compute as pc
-
-    levels = pc.unique(item.column.cells.drop_null())
-    cells = len(item.column.cells) - item.column.cells.null_count
-    if len(levels) > MOST_LEVELS or len(levels) == cells:
-        found = f"has {len(levels):,} different texts in {counted(cells, 'cell')}; it looks like an identifier"
-        raise frame.error(item.place, f"{found}. {_hint(item.column, frame)}{frame.drop(item.place)}")
-    return ColumnRule(name, item.place, "category", tuple(sorted(levels.to_pylist())))
+def _used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
+    """Return the rows (n,) to use of those with gaps (mask)."""
+    rows = np.arange(frame.num_rows, dtype=np.int64)
+    if policy != "drop":
+        return rows
+    if gap.all():
+        raise DataError(f"{title(frame.file)}: every row lacks a value{remedy}.")
+    return rows[~gap]
 
 
-def join(frame: Frame, rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.float64]:
+def _rule(column: Column, decimal: str) -> ColumnRule:
+    if column.kind != "text":
+        return ColumnRule(column.name, column.place, column.kind)
+    cells = column.cells.drop_null()
+    levels = cells.unique()
+    if len(levels) > _MOST_LEVELS or len(levels) == len(cells):
+        fault = f"has {len(levels):,} different texts in {counted(len(cells), 'cell')}; it looks like an identifier"
+        raise column.error(f"{fault}. {_hint(column, decimal)}Leave it out with {column.drop}.")
+    return ColumnRule(column.name, column.place, "category", tuple(sorted(levels.to_pylist())))
+
+
+def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.float64]:
     """Return the encoded matrix (n, d), NaN where missing.
 
     Raises:
@@ -269,32 +228,80 @@ def join(frame: Frame, rules: tuple[ColumnRule, ...], columns: list[Column]) -> 
     """
     n, width = len(columns[0].values), sum(len(rule.encoded) for rule in rules)
     if n * width * 8 > content.MOST_BYTES:
-        found = f"{n:,} rows and {width:,} encoded columns"
-        raise DataError(f"{title(frame.file)}: {found} are more than {content.MOST_BYTES:,} bytes.")
-    pairs = list(zip(rules, columns, strict=True))
-    values = [class_codes(rule, column) if rule.role == "category" else column.values for rule, column in pairs]
+        size = f"{n:,} rows and {width:,} encoded columns"
+        raise DataError(f"{title(columns[0].file)}: {size} are more than {content.MOST_BYTES:,} bytes.")
     X = np.empty((n, width))
-    for begin in range(0, n, _BLOCK_ROWS):  # a block stays in the cache while its columns are interleaved
-        rows = slice(begin, begin + _BLOCK_ROWS)
-        place = 0
-        for rule, entries in zip(rules, values, strict=True):
-            end = place + len(rule.encoded)
-            X[rows, place:end] = _one_hot(rule, entries[rows])
-            place = end
+    place = 0
+    for rule, column in zip(rules, columns, strict=True):
+        codes = class_codes(rule, column)[:, None]
+        if rule.levels:
+            codes = np.where(np.isnan(codes), np.nan, codes == np.arange(len(rule.levels)))
+        X[:, place : place + codes.shape[1]] = codes
+        place += codes.shape[1]
     return X
 
 
-def _one_hot(rule: ColumnRule, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a column's values (n,) as (n, 1), a category's as its levels' indicators (n, k)."""
-    column = values[:, None]
-    return np.where(np.isnan(column), np.nan, column == np.arange(len(rule.levels))) if rule.levels else column
-
-
 def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
-    """Return the positions (n,) of the cells among the levels, NaN where missing or unknown."""
+    """Return a category's positions (n,) among its levels, NaN where missing or unknown; else the values (n,)."""
+    if rule.role != "category":
+        return column.values
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    cells = column.texts()
-    places = pc.index_in(cells, value_set=pa.array(rule.levels, cells.type), skip_nulls=True)
-    return np.asarray(pc.cast(places, pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    places = pc.index_in(column.cells, value_set=pa.array(rule.levels, column.cells.type), skip_nulls=True)
+    return np.asarray(places.cast(pa.float64()))
+
+
+def _filled(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
+    """Return the matrix (n, d) with the schema's means in its gaps."""
+    return np.where(np.isnan(X), np.array(schema.fills), X) if schema.fills and np.isnan(X).any() else X
+
+
+def _match_names(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
+    """Return the inputs' places in this file and the target's, if it is there."""
+    place_of = {name: place for place, name in reversed(list(enumerate(frame.names)))}
+    lacking = [rule.name for rule in schema.inputs if rule.name not in place_of]
+    if lacking:
+        raise DataError(
+            f"{title(frame.file)} lacks {counted(len(lacking), 'column')}: {listed(lacking)}. "
+            f"Its columns are {listed(frame.names)}."
+        )
+    wanted = {rule.name for rule in (*schema.inputs, schema.output)}
+    frame.check_names([place for place, name in enumerate(frame.names) if name in wanted])
+    return [place_of[rule.name] for rule in schema.inputs], place_of.get(schema.target)
+
+
+def _match_places(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
+    width, target = len(frame.names), schema.output.position
+    if width == schema.width:
+        return [rule.position for rule in schema.inputs], target
+    if width == schema.width - 1:
+        return [rule.position - (rule.position > target) for rule in schema.inputs], None
+    expected = f"{schema.width} columns, or {schema.width - 1} without the target"
+    raise DataError(f"{title(frame.file)} has {counted(width, 'column')}; the model knows {expected}.")
+
+
+def _follow(rule: ColumnRule, column: Column) -> Column:
+    """Return a column that is what its rule says."""
+    if rule.role == "category":
+        return _check_levels(rule, column.as_text())
+    if column.missing.all():
+        return column
+    if column.kind == "text":
+        raise column.error(f"{_holds_text(column)}, where the model knows {rule.role}s.")
+    if column.kind != rule.role:
+        row = np.flatnonzero(~column.missing)[0]
+        raise column.error(
+            f"holds {column.kind}s ({column.as_text().spell(row)} in row {row}), where the model knows {rule.role}s."
+        )
+    check_dates(column)
+    return column
+
+
+def _check_levels(rule: ColumnRule, column: Column) -> Column:
+    unseen = np.flatnonzero(np.isnan(class_codes(rule, column)) & ~column.missing)
+    if len(unseen):
+        row, cell = unseen[0], column.spell(unseen[0])
+        levels = f"the model knows {counted(len(rule.levels), 'level')}: {listed(rule.levels)}"
+        raise column.error(f"holds {cell} in row {row} ({counted(len(unseen), 'such cell')}); {levels}.")
+    return column

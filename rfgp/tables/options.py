@@ -109,5 +109,5 @@ def _as_tuple(columns: str | int | Sequence[str | int]) -> tuple[str | int, ...]
 
 
 def _no_choice(option: str, value: object) -> InvalidArgumentError:
-    known = ", ".join(repr(choice) for choice in CHOICES[option])
-    return InvalidArgumentError(f"{option} is {show(str(value))}; the choices are {known}.")
+    choices = ", ".join(repr(choice) for choice in CHOICES[option])
+    return InvalidArgumentError(f"{option} is {show(str(value))}; the choices are {choices}.")

@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import Unpack
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.tables.encoding import encode_table
-from rfgp.tables.frame import Frame
+from rfgp.tables.encoding import encode_inputs, encode_table
 from rfgp.tables.messages import plain
 from rfgp.tables.options import MISSING_MARKS, Categories, Dates, Decimal, Missing, Request, TableOptions
 from rfgp.tables.parquet import read_parquet_frame
-from rfgp.tables.predicting import encode_inputs
 from rfgp.tables.schema import Schema
 from rfgp.tables.table import Inputs, Table
 from rfgp.tables.text import read_text
@@ -112,16 +110,13 @@ def read_inputs(path: str | Path, schema: Schema) -> Inputs:
         DataError: the file cannot be read, lacks columns, or has cells that the schema does not know.
         InvalidArgumentError: the ending of the file's name is not known.
     """
-    file, form = Path(path), schema.format
     if _is_parquet(path):
-        return encode_inputs(read_parquet_frame(file, form), schema)
-    spelled = any(rule.role == "category" for rule in (*schema.inputs, schema.output))
-    return encode_inputs(read_text(file, form, header=schema.header, as_text=spelled), schema)
+        return encode_inputs(read_parquet_frame(Path(path), schema.format), schema)
+    return encode_inputs(read_text(Path(path), schema.format, header=schema.header), schema)
 
 
 def _read_csv(path: str | Path, request: Request) -> Table:
-    frame: Frame = read_text(Path(path), request.format, names=request.names, as_text=bool(request.forced))
-    return encode_table(frame, request)
+    return encode_table(read_text(Path(path), request.format, names=request.names), request)
 
 
 def _read_parquet(path: str | Path, request: Request) -> Table:
@@ -133,6 +128,8 @@ def _read_parquet(path: str | Path, request: Request) -> Table:
 def _is_parquet(path: str | Path) -> bool:
     suffix = Path(path).suffix.lower()
     if suffix not in TABLE_SUFFIXES:
-        known = ", ".join(TABLE_SUFFIXES)
-        raise InvalidArgumentError(f"{plain(Path(path).name)}: what it holds is not clear; known endings are {known}.")
+        endings = ", ".join(TABLE_SUFFIXES)
+        raise InvalidArgumentError(
+            f"{plain(Path(path).name)}: what it holds is not clear; known endings are {endings}."
+        )
     return suffix in PARQUET_SUFFIXES

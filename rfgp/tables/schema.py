@@ -1,22 +1,19 @@
 """What a fitted model must know of its table to read the next one."""
 
 import math
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, is_dataclass
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables.messages import counted, show
 from rfgp.tables.options import CHOICES, MISSING_MARKS, TextFormat
 
 _VERSION = 1
-_MOST_COLUMNS = 100_000
-_MOST_LEVELS = 256
-_LONGEST_NAME = 10_000
-_MOST_MARKS = 1_000
 _ROLES = ("number", "category", "date")
-
-T = TypeVar("T")
+_HUGE = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -108,55 +105,60 @@ class Schema:
         Raises:
             DataError: a field is missing, unknown, of another type or size, or contradicts another.
         """
-        fields = _fields(content, {"version", *cls.__dataclass_fields__}, "the schema")
-        if (version := fields.pop("version")) != _VERSION or isinstance(version, bool):
+        if not isinstance(content, dict) or "version" not in content:
+            raise _bad("it is not a dictionary with a version")
+        fields = dict(content)
+        version = fields.pop("version")
+        if type(version) is not int or version != _VERSION:
             raise _bad(f"its version is {show(str(version))}, and {_VERSION} is the one known")
-        comment = fields["comment"]
-        schema = cls(
-            inputs=tuple(_rule(rule) for rule in _many(fields["inputs"], dict, "inputs", _MOST_COLUMNS)),
-            output=_rule(fields["output"]),
-            width=_count(fields["width"], "width", _MOST_COLUMNS),
-            header=_one(fields["header"], bool, "header"),
-            dropped=_texts(fields["dropped"], "dropped", _MOST_COLUMNS),
-            missing=_one(fields["missing"], str, "missing"),
-            fills=tuple(map(_finite, _many(fields["fills"], int | float, "fills", _MOST_COLUMNS * _MOST_LEVELS))),
-            decimal=_one(fields["decimal"], str, "decimal"),
-            comment=None if comment is None else _text(comment, "comment"),
-            missing_marks=_texts(fields["missing_marks"], "missing_marks", _MOST_MARKS),
-            encoding=_text(fields["encoding"], "encoding"),
-        )
-        _check_whole(schema)
+        schema: Schema = _decoded(cls, fields, "the schema")
+        _check(schema)
         return schema
 
 
-def _check_whole(schema: Schema) -> None:
-    """Check what concerns more than one field."""
+def _check(schema: Schema) -> None:
+    """Check what concerns more than the type of one field."""
     rules = (*schema.inputs, schema.output)
+    for rule in rules:
+        if rule.role not in _ROLES:
+            raise _bad(f"column {show(rule.name)} has the role {show(rule.role)}")
+        if bool(rule.levels) != (rule.role == "category") or list(rule.levels) != sorted(set(rule.levels)):
+            raise _bad(f"column {show(rule.name)} has levels that do not fit its role, or are not sorted and different")
+        if not 0 <= rule.position < schema.width:
+            raise _bad(f"column {show(rule.name)} has a position that is not among {schema.width} columns")
     if schema.missing not in CHOICES["missing"]:
         raise _bad(f"missing is {show(schema.missing)}")
     if len(schema.fills) != (len(schema.columns) if schema.missing == "mean" else 0):
         raise _bad(f"{counted(len(schema.fills), 'fill')} for {counted(len(schema.columns), 'encoded column')}")
+    if not all(map(math.isfinite, schema.fills)):
+        raise _bad("a fill is not finite")
     if not schema.inputs:
         raise _bad("it has no input columns")
     if len({rule.name for rule in rules}) < len(rules) or len({rule.position for rule in rules}) < len(rules):
         raise _bad("two columns share a name or a position")
-    if max(rule.position for rule in rules) >= schema.width:
-        raise _bad(f"a column lies beyond the width {schema.width}")
     try:
         _ = schema.format
     except InvalidArgumentError as error:
         raise _bad(str(error).rstrip(".")) from error
 
 
-def _rule(content: Any) -> ColumnRule:
-    fields = _fields(content, set(ColumnRule.__dataclass_fields__), "a column")
-    name, role = _text(fields["name"], "name"), _one(fields["role"], str, "role")
-    levels = _texts(fields["levels"], "levels", _MOST_LEVELS)
-    if role not in _ROLES:
-        raise _bad(f"column {show(name)} has the role {show(role)}")
-    if bool(levels) != (role == "category") or list(levels) != sorted(set(levels)):
-        raise _bad(f"column {show(name)} has levels that do not fit its role, or are not sorted and different")
-    return ColumnRule(name, _count(fields["position"], "position", _MOST_COLUMNS), role, levels)
+def _decoded(kind: Any, value: Any, name: str) -> Any:
+    """Return a value from JSON as a text, whole number, truth or number, or as a tuple or dataclass of such."""
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        if not isinstance(value, dict):
+            raise _bad(f"{name} is not a dictionary")
+        if odd := set(hints).symmetric_difference(value):
+            raise _bad(f"{name} lacks or does not know the field {show(str(min(odd, key=str)))}")
+        make: Any = kind
+        return make(**{key: _decoded(hint, value[key], key) for key, hint in hints.items()})
+    if get_origin(kind) is tuple and isinstance(value, list):
+        return tuple(_decoded(get_args(kind)[0], entry, name) for entry in value)
+    if kind is float and type(value) in (int, float):
+        return float(value) if abs(value) < _HUGE else math.inf
+    if type(value) not in (get_args(kind) if isinstance(kind, UnionType) else (kind,)):
+        raise _bad(f"{name} is {show(type(value).__name__)}, not {getattr(kind, '__name__', kind)}")
+    return value
 
 
 def _listed(value: Any) -> Any:
@@ -167,52 +169,3 @@ def _listed(value: Any) -> Any:
 
 def _bad(why: str) -> DataError:
     return DataError(f"This is not a schema that can be used: {why}.")
-
-
-def _fields(content: Any, names: set[str], what: str) -> dict[str, Any]:
-    if not isinstance(content, dict):
-        raise _bad(f"{what} is not a dictionary")
-    if odd := names.symmetric_difference(content):
-        raise _bad(f"{what} lacks or does not know the field {show(str(min(odd, key=str)))}")
-    return dict(content)
-
-
-def _one(value: Any, kind: type[T], name: str) -> T:
-    if not isinstance(value, kind):
-        raise _bad(f"{name} is {show(str(type(value).__name__))}, not {kind.__name__}")
-    return value
-
-
-def _many(value: Any, kind: Any, name: str, most: int) -> list[Any]:
-    if not isinstance(value, list) or len(value) > most:
-        raise _bad(f"{name} is not a list of at most {most:,} entries")
-    if not all(isinstance(entry, kind) and not isinstance(entry, bool) for entry in value):
-        raise _bad(f"{name} holds an entry of a wrong type")
-    return value
-
-
-def _text(value: Any, name: str) -> str:
-    text = _one(value, str, name)
-    if len(text) > _LONGEST_NAME:
-        raise _bad(f"{name} has more than {_LONGEST_NAME:,} characters")
-    return text
-
-
-def _texts(value: Any, name: str, most: int) -> tuple[str, ...]:
-    return tuple(_text(entry, name) for entry in _many(value, str, name, most))
-
-
-def _count(value: Any, name: str, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise _bad(f"{name} is not a whole number from 0 to {most:,}")
-    return value
-
-
-def _finite(value: float) -> float:
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise _bad("a fill is not finite")
-    return number

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphs.builders.files import brief
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError
 from rfgp.models.sources import Chunk
-from rfgp.tables.content import check_file
 from rfgp.tables.messages import listed, plain, show, title, unreadable
 from rfgp.tables.options import MISSING_MARKS, TextFormat
-from rfgp.tables.parquet import check_magic
+from rfgp.tables.parquet import opened
 from rfgp.tables.text import read_head
 
 _ROWS = 2**16
@@ -46,22 +46,20 @@ class _Roles:
     def __post_init__(self) -> None:
         if isinstance(self.columns, str):
             raise InvalidArgumentError(f"columns is {show(self.columns)}; give a list of names.")
-        names = [*self._targets, *self._extras, *(self.columns or ())]
+        names = [*self.others, *(self.columns or ())]
         for name in names:
             if not isinstance(name, str):
                 raise InvalidArgumentError(f"A column is named by a text, not by {show(str(name))}.")
             if names.count(name) > 1:
                 raise InvalidArgumentError(f"Column {show(name)} cannot be named twice.")
-        if self.target is not None and not self._targets:
+        if self.target is not None and not len(self.target):
             raise InvalidArgumentError("target is an empty list; leave it out where there is none.")
 
     @property
-    def _targets(self) -> tuple[str, ...]:
-        return () if self.target is None else (self.target,) if isinstance(self.target, str) else tuple(self.target)
-
-    @property
-    def _extras(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.noise, self.sample_weight) if name is not None)
+    def others(self) -> tuple[str, ...]:
+        """The names of the columns that are no inputs: targets, noise and weights."""
+        targets = (self.target,) if isinstance(self.target, str) else self.target or ()
+        return (*targets, *(name for name in (self.noise, self.sample_weight) if name is not None))
 
     def inputs(self, names: Sequence[str], where: str) -> list[str]:
         """Return the names of the inputs among all names.
@@ -69,29 +67,35 @@ class _Roles:
         Raises:
             InvalidArgumentError: a name that is not there, or no inputs.
         """
-        others = (*self._targets, *self._extras)
-        for name in (*others, *(self.columns or ())):
+        for name in (*self.others, *(self.columns or ())):
             if name not in names:
-                raise InvalidArgumentError(f"{where} has no column {show(str(name))}; it has {listed(list(names))}.")
-        found = list(self.columns) if self.columns is not None else [name for name in names if name not in others]
-        if not found:
+                raise InvalidArgumentError(f"{where} has no column {show(name)}; it has {listed(list(names))}.")
+        rest = [name for name in names if name not in self.others]
+        inputs = rest if self.columns is None else list(self.columns)
+        if not inputs:
             raise InvalidArgumentError(f"{where} has no column left for the inputs.")
-        return found
-
-    def wanted(self, names: Sequence[str], where: str) -> list[str]:
-        """Return the names of all columns that are read."""
-        return [*self.inputs(names, where), *self._targets, *self._extras]
+        return inputs
 
     def chunk(self, table: Columns, inputs: Sequence[str]) -> Chunk:
         """Return the rows of columns (b,) each, the inputs in this order."""
+        table = _one_type({name: table[name] for name in (*inputs, *self.others)})
         X = np.stack([table[name] for name in inputs], axis=1)
         y: Any = None
         if isinstance(self.target, str):
             y = table[self.target]
         elif self.target is not None:
             y = np.stack([table[name] for name in self.target], axis=1)
-        noise, weight = (None if n is None else table[n] for n in (self.noise, self.sample_weight))
+        noise, weight = (None if name is None else table[name] for name in (self.noise, self.sample_weight))
         return Chunk(X, y, noise, weight, tuple(inputs))
+
+    def chunks(self, file: Path, batches: Iterable[Any], inputs: Sequence[str]) -> Iterator[Chunk]:
+        """Yield the rows of a file's Arrow batches."""
+        first = 0
+        for batch in batches:
+            table = {name: _numbers(file, name, batch.column(name), first) for name in (*inputs, *self.others)}
+            first += batch.num_rows
+            if batch.num_rows:
+                yield self.chunk(table, inputs)
 
 
 class Parquet:
@@ -120,32 +124,21 @@ class Parquet:
     ) -> None:
         self.paths = _files(path)
         self._roles = _Roles(target, columns, noise, sample_weight)
-        found = [self._names(file) for file in self.paths]
-        self._inputs = self._roles.inputs(found[0], title(self.paths[0]))
-        self._columns = self._roles.wanted(found[0], title(self.paths[0]))
-        for file, names in zip(self.paths, found, strict=True):
-            if set(self._roles.wanted(names, title(file))) != set(self._columns):
+        inputs = [self._roles.inputs(_names(file), title(file)) for file in self.paths]
+        self._inputs = inputs[0]
+        for file, others in zip(self.paths, inputs, strict=True):
+            if set(others) != set(self._inputs):
                 raise DataError(f"{title(file)} has other columns than {title(self.paths[0])}.")
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows, some at a time."""
+        columns = [*self._inputs, *self._roles.others]
         for file in self.paths:
-            first = 0
-            if missing := set(self._columns) - set(self._names(file)):
+            if missing := set(columns) - set(_names(file)):
                 raise DataError(f"{title(file)} has no column {show(min(missing))} any more.")
-            with _opened(file) as parquet:
-                for batch in _batches(file, parquet, self._columns):
-                    table = {name: _numbers(file, name, batch.column(name), first) for name in self._columns}
-                    first += batch.num_rows
-                    yield self._roles.chunk(_one_type(table), self._inputs)
-
-    def _names(self, file: Path) -> list[str]:
-        with _opened(file) as parquet:
-            names = [field.name for field in parquet.schema_arrow]
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DataError(f"{title(file)} has two columns named {show(twice)}. Rename one.")
-        return names
+            with opened(file) as parquet:
+                batches = parquet.iter_batches(batch_size=_ROWS, columns=columns, use_threads=False)
+                yield from self._roles.chunks(file, batches, self._inputs)
 
     def __repr__(self) -> str:
         return f"Parquet({listed([file.name for file in self.paths], 3)})"
@@ -182,37 +175,33 @@ class CSV:
         self._roles = _Roles(target, columns, noise, sample_weight)
         self._head, self._names = read_head(self.path, TextFormat(), names), names
         self._inputs = self._roles.inputs(self._head.names, title(self.path))
-        self._columns = self._roles.wanted(self._head.names, title(self.path))
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows, some at a time."""
         import pyarrow as pa
         import pyarrow.csv as arrow
 
-        head, first = self._head, 0
+        head = self._head
         if read_head(self.path, TextFormat(), self._names) != head:
             raise DataError(f"{title(self.path)} has another header than at first; it must not change.")
+        columns = [*self._inputs, *self._roles.others]
         try:
-            reader = arrow.open_csv(
+            batches = arrow.open_csv(
                 pa.input_stream(str(self.path), compression="detect"),
-                read_options=arrow.ReadOptions(
+                arrow.ReadOptions(
                     column_names=list(head.names), skip_rows=head.skipped, block_size=_BYTES, use_threads=False
                 ),
-                parse_options=arrow.ParseOptions(delimiter=head.mark),
-                convert_options=arrow.ConvertOptions(
-                    column_types={name: pa.float64() for name in self._columns},
-                    include_columns=self._columns,
+                arrow.ParseOptions(delimiter=head.mark),
+                arrow.ConvertOptions(
+                    column_types=dict.fromkeys(columns, pa.float64()),
+                    include_columns=columns,
                     null_values=list(MISSING_MARKS),
                 ),
             )
-            for batch in reader:
-                table = {name: _numbers(self.path, name, batch.column(name), first) for name in self._columns}
-                first += batch.num_rows
-                if batch.num_rows:
-                    chunk = self._roles.chunk(table, self._inputs)
-                    yield chunk if head.is_named else chunk._replace(names=None)
+            for chunk in self._roles.chunks(self.path, batches, self._inputs):
+                yield chunk if head.is_named else chunk._replace(names=None)
         except (pa.ArrowException, OSError) as error:
-            raise unreadable(self.path, f"{plain_error(error)}.") from error
+            raise unreadable(self.path, f"{brief(error).rstrip('.')}.") from error
 
     def __repr__(self) -> str:
         return f"CSV({plain(self.path.name)})"
@@ -267,8 +256,8 @@ class Blocks:
             except (TypeError, ValueError, LookupError) as error:
                 if isinstance(error, RfgpError):
                     raise
-                found = f"A block ({type(block).__name__}) is not rows of numbers: {plain_error(error)}."
-                raise DataError(found) from error
+                fault = f"A block ({type(block).__name__}) is not rows of numbers: {brief(error).rstrip('.')}."
+                raise DataError(fault) from error
             yield chunk
 
     def _chunk(self, block: Any) -> Chunk:
@@ -291,10 +280,9 @@ class Blocks:
             raise InvalidArgumentError("The columns of a block have names; give target by its name as well.")
         if self._inputs is None:
             self._inputs = self._roles.inputs(list(table), "A block")
-        wanted = [*self._inputs, *self._roles.wanted(list(table), "A block")]
-        if missing := set(wanted) - set(table):
+        if missing := {*self._inputs, *self._roles.others} - set(table):
             raise DataError(f"A block has no column {show(min(missing))}, which the first has.")
-        return self._roles.chunk(_one_type({name: table[name] for name in dict.fromkeys(wanted)}), self._inputs)
+        return self._roles.chunk(table, self._inputs)
 
     def __repr__(self) -> str:
         return "Blocks()"
@@ -304,38 +292,17 @@ def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     if not isinstance(path, str | Path):
         if not isinstance(path, Sequence) or not all(isinstance(one, str | Path) for one in path):
             raise InvalidArgumentError(f"path is {show(str(path))}; give a file, several, or a folder.")
-        found = [Path(one) for one in path]
+        files = [Path(one) for one in path]
     else:
-        found = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
-    if not found:
+        files = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
+    if not files:
         raise DataError(f"There is no file *.parquet in {title(Path(str(path)))}.")
-    return found
+    return files
 
 
-def _opened(file: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    check_file(file)
-    try:
-        check_magic(file)
-        return pq.ParquetFile(file)
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(file, f"the Parquet data are damaged ({plain_error(error)}).") from error
-
-
-def _batches(file: Path, parquet: Any, columns: list[str] | None) -> Iterator[Any]:
-    import pyarrow as pa
-
-    try:
-        yield from parquet.iter_batches(batch_size=_ROWS, columns=columns, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(file, f"the Parquet data are damaged ({plain_error(error)}).") from error
-
-
-def plain_error(error: BaseException) -> str:
-    """Return the first line of an error's words, as a message may show it."""
-    return plain((str(error).splitlines() or [""])[0].rstrip("."))
+def _names(file: Path) -> list[str]:
+    with opened(file) as parquet:
+        return list(parquet.schema_arrow.names)
 
 
 def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:

@@ -33,55 +33,57 @@ def test_json_round_trip(tmp_path):
 
 
 CHANGES = [
-    (("version",), 2, "version is '2'"),
-    (("version",), True, "version"),
-    (("extra",), 1, "field 'extra'"),
-    (("inputs",), None, "inputs is not a list"),
-    (("inputs",), [], "fills for 0 encoded|no input columns"),
-    (("inputs",), [1], "inputs holds an entry"),
-    (("inputs",), [{}] * 100_001, "inputs is not a list of at most 100,000"),
-    (("inputs", 0), {"name": "a"}, "a column lacks or does not know the field"),
-    (("inputs", 0, "name"), 5, "name is 'int', not str"),
-    (("inputs", 0, "name"), "x" * 10_001, "more than 10,000 characters"),
-    (("inputs", 0, "name"), "color", "share a name"),
-    (("inputs", 0, "position"), 1, "share a name or a position"),
-    (("inputs", 0, "position"), -1, "position is not a whole number"),
-    (("inputs", 0, "position"), True, "position is not"),
-    (("inputs", 0, "position"), 99, "beyond the width 4"),
-    (("inputs", 0, "role"), "code", "has the role 'code'"),
-    (("inputs", 0, "levels"), ["x"], "levels that do not fit"),
-    (("inputs", 1, "levels"), [], "levels that do not fit"),
-    (("inputs", 1, "levels"), ["b", "a"], "not sorted"),
-    (("inputs", 1, "levels"), ["a", 1], "levels holds an entry"),
-    (("inputs", 1, "levels"), [f"{i:04d}" for i in range(257)], "levels is not a list of at most 256"),
-    (("output",), [], "a column is not a dictionary"),
-    (("width",), 10**12, "width is not"),
-    (("width",), 1.5, "width is not"),
-    (("header",), 1, "header is 'int', not bool"),
-    (("dropped",), "a", "dropped is not a list"),
-    (("missing",), "median", "missing is 'median'"),
-    (("missing",), "error", "4 fills for 4 encoded columns"),
-    (("fills",), [1.0], "1 fill for 4 encoded columns"),
-    (("fills",), [float("nan")] * 4, "not finite"),
-    (("fills",), [10**400] * 4, "not finite"),
-    (("fills",), ["1"] * 4, "fills holds an entry"),
-    (("decimal",), ";", "decimal is ';'"),
-    (("comment",), "", "comment is ''"),
-    (("comment",), 3, "comment is 'int'"),
-    (("missing_marks",), ["a"] * 1001, "missing_marks is not a list"),
-    (("encoding",), "os;system", "no text encoding"),
-    (("encoding",), "zip", "no text encoding"),
+    (("version",), 2),
+    (("version",), True),
+    (("extra",), 1),
+    (("inputs",), None),
+    (("inputs",), []),
+    (("inputs",), [1]),
+    (("inputs",), [{}]),
+    (("inputs", 0), {"name": "a"}),
+    (("inputs", 0, "name"), 5),
+    (("inputs", 0, "name"), "color"),
+    (("inputs", 0, "position"), 1),
+    (("inputs", 0, "position"), -1),
+    (("inputs", 0, "position"), True),
+    (("inputs", 0, "position"), 99),
+    (("inputs", 0, "role"), "code"),
+    (("inputs", 0, "levels"), ["x"]),
+    (("inputs", 1, "levels"), []),
+    (("inputs", 1, "levels"), ["b", "a"]),
+    (("inputs", 1, "levels"), ["a", "a"]),
+    (("inputs", 1, "levels"), ["a", 1]),
+    (("inputs", 1, "levels"), "ab"),
+    (("output",), []),
+    (("output",), {}),
+    (("width",), 3),
+    (("width",), 4.0),
+    (("header",), 1),
+    (("dropped",), "a"),
+    (("missing",), "median"),
+    (("missing",), "error"),
+    (("fills",), [1.0]),
+    (("fills",), [float("nan")] * 4),
+    (("fills",), [10**400] * 4),
+    (("fills",), ["1"] * 4),
+    (("fills",), [True] * 4),
+    (("decimal",), ";"),
+    (("comment",), ""),
+    (("comment",), 3),
+    (("missing_marks",), [None]),
+    (("encoding",), "os;system"),
+    (("encoding",), "zip"),
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "message"), CHANGES)
-def test_bad_schemas_are_named(tmp_path, path, value, message):
+@pytest.mark.parametrize(("path", "value"), CHANGES)
+def test_bad_schemas_are_refused(tmp_path, path, value):
     content = copy.deepcopy(fitted(tmp_path).schema.to_dict())
     place = content
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
-    with pytest.raises(rfgp.DataError, match=message):
+    with pytest.raises(rfgp.DataError, match=r"This is not a schema that can be used: .*\.$"):
         Schema.from_dict(content)
 
 

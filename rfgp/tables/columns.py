@@ -1,0 +1,300 @@
+"""A file's columns before they are encoded: what their cells are, and their values."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.tables import content
+from rfgp.tables.messages import listed, plain, show, title
+from rfgp.tables.options import TextFormat
+
+NUMBER = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
+DATE = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,9})?)?"
+    r" ?(?:[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
+)
+_NUMERIC = rf"(?:{NUMBER})|(?:^[+-]?(?i:inf|infinity|nan)$)"
+_TRUTH = r"^(?:True|TRUE|true|False|FALSE|false)$"
+_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
+
+Kind = Literal["number", "date", "text"]
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column of n cells.
+
+    Attributes:
+        file: The file.
+        name: The column's name.
+        place: Its position in the file.
+        is_named: Whether the name is the file's own.
+        kind: What the cells are; a column without any value counts as numbers.
+        values: (n,) numbers, or days since 1970-01-01; NaN where missing. In text columns the
+            number that a cell happens to be, else NaN.
+        cells: (n,) Arrow texts, null where missing; None where the file held typed values.
+    """
+
+    file: Path
+    name: str
+    place: int
+    is_named: bool
+    kind: Kind
+    values: NDArray[np.float64]
+    cells: Any = None
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """The mask (n,) of missing cells."""
+        if self.cells is not None and self.kind != "number":
+            return np.asarray(self.cells.is_null())
+        return np.isnan(self.values)
+
+    @property
+    def drop(self) -> str:
+        """The option that leaves the column out."""
+        return f"drop={show(self.name) if self.is_named else self.place}"
+
+    def error(self, why: str) -> DataError:
+        """Return an error that names the column."""
+        return DataError(f"{title(self.file)}: column {show(self.name)} {why}")
+
+    def spell(self, row: int | np.integer[Any]) -> str:
+        """Return a cell as a message shows it."""
+        if self.kind == "number" or self.cells is None:
+            return f"{'day ' * (self.kind == 'date')}{self.values[row]:.10g}"
+        return show(str(self.cells[int(row)]))
+
+    @property
+    def odd(self) -> NDArray[np.int64]:
+        """The positions (k,) of the cells that are neither missing nor have a value."""
+        return np.flatnonzero(np.isnan(self.values) & ~self.missing)
+
+    def as_text(self) -> "Column":
+        """Return the column as one of texts, whatever it holds."""
+        import pyarrow as pa
+
+        spelled = (None if np.isnan(v) else f"{v:.15g}" for v in self.values)
+        return replace(self, kind="text", cells=pa.array(spelled, pa.string()) if self.cells is None else self.cells)
+
+    def take(self, rows: NDArray[np.int64]) -> "Column":
+        """Return the cells at positions `rows` (m,)."""
+        return replace(self, values=self.values[rows], cells=None if self.cells is None else self.cells.take(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """The columns of a file.
+
+    Attributes:
+        file: The file.
+        names: The columns' names; "0", "1", ... where the file has no header.
+        header: Whether the file has names.
+        sources: Arrow's cells (n,) of each column; an Arrow type where the column cannot be read. The marks of missing
+            cells are null already where the texts are not coded by a dictionary.
+        num_rows: n.
+        form: How text cells are spelled.
+    """
+
+    file: Path
+    names: tuple[str, ...]
+    header: bool
+    sources: Sequence[Any]
+    num_rows: int
+    form: TextFormat
+
+    def column(self, place: int) -> Column:
+        """Return the column at a position.
+
+        Raises:
+            DataError: its type cannot become numbers.
+        """
+        import pyarrow as pa
+
+        source = self.sources[place]
+        column = Column(self.file, self.names[place], place, self.header, "number", np.empty(0))
+        if isinstance(source, pa.DataType):
+            fault = f"holds values of type {plain(str(source))}, which cannot become numbers"
+            raise column.error(f"{fault}. Leave it out with {column.drop}.")
+        kind, values, cells = _read(column, source, self.form)
+        return replace(column, kind=kind, values=values, cells=cells)
+
+    def find(self, wanted: str | int) -> int:
+        """Return the position of a column given by name or position (negative: from the end).
+
+        Raises:
+            InvalidArgumentError: there is no such column.
+        """
+        if isinstance(wanted, str) and wanted in self.names:
+            return self.names.index(wanted)
+        width = len(self.names)
+        try:
+            place = int(wanted)
+        except ValueError:
+            place = width
+        if -width <= place < width and not isinstance(wanted, bool):
+            return place % width
+        raise InvalidArgumentError(f"There is no column {show(str(wanted))}; the columns are {listed(self.names)}.")
+
+    def check_names(self, places: Sequence[int]) -> None:
+        """Check that the columns at these positions have different names.
+
+        Raises:
+            DataError: two have the same name.
+        """
+        seen: dict[str, int] = {}
+        for place in places:
+            first = seen.setdefault(self.names[place], place)
+            if first != place:
+                raise DataError(
+                    f"{title(self.file)} has two columns named {show(self.names[place])}, at positions {first} and "
+                    f"{place}. Rename one or leave it out with drop={place}."
+                )
+
+
+def is_readable(kind: Any) -> bool:
+    """Say whether a column of this Arrow type can be read."""
+    import pyarrow.types as t
+
+    kind = kind.value_type if t.is_dictionary(kind) else kind
+    tests = (t.is_string, t.is_large_string, t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_null)
+    return any(test(kind) for test in (*tests, t.is_date, t.is_timestamp))
+
+
+def _read(column: Column, source: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64], Any]:
+    """Return the kind, the values (n,) and the texts (n,), if any, of Arrow's cells."""
+    import pyarrow.types as t
+
+    is_coded = t.is_dictionary(source.type)
+    if is_coded:
+        _check_size(column, source)
+        source = source.cast(source.type.value_type)
+    if t.is_string(source.type) or t.is_large_string(source.type):
+        return _read_texts(_with_gaps(source, form) if is_coded else source, form)
+    if t.is_temporal(source.type):
+        return "date", _days(source), None
+    return "number", _floats(source), None
+
+
+def _check_size(column: Column, source: Any) -> None:
+    """Check that texts of which each is stored once stay below the limit when they are written out."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_string(source.type.value_type) or pa.types.is_large_string(source.type.value_type):
+        lengths = (pc.binary_length(part.dictionary).take(part.indices).cast(pa.int64()) for part in source.chunks)
+        total = sum(pc.sum(part).as_py() or 0 for part in lengths)
+        if total > content.MOST_BYTES:
+            raise column.error(f"holds {total:,} bytes of text. Leave it out with {column.drop}.")
+
+
+def _floats(array: Any) -> NDArray[np.float64]:
+    import pyarrow as pa
+
+    if not pa.types.is_floating(array.type):
+        array = array.cast(pa.float64(), safe=False)
+    return np.asarray(array, dtype=np.float64)
+
+
+def _with_gaps(cells: Any, form: TextFormat) -> Any:
+    """Return the cells without blanks around them, null where they are marks of missing ones."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = pc.utf8_trim_whitespace(cells)
+    is_mark = pc.is_in(cells, value_set=pa.array(list(form.missing_marks), cells.type))
+    return pc.if_else(is_mark, pa.scalar(None, cells.type), cells)
+
+
+def _read_texts(cells: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64], Any]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        return "number", _floats(_pointed(cells, form.decimal)), cells
+    except pa.ArrowInvalid:  # some are no numbers, or have blanks around them
+        cells = _with_gaps(cells, form)
+    numbers = _pointed(cells, form.decimal)
+    is_number = pc.fill_null(pc.match_substring_regex(numbers, _NUMERIC), False)
+    numbers = pc.if_else(is_number, numbers, pa.scalar(None, numbers.type))
+    values = _floats(pc.replace_substring_regex(numbers, "^[+]", ""))
+    if pc.all(pc.or_(is_number, pc.is_null(cells))).as_py():
+        return "number", values, cells
+    if _all_match(cells, _TRUTH):
+        return "number", _floats(cells.cast(pa.bool_())), cells
+    if _all_match(cells, DATE):
+        return "date", _days(_timestamps(cells)), cells
+    return "text", values, cells
+
+
+def _pointed(cells: Any, decimal: str) -> Any:
+    """Return the cells with a point as the decimal mark."""
+    import pyarrow.compute as pc
+
+    if decimal == ".":
+        return cells
+    return pc.replace_substring(pc.replace_substring(cells, ".", "no number"), ",", ".")
+
+
+def _all_match(cells: Any, pattern: str) -> bool:
+    import pyarrow.compute as pc
+
+    return bool(pc.all(pc.match_substring_regex(cells, pattern)).as_py())
+
+
+_ISO = (  # what the library's reader of times needs: a time, no blank before the zone, and a zone
+    (r"^(.{10})$", r"\1T00:00"),
+    (r" ?[Zz]$", ""),
+    (r" ([+-])", r"\1"),
+    (r"^(.{11}[0-9:.]+)$", r"\1Z"),
+)
+
+
+def _timestamps(cells: Any) -> Any:
+    """Return the times (n,) of ISO 8601 dates; null for those that do not exist."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for pattern, written in _ISO:
+        cells = pc.replace_substring_regex(cells, pattern, written)
+    is_fine = pc.any(pc.match_substring_regex(cells, r"[.][0-9]{7}")).as_py()
+    kind = pa.timestamp("ns" if is_fine else "us", "UTC")
+    try:
+        return cells.cast(kind)
+    except pa.ArrowInvalid:
+        return pa.array([_timestamp(cell, kind) for cell in cells], kind)
+
+
+def _timestamp(cell: Any, kind: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        return cell.cast(kind)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _days(array: Any) -> NDArray[np.float64]:
+    """Return dates or times as days (n,) since 1970-01-01T00:00 UTC, NaN where there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    per_day = _PER_DAY[array.type.unit] if pa.types.is_timestamp(array.type) else 1
+    if pa.types.is_date(array.type):
+        array = array.cast(pa.date32()).cast(pa.int32())
+    units = np.asarray(pc.fill_null(array.cast(pa.int64()), 0))
+    days = units // per_day + (units % per_day) / per_day
+    return np.where(np.asarray(array.is_null()), np.nan, days)
+
+
+def is_value(cell: str, form: TextFormat) -> bool:
+    """Say whether a text is a number or a date."""
+    pointed = cell if form.decimal == "." else "text" if "." in cell else cell.replace(",", ".")
+    return re.match(NUMBER, pointed) is not None or re.match(DATE, cell) is not None

@@ -1,0 +1,71 @@
+import io
+
+import pytest
+
+from rfgp import progress
+from rfgp.progress import Bar
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The seconds that the clock shows, in a list of one."""
+    seconds = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: seconds[0])
+    return seconds
+
+
+def test_elsewhere_a_line_for_each_stage_and_every_ten_seconds(clock):
+    stream = io.StringIO()
+    with Bar(stream=stream) as tell:
+        for stage, seconds, done in (("read", 0, 0), ("read", 1, 1), ("fit", 2, 0), ("fit", 11, 5), ("fit", 13, 1500)):
+            clock[0] = 100.0 + seconds
+            tell(stage, done, 2000)
+        tell("save", 1, 1, "saved: all")
+    assert stream.getvalue().splitlines() == [
+        "read: 0 of 2,000, 0 s",
+        "fit: 0 of 2,000, 0 s",
+        "fit: 1,500 of 2,000, 11 s",
+        "saved: all",
+    ]
+
+
+def test_a_terminal_has_a_bar_which_goes(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with Bar(stream=stream) as tell:
+        assert stream.getvalue() == ""
+        tell("[bold]fit", 1, 10)
+        tell("fit", 2, 0, "no end in sight")
+    assert "no end in sight" in stream.getvalue()
+    assert stream.getvalue().endswith("\x1b[2K")  # the line is erased
+    before = stream.getvalue()
+    tell.close()
+    assert stream.getvalue() == before
+
+
+def test_marks_of_markup_are_shown_as_they_are(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with Bar(stream=stream) as tell:
+        tell("[bold]fit", 1, 10)
+    assert "[bold]fit: 1 of 10" in stream.getvalue()
+
+
+@pytest.mark.parametrize(("wanted", "lines"), [(False, True), (True, False)])
+def test_nothing_is_shown_where_it_is_not_wanted(wanted, lines):
+    stream = io.StringIO()
+    with Bar(wanted, lines=lines, stream=stream) as tell:
+        tell("fit", 1, 10)
+    assert stream.getvalue() == ""
+
+
+def test_the_standard_error_is_the_stream_unless_one_is_given(capsys):
+    with Bar() as tell:
+        tell("fit", 1, 10)
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "fit: 1 of 10, 0 s\n")
