@@ -2,7 +2,7 @@
 
 Two columns, 64 frequencies, float32 features in both; e = sqrt(n b) 6e-8 s^2 / noise (`rfgp.inference.linear`).
 
-    python benchmarks/rounding.py
+    python -m benchmarks.studies.rounding
 """
 
 import math

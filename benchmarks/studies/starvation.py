@@ -3,7 +3,7 @@
 Fixed frequencies, m = 8 to 512, on three tables and a drawn one (300 waves in 8 columns), seed 0; the exact process has
 the same hyperparameters and data. Medians over 200 held-out rows, and over the same three times as far out.
 
-    python benchmarks/starvation.py
+    python -m benchmarks.studies.starvation
 """
 
 import warnings
