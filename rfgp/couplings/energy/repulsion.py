@@ -60,7 +60,7 @@ class Repulsion:
 
         The second moment is half the product of the weights and the gradient in them.
         """
-        from rfgp.couplings.energy._loops import repel
+        from rfgp.couplings.energy.loops import repel
 
         omega, w = np.ascontiguousarray(frequencies, np.float32), np.ascontiguousarray(weights, np.float32)
         squares = (omega**2).sum(1)
