@@ -50,6 +50,19 @@ def causal_mask(count):
 VARIANTS = ({}, {"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 6, "vdim": 10}, {"bias": False})
 
 
+def values_of(layer, value):
+    """The values (N, H, S, D) of the heads of a layer, with those that every query sees."""
+    weight = layer.v_proj_weight if layer.in_proj_weight is None else layer.in_proj_weight[2 * E :]
+    found = torch.nn.functional.linear(
+        value, weight, None if layer.in_proj_bias is None else layer.in_proj_bias[2 * E :]
+    )
+    if layer.bias_v is not None:
+        found = torch.cat([found, layer.bias_v.expand(len(found), 1, E)], 1)
+    if layer.add_zero_attn:
+        found = torch.cat([found, found.new_zeros(len(found), 1, E)], 1)
+    return found.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)
+
+
 class TestAgainstTheExactLayer:
     @pytest.mark.parametrize("causal", [False, True])
     @pytest.mark.parametrize("options", VARIANTS, ids=str)
@@ -65,10 +78,8 @@ class TestAgainstTheExactLayer:
         torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
         assert ((weights == 0) == (known == 0)).all()
         assert out.shape == wanted.shape
-        _, k, v = mine._heads(query, key, value, batched=True)
-        always = mine._always(k)
-        values = v if always is None else torch.cat([v, always[1]], -2)
-        torch.testing.assert_close(mine._merged(weights @ values, batched=True), out)
+        merged = (weights @ values_of(mine, value)).transpose(1, 2).flatten(-2)
+        torch.testing.assert_close(mine.out_proj(merged), out)
         averaged = mine(query, key, value, need_weights=True, **arguments)[1]
         torch.testing.assert_close(averaged, weights.mean(1))
 
@@ -165,7 +176,7 @@ class TestMasks:
             mine(x, x, x, torch.zeros(2, 8, dtype=torch.bool))
 
     def test_weights_of_many_positions_are_refused(self, monkeypatch):
-        monkeypatch.setattr("rfgp.attention.module._MOST_WEIGHTS", 600)
+        monkeypatch.setattr("rfgp.attention.module.MOST_WEIGHTS", 600)
         x = normals(2, 9, E)
         with pytest.raises(rfgp.InvalidArgumentError, match="need_weights=False"):
             layer()(x, x, x, need_weights=True)

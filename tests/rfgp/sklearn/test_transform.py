@@ -20,10 +20,15 @@ from sklearn.svm import SVC
 import rfgp
 from rfgp.sklearn import RandomFeatures, make_kernel_ridge, make_kernel_svc
 
-RNG = np.random.default_rng(0)
-X = RNG.standard_normal((80, 3))
-NEW = RNG.standard_normal((15, 3))
-Y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * RNG.standard_normal(80)
+
+def drawn():
+    """80 rows of three columns, 15 new rows, and the targets of the first."""
+    rng = np.random.default_rng(0)
+    X, new = rng.standard_normal((80, 3)), rng.standard_normal((15, 3))
+    return X, new, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(80)
+
+
+X, NEW, Y = drawn()
 CLASSES = np.where(Y > 0, "up", "down")
 
 

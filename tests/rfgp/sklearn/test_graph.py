@@ -21,11 +21,10 @@ from rfgp.sklearn import GraphGPRegressor
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")  # few walkers, for speed
 
-RNG = np.random.default_rng(0)
 GRID = nx.grid_2d_graph(7, 6)
 GRAPH = graphs.Graph.from_networkx(GRID)
 LABELS = list(GRAPH.labels)
-Y = np.array([np.sin(a / 2) + np.cos(b / 2) for a, b in LABELS]) + 0.05 * RNG.standard_normal(42)
+Y = np.array([np.sin(a / 2) + np.cos(b / 2) for a, b in LABELS]) + 0.05 * np.random.default_rng(0).standard_normal(42)
 PAIR = np.stack([Y, 10 - Y**2], axis=1)
 SEEN, HIDDEN = LABELS[::2], LABELS[1::2]
 NUMBERED = graphs.Graph.from_scipy(GRAPH.adjacency)

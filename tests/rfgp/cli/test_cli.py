@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning"),
 ]
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[3] / "data"
 QUICK = ("--num-train", "40", "--num-test", "10", "--draws", "1", "--size", "8")
 
 

@@ -112,7 +112,7 @@ def test_expectations_of_the_softmax_are_those_of_many_draws():
     likelihood = latent.SoftmaxLikelihood(4, seed=0)
     generator = np.random.default_rng(0)
     mean, variance = generator.normal(size=(6, 4)), generator.uniform(0.2, 4, (6, 4))
-    law = classifier._Law(torch.as_tensor(mean), torch.as_tensor(variance))
+    law = classifier.Moments(torch.as_tensor(mean), torch.as_tensor(variance))
     y = np.array([0, 1, 2, 3, 0, 1])
     f = mean + np.sqrt(variance) * generator.standard_normal((40_000, 6, 4))
     np.testing.assert_allclose(likelihood.marginal(law).probs, softmax(f, axis=-1).mean(0), atol=0.01)
@@ -169,7 +169,7 @@ def test_chunks_and_neighbors_change_nothing(monkeypatch):
     g, truth, seen = BLOCKS
     made = GraphClassifier(g, KERNEL, "walks", seed=0, outputscale=9.0).fit(seen, truth[seen], fixed=FIXED)
     whole = made.predict_proba(np.arange(120))
-    monkeypatch.setattr(classifier, "_CHUNK", 7)
+    monkeypatch.setattr(classifier, "CHUNK", 7)
     np.testing.assert_allclose(made.predict_proba(np.arange(120)), whole, atol=1e-12)
     np.testing.assert_allclose(made.predict_proba([5, 5, 80]), whole[[5, 5, 80]], atol=1e-12)
     assert made.predict_proba([]).shape == (0, 3)
@@ -478,9 +478,10 @@ def own_expectation(monkeypatch):
 def shared_dictionaries(monkeypatch):
     def at(self, nodes):
         other = copy.copy(self)
-        other._see(self.feature_map.at(nodes))
+        vars(other).update(vars(plain(self, nodes)))
         return other
 
+    plain = GraphFeatureKernel.at
     monkeypatch.setattr(GraphFeatureKernel, "at", at)
 
 
@@ -494,17 +495,17 @@ def noisy_start(monkeypatch):
 
 
 def no_variance(monkeypatch):
-    law = GraphClassifier._law
-    monkeypatch.setattr(GraphClassifier, "_law", lambda self, x: law(self, x)._replace(variance=0 * law(self, x).mean))
+    plain = classifier.latent_moments
+    monkeypatch.setattr(classifier, "latent_moments", lambda *of: plain(*of)._replace(variance=0 * plain(*of).mean))
 
 
 def forgotten_mean(monkeypatch):
-    def law(self, positions):
-        found, mean = plain(self, positions), self._known().model.mean_module.constant.detach()
+    def moments(fitted, *of):
+        found, mean = plain(fitted, *of), fitted.model.mean_module.constant.detach()
         return found._replace(mean=found.mean - mean)
 
-    plain = GraphClassifier._law
-    monkeypatch.setattr(GraphClassifier, "_law", law)
+    plain = classifier.latent_moments
+    monkeypatch.setattr(classifier, "latent_moments", moments)
 
 
 def no_divergence(monkeypatch):
@@ -517,11 +518,10 @@ def no_divergence(monkeypatch):
 
 def other_walks(monkeypatch):
     def at(self, nodes):
-        other = plain(self, nodes)
-        other._see(type(self.feature_map)(graphs.sample_walks(BLOCKS[0], nodes, seed=len(nodes)), KERNEL))
+        other = GraphFeatureKernel(graphs.sample_walks(BLOCKS[0], nodes, seed=len(nodes)), KERNEL).double()
+        other.load_state_dict(self.state_dict())
         return other
 
-    plain = GraphFeatureKernel.at
     monkeypatch.setattr(GraphFeatureKernel, "at", at)
 
 
@@ -530,7 +530,7 @@ def common_parameters(monkeypatch):
 
 
 def raw_scale(monkeypatch):
-    monkeypatch.setattr(classifier, "_prior_variance", lambda batches: 1.0)
+    monkeypatch.setattr(classifier, "prior_variance", lambda batches: 1.0)
 
 
 def turned_classes(monkeypatch):
@@ -540,12 +540,12 @@ def turned_classes(monkeypatch):
 
 
 def lost_repeats(monkeypatch):
-    def batches(self, draw, positions, codes, inducing, count):
-        places = np.unique(positions, return_index=True)[1]
-        return plain(self, draw, positions[places], codes[places], inducing, count)
+    def fit(self, nodes, labels, **options):
+        places = np.unique(nodes, return_index=True)[1]
+        return plain(self, np.asarray(nodes)[places], np.asarray(labels)[places], **options)
 
-    plain = GraphClassifier._batches
-    monkeypatch.setattr(GraphClassifier, "_batches", batches)
+    plain = GraphClassifier.fit
+    monkeypatch.setattr(GraphClassifier, "fit", fit)
 
 
 def one_rotation(monkeypatch):

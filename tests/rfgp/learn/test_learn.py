@@ -9,7 +9,7 @@ import rfgp
 from rfgp import couplings, learn, metrics, random, spectra
 from rfgp.couplings.radial import histogram_quantile
 from rfgp.learn import laws, pieces, search
-from rfgp.learn.attention import _SharedLaw as AttentionLaw
+from rfgp.learn.attention import SharedLaw as AttentionLaw
 
 GAUSSIAN = spectra.Gaussian()
 X = torch.as_tensor(np.random.default_rng(0).standard_normal((30, 4)) / 2)

@@ -255,7 +255,7 @@ def test_names_that_are_cut_alike_keep_their_own_bars():
 
 
 def test_logarithmic_axes_have_written_out_ticks():
-    ticks = figures._log_ticks([0.03, 0.4])
+    ticks = figures.log_ticks([0.03, 0.4])
     assert ticks["ticktext"][:3] != ["1", "2", "5"]
     assert {"0.05", "0.1", "0.2"} <= set(ticks["ticktext"])
 

@@ -137,7 +137,7 @@ class TestRotations:
     def test_chunks_change_nothing(self, monkeypatch):
         draw = couplings.IID().sample(50, 4, generator=random.generator(0))
         whole = theory.rotated_error(draw, Z)
-        monkeypatch.setattr(theory.kernels, "_ROWS", 7)
+        monkeypatch.setattr(theory.kernels, "ROWS", 7)
         np.testing.assert_allclose(theory.rotated_error(draw.dense(), Z), whole, rtol=1e-10)
 
 
@@ -208,7 +208,7 @@ class TestFrequenciesFor:
             assert float(theory.orthogonal_moment(x, d)) == pytest.approx(exact, abs=1e-10)
 
     def test_too_many(self, monkeypatch):
-        monkeypatch.setattr(theory.kernels, "_LARGEST_DRAWN", 16)
+        monkeypatch.setattr(theory.kernels, "LARGEST_DRAWN", 16)
         with pytest.raises(rfgp.InvalidArgumentError, match="more than 16 frequencies"):
             theory.frequencies_for(self.X, 1e-4)
 

@@ -13,33 +13,33 @@ from rfgp import SparseSpectrumGP
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 
-RNG = np.random.default_rng(0)
-X = RNG.standard_normal((120, 3))
-Y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * RNG.standard_normal(120)
-NEW = RNG.standard_normal((15, 3))
+
+def drawn():
+    """120 rows of three columns with their targets, and 15 new rows."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 3))
+    return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.standard_normal(120), rng.standard_normal((15, 3))
+
+
+X, Y, NEW = drawn()
 
 
 def dense_twin(gp, X, y, new):
     """Mean and covariance by n x n float64 formulas with an inverse, from the model's features and hyperparameters."""
-    state, h = gp._known(), gp.hyperparameters
+    h = gp.hyperparameters
     with torch.no_grad():
-        scale = state.scaling.targets.scale.double().numpy()
-        ell = (h.lengthscale.double() / state.scaling.inputs.scale.double()).numpy()
-        shift, unit = (t.double().numpy() for t in (state.scaling.inputs.location, state.scaling.inputs.scale))
+        ell, variance, noise, mean = (t.double().numpy() for t in (h.lengthscale, h.outputscale, h.noise, h.mean))
         omega, weights = (t.numpy() for t in (gp.feature_map.frequencies.dense(), gp.feature_map.frequencies.weights))
-        variance, noise, mean = (float(h.standardized(name)) for name in ("outputscale", "noise", "mean"))
 
     def phi(x):
-        angles = (x - shift) / unit / ell @ omega.T
+        angles = x / ell @ omega.T  # products of features are the same wherever inputs are counted from
         root = np.sqrt(weights / len(omega))
         return np.hstack([np.cos(angles) * root, np.sin(angles) * root])
 
     a, b = phi(np.asarray(X, float)), phi(np.asarray(new, float))
-    z = (np.asarray(y, float) - float(state.scaling.targets.location)) / scale - mean
     inverse = np.linalg.inv(variance * a @ a.T + noise * np.eye(len(a)))
     cross = variance * b @ a.T
-    location = float(state.scaling.targets.location) + scale * mean
-    return location + scale * cross @ inverse @ z, scale**2 * (variance * b @ b.T - cross @ inverse @ cross.T)
+    return mean + cross @ inverse @ (np.asarray(y, float) - mean), variance * b @ b.T - cross @ inverse @ cross.T
 
 
 def spread(y):
@@ -108,7 +108,10 @@ DEGENERATE = {
     "constant column": (np.c_[X, np.full(120, 7.0)], Y),
     "collinear": (np.c_[X, X[:, 0] * 2 - 1, X[:, 0] + X[:, 1]], Y),
     "equal columns": (X[:, [0, 0, 0]], Y),
-    "integers": (RNG.integers(0, 3, (120, 3)), RNG.integers(0, 5, 120).astype(float)),
+    "integers": (
+        np.random.default_rng(1).integers(0, 3, (120, 3)),
+        np.random.default_rng(2).integers(0, 5, 120).astype(float),
+    ),
     "binary target": (X, (X[:, 0] > 0).astype(float)),
     "no noise": (X, X[:, 0]),
     "outlier": (np.r_[X, [[1e6, 0, 0]]], np.r_[Y, 0.0]),
@@ -160,8 +163,8 @@ def test_single_precision_stays_within_its_bounds(m):
 
 
 def test_singular_matrices_are_reported():
-    """Without noise the matrix of a process on equal rows is singular; the jitter is named."""
-    gp = rfgp.ExactGP(standardize=False, noise=1e-6).condition(np.zeros((40, 1)), Y[:40])
+    """Without noise the matrix of a process on equal rows is singular, of ones alone exactly; the jitter is named."""
+    gp = rfgp.ExactGP(standardize=False, outputscale=1.0, noise=1e-6).condition(np.zeros((40, 1)), Y[:40])
     gp.hyperparameters.raw["noise"].data.fill_(-80.0)
     with pytest.warns(rfgp.JitterWarning, match="numerically singular"):
         gp.predict(np.zeros((1, 1)))

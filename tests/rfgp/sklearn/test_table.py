@@ -18,11 +18,16 @@ from torch import distributions
 import rfgp
 from rfgp.sklearn import RandomFeatureGPRegressor, RandomFeatures
 
-RNG = np.random.default_rng(0)
-X = RNG.uniform(-1, 1, size=(60, 3))
-Y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.1 * RNG.standard_normal(60)
+
+def drawn():
+    """60 rows of three columns with their targets, and 7 new rows."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(60, 3))
+    return X, np.sin(3 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(60), rng.uniform(-1, 1, size=(7, 3))
+
+
+X, Y, NEW = drawn()
 PAIR = np.stack([Y, 100 + 5 * X[:, 2] - Y], axis=1)
-NEW = RNG.uniform(-1, 1, size=(7, 3))
 LEGACY = "on_fail" not in inspect.signature(check_estimator).parameters
 
 

@@ -215,13 +215,13 @@ class TestBipolar:
 class TestPlantedErrors:
     def test_half_of_the_cross_moments(self, monkeypatch):
         """Eq. 36 as printed, with binomial(m, 2) for m (m - 1)."""
-        original = module._variance
+        original = module.variance_at
 
         def planted(coupling, distances, m, d, features):
             independent = original("iid", distances, m, d, features)
             return independent + 0.5 * (original(coupling, distances, m, d, features) - independent)
 
-        monkeypatch.setattr(module, "_variance", planted)
+        monkeypatch.setattr(module, "variance_at", planted)
         assert fails(TestOneEstimator().test_of_orthogonal_pairs, 6)
         assert fails(TestOneEstimator().test_cross_moments_of_orthogonal_pairs_equal_the_series)
 

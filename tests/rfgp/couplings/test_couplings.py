@@ -205,7 +205,7 @@ class TestPlantedErrors:
         assert fails(check_law, sample(engine.lower(), 4, 3), spectra.Gaussian())
 
     def test_simplex_blocks_that_are_not_rotated(self, monkeypatch):
-        monkeypatch.setattr(simplex, "_rotated", lambda blocks, generator: blocks.reshape(-1, blocks.shape[2]))
+        monkeypatch.setattr(simplex, "rotated", lambda blocks, generator: blocks.reshape(-1, blocks.shape[2]))
         for name in ("simplex", "simplex-plus"):
             assert fails(check_law, sample(name, 4, 3), spectra.Gaussian())
 

@@ -108,7 +108,7 @@ class _Product(RectangularLinearOperatorTestCase):
         return SparseProductLinearOperator(SparseLinearOperator(left, TALL), SparseLinearOperator(right, WIDE).mT)
 
     def evaluate_linear_op(self, linear_op):
-        right = linear_op.right_linear_op._transpose_nonbatch()
+        right = linear_op.right_linear_op.mT
         return dense(linear_op.left_linear_op.values, TALL) @ dense(right.values, WIDE).mT
 
 
@@ -179,7 +179,7 @@ class TestGradients:
         right = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
 
         def product(v, b):
-            return SparseLinearOperator(v, TALL)._matmul(b)
+            return SparseLinearOperator(v, TALL) @ b
 
         torch.testing.assert_close(product(values, right), dense(values, TALL) @ right)
         assert torch.autograd.gradcheck(product, (values, right))

@@ -98,7 +98,7 @@ class TestPotential:
         """Also where the square root of a place is rounded across the start of a row."""
         for i in (1, 2, 3, 1000, 10**7 + 1, 94_906_267, 134_219_433, 2**30 - 1):
             start = i * (i - 1) // 2
-            rows, columns = potential._pair(np.array([start, start + i - 1]))
+            rows, columns = potential.pair_at(np.array([start, start + i - 1]))
             assert (rows.tolist(), columns.tolist()) == ([i, i], [0, i - 1])
 
     def test_distances_of_data(self):
@@ -145,7 +145,7 @@ class TestRepulsion:
         repel = repulsion.Repulsion(potential.make_potential("fourier", GAUSSIAN, 4), 12)
         with repel.threads():
             threaded = repel(omega, np.ones(600))
-            monkeypatch.setattr(repulsion, "_cores", lambda: 1)
+            monkeypatch.setattr(repulsion, "cores", lambda: 1)
         with repel.threads():
             single = repel(omega, np.ones(600))
         for a, b in zip(threaded, single, strict=True):
@@ -274,8 +274,8 @@ class TestSolver:
         assert solver.plan(500, 8, full=False) == (1, solver.FULL_STEPS)
         assert solver.plan(10**6, 8, full=False)[1] == 0
         assert solver.plan(10**6, 8, full=True) == (1, solver.FULL_STEPS)
-        monkeypatch.setattr(solver, "_QUICK_PAIRS", 3e5)
-        monkeypatch.setattr(solver, "_BLOCK_PAIRS", 3e5)
+        monkeypatch.setattr(solver, "QUICK_PAIRS", 3e5)
+        monkeypatch.setattr(solver, "BLOCK_PAIRS", 3e5)
         assert solver.plan(130, 3, full=False)[0] > 1
         found = solver.solve(problem(3), 130, full=False)
         assert found.directions.shape == (130, 3)
@@ -288,15 +288,15 @@ class TestSolver:
 
     def test_strata_are_dealt_to_the_blocks_in_turn(self, monkeypatch):
         """The copies of the block's i-th direction serve neighbouring strata, at the height of the block's own."""
-        monkeypatch.setattr(solver, "_BLOCK_PAIRS", 3e5)
+        monkeypatch.setattr(solver, "BLOCK_PAIRS", 3e5)
         block = solver.solve(problem(3), 44, full=True).unit().numpy()
-        start, _ = solver._start(problem(3), 132, 3, random.generator(0))
+        start, _ = solver.first_directions(problem(3), 132, 3, random.generator(0))
         for copy in (start[0::3], start[1::3], start[2::3]):
             np.testing.assert_allclose(copy @ copy.T, block @ block.T, atol=1e-12)
 
     def test_solved_blocks_are_kept(self, monkeypatch, tmp_path):
-        monkeypatch.setattr(solver, "_QUICK_PAIRS", 1e3)
-        monkeypatch.setattr(solver, "_BLOCK_PAIRS", 3e5)
+        monkeypatch.setattr(solver, "QUICK_PAIRS", 1e3)
+        monkeypatch.setattr(solver, "BLOCK_PAIRS", 3e5)
         monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path))
         found = store.solution(problem(3), 133, full=False)
         assert found.num_steps == 0
@@ -326,7 +326,7 @@ class TestStore:
     @pytest.fixture(autouse=True)
     def folder(self, tmp_path, monkeypatch):
         monkeypatch.setenv("RFGP_CACHE_DIR", str(tmp_path))
-        monkeypatch.setattr(store, "_memory", {})
+        monkeypatch.setattr(store, "memory", {})
         return tmp_path / "energy"
 
     def files(self, folder):
@@ -335,7 +335,7 @@ class TestStore:
     def test_kept_and_read_again(self, folder, monkeypatch):
         first = store.solution(problem(3), 20, full=False)
         (path,) = self.files(folder)
-        store._memory.clear()
+        store.memory.clear()
         monkeypatch.setattr(solver, "solve", lambda *a, **k: pytest.fail("solved again"))
         again = store.solution(problem(3), 20, full=False)
         np.testing.assert_array_equal(first.directions, again.directions)
@@ -347,25 +347,25 @@ class TestStore:
         (path,) = self.files(folder)
         content = bytearray(path.read_bytes())
         if damage == "shape":
-            store._write(path.stem, store.Solution(np.ones((2, 3), np.float16), 1.0, 3, 1))
+            store.write(path.stem, store.Solution(np.ones((2, 3), np.float16), 1.0, 3, 1))
         elif damage == "other":  # a sound archive of something else, under the old checksum
-            store._write(path.stem, store.Solution(first.directions[::-1], 1.0, 3, 1))
+            store.write(path.stem, store.Solution(first.directions[::-1], 1.0, 3, 1))
             path.write_bytes(bytes(content[:32]) + path.read_bytes()[32:])
         elif damage == "zip":
             path.write_bytes(hashlib.sha256(b"PK").digest() + b"PK")
         else:
             content[len(content) // 2] ^= 1
             path.write_bytes({"bit": bytes(content), "cut": bytes(content[:100]), "empty": b""}[damage])
-        store._memory.clear()
+        store.memory.clear()
         np.testing.assert_array_equal(store.solution(problem(3), 20, full=False).directions, first.directions)
-        store._memory.clear()
-        assert store._read(path.stem, 20, 3) is not None
+        store.memory.clear()
+        assert store.read(path.stem, 20, 3) is not None
 
     def test_memory_is_bounded(self, monkeypatch):
-        monkeypatch.setattr(store, "_MOST_IN_MEMORY", 20 * 3 * 2 - 1)
+        monkeypatch.setattr(store, "MOST_IN_MEMORY", 20 * 3 * 2 - 1)
         for n in (20, 21, 22):
             store.solution(problem(3), n, full=False)
-        assert list(store._memory) == [store.key_of(problem(3), 22, full=False)]
+        assert list(store.memory) == [store.key_of(problem(3), 22, full=False)]
 
     def test_a_folder_that_cannot_be_written(self, tmp_path, monkeypatch):
         (tmp_path / "file").write_text("")
@@ -394,7 +394,7 @@ class TestStore:
         assert len({*keys, store.key_of(problem(3), 20, full=False)}) == 14
 
     def test_common_sizes_come_with_the_package(self, folder, monkeypatch):
-        assert len(store._shipped()) == 76
+        assert len(store.shipped()) == 76
         monkeypatch.setattr(solver, "solve", lambda *a, **k: pytest.fail("solved, though it is shipped"))
         for m in (256, 512):
             for d in range(2, 21):
@@ -417,7 +417,7 @@ class TestStore:
 
     def test_draws_do_not_depend_on_the_cache(self):
         first = Energy().sample(20, 3, generator=random.generator(4)).dense()
-        store._memory.clear()
+        store.memory.clear()
         assert torch.equal(first, Energy().sample(20, 3, generator=random.generator(4)).dense())
 
 
@@ -472,7 +472,7 @@ def test_energy_beats_pairwise_and_weights_beat_energy():
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork here")
 def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent():
-    with store._lock:
+    with store.lock:
         context = multiprocessing.get_context("fork")
         queue = context.Queue()
         worker = context.Process(target=lambda: queue.put(Energy().sample(4, 3, generator=random.generator(0)).shape))

@@ -104,7 +104,7 @@ class TestTwin:
         np.testing.assert_allclose(got, dense(q, k[:, :1], v[:1], frequencies()), atol=1e-12)
 
     def test_many_blocks(self, monkeypatch):
-        monkeypatch.setattr(functional, "_ENTRIES", 1)
+        monkeypatch.setattr(functional, "ENTRIES", 1)
         monkeypatch.setattr(functional, "CHUNK_SIZE", 5)
         check_twin(*inputs(13, 17), frequencies())
 
@@ -139,7 +139,7 @@ class TestPlantedErrors:
         hidden = torch.arange(9) > 5
         arguments = (*inputs(lead=()), frequencies(), hidden)
         check_twin(*arguments)
-        monkeypatch.setattr(functional, "_bias", lambda key, mask: (key.new_zeros(9, 1), mask[:, None]))
+        monkeypatch.setattr(functional, "hiding_bias", lambda key, mask: (key.new_zeros(9, 1), mask[:, None]))
         assert fails(check_twin, *arguments)
 
     def test_the_wrong_scale(self, monkeypatch):
@@ -154,12 +154,12 @@ class TestPlantedErrors:
             return ((log_left + peak).exp() @ (log_right - peak).exp().mT).tril()
 
         check_past(size=40.0)
-        monkeypatch.setattr(passes, "_scores", leaking)
+        monkeypatch.setattr(passes, "past_scores", leaking)
         assert fails(check_past, 40.0)
 
     def test_the_key_of_the_query_left_out(self, monkeypatch):
-        scores = passes._scores
-        monkeypatch.setattr(passes, "_scores", lambda a, b: scores(a, b).tril(-1))
+        scores = passes.past_scores
+        monkeypatch.setattr(passes, "past_scores", lambda a, b: scores(a, b).tril(-1))
         assert fails(lambda: check_twin(*inputs(lead=()), frequencies(), causal=True))
 
 
@@ -439,11 +439,12 @@ def test_numerator_and_normaliser_are_unbiased(name):
 
 
 def test_planted_a_state_that_is_not_rescaled(monkeypatch):
-    monkeypatch.setattr(passes.PositivePass, "_absorb", not_rescaled)
+    monkeypatch.setattr(passes.PositivePass, "absorb", not_rescaled)
     assert fails(check_unbiased, sums("iid"))
 
 
-def not_rescaled(self, state, logs, value):
+def not_rescaled(self, state, key, value, bias):
+    logs = self.pair.right.log_values(key) + self.key_bias(key, bias)[..., None]
     peak = torch.maximum(state.peak, logs.amax(-2))
     right = (logs - peak).exp()
     return passes.State(state.values + right.mT @ value, state.total + right.sum(-2), peak, state.mass)
@@ -491,7 +492,7 @@ def test_no_tensor_grows_faster_than_the_inputs(causal):
         with Largest() as largest:
             random_feature_attention(q, k, v, pair, is_causal=causal, recompute=True).sum().backward()
         sizes.append(largest.size)
-    assert max(sizes) <= max(8192 * 5, functional._ENTRIES, 128 * 128, 128 * 64)
+    assert max(sizes) <= max(8192 * 5, functional.ENTRIES, 128 * 128, 128 * 64)
 
 
 @pytest.mark.parametrize(
