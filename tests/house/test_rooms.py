@@ -1,5 +1,7 @@
 """No circle of files or of rooms, and a picture of them that is drawn from the imports."""
 
+import re
+
 import pytest
 import rooms
 
@@ -40,6 +42,15 @@ def test_no_circle_of_files(house):
 
 def test_no_circle_of_rooms(house):
     assert rooms.circles_of_rooms(*house) == CIRCLES_OF_ROOMS
+
+
+def test_the_pages_of_the_packages_stand_above_all_but_the_command_line(house):
+    """`rfgp` loads rooms by their names on first use, which no arrow shows; so nothing below may import it."""
+    files, arrows = house
+    assert {name for name in arrows.predecessors("rfgp") if not name.startswith("rfgp.cli")} == set()
+    assert {name for name in arrows.predecessors("graphs") if name.startswith("graphs.")} == set()
+    by_name = {name for name, path in files.items() if re.search("import_module|__import__", path.read_text("utf-8"))}
+    assert by_name == {"rfgp"}
 
 
 def test_the_picture_of_contributing_is_that_of_the_imports():

@@ -1,7 +1,10 @@
+import contextlib
 import csv
 import hashlib
+import io
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import trimesh
 
 import rfgp
 from rfgp import cli
@@ -37,9 +41,18 @@ def run(monkeypatch, capsys, *arguments):
     return code or 0, out.out, out.err
 
 
+@pytest.fixture(scope="module")
+def small_mesh(tmp_path_factory):
+    """A file `mesh.ply` like that of `data`, with 320 faces for 1280."""
+    path = tmp_path_factory.mktemp("mesh") / "mesh.ply"
+    trimesh.creation.icosphere(subdivisions=2).export(path)
+    return path
+
+
 @pytest.mark.parametrize("name", ["table.csv", "mesh.ply", "roads.geojson"])
-def test_compare_prints_a_table_and_writes_what_was_asked(name, monkeypatch, capsys, tmp_path):
-    code, out, err = run(monkeypatch, capsys, "compare", DATA / name, *QUICK, "--out", tmp_path / "o")
+def test_compare_prints_a_table_and_writes_what_was_asked(name, small_mesh, monkeypatch, capsys, tmp_path):
+    path = small_mesh if name == small_mesh.name else DATA / name
+    code, out, err = run(monkeypatch, capsys, "compare", path, *QUICK, "--out", tmp_path / "o")
     assert code == 0, err
     for word in ("exact", "iid", "kernel err", "KL, nats", "test RMSE", "NLPD", "40 training and 10 test"):
         assert word in out
@@ -105,8 +118,9 @@ def test_bad_files_get_one_line_and_no_traceback(monkeypatch, capsys, tmp_path):
         (["mesh.ply", "--kernel", "heat"], "no graph kernel 'heat'"),
     ],
 )
-def test_bad_options_are_named(options, message, monkeypatch, capsys):
-    code, _, err = run(monkeypatch, capsys, "compare", DATA / options[0], *QUICK, *options[1:])
+def test_bad_options_are_named(options, message, small_mesh, monkeypatch, capsys):
+    path = small_mesh if options[0] == small_mesh.name else DATA / options[0]
+    code, _, err = run(monkeypatch, capsys, "compare", path, *QUICK, *options[1:])
     assert code == 1
     assert message in " ".join(err.split())
 
@@ -131,7 +145,7 @@ def rows_of(path):
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):
-    """A folder with the model of a table that has text, dates and gaps."""
+    """A folder with the model of a table that has text, dates and gaps, by `python -m rfgp`; and what that printed."""
     folder = tmp_path_factory.mktemp("fitted")
     rng = np.random.default_rng(0)
     lines = ["size,color,day,note,price"]
@@ -142,13 +156,12 @@ def fitted(tmp_path_factory):
         lines.append(f"{gap},{color},2026-01-{1 + i % 28:02d},n{i},{price:.4f}")
     (folder / "shop.csv").write_text("\n".join(lines) + "\n")
     options = ["--categories", "one-hot", "--dates", "days", "--missing", "drop", "--drop", "note"]
-    out = subprocess.run(
-        [sys.executable, "-m", "rfgp", "fit", folder / "shop.csv", *SMALL, *options, "--out", folder / "out", "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return folder, json.loads(out.stdout)
+    arguments = ["fit", folder / "shop.csv", *SMALL, *options, "--out", folder / "out", "--json"]
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.setattr("sys.argv", ["rfgp", *map(str, arguments)])
+        with contextlib.suppress(SystemExit):
+            runpy.run_module("rfgp", run_name="__main__")
+    return folder, json.loads(out.getvalue())
 
 
 def test_fit_says_how_well_and_writes_model_and_report(fitted):
@@ -234,11 +247,11 @@ def test_predict_refuses_other_models(fitted, monkeypatch, capsys, tmp_path):
     assert run(monkeypatch, capsys, "predict", tmp_path / "m", table, "--json")[0] == 2
 
 
-def test_mesh_writes_pictures_and_numbers(monkeypatch, capsys, tmp_path):
-    rows = "".join(f"{i},{i % 7}\n" for i in range(0, 1280, 8))
+def test_mesh_writes_pictures_and_numbers(small_mesh, monkeypatch, capsys, tmp_path):
+    rows = "".join(f"{i},{i % 7}\n" for i in range(0, 320, 2))
     (tmp_path / "v.csv").write_text("face,stress\n" + rows)
     arguments = ("--values", tmp_path / "v.csv", "--features", "walks", "--num-walkers", "8", "--no-compare", "--json")
-    code, out, err = run(monkeypatch, capsys, "mesh", DATA / "mesh.ply", *arguments, "--out", tmp_path / "o")
+    code, out, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments, "--out", tmp_path / "o")
     assert code == 0, err
     figures = json.loads(out)
     names = {"mean.ply", "sd.ply", "mean.glb", "sd.glb", "nodes.csv", "model.safetensors", "report.html"}
@@ -246,17 +259,17 @@ def test_mesh_writes_pictures_and_numbers(monkeypatch, capsys, tmp_path):
     assert figures["train"] + figures["test"] == 160
     gp = rfgp.load(tmp_path / "o" / "model.safetensors")
     found = rows_of(tmp_path / "o" / "nodes.csv")
-    np.testing.assert_allclose([float(row["mean"]) for row in found], gp.predict(range(1280)).mean, rtol=1e-12)
+    np.testing.assert_allclose([float(row["mean"]) for row in found], gp.predict(range(320)).mean, rtol=1e-12)
     assert "stress" in (tmp_path / "o" / "report.html").read_text()
 
 
-def test_mesh_without_values_says_what_stands_in(monkeypatch, capsys, tmp_path):
-    arguments = ("--known", "0.03", "--no-compare", "--out", tmp_path / "o")
-    code, out, err = run(monkeypatch, capsys, "mesh", DATA / "mesh.ply", *arguments)
+def test_mesh_without_values_says_what_stands_in(small_mesh, monkeypatch, capsys, tmp_path):
+    arguments = ("--known", "0.12", "--no-compare", "--out", tmp_path / "o")
+    code, out, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments)
     assert code == 0, err
-    assert "a random 38 of 1280 faces stands in" in " ".join(err.split())
+    assert "a random 38 of 320 faces stands in" in " ".join(err.split())
     assert "report.html in a browser" in " ".join(out.split())
-    assert run(monkeypatch, capsys, "mesh", DATA / "mesh.ply", "--known", "0")[0] == 1
+    assert run(monkeypatch, capsys, "mesh", small_mesh, "--known", "0")[0] == 1
 
 
 def test_traffic_reads_and_writes_geojson(monkeypatch, capsys, tmp_path):

@@ -41,12 +41,20 @@ def test_every_coupling_is_registered():
 
 @pytest.mark.parametrize(("m", "d"), SHAPES)
 def test_each_frequency_has_the_spectral_law(lawful, m, d):
+    """The kernel that frequencies estimate; the norms of the first and the last, unless weights make up for them."""
     if lawful.startswith("simplex") and d == 1:
         pytest.skip("there is no simplex in one dimension, which a test of its own shows")
     if lawful == "spherical-radial" and d <= 2:
         pytest.skip("its weights have no variance, which a test of their law shows")
     omega, weights = draws(lawful, m, d)
     check_law(omega, spectra.Gaussian(), weights)
+    norms = np.linalg.norm(omega, axis=2)
+    for row in () if lawful in WEIGHTED else (0, m - 1):
+        assert stats.kstest(norms[:, row], stats.chi(d).cdf).pvalue > 1e-9
+    if m == d == 3:
+        unit = omega[:, 0] / norms[:, :1]
+        assert_mean(unit, np.zeros(3))
+        assert_mean(unit[:, :, None] * unit[:, None, :], np.eye(3) / 3)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -164,22 +172,6 @@ def test_simplex_features_beat_independent_ones_for_the_positive_kernel():
 
     (iid, a), (simplex, b) = (errors(name) for name in ("iid", "simplex"))
     assert (iid - simplex) / np.hypot(a, b) > 4
-
-
-@pytest.mark.parametrize(("m", "d"), [(5, 2), (8, 8)])
-def test_norms_have_the_radial_law(lawful, m, d):
-    if lawful in WEIGHTED:
-        pytest.skip("its norms have another law, made up for by weights")
-    norms = np.linalg.norm(sample(lawful, m, d), axis=2)
-    for row in (0, m - 1):
-        assert stats.kstest(norms[:, row], stats.chi(d).cdf).pvalue > 1e-9
-
-
-def test_directions_are_uniform(lawful):
-    omega = sample(lawful, 3, 3)
-    unit = omega / np.linalg.norm(omega, axis=2, keepdims=True)
-    assert_mean(unit[:, 0], np.zeros(3))
-    assert_mean(unit[:, 0, :, None] * unit[:, 0, None, :], np.eye(3) / 3)
 
 
 class TestPlantedErrors:

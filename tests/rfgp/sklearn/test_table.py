@@ -346,6 +346,7 @@ def test_in_a_pipeline_and_a_grid_search():
     assert mean.shape == std.shape == (7,)
 
 
+@pytest.mark.slow  # the workers import torch
 def test_workers_give_the_same_scores():
     one, two = (cross_val_score(small(), X, Y, cv=2, n_jobs=jobs) for jobs in (1, 2))
     np.testing.assert_allclose(one, two, rtol=1e-6)

@@ -403,6 +403,7 @@ class TestStore:
         assert not self.files(folder)
         assert moment(store.solution(problem(5), 256, full=False), 5, 1.5) < 0.05
 
+    @pytest.mark.slow  # both import torch
     def test_two_processes_at_once(self, folder):
         context = multiprocessing.get_context("spawn")
         queue = context.Queue()
