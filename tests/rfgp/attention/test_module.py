@@ -286,7 +286,7 @@ def same(mine):
 
 
 class TestAModuleOfTorch:
-    @pytest.mark.parametrize("causal", [False, True])
+    @pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.slow), True])
     def test_compiled_in_one_graph(self, causal):
         torch.compiler.reset()
         mine, x = layer(chunk_size=8, recompute=causal), normals(2, 20, E)

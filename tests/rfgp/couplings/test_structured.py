@@ -42,7 +42,8 @@ class TestProjection:
 
     def test_derivatives_of_its_features(self, coupling, m, d):
         phi = features.Fourier(coupling.sample(m, d, generator=random.generator(0)))
-        x = torch.randn(3, d, generator=random.generator(1), dtype=torch.float64, requires_grad=True)
+        rows = 3 if d < 10 else 1
+        x = torch.randn(rows, d, generator=random.generator(1), dtype=torch.float64, requires_grad=True)
         assert torch.autograd.gradcheck(phi, (x,))
         assert torch.autograd.gradgradcheck(lambda v: phi(v)[..., : m + 1 : m], (x,))
 

@@ -110,10 +110,14 @@ FORMS = {
 }
 
 
+@pytest.fixture(scope="module")
+def expected():
+    return regressor().fit(SEEN, Y[::2]).predict(HIDDEN, return_std=True)
+
+
 @pytest.mark.parametrize("form", FORMS)
-def test_labels_come_in_many_forms(form):
+def test_labels_come_in_many_forms(form, expected):
     graph, written = FORMS[form]
-    expected = regressor().fit(SEEN, Y[::2]).predict(HIDDEN, return_std=True)
     found = regressor(graph=graph).fit(written(SEEN), Y[::2]).predict(written(HIDDEN), return_std=True)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
@@ -123,9 +127,9 @@ def test_labels_come_in_many_forms(form):
     [(GRAPH, LABELS), (GRAPH, objects(LABELS)), (NUMBERED, np.arange(42)[:, None]), (NUMBERED, np.arange(42))],
 )
 def test_cross_validation(graph, nodes):
-    scores = cross_val_score(regressor(graph=graph), nodes, Y, cv=3)
-    assert scores.shape == (3,)
-    assert cross_val_score(regressor(graph=graph), nodes, Y, cv=7).max() > 0.8
+    scores = cross_val_score(regressor(graph=graph), nodes, Y, cv=5)
+    assert scores.shape == (5,)
+    assert scores.max() > 0.8
 
 
 @pytest.mark.filterwarnings("ignore::graphs.GraphWarning")  # few walkers

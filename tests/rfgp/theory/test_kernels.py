@@ -11,7 +11,7 @@ Z = np.array([0.5, 1.0])
 GAUSSIAN, MATERN = spectra.Gaussian(), spectra.Matern(1.5)
 
 
-def errors(coupling, m, d, features, spectrum=GAUSSIAN, repeats=1500, z=Z):
+def errors(coupling, m, d, features, spectrum=GAUSSIAN, repeats=1000, z=Z):
     generator = random.generator(0)
     draws = (couplings.by_name(coupling).sample(m, d, spectrum=spectrum, generator=generator) for _ in range(repeats))
     return np.array([theory.rotated_error(draw, z, spectrum=spectrum, features=features) for draw in draws])

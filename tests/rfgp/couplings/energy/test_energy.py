@@ -18,7 +18,7 @@ from rfgp.couplings import Energy, RadialLaw
 from rfgp.couplings.energy import distances_between, potential, repulsion, solver, store
 
 GAUSSIAN = spectra.Gaussian()
-SHAPES = [(1, 1), (3, 1), (1, 2), (2, 2), (5, 2), (2, 3), (3, 3), (7, 3), (5, 8), (8, 8), (13, 8)]
+SHAPES = [(1, 1), (3, 1), (1, 2), (5, 2), (2, 3), (3, 3), (7, 3), (13, 8)]
 
 
 def dense_moment(omega, weights, kind, d, z):
