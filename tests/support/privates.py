@@ -5,19 +5,20 @@ import re
 
 NAMED_TUPLES = {"_replace", "_asdict", "_fields"}
 """Public by their documentation, in spite of their names."""
-BY_NAME = {"getattr", "setattr", "hasattr", "delattr", "object", "patch", "attrgetter", "methodcaller"}
-"""Functions and methods (of pytest, of mock) that reach a member by a string."""
+BY_NAME = {"getattr", "setattr", "hasattr", "delattr", "__setattr__", "object", "patch", "attrgetter", "methodcaller"}
+"""Functions and methods (of objects, of pytest, of mock) that reach a member by a string."""
 
 
 def foreign(text):
     """Return (name, line) of every underscore member in a source text that no class of the text defines.
 
-    An attribute of anything but `self`, `cls` and `super()`; a name from another module; a string by which a member is
-    reached (`getattr(x, "_y")`, `vars(x)["_y"]`).
+    An attribute of anything but a class's `self`, `cls` and `super()`; a name from another module; a string by which a
+    member is reached (`getattr(x, "_y")`, `vars(x)["_y"]`).
     """
     tree = ast.parse(text)
     allowed = members(tree) | NAMED_TUPLES
-    uses = [(name, node.lineno) for node in ast.walk(tree) for name in used(node)]
+    within = {id(node) for cls in ast.walk(tree) if isinstance(cls, ast.ClassDef) for node in ast.walk(cls)}
+    uses = [(name, node.lineno) for node in ast.walk(tree) for name in used(node, id(node) in within)]
     return sorted({(name, line) for name, line in uses if private(name) and name not in allowed}, key=lambda u: u[1])
 
 
@@ -46,16 +47,18 @@ def is_self(node):
     return ast.unparse(node) in ("self", "cls", "super()")
 
 
-def used(node):
-    """Yield the names of members, of any kind, that one node of a tree reaches."""
-    if isinstance(node, ast.Attribute) and not is_self(node.value):
+def used(node, within):
+    """Yield the names of members, of any kind, that one node of a tree reaches; `self` counts only within a class."""
+    if isinstance(node, ast.Attribute) and not (within and is_self(node.value)):
         yield node.attr
     elif isinstance(node, ast.ImportFrom):
         yield from (*(node.module or "").split("."), *(alias.name for alias in node.names))
     elif isinstance(node, ast.Import):
         for alias in node.names:
             yield from alias.name.split(".")
-    elif isinstance(node, ast.Call) and called(node) in BY_NAME and not (node.args and is_self(node.args[0])):
+    elif (
+        isinstance(node, ast.Call) and called(node) in BY_NAME and not (within and node.args and is_self(node.args[0]))
+    ):
         for text in strings(node.args):
             yield from text.split(".")
     elif isinstance(node, ast.Subscript) and re.match(r"vars\(|.*\.__dict__$", ast.unparse(node.value)):
