@@ -44,9 +44,8 @@ def test_planted_a_common_generator(made):
 
 
 def test_the_tests_of_a_package_are_where_its_rooms_are():
-    """A folder of tests is called like a room, or holds the tests of none: support, the house itself, benchmarks."""
-    root = TESTS.parent
+    """A folder of tests of a package is called like a room, at any depth."""
     for package in ("rfgp", "graphs"):
-        for folder in (path for path in (TESTS / package).rglob("*") if path.is_dir() and path.name != "__pycache__"):
-            room = root / folder.relative_to(TESTS)
+        for folder in {path.parent for path in (TESTS / package).rglob("test_*.py")}:
+            room = TESTS.parent / folder.relative_to(TESTS)
             assert room.is_dir() or room.with_suffix(".py").exists(), folder
