@@ -289,7 +289,7 @@ class TestAModuleOfTorch:
     @pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.slow), True])
     def test_compiled_in_one_graph(self, causal):
         torch.compiler.reset()
-        mine, x = layer(chunk_size=8, recompute=causal), normals(2, 20, E)
+        mine, x = layer(chunk_size=4, recompute=causal), normals(2, 7, E)
         compiled = torch.compile(mine, backend="aot_eager", fullgraph=True)
         out = compiled(x, x, x, is_causal=causal)[0]
         torch.testing.assert_close(out, mine(x, x, x, is_causal=causal)[0])
