@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 OUT ?= out/demo
 WORKERS ?= 2
 
-.PHONY: demo test test-all lint format test-lowest wheel-check data clean help
+.PHONY: demo test test-all lint format test-lowest wheel-check data rooms clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/' | expand -t 16
@@ -43,6 +43,9 @@ format: $(STAMP)  ## write the format that lint expects
 
 data: $(STAMP)  ## write data/ again from the seeded generators
 	$(BIN)/python -c 'from rfgp import datasets; datasets.write_all("data")'
+
+rooms: $(STAMP)  ## draw the rooms in CONTRIBUTING.md again from the imports
+	$(BIN)/python tests/support/rooms.py
 
 wheel-check: $(STAMP)  ## build the wheel and use it in an empty environment outside the checkout
 	bash .ci/wheel-check $(BIN)/python

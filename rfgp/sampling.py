@@ -125,7 +125,7 @@ class SoftmaxSampler:
         levels, found = _uniform(len(x), num_samples, generator).to(x.device), torch.empty_like(feature)
         for f in np.unique(feature.cpu().numpy()).tolist():
             mine = feature == f
-            found[mine] = _inverse(self._cumulative[f : f + 1], levels[mine][None])[0]
+            found[mine] = _inverse(self.cumulative[f : f + 1], levels[mine][None])[0]
         return found
 
     def report(
@@ -176,7 +176,7 @@ class SoftmaxSampler:
     def _weights(self, x: Tensor) -> Tensor:
         """Return the probabilities (n, F) of the features of positive maps, given queries."""
         assert isinstance(self.pair.left, PositiveMap)
-        return (self.pair.left.log_values(x) + self._log_totals.to(x)).softmax(-1)
+        return (self.pair.left.log_values(x) + self.log_totals.to(x)).softmax(-1)
 
     @cached_property
     def _logs(self) -> Tensor:
@@ -185,7 +185,8 @@ class SoftmaxSampler:
         return self.pair.right.log_values(self.classes).double().mT
 
     @cached_property
-    def _log_totals(self) -> Tensor:
+    def log_totals(self) -> Tensor:
+        """The logarithms (F,) of the sums over classes of each feature of positive maps, float64."""
         return self._logs.logsumexp(1)
 
     @cached_property
@@ -194,7 +195,8 @@ class SoftmaxSampler:
         return self._logs.softmax(1)
 
     @cached_property
-    def _cumulative(self) -> Tensor:
+    def cumulative(self) -> Tensor:
+        """The distribution functions (F, C) of the class given a feature of positive maps, float64."""
         return self._laws.cumsum(1)
 
     @cached_property

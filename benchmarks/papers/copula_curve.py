@@ -1,22 +1,20 @@
 """Learned copulas (couplings paper, Fig. 5): the training curve on housing at m = d, and what m = 4 d reaches.
 
-Protocol, fixed before the results were seen: housing, split 0 of `benchmarks/tables.py`, 128 training rows as the
+Protocol, fixed before the results were seen: housing, split 0 of `benchmarks/protocol.py`, 128 training rows as the
 objective's inputs (Eq. 35), the copula of one block at m = d and that of all norms at m = 4 d; 500 steps at most,
 seed 0. Judged over 200 other draws on the test rows, beside independent norms, PNC, and the energy coupling.
 
-    python benchmarks/papers/copula_curve.py [OUT]
+    python -m benchmarks.papers.copula_curve [OUT]
 """
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import matplotlib as mpl
 import numpy as np
-import tables
 import torch
 
+from benchmarks import protocol
 from rfgp import couplings, learn, random
 
 
@@ -32,7 +30,7 @@ def main() -> None:
     import matplotlib.pyplot as plt
 
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    case = tables.split("housing", 0)
+    case = protocol.split("housing", 0)
     d, n = case.x.shape[1], len(case.y)
     train, test = learn.kernel_error(case.x[:128]), learn.kernel_error(case.x[n:])
     figure, axes = plt.subplots(1, 2, figsize=(10, 4))
@@ -52,7 +50,7 @@ def main() -> None:
         print(f"m = {times} d: {found.num_steps} steps. {found.message}")
         axis.set(xlabel="step", ylabel="kernel RMSE", title=f"housing, m = {times} d")
         axis.legend(fontsize=8)
-    tables.save(figure, out, "copula.png")
+    protocol.save(figure, out, "copula.png")
 
 
 if __name__ == "__main__":

@@ -9,15 +9,13 @@ Protocol, fixed before the results were seen:
 - pems: 250 training and 75 test sensors, otherwise the same, 10 splits x 10 draws.
 Everything random follows from seed 0. Standard errors are over splits.
 
-    python benchmarks/papers/couplings.py [OUT]
+    python -m benchmarks.papers.couplings [OUT]
 """
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from protocol import run
+from benchmarks.protocol import run
 
 PUBLISHED = {
     "power-plant": {"orthogonal": 0.669, "pairwise": 0.547},

@@ -1,27 +1,25 @@
 """Variance-reducing couplings (Reid et al. 2024): Table 1, and what Tables 3 and 4 and Fig. 6 measure, on six tables.
 
-Protocol, fixed before the results were seen (`benchmarks/tables.py` has the splits): 20 splits; Table 1 has 50 draws at
-m = d for Fourier features and m = 2 d for positive ones, where "orthogonal" and "pairwise" include the antiparallel
+Protocol, fixed before the results were seen (`benchmarks/protocol.py` has the splits): 20 splits; Table 1 has 50 draws
+at m = d for Fourier features and m = 2 d for positive ones, where "orthogonal" and "pairwise" include the antiparallel
 vectors, as in the paper's App. B.1; relative to independent frequencies. Positive features have the lengthscale of
 `Split.for_positive_features`. The Gaussian processes have m = d, 4 d, 16 d, 10 draws on 5 splits: test RMSE, mean KL to
 the exact posterior, and KL between the priors at the test rows, per point. Besides, where the published figures of
 Table 1 differ, the closed forms at other lengthscales.
 
-    python benchmarks/papers/couplings_tables.py [OUT]
+    python -m benchmarks.papers.couplings_tables [OUT]
 """
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import matplotlib as mpl
 import numpy as np
-import tables
 import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import protocol
 from rfgp import couplings, features, random, theory
 
 PUBLISHED = {  # relative RMSE of Fourier features, where it is at hand
@@ -33,8 +31,8 @@ METHODS = ("iid", "halton", "orthogonal", "pairwise")
 PROCESSES = ("iid", "halton", "sobol", "orthogonal", "pairwise", "energy")
 
 
-def prepared(name: str, index: int, kind: str) -> tables.Split:
-    case = tables.split(name, index)
+def prepared(name: str, index: int, kind: str) -> protocol.Split:
+    case = protocol.split(name, index)
     return case if kind == "fourier" else case.for_positive_features()
 
 
@@ -43,7 +41,7 @@ def first_table(console: Console) -> None:
         table = Table(title=f"Table 1: kernel RMSE relative to i.i.d., {kind} features")
         for column in ("table", *METHODS, "published orthogonal, pairwise"):
             table.add_column(column)
-        for name in tables.TABLES:
+        for name in protocol.TABLES:
             found: dict[str, list[float]] = {method: [] for method in METHODS}
             for index in range(20):
                 case = prepared(name, index, kind)
@@ -51,9 +49,11 @@ def first_table(console: Console) -> None:
                 for method in METHODS:
                     coupled = kind == "laplace" and method in ("orthogonal", "pairwise")
                     chosen = f"{method}-antithetic" if coupled else method
-                    figures = tables.judge(case, tables.sampler(chosen, m, case, kind), kind, 50, index, with_kl=False)
+                    figures = protocol.judge(
+                        case, protocol.sampler(chosen, m, case, kind), kind, 50, index, with_kl=False
+                    )
                     found[method].append(figures.error)
-            ratios = [tables.mean_error(np.divide(found[method], found["iid"])) for method in METHODS]
+            ratios = [protocol.mean_error(np.divide(found[method], found["iid"])) for method in METHODS]
             published = PUBLISHED.get(name) if kind == "fourier" else None
             cells = [f"{mean:.3f} ± {error:.3f}" for mean, error in ratios]
             table.add_row(name, *cells, "" if published is None else f"{published[0]}, {published[1]}")
@@ -71,7 +71,7 @@ def lengthscales(console: Console) -> None:
         for factor in factors:
             found = []
             for index in range(20):
-                x = tables.split(name, index).x / factor
+                x = protocol.split(name, index).x / factor
                 z, d = np.quantile(torch.pdist(x).numpy(), (np.arange(300) + 0.5) / 300), x.shape[1]
                 iid, *coupled = (theory.variance(c, z, d, d).mean() for c in ("iid", "orthogonal", "pairwise"))
                 found.append([np.sqrt(value / iid) for value in coupled])
@@ -80,18 +80,18 @@ def lengthscales(console: Console) -> None:
     console.print(table)
 
 
-def process(case: tables.Split, test: torch.Tensor, method: str, m: int, kind: str, seed: int) -> np.ndarray:
+def process(case: protocol.Split, test: torch.Tensor, method: str, m: int, kind: str, seed: int) -> np.ndarray:
     """Mean over ten draws of (test RMSE, KL of posteriors, KL of priors at the test rows)."""
     n, exact, generator = len(case.y), case.kernel, random.generator(seed, random.Role.FREQUENCIES)
-    best, draw, rows = case.posterior(exact), tables.sampler(method, m, case, kind), []
+    best, draw, rows = case.posterior(exact), protocol.sampler(method, m, case, kind), []
     noise = case.noise * torch.eye(len(test), dtype=exact.dtype)
     zero = torch.zeros(len(test), dtype=exact.dtype)
     for _ in range(10):
         phi = features.by_name(kind)(draw(generator))(case.x)
         estimate = phi @ phi.mT
         mean, covariance = case.posterior(estimate)
-        prior = tables.kl((zero, exact[n:, n:] + noise), (zero, estimate[n:, n:] + noise))
-        rows.append([float((mean - test).square().mean().sqrt()), tables.kl(best, (mean, covariance)), prior])
+        prior = protocol.kl((zero, exact[n:, n:] + noise), (zero, estimate[n:, n:] + noise))
+        rows.append([float((mean - test).square().mean().sqrt()), protocol.kl(best, (mean, covariance)), prior])
     return np.mean(rows, axis=0)
 
 
@@ -99,13 +99,13 @@ def processes(console: Console, out: Path | None) -> None:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, len(tables.TABLES), figsize=(22, 7), sharex=True)
+    figure, axes = plt.subplots(2, len(protocol.TABLES), figsize=(22, 7), sharex=True)
     for kind in ("fourier", "laplace"):
         table = Table(title=f"Gaussian processes with {kind} features: test RMSE / posterior KL / prior KL")
         for column in ("table", "m", *PROCESSES):
             table.add_column(column)
-        for column, name in enumerate(tables.TABLES):
-            X, y = tables.load(name)
+        for column, name in enumerate(protocol.TABLES):
+            X, y = protocol.load(name)
             curves = {method: [] for method in PROCESSES}
             for times in (1, 4, 16):
                 cells = []
@@ -134,7 +134,7 @@ def processes(console: Console, out: Path | None) -> None:
     axes[0, 0].legend(fontsize=8)
     for axis in axes[1]:
         axis.set_xlabel("m / d")
-    tables.save(figure, out, "couplings-figure-6.png")
+    protocol.save(figure, out, "couplings-figure-6.png")
 
 
 def main() -> None:

@@ -1,12 +1,12 @@
 """Energy couplings against the published ones: kernel error and posterior KL on six tables.
 
-Protocol, fixed before the results were seen (`benchmarks/tables.py` has the splits): m = d, 4 d, 16 d, 64 d; 4 splits x
-50 draws, seed 0; the default law of distances, one solution per (m, d). Ratios are of each split's figures, the
+Protocol, fixed before the results were seen (`benchmarks/protocol.py` has the splits): m = d, 4 d, 16 d, 64 d; 4 splits
+x 50 draws, seed 0; the default law of distances, one solution per (m, d). Ratios are of each split's figures, the
 errors over splits. "sobol 2^k" has the next power of two from m on, to its advantage. "weighted" broadens the
 radial law; "tilted" follows the ridge leverage of the training rows as well (power 1). `max |z|` is over 40 kernel
 entries of all splits and tests that the same draws are unbiased.
 
-    python benchmarks/papers/energy.py [--spectrum gaussian|matern32|matern52] [--features laplace] [OUT.json]
+    python -m benchmarks.papers.energy [--spectrum gaussian|matern32|matern52] [--features laplace] [OUT.json]
 
 Positive features have the lengthscale of `Split.for_positive_features`, m = 2 d, 8 d, 32 d, and no KL: at these sizes
 their estimates are not made for posteriors.
@@ -15,18 +15,15 @@ their estimates are not made for posteriors.
 import argparse
 import json
 import math
-import sys
 import warnings
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-import tables
 from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
 import rfgp
+from benchmarks import protocol
 from rfgp import couplings, spectra
 
 SPECTRA = {"gaussian": spectra.Gaussian(), "matern32": spectra.Matern(1.5), "matern52": spectra.Matern(2.5)}
@@ -34,7 +31,7 @@ FOURIER = ("iid", "orthogonal", "pairwise", "sobol", "sobol 2^k", "near-orthogon
 LAPLACE = ("iid", "orthogonal-antithetic", "pairwise-antithetic")
 
 
-def make(method: str, case: tables.Split, kind: str) -> couplings.Coupling:
+def make(method: str, case: protocol.Split, kind: str) -> couplings.Coupling:
     """Return the coupling of a method."""
     if method in ("leverage", "tilted"):
         tilt = couplings.leverage_tilt(case.x[: len(case.y)], case.noise, spectrum=case.spectrum)
@@ -52,7 +49,7 @@ def run(name: str, options: argparse.Namespace) -> list[dict]:
     methods = [m for m in (*base, "energy", "weighted", "tilted") if law is SPECTRA["gaussian"] or m != "quadrature"]
     rows = []
     for index in range(options.splits):
-        case = tables.split(name, index, law)
+        case = protocol.split(name, index, law)
         if kind == "laplace":
             case = case.for_positive_features()
             methods = [m for m in methods if m != "tilted"]
@@ -60,8 +57,8 @@ def run(name: str, options: argparse.Namespace) -> list[dict]:
         for times in options.times:
             for method in methods:
                 m = times * d if "2^k" not in method else 2 ** math.ceil(math.log2(times * d))
-                draw = tables.sampler(make(method, case, kind), m, case, kind)
-                found = tables.judge(case, draw, kind, options.draws, index, with_kl=kind == "fourier")
+                draw = protocol.sampler(make(method, case, kind), m, case, kind)
+                found = protocol.judge(case, draw, kind, options.draws, index, with_kl=kind == "fourier")
                 rows.append({"table": name, "split": index, "times": times, "method": method, **vars(found)})
     return rows
 
@@ -81,7 +78,7 @@ def report(rows: list[dict], options: argparse.Namespace) -> None:
             for method in methods:
                 ratios = [ratio(rows, name, times, method, against, figure) for name in names]
                 cells = [f"{mean:.3f} ± {error:.3f}" for mean, error in ratios]
-                table.add_row(method, *cells, f"{tables.geometric(mean for mean, _ in ratios):.3f}")
+                table.add_row(method, *cells, f"{protocol.geometric(mean for mean, _ in ratios):.3f}")
             console.print(table)
     worst = {m: max(row["z"] for row in rows if row["method"] == m) for m in methods}
     entries = 40 * len(rows) // len(methods)
@@ -96,7 +93,7 @@ def ratio(rows: list[dict], name: str, times: int, method: str, against: str, fi
         return {row["split"]: row[figure] for row in rows if all(row[k] == v for k, v in key.items())}
 
     above, below = of(method), of(against)
-    return tables.mean_error(above[index] / below[index] for index in above)
+    return protocol.mean_error(above[index] / below[index] for index in above)
 
 
 def main() -> None:
@@ -106,7 +103,7 @@ def main() -> None:
     parser.add_argument("--features", choices=("fourier", "laplace"), default="fourier")
     parser.add_argument("--splits", type=int, default=4)
     parser.add_argument("--draws", type=int, default=50)
-    parser.add_argument("--tables", nargs="*", default=list(tables.TABLES))
+    parser.add_argument("--tables", nargs="*", default=list(protocol.TABLES))
     parser.add_argument("--times", nargs="*", type=int)
     options = parser.parse_args()
     options.times = options.times or ([1, 4, 16, 64] if options.features == "fourier" else [2, 8, 32])

@@ -16,21 +16,19 @@ Protocol, fixed before the results were seen.
   sets, with standard errors. The last column, zero-one coefficients with A for the spread of the clusters, is ours and
   was added after the others were seen.
 
-    python benchmarks/papers/hybrid.py [OUT]
+    python -m benchmarks.papers.hybrid [OUT]
 """
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import matplotlib as mpl
 import numpy as np
-import tables
 import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import protocol
 from rfgp import couplings, random, theory
 from rfgp.features import softmax
 
@@ -92,7 +90,7 @@ def real_rows(console: Console) -> None:
     for column in ("table", "root mean square |x|", "equal", *METHODS):
         table.add_column(column)
     for name in ("housing", "concrete"):
-        rows = tables.load(name)[0]
+        rows = protocol.load(name)[0]
         chosen = rows[np.random.default_rng(0).permutation(len(rows))[:200]]
         unit = (chosen - rows.mean(0)) / rows.std(0)
         for r in (0.5, 1.0):
@@ -168,7 +166,7 @@ def clustered(console: Console) -> None:
                             pair = draw(name, "orthogonal", d, 512, generator)
                         found.append(float((pair(x, y) / exact - 1).abs().mean()))
                     errors.append(float(np.mean(found)))
-            shown = (tables.mean_error(errors) for errors in cells.values())
+            shown = (protocol.mean_error(errors) for errors in cells.values())
             table.add_row(str(d), f"{spread:g}", *(f"{mean:.3f}({error:.1g})" for mean, error in shown))
     console.print(table)
 
@@ -181,7 +179,7 @@ def main() -> None:
     console = Console(width=190)
     figure, axes = plt.subplots(2, 4, figsize=(20, 9))
     closed_forms(console, axes)
-    tables.save(figure, out, "hybrid.png")
+    protocol.save(figure, out, "hybrid.png")
     real_rows(console)
     draws(console)
     clustered(console)

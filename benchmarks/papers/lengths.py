@@ -7,7 +7,7 @@ assignment (costs from the spectrum and from walks), projections over equal node
 reversal, and the mean of 50 random permutations. (3) The same ladder for all m walkers at once: the mean cost of a pair
 of learned tuples and of systematic lengths between independent ones (1) and the lower bound (0), 32 quantiles.
 
-    python benchmarks/papers/lengths.py [OUT]
+    python -m benchmarks.papers.lengths [OUT]
 """
 
 import sys
@@ -17,9 +17,9 @@ import networkx as nx
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from walks import load
 
 import graphs
+from benchmarks.papers.walks import load
 from graphs import kernels
 from graphs.matching.tuples import tuple_cost
 

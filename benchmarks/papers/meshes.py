@@ -16,7 +16,7 @@ follow from the block of M^-1 at the masked faces (Schur complement).
 - Training: the RMSE of the exact process with hyperparameters fitted exactly, through 64 stratified walkers with exact
   hops, through Chebyshev features of as many non-zeros, and through F.2's walkers; and the features' own RMSE.
 
-    python benchmarks/papers/meshes.py [OUT] [MESH ...]
+    python -m benchmarks.papers.meshes [OUT] [MESH ...]
 """
 
 import sys

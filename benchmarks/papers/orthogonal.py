@@ -9,23 +9,21 @@ Protocol, fixed before the results were seen.
   classification tables, m = 2 d, 4 d and 8 d, lengthscale the median distance, 5 draws, a random half to test (at most
   4,000 rows in all).
 
-    python benchmarks/papers/orthogonal.py [OUT]
+    python -m benchmarks.papers.orthogonal [OUT]
 """
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import matplotlib as mpl
 import numpy as np
-import tables
 import torch
 from rich.console import Console
 from rich.table import Table
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import LinearSVC
 
+from benchmarks import protocol
 from rfgp import couplings, datasets, features, random, special, theory
 
 METHODS = ("iid", "halton", "orthogonal", "constant-norm", "structured", "pairwise", "energy")
@@ -64,17 +62,17 @@ def errors(console: Console) -> None:
     table = Table(title="Fig. 4: kernel mean squared error relative to i.i.d. (m = d / 4 d / 16 d)")
     for column in ("table", *METHODS):
         table.add_column(column)
-    for name in tables.TABLES:
+    for name in protocol.TABLES:
         cells = {method: [] for method in METHODS}
         for times in (1, 4, 16):
             found = {method: [] for method in METHODS}
             for index in range(5):
-                case = tables.split(name, index)
+                case = protocol.split(name, index)
                 for method in METHODS:
-                    draw = tables.sampler(method, times * case.x.shape[1], case)
-                    found[method].append(tables.judge(case, draw, "fourier", 20, index, with_kl=False).error ** 2)
+                    draw = protocol.sampler(method, times * case.x.shape[1], case)
+                    found[method].append(protocol.judge(case, draw, "fourier", 20, index, with_kl=False).error ** 2)
             for method in METHODS:
-                mean, error = tables.mean_error(np.divide(found[method], found["iid"]))
+                mean, error = protocol.mean_error(np.divide(found[method], found["iid"]))
                 cells[method].append(f"{mean:.2f}({error:.1g})")
         table.add_row(name, *(" / ".join(cells[method]) for method in METHODS))
     console.print(table)
@@ -102,7 +100,7 @@ def accuracies(console: Console) -> None:
                     phi = features.Fourier(draw)(x).numpy()
                     search = GridSearchCV(LinearSVC(dual=False), {"C": [0.1, 1, 10]}, cv=3).fit(phi[:half], y[:half])
                     scores.append(100 * search.score(phi[half:], y[half:]))
-                mean, error = tables.mean_error(scores)
+                mean, error = protocol.mean_error(scores)
                 cells[method].append(f"{mean:.1f}({error:.1g})")
         table.add_row(name, str(X.shape[1]), *(" / ".join(cells[method]) for method in METHODS))
     console.print(table)
@@ -117,7 +115,7 @@ def main() -> None:
     figure, axes = plt.subplots(1, 3, figsize=(16, 4.5))
     biases(axes[:2])
     variances(axes[2])
-    tables.save(figure, out, "orthogonal.png")
+    protocol.save(figure, out, "orthogonal.png")
     errors(console)
     accuracies(console)
 

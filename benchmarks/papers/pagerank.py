@@ -5,7 +5,7 @@ parts; m = 2 walkers a node with halt 0.1 to 0.5, and m = 16 with halt 0.2; erro
 Euclidean norm, exact from networkx (tolerance 1e-12); 100 draws, means, standard errors and ratios to independent
 walkers. "sigma" has the permutation matched for PageRank on an Erdos-Renyi graph (100, 0.1) with 50 quantiles.
 
-    python benchmarks/papers/pagerank.py [OUT]
+    python -m benchmarks.papers.pagerank [OUT]
 """
 
 import sys
@@ -17,9 +17,9 @@ import networkx as nx
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from walks import GRAPHS, load, shown
 
 import graphs
+from benchmarks.papers.walks import GRAPHS, load, shown
 
 METHODS: dict[str, dict[str, str]] = {
     "iid": {"lengths": "iid", "directions": "independent"},

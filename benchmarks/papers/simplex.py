@@ -10,21 +10,19 @@ Protocol, fixed before the results were seen.
   inputs scaled by a factor chosen for independent features within the training half among five, m = d, 50 draws,
   accuracy on at most 1,000 test rows.
 
-    python benchmarks/papers/simplex.py [OUT]
+    python -m benchmarks.papers.simplex [OUT]
 """
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import matplotlib as mpl
 import numpy as np
-import tables
 import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import protocol
 from rfgp import couplings, datasets, features, random, spectra, theory
 
 METHODS = ("iid", "orthogonal", "simplex", "simplex-plus")
@@ -125,7 +123,7 @@ def classification(console: Console) -> None:
         exact = 100 * float(
             ((spectra.Gaussian().kernel_between(b, a) @ classes[train]).argmax(1) == target[test]).double().mean()
         )
-        found = [tables.mean_error(accuracy(method, a, classes[train], b, target[test], 50)) for method in METHODS]
+        found = [protocol.mean_error(accuracy(method, a, classes[train], b, target[test], 50)) for method in METHODS]
         table.add_row(name, str(X.shape[1]), f"{exact:.1f}", *(f"{mean:.2f} ± {error:.2f}" for mean, error in found))
     console.print(table)
 
@@ -139,7 +137,7 @@ def main() -> None:
     conformities(axes[0])
     by_dimension(axes[1])
     by_number(axes[2])
-    tables.save(figure, out, "simplex.png")
+    protocol.save(figure, out, "simplex.png")
     classification(Console(width=140))
 
 

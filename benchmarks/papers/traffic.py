@@ -10,7 +10,7 @@ modulation (eight factors on the diffusion kernel). RMSE in mph and mean negativ
 observations at the test sensors; means and standard errors over splits, and of the difference from the exact diffusion
 process on the same split.
 
-    python benchmarks/papers/traffic.py
+    python -m benchmarks.papers.traffic
 """
 
 import warnings

@@ -5,18 +5,16 @@ features its plan is negatively monotone at every distance; for Fourier features
 plotted against d for four spectra, beside the distances between the rows of six tables in units of the exact
 process's lengthscale.
 
-    python benchmarks/papers/transport.py [OUT]
+    python -m benchmarks.papers.transport [OUT]
 """
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import matplotlib as mpl
 import numpy as np
-import tables
 
+from benchmarks import protocol
 from rfgp import couplings, spectra, transport
 
 DIMENSIONS = (2, 3, 4, 5, 6, 8, 10, 13, 16, 24, 32)
@@ -40,8 +38,8 @@ def main() -> None:
             plan = transport.optimal_norm_coupling(costs)
             assert (plan * costs).sum() >= (reverse * costs).sum() * (1 - 1e-12), (d, v)
     print("positive features: the negatively monotone plan costs least at every d and v =", (0.1, 0.5, 1.0, 2.0, 4.0))
-    for name in tables.TABLES:
-        case = tables.split(name, 0)
+    for name in protocol.TABLES:
+        case = protocol.split(name, 0)
         z = couplings.distances_between(case.x, num_distances=20)[:, 0]
         left.plot([case.x.shape[1]] * 20, z, "k.", ms=3)
         below = np.mean(z < transport.monotone_threshold(case.x.shape[1]))
@@ -53,7 +51,7 @@ def main() -> None:
     plan = transport.optimal_norm_coupling(transport.transport_costs(z, 4))
     right.imshow(plan, origin="lower", cmap="cividis", extent=(0, 1, 0, 1))
     right.set(xlabel="quantile of r", ylabel="quantile of r'", title=f"POT's plan above it (d = 4, z = {z:.2f})")
-    tables.save(figure, out, "transport.png")
+    protocol.save(figure, out, "transport.png")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ the exact kernel, 10 draws where there are any (mean, standard error in the last
   products of a series or of exact hops (every edge of every node reached so far). Eigenvectors: 2 products of a vector
   for each, at least. Exact hops: the most for which at least 4 walkers can be paid, with as many as can be paid.
 
-    python benchmarks/papers/walk_costs.py [NAME ...]
+    python -m benchmarks.papers.walk_costs [NAME ...]
 """
 
 import sys
@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from walks import errors, load, shown
 
 import graphs
+from benchmarks.papers.walks import errors, load, shown
 from graphs import kernels
 from rfgp.compare.protocol import WALKS
 

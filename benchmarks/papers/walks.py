@@ -10,7 +10,7 @@ the tuples for all walkers, learned on an Erdos-Renyi graph (100, 0.1) with 30 q
   exact hops (each number of hops with the most walkers that fit, of 4, 8, 16, 32, 64; the best is shown), and hops
   chosen for each node by the package, 16 walkers; 10 draws.
 
-    python benchmarks/papers/walks.py [OUT]
+    python -m benchmarks.papers.walks [OUT]
 """
 
 import sys

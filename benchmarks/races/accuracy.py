@@ -14,7 +14,7 @@ it, from arrays in memory; that of predicting is left out.
 - xgpr (if its interpreter is given): xGPR 0.4.8, RBF kernel with one lengthscale, its crude tuning with 1024 features
   (with 4096 it had not ended after six minutes) and its fit with 4096, in a process of its own. F = 4096.
 
-    python benchmarks/races/accuracy.py [--seeds N] [--tables kin40k,...] [--xgpr PYTHON] [--out FILE]
+    python -m benchmarks.races.accuracy [--seeds N] [--tables kin40k,...] [--xgpr PYTHON] [--out FILE]
 """
 
 import argparse

@@ -10,7 +10,7 @@ A method leaves the race at the first size that takes over 60 s or does not fini
 log peak over the last three sizes, 1 for linear. performer-pytorch is not a dependency: name the interpreter of an
 environment that has it and torch.
 
-    OMP_NUM_THREADS=1 python benchmarks/races/attention.py --rival INTERPRETER --largest 65536
+    OMP_NUM_THREADS=1 python -m benchmarks.races.attention --rival INTERPRETER --largest 65536
 """
 
 import argparse

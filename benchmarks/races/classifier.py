@@ -3,7 +3,7 @@
 The classes are tiles of 60 by 60 nodes, three in turn; the labelled nodes are drawn at random; the diffusion kernel
 starts at a lengthscale of 8. Memory is the peak of the process over all that ran so far.
 
-    python benchmarks/races/classifier.py [SIDE OF THE GRID]
+    python -m benchmarks.races.classifier [SIDE OF THE GRID]
 """
 
 import resource

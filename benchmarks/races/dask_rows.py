@@ -6,7 +6,7 @@ than cores they share those. The time is that of `rfgp.dask.fit` from the files 
 client) and both passes; the three parts are told apart by the fit's own progress. Predictions at all rows, means and
 variances, reduced to their averages on the workers, beside. Each number of workers in turn, `--repeats` times.
 
-    python benchmarks/races/dask_rows.py [--rows N] [--repeats K] [--workers 1,2,4] [--fit-only]
+    python -m benchmarks.races.dask_rows [--rows N] [--repeats K] [--workers 1,2,4] [--fit-only]
 """
 
 import argparse

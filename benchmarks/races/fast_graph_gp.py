@@ -9,7 +9,7 @@ and fit, and for mean and variance at all nodes; RMSE of the field; mean negativ
 predicted marginal laws. One run each; compiled before the clock starts. fast-graph-gp is not a dependency: name the
 interpreter of an environment that has it.
 
-    python benchmarks/races/fast_graph_gp.py INTERPRETER
+    python -m benchmarks.races.fast_graph_gp INTERPRETER
 """
 
 import json

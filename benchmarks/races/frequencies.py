@@ -8,7 +8,7 @@
 
 Best of seven interleaved repeats.
 
-    python benchmarks/races/frequencies.py
+    python -m benchmarks.races.frequencies
 """
 
 import os
@@ -17,11 +17,10 @@ import time
 import warnings
 from collections.abc import Callable
 
-os.environ["RFGP_CACHE_DIR"] = tempfile.mkdtemp()
-
 import torch
 
 import rfgp
+from benchmarks.races.processes import status
 from rfgp import couplings, features, random
 
 
@@ -33,12 +32,6 @@ def best(*functions: Callable[[], object], repeats: int = 7) -> list[float]:
             function()
             times[place] = min(times[place], time.perf_counter() - start)
     return times
-
-
-def resident() -> dict[str, float]:
-    """VmRSS and VmHWM, the peak, in MB."""
-    with open("/proc/self/status") as file:
-        return {line.split(":")[0]: int(line.split()[1]) / 1e3 for line in file if line.startswith(("VmRSS", "VmHWM"))}
 
 
 def draws() -> None:
@@ -63,9 +56,9 @@ def feature_map() -> None:
     omega = couplings.Orthogonal().sample(1024, 64, generator=random.generator(1))
     phi, matrix = features.Fourier(omega), omega.dense().float().T.contiguous()
     phi(x[:1000])
-    before = resident()["VmRSS"]
+    before = status("VmRSS")
     out = phi(x)
-    extra = resident()["VmHWM"] - before - out.numel() * 4e-6
+    extra = (status("VmHWM") - before) / 1e6 - out.numel() * 4e-6
     print(f"features: output {out.numel() * 4e-6:.0f} MB, at most {extra:.0f} MB beside it")
     del out
 
@@ -96,9 +89,14 @@ def structured() -> None:
         )
 
 
-if __name__ == "__main__":
+def main() -> None:
+    os.environ["RFGP_CACHE_DIR"] = tempfile.mkdtemp()
     warnings.simplefilter("ignore", rfgp.RfgpWarning)
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     feature_map()
     structured()
     draws()
+
+
+if __name__ == "__main__":
+    main()

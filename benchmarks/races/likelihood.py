@@ -6,26 +6,20 @@ column, equal hyperparameters. Each evaluation runs in a process of its own, the
 two evaluations is timed, and the memory is the peak of the process minus what stood before the first. GPyTorch as its
 documentation has it, with Cholesky factorisations (max_cholesky_size beyond n); its low-rank root needs no others.
 
-    python benchmarks/races/likelihood.py [--rows N] [--frequencies M] [--repeats R]
+    python -m benchmarks.races.likelihood [--rows N] [--frequencies M] [--repeats R]
 """
 
 import argparse
 import json
 import math
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from benchmarks.races.processes import last_line, status
+
 COLUMNS, NOISE = 8, 0.1
-
-
-def status(name: str) -> int:
-    text = Path("/proc/self/status").read_text()
-    return 1024 * int(next(line.split()[1] for line in text.splitlines() if line.startswith(name)))
 
 
 def data(rows: int) -> tuple[Any, Any]:
@@ -110,10 +104,8 @@ def main() -> None:
     found: dict[str, list[list[float]]] = {name: [] for name in PACKAGES}
     for _ in range(options.repeats):
         for name in PACKAGES:
-            sizes = ["--rows", str(options.rows), "--frequencies", str(options.frequencies)]
-            command = [sys.executable, __file__, "--one", name, *sizes]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found[name].append(json.loads(done.stdout.splitlines()[-1]))
+            sizes = ("--rows", options.rows, "--frequencies", options.frequencies)
+            found[name].append(json.loads(last_line("benchmarks.races.likelihood", "--one", name, *sizes)))
     for name, results in found.items():
         seconds, memory, values = zip(*results, strict=True)
         print(

@@ -8,7 +8,7 @@ and BoTorch's `SingleTaskGP` with its defaults (the exact process, the same prio
 `optimize_posterior_samples` (4 restarts, 1024 raw samples). Regret: the optimum less the best value so far. Asked for:
 with random features and either acquisition, a median regret of at most .01 on Branin and .1 on Hartmann-6 in the end.
 
-    python benchmarks/races/optimization.py [--seeds N] [--out FILE.json] [--plot FILE.png]
+    python -m benchmarks.races.optimization [--seeds N] [--out FILE.json] [--plot FILE.png]
 """
 
 import argparse

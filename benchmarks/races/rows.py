@@ -6,25 +6,20 @@ defaults at the largest size, in a process of its own; its memory is the peak of
 holds with rfgp, pyarrow and torch loaded and a small fit done. One pass (`update` of a model with a known posterior,
 which reads each row once) at 10^5, 10^6 and 10^7 rows.
 
-    python benchmarks/races/rows.py [--rows N] [--folder FOLDER]
+    python -m benchmarks.races.rows [--rows N] [--folder FOLDER]
 """
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.races.processes import last_line, status
+
 COLUMNS, FREQUENCIES, GROUP = 10, 512, 2**17
-
-
-def status(name: str) -> int:
-    text = Path("/proc/self/status").read_text()
-    return 1024 * int(next(line.split()[1] for line in text.splitlines() if line.startswith(name)))
 
 
 def block(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -88,9 +83,7 @@ def main() -> None:
             write(file, rows)
             steps = ["pass", "fit"] if rows == options.rows else ["pass"]
             for step in steps:
-                command = [sys.executable, __file__, "--one", step, "--folder", str(file)]
-                done = subprocess.run(command, capture_output=True, text=True, check=True)
-                found = json.loads(done.stdout.splitlines()[-1])
+                found = json.loads(last_line("benchmarks.races.rows", "--one", step, "--folder", file))
                 if step == "pass":
                     print(
                         f"one pass over {rows:,} rows: {found[0]:.1f} s, {1e6 * found[0] / rows:.1f} us a row",

@@ -7,20 +7,21 @@ non-zeros: seconds and peak resident memory beyond the graph's, each in a proces
 (3) `fast-graph-gp`, in an environment of its own, on a random graph of 20,000 nodes (its
 dictionaries of a million would not fit into 24 GB): walks of at most 63 steps for both, all cores, medians.
 
-    python benchmarks/races/walk_engine.py [--rival PYTHON] [--out FOLDER]
+    python -m benchmarks.races.walk_engine [--rival PYTHON] [--out FOLDER]
 """
 
 import argparse
 import json
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+
+from benchmarks.races.processes import last_line, status
 
 WALKERS, HALT, LONGEST = 16, 0.1, 63
 MODES = {
@@ -82,24 +83,17 @@ def one_grid(nodes: int, hops: str) -> None:
     graph, kernel = graphs.Graph.from_scipy(grid_adjacency(nodes)), graphs.kernels.Diffusion(2.0)
     options = {"exact_hops": hops if hops == "auto" else int(hops), "kernel": kernel, "seed": 0}
     graphs.sample_walks(graph, [0], **options).features(kernel)  # compiles
-    before = peak_bytes()
+    before = status("VmHWM")
     begin = time.perf_counter()
     phi = graphs.sample_walks(graph, None, WALKERS, HALT, **options).features(kernel)
     taken = time.perf_counter() - begin
-    print(json.dumps([graph.num_nodes, taken, peak_bytes() - before, peak_bytes(), phi.nnz]))
-
-
-def peak_bytes() -> int:
-    """Return the peak resident memory of this process, without that of the process that began it."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+    print(json.dumps([graph.num_nodes, taken, status("VmHWM") - before, status("VmHWM"), phi.nnz]))
 
 
 def grids(hops: str, out: Path | None) -> None:
     rows = []
     for nodes in SIZES:
-        command = [sys.executable, __file__, "--grid", str(nodes), "--hops", hops]
-        rows.append(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+        rows.append(json.loads(last_line("benchmarks.races.walk_engine", "--grid", nodes, "--hops", hops)))
         size, seconds, more, peak, nonzeros = rows[-1]
         print(
             f"grid of {size} nodes, exact hops {hops}: {seconds:.2f} s, {more / 2**30:.3f} GiB more than the graph, "

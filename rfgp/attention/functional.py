@@ -19,9 +19,9 @@ from rfgp.features.softmax import FeaturePair
 
 CHUNK_SIZE = 128
 FLOOR = 1e-3
-_ENTRIES = 2**19
+ENTRIES = 2**19
 """Features of a block of a pass that is not causal: on a CPU they stay in the cache."""
-_ENTRIES_ELSEWHERE = 2**26
+ENTRIES_ELSEWHERE = 2**26
 _MOST_KEPT = 2**24
 
 
@@ -146,7 +146,7 @@ def attend(
     _check_shapes(query, key, value, is_causal)
     check_numbers(chunk_size, floor, scale)
     one_pass = check_pair(pair, floor)
-    bias, hidden = _bias(key, key_padding_mask)
+    bias, hidden = hiding_bias(key, key_padding_mask)
     root = math.sqrt(scale if scale is not None else 1 / math.sqrt(query.shape[-1]))
     again = _is_large(query, key, pair) if recompute is None else recompute
     call = _Call(one_pass, root, value.dtype, again and torch.is_grad_enabled())
@@ -256,7 +256,7 @@ def _is_large(query: Tensor, key: Tensor, pair: FeaturePair) -> bool:
 
 
 def _block_size(pair: FeaturePair, key: Tensor) -> int:
-    entries = _ENTRIES if key.device.type == "cpu" else _ENTRIES_ELSEWHERE
+    entries = ENTRIES if key.device.type == "cpu" else ENTRIES_ELSEWHERE
     return max(CHUNK_SIZE, entries // max(1, pair.num_features * math.prod(key.shape[:-2])))
 
 
@@ -286,7 +286,7 @@ def _plain_precision(like: Tensor) -> Iterator[None]:
         yield
 
 
-def _bias(
+def hiding_bias(
     key: Tensor,  # (..., S, E)
     mask: Tensor | None,  # (..., S)
 ) -> tuple[Tensor, Tensor | None]:  # (..., S, 1), (..., S, 1)

@@ -16,7 +16,7 @@ from rfgp.couplings import Coupling, Frequencies, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax import FeaturePair
 
-_MOST_WEIGHTS = 2**28
+MOST_WEIGHTS = 2**28
 _DRAWN = ("frequencies", "weights", "other_frequencies", "_extra_state")
 
 
@@ -350,10 +350,10 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         return output.transpose(0, 1) if batched and not self.batch_first else output
 
     def _check_weights(self, queries: int, keys: int) -> None:
-        if queries * self.num_heads * (keys + (self.bias_k is not None) + self.add_zero_attn) > _MOST_WEIGHTS:
+        if queries * self.num_heads * (keys + (self.bias_k is not None) + self.add_zero_attn) > MOST_WEIGHTS:
             raise InvalidArgumentError(
                 f"Weights of {queries} queries and {keys} keys for each of {self.num_heads} heads would take more than "
-                f"{_MOST_WEIGHTS} numbers; call with need_weights=False."
+                f"{MOST_WEIGHTS} numbers; call with need_weights=False."
             )
 
     def _weights(

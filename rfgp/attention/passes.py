@@ -173,7 +173,7 @@ class PositivePass(Pass):
             top = torch.maximum(_row_tops(log_left, log_right), (log_left + peak).amax(-1, keepdim=True))
             top = torch.where(top < 0.5 * _LOWEST, log_left.amax(-1, keepdim=True), top)  # no key was seen
         left = (log_left + (peak - top)).exp()
-        scores = _scores(log_left - top, log_right)
+        scores = past_scores(log_left - top, log_right)
         total = left @ state.total[..., None] + scores.sum(-1, keepdim=True)
         num = left @ state.values + _past_sums(scores, value)
         return _divide(num, total), self._absorb(state, log_right, value)
@@ -317,7 +317,7 @@ def _row_tops(
     return _finite(top[..., : log_left.shape[-2], :])
 
 
-def _scores(
+def past_scores(
     log_left: Tensor,  # (..., n, F)
     log_right: Tensor,  # (..., n, F)
 ) -> Tensor:  # (..., n, n)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_ENTRIES = 2**19
+ENTRIES = 2**19
 """Of a block of rows, which then stays in the cache."""
 
 
@@ -41,7 +41,7 @@ class _Transform(torch.autograd.Function):
         size = x.shape[1]
         half = (size.bit_length() - 1) // 2
         inner, outer = (hadamard(part).to(x) for part in (size >> half, 1 << half))
-        out, rows = torch.empty_like(x, memory_format=torch.contiguous_format), max(1, _ENTRIES // size)
+        out, rows = torch.empty_like(x, memory_format=torch.contiguous_format), max(1, ENTRIES // size)
         for start in range(0, len(x), rows):
             _block(x[start : start + rows], ctx.flips, inner, outer, out[start : start + rows], transposed)
         return out

@@ -27,7 +27,7 @@ class Simplex(Coupling):
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         _check_dims(d)
         norms = spectrum.radial_quantile(uniform(m, generator), d)
-        return _rotated(simplex(d).expand(-(-m // d), d, d), generator)[:m] * norms[:, None]
+        return rotated(simplex(d).expand(-(-m // d), d, d), generator)[:m] * norms[:, None]
 
 
 class SimplexPlus(Coupling):
@@ -50,7 +50,7 @@ class SimplexPlus(Coupling):
         blocks = -(-m // d)
         norms = spectrum.radial_quantile(uniform(blocks * d, generator), d).reshape(blocks, d)
         vectors = _turned((simplex(d) * norms[:, :, None]).numpy(), norms.numpy(), self.num_sweeps)
-        return _rotated(torch.as_tensor(vectors), generator)[:m]
+        return rotated(torch.as_tensor(vectors), generator)[:m]
 
     def __repr__(self) -> str:
         return f"SimplexPlus(num_sweeps={self.num_sweeps})"
@@ -88,7 +88,7 @@ def _turned(
     return columns.transpose(1, 0, 2)
 
 
-def _rotated(blocks: Tensor, generator: torch.Generator) -> Tensor:
+def rotated(blocks: Tensor, generator: torch.Generator) -> Tensor:
     """Return blocks (b, d, d) of rows, each rotated by a Haar matrix of its own, as rows (b d, d)."""
     count, _, d = blocks.shape
     rotations = haar_rows(count, d, d, generator).reshape(count, d, d)

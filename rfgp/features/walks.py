@@ -182,12 +182,12 @@ _BLOCKS = 8
 
 def _sampled_product(grad: Array, right: sp.csr_array, pattern: sp.csr_array) -> Array:
     """Return the entries of grad (n, k) @ right (k, N) on a pattern (n, N), blocks of rows in threads."""
-    from rfgp.features import _loops
+    from rfgp.features import loops
 
     by_column, grad = right.tocsc(), np.ascontiguousarray(grad)
     out = np.empty(pattern.nnz)
     bounds = np.linspace(0, pattern.shape[0], _BLOCKS + 1, dtype=np.int64)
     fixed = (grad, by_column.indptr, by_column.indices, by_column.data, pattern.indptr, pattern.indices, out)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda ends: _loops.sampled_product(*ends, *fixed), itertools.pairwise(bounds)))
+        list(pool.map(lambda ends: loops.sampled_product(*ends, *fixed), itertools.pairwise(bounds)))
     return out

@@ -28,7 +28,7 @@ OUTPUTSCALE_RANGE = 1e4
 
 MEAN_BOUND = 3.0
 """Where few labels are separated without error the bound would send the means to infinity."""
-_CHUNK, _CHUNK_ENTRIES = 4096, 2**23
+CHUNK, _CHUNK_ENTRIES = 4096, 2**23
 
 
 class Latent(NamedTuple):
@@ -43,7 +43,7 @@ class Latent(NamedTuple):
     variance: NDArray[np.float64]
 
 
-class _Law(NamedTuple):
+class Moments(NamedTuple):
     """The same as tensors; all that likelihoods ask of a law."""
 
     mean: Tensor
@@ -203,7 +203,7 @@ class GraphClassifier:
         batches = self._batches(draw, positions, codes, inducing, len(classes))
         kernel = draw.at(self._labels(inducing))
         count = len(classes) if len(classes) > 2 else 1
-        scale = 1 / _prior_variance(batches) if self._outputscale is None else self._outputscale
+        scale = 1 / prior_variance(batches) if self._outputscale is None else self._outputscale
         model = LatentFunctions(_column(inducing), kernel, scale, count)
         model.mean_module.constant.data.fill_(self._mean)
         seed = random.child_seed(self.seed, random.Role.SAMPLE)
@@ -254,7 +254,7 @@ class GraphClassifier:
             UnknownNodeError: of `graphs`, a label names no node.
         """
         empty = torch.zeros((0, len(self.classes)) if len(self.classes) > 2 else 0, dtype=torch.float64)
-        laws = [_Law(empty, empty), *self._laws(nodes)]
+        laws = [Moments(empty, empty), *self._laws(nodes)]
         return Latent(*(torch.cat([law[part] for law in laws]).numpy() for part in (0, 1)))
 
     # --- inside ------------------------------------------------------------------------------
@@ -308,35 +308,40 @@ class GraphClassifier:
             for part in parts
         ]
 
-    def _laws(self, nodes: Any) -> Iterable[_Law]:
+    def _laws(self, nodes: Any) -> Iterable[Moments]:
         """Yield the posterior of the latent functions for chunks of nodes, each (b,) or (b, C)."""
         known = self._known()
         positions = self._positions(nodes)
         draws = getattr(known.likelihood, "marginal_draws", 1) * len(known.classes)
         widest = max(len(known.inducing), draws, self.graph.num_nodes if self.features == "exact" else 1)
-        size = max(1, min(_CHUNK, _CHUNK_ENTRIES // widest))
+        size = max(1, min(CHUNK, _CHUNK_ENTRIES // widest))
         for first in range(0, len(positions), size):
-            yield self._law(positions[first : first + size])
-
-    @torch.no_grad()
-    def _law(self, positions: NDArray[np.int64]) -> _Law:
-        """Return means and variances at positions (b,), each (b,) or (b, C).
-
-        With A = L^-1 K_ZX, L L^T = K_ZZ, and q(v) = N(m, R R^T): mean c + A^T m, variance k - |A|^2 + |R^T A|^2.
-        """
-        known = self._known()
-        kernel = known.kernel.at(self._labels(np.union1d(positions, known.inducing)))
-        scale, (mean, factor) = known.model.covar_module.outputscale, known.model.law
-        cross = scale * kernel(_column(known.inducing), _column(positions)).to_dense()
-        prior = scale * kernel(_column(positions), diag=True)
-        inner = torch.linalg.solve_triangular(known.root, cross, upper=False)
-        means = known.model.mean_module.constant.unsqueeze(-1) + mean @ inner
-        variances = prior - inner.square().sum(-2) + (factor.tril().mT @ inner).square().sum(-2)
-        variances = variances.clamp_min(0)  # by rounding
-        return _Law(means, variances) if means.ndim == 1 else _Law(means.mT, variances.mT)
+            chunk = positions[first : first + size]
+            kernel = known.kernel.at(self._labels(np.union1d(chunk, known.inducing)))
+            yield latent_moments(known, kernel, chunk)
 
 
-def _prior_variance(batches: list[Batch]) -> float:
+@torch.no_grad()
+def latent_moments(
+    fitted: _Fitted,
+    kernel: Any,
+    positions: NDArray[np.int64],  # (b,)
+) -> Moments:  # of (b,) or (b, C)
+    """Return means and variances of the latent functions at positions, by a kernel of these and the inducing ones.
+
+    With A = L^-1 K_ZX, L L^T = K_ZZ, and q(v) = N(m, R R^T): mean c + A^T m, variance k - |A|^2 + |R^T A|^2.
+    """
+    scale, (mean, factor) = fitted.model.covar_module.outputscale, fitted.model.law
+    cross = scale * kernel(_column(fitted.inducing), _column(positions)).to_dense()
+    prior = scale * kernel(_column(positions), diag=True)
+    inner = torch.linalg.solve_triangular(fitted.root, cross, upper=False)
+    means = fitted.model.mean_module.constant.unsqueeze(-1) + mean @ inner
+    variances = prior - inner.square().sum(-2) + (factor.tril().mT @ inner).square().sum(-2)
+    variances = variances.clamp_min(0)  # by rounding
+    return Moments(means, variances) if means.ndim == 1 else Moments(means.mT, variances.mT)
+
+
+def prior_variance(batches: list[Batch]) -> float:
     """Return the mean of the kernel's diagonal over the observations."""
     with torch.no_grad():
         return float(torch.cat([batch.kernel(batch.x, diag=True) for batch in batches]).mean())

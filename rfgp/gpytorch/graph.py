@@ -79,7 +79,7 @@ class GraphFeatureKernel(PositionKernel):
         if torch.equal(x1, x2):
             return phi1.squares() if diag else SparseRootLinearOperator(phi1)
         product = SparseProductLinearOperator(phi1, self.features(x2).mT)
-        return product._diagonal() if diag else product
+        return product.diagonal() if diag else product
 
     def _all_features(self) -> SparseLinearOperator:
         """Return the features of all start nodes, (..., rows, N)."""

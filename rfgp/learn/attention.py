@@ -63,7 +63,7 @@ def learn_attention(
         raise InvalidArgumentError(
             f"Frequencies come in pairs here, so their number must be even, got {num_frequencies}."
         )
-    law = _SharedLaw(num_frequencies // 2, num_dims, num_bins)
+    law = SharedLaw(num_frequencies // 2, num_dims, num_bins)
     search = Search(objective, law.draw, law.parameters, num_steps, num_draws, learning_rate, patience, seed)
     trace, steps, message = search.run(progress)
 
@@ -75,7 +75,7 @@ def learn_attention(
     return Learned(best, trace, values[best], steps, message)
 
 
-class _SharedLaw:
+class SharedLaw:
     """`SharedNorms` as a differentiable function of its options."""
 
     def __init__(self, half: int, num_dims: int, num_bins: int) -> None:
@@ -86,6 +86,7 @@ class _SharedLaw:
         self.parameters = [self.angle, self.log_b, self.logits]
 
     def heights(self) -> torch.Tensor:
+        """Return the heights (num_bins,) of the histogram, of mean 1, bounded so that none vanishes."""
         bounded = _LARGEST_LOGIT * (self.logits / _LARGEST_LOGIT).tanh()
         return bounded.softmax(0) * len(bounded)
 
@@ -106,6 +107,7 @@ class _SharedLaw:
         return Frequencies.paired(directions * lengths[:, None], weights)
 
     def coupling(self) -> Antithetic:
+        """Return the coupling of the options as they are now."""
         broadening = min(max(math.exp(float(self.log_b.detach())), BROADENINGS[0]), BROADENINGS[1])
         correlation = math.sin(float(self.angle.detach())) ** 2
         return Antithetic(SharedNorms(correlation, self.heights().detach().tolist(), broadening))

@@ -193,10 +193,10 @@ def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
         )
     axis = {"type": "log", "tickvals": sizes, "ticktext": [str(size) for size in sizes]}
     heights = [e for trace in traces for e in trace.y if e > 0]
-    return _figure(traces, f"{comparison.size_name}, m", name, xaxis=axis, yaxis={"type": "log", **_log_ticks(heights)})
+    return _figure(traces, f"{comparison.size_name}, m", name, xaxis=axis, yaxis={"type": "log", **log_ticks(heights)})
 
 
-def _log_ticks(values: Sequence[float]) -> dict[str, Any]:
+def log_ticks(values: Sequence[float]) -> dict[str, Any]:
     """Return ticks at 1, 2 and 5 times powers of ten, written out, with room around the values."""
     if not values:
         return {}

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.metadata import version
 from typing import Any
 
-import rfgp
 from graphs.builders.files import printable
 
 
@@ -94,7 +94,7 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="generator" content="rfgp {rfgp.__version__}">
+<meta name="generator" content="rfgp {version("rfgp")}">
 <title>{_escape(title)}</title>
 <link rel="icon" href="data:,">
 <style>{_asset("style.css")}</style>
@@ -106,7 +106,7 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
 <div class="cards">{boxes}</div>
 {body}
 </main>
-<footer>Made by rfgp {rfgp.__version__}. This file contains everything it shows; it loads nothing.</footer>
+<footer>Made by rfgp {version("rfgp")}. This file contains everything it shows; it loads nothing.</footer>
 {"".join(_data(plot, numbers[id(plot)]) for plot in plots)}
 <script>{_asset("draw.js")}</script>
 </body>

@@ -4,11 +4,11 @@ import datetime
 import math
 import platform
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 
 import numpy as np
 from scipy import stats
 
-import rfgp
 from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.compare.show import format_estimate
@@ -185,7 +185,7 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
         ["trained on", f"{len(study.train):,}"],
         ["held out, at random", f"{len(study.test):,}"],
         ["fit", "none" if fit is None else convergence(fit)],
-        ["rfgp", rfgp.__version__],
+        ["rfgp", version("rfgp")],
         ["Python", platform.python_version()],
         ["date", datetime.date.today().isoformat()],
     ]

@@ -28,9 +28,9 @@ from rfgp.spectra import Gaussian, Spectrum
 
 Array = NDArray[np.float64]
 
-_ROWS = 512
+ROWS = 512
 _CLOSED = ("iid", "orthogonal", "pairwise", "simplex")
-_LARGEST, _LARGEST_DRAWN = 2**24, 2**12
+_LARGEST, LARGEST_DRAWN = 2**24, 2**12
 
 
 # --- any ensemble
@@ -63,8 +63,8 @@ def rotated_moments(
     squares = (omega**2).sum(1)
     mean = np.array([weights @ average(np.sqrt(squares) * value) for value in z]) / m
     second = np.zeros_like(mean)
-    for start in range(0, m, _ROWS):
-        rows = slice(start, start + _ROWS)
+    for start in range(0, m, ROWS):
+        rows = slice(start, start + ROWS)
         both, twice = squares[rows, None] + squares, 2 * (omega[rows] @ omega.T)
         far, near = (np.sqrt(np.maximum(both + sign * twice, 0)) for sign in (1, -1))
         for k, value in enumerate(z):
@@ -348,7 +348,7 @@ def frequencies_for(
         draws = 4 if m > 512 else 32
         return kernel_error(coupling, distances, m, d, spectrum=spectrum, features=features, num_draws=draws)
 
-    m, largest = 2, _LARGEST if _is_closed(_name(coupling), features) else _LARGEST_DRAWN
+    m, largest = 2, _LARGEST if _is_closed(_name(coupling), features) else LARGEST_DRAWN
     while not error(m) <= tolerance:
         if m == largest:
             raise InvalidArgumentError(

@@ -76,7 +76,7 @@ def softmax_variance(
     squares = (a**2).sum(-1) + (b**2).sum(-1)
     if estimator == "trigonometric":
         z = np.linalg.norm(a - b, axis=-1)
-        return np.asarray(np.exp(2 * log_scale + squares) * _variance(coupling, z, m, a.shape[-1], "fourier"))
+        return np.asarray(np.exp(2 * log_scale + squares) * variance_at(coupling, z, m, a.shape[-1], "fourier"))
     if estimator == "positive":
         v = np.linalg.norm(a + b, axis=-1)
         return np.asarray(np.exp(2 * log_scale - squares) * _positive(coupling, v, m, a.shape[-1]))
@@ -228,15 +228,22 @@ def _exponential(a: Array, b: Array, matrix: Any, coupling: str, m: int, kernel:
 def _positive(coupling: str, v: Array, m: int, d: int) -> Array:
     """Return the variance of the mean of exp(omega . (x + y)) over the frequencies."""
     if not coupling.endswith(_ANTITHETIC):
-        return _variance(coupling, v, m, d, "laplace")
+        return variance_at(coupling, v, m, d, "laplace")
     base = coupling.removesuffix(_ANTITHETIC)
     if base not in _OPPOSITE or m % 2:
         raise InvalidArgumentError(f"There is no closed form for {m} frequencies of the coupling {coupling!r}.")
-    change = _variance(base, v, m // 2, d, "laplace") - _variance("iid", v, m // 2, d, "laplace")
+    change = variance_at(base, v, m // 2, d, "laplace") - variance_at("iid", v, m // 2, d, "laplace")
     return np.asarray(np.expm1(v**2) ** 2 / m + change)
 
 
-def _variance(coupling: str, distances: Array, m: int, d: int, features: str) -> Array:
+def variance_at(
+    coupling: str,
+    distances: Array,  # (...)
+    m: int,
+    d: int,
+    features: str,
+) -> Array:  # (...)
+    """Return `variance` for distances of any shape."""
     return variance(coupling, distances.reshape(-1), m, d, features=features).reshape(distances.shape)
 
 

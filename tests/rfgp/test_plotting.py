@@ -1,8 +1,8 @@
-import matplotlib
 import numpy as np
 import pytest
 import torch
 import trimesh
+from matplotlib import pyplot
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
@@ -10,8 +10,6 @@ import graphs
 import rfgp
 from rfgp import datasets, fields, plotting
 from rfgp.compare import Plan, compare_table
-
-RNG = np.random.default_rng(0)
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +20,9 @@ def comparison():
 
 @pytest.fixture(scope="module")
 def curve():
-    x = RNG.uniform(-3, 3, 60)
-    y = np.sin(x) + 0.2 * RNG.standard_normal(60)
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, 60)
+    y = np.sin(x) + 0.2 * rng.standard_normal(60)
     gp = rfgp.SparseSpectrumGP(num_frequencies=50, seed=0).fit(x[:, None], y)
     return x, y, gp
 
@@ -124,7 +123,7 @@ def test_given_axes_are_used_and_pyplot_is_not(comparison, curve):
     axes = figure.subplots()
     assert plotting.plot_kl(comparison, axes=axes) is axes
     assert plotting.plot_calibration(y, gp.predict(x[:, None]), axes=figure.add_subplot()) in figure.axes
-    assert not matplotlib._pylab_helpers.Gcf.get_all_fig_managers()
+    assert not pyplot.get_fignums()
 
 
 def test_a_spectrum_shows_the_fitted_kernel_its_family_and_the_noise():

@@ -59,13 +59,13 @@ class TestPlantedErrors:
     def test_a_class_drawn_whatever_the_feature(self, monkeypatch):
         sampler = SoftmaxSampler(softmax.Positive(DRAW), CLASSES)
         uniform = (torch.arange(7.0, dtype=torch.float64) + 1) / 7
-        monkeypatch.setattr(sampler, "_cumulative", uniform.expand(8, 7))
+        monkeypatch.setattr(sampler, "cumulative", uniform.expand(8, 7))
         found = sampler.sample(QUERIES, 20_000, generator=random.generator(3))
         assert fails(check_draws, found, twin(softmax.Positive)[0])
 
     def test_features_of_equal_weight(self, monkeypatch):
         sampler = SoftmaxSampler(softmax.Positive(DRAW), CLASSES)
-        monkeypatch.setattr(sampler, "_log_totals", torch.zeros(8, dtype=torch.float64))
+        monkeypatch.setattr(sampler, "log_totals", torch.zeros(8, dtype=torch.float64))
         found = sampler.sample(QUERIES, 20_000, generator=random.generator(3))
         assert fails(check_draws, found, twin(softmax.Positive)[0])
 

@@ -171,7 +171,7 @@ def distances_between(
     if num_distances < 1 or num_pairs < 1:
         raise InvalidArgumentError("num_distances and num_pairs must be positive.")
     places = np.unique(np.linspace(0, len(rows) * (len(rows) - 1) // 2 - 1, num_pairs).astype(np.int64))
-    first, second = _pair(places)
+    first, second = pair_at(places)
     between = np.linalg.norm(rows[first] - rows[second], axis=1)
     lengths = between if kind == "fourier" else np.linalg.norm(rows[first] + rows[second], axis=1)
     weights = np.ones_like(between) if kind == "fourier" else np.exp(-(between**2))
@@ -184,7 +184,7 @@ def distances_between(
     return np.array([(z, max(weight, 1e-300)) for z, weight in table])
 
 
-def _pair(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def pair_at(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return (i, j), i > j, of places in the row-by-row order of the lower triangle."""
     i = ((1 + np.sqrt(1 + 8 * places.astype(np.float64))) / 2).astype(np.int64)
     i -= i * (i - 1) // 2 > places  # from 10^8 rows on the root of the last place of a row is rounded up

@@ -17,7 +17,7 @@ _ROWS = 256
 """Rows of a block: fixed, so that results do not depend on the number of threads."""
 
 
-def _cores() -> int:
+def cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -43,7 +43,7 @@ class Repulsion:
         """Run blocks of rows on all cores, each with the matrix products of one thread."""
         from threadpoolctl import threadpool_limits
 
-        with ThreadPoolExecutor(_cores()) as pool, threadpool_limits(1, user_api="blas"):
+        with ThreadPoolExecutor(cores()) as pool, threadpool_limits(1, user_api="blas"):
             self._pool = pool
             try:
                 yield self
@@ -60,7 +60,7 @@ class Repulsion:
 
         The second moment is half the product of the weights and the gradient in them.
         """
-        from rfgp.couplings.energy._loops import repel
+        from rfgp.couplings.energy.loops import repel
 
         omega, w = np.ascontiguousarray(frequencies, np.float32), np.ascontiguousarray(weights, np.float32)
         squares = (omega**2).sum(1)

@@ -24,7 +24,7 @@ VERSION = 1
 """Raise it when solutions change."""
 
 FULL_STEPS, _NORM_STEPS = 300, 100
-_QUICK_PAIRS, _BLOCK_PAIRS = 4e8, 2.5e8  # pairs of all steps together: 2.5 and 1.5 s on two cores
+QUICK_PAIRS, BLOCK_PAIRS = 4e8, 2.5e8  # pairs of all steps together: 2.5 and 1.5 s on two cores
 _LEAST_STEPS = 10
 _RATE, _RATE_BROADENING = 0.1, 0.01
 
@@ -95,10 +95,10 @@ def plan(n: int, d: int, full: bool) -> tuple[int, int]:
     one solved block; where not even few would fit, none.
     """
     cost = 1 + d / 50  # of a pair: a fixed part, and two products of d
-    joint = int(_QUICK_PAIRS / (n**2 * cost))
+    joint = int(QUICK_PAIRS / (n**2 * cost))
     if full or joint >= FULL_STEPS or n <= d or d == 1:
         return 1, FULL_STEPS
-    largest = max(d, int(math.sqrt(_BLOCK_PAIRS / (FULL_STEPS * cost))))
+    largest = max(d, int(math.sqrt(BLOCK_PAIRS / (FULL_STEPS * cost))))
     return -(-n // largest), joint if joint >= _LEAST_STEPS else 0
 
 
@@ -112,13 +112,13 @@ def solve(problem: Problem, n: int, *, full: bool, progress: Progress | None = N
         if problem.weighted:
             broadening = _descend(problem, start, 0.0, _NORM_STEPS, progress, turn=False)[1]
         return Solution(start.astype(np.float16), math.exp(broadening), _NORM_STEPS if problem.weighted else 0, 1)
-    start, broadening = _start(problem, n, num_blocks, generator)
+    start, broadening = first_directions(problem, n, num_blocks, generator)
     if num_steps:
         start, broadening = _descend(problem, start, broadening, num_steps, progress)
     return Solution(start.astype(np.float16), math.exp(broadening), num_steps, num_blocks)
 
 
-def _start(problem: Problem, n: int, num_blocks: int, generator: torch.Generator) -> tuple[Array, float]:
+def first_directions(problem: Problem, n: int, num_blocks: int, generator: torch.Generator) -> tuple[Array, float]:
     """Return orthogonal blocks dealt to the strata at random; or copies of a solved block, strata interleaved."""
     d = problem.num_dims
     if num_blocks == 1:

@@ -20,15 +20,16 @@ from rfgp.files import cache_folder, write_atomically
 
 SHIPPED = Path(__file__).with_name("solved.npz")
 
-_MOST_IN_MEMORY = 2**27  # bytes
-_memory: dict[str, Solution] = {}
-_lock = threading.RLock()
+MOST_IN_MEMORY = 2**27  # bytes
+memory: dict[str, Solution] = {}
+"""Solutions by their keys, the oldest first, for the time of the process."""
+lock = threading.RLock()
 
 
 def _unlock_in_child() -> None:
     """A process that was forked while another thread solved must not wait for that thread."""
-    global _lock
-    _lock = threading.RLock()
+    global lock
+    lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -51,15 +52,15 @@ def solution(problem: Problem, n: int, *, full: bool, progress: Progress | None 
         CacheWarning: the solution could not be kept.
     """
     key = key_of(problem, n, full=full)
-    with _lock:  # threads wait for each other; processes may solve the same twice
-        if key not in _memory:
-            found = _shipped().get(key) or _read(key, n, problem.num_dims)
+    with lock:  # threads wait for each other; processes may solve the same twice
+        if key not in memory:
+            found = shipped().get(key) or read(key, n, problem.num_dims)
             if found is None:
                 found = solver.solve(problem, n, full=full, progress=progress)
                 if found.num_steps or found.num_blocks > 1:  # otherwise there was nothing to solve
-                    _write(key, found)
+                    write(key, found)
             _remember(key, found)
-        return _memory[key]
+        return memory[key]
 
 
 @lru_cache(maxsize=64)
@@ -82,7 +83,7 @@ def key_of(problem: Problem, n: int, *, full: bool) -> str:
 
 
 def ship(solutions: dict[str, Solution], path: Path = SHIPPED) -> None:
-    """Write the solutions that come with the package; `benchmarks/ship.py` calls it."""
+    """Write the solutions that come with the package; `benchmarks/studies/ship.py` calls it."""
     content = {f"{key}.{name}": value for key, found in solutions.items() for name, value in _arrays(found).items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **content)
@@ -99,7 +100,8 @@ def _solution(directions: Any, meta: Any) -> Solution:
 
 
 @lru_cache(maxsize=1)
-def _shipped() -> dict[str, Solution]:
+def shipped() -> dict[str, Solution]:
+    """Return the solutions that came with the package by their keys."""
     if not SHIPPED.exists():
         return {}
     with np.load(SHIPPED, allow_pickle=False) as content:
@@ -111,7 +113,7 @@ def _path(key: str) -> Path:
     return cache_folder() / "energy" / f"{key}.npz"
 
 
-def _read(key: str, n: int, d: int) -> Solution | None:
+def read(key: str, n: int, d: int) -> Solution | None:
     """Return a solution from the cache folder; None where there is none, or not what was written."""
     try:
         content = _path(key).read_bytes()
@@ -126,7 +128,12 @@ def _read(key: str, n: int, d: int) -> Solution | None:
     return found if fits and np.isfinite(found.directions).all() else None
 
 
-def _write(key: str, found: Solution) -> None:
+def write(key: str, found: Solution) -> None:
+    """Keep a solution in the cache folder, under the checksum of what is written.
+
+    Warns:
+        CacheWarning: it could not be kept.
+    """
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **_arrays(found))
     payload = buffer.getvalue()
@@ -144,6 +151,6 @@ def _write(key: str, found: Solution) -> None:
 
 
 def _remember(key: str, found: Solution) -> None:
-    while _memory and sum(kept.directions.nbytes for kept in _memory.values()) > _MOST_IN_MEMORY:
-        del _memory[next(iter(_memory))]
-    _memory[key] = found
+    while memory and sum(kept.directions.nbytes for kept in memory.values()) > MOST_IN_MEMORY:
+        del memory[next(iter(memory))]
+    memory[key] = found

@@ -85,7 +85,7 @@ class Exponential(FeaturePair):
         kernel: str = "softmax",
     ) -> None:
         drawn = as_frequencies(frequencies)
-        inverse = _inverse_transpose(matrix, drawn.shape[1])
+        inverse = inverse_transpose(matrix, drawn.shape[1])
         self_conjugate = not matrix.is_complex() or not bool((matrix.imag != 0).any())
         if self_conjugate:
             sides = [_RealMap(drawn, a.real if a.is_complex() else a, kernel) for a in (matrix, inverse)]
@@ -153,7 +153,10 @@ def _times(matrix: Tensor, x: Tensor) -> Tensor:
     return x * matrix.to(x) if matrix.ndim == 1 else x @ matrix.to(x).mT
 
 
-def _inverse_transpose(matrix: Tensor, num_dims: int) -> Tensor:
+def inverse_transpose(
+    matrix: Tensor,  # (d, d) or (d,)
+    num_dims: int,
+) -> Tensor:  # as the matrix
     """Return A^-T, or its diagonal.
 
     Raises:

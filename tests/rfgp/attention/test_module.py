@@ -1,0 +1,558 @@
+import copy
+import io
+import pickle
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+
+import rfgp
+from rfgp import couplings, random
+from rfgp.attention import HeadFrequencies, RandomFeatureAttention
+from rfgp.features import softmax
+
+E, H = 16, 4
+
+
+@pytest.fixture(autouse=True)
+def _parameters():
+    """torch draws parameters from its global state."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+def layer(seed=0, **options):
+    options = {"num_features": 32, "batch_first": True, "dtype": torch.float64, **options}
+    return RandomFeatureAttention(E, H, seed=seed, **options)
+
+
+def normals(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(*shape, generator=random.generator(seed), dtype=torch.float64).to(dtype)
+
+
+def exact(like, **options):
+    """An exact layer with the parameters of another."""
+    names = ("add_bias_kv", "add_zero_attn", "kdim", "vdim", "bias")
+    chosen = {name: options[name] for name in names if name in options}
+    other = nn.MultiheadAttention(E, H, batch_first=like.batch_first, dtype=torch.float64, **chosen)
+    mine = {key: value for key, value in like.state_dict().items() if key in other.state_dict()}
+    other.load_state_dict(mine)
+    return other
+
+
+def causal_mask(count):
+    return torch.ones(count, count, dtype=torch.bool).triu(1)
+
+
+VARIANTS = ({}, {"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 6, "vdim": 10}, {"bias": False})
+
+
+def values_of(layer, value):
+    """The values (N, H, S, D) of the heads of a layer, with those that every query sees."""
+    weight = layer.v_proj_weight if layer.in_proj_weight is None else layer.in_proj_weight[2 * E :]
+    found = torch.nn.functional.linear(
+        value, weight, None if layer.in_proj_bias is None else layer.in_proj_bias[2 * E :]
+    )
+    if layer.bias_v is not None:
+        found = torch.cat([found, layer.bias_v.expand(len(found), 1, E)], 1)
+    if layer.add_zero_attn:
+        found = torch.cat([found, found.new_zeros(len(found), 1, E)], 1)
+    return found.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)
+
+
+class TestAgainstTheExactLayer:
+    @pytest.mark.parametrize("causal", [False, True])
+    @pytest.mark.parametrize("options", VARIANTS, ids=str)
+    def test_weights_and_output_belong_together(self, options, causal):
+        mine = layer(**options)
+        query, key, value = normals(2, 9, E), normals(2, 9, mine.kdim, seed=1), normals(2, 9, mine.vdim, seed=2)
+        hidden = torch.zeros(2, 9, dtype=torch.bool)
+        hidden[1, 6:] = True
+        arguments = {"key_padding_mask": hidden, "attn_mask": causal_mask(9) if causal else None, "is_causal": causal}
+        out, weights = mine(query, key, value, need_weights=True, average_attn_weights=False, **arguments)
+        wanted, known = exact(mine, **options)(query, key, value, average_attn_weights=False, **arguments)
+        assert weights.shape == known.shape
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+        assert ((weights == 0) == (known == 0)).all()
+        assert out.shape == wanted.shape
+        merged = (weights @ values_of(mine, value)).transpose(1, 2).flatten(-2)
+        torch.testing.assert_close(mine.out_proj(merged), out)
+        averaged = mine(query, key, value, need_weights=True, **arguments)[1]
+        torch.testing.assert_close(averaged, weights.mean(1))
+
+    @pytest.mark.parametrize("options", VARIANTS, ids=str)
+    def test_it_tends_to_it_as_features_grow(self, options):
+        """The error falls as 1 / sqrt(F): by 4 for 16 times as many, give or take what 12 draws leave open."""
+        mine = layer(**options)
+        query, key, value = normals(2, 12, E), normals(2, 12, mine.kdim, seed=1), normals(2, 12, mine.vdim, seed=2)
+        query, key = 0.3 * query, 0.3 * key
+        wanted = exact(mine, **options)(query, key, value)[0]
+        errors = []
+        for count in (32, 512):
+            found = []
+            for seed in range(12):
+                other = layer(seed, num_features=count, coupling="iid", **options)
+                other.load_state_dict(exact(mine, **options).state_dict())
+                found.append((other(query, key, value)[0] - wanted).square().mean())
+            errors.append(torch.stack(found).mean().sqrt().item())
+        assert 2.5 < errors[0] / errors[1] < 6.5
+
+    def test_a_trained_exact_layer_is_loaded(self):
+        other = nn.MultiheadAttention(E, H, batch_first=True, dtype=torch.float64)
+        mine = layer()
+        draw = mine.frequencies.clone()
+        assert not mine.load_state_dict(other.state_dict()).missing_keys
+        assert torch.equal(mine.in_proj_weight, other.in_proj_weight)
+        assert torch.equal(mine.frequencies, draw)
+        with pytest.raises(RuntimeError, match="Missing key"):
+            mine.load_state_dict({"in_proj_weight": other.in_proj_weight})
+
+    def test_layouts(self):
+        first, second = layer(), layer(batch_first=False)
+        second.load_state_dict(first.state_dict())
+        q, k, v = normals(3, 5, E), normals(3, 7, E, seed=1), normals(3, 7, E, seed=2)
+        hidden = torch.arange(7) > 4
+        out = first(q, k, v, hidden.expand(3, 7))[0]
+        moved = second(*(x.transpose(0, 1) for x in (q, k, v)), hidden.expand(3, 7))[0]
+        torch.testing.assert_close(moved.transpose(0, 1), out)
+        alone, weights = second(q[1], k[1], v[1], hidden, need_weights=True)
+        torch.testing.assert_close(alone, out[1])
+        assert weights.shape == (5, 7)
+
+    def test_it_stays_itself_in_an_encoder(self):
+        """torch's layers have a fast path for evaluation, exact and without a call of `forward`."""
+        encoder = nn.TransformerEncoderLayer(E, H, 32, dropout=0.0, batch_first=True, dtype=torch.float64)
+        encoder.self_attn = layer()
+        x, hidden = normals(2, 9, E), torch.arange(9).expand(2, 9) > 6
+        trained = encoder(x, src_key_padding_mask=hidden)
+        encoder.eval()
+        with torch.no_grad():
+            torch.testing.assert_close(encoder(x, src_key_padding_mask=hidden), trained)
+            torch.testing.assert_close(
+                encoder(x, src_mask=causal_mask(9), is_causal=True), encoder(x, src_mask=causal_mask(9))
+            )
+
+
+class TestMasks:
+    def test_the_causal_one_in_all_forms(self):
+        mine, x = layer(), normals(2, 9, E)
+        wanted = layer(causal=True)
+        wanted.load_state_dict(mine.state_dict())
+        target = wanted(x, x, x)[0]
+        float_mask = nn.Transformer.generate_square_subsequent_mask(9)
+        for mask in (None, causal_mask(9), float_mask, float_mask.expand(2 * H, 9, 9)):
+            assert torch.equal(mine(x, x, x, attn_mask=mask, is_causal=True)[0], target)
+        assert torch.equal(mine(x, x, x, attn_mask=causal_mask(9))[0], target)
+        assert not torch.equal(mine(x, x, x, attn_mask=torch.zeros(9, 9))[0], target)
+        assert torch.equal(mine(x, x, x, attn_mask=torch.zeros(9, 9))[0], mine(x, x, x)[0])
+
+    @pytest.mark.parametrize("hint", [False, True])
+    def test_others_are_refused(self, hint):
+        mine, x = layer(), normals(2, 9, E)
+        for mask in (causal_mask(9).mT, causal_mask(9).triu(2), normals(9, 9)):
+            with pytest.raises(rfgp.InvalidArgumentError, match="not the causal mask"):
+                mine(x, x, x, attn_mask=mask, is_causal=hint)
+
+    def test_numbers_added_to_scores_of_keys(self):
+        mine, x = layer(), normals(2, 9, E)
+        hidden = torch.arange(9).expand(2, 9) > 6
+        added = torch.zeros(2, 9, dtype=torch.float64).masked_fill(hidden, -torch.inf)
+        assert torch.equal(mine(x, x, x, added)[0], mine(x, x, x, hidden)[0])
+        twice = torch.zeros(2, 9, dtype=torch.float64)
+        twice[:, 3] = np.log(2.0)
+        doubled = torch.cat([x, x[:, 3:4]], 1)
+        torch.testing.assert_close(mine(x, x, x, twice)[0], mine(x, doubled, doubled)[0])
+
+    def test_calls_that_are_refused(self):
+        mine, x = layer(), normals(2, 9, E)
+        with pytest.raises(rfgp.InvalidArgumentError, match="all have 3 dimensions"):
+            mine(x[0], x, x)
+        with pytest.raises(rfgp.InvalidArgumentError, match="all have 3 dimensions"):
+            mine(x, x, x, torch.zeros(9, dtype=torch.bool))
+        with pytest.raises(rfgp.InvalidArgumentError, match="must fit the keys"):
+            mine(x, x, x, torch.zeros(2, 8, dtype=torch.bool))
+
+    def test_weights_of_many_positions_are_refused(self, monkeypatch):
+        monkeypatch.setattr("rfgp.attention.module.MOST_WEIGHTS", 600)
+        x = normals(2, 9, E)
+        with pytest.raises(rfgp.InvalidArgumentError, match="need_weights=False"):
+            layer()(x, x, x, need_weights=True)
+
+
+class TestDraws:
+    def test_each_head_has_its_own(self):
+        drawn = layer().frequencies
+        assert drawn.shape == (H, 32, E // H)
+        assert len({tuple(head.flatten().tolist()) for head in drawn}) == H
+
+    def test_the_seed_decides(self):
+        assert torch.equal(layer(3).frequencies, layer(3).frequencies)
+        assert not torch.equal(layer(3).frequencies, layer(4).frequencies)
+        assert layer(None).seed != layer(None).seed
+
+    def test_a_saved_layer_gives_the_same_and_goes_on_alike(self):
+        options = {"redraw_interval": 2, "coupling": couplings.Energy("laplace", weighted=True)}
+        first, second, x = layer(1, **options), layer(2, **options), normals(2, 9, E)
+        for _ in range(3):
+            first(x, x, x)
+        saved = safetensors.torch.save({key: value.contiguous() for key, value in first.state_dict().items()})
+        second.load_state_dict(safetensors.torch.load(saved))
+        assert (second.seed, second.num_draws) == (1, 1)
+        for _ in range(4):
+            assert torch.equal(first(x, x, x)[0], second(x, x, x)[0])
+        assert first.num_draws == 3
+
+    def test_the_schedule(self):
+        mine, x = layer(redraw_interval=3), normals(2, 9, E)
+        draws = []
+        for _ in range(7):
+            mine(x, x, x)
+            draws.append(mine.num_draws)
+        assert draws == [0, 0, 0, 1, 1, 1, 2]
+        mine.eval()
+        for _ in range(7):
+            mine(x, x, x)
+        assert mine.num_draws == 2
+        fresh = layer()
+        for _ in range(2):
+            fresh.redraw()
+        assert torch.equal(mine.frequencies, fresh.frequencies)
+
+    def test_a_redraw_leaves_gradients_of_earlier_calls_alone(self):
+        mine, x = layer(), normals(2, 200, E)
+        alone = torch.autograd.grad(mine(x, x, x, is_causal=True)[0].square().sum(), mine.in_proj_weight)[0]
+        out = mine(x, x, x, is_causal=True)[0].square().sum()
+        mine.redraw()
+        torch.testing.assert_close(torch.autograd.grad(out, mine.in_proj_weight)[0], alone)
+
+    @pytest.mark.parametrize("name", ["structured", "energy-antithetic", "simplex", "sobol-antithetic", "halton"])
+    def test_couplings(self, name):
+        mine, x = layer(coupling=name), normals(2, 9, E)
+        assert torch.isfinite(mine(x, x, x)[0]).all()
+
+    def test_what_cannot_be(self):
+        for options, message in (
+            ({"num_features": 31}, "must be even"),
+            ({"num_features": 0}, "num_features must be"),
+            ({"features": "linear"}, "features must be one of"),
+            ({"redraw_interval": 0}, "redraw_interval must be"),
+            ({"features": "trigonometric", "coupling": "iid-antithetic"}, "repeat each other"),
+        ):
+            with pytest.raises(rfgp.InvalidArgumentError, match=message):
+                layer(**options)
+        with pytest.raises(rfgp.InvalidArgumentError, match="must divide"):
+            RandomFeatureAttention(10, 4)
+
+
+class TestFeatures:
+    @pytest.mark.parametrize("causal", [False, True])
+    def test_that_change_sign(self, causal):
+        mine, x = layer(features="trigonometric", num_features=2048), 0.5 * normals(2, 9, E)
+        out = mine(x, x, x, is_causal=causal)[0]
+        wanted = exact(mine)(x, x, x, attn_mask=causal_mask(9) if causal else None)[0]
+        assert (out - wanted).abs().max() < 0.05
+        assert float(mine.low_share) == 0
+        assert layer().low_share is None
+
+    def test_low_normalisers_are_told(self):
+        mine, x = layer(features="trigonometric", num_features=4, floor=0.1), 8 * normals(2, 30, E)
+        with pytest.warns(rfgp.PoorFeaturesWarning, match="below their floor"):
+            out = mine(x, x, x)[0]
+        assert torch.isfinite(out).all()
+        assert 0 < float(mine.low_share) < 1
+
+    def test_a_function_that_makes_a_pair(self):
+        mine, x = layer(features=lambda drawn: softmax.Positive(drawn, "gaussian")), normals(2, 9, E)
+        torch.testing.assert_close(mine(x, x, x)[0], same(mine)(x, x, x)[0])
+
+    @pytest.mark.parametrize("causal", [False, True])
+    def test_hybrid(self, causal):
+        mine, x = layer(features="hybrid", num_features=27 * 60), 0.5 * normals(2, 9, E)
+        assert mine.pair.num_features == 27 * 60
+        wanted = exact(mine)(x, x, x, attn_mask=causal_mask(9) if causal else None)[0]
+        assert (mine(x, x, x, is_causal=causal)[0] - wanted).abs().max() < 0.1
+        other = layer(9, features="hybrid", num_features=27 * 60)
+        other.load_state_dict(mine.state_dict())
+        assert torch.equal(other(x, x, x)[0], mine(x, x, x)[0])
+
+
+def same(mine):
+    other = layer()
+    other.load_state_dict(mine.state_dict())
+    return other
+
+
+class TestAModuleOfTorch:
+    @pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.slow), True])
+    def test_compiled_in_one_graph(self, causal):
+        torch.compiler.reset()
+        mine, x = layer(chunk_size=4, recompute=causal), normals(2, 7, E)
+        compiled = torch.compile(mine, backend="aot_eager", fullgraph=True)
+        out = compiled(x, x, x, is_causal=causal)[0]
+        torch.testing.assert_close(out, mine(x, x, x, is_causal=causal)[0])
+        found = torch.autograd.grad(out.square().sum(), mine.in_proj_weight)[0]
+        wanted = torch.autograd.grad(mine(x, x, x, is_causal=causal)[0].square().sum(), mine.in_proj_weight)[0]
+        torch.testing.assert_close(found, wanted)
+
+    def test_a_compiled_layer_redraws(self):
+        torch.compiler.reset()
+        mine, other, x = layer(redraw_interval=1), layer(redraw_interval=1), normals(2, 9, E)
+        other.load_state_dict(mine.state_dict())
+        compiled = torch.compile(mine, backend="eager")
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x, x, x)[0], other(x, x, x)[0])
+        assert mine.num_draws == 2
+
+    def test_copies(self):
+        mine, x = layer(), normals(2, 9, E)
+        other = copy.deepcopy(mine)
+        assert torch.equal(other(x, x, x)[0], mine(x, x, x)[0])
+        other.redraw()
+        assert not torch.equal(other(x, x, x)[0], mine(x, x, x)[0])
+
+    @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 4e-3), (torch.bfloat16, 3e-2)])
+    def test_shorter_types(self, dtype, tolerance):
+        mine, x = layer(dtype=torch.float32), normals(2, 40, E, dtype=torch.float32)
+        wanted = mine(x, x, x)[0]
+        with torch.autocast("cpu", dtype):
+            mixed = mine(x, x, x)[0]
+        assert mixed.dtype == dtype
+        torch.testing.assert_close(mixed.float(), wanted, rtol=0, atol=tolerance)
+        short = copy.deepcopy(mine).to(dtype)
+        assert short.frequencies.dtype == torch.float32
+        out = short(*(3 * [x.to(dtype)]))[0]
+        assert out.dtype == dtype
+        torch.testing.assert_close(out.float(), wanted, rtol=0, atol=tolerance)
+
+    def test_types_of_the_draw(self):
+        assert layer(dtype=torch.bfloat16).frequencies.dtype == torch.float32
+        assert layer(dtype=torch.float32).double().frequencies.dtype == torch.float64
+        meta = layer(dtype=torch.float32).to("meta")
+        assert meta.frequencies.device.type == "meta"
+        assert meta.pair.left.frequencies.dense().device.type == "meta"
+
+    def test_dropout_is_right_on_average(self):
+        mine, x = layer(dropout=0.3, dtype=torch.float32), normals(1, 9, E, dtype=torch.float32)
+        many = x.expand(2000, -1, -1)
+        outs = mine(many, many, many, is_causal=True)[0].detach()[:, None]
+        mine.eval()
+        z = (outs.mean(0) - mine(x, x, x, is_causal=True)[0].detach()) / outs.std(0) * 2000**0.5
+        assert z.abs().max() < 5.5
+        assert torch.equal(mine(x, x, x)[0], mine(x, x, x)[0])
+
+    def test_it_learns(self):
+        """A causal layer, redrawn every five steps, learns to give its input back."""
+        torch_seed = random.generator(4)
+        mine = layer(num_features=64, redraw_interval=5, causal=True)
+        x = torch.randn(8, 12, E, generator=torch_seed, dtype=torch.float64)
+        optimizer = torch.optim.Adam(mine.parameters(), lr=0.02)
+        losses = []
+        for _ in range(40):
+            optimizer.zero_grad()
+            loss = (mine(x, x, x)[0] - x).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[-1] < 0.6 * losses[0]
+
+
+def first_only(drawn):
+    return softmax.Positive(drawn, "gaussian")
+
+
+class TestCheckpoints:
+    @pytest.mark.parametrize("reentrant", [False, True])
+    def test_what_is_run_again_has_the_draw_of_its_first_run(self, reentrant):
+        plain, again, x = layer(redraw_interval=1), layer(redraw_interval=1), normals(2, 9, E).requires_grad_()
+        again.load_state_dict(plain.state_dict())
+        for _ in range(3):
+            wanted = torch.autograd.grad(plain(x, x, x)[0].square().sum(), x)[0]
+            out = torch.utils.checkpoint.checkpoint(lambda y: again(y, y, y)[0], x, use_reentrant=reentrant)
+            x.grad = None
+            out.square().sum().backward()
+            torch.testing.assert_close(x.grad, wanted)
+        assert plain.num_draws == again.num_draws == 2
+
+
+class TestWhatIsGiven:
+    def test_functional_call(self):
+        mine, other, x = layer(0), layer(1), normals(2, 9, E)
+        wanted = other(x, x, x)[0]
+        given = {**dict(other.named_parameters()), **dict(other.named_buffers())}
+        torch.testing.assert_close(torch.func.functional_call(mine, given, (x, x, x))[0], wanted)
+        assert not torch.equal(mine(x, x, x)[0], wanted)
+
+    def test_an_ensemble(self):
+        layers, x = [layer(seed) for seed in range(3)], normals(2, 9, E)
+        parameters, buffers = torch.func.stack_module_state(layers)
+        base = copy.deepcopy(layers[0]).to("meta")
+
+        def call(p, b):
+            return torch.func.functional_call(base, (p, b), (x, x, x))[0]
+
+        found = torch.vmap(call)(parameters, buffers)
+        torch.testing.assert_close(found, torch.stack([one(x, x, x)[0] for one in layers]))
+
+    @pytest.mark.parametrize("name", ["frequencies", "weights"])
+    def test_an_assigned_buffer(self, name):
+        mine, other, x = layer(0), layer(1), normals(2, 9, E)
+        other.load_state_dict(mine.state_dict())
+        setattr(mine, name, 1.5 * normals(*getattr(mine, name).shape).abs())
+        assert not torch.equal(mine(x, x, x)[0], other(x, x, x)[0])
+        setattr(other, name, getattr(mine, name))
+        assert torch.equal(mine(x, x, x)[0], other(x, x, x)[0])
+
+    @pytest.mark.parametrize("features", ["positive", "hybrid"])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    def test_made_without_memory(self, features, dtype):
+        options = {"features": features, "dtype": dtype}
+        wanted, mine = layer(**options), layer(device="meta", **options)
+        mine.to_empty(device="cpu").load_state_dict(exact_state(wanted))
+        for name, buffer in wanted.named_buffers():
+            assert torch.equal(mine.get_buffer(name), buffer)
+            assert buffer.dtype == torch.float32
+        again = layer(redraw_interval=1, device="meta", dtype=dtype)
+        again.redraw()
+        assert not torch.equal(again.to_empty(device="cpu").frequencies, layer(dtype=dtype).frequencies)
+
+    @pytest.mark.parametrize("features", ["positive", "trigonometric", "hybrid", first_only])
+    def test_pickled(self, features):
+        mine, x = layer(features=features), 0.1 * normals(2, 9, E)
+        stream = io.BytesIO()
+        torch.save(mine, stream)
+        stream.seek(0)
+        for other in (pickle.loads(pickle.dumps(mine)), torch.load(stream, weights_only=False)):
+            assert torch.equal(other(x, x, x)[0], mine(x, x, x)[0])
+
+
+def exact_state(mine):
+    return {key: value for key, value in mine.state_dict().items() if "proj" in key}
+
+
+class TestLoads:
+    @pytest.mark.parametrize("wrong", ["weights", "_extra_state", "in_proj_bias"])
+    def test_a_refused_one_leaves_the_draw(self, wrong):
+        mine, other = layer(0), layer(1, redraw_interval=1)
+        other.redraw()
+        draw, state = mine.frequencies.clone(), other.state_dict()
+        state[wrong] = state[wrong][..., :-1]
+        with pytest.raises(RuntimeError, match=wrong):
+            mine.load_state_dict(state)
+        assert (mine.seed, mine.num_draws) == (0, 0)
+        assert torch.equal(mine.frequencies, draw)
+
+    def test_pairs_are_not_for_trigonometric_features(self):
+        mine, other = layer(features="trigonometric"), layer(1, num_features=16)
+        draw = mine.frequencies.clone()
+        with pytest.raises(RuntimeError, match="repeat each other"):
+            mine.load_state_dict(other.state_dict())
+        assert mine.seed == 0
+        assert torch.equal(mine.frequencies, draw)
+        plain = layer(2, num_features=16, coupling="iid")
+        plain.load_state_dict(other.state_dict())
+        assert plain.get_extra_state().tolist() == [1, 0, 0, 1]
+
+
+class TestRefusals:
+    def test_of_the_constructor(self):
+        for arguments, options, message in (
+            ((8, 2.0), {}, "num_heads must be a positive integer, got 2.0"),
+            ((8, "2"), {}, "num_heads must be a positive integer"),
+            ((0, 2), {}, "embed_dim must be a positive integer, got 0"),
+            ((8, 3), {}, "num_heads must divide embed_dim, got 3 and 8"),
+            ((8, 2), {"chunk_size": 0}, "chunk_size must be"),
+            ((8, 2), {"floor": 2.0}, "floor must be"),
+            ((8, 2), {"floor": "a"}, "floor must be"),
+            ((8, 2), {"features": lambda _: None}, "FeaturePair"),
+            ((8, 2), {"features": softmax.Trigonometric, "coupling": "iid"}, 'kernel="gaussian"'),
+            ((8, 2), {"features": "hybrid", "coupling": "iid-antithetic"}, "repeat each other"),
+        ):
+            with pytest.raises(rfgp.InvalidArgumentError, match=message):
+                RandomFeatureAttention(*arguments, **options)
+
+    @pytest.mark.parametrize("num_features", [4, 6])
+    def test_pairs_of_heads(self, num_features):
+        """Pairs of plain frequencies are refused, also where by chance their shapes fit; pairs of heads are served."""
+
+        def plain(drawn):
+            return softmax.Positive(couplings.Frequencies.paired(drawn.dense(), drawn.weights))
+
+        def of_heads(drawn):
+            return softmax.Positive(drawn.with_negatives())
+
+        with pytest.raises(rfgp.InvalidArgumentError, match="of 4 heads"):
+            layer(features=plain, num_features=num_features, coupling="iid")
+        mine, x = layer(features=of_heads, num_features=num_features, coupling="iid"), normals(2, 9, E)
+        assert mine.pair.num_features == 2 * num_features
+        assert torch.isfinite(mine(x, x, x)[0]).all()
+        rows, weights = normals(H, 3, 4), normals(H, 3).exp()
+        paired = HeadFrequencies(rows, weights).with_negatives()
+        assert torch.equal(paired.dense()[2, 4:], torch.stack([rows[2, 2], -rows[2, 2]]))
+        assert torch.equal(paired.weights, weights.repeat_interleave(2, -1)[:, None])
+
+    def test_a_hybrid_with_both_signs(self):
+        """Each head's pair is that of its own frequencies alone."""
+
+        def make(drawn):
+            half = softmax.coefficients.Constant(0.4)
+            return softmax.bipolar(drawn, half, antithetic=True, kernel="gaussian")
+
+        mine, x, y = (
+            layer(features=make, num_features=6, coupling="orthogonal"),
+            normals(2, H, 9, 4),
+            normals(2, H, 7, 4),
+        )
+        found, one_sign = mine.pair(x, y), softmax.Positive(HeadFrequencies(mine.frequencies, mine.weights))
+        assert mine.pair.num_features == 6 * 4
+        for h in range(H):
+            alone = make(couplings.Frequencies(mine.frequencies[h], mine.weights[h]))
+            torch.testing.assert_close(found[:, h], alone(x[:, h], y[:, h]))
+            assert not torch.allclose(found[:, h], one_sign(x, y)[:, h])
+        assert torch.isfinite(mine(*[normals(2, 9, E)] * 3)[0]).all()
+
+    def test_of_calls(self):
+        mine, x, state = layer(redraw_interval=1), normals(2, 9, E), torch.bool
+        mine(x, x, x)
+        for options, message in (
+            ({"attn_mask": causal_mask(12)}, "attn_mask must be"),
+            ({"attn_mask": causal_mask(12)[:, :2]}, "attn_mask must be"),
+            ({"attn_mask": torch.zeros(9, dtype=state)}, "attn_mask must be"),
+            ({"attn_mask": torch.zeros(2, 9, 9, dtype=state)}, "attn_mask must be"),
+            ({"attn_mask": torch.zeros(9, 9, dtype=torch.int64)}, "boolean or floating-point"),
+            ({"attn_mask": [[0.0]]}, "boolean or floating-point"),
+            ({"attn_mask": causal_mask(9).mT}, "not the causal mask"),
+            ({"key_padding_mask": torch.zeros(1, 9, dtype=state)}, "must fit the keys"),
+            ({"key_padding_mask": torch.zeros(2, 1, dtype=state)}, "must fit the keys"),
+            ({"key_padding_mask": [[True]]}, "boolean or floating-point"),
+            ({"key_padding_mask": torch.zeros(2, 9, dtype=torch.int64)}, "boolean or floating-point"),
+            ({"key": x[:1], "value": x[:1]}, "one batch size"),
+            ({"key": x[:, :8]}, "one length"),
+            ({"key": x[..., :8]}, "16 columns"),
+            ({"key": None}, "key must be"),
+            ({"key": x[:, :8], "value": x[:, :8], "is_causal": True}, "as many queries as keys"),
+        ):
+            with pytest.raises(rfgp.InvalidArgumentError, match=message):
+                mine(**{"query": x, "key": x, "value": x, **options})
+        assert mine.get_extra_state().tolist() == [0, 0, 1, 1]
+
+    @pytest.mark.filterwarnings("ignore:.*nested tensors")
+    def test_nested_tensors(self):
+        one = nn.TransformerEncoderLayer(E, H, 32, dropout=0.0, batch_first=True, dtype=torch.float64)
+        encoder = nn.TransformerEncoder(one, 2).eval()
+        for number, block in enumerate(encoder.layers):
+            block.self_attn = layer(number)
+        x, hidden = normals(2, 9, E), torch.arange(9) > torch.tensor([[5], [8]])
+        with torch.no_grad():
+            with pytest.raises(rfgp.InvalidArgumentError, match="use_nested_tensor = False"):
+                encoder(x, src_key_padding_mask=hidden)
+            encoder.use_nested_tensor = False
+            out = encoder(x, src_key_padding_mask=hidden)
+            torch.testing.assert_close(out[:1, :6], encoder(x[:1, :6]))
+
+    def test_an_empty_call_has_no_low_share(self):
+        mine, x = layer(features="trigonometric"), normals(2, 0, E)
+        mine(x, x, x)
+        assert float(mine.low_share) == 0

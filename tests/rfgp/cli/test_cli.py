@@ -1,0 +1,434 @@
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import trimesh
+
+import rfgp
+from rfgp import cli
+from rfgp.datasets import CATALOG, Entry
+from rfgp.tables import Schema
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning"),
+    pytest.mark.filterwarnings("ignore::graphs.LargeVarianceWarning"),  # 40 nodes fit a long lengthscale
+    pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning"),
+]
+
+DATA = Path(__file__).parents[3] / "data"
+QUICK = ("--num-train", "40", "--num-test", "10", "--draws", "1", "--size", "8")
+
+
+def run(monkeypatch, capsys, *arguments):
+    """Return (exit code, standard output, standard error) of the command line."""
+    monkeypatch.setattr("sys.argv", ["rfgp", *map(str, arguments)])
+    try:
+        code = cli.main()
+    except SystemExit as stop:
+        code = stop.code
+    out = capsys.readouterr()
+    return code or 0, out.out, out.err
+
+
+@pytest.fixture(scope="module")
+def small_mesh(tmp_path_factory):
+    """A file `mesh.ply` like that of `data`, with 320 faces for 1280."""
+    path = tmp_path_factory.mktemp("mesh") / "mesh.ply"
+    trimesh.creation.icosphere(subdivisions=2).export(path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["table.csv", "mesh.ply", "roads.geojson"])
+def test_compare_prints_a_table_and_writes_what_was_asked(name, small_mesh, monkeypatch, capsys, tmp_path):
+    path = small_mesh if name == small_mesh.name else DATA / name
+    code, out, err = run(monkeypatch, capsys, "compare", path, *QUICK, "--out", tmp_path / "o")
+    assert code == 0, err
+    for word in ("exact", "iid", "kernel err", "KL, nats", "test RMSE", "NLPD", "40 training and 10 test"):
+        assert word in out
+    assert max(map(len, out.splitlines())) <= 100
+    stem = name.split(".")[0]
+    assert (tmp_path / "o" / f"{stem}.png").stat().st_size > 10_000
+    assert json.loads((tmp_path / "o" / f"{stem}.json").read_text())["draws"]
+
+
+def test_json_is_all_that_reaches_standard_output(monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "compare", DATA / "table.csv", *QUICK, "--json")
+    assert code == 0
+    assert len(json.loads(out)["draws"]) == 4
+
+
+def test_version_and_help(monkeypatch, capsys):
+    assert run(monkeypatch, capsys, "--version")[1].strip() == f"rfgp {rfgp.__version__}"
+    assert "demo" in run(monkeypatch, capsys, "--help")[1]
+
+
+def bad_files(folder):
+    """File name -> (content, what the message says)."""
+    ring = '{"type": "FeatureCollection", "features": []}'
+    contents = {
+        "empty.csv": (b"", "is empty"),
+        "nan.csv": (b"a,b\n1,nan\n2,3\n", "column 'b' has 1 missing"),
+        "text.csv": (b"a,b\n1,red\n2,3\n", "column 'b' holds text"),
+        "constant.csv": (b"a,b\n" + b"".join(b"%d,5\n" % i for i in range(60)), "target is constant"),
+        "one.csv": (b"a,b\n1,2\n", "40 training and 10 test items are asked for, but there are 1"),
+        "empty.stl": (b"", "is empty"),
+        "bad.stl": (b"solid nothing\nendsolid\n", "bad.stl"),
+        "bad.rda": (b"not R", "bad.rda"),
+        "none.geojson": (ring.encode(), "There are no roads"),
+        "what.xyz": (b"1", "not clear from its ending"),
+    }
+    for name, (content, _) in contents.items():
+        (folder / name).write_bytes(content)
+    return {name: message for name, (_, message) in contents.items()} | {"missing.csv": "There is no file"}
+
+
+def test_bad_files_get_one_line_and_no_traceback(monkeypatch, capsys, tmp_path):
+    for name, message in bad_files(tmp_path).items():
+        code, out, err = run(monkeypatch, capsys, "compare", tmp_path / name, *QUICK)
+        text = " ".join(err.split())
+        assert code == 1, name
+        assert message in text, (name, text)
+        assert "Traceback" not in err
+        assert not out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["table.csv", "--target", "cost"], "no column 'cost'"),
+        (["table.csv", "--features", "cosine"], "no features 'cosine'"),
+        (["table.csv", "--draws", "0"], "draws must be at least 1"),
+        (["table.csv", "--num-train", "0"], "At least two training"),
+        (["table.csv", "--num-test", "0"], "At least two training"),
+        (["table.csv", "--seed", "-1"], "seed must be"),
+        (["table.csv", "--size", "0"], "num_frequencies must be"),
+        (["mesh.ply", "--halt", "1.5"], "halt must lie strictly between 0 and 1"),
+        (["mesh.ply", "--size", "3"], "must be even"),
+        (["mesh.ply", "--kernel", "heat"], "no graph kernel 'heat'"),
+    ],
+)
+def test_bad_options_are_named(options, message, small_mesh, monkeypatch, capsys):
+    path = small_mesh if options[0] == small_mesh.name else DATA / options[0]
+    code, _, err = run(monkeypatch, capsys, "compare", path, *QUICK, *options[1:])
+    assert code == 1
+    assert message in " ".join(err.split())
+
+
+def test_an_unwritable_folder_is_named(monkeypatch, capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = run(monkeypatch, capsys, "compare", DATA / "table.csv", *QUICK, "--out", tmp_path / "file")
+    assert code == 1
+    assert "file" in err
+    assert "Traceback" not in err
+
+
+# --- fit, predict, mesh, traffic, datasets --------------------------------------------------------
+
+SMALL = ("--num-frequencies", "16", "--no-compare")
+
+
+def rows_of(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A folder with the model of a table that has text, dates and gaps, by `python -m rfgp`; and what that printed."""
+    folder = tmp_path_factory.mktemp("fitted")
+    rng = np.random.default_rng(0)
+    lines = ["size,color,day,note,price"]
+    for i in range(120):
+        color, size = ("red", "green", "blue")[i % 3], rng.uniform(1, 9)
+        gap = "" if i == 7 else f"{size:.4f}"
+        price = 3 * size + 10 * (color == "red") + 0.1 * i + 0.1 * rng.standard_normal()
+        lines.append(f"{gap},{color},2026-01-{1 + i % 28:02d},n{i},{price:.4f}")
+    (folder / "shop.csv").write_text("\n".join(lines) + "\n")
+    options = ["--categories", "one-hot", "--dates", "days", "--missing", "drop", "--drop", "note"]
+    arguments = ["fit", folder / "shop.csv", *SMALL, *options, "--out", folder / "out", "--json"]
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.setattr("sys.argv", ["rfgp", *map(str, arguments)])
+        with contextlib.suppress(SystemExit):
+            runpy.run_module("rfgp", run_name="__main__")
+    return folder, json.loads(out.getvalue())
+
+
+def test_fit_says_how_well_and_writes_model_and_report(fitted):
+    folder, figures = fitted
+    assert figures["train"] + figures["test"] == 119
+    assert figures["rmse"] < 0.5 * figures["target_sd"]
+    assert set(figures["files"]) == {"model", "report"}
+    gp = rfgp.load(folder / "out" / "model.safetensors")
+    assert gp.num_observations == 119
+    assert gp.fit_report.converged == figures["converged"]
+    assert "shop.csv, target price" in (folder / "out" / "report.html").read_text()
+    with pytest.raises(rfgp.NotFittedError):
+        gp.exact()
+
+
+def test_predict_reads_other_tables_as_the_first(fitted, monkeypatch, capsys, tmp_path):
+    folder, _ = fitted
+    model = folder / "out" / "model.safetensors"
+    (tmp_path / "new.csv").write_text(
+        "day,color,extra,size\n2026-01-03,blue,x,4.5\n2026-01-04,red,y,\n2026-02-05,red,z,2\n"
+    )
+    code, out, err = run(monkeypatch, capsys, "predict", model, tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    assert code == 0, err
+    assert "1 rows with missing values were left out" in " ".join(out.split())
+    found = rows_of(tmp_path / "p.csv")
+    assert [row["row"] for row in found] == ["0", "2"]
+    gp = rfgp.load(model)
+    columns = ("size", "color=blue", "color=green", "color=red", "day")
+    days = (np.array(["2026-01-03", "2026-02-05"], "datetime64[D]") - np.datetime64("1970-01-01")).astype(float)
+    X = np.array([[4.5, 1, 0, 0, days[0]], [2, 0, 0, 1, days[1]]])
+    assert Schema.from_dict(gp.metadata["schema"]).columns == columns
+    law = gp.predict(X)
+    np.testing.assert_allclose([float(row["mean"]) for row in found], law.mean, rtol=1e-10)
+    np.testing.assert_allclose([float(row["sd"]) for row in found], np.sqrt(law.variance), rtol=1e-10)
+    half = 1.959964 * np.sqrt(law.observed().variance)
+    np.testing.assert_allclose([float(row["high"]) for row in found], law.mean + half, rtol=1e-10)
+
+
+def test_predict_prints_and_scores(fitted, monkeypatch, capsys, tmp_path):
+    folder, _ = fitted
+    model = folder / "out" / "model.safetensors"
+    code, out, _ = run(monkeypatch, capsys, "predict", model, folder / "shop.csv")
+    assert code == 0
+    assert out.splitlines()[0] == "row,mean,sd,observed_sd,low,high"
+    assert len(out.splitlines()) == 120
+    code, out, _ = run(
+        monkeypatch, capsys, "predict", model, folder / "shop.csv", "--out", tmp_path / "p.csv", "--json"
+    )
+    figures = json.loads(out)
+    assert figures["rows"] == 119
+    assert figures["left_out"] == 1
+    assert 0.8 < figures["coverage_95"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("color,day\nred,2026-01-03\n", "size"),
+        ("size,color,day\n1,purple,2026-01-03\n", "purple"),
+        ("size,color,day\n1,red,03/04/2026\n", "day"),
+        ("size,color,day\nbig,red,2026-01-03\n", "big"),
+        ("", "is empty"),
+    ],
+)
+def test_predict_names_what_does_not_fit(fitted, content, message, monkeypatch, capsys, tmp_path):
+    (tmp_path / "new.csv").write_text(content)
+    model = fitted[0] / "out" / "model.safetensors"
+    code, out, err = run(monkeypatch, capsys, "predict", model, tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    assert code == 1
+    assert message in " ".join(err.split())
+    assert not out
+    assert not (tmp_path / "p.csv").exists()
+
+
+def test_predict_refuses_other_models(fitted, monkeypatch, capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    rfgp.SparseSpectrumGP(num_frequencies=4).condition(rng.random((9, 2)), rng.random(9)).save(tmp_path / "m")
+    table = fitted[0] / "shop.csv"
+    for model, message in ((tmp_path / "m", "was not saved by `rfgp fit`"), (table, "not a saved model")):
+        code, _, err = run(monkeypatch, capsys, "predict", model, table)
+        assert code == 1
+        assert message in " ".join(err.split())
+    assert run(monkeypatch, capsys, "predict", tmp_path / "m", table, "--json")[0] == 2
+
+
+def test_mesh_writes_pictures_and_numbers(small_mesh, monkeypatch, capsys, tmp_path):
+    rows = "".join(f"{i},{i % 7}\n" for i in range(0, 320, 2))
+    (tmp_path / "v.csv").write_text("face,stress\n" + rows)
+    arguments = ("--values", tmp_path / "v.csv", "--features", "walks", "--num-walkers", "8", "--no-compare", "--json")
+    code, out, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments, "--out", tmp_path / "o")
+    assert code == 0, err
+    figures = json.loads(out)
+    names = {"mean.ply", "sd.ply", "mean.glb", "sd.glb", "nodes.csv", "model.safetensors", "report.html"}
+    assert set(figures["files"]) == names == {path.name for path in (tmp_path / "o").iterdir()}
+    assert figures["train"] + figures["test"] == 160
+    gp = rfgp.load(tmp_path / "o" / "model.safetensors")
+    found = rows_of(tmp_path / "o" / "nodes.csv")
+    np.testing.assert_allclose([float(row["mean"]) for row in found], gp.predict(range(320)).mean, rtol=1e-12)
+    assert "stress" in (tmp_path / "o" / "report.html").read_text()
+
+
+def test_mesh_without_values_says_what_stands_in(small_mesh, monkeypatch, capsys, tmp_path):
+    arguments = ("--known", "0.12", "--no-compare", "--out", tmp_path / "o")
+    code, out, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments)
+    assert code == 0, err
+    assert "a random 38 of 320 faces stands in" in " ".join(err.split())
+    assert "report.html in a browser" in " ".join(out.split())
+    assert run(monkeypatch, capsys, "mesh", small_mesh, "--known", "0")[0] == 1
+
+
+def test_traffic_reads_and_writes_geojson(monkeypatch, capsys, tmp_path):
+    content = json.loads((DATA / "roads.geojson").read_text())
+    hidden = 0
+    for feature in content["features"]:
+        if feature["geometry"]["type"] == "Point":
+            feature["properties"] = {"speed": None if hidden < 5 else feature["properties"]["value"]}
+            hidden += 1
+    (tmp_path / "roads.geojson").write_text(json.dumps(content))
+    arguments = ("--value", "speed", "--no-compare", "--out", tmp_path / "o", "--json")
+    code, out, err = run(monkeypatch, capsys, "traffic", tmp_path / "roads.geojson", *arguments)
+    assert code == 0, err
+    figures = json.loads(out)
+    assert figures["train"] + figures["test"] == 115
+    written = json.loads((tmp_path / "o" / "roads.geojson").read_text())["features"]
+    sensors = [f["properties"] for f in written if f["geometry"]["type"] == "Point"]
+    assert [s["speed"] is None for s in sensors] == [True] * 5 + [False] * 115
+    assert all(np.isfinite(s["gp_mean"]) and s["gp_sd"] > 0 for s in sensors)
+
+
+def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
+    code, out, _ = run(monkeypatch, capsys, "datasets")
+    assert code == 0
+    for name in ("power-plant", "pems", "cora", "idler_riser"):
+        assert name in out
+    assert len(json.loads(run(monkeypatch, capsys, "datasets", "--json")[1])) == 34
+    code, _, err = run(monkeypatch, capsys, "datasets", "power-plan")
+    assert code == 1
+    assert "power-plant" in err
+    (tmp_path / "uci").mkdir()
+    (tmp_path / "uci" / "airfoil.csv.gz").write_bytes(b"wrong")
+    code, _, err = run(monkeypatch, capsys, "datasets", "airfoil", "--folder", tmp_path)
+    assert code == 1
+    assert "sha256" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["fit", "table.csv", "--target", "cost"], 1, "cost"),
+        (["fit", "table.csv", "--coupling", "best"], 1, "no coupling 'best'"),
+        (["fit", "table.csv", "--test-share", "2"], 1, "strictly between 0 and 1"),
+        (["fit", "table.csv", "--categories", "guess"], 1, "guess"),
+        (["fit", "table.csv", "--num-frequencies", "0"], 1, "num_frequencies must be"),
+        (["fit", "table.csv", "--num-frequencies", "many"], 2, "--num-frequencies"),
+        (["fit", "mesh.ply"], 1, "mesh.ply"),
+        (["fit"], 2, "Missing argument"),
+        (["mesh", "roads.geojson"], 1, "not a known mesh format"),
+        (["mesh", "mesh.ply", "--values", "table.csv"], 1, "has the columns angle"),
+        (["mesh", "mesh.ply", "--values", "none.csv"], 1, "no file"),
+        (["mesh", "mesh.ply", "--kernel", "heat"], 1, "no graph kernel"),
+        (["mesh", "mesh.ply", "--weights", "cotangent"], 1, "Cotangent weights"),
+        (["traffic", "mesh.ply"], 1, "not a road network"),
+        (["traffic", "roads.geojson", "--value", "speed"], 1, "no property 'speed' (it has 'edge'"),
+        (["traffic", "none.geojson"], 1, "There is no file"),
+        (["traffic", "roads.geojson", "--value", "gp_mean"], 2, "the name of a result"),
+        (["predict", "none", "table.csv"], 1, "There is no file"),
+        (["train"], 2, "No such command"),
+    ],
+)
+def test_wrong_calls_get_one_clear_message(arguments, code, message, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    here = [DATA / a if (DATA / a).exists() else a for a in arguments]
+    found, out, err = run(monkeypatch, capsys, *here)
+    text = " ".join(err.replace("│", " ").split())
+    assert found == code, text
+    assert message in text
+    assert not out
+    assert "Traceback" not in err
+    assert not list(tmp_path.rglob("*.html")) + list(tmp_path.rglob("*.safetensors"))
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.7, 1.5])
+@pytest.mark.slow
+def test_an_interrupt_leaves_no_half_written_file(delay, tmp_path):
+    """Interrupted once the table is read: exit code 130, one line, and no file that is not whole."""
+    rows = np.random.default_rng(0).standard_normal((3000, 9))
+    np.savetxt(tmp_path / "t.csv", rows, delimiter=",", header=",".join("abcdefghi"), comments="")
+    command = [sys.executable, "-m", "rfgp", "fit", "t.csv", "--num-frequencies", "400", "--out", "o"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+
+    def heed():  # a shell that runs the tests in the background has its children ignore interrupts
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(command, cwd=tmp_path, preexec_fn=heed, **pipes) as process:
+        while not (tmp_path / "o").exists():  # made when the table has been read
+            assert process.poll() is None
+            time.sleep(0.01)
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert list((tmp_path / "o").iterdir()) == []
+
+
+def test_a_public_data_set_takes_the_options_that_are_given(monkeypatch, capsys, tmp_path):
+    content = b"".join(b"%d %d %d\n" % (i, i % 7, i % 5) for i in range(60))
+    entry = Entry(
+        "tiny",
+        "table",
+        "uci/tiny.txt",
+        "a/b",
+        "c",
+        "tiny.txt",
+        len(content),
+        hashlib.sha256(content).hexdigest(),
+        60,
+        "Tiny.",
+        ("A", "B", "C"),
+    )
+    monkeypatch.setitem(CATALOG, "tiny", entry)
+    monkeypatch.setenv("RFGP_DATA_DIR", str(tmp_path))
+    (tmp_path / "tiny.txt").write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(monkeypatch, capsys, "fit", "tiny", "--target", "A", "--drop", "C", *SMALL, "--json")
+    assert code == 0, err
+    figures = json.loads(out)
+    assert figures["title"] == "tiny, target A"
+    assert len(figures["hyperparameters"]["lengthscale"]) == 1
+    code, _, err = run(monkeypatch, capsys, "fit", "tiny", "--target", "nothing", *SMALL)
+    assert code == 1
+    assert "nothing" in err
+
+
+def test_messages_speak_the_language_of_the_command_line(monkeypatch, capsys, tmp_path):
+    rows = "".join(f"{i},{'ab'[i % 2]},2026-01-0{1 + i % 9},{'' if i == 3 else i}\n" for i in range(30))
+    (tmp_path / "t.csv").write_text("id,kind,day,y\n" + rows)
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv")
+    text = " ".join(err.split())
+    assert code == 1
+    for word in ("--categories one-hot", "--drop 'kind'", "--dates days", "column 'kind'", "column 'day'"):
+        assert word in text
+    assert "categories=" not in text
+    chosen = ["--categories", "one-hot", "--dates", "days"]
+    assert "--missing drop" in " ".join(run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *chosen)[2].split())
+    chosen += ["--missing", "drop", "--out", tmp_path / "o"]
+    code, out, _ = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *chosen, *SMALL)
+    assert code == 0
+    assert "29 of 30 rows; 1 with missing values" in " ".join(out.split())
+
+
+def test_names_in_a_file_cannot_steer_the_terminal(monkeypatch, capsys, tmp_path):
+    (tmp_path / "t.csv").write_text("a,\x1b]0;owned\x07y\n" + "".join(f"{i},{i % 4}\n" for i in range(30)))
+    code, out, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *SMALL, "--out", tmp_path / "o")
+    assert code == 0, err
+    assert "\x1b]0" not in out + err
+    assert "\x07" not in out + err
+
+
+def test_completion_is_offered(monkeypatch, capsys):
+    environment = {**os.environ, "_RFGP_COMPLETE": "complete_bash", "COMP_WORDS": "rfgp tr", "COMP_CWORD": "1"}
+    out = subprocess.run(
+        ["rfgp"],
+        executable=Path(sys.executable).parent / "rfgp",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "traffic" in out.stdout

@@ -1,0 +1,351 @@
+import inspect
+
+import numpy as np
+import pytest
+import torch
+from checks import assert_mean, fails
+from laws import check_law, draws, sample
+from scipy import stats
+
+import rfgp
+from rfgp import couplings, random, spectra
+from rfgp.couplings import low_discrepancy, norms, simplex
+
+SHAPES = [(1, 1), (3, 1), (1, 2), (5, 2), (2, 3), (3, 3), (7, 3), (13, 8)]
+ANTITHETIC = ("iid-antithetic", "pairwise-antithetic", "simplex-plus-antithetic")
+
+
+LAWFUL = [n for n in couplings.names() if not couplings.by_name(n).is_biased]
+BIASED = ["constant-norm", "structured", "fast-simplex"]
+WEIGHTED = ["spherical-radial"]
+GAUSSIAN_ONLY = [*BIASED, "spherical-radial"]
+
+
+@pytest.fixture(params=couplings.names())
+def name(request):
+    return request.param
+
+
+@pytest.fixture(params=LAWFUL)
+def lawful(request):
+    return request.param
+
+
+def test_every_coupling_is_registered():
+    classes = {c for _, c in inspect.getmembers(couplings, inspect.isclass) if issubclass(c, couplings.Coupling)}
+    known = {type(couplings.by_name(name)) for name in couplings.names()}
+    assert classes - {couplings.Coupling, couplings.Antithetic} == known
+    for name in (*couplings.names(), *ANTITHETIC):
+        assert couplings.name_of(couplings.by_name(name)) == name
+
+
+@pytest.mark.parametrize(("m", "d"), SHAPES)
+def test_each_frequency_has_the_spectral_law(lawful, m, d):
+    """The kernel that frequencies estimate; the norms of the first and the last, unless weights make up for them."""
+    if lawful.startswith("simplex") and d == 1:
+        pytest.skip("there is no simplex in one dimension, which a test of its own shows")
+    if lawful == "spherical-radial" and d <= 2:
+        pytest.skip("its weights have no variance, which a test of their law shows")
+    omega, weights = draws(lawful, m, d)
+    check_law(omega, spectra.Gaussian(), weights)
+    norms = np.linalg.norm(omega, axis=2)
+    for row in () if lawful in WEIGHTED else (0, m - 1):
+        assert stats.kstest(norms[:, row], stats.chi(d).cdf).pvalue > 1e-9
+    if m == d == 3:
+        unit = omega[:, 0] / norms[:, :1]
+        assert_mean(unit, np.zeros(3))
+        assert_mean(unit[:, :, None] * unit[:, None, :], np.eye(3) / 3)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_quadrature_radii_and_their_weights(d):
+    """rho is chi with d + 2 degrees, its weight d / rho^2 turns that density into chi's with d."""
+    omega, weights = draws("spherical-radial", 2 * (d + 1), d)
+    radius = np.linalg.norm(omega, axis=2)
+    np.testing.assert_allclose(weights, d / radius**2)
+    assert stats.kstest(radius[:, 0], stats.chi(d + 2).cdf).pvalue > 1e-9
+    r = np.linspace(0.1, 5, 9)
+    np.testing.assert_allclose(stats.chi(d + 2).pdf(r) * d / r**2, stats.chi(d).pdf(r))
+    unit = omega / radius[:, :, None]
+    assert_mean(unit[:, 0], np.zeros(d))
+
+
+def test_with_another_spectrum_too(name):
+    spectrum = spectra.Matern(0.5)
+    if name in GAUSSIAN_ONLY:
+        with pytest.raises(rfgp.InvalidArgumentError, match="Gaussian spectrum only"):
+            sample(name, 7, 3, repeats=1, spectrum=spectrum)
+    else:
+        check_law(sample(name, 7, 3, spectrum=spectrum), spectrum)
+
+
+@pytest.mark.parametrize("name", ["iid", "sobol", "pairwise", "copula", "simplex-plus", "energy"])
+def test_with_the_tails_of_a_mixture(name):
+    """One coupling for each way to the norms: quantiles of independent, spread, coupled and sorted places."""
+    spectrum = spectra.RationalQuadratic(0.7)
+    check_law(sample(name, 7, 3, spectrum=spectrum), spectrum)
+
+
+@pytest.mark.parametrize("spectrum", [spectra.ProductLaplace(), spectra.ProductCauchy()], ids=repr)
+@pytest.mark.parametrize("name", ["iid", "halton", "sobol"])
+def test_products_have_their_law(name, spectrum):
+    omega = sample(name, 5, 3, spectrum=spectrum)
+    v = np.random.default_rng(1).standard_normal((5, 3))
+    kernel = spectrum.kernel_between(torch.zeros(1, 3, dtype=torch.float64), torch.as_tensor(v))[0].numpy()
+    for part in (omega[:, :1], omega[:, :3], omega):
+        assert_mean(np.cos(part @ v.T).mean(1), kernel)
+
+
+@pytest.mark.parametrize("name", ANTITHETIC)
+def test_antithetic_pairs(name):
+    coupling, generator = couplings.by_name(name), random.generator(3)
+    omega = coupling.sample(6, 3, generator=generator)
+    assert torch.equal(omega.dense()[0::2], -omega.dense()[1::2])
+    check_law(sample(name, 6, 3), spectra.Gaussian())
+    rfgp.features.Laplace(omega)
+    with pytest.raises(rfgp.InvalidArgumentError, match="repeat each other"):
+        rfgp.features.Fourier(omega)
+    with pytest.raises(rfgp.InvalidArgumentError, match="must be even, got 5"):
+        coupling.sample(5, 3, generator=generator)
+    with pytest.raises(rfgp.InvalidArgumentError, match="repeat each other"):
+        rfgp.SparseSpectrumGP(num_frequencies=4, coupling=name).condition(np.eye(4), np.arange(4.0))
+
+
+@pytest.mark.parametrize("name", ["simplex", "simplex-plus"])
+def test_simplex_blocks(name, monkeypatch):
+    monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
+    for d in (2, 3, 8):
+        omega = sample(name, 2 * d, d, repeats=3)
+        unit = omega / np.linalg.norm(omega, axis=2, keepdims=True)
+        for block in (unit[:, :d], unit[:, d:]):
+            cosines = block @ block.transpose(0, 2, 1)
+            off = cosines[:, ~np.eye(d, dtype=bool)]
+            if name == "simplex":
+                np.testing.assert_allclose(off, -1 / (d - 1), atol=1e-12)
+    with pytest.raises(rfgp.InvalidArgumentError, match="at least two dimensions"):
+        sample(name, 2, 1, repeats=1)
+
+
+def test_turning_shortens_the_sum_of_a_block(monkeypatch):
+    monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
+    d, sums = 6, []
+    for sweeps in (0, 1, 20):
+        omega = couplings.SimplexPlus(sweeps).sample(d, d, generator=random.generator(0)).dense()
+        sums.append(omega.sum(0).norm().item())
+    assert sums[0] > sums[1] > sums[2]
+    assert sums[2] < 1e-3
+    with pytest.raises(rfgp.InvalidArgumentError, match="num_sweeps"):
+        couplings.SimplexPlus(-1)
+
+
+def test_monotone_norms_are_equal_in_a_block_and_stratified_ones_fill_every_stratum(monkeypatch):
+    u = stats.chi(4).cdf(np.linalg.norm(sample("stratified", 12, 4, repeats=20), axis=2))
+    assert (np.sort((u * 12).astype(int), axis=1) == np.arange(12)).all()
+    monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
+    norms = np.linalg.norm(sample("monotone", 10, 4, repeats=20), axis=2)
+    np.testing.assert_allclose(norms[:, :4], norms[:, :1].repeat(4, axis=1))
+    np.testing.assert_allclose(norms[:, 8:], norms[:, 8:9].repeat(2, axis=1))
+    assert abs(norms[:, 0] - norms[:, 4]).min() > 1e-6
+
+
+def test_a_copula_has_its_correlation(monkeypatch):
+    monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
+    correlation = np.array([[1, -0.6, 0.2], [-0.6, 1, -0.4], [0.2, -0.4, 1]])
+    coupling = couplings.Copula(correlation)
+    draws = [
+        coupling.sample(3, 3, generator=g).dense().norm(dim=1).numpy()
+        for g in [random.generator(5)]
+        for _ in range(4000)
+    ]
+    normal = stats.norm.ppf(stats.chi(3).cdf(np.array(draws)))
+    products = normal[:, :, None] * normal[:, None, :]
+    assert_mean(products, correlation)
+    check_law(sample(coupling, 7, 3), spectra.Gaussian())
+    for wrong in (np.eye(3)[:2], np.ones((3, 3)), np.array([[1, 0.5, 0], [0.4, 1, 0], [0, 0, 1]]), 2 * np.eye(3)):
+        with pytest.raises(rfgp.InvalidArgumentError, match="orrelation"):
+            couplings.Copula(wrong).sample(3, 3, generator=random.generator(0))
+
+
+def test_simplex_features_beat_independent_ones_for_the_positive_kernel():
+    rng = np.random.default_rng(0)
+    x = torch.as_tensor(rng.standard_normal((20, 6)) / 4)
+    exact = spectra.Gaussian().kernel_between(x, x)
+
+    def errors(name):
+        generator = random.generator(1)
+        maps = [rfgp.features.Laplace(couplings.by_name(name).sample(6, 6, generator=generator)) for _ in range(600)]
+        squares = [float((phi(x) @ phi(x).T - exact).square().mean()) for phi in maps]
+        return np.mean(squares), np.std(squares, ddof=1) / np.sqrt(600)
+
+    (iid, a), (simplex, b) = (errors(name) for name in ("iid", "simplex"))
+    assert (iid - simplex) / np.hypot(a, b) > 4
+
+
+class TestPlantedErrors:
+    """One fault in each family, found by `check_law`."""
+
+    @pytest.mark.parametrize("name", [n for n in LAWFUL if n not in ("halton", "sobol", "spherical-radial")])
+    def test_a_radial_law_of_another_dimension(self, name, monkeypatch):
+        original = spectra.Gaussian.radial_quantile
+        monkeypatch.setattr(spectra.Gaussian, "radial_quantile", lambda self, u, d: original(self, u, d + 1))
+        assert fails(check_law, sample(name, 4, 3), spectra.Gaussian())
+
+    @pytest.mark.parametrize("name", ["orthogonal", "pairwise"])
+    def test_a_qr_factor_without_the_sign_fix(self, name, monkeypatch):
+        monkeypatch.setattr(torch, "where", lambda condition, a, b: torch.ones(condition.shape))
+        assert fails(check_law, sample(name, 3, 3), spectra.Gaussian())
+
+    @pytest.mark.parametrize("engine", ["Halton", "Sobol"])
+    def test_points_that_are_not_scrambled(self, engine, monkeypatch):
+        original = getattr(low_discrepancy.qmc, engine)
+        monkeypatch.setattr(
+            low_discrepancy.qmc, engine, lambda d, **options: original(d, **{**options, "scramble": False})
+        )
+        assert fails(check_law, sample(engine.lower(), 4, 3), spectra.Gaussian())
+
+    def test_simplex_blocks_that_are_not_rotated(self, monkeypatch):
+        monkeypatch.setattr(simplex, "rotated", lambda blocks, generator: blocks.reshape(-1, blocks.shape[2]))
+        for name in ("simplex", "simplex-plus"):
+            assert fails(check_law, sample(name, 4, 3), spectra.Gaussian())
+
+    def test_strata_that_are_not_shuffled_and_copulas_that_are_not_normal(self, monkeypatch):
+        monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
+        assert fails(check_law, sample("stratified", 4, 3), spectra.Gaussian())
+        monkeypatch.undo()
+        monkeypatch.setattr(norms.special, "ndtr", lambda z: 0.5 + 0.3 * np.tanh(z))
+        assert fails(check_law, sample("copula", 4, 3), spectra.Gaussian())
+
+    def test_rows_that_are_not_shuffled(self, monkeypatch):
+        class Sorted(couplings.IID):
+            def _rows(self, *arguments):
+                rows = super()._rows(*arguments)
+                return rows[rows.norm(dim=1).argsort()]
+
+        monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
+        assert fails(check_law, sample(Sorted(), 4, 3), spectra.Gaussian())
+
+    def test_pairs_of_unequal_frequencies(self, monkeypatch):
+        monkeypatch.setattr(
+            couplings.Frequencies,
+            "paired",
+            lambda rows, weights: couplings.Frequencies(torch.cat([rows, -0.8 * rows]), weights.repeat(2), True),
+        )
+        for name in (*ANTITHETIC, "energy-antithetic"):
+            assert fails(check_law, sample(name, 6, 3), spectra.Gaussian())
+
+    def test_norms_coupled_by_halves_instead_of_quantiles(self):
+        class Halved(couplings.Pairwise):
+            def _rows(self, m, d, spectrum, generator):
+                rows = super()._rows(m, d, spectrum, generator)
+                rows[1::2] *= (4 - rows[0::2].norm(dim=1)[: len(rows[1::2])] / rows[1::2].norm(dim=1))[:, None] / 3
+                return rows
+
+        assert fails(check_law, sample(Halved(), 4, 2), spectra.Gaussian())
+
+
+@pytest.mark.parametrize("name", ["orthogonal", "pairwise"])
+@pytest.mark.parametrize(("m", "d"), [(7, 3), (3, 8), (4, 1)])
+def test_blocks_are_orthogonal(name, m, d, monkeypatch):
+    monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
+    omega = sample(name, m, d, repeats=3)
+    for block in range(0, m, d):
+        rows = omega[:, block : block + d]
+        gram = rows @ rows.transpose(0, 2, 1)
+        off_diagonal = gram * (1 - np.eye(gram.shape[1]))
+        assert abs(off_diagonal).max() < 1e-12
+
+
+def test_pairwise_norms_are_negatively_monotone(monkeypatch):
+    monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
+    u = stats.chi(5).cdf(np.linalg.norm(sample("pairwise", 12, 5, repeats=20), axis=2))
+    for first in (0, 2, 5, 7, 10):
+        np.testing.assert_allclose(u[:, first] + u[:, first + 1], 1, atol=1e-12)
+    assert abs(u[:, 4] + u[:, 5] - 1).min() > 1e-6  # the fifth of an odd block is on its own
+
+
+def test_extreme_uniforms_have_finite_norms():
+    u = torch.tensor([2.0**-53, 1 - 2.0**-53], dtype=torch.float64)
+    assert torch.isfinite(spectra.Gaussian().radial_quantile(u, 8)).all()
+
+
+def test_pairwise_beats_orthogonal_beats_iid():
+    rng = np.random.default_rng(0)
+    x = torch.as_tensor(rng.standard_normal((30, 8)) / np.sqrt(8))
+    exact = spectra.Gaussian().kernel_between(x, x)
+
+    def errors(name):
+        generator = random.generator(1)
+        maps = [rfgp.features.Fourier(couplings.by_name(name).sample(8, 8, generator=generator)) for _ in range(400)]
+        squares = [float((phi(x) @ phi(x).T - exact).square().mean()) for phi in maps]
+        return np.mean(squares), np.std(squares, ddof=1) / 20
+
+    (iid, a), (orthogonal, b), (pairwise, c) = (errors(name) for name in ("iid", "orthogonal", "pairwise"))
+    assert (iid - orthogonal) / np.hypot(a, b) > 6
+    assert (orthogonal - pairwise) / np.hypot(b, c) > 6
+
+
+def test_a_draw_repeats_with_its_generator(name):
+    one, two = (couplings.by_name(name).sample(5, 3, generator=random.generator(4)).dense() for _ in range(2))
+    assert torch.equal(one, two)
+    assert one.dtype == torch.float64
+
+
+def test_frequencies_follow_dtype_and_have_weights(name):
+    omega = couplings.by_name(name).sample(6, 3, generator=random.generator(0))
+    assert omega.shape == (6, 3)
+    if name not in WEIGHTED:
+        assert omega.weights.tolist() == [1.0] * 6
+    x = torch.randn(4, 3, generator=random.generator(1))
+    assert omega.project(x).dtype == torch.float32
+    torch.testing.assert_close(omega.project(x.double()), x.double() @ omega.dense().T)
+    with pytest.raises(rfgp.InvalidArgumentError, match="must have 3 columns"):
+        omega.project(x[:, :2])
+
+
+@pytest.mark.parametrize(("m", "d"), [(0, 3), (2.0, 3), (True, 3), (4, 0), (4, "3")])
+def test_counts_must_be_positive_integers(name, m, d):
+    with pytest.raises(rfgp.InvalidArgumentError, match="must be a positive integer"):
+        couplings.by_name(name).sample(m, d, generator=random.generator(0))
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(rfgp.InvalidArgumentError, match="no coupling 'sorf'; known are energy, iid"):
+        couplings.by_name("sorf")
+    with pytest.raises(rfgp.InvalidArgumentError, match="Coupling 'iid'"):
+        couplings.by_name("iid", blocks=2)
+    with pytest.raises(rfgp.InvalidArgumentError, match="matrix"):
+        couplings.Frequencies(torch.zeros(3))
+    with pytest.raises(rfgp.InvalidArgumentError, match="as many weights"):
+        couplings.Frequencies(torch.zeros(3, 2), torch.ones(4))
+    for weights in ([1.0, -0.1], [1.0, float("nan")], [float("inf"), 1.0]):
+        with pytest.raises(rfgp.InvalidArgumentError, match="finite, and none negative"):
+            couplings.Frequencies(torch.zeros(2, 2), torch.tensor(weights))
+
+
+class TestSharedNorms:
+    @pytest.mark.parametrize("correlation", [0.6, 1.0])
+    def test_the_law_with_a_tilt_and_correlation(self, correlation):
+        coupling = couplings.SharedNorms(correlation, tilt=(1.0, 2.0, 0.5), broadening=0.9)
+        omega, weights = draws(coupling, 6, 3)
+        check_law(omega, spectra.Gaussian(), weights)
+
+    def test_norms_of_a_block_are_equal_and_those_of_blocks_correlated(self, monkeypatch):
+        monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
+        norms = np.linalg.norm(draws(couplings.SharedNorms(0.7), 5, 3)[0], axis=2)
+        np.testing.assert_allclose(norms[:, :3], norms[:, :1].repeat(3, 1))
+        np.testing.assert_allclose(norms[:, 3], norms[:, 4])
+        normal = stats.norm.ppf(stats.chi(3).cdf(norms[:, [0, 3]]))
+        assert_mean(normal[:, 0] * normal[:, 1], 0.7)
+        whole = np.linalg.norm(draws(couplings.SharedNorms(1.0), 5, 3)[0], axis=2)
+        np.testing.assert_allclose(whole, whole[:, :1].repeat(5, 1))
+
+    @pytest.mark.parametrize("options", [{"correlation": 1.1}, {"broadening": 0.0}, {"tilt": [1.0, -1.0]}])
+    def test_bad_options(self, options):
+        with pytest.raises(rfgp.InvalidArgumentError):
+            couplings.SharedNorms(**options)
+
+
+@pytest.mark.parametrize("name", couplings.names())
+def test_pairs_are_biased_where_their_base_is(name):
+    base = couplings.by_name(name)
+    assert couplings.Antithetic(base).is_biased is base.is_biased

@@ -1,0 +1,297 @@
+import numpy as np
+import pytest
+import torch
+from checks import assert_mean, fails
+from estimators import MAKERS, X, Y, draw
+from sklearn.datasets import make_blobs
+
+import rfgp
+from rfgp import couplings, random
+from rfgp.features import softmax
+from rfgp.features.softmax import coefficients
+
+INNER, NORMS = X @ Y.mT, X.norm(dim=1)[:, None] * Y.norm(dim=1)
+ANGLES = (torch.arccos(INNER / NORMS) / torch.pi).numpy()
+SQUARES = {"difference": torch.cdist(X, Y).square().numpy(), "sum": torch.cdist(X, -Y).square().numpy()}
+
+
+def lambdas(make, count=1000, name="iid", n=5):
+    generator = random.generator(4)
+    return torch.stack([make(draw(n, 3, generator, name))(X, Y) for _ in range(count)]).numpy()
+
+
+def check_angles(samples):
+    assert_mean(samples, ANGLES)
+
+
+def check_gaussian(samples, of, complement, scale):
+    values = np.exp(-SQUARES[of] / (2 * scale**2))
+    assert_mean(samples, 1 - values if complement else values)
+
+
+class TestCoefficients:
+    @pytest.mark.parametrize("name", ["iid", "orthogonal", "simplex", "sobol", "leverage"])
+    def test_angles(self, name):
+        check_angles(lambdas(coefficients.Angular, name=name))
+
+    def test_angles_by_definition(self):
+        """The share of hyperplanes that part x from y."""
+        tau = draw(9, 3, random.generator(0))
+        above = [[np.sign(w @ v) for w in tau.dense().numpy()] for v in torch.cat([X, Y]).numpy()]
+        parted = [[np.mean(np.not_equal(a, b)) for b in above[3:]] for a in above[:3]]
+        np.testing.assert_allclose(coefficients.Angular(tau)(X, Y).numpy(), parted, atol=1e-15)
+
+    def test_only_directions_matter(self):
+        tau = draw(9, 3, random.generator(0)).dense()
+        one, other = coefficients.Angular(tau), coefficients.Angular(tau / tau.norm(dim=1, keepdim=True))
+        assert torch.equal(one(X, Y), other(X, Y))
+
+    def test_angles_at_the_ends(self):
+        coefficient = coefficients.Angular(draw(9, 3, random.generator(0)))
+        found = coefficient(X[:1], torch.stack([3 * X[0], -X[0], 0 * X[0]])).numpy()
+        np.testing.assert_allclose(found, [[0, 1, 0.5]], atol=1e-15)
+
+    @pytest.mark.parametrize("complement", [False, True])
+    @pytest.mark.parametrize("of", ["difference", "sum"])
+    def test_gaussian(self, of, complement):
+        def make(tau):
+            return coefficients.Gaussian(tau, 0.5, of=of, complement=complement)
+
+        check_gaussian(lambdas(make), of, complement, 0.5)
+        exact = make(draw(3, 3, random.generator(0)))(X, X if of == "difference" else -X).diagonal()
+        torch.testing.assert_close(exact, torch.full((3,), 0.0 if complement else 1.0).double())
+
+    def test_clusters(self):
+        grid = [[coefficients.Clusters(X, Y, (i, j))(X, Y) for j in range(2)] for i in range(3)]
+        for i in range(3):
+            for j in range(2):
+                expected = torch.zeros(3, 2).double()
+                expected[i, j] = 1
+                torch.testing.assert_close(grid[i][j], expected)
+
+    def test_mixtures(self):
+        points = random.numpy_generator(0).standard_normal((7, 3))
+        left = np.exp(-((points[:, None] - X.numpy()) ** 2).sum(-1) / (2 * 0.7**2))
+        right = np.exp(-((points[:, None] - Y.numpy()) ** 2).sum(-1) / (2 * 0.7**2))
+        left, right = (a / a.sum(1, keepdims=True) for a in (left, right))
+        p, total = torch.as_tensor(points), 0
+        for i in range(3):
+            for j in range(2):
+                found = coefficients.GaussianMixture(X, Y, (i, j), 0.7)(p, p).numpy()
+                np.testing.assert_allclose(found, np.outer(left[:, i], right[:, j]), rtol=1e-12)
+                total = total + found
+                sharp = coefficients.GaussianMixture(X, Y, (i, j), 1e-9)(p, p)
+                torch.testing.assert_close(sharp, coefficients.Clusters(X, Y, (i, j))(p, p))
+        np.testing.assert_allclose(total, 1)
+
+    def test_a_constant(self):
+        coefficient = coefficients.Constant(-0.5)
+        assert coefficient.num_features == 0
+        torch.testing.assert_close(coefficient(X, Y), torch.full((3, 2), -0.5).double())
+
+    def test_bad_arguments(self):
+        tau = draw(4, 3, random.generator(0))
+        opposite = draw(4, 3, random.generator(0), "iid-antithetic")
+        for make, message in (
+            (lambda: coefficients.Angular(opposite), "repeat each other"),
+            (lambda: coefficients.Gaussian(opposite), "repeat each other"),
+            (lambda: coefficients.Gaussian(tau, 0.0), "scale must be positive"),
+            (lambda: coefficients.Gaussian(tau, float("nan")), "scale must be positive"),
+            (lambda: coefficients.Gaussian(tau, of="product"), "of must be"),
+            (lambda: coefficients.Constant(float("inf")), "must be finite"),
+            (lambda: coefficients.Clusters(X, Y, (3, 0)), "no cluster 3 among 3"),
+            (lambda: coefficients.Clusters(X[0], Y, (0, 0)), "finite matrix"),
+            (lambda: coefficients.Clusters(X / 0, Y, (0, 0)), "finite matrix"),
+            (lambda: coefficients.GaussianMixture(X, Y, (0, 0), -1.0), "scale must be positive"),
+            (lambda: softmax.Coefficient(0.0, coefficients.Constant(0).left, coefficients.Angular(tau).right), "many"),
+        ):
+            with pytest.raises(rfgp.InvalidArgumentError, match=message):
+                make()
+
+
+class TestPlantedErrors:
+    """A wrong coefficient leaves a hybrid unbiased, so coefficients have checks of their own."""
+
+    def test_an_angle_in_place_of_its_supplement(self):
+        def angular(tau):
+            found = coefficients.Angular(tau)
+            found.right.sign = 1.0
+            return found
+
+        assert fails(check_angles, lambdas(angular))
+
+    def test_directions_that_are_not_uniform(self):
+        stretch = torch.tensor([1.0, 1.5, 1.0], dtype=torch.float64)
+        assert fails(check_angles, lambdas(lambda tau: coefficients.Angular(tau.dense() * stretch), 4000))
+
+    def test_a_scale_without_its_square(self):
+        samples = lambdas(lambda tau: coefficients.Gaussian(tau, 0.5**0.5))
+        assert fails(check_gaussian, samples, "difference", False, 0.5)
+
+    def test_the_difference_for_the_sum(self):
+        assert fails(check_gaussian, lambdas(coefficients.Gaussian), "sum", False, 1.0)
+
+
+def twin(base, parts, x, y):
+    """The mixture of estimates, without features."""
+    weights = [coefficient(x, y) for coefficient, _ in parts]
+    mixed = sum(weight * pair(x, y) for weight, (_, pair) in zip(weights, parts, strict=True))
+    return mixed if base is None else mixed + (1 - sum(weights)) * base(x, y)
+
+
+class TestHybrid:
+    def parts(self, generator, kernel):
+        tau, gamma, omega = (draw(n, 3, generator) for n in (3, 2, 4))
+        return [
+            (coefficients.Angular(tau), softmax.Positive(omega, kernel)),
+            (
+                coefficients.Gaussian(gamma, complement=True),
+                MAKERS["Exponential, complex"](3, 3, kernel, generator, "iid"),
+            ),
+            (coefficients.Constant(-0.2), MAKERS["Exponential"](3, 3, kernel, generator, "iid")),
+            (coefficients.Clusters(X, Y, (1, 1)), softmax.Trigonometric(omega, kernel)),
+        ]
+
+    @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
+    @pytest.mark.parametrize("count", [1, 2, 3, 4])
+    def test_features_are_those_of_the_mixture(self, kernel, count):
+        generator = random.generator(0)
+        parts = self.parts(generator, kernel)[:count]
+        for base in (None, softmax.Trigonometric(draw(5, 3, generator), kernel)):
+            hybrid = softmax.Hybrid(base, parts)
+            torch.testing.assert_close(hybrid(X, Y), twin(base, parts, X, Y))
+            assert hybrid.num_features == hybrid.left(X).shape[-1]
+            assert not hybrid.is_positive
+            outer = [(coefficients.Constant(0.4), hybrid), parts[0]]
+            torch.testing.assert_close(softmax.Hybrid(hybrid, outer)(X, Y), twin(hybrid, outer, X, Y))
+
+    def test_a_planted_sign_is_found(self, monkeypatch):
+        parts = self.parts(random.generator(0), "softmax")
+        base = softmax.Trigonometric(draw(5, 3, random.generator(1)))
+        hybrid = softmax.Hybrid(base, parts)
+        monkeypatch.setattr(hybrid.right, "sign", 1.0)
+        assert fails(torch.testing.assert_close, hybrid(X, Y), twin(base, parts, X, Y))
+
+    def test_where_one_estimator_is_exact_so_is_the_hybrid(self):
+        for of, sign in (("difference", 1), ("sum", -1)):
+            hybrid = softmax.gaussian_hybrid(200, 3, of=of, generator=random.generator(0))
+            for x in X:
+                torch.testing.assert_close(hybrid(x[None], sign * x[None]), (sign * x @ x).exp()[None, None])
+        angular = softmax.angular_hybrid(200, 3, generator=random.generator(0))
+        for x in X:
+            both = torch.stack([x, -x])
+            torch.testing.assert_close(angular(x[None], both), softmax.exact(x[None], both))
+
+    def test_gradients_are_unbiased_though_signs_have_none(self):
+        generator, found = random.generator(0), []
+        for _ in range(1000):
+            x = X[:1].clone().requires_grad_()
+            pair = softmax.angular_hybrid(36, 3, num_signs=2, coupling="iid", generator=generator)
+            found.append(torch.autograd.grad(pair(x, Y[:1]).sum(), x)[0])
+        assert_mean(torch.stack(found).numpy(), ((X[0] @ Y[0]).exp() * Y[:1]).numpy())
+
+    def test_what_does_not_matter_may_overflow(self):
+        """Far from its clusters an estimator overflows, where its coefficient is 0."""
+        centers = torch.tensor([[1.0, 1e-3], [40.0, 40.0]])
+        pair = softmax.between_centers(draw(4, 2, random.generator(0)), centers, centers / 40, floor=1e-4)
+        assert pair(centers, centers / 40).isfinite().all()
+
+    def test_a_draw_of_generators_is_repeated(self):
+        for recipe in (softmax.angular_hybrid, softmax.gaussian_hybrid):
+            first, second = (recipe(100, 3, generator=random.generator(7)) for _ in range(2))
+            assert torch.equal(first(X, Y), second(X, Y))
+            assert first.num_features <= 100
+
+    def test_bad_parts(self):
+        omega = draw(4, 3, random.generator(0))
+        positive, half = softmax.Positive(omega), coefficients.Constant(0.5)
+        gaussian, opposite = softmax.Positive(omega, "gaussian"), draw(4, 3, random.generator(0), "iid-antithetic")
+        generator = random.generator(0)
+        for make, message in (
+            (lambda: softmax.Hybrid(positive, []), "at least one part"),
+            (lambda: softmax.Hybrid(positive, [(positive, half)]), "pair of a coefficient and an estimator"),
+            (lambda: softmax.Hybrid(positive, [(0.5, positive)]), "pair of a coefficient and an estimator"),
+            (lambda: softmax.Hybrid(gaussian, [(half, positive)]), "one kernel"),
+            (lambda: softmax.Hybrid(None, [(half, positive), (half, gaussian)]), "one kernel"),
+            (lambda: softmax.bipolar(opposite, half), "repeat each other"),
+            (lambda: softmax.angular_hybrid(35, 3, generator=generator), "takes 36 features"),
+            (lambda: softmax.angular_hybrid(100, 3, num_signs=0, generator=generator), "num_signs must be"),
+            (lambda: softmax.angular_hybrid(100, 3, coupling="best", generator=generator), "best"),
+            (lambda: softmax.angular_hybrid(100, 3, generator=0), "torch.Generator"),
+            (lambda: softmax.gaussian_hybrid(100, 3, scale=-1.0, generator=generator), "scale must be"),
+            (lambda: softmax.gaussian_hybrid(100, 3, of="mean", generator=generator), "of must be"),
+            (lambda: softmax.gaussian_hybrid(2.5, 3, generator=generator), "num_features must be"),
+        ):
+            with pytest.raises(rfgp.InvalidArgumentError, match=message):
+                make()
+
+
+class TestClustered:
+    def data(self, spread=0.05):
+        centers = np.array([[0.9, -0.5, 0.7], [-0.6, 0.8, 0.5]])
+        x, _ = make_blobs(200, centers=centers, cluster_std=spread, random_state=0)
+        y, _ = make_blobs(150, centers=centers[::-1] + 0.2, cluster_std=spread, random_state=1)
+        return torch.as_tensor(x), torch.as_tensor(y)
+
+    @pytest.mark.parametrize("scale", [None, 0.2])
+    def test_it_beats_others_on_clusters(self, scale):
+        x, y = self.data()
+        exact, squares = softmax.exact(x, y), {}
+        for seed in range(20):
+            generator = random.generator(seed)
+            pairs = {
+                "clustered": softmax.clustered(x, y, 160, scale=scale, generator=generator),
+                "positive": softmax.Positive(draw(160, 3, generator, "orthogonal")),
+                "trigonometric": softmax.Trigonometric(draw(80, 3, generator, "orthogonal")),
+            }
+            assert pairs["clustered"].num_features <= 160
+            for name, pair in pairs.items():
+                squares.setdefault(name, []).append(float((pair(x, y) / exact - 1).square().mean()))
+        errors = {name: np.mean(found) for name, found in squares.items()}
+        assert errors["clustered"] < 0.5 * min(errors["positive"], errors["trigonometric"]), errors
+
+    def test_wide_clusters_need_their_spread(self):
+        x, y = self.data(0.5)
+        exact, errors = softmax.exact(x, y), []
+        for spread in (0.0, None):
+            pairs = (softmax.clustered(x, y, 160, spread=spread, generator=random.generator(s)) for s in range(20))
+            errors.append(np.median([float((pair(x, y) / exact - 1).square().mean()) for pair in pairs]))
+        assert errors[1] < 0.5 * errors[0], errors
+
+    def test_it_is_exact_at_centers(self):
+        x, y = self.data(0.0)
+        pair = softmax.clustered(x, y, 8, generator=random.generator(0))
+        torch.testing.assert_close(pair(x, y), softmax.exact(x, y))
+
+    def test_several_numbers_of_clusters(self):
+        x, y = self.data()
+        pair = softmax.clustered(x.float(), y.float(), 100, num_clusters=(2, 3), generator=random.generator(0))
+        assert pair(x.float(), y.float()).dtype == torch.float32
+        assert 0 < pair.num_features <= 100
+        again = softmax.clustered(x.float(), y.float(), 100, num_clusters=(2, 3), generator=random.generator(0))
+        assert torch.equal(pair(x, y), again(x, y))
+
+    def test_bad_data(self):
+        x, y = self.data()
+        generator = random.generator(0)
+        for make, message in (
+            (lambda: softmax.clustered(x[:1], y, 100, generator=generator), "1 vectors"),
+            (lambda: softmax.clustered(x / 0, y, 100, generator=generator), "all of them finite"),
+            (lambda: softmax.clustered(x, y[:, :2], 100, generator=generator), "as many columns"),
+            (lambda: softmax.clustered(x[0], y, 100, generator=generator), "as many columns"),
+            (lambda: softmax.clustered(x, y, 3, generator=generator), "features here"),
+            (lambda: softmax.clustered(x, y, 100, num_clusters=0, generator=generator), "num_clusters must be"),
+            (lambda: softmax.clustered(x, y, 100, num_clusters=(1, 2, 3), generator=generator), "num_clusters must be"),
+            (lambda: softmax.between_centers(couplings.Frequencies(x[:3]), x[:2], y[0]), "finite"),
+        ):
+            with pytest.raises(rfgp.InvalidArgumentError, match=message):
+                make()
+
+
+@pytest.mark.parametrize("of", ["sum", "difference"])
+def test_gradients_at_a_zero_vector(of):
+    """Coefficients have features that are exactly 0 there, and a gradient all the same."""
+    pair = softmax.gaussian_hybrid(80, 3, of=of, generator=random.generator(0))
+    x = torch.zeros(1, 3, dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([[0.3, 0.5, -0.2]], dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda x: pair(x, y), x)

@@ -1,0 +1,204 @@
+"""Degenerate tables, extreme units and single precision: a usable model or a clear error, never nonsense."""
+
+import warnings
+
+import hypothesis
+import numpy as np
+import pytest
+import torch
+from hypothesis import strategies as st
+
+import rfgp
+from rfgp import SparseSpectrumGP
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+
+
+def drawn():
+    """120 rows of three columns with their targets, and 15 new rows."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 3))
+    return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.standard_normal(120), rng.standard_normal((15, 3))
+
+
+X, Y, NEW = drawn()
+
+
+def dense_twin(gp, X, y, new):
+    """Mean and covariance by n x n float64 formulas with an inverse, from the model's features and hyperparameters."""
+    h = gp.hyperparameters
+    with torch.no_grad():
+        ell, variance, noise, mean = (t.double().numpy() for t in (h.lengthscale, h.outputscale, h.noise, h.mean))
+        omega, weights = (t.numpy() for t in (gp.feature_map.frequencies.dense(), gp.feature_map.frequencies.weights))
+
+    def phi(x):
+        angles = x / ell @ omega.T  # products of features are the same wherever inputs are counted from
+        root = np.sqrt(weights / len(omega))
+        return np.hstack([np.cos(angles) * root, np.sin(angles) * root])
+
+    a, b = phi(np.asarray(X, float)), phi(np.asarray(new, float))
+    inverse = np.linalg.inv(variance * a @ a.T + noise * np.eye(len(a)))
+    cross = variance * b @ a.T
+    return mean + cross @ inverse @ (np.asarray(y, float) - mean), variance * b @ b.T - cross @ inverse @ cross.T
+
+
+def spread(y):
+    return float(np.std(np.asarray(y, float)))
+
+
+@pytest.mark.parametrize("m", [10, 40, 90])
+def test_predictions_equal_the_dense_twin(m):
+    gp = SparseSpectrumGP(num_frequencies=m, seed=0).fit(X, Y)
+    mean, covariance = dense_twin(gp, X, Y, NEW)
+    p = gp.predict(NEW)
+    np.testing.assert_allclose(p.mean, mean, atol=1e-8)
+    np.testing.assert_allclose(p.covariance, covariance, atol=1e-8)
+    np.testing.assert_allclose(p.variance, np.diag(covariance), atol=1e-8)
+
+
+@pytest.mark.parametrize("m", [10, 90])
+def test_gradients_equal_finite_differences(m):
+    gp = SparseSpectrumGP(num_frequencies=m, seed=0).condition(X, Y)
+    gp.hyperparameters.set(noise=0.05, lengthscale=[1.0, 2.0, 3.0], mean=0.1)
+    found = torch.autograd.grad(gp.log_marginal_likelihood(), list(gp.hyperparameters.parameters()))
+    for parameter, gradient in zip(gp.hyperparameters.parameters(), found, strict=True):
+        for place in range(parameter.numel()):
+            values = []
+            for step in (1e-5, -1e-5):
+                with torch.no_grad():
+                    parameter.view(-1)[place] += step
+                    values.append(gp.log_marginal_likelihood().item())
+                    parameter.view(-1)[place] -= step
+            slope = (values[0] - values[1]) / 2e-5
+            assert gradient.reshape(-1)[place].item() == pytest.approx(slope, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize(("unit", "offset"), [(1e12, 0.0), (1e-12, 1e3), (1e150, 1e3), (1e-150, 0.0)])
+@pytest.mark.parametrize("kind", ["fixed", "learned"])
+def test_the_unit_of_the_target_does_not_matter(unit, offset, kind):
+    def make():
+        return SparseSpectrumGP(num_frequencies=20, seed=0, frequencies=kind)
+
+    plain = make().fit(X, Y + offset, max_iterations=40)
+    gp = make().fit(X, unit * (Y + offset), max_iterations=40)
+    np.testing.assert_allclose(gp.predict(NEW).mean / unit, plain.predict(NEW).mean, atol=1e-3)
+    np.testing.assert_allclose(
+        gp.predict(NEW).variance / unit / unit, plain.predict(NEW).variance, rtol=0.05, atol=1e-4
+    )
+    shift = 120 * np.log(unit)
+    a, b = gp.fit_report.log_marginal_likelihood + shift, plain.fit_report.log_marginal_likelihood
+    assert a == pytest.approx(b, abs=0.05)
+
+
+@pytest.mark.parametrize("unit", [1e12, 1e-12])
+def test_the_unit_of_a_column_does_not_matter(unit):
+    plain = SparseSpectrumGP(num_frequencies=20, seed=0).fit(X, Y)
+    gp = SparseSpectrumGP(num_frequencies=20, seed=0).fit(X * [1, unit, 1], Y)
+    np.testing.assert_allclose(gp.predict(NEW * [1, unit, 1]).mean, plain.predict(NEW).mean, atol=1e-4)
+    assert gp.hyperparameters.lengthscale[1].item() == pytest.approx(
+        unit * plain.hyperparameters.lengthscale[1].item(), rel=0.05
+    )
+
+
+DEGENERATE = {
+    "duplicates": (np.repeat(X[:30], 4, axis=0), np.repeat(Y[:30], 4)),
+    "duplicates that disagree": (np.repeat(X[:30], 4, axis=0), Y),
+    "one place": (np.ones((120, 3)), Y),
+    "constant column": (np.c_[X, np.full(120, 7.0)], Y),
+    "collinear": (np.c_[X, X[:, 0] * 2 - 1, X[:, 0] + X[:, 1]], Y),
+    "equal columns": (X[:, [0, 0, 0]], Y),
+    "integers": (
+        np.random.default_rng(1).integers(0, 3, (120, 3)),
+        np.random.default_rng(2).integers(0, 5, 120).astype(float),
+    ),
+    "binary target": (X, (X[:, 0] > 0).astype(float)),
+    "no noise": (X, X[:, 0]),
+    "outlier": (np.r_[X, [[1e6, 0, 0]]], np.r_[Y, 0.0]),
+    "target outlier": (X, np.r_[Y[:-1], 1e9]),
+    "far offset": (X + 1e8, Y),
+    "two rows": (X[:2], Y[:2]),
+    "three rows": (X[:3], Y[:3]),
+    "one column": (X[:, :1], Y),
+    "n = F": (X[:40], Y[:40]),
+    "n = F + 1": (X[:41], Y[:41]),
+    "n = F - 1": (X[:39], Y[:39]),
+}
+
+
+@pytest.mark.parametrize("kind", ["fixed", "learned"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", DEGENERATE)
+@pytest.mark.slow
+def test_degenerate_tables_give_a_usable_model(name, dtype, kind):
+    inputs, y = DEGENERATE[name]
+    inputs, y = (inputs if inputs.dtype.kind == "i" else inputs.astype(dtype)), y.astype(dtype)
+    if inputs.dtype.kind == "i":
+        y = y.astype(np.float64)
+    gp = SparseSpectrumGP(num_frequencies=20, seed=0, frequencies=kind).fit(inputs, y, max_iterations=30)
+    p = gp.predict(inputs).observed()
+    assert np.isfinite(p.mean).all()
+    assert (p.variance > 0).all()
+    assert np.isfinite(gp.fit_report.log_marginal_likelihood)
+    assert abs(p.mean - y).max() <= 3 * np.ptp(y)  # nowhere far outside of what was seen
+    for quantity in gp.hyperparameters.names:
+        assert torch.isfinite(getattr(gp.hyperparameters, quantity)).all()
+    far = gp.predict(inputs[:5] + (1 if inputs.dtype.kind == "i" else 1000)).observed()
+    assert np.isfinite(far.mean).all()
+    assert (far.variance > 0).all()
+
+
+@pytest.mark.parametrize("m", [10, 40, 90])
+def test_single_precision_stays_within_its_bounds(m):
+    """With noise of a thousandth: means to 2e-3 of the target's deviation, standard deviations to 2 %."""
+    gp = SparseSpectrumGP(num_frequencies=m, seed=0).condition(X, Y)
+    gp.hyperparameters.set(noise=1e-3, lengthscale=[1.0, 1.5, 2.0])
+    single = SparseSpectrumGP(num_frequencies=m, seed=0).condition(X.astype(np.float32), Y.astype(np.float32))
+    single.hyperparameters.set(noise=1e-3, lengthscale=[1.0, 1.5, 2.0])
+    p, q = gp.predict(NEW), single.predict(NEW.astype(np.float32))
+    np.testing.assert_allclose(q.mean, p.mean, atol=2e-3 * spread(Y))
+    np.testing.assert_allclose(q.variance**0.5, p.variance**0.5, rtol=0.02, atol=1e-4)
+    a, b = gp.log_marginal_likelihood().item(), single.log_marginal_likelihood().item()
+    assert b == pytest.approx(a, rel=1e-4, abs=0.05)
+
+
+def test_singular_matrices_are_reported():
+    """Without noise the matrix of a process on equal rows is singular, of ones alone exactly; the jitter is named."""
+    gp = rfgp.ExactGP(standardize=False, outputscale=1.0, noise=1e-6).condition(np.zeros((40, 1)), Y[:40])
+    gp.hyperparameters.raw["noise"].data.fill_(-80.0)
+    with pytest.warns(rfgp.JitterWarning, match="numerically singular"):
+        gp.predict(np.zeros((1, 1)))
+
+
+@st.composite
+def tables(draw):
+    n, d = draw(st.integers(2, 60)), draw(st.integers(1, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    inputs = rng.standard_normal((n, d)) * 10.0 ** rng.integers(-6, 7, d) + 10.0 ** rng.integers(-3, 4, d)
+    inputs[:, rng.random(d) < 0.2] = 5.0
+    if draw(st.booleans()):
+        inputs = inputs[rng.integers(0, n, n)]
+    y = rng.standard_normal((n, draw(st.integers(1, 3)))) * 10.0 ** draw(st.integers(-9, 9))
+    y[0] += 1e-3 * abs(y).max() + 1e-12  # never constant
+    y = y[:, 0] if draw(st.booleans()) else y
+    dtype = draw(st.sampled_from([np.float64, np.float32]))
+    return inputs.astype(dtype), y.astype(dtype), draw(st.integers(1, 40)), draw(st.sampled_from(["iid", "energy"]))
+
+
+@hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
+@hypothesis.given(tables())
+def test_any_table_is_fitted_or_refused_by_name(table):
+    inputs, y, m, coupling = table
+    gp = SparseSpectrumGP(num_frequencies=m, coupling=coupling, seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            gp.fit(inputs, y, max_iterations=5)
+        except rfgp.RfgpError:
+            return
+        p = gp.predict(inputs)
+    assert p.mean.shape == p.variance.shape == y.shape
+    assert p.mean.dtype == inputs.dtype
+    assert np.isfinite(p.mean).all()
+    assert (p.variance >= 0).all()
+    assert np.isfinite(gp.log_marginal_likelihood().item())
+    assert np.isfinite(gp.leave_one_out().log_density).all()
