@@ -39,9 +39,9 @@ from rfgp.errors import RfgpWarning as RfgpWarning
 from rfgp.errors import SolverError as SolverError
 from rfgp.errors import VarianceStarvationWarning as VarianceStarvationWarning
 from rfgp.inference.prediction import Prediction as Prediction
+from rfgp.loading import load as load
 from rfgp.models import ExactGP as ExactGP
 from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
-from rfgp.models.io import load as load
 
 if TYPE_CHECKING:
     from rfgp import attention as attention

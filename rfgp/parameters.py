@@ -1,21 +1,24 @@
 """Hyperparameters: the only learnable state of a process.
 
-They are optimised as logarithms of standardised values (the mean as it is), within bounds, and
-reported in the user's units.
+They are optimised as logarithms of standardised values (the mean as it is), within bounds, and reported in the user's
+units. A `Space` says what there is, `Values` are numbers of it, `Hyperparameters` is the live module over both.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.scaling import Affine
 
 
-class Prior(Protocol):
+class Hyperprior(Protocol):
     """Anything with a log density, for example a `torch.distributions.Distribution`."""
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -24,7 +27,7 @@ class Prior(Protocol):
 
 @dataclass(frozen=True)
 class BoundaryAvoiding:
-    """A prior that keeps a variance from 0 and says next to nothing elsewhere: log density = log(value) / 2.
+    """A hyperprior that keeps a variance from 0 and says next to nothing elsewhere: log density = log(value) / 2.
 
     It is the limit of gamma laws of the standard deviation with shape 2 and rate 0 (improper): an optimum moves by
     about one standard error at most, and never to 0, where a marginal likelihood that is flat in the noise often has
@@ -59,100 +62,130 @@ class Quantity:
         return self.start.ndim == 0 and self.unit.ndim == 1
 
 
-class Hyperparameters(nn.Module):
-    """Named positive quantities and a constant mean.
+@dataclass(frozen=True, eq=False)
+class Space:
+    """What hyperparameters there are: positive quantities, and a constant mean.
 
-    `hyperparameters.<name>` is a value in the user's units, differentiable in the raw parameters;
-    `standardized(name)` is the same in standardised units. `mean` is the constant mean.
-
-    Args:
+    Attributes:
         quantities: The positive quantities by name.
-        center: The user's mean is center + spread * raw mean: mean and deviation of the data, () or (k,).
-        spread: Likewise, ().
+        mean: The map from the user's units of the mean to its raw number, () or (k,).
         targets: The map from the user's units of the mean to standardised ones.
-        priors: Log densities of named values, in the user's units; of a quantity that is shared by
-            standardised columns, of its one standardised value. None: none.
+        hyperpriors: Log densities of named values, in the user's units; of a quantity that is shared by standardised
+            columns, of its one standardised value.
     """
 
-    def __init__(
-        self,
+    quantities: Mapping[str, Quantity]
+    mean: Affine
+    targets: Affine
+    hyperpriors: Mapping[str, Hyperprior]
+
+    @classmethod
+    def of(
+        cls,
         quantities: Mapping[str, Quantity],
-        center: Tensor,
-        spread: Tensor,
+        mean: Affine,
         targets: Affine,
-        priors: Mapping[str, Prior | None] | None = None,
-    ) -> None:
-        super().__init__()
-        self._quantities = dict(quantities)
-        for name in priors or {}:
-            self._check_name(name)
-        self._priors = {name: prior for name, prior in (priors or {}).items() if prior is not None}
-        self.raw = nn.ParameterDict({name: nn.Parameter(q.start.log()) for name, q in self._quantities.items()})
-        self.raw["mean"] = nn.Parameter(torch.zeros_like(center))
-        self._mean, self._targets = Affine(center, spread), targets
+        hyperpriors: Mapping[str, Hyperprior | None] | None = None,
+    ) -> "Space":
+        """Return the space; a hyperprior that is None is none.
 
-    @property
-    def quantities(self) -> Mapping[str, Quantity]:
-        """The positive quantities by name."""
-        return self._quantities
-
-    @property
-    def mean_map(self) -> Affine:
-        """The map from the user's units of the mean to its raw parameter."""
-        return self._mean
+        Raises:
+            InvalidArgumentError: a hyperprior of something else.
+        """
+        given = {name: prior for name, prior in (hyperpriors or {}).items() if prior is not None}
+        space = cls(dict(quantities), mean, targets, given)
+        for name in hyperpriors or {}:
+            space.check(name)
+        return space
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all hyperparameters, "mean" last."""
-        return (*self._quantities, "mean")
+        return (*self.quantities, "mean")
 
-    def flat(self) -> Tensor:
-        """Return a copy of all raw parameters, (p,), without gradients."""
-        return torch.cat([p.detach().reshape(-1) for p in self.parameters()]).clone()
+    @property
+    def start(self) -> "Values":
+        """The starting values."""
+        raw = {name: quantity.start.log() for name, quantity in self.quantities.items()}
+        return Values(self, {**raw, "mean": torch.zeros_like(self.mean.location)})
 
-    def standardized(self, name: str) -> Tensor:
-        """Return a hyperparameter in standardised units, 0-d or (d,); of the mean of k outputs (k,)."""
-        self._check_name(name)
-        raw: Tensor = self.raw[name]
-        return self._targets.forward(self._mean.inverse(raw)) if name == "mean" else raw.exp()
+    def check(self, name: str) -> None:
+        """Refuse a name that there is not.
 
-    def value(self, name: str) -> Tensor:
-        """Return a hyperparameter in the user's units, 0-d or (d,)."""
+        Raises:
+            InvalidArgumentError: with those there are.
+        """
+        if name not in self.names:
+            raise InvalidArgumentError(f"There is no hyperparameter {name!r}; there are {', '.join(self.names)}.")
+
+    def free(self, fixed: Iterable[str]) -> list[str]:
+        """Return the names that are not fixed.
+
+        Raises:
+            InvalidArgumentError: a name that there is not.
+        """
+        held = {fixed} if isinstance(fixed, str) else set(fixed)
+        for name in held:
+            self.check(name)
+        return [name for name in self.names if name not in held]
+
+    def bounds(self, name: str) -> list[tuple[float | None, float | None]]:
+        """Return the bounds of the raw entries of a hyperparameter; of the mean there are none."""
         if name == "mean":
-            return self._mean.inverse(self.raw[name])
-        return self.standardized(name) * self._quantities[name].unit
+            return [(None, None)] * self.mean.location.numel()
+        quantity = self.quantities[name]
+        low, high = (bound.log().expand(quantity.start.shape).reshape(-1).tolist() for bound in quantity.bounds)
+        return list(zip(low, high, strict=True))
 
-    def set(self, **values: Any) -> None:
-        """Set hyperparameters by name, in the user's units, in place.
+    def read(self, name: str, value: Any, raw: Tensor) -> Tensor:
+        """Return a value in the user's units as a raw one, shaped as `raw`, () or (d,).
 
         Raises:
             InvalidArgumentError: an unknown name, a value that is not positive, or a wrong shape.
         """
-        checked = {name: self._read(name, value) for name, value in values.items()}
-        with torch.no_grad():
-            for name, new in checked.items():
-                self.raw[name].copy_(new)
-
-    def _read(self, name: str, value: Any) -> Tensor:
-        """Return a value in the user's units as a raw one."""
-        self._check_name(name)
-        raw = self.raw[name]
+        self.check(name)
         try:
             new = torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
         except (TypeError, ValueError, RuntimeError) as error:
             raise InvalidArgumentError(f"{name} must be a number or an array of numbers, got {value!r}.") from error
         if name != "mean":
-            return _to_standardized(name, new, self._quantities[name].unit, raw.shape).log()
+            return _to_standardized(name, new, self.quantities[name].unit, raw.shape).log()
         if new.shape not in ((), raw.shape) or not bool(torch.isfinite(new).all()):
             kind = "one finite number" if raw.ndim == 0 else f"{len(raw)} finite numbers, or one for all"
             raise InvalidArgumentError(f"mean must be {kind}, got {value!r}.")
-        return self._mean.forward(new).expand(raw.shape)
+        return self.mean.forward(new).expand(raw.shape)
 
-    def log_prior(self) -> Tensor:
-        """Return the total log density of the priors, 0-d."""
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Numbers of a space.
+
+    Attributes:
+        space: What they are of.
+        raw: By name, logarithms of standardised values, () or (d,); of the mean as the space maps it.
+    """
+
+    space: Space
+    raw: Mapping[str, Tensor]
+
+    def standardized(self, name: str) -> Tensor:
+        """Return a hyperparameter in standardised units, 0-d or (d,); of the mean of k outputs (k,)."""
+        self.space.check(name)
+        if name == "mean":
+            return self.space.targets.forward(self.space.mean.inverse(self.raw[name]))
+        return self.raw[name].exp()
+
+    def value(self, name: str) -> Tensor:
+        """Return a hyperparameter in the user's units, 0-d or (d,)."""
+        if name == "mean":
+            return self.space.mean.inverse(self.raw[name])
+        return self.standardized(name) * self.space.quantities[name].unit
+
+    def log_hyperprior(self) -> Tensor:
+        """Return the total log density of the hyperpriors, 0-d."""
         total = torch.zeros((), dtype=self.raw["mean"].dtype, device=self.raw["mean"].device)
-        for name, prior in self._priors.items():
-            shared = name != "mean" and self._quantities[name].is_shared
+        for name, prior in self.space.hyperpriors.items():
+            shared = name != "mean" and self.space.quantities[name].is_shared
             value = self.standardized(name) if shared else self.value(name)
             try:
                 total = total + prior.log_prob(value).sum()
@@ -162,38 +195,155 @@ class Hyperparameters(nn.Module):
                 ) from error
         return total
 
-    def free(self, fixed: Iterable[str]) -> list[tuple[str, nn.Parameter, list[tuple[float | None, float | None]]]]:
-        """Return name, raw parameter and its entries' raw bounds for each hyperparameter that is not fixed."""
-        held = {fixed} if isinstance(fixed, str) else set(fixed)
-        for name in held:
-            self._check_name(name)
-        return [(name, self.raw[name], self._raw_bounds(name)) for name in self.names if name not in held]
+    # --- other values ----------------------------------------------------------------------------
 
-    def _raw_bounds(self, name: str) -> list[tuple[float | None, float | None]]:
-        if name == "mean":
-            return [(None, None)] * self.raw[name].numel()
-        quantity = self._quantities[name]
-        low, high = (bound.log().expand(quantity.start.shape).reshape(-1).tolist() for bound in quantity.bounds)
-        return list(zip(low, high, strict=True))
+    def given(self, **values: Any) -> "Values":
+        """Return these with others by name, in the user's units.
+
+        Raises:
+            InvalidArgumentError: an unknown name, a value that is not positive, or a wrong shape.
+        """
+        for name in values:
+            self.space.check(name)
+        return self.replaced({name: self.space.read(name, value, self.raw[name]) for name, value in values.items()})
+
+    def replaced(self, raw: Mapping[str, Tensor]) -> "Values":
+        """Return these with other raw numbers by name, 0-d or (d,), in the type that they have."""
+        new = {name: value.detach().to(self.raw[name]).reshape(self.raw[name].shape) for name, value in raw.items()}
+        return replace(self, raw={**self.raw, **new})
+
+    def shifted(self, **amounts: Any) -> "Values":
+        """Return these with numbers (0-d) added to raw ones by name."""
+        pairs = [(name, self.raw[name].detach(), amount) for name, amount in amounts.items()]
+        return self.replaced(
+            {name: raw + torch.as_tensor(amount, dtype=raw.dtype, device=raw.device) for name, raw, amount in pairs}
+        )
+
+    def detached(self) -> "Values":
+        """Return a copy without gradients, which no change in place reaches."""
+        return replace(self, raw={name: value.detach().clone() for name, value in self.raw.items()})
+
+    def leaves(self, names: Iterable[str]) -> "Values":
+        """Return a copy in whose raw numbers of these names there are gradients."""
+        copied = self.detached()
+        for name in names:
+            copied.raw[name].requires_grad_()
+        return copied
+
+    def clamped(self, names: Iterable[str]) -> tuple["Values", bool]:
+        """Return these moved into their bounds, and whether one of these names was outside."""
+        inside = {}
+        for name in names:
+            raw, (low, high) = self.raw[name], self.space.quantities[name].bounds
+            inside[name] = raw.clamp(low.log().to(raw), high.log().to(raw))
+        return self.replaced(inside), any(not torch.equal(new, self.raw[name]) for name, new in inside.items())
+
+    # --- as a vector -----------------------------------------------------------------------------
+
+    def flat(self) -> Tensor:
+        """Return a copy of all raw numbers, (p,), without gradients."""
+        return parameters_to_vector([self.raw[name].detach() for name in self.space.names]).clone()
+
+    def vector(self, names: Iterable[str]) -> NDArray[np.float64]:
+        """Return the raw numbers of some names, one after the other, (p,)."""
+        parts = [self.raw[name].detach().reshape(-1).double().cpu().numpy() for name in names]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def moved(
+        self,
+        names: Iterable[str],
+        vector: NDArray[np.float64],  # (p,)
+    ) -> "Values":
+        """Return these with the raw numbers of some names from a vector (p,)."""
+        new, first = {}, 0
+        for name in names:
+            size = self.raw[name].numel()
+            new[name] = torch.tensor(vector[first : first + size])
+            first += size
+        return self.replaced(new)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={_short(self.value(name))}" for name in self.space.names)
+
+
+class Hyperparameters(nn.Module):
+    """Named positive quantities and a constant mean, live: what a user reads, sets, and differentiates in.
+
+    `hyperparameters.<name>` is a value in the user's units, differentiable in the raw parameters; `standardized(name)`
+    is the same in standardised units. `mean` is the constant mean.
+
+    Args:
+        values: The numbers that they have first.
+    """
+
+    def __init__(self, values: Values) -> None:
+        super().__init__()
+        self._space = values.space
+        raw = {name: nn.Parameter(value) for name, value in values.detached().raw.items()}
+        mean = raw.pop("mean")
+        self.raw = nn.ParameterDict(raw)
+        self.raw["mean"] = mean
+
+    @property
+    def space(self) -> Space:
+        """What there is."""
+        return self._space
+
+    @property
+    def values(self) -> Values:
+        """The numbers as they are now, with gradients in the raw parameters."""
+        return Values(self._space, dict(self.raw.items()))
+
+    @property
+    def quantities(self) -> Mapping[str, Quantity]:
+        """The positive quantities by name."""
+        return self._space.quantities
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all hyperparameters, "mean" last."""
+        return self._space.names
+
+    def standardized(self, name: str) -> Tensor:
+        """Return a hyperparameter in standardised units, 0-d or (d,); of the mean of k outputs (k,)."""
+        return self.values.standardized(name)
+
+    def value(self, name: str) -> Tensor:
+        """Return a hyperparameter in the user's units, 0-d or (d,)."""
+        return self.values.value(name)
+
+    def log_prior(self) -> Tensor:
+        """Return the total log density of the hyperpriors, 0-d."""
+        return self.values.log_hyperprior()
+
+    def set(self, **values: Any) -> None:
+        """Set hyperparameters by name, in the user's units, in place.
+
+        Raises:
+            InvalidArgumentError: an unknown name, a value that is not positive, or a wrong shape.
+        """
+        new = self.values.given(**values).raw
+        with torch.no_grad():
+            for name in values:
+                self.raw[name].copy_(new[name])
 
     def __getattr__(self, name: str) -> Any:
-        if name == "mean" or name in self.__dict__.get("_quantities", {}):
+        if name == "mean" or name in self._own_names():
             return self.value(name)
         return super().__getattr__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "mean" or name in self.__dict__.get("_quantities", {}):
+        if name == "mean" or name in self._own_names():
             self.set(**{name: value})
         else:
             super().__setattr__(name, value)
 
-    def __repr__(self) -> str:
-        rows = (f"{name}={_short(self.value(name))}" for name in self.names)
-        return f"Hyperparameters({', '.join(rows)})"
+    def _own_names(self) -> Mapping[str, Quantity]:
+        space = self.__dict__.get("_space")
+        return {} if space is None else space.quantities
 
-    def _check_name(self, name: str) -> None:
-        if name not in self.names:
-            raise InvalidArgumentError(f"There is no hyperparameter {name!r}; there are {', '.join(self.names)}.")
+    def __repr__(self) -> str:
+        return f"Hyperparameters({self.values})"
 
 
 def _to_standardized(name: str, value: Tensor, unit: Tensor, shape: torch.Size) -> Tensor:

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import torch
 
-from rfgp.inference import ArrayRows, LinearModel, PrimalPosterior
+from rfgp.inference import FeatureEvidence, FeaturePrior, LinearModel
 from rfgp.inference.linear import block_rows
+from rfgp.rows import Block
 
 
 def main() -> None:
@@ -28,15 +29,17 @@ def main() -> None:
 
         for variance in (1.0, 100.0):
             for sd in (0.3, 0.1, 0.03, 0.01, 0.003):
-                rows = ArrayRows(x, (torch.sin(x[:, 0]) + torch.cos(x[:, 1]) + sd * e).double()[:, None])
-                model = LinearModel(phi, rows, torch.zeros(1).double(), one * sd**2, one * variance, 128)
-                found = [
-                    PrimalPosterior(replace(model, most_rounding=most)).log_marginal_likelihood().item() / n
+                rows = Block(x, (torch.sin(x[:, 0]) + torch.cos(x[:, 1]) + sd * e).double()[:, None])
+                prior = FeaturePrior(phi, 128, variance=one * variance)
+                model = LinearModel(prior, rows, torch.zeros(1).double(), one * sd**2)
+                densities = [
+                    FeatureEvidence(replace(model, most_rounding=most)).log_marginal_likelihood().item() / n
                     for most in (math.inf, 0.0)
                 ]
                 rounding = math.sqrt(n * min(n, block_rows(128))) * 6e-8 * variance / sd**2
                 print(
-                    f"n {n} s^2 {variance:.0f} sd {sd}: e {rounding:.2g}, off by {found[0] - found[1]:.2g} a row",
+                    f"n {n} s^2 {variance:.0f} sd {sd}: e {rounding:.2g}, "
+                    f"off by {densities[0] - densities[1]:.2g} a row",
                     flush=True,
                 )
 

@@ -20,7 +20,8 @@ from rfgp.compare.results import Comparison, Draw, Exact, Example
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference import Prediction
 from rfgp.models import ExactGP, Process
-from rfgp.models.graph import NONZEROS_PER_WALKER, GraphGP
+from rfgp.models.graph import GraphGP
+from rfgp.regression.graph import NONZEROS_PER_WALKER
 
 # "stratified" has systematic lengths as well, the others have independent directions.
 WALKS: dict[str, dict[str, Any]] = {

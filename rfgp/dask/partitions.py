@@ -13,7 +13,7 @@ from pandas.api.types import is_numeric_dtype
 
 from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.models.sources import Chunk, RowSource
+from rfgp.rows import Chunk, RowSource
 
 T = TypeVar("T")
 _EXTRAS = ("y", "noise", "sample_weight")

@@ -1,8 +1,6 @@
 """Fits and predictions of table models on a cluster."""
 
-import copy
 import math
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,8 +12,7 @@ from distributed import Client
 from rfgp.dask.partitions import Partitions, blocks_of, known_lengths
 from rfgp.errors import DataError
 from rfgp.models import SparseSpectrumGP
-from rfgp.models.process import predictor_of
-from rfgp.models.state import Kept
+from rfgp.regression import Regression
 
 
 class Predicted(NamedTuple):
@@ -79,42 +76,32 @@ def predict(gp: SparseSpectrumGP, X: Any, *, observed: bool = False) -> Predicte
         NotFittedError: there are no data yet.
         InvalidArgumentError: no collection of Dask.
     """
-    scale = gp._known().scaling.targets.scale
-    tail = tuple(scale.shape)
+    regression = gp.regression
+    tail = tuple(regression.scaling.targets.scale.shape)
     parts, lengths = blocks_of(X, "X"), known_lengths(X)
-    model = dask.delayed(_without_data(gp), pure=False, traverse=False)
+    light = regression.replace(rows=None, given=regression.posterior)  # what predicts, without the training data
+    sent = dask.delayed(light, pure=False, traverse=False)
     rows = [math.nan] * len(parts) if lengths is None else lengths
     columns = []
     for name in Predicted._fields:
         moment = dask.delayed(partial(_moment, name, observed), pure=False)
-        found = [moment(model, part) for part in parts]
-        blocks = [da.from_delayed(each, (n, *tail), dtype=float) for each, n in zip(found, rows, strict=True)]
+        values = [moment(sent, part) for part in parts]
+        blocks = [da.from_delayed(each, (n, *tail), dtype=float) for each, n in zip(values, rows, strict=True)]
         columns.append(da.concatenate(blocks, allow_unknown_chunksizes=True))
     return Predicted(*columns)
 
 
-def _moment(name: str, observed: bool, gp: SparseSpectrumGP, X: Any) -> Any:
+def _moment(name: str, observed: bool, regression: Regression, X: Any) -> Any:
     """Return the mean or the variance at the rows of one partition."""
+    scaling = regression.scaling
     if not len(X):
-        return np.empty((0, *gp._known().scaling.targets.scale.shape))
-    columns = gp._known().scaling.columns
-    if columns is not None and hasattr(X, "columns"):
+        return np.empty((0, *scaling.targets.scale.shape))
+    if scaling.columns is not None and hasattr(X, "columns"):
         names = list(map(str, X.columns))
-        missing = [name for name in columns if name not in names]
+        missing = [name for name in scaling.columns if name not in names]
         if missing:
             raise DataError(f"The dataframe has no column {missing[0]!r}, which the training data have.")
-        X = X.iloc[:, [names.index(name) for name in columns]]
-    p = gp.predict(X)
+        X = X.iloc[:, [names.index(name) for name in scaling.columns]]
+    p = regression.predict(X)
     p = p.observed() if observed else p
     return np.asarray(getattr(p, name), dtype=float)
-
-
-def _without_data(gp: SparseSpectrumGP) -> SparseSpectrumGP:
-    """Return a copy that predicts, without the training data."""
-    predictor_of(gp)
-    kept, light = gp._kept, copy.copy(gp)
-    assert kept is not None
-    known = gp._known()
-    light._state = replace(known, data=None, hyperparameters=copy.deepcopy(known.hyperparameters))
-    light._kept = Kept(light._state, kept.raw, kept.tensors)
-    return light

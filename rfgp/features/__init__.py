@@ -7,5 +7,4 @@ from rfgp.features.euclidean import RandomPhase as RandomPhase
 from rfgp.features.euclidean import by_name as by_name
 from rfgp.features.euclidean import names as names
 from rfgp.features.walks import WalkFeatures as WalkFeatures
-from rfgp.features.walks import gram as gram
 from rfgp.features.walks import kernel_function as kernel_function

@@ -8,8 +8,7 @@ from graphs.kernels import GraphKernel
 from rfgp.errors import InvalidArgumentError
 from rfgp.gpytorch.graph import GraphFeatureKernel
 from rfgp.gpytorch.graph_exact import GraphExactKernel
-from rfgp.models.graph.features import DrawnFeatures, SpectrumFeatures, make_features
-from rfgp.models.graph.model import EXACT_LIMIT, FEATURES
+from rfgp.regression.graph import EXACT_LIMIT, FEATURES, DrawnFeatures, SpectrumFeatures, make_features
 
 
 def choose(features: str, graph: graphs.Graph) -> str:

@@ -13,12 +13,8 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.features import WalkFeatures
 from rfgp.features.walks import Draw
 from rfgp.gpytorch.positions import PositionKernel, whole
-from rfgp.gpytorch.sparse import (
-    SparseLinearOperator,
-    SparseProductLinearOperator,
-    SparseRootLinearOperator,
-    SparsityPattern,
-)
+from rfgp.gpytorch.sparse import SparseLinearOperator, SparseProductLinearOperator, SparseRootLinearOperator
+from rfgp.sparse import SparsityPattern
 
 
 class GraphFeatureKernel(PositionKernel):

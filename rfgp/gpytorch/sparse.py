@@ -6,80 +6,14 @@ object that is no tensor, and travel as a keyword.
 """
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from linear_operator.operators import LinearOperator, MatmulLinearOperator, RootLinearOperator, to_linear_operator
-from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.errors import InvalidArgumentError
-from rfgp.features import gram
-
-Indices = NDArray[np.integer[Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class SparsityPattern:
-    """Where a sparse matrix (n, N) has entries, row by row, their columns in increasing order.
-
-    Attributes:
-        indptr: (n + 1,), where each row begins.
-        indices: (nnz,), the columns.
-        shape: (n, N).
-
-    Raises:
-        InvalidArgumentError: columns that repeat or decrease within a row, or lie outside.
-    """
-
-    indptr: Indices
-    indices: Indices
-    shape: tuple[int, int]
-
-    def __post_init__(self) -> None:
-        starts, columns = (np.asarray(a, dtype=np.int64) for a in (self.indptr, self.indices))
-        object.__setattr__(self, "indptr", starts)
-        object.__setattr__(self, "indices", columns)
-        bounded = len(columns) == 0 or (columns.min() >= 0 and columns.max() < self.shape[1])
-        if len(starts) != self.shape[0] + 1 or starts[-1] != len(columns) or not bounded:
-            raise InvalidArgumentError(f"These are no rows and columns of a sparse matrix of shape {self.shape}.")
-        if bool((np.diff(self.keys) <= 0).any()):
-            raise InvalidArgumentError("The columns of each row must increase.")
-
-    def __deepcopy__(self, memo: Any) -> "SparsityPattern":
-        return self  # it never changes
-
-    @cached_property
-    def rows(self) -> Indices:
-        """The row of each entry, (nnz,)."""
-        return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
-
-    @cached_property
-    def keys(self) -> Indices:
-        """The place row N + column of each entry in the dense matrix, (nnz,), increasing."""
-        return self.rows * self.shape[1] + self.indices
-
-    @cached_property
-    def transposed(self) -> tuple["SparsityPattern", Tensor]:
-        """The pattern (N, n) of the transpose, and which entries of this one its entries are (nnz,)."""
-        order = np.argsort(self.indices, kind="stable")
-        counts = np.bincount(self.indices, minlength=self.shape[1])
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        return SparsityPattern(starts, self.rows[order], self.shape[::-1]), torch.from_numpy(order)
-
-    def take(
-        self,
-        rows: Indices,  # (b,)
-    ) -> tuple["SparsityPattern", Tensor]:
-        """Return the pattern (b, N) of some rows, and which entries of this one its entries are."""
-        counts = np.diff(self.indptr)[rows]
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        entries = np.arange(starts[-1]) + np.repeat(self.indptr[:-1][rows] - starts[:-1], counts)
-        return SparsityPattern(starts, self.indices[entries], (len(rows), self.shape[1])), torch.from_numpy(entries)
+from rfgp.sparse import SparsityPattern, gram, product
 
 
 class SparseLinearOperator(LinearOperator):
@@ -117,7 +51,7 @@ class SparseLinearOperator(LinearOperator):
         return torch.Size((*self.values.shape[:-1], *self.pattern.shape))
 
     def _matmul(self, rhs: Tensor) -> Tensor:
-        return _multiply(self.values, rhs, self.pattern)
+        return product(self.values, rhs, self.pattern)
 
     def _t_matmul(self, rhs: Tensor) -> Tensor:
         return self._transpose_nonbatch()._matmul(rhs)
@@ -208,56 +142,3 @@ def _dense_gram(a: SparseLinearOperator, b: SparseLinearOperator) -> Tensor:
 
 def _tensor(array: Any, like: Tensor) -> Tensor:
     return torch.from_numpy(np.asarray(array)).to(like.device)
-
-
-# --- products ------------------------------------------------------------------------------------
-
-
-def _multiply(
-    values: Tensor,  # (..., nnz)
-    dense: Tensor,  # (..., N, c), or (N,)
-    pattern: SparsityPattern,
-) -> Tensor:  # (..., n, c), or (n,)
-    """Return the product of sparse and dense matrices, broadcast over batches."""
-    if dense.ndim == 1:
-        return _multiply(values, dense[:, None], pattern).squeeze(-1)
-    if values.ndim == 1:  # the batch of the dense side becomes columns
-        columns = dense.movedim(-2, 0)
-        out: Tensor = _Product.apply(values, columns.reshape(len(columns), -1), pattern)
-        return out.reshape(len(out), *columns.shape[1:]).movedim(0, -2)
-    batch = torch.broadcast_shapes(values.shape[:-1], dense.shape[:-2])
-    values = values.expand(*batch, -1).reshape(-1, values.shape[-1])
-    dense = dense.expand(*batch, -1, -1).reshape(-1, *dense.shape[-2:])
-    parts = [_Product.apply(v, b, pattern) for v, b in zip(values, dense, strict=True)]
-    return torch.stack(parts).reshape(*batch, pattern.shape[0], dense.shape[-1])
-
-
-class _Product(torch.autograd.Function):
-    """S B (n, c) for sparse S (n, N) with values (nnz,) and dense B (N, c); differentiable any number of times.
-
-    For upstream G (n, c): d/dB = S^T G, and d/dS_ij = sum_c G_ic B_jc on the pattern.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, dense: Tensor, pattern: SparsityPattern) -> Tensor:
-        ctx.save_for_backward(values, dense)
-        ctx.pattern = pattern
-        if values.device.type == "cpu":
-            matrix = sp.csr_array((values.detach().numpy(), pattern.indices, pattern.indptr), shape=pattern.shape)
-            return torch.as_tensor(matrix @ dense.detach().numpy()).to(values)
-        places = torch.stack([_tensor(pattern.rows, values), _tensor(pattern.indices, values)])
-        return torch.sparse_coo_tensor(places, values, pattern.shape, is_coalesced=True) @ dense
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        (values, dense), pattern = ctx.saved_tensors, ctx.pattern
-        in_values = in_dense = None
-        if ctx.needs_input_grad[0]:
-            rows, columns = _tensor(pattern.rows, values), _tensor(pattern.indices, values)
-            in_values = sum(
-                (grads[0][:, c][rows] * dense[:, c][columns] for c in range(dense.shape[1])), torch.zeros_like(values)
-            )
-        if ctx.needs_input_grad[1]:
-            turned, order = pattern.transposed
-            in_dense = _Product.apply(values[order.to(values.device)], grads[0], turned)
-        return in_values, in_dense, None

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from gpytorch.mlls import VariationalELBO
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, minimize
 from torch import Tensor
 
+from rfgp.descent import Descent, descend
 from rfgp.gpytorch.latent import LatentFunctions, SoftmaxLikelihood
 
 Floats = NDArray[np.float64]
@@ -188,11 +188,8 @@ def train(objective: Objective, max_iterations: int | None, callback: Callable[[
     return _adam(objective, 3000 if max_iterations is None else max_iterations, tell)
 
 
-class _Descent:
-    """L-BFGS-B over all observations, with fixed draws.
-
-    A failed line search ends scipy's run though rounding alone may have stopped it: another start from there tells.
-    """
+class _Search:
+    """L-BFGS over all observations, with fixed draws."""
 
     def __init__(self, objective: Objective, tell: Callable[[int, float], object]) -> None:
         self.objective, self.tell = objective, tell
@@ -209,46 +206,45 @@ class _Descent:
         loss.backward()
         return float(loss.detach()), self.vector.get(gradient=True)
 
-    def after(self, intermediate_result: Any) -> None:
-        self.trace.append(-float(intermediate_result.fun))
+    def after(self, loss: float) -> None:
+        self.trace.append(-loss)
         self.tell(len(self.trace) - 1, self.trace[-1])
 
     def run(self, most: int) -> tuple[bool, str]:
         """Learn for so many iterations; return whether it converged, and how it ended."""
-        left = most - int(self._search(min(WARM_UP, most // 2)).nit)
+        warm_up = min(WARM_UP, most // 2)
+        left = most - (self._search(warm_up, restarts=0).iterations if warm_up else 0)
         self.vector = Vector(self.objective)
-        while True:
-            before = self.trace[-1]
-            found = self._search(left)
-            left -= int(found.nit)
-            if found.success or left <= 0 or found.status == 1:
-                return bool(found.success), str(found.message)
-            if self.trace[-1] - before < _ROUNDING * len(self.batch.y):
-                return True, "no further gain beyond rounding"
+        found = self._search(left, restarts=math.inf)
+        return found.converged, found.message
 
-    def _search(self, most: int) -> Any:
-        """Run scipy's L-BFGS-B for so many iterations from where the vector stands."""
+    def _search(self, most: int, restarts: float) -> Descent:
+        """Search for so many iterations from where the vector stands."""
         size = len(self.vector.low)
-        kept = next(kept for limit, kept in _HISTORY if size <= limit)
-        found = minimize(
+        remembered = next(steps for limit, steps in _HISTORY if size <= limit)
+        found = descend(
             self.evaluate,
             self.vector.get(),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=Bounds(self.vector.low, self.vector.high),
-            callback=self.after,
-            options={"maxiter": most, "maxfun": 4 * most + 10, "ftol": 1e-9, "gtol": 1e-4, "maxcor": kept},
+            list(zip(self.vector.low, self.vector.high, strict=True)),
+            most=most,
+            tolerance=1e-9,
+            gradient_tolerance=1e-4,
+            restarts=restarts,
+            rounding=_ROUNDING * len(self.batch.y),
+            after=self.after,
+            maxfun=4 * most + 10,
+            maxcor=remembered,
         )
-        self.vector.set(found.x)
-        self.evaluations += int(found.nfev)
+        self.vector.set(found.point)
+        self.evaluations += found.evaluations
         return found
 
 
 def _lbfgs(objective: Objective, most: int, tell: Callable[[int, float], object]) -> ClassifierReport:
-    descent = _Descent(objective, tell)
-    converged, message = descent.run(most) if most > 0 else (False, "no iterations were allowed")
-    trace = tuple(descent.trace)
-    return report_on(objective, converged, message, trace, trace[-1], len(trace) - 1, descent.evaluations)
+    search = _Search(objective, tell)
+    converged, message = search.run(most) if most > 0 else (False, "no iterations were allowed")
+    trace = tuple(search.trace)
+    return report_on(objective, converged, message, trace, trace[-1], len(trace) - 1, search.evaluations)
 
 
 def _adam(objective: Objective, most: int, tell: Callable[[int, float], object]) -> ClassifierReport:

@@ -1,29 +1,23 @@
-"""Gaussian inference: posteriors through features or through kernels, and predictions."""
+"""Gaussian inference: what rows say under a prior, the posterior that is kept of them, and predictions."""
 
+from rfgp.inference.choice import evidence as evidence
+from rfgp.inference.choice import iterates as iterates
+from rfgp.inference.choice import restore as restore
+from rfgp.inference.dense import KernelEvidence as KernelEvidence
+from rfgp.inference.dense import RowEvidence as RowEvidence
+from rfgp.inference.evidence import Evidence as Evidence
 from rfgp.inference.laws import InputBlocks as InputBlocks
 from rfgp.inference.laws import Law as Law
-from rfgp.inference.laws import Predictor as Predictor
-from rfgp.inference.laws import RowPredictor as RowPredictor
-from rfgp.inference.laws import WeightPredictor as WeightPredictor
+from rfgp.inference.laws import Posterior as Posterior
 from rfgp.inference.linear import LinearModel as LinearModel
-from rfgp.inference.posterior import DualPosterior as DualPosterior
-from rfgp.inference.posterior import Posterior as Posterior
-from rfgp.inference.posterior import RowPosterior as RowPosterior
+from rfgp.inference.posteriors import KernelPosterior as KernelPosterior
+from rfgp.inference.posteriors import WeightPosterior as WeightPosterior
 from rfgp.inference.prediction import LeaveOneOut as LeaveOneOut
 from rfgp.inference.prediction import Prediction as Prediction
-from rfgp.inference.primal import PrimalPosterior as PrimalPosterior
-from rfgp.inference.prior import FeaturePrior as FeaturePrior
-from rfgp.inference.prior import KernelPrior as KernelPrior
-from rfgp.inference.prior import Prior as Prior
-from rfgp.inference.prior import SparsePrior as SparsePrior
-from rfgp.inference.prior import iterates as iterates
-from rfgp.inference.prior import posterior as posterior
-from rfgp.inference.rows import ArrayRows as ArrayRows
-from rfgp.inference.rows import Block as Block
-from rfgp.inference.rows import DistributedRows as DistributedRows
-from rfgp.inference.rows import JoinedRows as JoinedRows
-from rfgp.inference.rows import Rows as Rows
-from rfgp.inference.rows import gathered as gathered
-from rfgp.inference.sparse import Sparse as Sparse
-from rfgp.inference.sparse import SparseFeatures as SparseFeatures
+from rfgp.inference.primal import FeatureEvidence as FeatureEvidence
+from rfgp.inference.priors import FeaturePrior as FeaturePrior
+from rfgp.inference.priors import KernelPrior as KernelPrior
+from rfgp.inference.priors import Prior as Prior
+from rfgp.inference.priors import SparsePrior as SparsePrior
+from rfgp.inference.sparse import SparseEvidence as SparseEvidence
 from rfgp.inference.sparse import SparsePosterior as SparsePosterior

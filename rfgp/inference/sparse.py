@@ -17,7 +17,7 @@ With C = s^2 Phi Phi^T + D, a = C^-1 (y - mean) and m draws w_j ~ N(0, C^-1), wh
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,9 +25,14 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.posterior import Posterior, repetitions
-from rfgp.inference.rows import ArrayRows
-from rfgp.inference.systems import Draws, SparseSystem, multiply, row_blocks
+from rfgp.inference.dense import repetitions
+from rfgp.inference.evidence import Evidence
+from rfgp.inference.laws import root_of
+from rfgp.inference.posteriors import make_contiguous
+from rfgp.inference.priors import SparsePrior
+from rfgp.inference.systems import Draws, SparseSystem
+from rfgp.rows import Block
+from rfgp.sparse import multiply, row_blocks, sampled_outer
 
 TOLERANCE = 1e-9
 """Of the solve for the mean, relative."""
@@ -38,73 +43,26 @@ NUM_PROBES, NUM_PATHS = 16, 64
 MOST_SOLVED, MOST_JOINT = 256, 2000
 """Points whose variances, and whose joint law, are computed to the tolerance of the solver, a solve each."""
 
-_CHUNK, _MANY = 2**15, 8
-_ENTRIES = 2**22
+_CHUNK = 2**15
 
 
-class Sparse(NamedTuple):
-    """Sparse features: the values (nnz,), with gradients, on a CSR pattern (indptr, indices, shape)."""
-
-    values: Tensor
-    pattern: Any
-
-    def matrix(self, dtype: Any = np.float64) -> sp.csr_array:
-        """Return Phi (n, N), without gradients."""
-        indptr, indices, shape = self.pattern
-        return sp.csr_array((self.values.detach().numpy().astype(dtype, copy=False), indices, indptr), shape=shape)
-
-
-class SparseFeatures(NamedTuple):
-    """A prior of sparse features: f(x) = s phi_x w, w ~ N(0, I).
-
-    Attributes:
-        at: (positions (n,), whether to keep what is drawn) -> `Sparse`.
-        variance: s^2, 0-d.
-        num_columns: N.
-        seed: Of probes and paths.
-        times: Phi of all N positions times a matrix (N, p), where that is cheaper than their rows; or None.
-    """
-
-    at: Callable[[Tensor, bool], Sparse]
-    variance: Tensor
-    num_columns: int
-    seed: int
-    times: Callable[[Any], Any] | None = None
-
-    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> phi_x @ weights, (n,) -> (n, p), for weights (N, p)."""
-        array = np.ascontiguousarray(weights.numpy())
-        known: list[Tensor] = []
-
-        def values(inputs: Tensor) -> Tensor:
-            if self.times is not None and _MANY * len(inputs) > self.num_columns:
-                if not known:
-                    known.append(torch.from_numpy(self.times(array)))
-                return known[0][inputs]
-            parts = [_threaded(self.at(part, False).matrix(), array) for part in torch.split(inputs, _CHUNK)]
-            return torch.from_numpy(np.concatenate(parts)) if parts else torch.zeros(0, array.shape[1])
-
-        return values
-
-
-class SparsePosterior(Posterior):
+class SparseEvidence(Evidence):
     """Regression on sparse features by conjugate gradients; nothing is solved before it is asked for.
 
     Args:
-        features: The prior.
+        prior: Of sparse features.
         rows: The data.
         mean: (k,).
         noise: Variance of one observation, beside what its row knows, 0-d.
     """
 
-    def __init__(self, features: SparseFeatures, rows: ArrayRows, mean: Tensor, noise: Tensor) -> None:
-        (block,) = rows.blocks(len(rows))
-        self._features, self._rows, self._mean = features, rows, mean
-        self._phi = features.at(rows.inputs, True)
-        self._spread = block.spread(noise).expand(len(rows))
-        self._repeated = 0.0 if rows.weight is None else repetitions(block, noise)
-        spread, self._variance = self._spread.detach().numpy(), features.variance.double()
-        self._system = SparseSystem(self._phi.matrix(), float(self._variance.detach()), spread, features.seed)
+    def __init__(self, prior: SparsePrior, rows: Block, mean: Tensor, noise: Tensor) -> None:
+        self._prior, self._rows, self._mean = prior, rows, mean
+        self._phi = prior.at(rows.inputs, True)
+        self._noise_diag = rows.noise_diag(noise).expand(len(rows))
+        self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise)
+        noise_diag, self._variance = self._noise_diag.detach().numpy(), prior.variance.double()
+        self._system = SparseSystem(self._phi.matrix(), float(self._variance.detach()), noise_diag, prior.seed)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return an estimate of the log density of y, 0-d, with an unbiased estimate of its gradient.
@@ -134,14 +92,14 @@ class SparsePosterior(Posterior):
             signs = torch.ones(left.shape[1], dtype=torch.float64)
             signs[k:] = -1
             right = torch.from_numpy(phi.T @ left.numpy())
-            in_values = variance * _sampled_outer(left * signs, right, self._phi.pattern)
+            in_values = variance * sampled_outer(left * signs, right, self._phi.pattern)
             in_variance = 0.5 * (right.square() * signs).sum()
-            in_spread = 0.5 * (left.square() * signs).sum(1)
+            in_noise_diag = 0.5 * (left.square() * signs).sum(1)
             in_mean = self.coefficients.sum(0)
         parts = (
             (self._phi.values, in_values),
             (self._variance, in_variance),
-            (self._spread, in_spread),
+            (self._noise_diag, in_noise_diag),
             (self._mean, in_mean),
         )
         total = sum(((tensor * gradient).sum() for tensor, gradient in parts), torch.zeros((), dtype=torch.float64))
@@ -161,10 +119,10 @@ class SparsePosterior(Posterior):
         with torch.no_grad():
             return self._system.solve(self.residual, TOLERANCE)
 
-    def predictor(self) -> "SparsePredictor":
+    def posterior(self) -> "SparsePosterior":
         """Return coefficients, and draws for the variances."""
-        draws, spread = self._system.paths(NUM_PATHS, PATH_TOLERANCE).solved, self._spread.detach().clone()
-        return SparsePredictor(self._features, self._rows.inputs, spread, self.coefficients, draws)
+        draws, noise_diag = self._system.paths(NUM_PATHS, PATH_TOLERANCE).solved, self._noise_diag.detach().clone()
+        return SparsePosterior(self._prior, self._rows.inputs, noise_diag, self.coefficients, draws)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all the others, from draws; see `SparseLaw`.
@@ -172,8 +130,8 @@ class SparsePosterior(Posterior):
         1 / (C^-1)_ii = D_i / (1 - v_i / D_i) with v_i the latent variance at the row, all rows known.
         """
         with torch.no_grad():
-            latent = SparseLaw(self.predictor(), self._rows.inputs).variance()
-            variance = self._spread / (1 - latent / self._spread).clamp_min(1e-12)
+            latent = SparseLaw(self.posterior(), self._rows.inputs).variance()
+            variance = self._noise_diag / (1 - latent / self._noise_diag).clamp_min(1e-12)
         return self._rows.targets - self.coefficients * variance[:, None], variance
 
     @property
@@ -192,61 +150,49 @@ class SparsePosterior(Posterior):
         return w * (len(w) / self._draws.squares).sqrt()
 
 
-def _sampled_outer(left: Tensor, right: Tensor, pattern: Any) -> Tensor:
-    """Return the entries of left (n, p) @ right (N, p)^T on a pattern (n, N)."""
-    indptr, indices, _ = pattern
-    rows = np.repeat(np.arange(len(left)), np.diff(indptr))
-    out, size = torch.empty(len(indices), dtype=torch.float64), max(1, _ENTRIES // left.shape[1])
-    for first in range(0, len(indices), size):
-        part = slice(first, first + size)
-        i, j = torch.from_numpy(rows[part]), torch.from_numpy(indices[part].astype(np.int64))
-        out[part] = torch.einsum("ep,ep->e", left[i], right[j])
-    return out
-
-
 @dataclass(frozen=True, eq=False)
-class SparsePredictor:
+class SparsePosterior:
     """Through coefficients of the training rows, which are contiguous, as they come back from a file.
 
     Attributes:
-        features: The prior.
+        prior: Of sparse features.
         inputs: Positions (n,) of the training rows.
-        spread: D (n,).
+        noise_diag: D (n,).
         coefficients: a (n, k).
         draws: w (n, m), of N(0, C^-1).
     """
 
-    features: SparseFeatures
+    prior: SparsePrior
     inputs: Tensor
-    spread: Tensor
+    noise_diag: Tensor
     coefficients: Tensor
     draws: Tensor
 
     def __post_init__(self) -> None:
-        for name, tensor in self.tensors().items():
-            object.__setattr__(self, name, tensor.contiguous())
+        make_contiguous(self, "inputs", "noise_diag", "coefficients", "draws")
 
     def law(self, inputs: Any) -> "SparseLaw":
         """Return the latent law at n positions (n,)."""
         return SparseLaw(self, inputs)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return inputs (n,), spread (n,), coefficients (n, k) and draws (n, m)."""
-        names = ("inputs", "spread", "coefficients", "draws")
+        """Return inputs (n,), noise_diag (n,), coefficients (n, k) and draws (n, m)."""
+        names = ("inputs", "noise_diag", "coefficients", "draws")
         return {name: getattr(self, name) for name in names}
 
     # --- what the law uses -----------------------------------------------------------------------
 
     def moments(self, inputs: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield mean (b, k) and variance (b,) of some inputs after others."""
-        scale = float(self.features.variance) ** 0.5
+        scale = float(self.prior.variance) ** 0.5
         u, explained = self._path_weights
         m = u.shape[1]
         for part in torch.split(inputs, _CHUNK):
-            phi = self.features.at(part, False)
-            sums = _threaded(phi.matrix(np.float32), torch.cat([scale * u - explained, explained], 1).numpy())
+            phi = self.prior.at(part, False)
+            blocks = row_blocks(phi.matrix(np.float32))
+            sums = multiply(blocks, torch.cat([scale * u - explained, explained], 1).numpy())
             left, told = (torch.from_numpy(s).double().square().mean(1) for s in (sums[:, :m], sums[:, m:]))
-            prior = float(self.features.variance) * torch.from_numpy(np.asarray(phi.matrix().power(2).sum(1)))
+            prior = float(self.prior.variance) * torch.from_numpy(np.asarray(phi.matrix().power(2).sum(1)))
             yield torch.from_numpy(phi.matrix() @ self._weights.numpy()), combined(left, told, prior)
 
     def joint(self, inputs: Tensor) -> Tensor:
@@ -259,14 +205,14 @@ class SparsePredictor:
         system = self._system_of(int(torch.randint(2**62, (), generator=generator)))
         w = system.paths(count * k, PATH_TOLERANCE).solved
         u = self._all_prior_weights(system, count * k)
-        scale = float(self.features.variance) ** 0.5
+        scale = float(self.prior.variance) ** 0.5
         weights = scale * u.double() - scale**2 * torch.from_numpy(self._training.T @ w.numpy())
         weights = weights.reshape(-1, count, k) + self._weights[:, None]
-        values = self.features.functions(weights.reshape(len(weights), -1))
+        values = self.prior.of_weights(weights.reshape(len(weights), -1))
         return lambda inputs: values(inputs).reshape(len(inputs), count, k).movedim(0, 1)
 
     def _phi(self, inputs: Tensor) -> sp.csr_array:
-        return self.features.at(inputs, False).matrix()
+        return self.prior.at(inputs, False).matrix()
 
     def _joint(self, phi: sp.csr_array) -> Tensor:
         if phi.shape[0] > MOST_JOINT:
@@ -274,52 +220,52 @@ class SparsePredictor:
                 f"A joint covariance of {phi.shape[0]} nodes is asked for; at most {MOST_JOINT} are solved for at "
                 "once. Ask for fewer, or draw functions: sample_functions."
             )
-        variance = float(self.features.variance)
+        variance = float(self.prior.variance)
         cross = variance * (self._training @ phi.T).toarray()
-        solved = self._system_of(self.features.seed).solve(torch.from_numpy(cross), PATH_TOLERANCE)
+        solved = self._system_of(self.prior.seed).solve(torch.from_numpy(cross), PATH_TOLERANCE)
         out = torch.from_numpy(variance * (phi @ phi.T).toarray()) - torch.from_numpy(cross).mT @ solved
         return (out + out.mT) / 2
 
     def _system_of(self, seed: int) -> SparseSystem:
-        return SparseSystem(self._training, float(self.features.variance), self.spread.numpy(), seed)
+        return SparseSystem(self._training, float(self.prior.variance), self.noise_diag.numpy(), seed)
 
     @cached_property
     def _training(self) -> sp.csr_array:
-        return self.features.at(self.inputs, True).matrix()
+        return self.prior.at(self.inputs, True).matrix()
 
     @cached_property
     def _weights(self) -> Tensor:
         """s^2 Phi^T a, (N, k)."""
-        return float(self.features.variance) * torch.from_numpy(self._training.T @ self.coefficients.numpy())
+        return float(self.prior.variance) * torch.from_numpy(self._training.T @ self.coefficients.numpy())
 
     @cached_property
     def _path_weights(self) -> tuple[Tensor, Tensor]:
         """The weights u (N, m) and s^2 Phi^T w (N, m) of paths, single precision."""
-        u = self._all_prior_weights(self._system_of(self.features.seed), self.draws.shape[1])
+        u = self._all_prior_weights(self._system_of(self.prior.seed), self.draws.shape[1])
         explained = self._training.astype(np.float32).T @ self.draws.float().numpy()
-        return u, float(self.features.variance) * torch.from_numpy(explained)
+        return u, float(self.prior.variance) * torch.from_numpy(explained)
 
     def _all_prior_weights(self, system: SparseSystem, count: int) -> Tensor:
         """Return u (N, m), of which the system's `paths` has the rows of columns with training entries."""
         generator = np.random.default_rng(np.random.SeedSequence(system.seed, spawn_key=(4,)))
-        out = torch.from_numpy(generator.standard_normal((self.features.num_columns, count), dtype=np.float32))
+        out = torch.from_numpy(generator.standard_normal((self.prior.num_columns, count), dtype=np.float32))
         out[torch.from_numpy(system.columns)] = system.prior_weights(count)[0].float()
         return out
 
 
 @dataclass(frozen=True, eq=False)
 class SparseLaw:
-    """The law that a `SparsePredictor` gives.
+    """The law that a `SparsePosterior` gives.
 
     Up to 256 points variances come from a solve for each; beyond they are estimated from draws, all points alike,
     with the relative standard error sqrt(2 / m) e / sqrt(e^2 + v^2) of the variance (half of that for the deviation).
 
     Attributes:
-        predictor: What the data say.
+        posterior: What the data say.
         inputs: Positions (n,).
     """
 
-    predictor: SparsePredictor
+    posterior: SparsePosterior
     inputs: Tensor
 
     def mean(self) -> Tensor:
@@ -338,20 +284,18 @@ class SparseLaw:
 
     def root(self) -> Tensor:
         """Return a matrix R (n, r) with R R^T the covariance."""
-        values, vectors = torch.linalg.eigh(self._covariance)
-        root: Tensor = vectors * values.clamp_min(0).sqrt()
-        return root
+        return root_of(self._covariance)
 
     @cached_property
     def _covariance(self) -> Tensor:
-        return self.predictor.joint(self.inputs)
+        return self.posterior.joint(self.inputs)
 
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
-        found = list(self.predictor.moments(self.inputs))
-        if not found:
-            return torch.zeros(0, self.predictor.coefficients.shape[1], dtype=torch.float64), torch.zeros(0)
-        means, variances = zip(*found, strict=True)
+        moments = list(self.posterior.moments(self.inputs))
+        if not moments:
+            return torch.zeros(0, self.posterior.coefficients.shape[1], dtype=torch.float64), torch.zeros(0)
+        means, variances = zip(*moments, strict=True)
         return torch.cat(means), torch.cat(variances)
 
 
@@ -359,7 +303,3 @@ def combined(left: Tensor, explained: Tensor, prior: Tensor) -> Tensor:
     """Return the best estimate (n,) of variances that are estimated by `left` and by prior - `explained`, (n,) each."""
     share = explained.square() / (left.square() + explained.square()).clamp_min(torch.finfo(left.dtype).tiny)
     return torch.maximum(share * left + (1 - share) * (prior - explained), 0.1 * left)
-
-
-def _threaded(matrix: sp.csr_array, right: Any) -> Any:
-    return multiply(row_blocks(matrix), np.ascontiguousarray(right))

@@ -15,13 +15,10 @@ for a normal z, and with the Lanczos matrix that its conjugate gradients leave,
 The eigenvalues of A are at least 1. The spread over draws is the standard error.
 """
 
-import itertools
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -31,21 +28,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.errors import SolverError
+from rfgp.sparse import multiply, row_blocks
 
 Floats = NDArray[np.float64]
 
 MOST_ITERATIONS = 2000
 """Of conjugate gradients, before a solve is said to have failed."""
 
-_ROUNDS = 3
+ROUNDS = 3
 _RANK, _LEAST_RANK = 64, 8
 _LANCZOS = 1000
-_STANDS_OUT = 10.0
+STANDS_OUT = 10.0
 """The ratio of the first and the last of so many eigenvalues, from which on a preconditioner is used."""
-_FILL = 4
+FILL = 4
 """Phi Phi^T is formed, sparse, where that takes at most so many times the non-zeros of Phi."""
-_IN_THREADS = 2**21
-"""Multiplications, from which on a product is worth threads."""
 
 
 class Estimate(NamedTuple):
@@ -71,20 +67,20 @@ class Draws:
         solved: w (n, m).
         squares: w^T C w (m,), n on average.
         search: Of the solutions.
-        known: log |D| + log |P|.
+        log_diagonals: log |D| + log |P|.
     """
 
     solved: Tensor
     squares: Tensor
     search: _Search
-    known: float
+    log_diagonals: float
 
     @cached_property
     def log_determinant(self) -> Estimate:
         """An estimate of log |C|; of one draw its error is not known, and infinite."""
         values = len(self.solved) * _mean_logs(self.search)
         error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.inf
-        return Estimate(self.known + float(values.mean()), float(error))
+        return Estimate(self.log_diagonals + float(values.mean()), float(error))
 
 
 class SparseSystem:
@@ -93,12 +89,12 @@ class SparseSystem:
     Args:
         phi: (n, N).
         variance: s^2.
-        spread: D (n,), positive.
+        noise_diag: D (n,), positive.
         seed: Of the probes, and of the preconditioner.
     """
 
-    def __init__(self, phi: sp.csr_array, variance: float, spread: Floats, seed: int) -> None:
-        self._deviation, self.seed = np.sqrt(spread), seed
+    def __init__(self, phi: sp.csr_array, variance: float, noise_diag: Floats, seed: int) -> None:
+        self._deviation, self.seed = np.sqrt(noise_diag), seed
         rows = np.repeat(variance**0.5 / self._deviation, np.diff(phi.indptr))
         self.columns, psi = _without_empty_columns(phi, phi.data * rows)
         self._psi = psi
@@ -135,10 +131,10 @@ class SparseSystem:
         u, e = self.prior_weights(probes)
         right = self._scaled(torch.from_numpy(self._psi @ u.numpy()) + e)
         w, search = self._searched(right, tolerance)
-        known = 2 * float(np.log(self._deviation).sum())
+        logs = 2 * float(np.log(self._deviation).sum())
         if self._preconditioner is not None:
-            known += float(self._preconditioner.logs.sum())
-        return Draws(w, (w * right).sum(0), search, known)
+            logs += float(self._preconditioner.logs.sum())
+        return Draws(w, (w * right).sum(0), search, logs)
 
     def prior_weights(self, probes: int) -> tuple[Tensor, Tensor]:
         """Return u (N', m) and e (n, m), standard normal; the same at every call."""
@@ -155,19 +151,19 @@ class SparseSystem:
         largest = largest.where(largest > 0, 1.0)  # squares of what is left neither overflow nor vanish
         b = b / largest
         first = _conjugate_gradients(self._preconditioned, self._halved(b), 0.1 * tolerance)
-        found, sizes = self._halved(first.solution), b.norm(dim=0)
-        for attempt in range(1, _ROUNDS + 1):  # the residual that a search updates drifts from the true one
-            rest = b - self._times(found)
+        x, sizes = self._halved(first.solution), b.norm(dim=0)
+        for attempt in range(1, ROUNDS + 1):  # the residual that a search updates drifts from the true one
+            rest = b - self._times(x)
             residual = rest.norm(dim=0) / sizes.where(sizes > 0, 1.0)
             if bool((residual <= tolerance).all()):
-                return self._unscaled(largest * found), first
-            if attempt < _ROUNDS:
+                return self._unscaled(largest * x), first
+            if attempt < ROUNDS:
                 again = _conjugate_gradients(self._preconditioned, self._halved(rest), 0.1 * tolerance / residual)
-                found = found + self._halved(again.solution)
+                x = x + self._halved(again.solution)
         worst = float(residual.max())
         raise SolverError(
             f"Conjugate gradients on {len(self)} observations reached a relative residual of {worst:.1e}, not "
-            f"{tolerance:.0e}, in {_ROUNDS} times {MOST_ITERATIONS} iterations: the noise is too small beside the "
+            f"{tolerance:.0e}, in {ROUNDS} times {MOST_ITERATIONS} iterations: the noise is too small beside the "
             "signal. Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'."
         )
 
@@ -198,7 +194,7 @@ class SparseSystem:
     def _gram(self) -> list[sp.csr_array] | None:
         """Psi Psi^T, where it is sparse."""
         counts = np.bincount(self._psi.indices, minlength=self._psi.shape[1]).astype(np.float64)
-        if counts @ counts > _FILL * self._psi.nnz:
+        if counts @ counts > FILL * self._psi.nnz:
             return None
         return row_blocks(sp.csr_array(self._psi @ self._psi.T))
 
@@ -233,8 +229,8 @@ class _Nystrom(NamedTuple):
         if bool(info.any()):
             return None
         root = torch.linalg.solve_triangular(factor, shifted.mT, upper=False).mT
-        spread = torch.linalg.eigvalsh(root.mT @ root)
-        if float((spread[-1] + 1) / (spread[0] + 1)) < _STANDS_OUT:
+        sizes = torch.linalg.eigvalsh(root.mT @ root)
+        if float((sizes[-1] + 1) / (sizes[0] + 1)) < STANDS_OUT:
             return None
         vectors, sizes, _ = torch.linalg.svd(root, full_matrices=False)
         values = (sizes.square() - shift).clamp_min(0)
@@ -280,7 +276,7 @@ def _conjugate_gradients(
 
 def _mean_logs(search: _Search) -> Floats:
     """Return t^T A^-1 log(A) t / t^T A^-1 t for each of the right-hand sides t of a search, (p,), from 1,000 steps."""
-    found = []
+    means = []
     for alpha, beta in zip(search.alphas[:_LANCZOS].T, search.betas[:_LANCZOS].T, strict=True):
         steps = alpha > 0
         a, b = alpha[steps], beta[steps]
@@ -288,8 +284,8 @@ def _mean_logs(search: _Search) -> Floats:
         diagonal[1:] += b[:-1] / a[:-1]
         values, vectors = _eigenpairs(diagonal, np.sqrt(b[:-1]) / a[:-1])
         weights = vectors[0] ** 2 / values
-        found.append(weights @ np.log(values) / weights.sum())
-    return np.array(found)
+        means.append(weights @ np.log(values) / weights.sum())
+    return np.array(means)
 
 
 def _eigenpairs(diagonal: Floats, beside: Floats) -> tuple[Floats, Floats]:
@@ -312,18 +308,3 @@ def _without_empty_columns(phi: sp.csr_array, data: Floats) -> tuple[NDArray[np.
     columns = np.flatnonzero(used)
     places = np.cumsum(used, dtype=np.int32) - 1
     return columns, sp.csr_array((data, places[phi.indices], phi.indptr), shape=(phi.shape[0], len(columns)))
-
-
-def row_blocks(matrix: sp.csr_array) -> list[sp.csr_array]:
-    """Return blocks (b, N) of the rows of a matrix, of about as many entries each, one for each thread."""
-    count = os.cpu_count() or 1
-    ends = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, count + 1)[1:-1]).tolist()
-    return [matrix[a:b] for a, b in itertools.pairwise([0, *ends, matrix.shape[0]])]
-
-
-def multiply(blocks: list[sp.csr_array], v: NDArray[Any]) -> NDArray[Any]:
-    """Return the product (n, p) of a matrix in blocks of rows with v (N, p), in threads where that pays."""
-    if len(blocks) == 1 or sum(block.nnz for block in blocks) * v.shape[1] < _IN_THREADS:
-        return np.concatenate([block @ v for block in blocks])
-    with ThreadPoolExecutor(len(blocks)) as pool:
-        return np.concatenate(list(pool.map(lambda block: block @ v, blocks)))

@@ -1,6 +1,5 @@
-"""The models: sparse-spectrum and exact processes on tables, and processes on graphs."""
+"""Models: what a user holds; facades over a regression. `GraphGP` is in `rfgp.models.graph`."""
 
-from rfgp.models.exact import ExactGP as ExactGP
-from rfgp.models.fitting import FitReport as FitReport
 from rfgp.models.process import Process as Process
+from rfgp.models.table import ExactGP as ExactGP
 from rfgp.models.table import SparseSpectrumGP as SparseSpectrumGP

@@ -1,27 +1,41 @@
-"""What every model does: hold data and hyperparameters, fit, condition, predict."""
+"""What every model does: hold a regression and swap it whole; fit, condition, predict, save."""
 
-import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self
 
-import torch
 from torch import Tensor
 
 from rfgp.errors import ConvergenceWarning, NotFittedError
-from rfgp.inference import FeaturePrior, LeaveOneOut, Posterior, Prediction, Predictor, Rows, posterior
-from rfgp.inference import Prior as FunctionPrior
-from rfgp.inference.primal import ABSORBING, absorb
-from rfgp.models.fitting import Callback, FitReport, Plan, Progress, Reporter, fingerprint, maximize, open_journal
-from rfgp.models.inputs import Inputs
-from rfgp.models.reading import Arrays, Streamed, Unread, begin, read_new_rows, read_training
-from rfgp.models.sources import CountedRows
-from rfgp.models.state import Data, Kept, SourcePart, State
-from rfgp.parameters import Hyperparameters, Prior
-from rfgp.scaling import Scaling
+from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
+from rfgp.inference import LeaveOneOut, Prediction
+from rfgp.parameters import Hyperparameters
+from rfgp.regression import Family, FitReport, Regression, begin, conditioned, extended, solved_if_read
+from rfgp.rows import Chunk
+from rfgp.saving import Codec, Saved, write
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What data have made of a model; swapped whole.
+
+    Attributes:
+        regression: The value that answers.
+        live: Its hyperparameters as users may change them.
+        report: How the fit went, where there was one.
+    """
+
+    regression: Regression
+    live: Hyperparameters
+    report: FitReport | None = None
+
+    @classmethod
+    def of(cls, regression: Regression, report: FitReport | None = None) -> "Fitted":
+        """Return a regression with live hyperparameters of its own."""
+        return cls(regression, Hyperparameters(regression.hyperparameters), report)
 
 
 class Process(ABC):
@@ -33,35 +47,41 @@ class Process(ABC):
     anything that JSON can hold, saved with the model.
     """
 
-    _options: dict[str, Any]  # what the constructor was given
+    codec: ClassVar[Codec]
 
-    def __init__(
-        self, inputs: Inputs, outputscale: float | None, noise: float | None, priors: Mapping[str, Prior | None] | None
-    ) -> None:
-        self._inputs = inputs
-        self._starts = {"outputscale": outputscale, "noise": noise}
-        self._priors = priors
-        self._state: State | None = None
-        self._kept: Kept | None = None
-        self.fit_report: FitReport | None = None
+    @staticmethod
+    @abstractmethod
+    def strategy(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+        """Fit a regression of this kind of model; return the one found, and how it went."""
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+        self._fitted: Fitted | None = None
         self.metadata: dict[str, Any] = {}
 
-    # --- what a model supplies -----------------------------------------------------------------
+    @classmethod
+    def of(cls, family: Family, fitted: Fitted | None = None) -> Self:
+        """Return the model of a family as it is."""
+        model = cls.__new__(cls)
+        Process.__init__(model, family)
+        model._fitted = fitted
+        return model
 
-    @abstractmethod
-    def _prior(self, hyperparameters: Hyperparameters, draw: Any) -> FunctionPrior:
-        """Return the prior of the standardised function over standardised inputs."""
+    # --- what is known of it ---------------------------------------------------------------------
 
-    def _draw(self, scaling: Scaling) -> Any:
-        """Draw what depends on the number of columns of the inputs."""
+    @property
+    def family(self) -> Family:
+        """Which prior the inputs have: the options, and once there are data, what was drawn for them."""
+        return self._family if self._fitted is None else self._fitted.regression.family
 
-    def _set_starts(self, hyperparameters: Hyperparameters, rows: Rows) -> None:
-        """Change starting values that the user left open, in place, for the standardised rows."""
+    @property
+    def fit_report(self) -> FitReport | None:
+        """How the fit went; None before one. It may be set, to that of a model that this one was made of."""
+        return None if self._fitted is None else self._fitted.report
 
-    def _check_fit(self, report: FitReport | None = None) -> None:
-        """Warn where the hyperparameters, or the report of a fit, tell that the features do not suit."""
-
-    # --- what every model does -----------------------------------------------------------------
+    @fit_report.setter
+    def fit_report(self, report: FitReport | None) -> None:
+        self._fitted = replace(self._needed(), report=report)
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -70,7 +90,7 @@ class Process(ABC):
         Raises:
             NotFittedError: there are none before `fit` or `condition`.
         """
-        return self._known().hyperparameters
+        return self._needed().live
 
     @property
     def num_observations(self) -> int:
@@ -79,7 +99,22 @@ class Process(ABC):
         Raises:
             NotFittedError: there are none before `fit` or `condition`.
         """
-        return self._known().num_observations
+        return self._needed().regression.num_observations
+
+    @property
+    def regression(self) -> Regression:
+        """The value behind the model, at the hyperparameters as they are now.
+
+        Raises:
+            NotFittedError: there is none before `fit` or `condition`.
+        """
+        fitted = self._needed()
+        now = fitted.regression.at(fitted.live.values)
+        if now is not fitted.regression and now.rows is not None:
+            self._fitted = replace(fitted, regression=now)
+        return now
+
+    # --- what changes it -------------------------------------------------------------------------
 
     def fit(
         self,
@@ -121,23 +156,20 @@ class Process(ABC):
         Warns:
             ConvergenceWarning: the optimiser stopped early.
         """
-        before = dict(vars(self))
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
-        try:
-            self._state = new_state(self, read_training(self._inputs, X, y, noise, sample_weight, seed_of(self)), None)
-            with open_journal(checkpoint, lambda: fingerprint(self, names, max_iterations)) as journal:
-                report = self._train(Plan(names, max_iterations, Reporter(callback, progress), journal))
-        except BaseException:
-            vars(self).update(before)
-            raise
-        self.fit_report = report
+        begun = begin(self._family, Chunk(X, y, noise, sample_weight))
+        journaled = open_journal(checkpoint, lambda: fingerprint(begun, names, max_iterations))
+        with journaled as journal, Reporter(callback, progress) as reporter:
+            regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, journal))
+        self._fitted = Fitted.of(regression, report)
         if not report.converged:
             message = (
                 f"The fit stopped after {report.iterations} iterations without converging: {report.message}. "
                 "Raise max_iterations if they ran out; otherwise fix a hyperparameter or give it a prior."
             )
             warnings.warn(ConvergenceWarning(message), stacklevel=2)
-        self._check_fit(report)
+        for warning in self._told(report):
+            warnings.warn(warning, stacklevel=2)
         return self
 
     def condition(self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None) -> Self:
@@ -152,16 +184,13 @@ class Process(ABC):
         Raises:
             DataError: the data cannot be used; the message names the place.
         """
-        before, least = dict(vars(self)), 2 if self._state is None else 1
-        read = read_training(self._inputs, X, y, noise, sample_weight, seed_of(self), least)
-        try:
-            self._state = new_state(self, read, self._state)
-            if isinstance(read, Streamed):
-                predictor_of(self)  # now, while the rows can be read
-        except BaseException:
-            vars(self).update(before)
-            raise
-        self._check_fit()
+        data = Chunk(X, y, noise, sample_weight)
+        if self._fitted is None:
+            self._fitted = Fitted.of(solved_if_read(begin(self._family, data)))
+        else:
+            self._fitted = replace(self._fitted, regression=conditioned(self.regression, data))
+        for warning in self._told():
+            warnings.warn(warning, stacklevel=2)
         return self
 
     def update(self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None) -> Self:
@@ -170,28 +199,19 @@ class Process(ABC):
         Where there are fewer features than data and the posterior is known, only the new rows are read. Rows without
         `noise` have none but the learned one, rows without `sample_weight` count once.
         """
-        state = self._known()
-        if state.data is None and not absorbs(self):
-            state.known_data("update")
-        before = dict(vars(self))
-        read = read_new_rows(self._inputs, X, y, noise, sample_weight, seed_of(self))
-        try:
-            self._state, self._kept = updated(self, read)
-            if self._kept is None and not isinstance(read, Arrays):
-                predictor_of(self)  # now, while the rows can be read
-        except BaseException:
-            vars(self).update(before)
-            raise
+        extension = extended(self.regression, Chunk(X, y, noise, sample_weight))
+        self._fitted = replace(self._needed(), regression=extension)
         return self
+
+    # --- what it answers -------------------------------------------------------------------------
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of the targets in their own units, 0-d, constants included.
 
         Differentiable in `hyperparameters`.
         """
-        state = self._known()
-        data = state.known_data("the marginal likelihood")
-        return self._posterior(data.rows).log_marginal_likelihood() + state.scaling.targets.log_jacobian(data.count)
+        fitted = self._needed()
+        return fitted.regression.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
 
     def leave_one_out(self) -> LeaveOneOut:
         """Return the law of each training observation given all the others, in closed form, in the user's units.
@@ -200,16 +220,7 @@ class Process(ABC):
 
         Source: Rasmussen and Williams (2006), Eqs. 5.10-5.12.
         """
-        state = self._known()
-        data, targets = state.known_data("leave_one_out"), state.scaling.targets
-        with torch.no_grad():
-            mean, variance = self._posterior(data.rows).leave_one_out()
-            noise = state.hyperparameters.standardized("noise").double()
-            found = [
-                (b.targets, (b.noise(noise) - b.spread(noise)).expand(len(b.targets))) for b in data.rows.blocks(2**16)
-            ]
-            y, more = (torch.cat(column) for column in zip(*found, strict=True))
-        return LeaveOneOut.of(mean, variance + more, y, targets, data.is_numpy)
+        return self.regression.leave_one_out()
 
     def predict(self, X: Any) -> Prediction:
         """Return the law of the latent function at new inputs, in the user's units.
@@ -222,17 +233,19 @@ class Process(ABC):
             NotFittedError: there are no data yet.
             DataError: the inputs do not fit the data.
         """
-        scaling, hyperparameters = self._known().scaling, self.hyperparameters
-        inputs, source = self._known().read_points(self._inputs, X)
-        gradients = torch.is_grad_enabled() and isinstance(inputs, Tensor) and inputs.requires_grad
-        with torch.set_grad_enabled(gradients):
-            law = predictor_of(self).law(inputs)
-            mean, scale = hyperparameters.mean.double(), scaling.targets.scale.double()
-            noise = hyperparameters.standardized("noise")
-        return Prediction(law, mean.detach(), scale, noise.detach(), source.template, source.is_numpy)
+        return self.regression.predict(X)
+
+    def prior_covariance(self, X: Any) -> Tensor:
+        """Return the prior covariance of the latent function at inputs, in the user's units, float64.
+
+        (n, n), or (n, n, k) for k outputs.
+
+        Through the features where the model has features: this is the matrix that they approximate.
+        """
+        return self.regression.prior_covariance(X)
 
     def save(self, path: str | Path, data: bool = False) -> None:
-        """Write the model to a file that `rfgp.load` reads; see `rfgp.models.io`.
+        """Write the model to a file that `rfgp.load` reads; see `rfgp.saving`.
 
         Args:
             path: Where; by custom it ends in .safetensors. Written whole or not at all.
@@ -244,112 +257,22 @@ class Process(ABC):
             NotFittedError: there is nothing to save yet.
             InvalidArgumentError: a part that cannot be written as numbers and JSON, by name.
         """
-        from rfgp.models import io
-
-        io.save(self, Path(path), data=data)
+        saved = Saved(type(self).__name__, self.regression, self.fit_report, self.metadata)
+        write(Path(path), saved, self.codec, data=data)
 
     def __repr__(self) -> str:
-        fitted = (
-            "not fitted" if self._state is None else f"{self.num_observations} observations, {self.hyperparameters}"
-        )
-        return f"{type(self).__name__}({fitted})"
+        if self._fitted is None:
+            return f"{type(self).__name__}(not fitted)"
+        return f"{type(self).__name__}({self.num_observations} observations, {self.hyperparameters})"
 
-    def prior_covariance(self, X: Any) -> Tensor:
-        """Return the prior covariance of the latent function at inputs, in the user's units, float64.
+    # --- for models ------------------------------------------------------------------------------
 
-        (n, n), or (n, n, k) for k outputs.
-
-        Through the features where the model has features: this is the matrix that they approximate.
-        """
-        state = self._known()
-        inputs, _ = self._known().read_new(self._inputs, X)
-        prior = self._prior(state.hyperparameters, state.draw)
-        scale, kernel = state.scaling.targets.scale.double(), prior.kernel(inputs, inputs).double()
-        return scale**2 * (kernel[..., None] if scale.ndim else kernel)
-
-    def _known(self) -> State:
-        if self._state is None:
+    def _needed(self) -> Fitted:
+        if self._fitted is None:
             raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
-        return self._state
+        return self._fitted
 
-    def _posterior(self, rows: Rows) -> Posterior:
-        """Return the posterior given standardised rows, at the present hyperparameters."""
-        state, hyperparameters = self._known(), self.hyperparameters
-        mean, noise = hyperparameters.standardized("mean").reshape(-1), hyperparameters.standardized("noise")
-        return posterior(self._prior(hyperparameters, state.draw), rows, mean, noise)
-
-    def _train(self, plan: Plan) -> FitReport:
-        """Learn the hyperparameters, in place, from the data of the present state."""
-        state = self._known()
-        rows = state.known_data("a fit").rows
-        return maximize(lambda: self._posterior(rows).log_marginal_likelihood(), state, plan)
-
-
-def new_state(model: Process, read: Arrays | Streamed, kept: State | None) -> State:
-    """Return the state with new data; scaling, hyperparameters and draw of `kept`, or new."""
-    if kept is None:
-        starts = {**model._inputs.starts(), **model._starts}
-        scaling, hyperparameters = begin(model._inputs, read, starts, model._priors)
-        draw = model._draw(scaling)
-    else:
-        scaling, hyperparameters, draw = kept.scaling, kept.hyperparameters, kept.draw
-    part = read.part(scaling)
-    if kept is None:
-        model._set_starts(hyperparameters, part.rows)
-    return State(Data((part,)), len(part.rows), scaling, hyperparameters, draw)
-
-
-def predictor_of(model: Process) -> Predictor:
-    """Return a model's predictor, computed again when a hyperparameter has changed."""
-    with torch.no_grad():
-        state, kept = model._known(), model._kept
-        now = state.hyperparameters.flat()
-        if kept is None or not kept.fits(state, now):
-            data = state.known_data("predictions with other hyperparameters")
-            predictor = model._posterior(data.rows).predictor()
-            model._kept = kept = Kept(state, now, predictor.tensors(), predictor)
-        if kept.predictor is None:
-            kept.predictor = model._prior(state.hyperparameters, state.draw).restore(kept.tensors)
-        return kept.predictor
-
-
-def absorbs(model: Process) -> bool:
-    """Whether the posterior that is known takes new rows without the old ones."""
-    kept, state = model._kept, model._known()
-    return kept is not None and kept.fits(state, state.hyperparameters.flat()) and set(kept.tensors) == ABSORBING
-
-
-def updated(model: Process, read: Arrays | Unread | Streamed) -> tuple[State, Kept | None]:
-    """Return the model's state with further data, and its posterior where that is known without the old data."""
-    state, predictor = model._known(), None
-    part = None if isinstance(read, Unread) else read.part(state.scaling)
-    rows = part.rows if part is not None else cast(Unread, read).counted(state.scaling)
-    if absorbs(model):
-        assert model._kept is not None
-        with torch.no_grad():
-            known = state.hyperparameters
-            prior = model._prior(known, state.draw)
-            assert isinstance(prior, FeaturePrior)
-            mean, noise = known.standardized("mean").reshape(-1), known.standardized("noise")
-            predictor = absorb(prior.model(rows, mean, noise), **model._kept.tensors)
-    elif isinstance(rows, CountedRows):
-        for _ in rows.blocks(2**16):
-            pass  # counted, and checked
-    added = SourcePart(rows.counted(), None, rows.count, True) if isinstance(rows, CountedRows) else part
-    assert added is not None
-    data = None if state.data is None else Data((*state.data.parts, added))
-    new = replace(state, data=data, num_observations=state.num_observations + len(added.rows))
-    return new, None if predictor is None else Kept(new, state.hyperparameters.flat(), predictor.tensors(), predictor)
-
-
-def seed_of(model: Process) -> int:
-    """Return the model's seed; the exact process has none, and nothing that depends on it but the order of a sample."""
-    return int(getattr(model, "seed", 0))
-
-
-def snapshot(model: Process, other: Process) -> None:
-    """Give another model a copy of the hyperparameters, the same data and scaling, and its own draw."""
-    state = model._known()
-    state.known_data("exact and redraw")
-    copied = copy.deepcopy(state.hyperparameters)
-    other._state = replace(state, hyperparameters=copied, draw=other._draw(state.scaling))
+    def _told(self, report: FitReport | None = None) -> Iterable[Warning]:
+        """Return warnings of what the family tells of the model as it is."""
+        now = self.regression
+        return now.family.checked(now.hyperparameters, now.rows, now.scaling, report)

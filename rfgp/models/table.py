@@ -1,34 +1,23 @@
-"""The sparse-spectrum Gaussian process on a table."""
+"""The Gaussian processes on a table: through features, and the exact twin that every approximation is compared with."""
 
-import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import fields
+from typing import Any, ClassVar, cast
 
 import torch
 
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
 from rfgp.counts import check_count
-from rfgp.errors import InvalidArgumentError, OverfittingWarning, VarianceStarvationWarning
-from rfgp.inference import FeaturePrior
-from rfgp.models.exact import ExactGP
-from rfgp.models.fitting import FitReport, Plan
-from rfgp.models.fitting.sparse import Fit
-from rfgp.models.functions import draw_functions
-from rfgp.models.inputs import TableInputs
-from rfgp.models.process import Process, snapshot
-from rfgp.parameters import Hyperparameters, Prior
-from rfgp.scaling import Scaling
+from rfgp.errors import InvalidArgumentError
+from rfgp.fitting import Plan, fit_features, fit_whole
+from rfgp.models.process import Fitted, Process
+from rfgp.parameters import Hyperprior
+from rfgp.regression import FeatureFamily, FeatureOptions, FitReport, KernelFamily, KernelOptions, Regression
+from rfgp.regression.table import FeatureMap
+from rfgp.saving import FEATURES, KERNELS, Codec
 
-MISCALIBRATED = 4.0
-"""The mean square of standardised leave-one-out errors from which on a fit warns."""
-EXHAUSTED = 0.9
-"""The share of the weights that the data determine from which on a fit warns of variance starvation.
-
-Over 28 fits (`benchmarks/starvation.py`, the exact process with the same hyperparameters beside) the median variance of
-the latent function at test points was .22 to .45 of the exact one in all 8 with a larger share, and .005 to .09 at
-points three times as far out; with shares below a half .63 and .52 at the least.
-"""
+_REDRAWN = {"coupling", "num_frequencies", "features", "seed"}
 
 
 class SparseSpectrumGP(Process):
@@ -63,6 +52,8 @@ class SparseSpectrumGP(Process):
         InvalidArgumentError: an unknown name, or m not a positive integer.
     """
 
+    codec: ClassVar[Codec] = FEATURES
+
     def __init__(
         self,
         spectrum: str | spectra.Spectrum = "gaussian",
@@ -75,48 +66,55 @@ class SparseSpectrumGP(Process):
         lengthscale: Any = None,
         outputscale: float | None = None,
         noise: float | None = None,
-        priors: Mapping[str, Prior] | None = None,
+        priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(TableInputs(ard, standardize, lengthscale, dtype), outputscale, noise, priors)
-        if frequencies not in ("fixed", "learned"):
-            raise InvalidArgumentError(f'frequencies must be "fixed" or "learned", got {frequencies!r}.')
-        if frequencies == "learned" and features != "fourier":
-            raise InvalidArgumentError("Frequencies of Fourier features can be learned, of others not.")
-        num_frequencies = check_count("num_frequencies", num_frequencies)
-        self.spectrum = spectra.by_name(spectrum)
-        self.features = features
-        self._map_class = feature_maps.by_name(features)
-        self.coupling = couplings.for_features(coupling, features)
-        if features == "laplace" and not isinstance(self.spectrum, spectra.Gaussian):
-            raise InvalidArgumentError("Laplace features exist for the Gaussian spectrum only.")
-        self.seed = random.resolve_seed(seed)
-        self._options: dict[str, Any] = {
-            "spectrum": self.spectrum,
-            "features": features,
-            "num_frequencies": int(num_frequencies),
-            "coupling": self.coupling,
-            "frequencies": frequencies,
-            "ard": ard,
-            "standardize": standardize,
-            "lengthscale": lengthscale,
-            "outputscale": outputscale,
-            "noise": noise,
-            "priors": priors,
-            "seed": self.seed,
-            "dtype": dtype,
-        }
+        common = KernelOptions(
+            spectra.by_name(spectrum), ard, standardize, lengthscale, outputscale, noise, priors, dtype
+        )
+        super().__init__(
+            FeatureFamily(_feature_options(common, features, num_frequencies, coupling, frequencies, seed))
+        )
+
+    @staticmethod
+    def strategy(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+        """Fit a regression of this kind of model; return the one found, and how it went."""
+        return fit_features(regression, plan)
 
     @property
-    def feature_map(self) -> feature_maps.Fourier | feature_maps.Laplace:
+    def options(self) -> FeatureOptions:
+        """What the constructor was given."""
+        return cast(FeatureFamily, self.family).options
+
+    @property
+    def spectrum(self) -> spectra.Spectrum:
+        """The kernel's spectrum."""
+        return self.options.spectrum
+
+    @property
+    def features(self) -> str:
+        """The kind of features."""
+        return self.options.features
+
+    @property
+    def coupling(self) -> couplings.Coupling:
+        """The frequencies' coupling."""
+        return self.options.coupling
+
+    @property
+    def seed(self) -> int:
+        """What everything random follows from."""
+        return self.options.seed
+
+    @property
+    def feature_map(self) -> FeatureMap:
         """The feature map with its draw, for standardised inputs divided by the lengthscale.
 
         Raises:
             NotFittedError: nothing is drawn before the first data.
         """
-        feature_map: feature_maps.Fourier | feature_maps.Laplace = self._known().draw
-        return feature_map
+        return cast(FeatureFamily, self._needed().regression.family).drawn_map
 
     def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
         """Draw functions from the posterior: one draw of the weights, evaluated wherever it is asked for.
@@ -136,7 +134,7 @@ class SparseSpectrumGP(Process):
             NotFittedError: there are no data yet.
             InvalidArgumentError: s is not a positive integer.
         """
-        return draw_functions(self, num_samples, seed)
+        return self.regression.sample_functions(num_samples, seed)
 
     def redraw(self, **changes: Any) -> "SparseSpectrumGP":
         """Return a new model with a new draw; what is not named stays, data and hyperparameters too.
@@ -149,64 +147,114 @@ class SparseSpectrumGP(Process):
             InvalidArgumentError: another name.
             NotFittedError: there are no data yet.
         """
-        allowed = {"coupling", "num_frequencies", "features", "seed"}
-        if set(changes) - allowed:
-            unknown = ", ".join(sorted(set(changes) - allowed))
-            raise InvalidArgumentError(f"redraw does not know {unknown}; it takes {', '.join(sorted(allowed))}.")
-        if isinstance(self.coupling, couplings.Energy) and "features" in changes and "coupling" not in changes:
-            changes["coupling"] = self.coupling.tuned_to(changes["features"])
-        other = SparseSpectrumGP(**{**self._options, **changes})
-        snapshot(self, other)
-        return other
+        family = FeatureFamily(_changed(self.options, changes)).drawn(self.regression.scaling)
+        return SparseSpectrumGP.of(family, Fitted.of(self.regression.under(family)))
 
-    def exact(self) -> ExactGP:
+    def exact(self) -> "ExactGP":
         """Return the exact process with a copy of the hyperparameters and the same data."""
-        names = ("spectrum", "ard", "standardize", "lengthscale", "outputscale", "noise", "priors", "dtype")
-        other = ExactGP(**{name: self._options[name] for name in names})
-        snapshot(self, other)
-        return other
-
-    def _train(self, plan: Plan) -> FitReport:
-        return Fit(self, plan).run()
-
-    def _check_fit(self, report: FitReport | None = None) -> None:
-        if report is not None:
-            _warn(report)
-
-    def _draw(self, scaling: Scaling) -> feature_maps.Fourier | feature_maps.Laplace:
-        assert scaling.inputs is not None
-        generator = random.generator(self.seed, random.Role.FREQUENCIES)
-        draw = self.coupling.sample(
-            self._options["num_frequencies"], len(scaling.inputs.scale), spectrum=self.spectrum, generator=generator
-        )
-        return self._map_class(draw)
-
-    def _prior(self, hyperparameters: Hyperparameters, draw: Any) -> FeaturePrior:
-        lengthscale = hyperparameters.standardized("lengthscale")
-        variance = hyperparameters.standardized("outputscale")
-        return FeaturePrior(lambda x, scale: draw(x / scale), draw.num_features, (lengthscale,), variance)
+        family = KernelFamily(KernelOptions(**{name: getattr(self.options, name) for name in _COMMON}))
+        return ExactGP.of(family, Fitted.of(self.regression.under(family)))
 
 
-def _warn(report: FitReport) -> None:
-    """Say what the report of a fit should not be the only place to say."""
-    used = report.weights_used
-    if report.frequencies != "learned" and used is not None and used > EXHAUSTED:
-        message = (
-            f"The data determine {used:.0%} of the weights, so the features are exhausted: the variance of the latent "
-            "function is too small between the data and far from them (variance starvation; the noise has taken over "
-            'what the features miss). Raise num_frequencies, or use frequencies="learned" for accuracy.'
-        )
-        warnings.warn(VarianceStarvationWarning(message), stacklevel=4)
-    if report.calibration is not None and report.calibration > MISCALIBRATED:
-        message = (
-            f"Squared leave-one-out errors are {report.calibration:.1f} times what the model expects: its error bars "
-            "are too short. The hyperparameters may be over-fitted to few rows (try ard=False, or priors), or the "
-            "target has outliers."
-        )
-        warnings.warn(OverfittingWarning(message), stacklevel=4)
-    if report.frequencies == "fell back":
-        message = (
-            "Learned frequencies predict kept-out rows no better than fixed ones, which were taken instead. There may "
-            "be too few rows to learn from, or enough frequencies already."
-        )
-        warnings.warn(OverfittingWarning(message), stacklevel=4)
+class ExactGP(Process):
+    """A Gaussian process with the exact stationary kernel; O(n^3) time, O(n^2) memory.
+
+    Args are those of `SparseSpectrumGP` without the features.
+    """
+
+    codec: ClassVar[Codec] = KERNELS
+
+    def __init__(
+        self,
+        spectrum: str | spectra.Spectrum = "gaussian",
+        ard: bool = True,
+        standardize: bool = True,
+        lengthscale: Any = None,
+        outputscale: float | None = None,
+        noise: float | None = None,
+        priors: Mapping[str, Hyperprior | None] | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        spectrum = spectra.by_name(spectrum)
+        options = KernelOptions(spectrum, ard, standardize, lengthscale, outputscale, noise, priors, dtype)
+        super().__init__(KernelFamily(options))
+
+    @staticmethod
+    def strategy(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+        """Fit a regression of this kind of model; return the one found, and how it went."""
+        return fit_whole(regression, plan)
+
+    @property
+    def options(self) -> KernelOptions:
+        """What the constructor was given."""
+        return cast(KernelFamily, self.family).options
+
+    @property
+    def spectrum(self) -> spectra.Spectrum:
+        """The kernel's spectrum."""
+        return self.options.spectrum
+
+    def approximate(self, **options: Any) -> SparseSpectrumGP:
+        """Return a `SparseSpectrumGP` with a copy of these hyperparameters and the same data.
+
+        Args:
+            options: Any of `coupling`, `num_frequencies`, `features`, `seed`.
+
+        Raises:
+            InvalidArgumentError: another name.
+            NotFittedError: there are no data yet.
+        """
+        model = SparseSpectrumGP(**{name: getattr(self.options, name) for name in _COMMON})
+        family = FeatureFamily(_changed(model.options, options)).drawn(self.regression.scaling)
+        return SparseSpectrumGP.of(family, Fitted.of(self.regression.under(family)))
+
+
+_COMMON = tuple(field.name for field in fields(KernelOptions) if field.name != "seed")
+
+
+def _feature_options(
+    common: KernelOptions,
+    features: str,
+    num_frequencies: int,
+    coupling: str | couplings.Coupling,
+    frequencies: str,
+    seed: int | None,
+) -> FeatureOptions:
+    """Return checked options.
+
+    Raises:
+        InvalidArgumentError: an unknown name, or m not a positive integer.
+    """
+    if frequencies not in ("fixed", "learned"):
+        raise InvalidArgumentError(f'frequencies must be "fixed" or "learned", got {frequencies!r}.')
+    if frequencies == "learned" and features != "fourier":
+        raise InvalidArgumentError("Frequencies of Fourier features can be learned, of others not.")
+    check_count("num_frequencies", num_frequencies)
+    feature_maps.by_name(features)
+    coupling = couplings.for_features(coupling, features)
+    if features == "laplace" and not isinstance(common.spectrum, spectra.Gaussian):
+        raise InvalidArgumentError("Laplace features exist for the Gaussian spectrum only.")
+    return FeatureOptions(
+        **{name: getattr(common, name) for name in _COMMON},
+        features=features,
+        num_frequencies=int(num_frequencies),
+        coupling=coupling,
+        frequencies=frequencies,
+        seed=random.resolve_seed(seed),
+    )
+
+
+def _changed(options: FeatureOptions, changes: Mapping[str, Any]) -> FeatureOptions:
+    """Return options with some changed; where only the features change, an energy coupling is tuned to them.
+
+    Raises:
+        InvalidArgumentError: another name than those of a redraw, or an option that cannot be.
+    """
+    if set(changes) - _REDRAWN:
+        unknown = ", ".join(sorted(set(changes) - _REDRAWN))
+        raise InvalidArgumentError(f"redraw does not know {unknown}; it takes {', '.join(sorted(_REDRAWN))}.")
+    names = ("features", "num_frequencies", "coupling", "frequencies", "seed")
+    new = {**{name: getattr(options, name) for name in names}, **changes}
+    if isinstance(options.coupling, couplings.Energy) and "features" in changes and "coupling" not in changes:
+        new["coupling"] = options.coupling.tuned_to(changes["features"])
+    return _feature_options(options, **new)

@@ -12,7 +12,8 @@ from scipy import stats
 from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.compare.show import format_estimate
-from rfgp.models import FitReport, Process
+from rfgp.models import Process
+from rfgp.regression import FitReport
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 from rfgp.report.study import Study

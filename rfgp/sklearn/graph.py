@@ -14,7 +14,7 @@ from rfgp import random
 from rfgp.counts import check_count
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.models.graph import GraphGP
-from rfgp.parameters import Prior
+from rfgp.parameters import Hyperprior
 from rfgp.sklearn.checks import resolve_seed
 from rfgp.sklearn.regressor import ProcessRegressor
 
@@ -71,7 +71,7 @@ class GraphGPRegressor(ProcessRegressor):
         exact_hops: int | str | graphs.HopRule = "auto",
         outputscale: float | None = None,
         noise: float | None = None,
-        priors: Mapping[str, Prior | None] | None = None,
+        priors: Mapping[str, Hyperprior | None] | None = None,
         fixed: Iterable[str] = (),
         max_iter: int | None = None,
         walk_options: Mapping[str, Any] | None = None,

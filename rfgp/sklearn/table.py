@@ -6,7 +6,7 @@ from typing import Any, Self
 from rfgp.counts import check_count
 from rfgp.couplings import Coupling
 from rfgp.models import SparseSpectrumGP
-from rfgp.parameters import Prior
+from rfgp.parameters import Hyperprior
 from rfgp.sklearn.checks import FLOATS, common_float, resolve_seed, validate_data
 from rfgp.sklearn.regressor import ProcessRegressor
 from rfgp.spectra import Spectrum
@@ -71,7 +71,7 @@ class RandomFeatureGPRegressor(ProcessRegressor):
         lengthscale: Any = None,
         outputscale: float | None = None,
         noise: float | None = None,
-        priors: Mapping[str, Prior] | None = None,
+        priors: Mapping[str, Hyperprior] | None = None,
         fixed: Iterable[str] = (),
         max_iter: int | None = None,
     ) -> None:

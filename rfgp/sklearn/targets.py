@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from rfgp.errors import DataError
-from rfgp.models.data import check_not_constant
+from rfgp.rows.arrays import check_not_constant
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """Tables that need not fit in memory: rows with their targets, read in blocks whenever a model asks for them.
 
-Each is a `rfgp.models.sources.RowSource`: `fit`, `condition`, `update` and `predict` take it in the place of arrays.
+Each is a `rfgp.rows.RowSource`: `fit`, `condition`, `update` and `predict` take it in the place of arrays.
 Columns must be numbers already; `rfgp.tables.read_table` encodes categories and dates of tables that fit in memory.
 """
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from graphs.builders.files import brief
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError
-from rfgp.models.sources import Chunk
+from rfgp.rows import Chunk
 from rfgp.tables.messages import listed, plain, show, title, unreadable
 from rfgp.tables.options import MISSING_MARKS, TextFormat
 from rfgp.tables.parquet import opened

@@ -42,10 +42,6 @@ def test_nothing_is_loose():
         assert "sys.path" not in names, path
 
 
-MOVED = {"benchmarks/rounding.py", "benchmarks/starvation.py"}
-"""Names of before a move that a text still has: to be emptied."""
-
-
 def test_the_benchmarks_that_texts_name_exist():
     texts = [
         *ROOT.glob("*.md"),
@@ -56,4 +52,4 @@ def test_the_benchmarks_that_texts_name_exist():
     named = {
         name for path in texts for name in re.findall(r"\bbenchmarks/[\w/]+\.py", path.read_text(encoding="utf-8"))
     }
-    assert {name for name in named if not (ROOT / name).exists()} == MOVED
+    assert [name for name in named if not (ROOT / name).exists()] == []

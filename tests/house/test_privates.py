@@ -22,9 +22,6 @@ THEIRS = {
 }
 """Members of other packages, each with its reason."""
 
-STILL = Path(__file__).with_name("still_private.txt")
-"""What is still to be undone, a file and a name a line: lines leave it, none comes."""
-
 
 def uses():
     paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
@@ -33,8 +30,7 @@ def uses():
 
 
 def test_no_file_uses_a_member_that_is_private_to_another():
-    still = {tuple(line.split()) for line in STILL.read_text(encoding="utf-8").splitlines()}
-    assert uses() == THEIRS.keys() | still
+    assert uses() == THEIRS.keys()
 
 
 PLANTED = {

@@ -1,10 +1,11 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
 import rfgp
-from rfgp.parameters import Hyperparameters, Quantity
+from rfgp.parameters import Hyperparameters, Quantity, Space
 from rfgp.scaling import Affine
 
 
@@ -16,7 +17,8 @@ def make(**options):
         "shared": Quantity(one, unit, (1e-3 * one, 1e3 * one)),
         "noise": Quantity(0.1 * one, 4 * one, (1e-6 * one, 1e2 * one)),
     }
-    return Hyperparameters(quantities, 5 * one, 2 * one, Affine(4 * one, 4 * one), **options)
+    space = Space.of(quantities, Affine(5 * one, 2 * one), Affine(4 * one, 4 * one), **options)
+    return Hyperparameters(space.start)
 
 
 def test_values_are_in_the_users_units_and_differentiable():
@@ -72,23 +74,39 @@ def test_bad_values_are_named(values, message):
 
 def test_priors_see_the_users_units():
     prior = torch.distributions.LogNormal(0.0, 1.0)
-    h = make(priors={"noise": prior})
+    h = make(hyperpriors={"noise": prior})
     assert h.log_prior().item() == pytest.approx(prior.log_prob(torch.tensor(0.4)).item(), rel=1e-6)
-    shared = make(priors={"shared": prior})  # one value, not one per column
+    shared = make(hyperpriors={"shared": prior})  # one value, not one per column
     assert shared.log_prior().item() == pytest.approx(prior.log_prob(torch.tensor(1.0)).item(), rel=1e-6)
     with pytest.raises(rfgp.InvalidArgumentError, match="no hyperparameter 'nois'"):
-        make(priors={"nois": prior})
+        make(hyperpriors={"nois": prior})
 
 
 def test_free_leaves_out_what_is_fixed():
-    h = make()
-    free = h.free(["noise"])
-    assert [name for name, _, _ in free] == ["lengthscale", "shared", "mean"]
-    assert free[0][2] == [pytest.approx((math.log(1e-3), math.log(1e3)))] * 2
-    assert free[-1][2] == [(None, None)]
-    assert [name for name, _, _ in h.free("noise")] == ["lengthscale", "shared", "mean"]
+    space = make().space
+    assert space.free(["noise"]) == space.free("noise") == ["lengthscale", "shared", "mean"]
+    assert space.bounds("lengthscale") == [pytest.approx((math.log(1e-3), math.log(1e3)))] * 2
+    assert space.bounds("mean") == [(None, None)]
     with pytest.raises(rfgp.InvalidArgumentError, match="no hyperparameter"):
-        h.free(["nose"])
+        space.free(["nose"])
+
+
+def test_values_are_moved_in_copies():
+    start = make().values
+    names = ("noise", "lengthscale")
+    moved = start.moved(names, start.vector(names) + np.array([0.5, 1.0, 2.0]))
+    assert start.raw["noise"].item() == pytest.approx(math.log(0.1))
+    assert (moved.raw["noise"] - start.raw["noise"]).item() == pytest.approx(0.5)
+    assert (moved.raw["lengthscale"] - start.raw["lengthscale"]).tolist() == pytest.approx([1.0, 2.0])
+    assert start.shifted(noise=0.5).raw["noise"].item() == moved.raw["noise"].item()
+    inside, was_outside = start.shifted(noise=100.0).clamped(("noise", "shared"))
+    assert was_outside
+    assert inside.standardized("noise").item() == pytest.approx(1e2)
+    assert not start.clamped(("noise", "shared"))[1]
+    leaves = start.leaves(("noise",))
+    assert [name for name, raw in leaves.raw.items() if raw.requires_grad] == ["noise"]
+    assert torch.equal(leaves.flat(), start.flat())
+    assert leaves.flat().tolist() == pytest.approx([0, 0, 0, math.log(0.1), 0])
 
 
 def test_scaling_standardises_and_leaves_constants_alone():

@@ -1,0 +1,80 @@
+"""L-BFGS within bounds, and what to do when its line search fails."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+Floats = NDArray[np.float64]
+Evaluate = Callable[[Floats], tuple[float, Floats]]
+
+_ITERATIONS_RAN_OUT = 1
+
+
+class Descent(NamedTuple):
+    """How a search ended."""
+
+    point: Floats  # (p,)
+    converged: bool
+    message: str
+    iterations: int
+    evaluations: int
+
+
+def descend(
+    evaluate: Evaluate,
+    start: Floats,  # (p,)
+    bounds: Sequence[tuple[float | None, float | None]],
+    *,
+    most: int,
+    tolerance: float,
+    gradient_tolerance: float,
+    restarts: float,
+    rounding: float,
+    after: Callable[[float], None],
+    **options: Any,
+) -> Descent:
+    """Minimise a function.
+
+    A failed line search ends scipy's run, though rounding alone, or a curved valley, may have stopped it: another start
+    from there tells.
+
+    Args:
+        evaluate: Returns value and gradient at a point (p,).
+        start: (p,).
+        bounds: Of each entry.
+        most: Iterations.
+        tolerance: Of the relative change of the value in one iteration.
+        gradient_tolerance: Of the gradient's largest entry.
+        restarts: How many more starts after failed line searches, at most.
+        rounding: What a start after a failed one must gain for another to be worth it; less, and the search has
+            converged at this precision.
+        after: Called after each iteration with the value.
+        options: Further ones of scipy's method "L-BFGS-B".
+    """
+    point, iterations, evaluations, before, done = start, 0, 0, np.inf, 0
+
+    def tell(intermediate_result: Any) -> None:  # scipy goes by this name
+        after(float(intermediate_result.fun))
+
+    while True:
+        result = minimize(
+            evaluate,
+            point,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": most - iterations, "ftol": tolerance, "gtol": gradient_tolerance, **options},
+            callback=tell,
+        )
+        point, message, converged = np.asarray(result.x), str(result.message), bool(result.success)
+        iterations, evaluations = iterations + int(result.nit), evaluations + int(result.nfev)
+        if converged or iterations >= most or result.status == _ITERATIONS_RAN_OUT:
+            return Descent(point, converged, message, iterations, evaluations)
+        if before - float(result.fun) < rounding:
+            return Descent(point, True, "no further progress at this precision", iterations, evaluations)
+        if done >= restarts:
+            return Descent(point, False, message, iterations, evaluations)
+        before, done = float(result.fun), done + 1

@@ -1,0 +1,124 @@
+"""The end of a fit: noise and output scale on all rows, the posterior, and how it went."""
+
+import math
+
+import torch
+
+from rfgp.fitting.context import FeatureFit
+from rfgp.fitting.frequencies import Outcome
+from rfgp.fitting.maximize import Objective, maximize
+from rfgp.fitting.scales import calibrate_noise, leave_one_out, solve_scales
+from rfgp.inference import Evidence, FeatureEvidence
+from rfgp.inference.linear import Statistics, block_rows, gather, solve
+from rfgp.parameters import Values
+from rfgp.regression import FitReport, Regression
+from rfgp.rows import JoinedRows, gathered
+
+CHECKED_ROWS = 2000
+"""Rows whose leave-one-out predictions are reported."""
+
+
+def finish(
+    fit: FeatureFit,
+    values: Values,
+    reports: list[FitReport],
+    words: str,
+    is_done: bool,
+    outcome: Outcome | None = None,
+) -> tuple[Regression, FitReport]:
+    """Solve noise and scale on all rows; return the regression with its posterior, and the report.
+
+    Args:
+        fit: The fit.
+        values: The hyperparameters found.
+        reports: Of the searches.
+        words: How they ended.
+        is_done: Whether the last of them was on all rows.
+        outcome: Of learning frequencies.
+    """
+    learned = outcome if outcome is not None and outcome.frequencies is not None else None
+    values, evidence = _solved(fit, values, reports, is_done, learned)
+    jacobian = fit.regression.scaling.targets.log_jacobian(fit.rows.count)
+    total = float(evidence.log_marginal_likelihood()) + jacobian
+    regression = fit.regression.replace(hyperparameters=values, given=evidence.posterior())
+    calibration, density = _check(fit, values, evidence, learned)
+    converged = not reports or (reports[-1].converged if learned is None else learned.has_settled)
+    stages = tuple(stage for report in reports for stage in report.stages)
+    if outcome is not None and outcome.stage.iterations:
+        stages = (*stages, outcome.stage)
+    return regression, FitReport(
+        converged=converged,
+        iterations=sum(stage.iterations for stage in stages),
+        evaluations=sum(stage.evaluations for stage in stages),
+        log_marginal_likelihood=total,
+        message=f"{'converged' if converged else 'stopped'}: {words}" if reports else words,
+        at_bounds=_at_bounds(fit, values),
+        trace=reports[-1].trace if reports else (),
+        stages=stages,
+        frequencies="fixed" if outcome is None else ("fell back" if learned is None else "learned"),
+        calibration=calibration if math.isfinite(calibration) else None,
+        leave_one_out=density if math.isfinite(density) else None,
+        weights_used=evidence.weights_used if isinstance(evidence, FeatureEvidence) else None,
+    )
+
+
+def _solved(
+    fit: FeatureFit, values: Values, reports: list[FitReport], is_done: bool, learned: Outcome | None
+) -> tuple[Values, Evidence]:
+    """Return what all rows say, noise and output scale found on them first."""
+    free = set(fit.free) & {"noise", "outputscale"}
+    is_primal = fit.family.num_features <= len(fit.rows)
+    if not is_done and free and not (is_primal and fit.solves_scales):
+        objective, held = Objective.of(fit.regression, fit.rows), set(values.space.names) - free
+        stage = "noise and scale on all rows"
+        values, report = maximize(objective, values, fit.plan, stage=stage, held=held, tolerance=1e-7)
+        reports.append(report)
+    if not is_primal:
+        return values, fit.evidence(values, fit.rows)
+    model, statistics = fit.linear(values, fit.rows), _statistics(fit, values)
+    if not is_done and fit.solves_scales:
+        was_precise = model.is_precise
+        values = solve_scales(model, values, fit.rows.count, statistics)
+        model = fit.linear(values, fit.rows)
+        if model.is_precise and not was_precise:
+            statistics = gather(model)
+        if learned is not None:
+            values = calibrate_noise(model, values, statistics, learned.held_out.chosen_by)
+            model = fit.linear(values, fit.rows)
+    return values, FeatureEvidence(model, solve(statistics, model.variance, model.noise))
+
+
+def _statistics(fit: FeatureFit, values: Values) -> Statistics:
+    """Return the statistics of all rows, telling of the pass over them."""
+    stage, size = "a pass over all rows", block_rows(fit.family.num_features)
+    fit.plan.reporter.begin(stage, len(fit.rows), max(1, -(-len(fit.rows) // size)))
+    model = fit.linear(values, fit.rows)
+    sums = fit.plan.journal.remember(stage, lambda: gather(model, fit.plan.reporter.block)._asdict())
+    return Statistics(**{name: tensor.to(model.mean.device) for name, tensor in sums.items()})
+
+
+def _check(fit: FeatureFit, values: Values, evidence: Evidence, learned: Outcome | None) -> tuple[float, float]:
+    """Return the mean square of standardised leave-one-out residuals, and the mean log density of a value."""
+    rows = fit.subset(CHECKED_ROWS) if learned is None else learned.held_out.judged_by
+    if not isinstance(evidence, FeatureEvidence) and learned is not None:
+        evidence = fit.evidence(values, gathered(JoinedRows([rows, learned.others])))
+    elif not isinstance(evidence, FeatureEvidence):
+        rows = gathered(fit.rows)
+    mean, variance = leave_one_out(evidence, rows, values.standardized("noise").double())
+    squares = (rows.targets - mean).square() / variance
+    density = -0.5 * (squares + (2 * torch.pi * variance).log()).mean()
+    jacobian = fit.regression.scaling.targets.log_jacobian(1) / rows.num_outputs
+    return float(squares.mean()), float(density) + jacobian
+
+
+def _at_bounds(fit: FeatureFit, values: Values) -> tuple[str, ...]:
+    names = []
+    for name in fit.free:
+        low, high = zip(*values.space.bounds(name), strict=True)
+        if low[0] is None:
+            continue
+        raw = values.raw[name].detach().reshape(-1).double().cpu()
+        bounds = (torch.tensor(side, dtype=torch.float64) for side in (low, high))
+        if any(bool(((raw - bound).abs() < 1e-6).any()) for bound in bounds):
+            names.append(name)
+    return tuple(names)

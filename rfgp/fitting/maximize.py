@@ -1,0 +1,166 @@
+"""Maximising a marginal likelihood: L-BFGS over raw hyperparameters."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rfgp.descent import descend
+from rfgp.errors import InvalidArgumentError
+from rfgp.fitting.plan import Plan
+from rfgp.parameters import Values
+from rfgp.regression import FitReport, Regression, Stage
+from rfgp.rows import Rows
+
+_ROUNDING = 1e-6
+"""Nats per observation that a second start after a failed line search must gain to be worth more."""
+
+Density = Callable[[Values], tuple[Tensor, Values]]
+"""From hyperparameters to the log marginal likelihood of standardised targets, 0-d, and to the hyperparameters that it
+is at and has gradients in: others, where some of them are solved for."""
+
+Bounds = Mapping[str, tuple[float, float]]
+"""Of raw values, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """The log marginal likelihood and the log hyperpriors of some rows, as a function of the hyperparameters.
+
+    Attributes:
+        density: The likelihood.
+        rows: How many there are.
+        count: How many observations these are.
+        jacobian: What takes the likelihood to the user's units.
+    """
+
+    density: Density
+    rows: int
+    count: float
+    jacobian: float
+
+    @classmethod
+    def of(cls, regression: Regression, rows: Rows, density: Density | None = None) -> "Objective":
+        """Return the objective of rows under a regression's prior, by another density where one is given."""
+        jacobian = regression.scaling.targets.log_jacobian(rows.count)
+        return cls(density or plain_density(regression, rows), len(rows), rows.count, jacobian)
+
+    def likelihood(self, values: Values) -> float:
+        """Return the log marginal likelihood in the user's units."""
+        with torch.no_grad():
+            return self.density(values)[0].item() + self.jacobian
+
+    def evaluated(self, values: Values, free: Iterable[str]) -> dict[str, Tensor]:
+        """Return the negative objective per observation (0-d), its gradient (p,) in what is free, and where it is."""
+        names = list(free)
+        with torch.enable_grad():
+            likelihood, reached = self.density(values.leaves(names))
+            value = -(likelihood + self.jacobian + reached.log_hyperprior()) / self.count
+            gradients = torch.autograd.grad(value, [reached.raw[name] for name in names])
+        gradient = torch.cat([g.reshape(-1) for g in gradients]).double().cpu()
+        raw = {f"raw.{name}": tensor.detach().clone() for name, tensor in reached.raw.items()}
+        return {"value": value.detach().double(), "gradient": gradient, **raw}
+
+
+def plain_density(regression: Regression, rows: Rows) -> Density:
+    """Return the log marginal likelihood of rows as a function of the hyperparameters, none of them solved for."""
+
+    def density(values: Values) -> tuple[Tensor, Values]:
+        return regression.replace(hyperparameters=values).evidence(rows).log_marginal_likelihood(), values
+
+    return density
+
+
+def maximize(
+    objective: Objective,
+    values: Values,
+    plan: Plan,
+    *,
+    stage: str = "all rows",
+    held: Iterable[str] = (),
+    bounds: Bounds | None = None,
+    tolerance: float = 1e-10,
+) -> tuple[Values, FitReport]:
+    """Maximise over the hyperparameters that are not fixed; return those found, and how it went.
+
+    Args:
+        objective: What is maximised.
+        values: Where the search starts.
+        plan: The rest of what the user asked for.
+        stage: What this is called.
+        held: Names that stay beside those of the plan.
+        bounds: Of raw values, in place of a hyperparameter's own.
+        tolerance: Of the relative change of the objective per observation in one iteration.
+    """
+    plan.reporter.begin(stage, objective.rows, plan.max_iterations)
+    free = values.space.free((*plan.fixed, *held))
+    if not free:
+        return values, FitReport(True, 0, 0, objective.likelihood(values), "every hyperparameter is fixed")
+    return _Search(objective, values, plan, stage, free).run(bounds or {}, tolerance)
+
+
+class _Search:
+    """One run of L-BFGS."""
+
+    def __init__(self, objective: Objective, values: Values, plan: Plan, stage: str, free: list[str]) -> None:
+        self._objective, self._start, self._plan, self._stage, self._free = objective, values, plan, stage, free
+        self._trace: list[float] = []
+        self._last: tuple[NDArray[np.float64], dict[str, Tensor]] | None = None
+
+    def run(self, changed: Bounds, tolerance: float) -> tuple[Values, FitReport]:
+        """Return the hyperparameters found, and the report."""
+        entries = [(name, limits) for name in self._free for limits in self._start.space.bounds(name)]
+        bounds = [changed.get(name, limits) for name, limits in entries]
+        search = descend(
+            self._evaluate,
+            self._start.vector(self._free),
+            bounds,
+            most=self._plan.max_iterations,
+            tolerance=tolerance,
+            gradient_tolerance=1e-6,
+            restarts=1,
+            rounding=_ROUNDING,
+            after=self._after_iteration,
+        )
+        value, _ = self._evaluate(search.point)
+        reached = self._reached()
+        with torch.no_grad():
+            likelihood = -value * self._objective.count - float(reached.log_hyperprior())
+        pairs = zip(entries, search.point, bounds, strict=True)
+        at_bounds = tuple(dict.fromkeys(name for (name, _), point, limits in pairs if point in limits))
+        gain = (self._trace[-1] - self._trace[0]) / self._objective.count
+        done = Stage(self._stage, self._objective.rows, len(self._trace) - 1, search.evaluations, gain)
+        figures = (done.iterations, done.evaluations, likelihood)
+        trace = tuple(self._trace)
+        return reached, FitReport(search.converged, *figures, search.message, at_bounds, trace, (done,))
+
+    def _evaluate(self, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        if self._last is None or not np.array_equal(self._last[0], point):
+            values = self._start.moved(self._free, point)
+            tensors = self._plan.journal.remember(self._stage, lambda: self._objective.evaluated(values, self._free))
+            self._last = point.copy(), tensors
+        tensors = self._last[1]
+        value = tensors["value"].item()
+        if not self._trace:
+            if not math.isfinite(value):
+                raise InvalidArgumentError(
+                    "The likelihood and the priors have no finite value where the search starts. Choose starting "
+                    "values that the priors allow."
+                )
+            self._trace.append(-value * self._objective.count)
+        return value, np.asarray(tensors["gradient"].numpy())
+
+    def _reached(self) -> Values:
+        """Return the hyperparameters of the last evaluation."""
+        assert self._last is not None
+        raw: dict[str, Any] = {name: self._last[1][f"raw.{name}"] for name in self._start.raw}
+        return self._start.replaced(raw)
+
+    def _after_iteration(self, value: float) -> None:
+        self._trace.append(-value * self._objective.count)
+        self._plan.reporter.iteration(len(self._trace) - 1, self._trace[-1])

@@ -1,0 +1,164 @@
+"""Learning the hyperparameters of a process on nodes: starts that are compared, then searches from the best of them."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.errors import NotPositiveDefiniteError, SolverError
+from rfgp.fitting.maximize import Objective, maximize
+from rfgp.fitting.plan import Plan
+from rfgp.fitting.scoring import ascend
+from rfgp.inference import SparseEvidence, iterates
+from rfgp.parameters import Values
+from rfgp.regression import FitReport, Regression
+from rfgp.rows import Block, gathered
+
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Of the kernel's parameters, for starts to compare."""
+NOISES, SOLVED_NOISES = (0.1, 0.01, 1e-4), (0.1, 0.01)
+"""Noise variances of starts, of the targets' variance; and where conjugate gradients solve, slowly for little noise."""
+TOLERANCE = 1e-8
+"""Of the relative change of the likelihood of a row in one iteration."""
+COMPARED_ROWS, MOST_COMPARED = 1000, 10_000
+"""Rows on which starts are compared: where matrices are factorised, and where they are not."""
+OPTIMISED, MOST_OPTIMISED = 3, 1500
+"""Starts, with different kernels, that are all optimised, and up to how many rows."""
+_MOST_CHANGES = 2
+"""How often a fit goes on with features that suit the kernel found better."""
+
+
+def fit_nodes(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+    """Fit a regression on the nodes of a graph; return the one found, and how it went.
+
+    Features that are chosen or tuned are so again for the fitted kernel, and the fit goes on with them.
+    """
+    family: Any = regression.family  # of nodes; this file knows no graph
+    begun, open_starts = regression, frozenset(family.open_starts)
+    regression, report = _trained(begun, plan, open_starts)
+    for _ in range(_MOST_CHANGES):
+        family, goes_on = regression.family.retuned(regression.hyperparameters)
+        regression = regression.replace(family=family)
+        if not goes_on:
+            break
+        regression, more = _trained(regression, plan, frozenset(), is_continued=True)
+        report = _continued(report, more)
+    return regression, report
+
+
+def _trained(
+    regression: Regression, plan: Plan, open_starts: frozenset[str], *, is_continued: bool = False
+) -> tuple[Regression, FitReport]:
+    """Learn the hyperparameters.
+
+    Args:
+        regression: With its features.
+        plan: What the user asked for.
+        open_starts: Whose starts may be chosen: "outputscale", "noise", and "kernel" for its parameters.
+        is_continued: Whether the hyperparameters are from a fit to the same data with other features.
+    """
+    rows, family = gathered(regression.needed_rows("a fit")), cast(Any, regression.family)
+    starts = [regression.hyperparameters]
+    if "kernel" in open_starts and family.kernel_names and not set(family.kernel_names) & set(plan.fixed):
+        starts = _ranked_starts(regression, plan, open_starts - set(plan.fixed), rows)
+    if iterates(regression.prior(), rows):
+        has_subset = not is_continued and len(rows) >= 2 * MOST_COMPARED
+        values, report = _ascended(regression.replace(hyperparameters=starts[0]), rows, plan, has_subset=has_subset)
+    else:
+        values, report = _best_of(starts[: OPTIMISED if len(rows) <= MOST_OPTIMISED else 1], regression, rows, plan)
+    return regression.replace(hyperparameters=values), report
+
+
+def _ascended(regression: Regression, rows: Block, plan: Plan, *, has_subset: bool) -> tuple[Values, FitReport]:
+    """Take scoring steps, where wanted first on a subset: steps on all rows then begin close by."""
+    values, reports = regression.hyperparameters, []
+    stages = [(_subset(rows, MOST_COMPARED), f"subset of {MOST_COMPARED}")] if has_subset else []
+    for some, stage in (*stages, (rows, "all rows")):
+        jacobian = regression.scaling.targets.log_jacobian(some.count)
+
+        def evidence(values: Values, some: Block = some) -> SparseEvidence:
+            return cast(SparseEvidence, regression.replace(hyperparameters=values).evidence(some))
+
+        values, report = ascend(evidence, some, jacobian, values, plan, stage)
+        reports.append(report)
+    return values, reports[0] if len(reports) == 1 else _continued(*reports)
+
+
+def _subset(rows: Block, size: int) -> Block:
+    """Return so many random rows in their order, or all."""
+    order = torch.randperm(len(rows), generator=random.generator(0, random.Role.SAMPLE))
+    return rows.take(order[:size].sort().values) if size < len(rows) else rows
+
+
+def _best_of(starts: list[Values], regression: Regression, rows: Block, plan: Plan) -> tuple[Values, FitReport]:
+    """Optimise from each start: the likelihood of a smooth kernel has several maxima; return the best."""
+    objective, ends = Objective.of(regression, rows), []
+    for number, start in enumerate(starts):
+        stage = f"all rows, start {number + 1}" if number else "all rows"
+        values, report = maximize(objective, start, plan, stage=stage, tolerance=TOLERANCE)
+        ends.append((report.log_marginal_likelihood + float(values.log_hyperprior().detach()), values, report))
+    _, best, report = max(ends, key=lambda end: end[0])
+    reports = [report for _, _, report in ends]
+    return best, replace(
+        report,
+        iterations=sum(report.iterations for report in reports),
+        evaluations=sum(report.evaluations for report in reports),
+        stages=tuple(stage for report in reports for stage in report.stages),
+    )
+
+
+def _ranked_starts(regression: Regression, plan: Plan, open_starts: frozenset[str], rows: Block) -> list[Values]:
+    """Return starts, at least one, the best for each factor of the kernel's parameters, by likelihood of some rows."""
+    is_solved = iterates(regression.prior(), rows)
+    some = _subset(rows, MOST_COMPARED if is_solved else COMPARED_ROWS)
+    noises = SOLVED_NOISES if is_solved else NOISES
+    starts = [list(_starts(regression, factor, noises, open_starts, some)) for factor in FACTORS]
+
+    def compute() -> dict[str, Tensor]:
+        totals = [_likelihood(regression, values, some) for same_factor in starts for values in same_factor]
+        return {"likelihoods": torch.stack(totals)}
+
+    likelihoods = plan.journal.remember("starts", compute)["likelihoods"].reshape(len(FACTORS), -1)
+    best, which = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf).max(1)
+    usable = [i for i in best.argsort(descending=True, stable=True).tolist() if math.isfinite(best[i])]
+    return [starts[i][int(which[i])] for i in usable] or [regression.hyperparameters]
+
+
+def _starts(
+    regression: Regression, factor: float, noises: tuple[float, ...], open_starts: frozenset[str], some: Block
+) -> Iterator[Values]:
+    """Yield starts with the kernel's parameters times a factor, but for those that are factors themselves."""
+    family = cast(Any, regression.family)
+    names = [name for name in family.kernel_names if not name.startswith("factor_")]
+    begun = regression.hyperparameters.shifted(**dict.fromkeys(names, math.log(factor)))
+    for share in noises if "noise" in open_starts else (None,):
+        values = (
+            begun if share is None else begun.replaced({"noise": torch.tensor(math.log(share), dtype=torch.float64)})
+        )
+        if "outputscale" in open_starts:
+            values = family.normalized(values.replaced({"outputscale": torch.zeros((), dtype=torch.float64)}), some)
+        yield values
+
+
+def _likelihood(regression: Regression, values: Values, rows: Block) -> Tensor:
+    """Return the likelihood of rows with the hyperpriors; a start that cannot be evaluated is none."""
+    try:
+        with torch.no_grad():
+            likelihood = regression.replace(hyperparameters=values).evidence(rows).log_marginal_likelihood()
+            return likelihood + values.log_hyperprior()
+    except (SolverError, NotPositiveDefiniteError):
+        return torch.full((), -torch.inf, dtype=torch.float64)
+
+
+def _continued(first: FitReport, second: FitReport) -> FitReport:
+    """Return the report of a fit that went on with other features or rows."""
+    return replace(
+        second,
+        iterations=first.iterations + second.iterations,
+        evaluations=first.evaluations + second.evaluations,
+        stages=(*first.stages, *second.stages),
+    )

@@ -1,0 +1,205 @@
+"""Fitting through features: a subset of the rows that grows until the optimum stops moving, then all of them.
+
+1. Starts: common lengthscales, compared on the first subset by their likelihood; the best two that are far apart are
+   both optimised there.
+2. Subsets: L-BFGS on n_1, 4 n_1, ... rows, until a larger subset gains less than a thousandth of a nat a row on what
+   the last one found. The output scale is solved for at each evaluation.
+3. Frequencies, where they are learned (`rfgp.fitting.frequencies`), in the place of larger subsets.
+4. All rows (`rfgp.fitting.finish`): noise and output scale again, because a subset knows less of what the features
+   miss; then the density.
+"""
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from rfgp.fitting.context import FeatureFit
+from rfgp.fitting.finish import finish
+from rfgp.fitting.frequencies import LEAST_LEARNED, NOTHING_BEFORE, Outcome, learn, refusal
+from rfgp.fitting.maximize import Density, Objective, maximize
+from rfgp.fitting.plan import Plan
+from rfgp.inference import FeatureEvidence
+from rfgp.inference.linear import best_common_scale
+from rfgp.parameters import Values
+from rfgp.regression import FitReport, Regression
+from rfgp.rows import Block
+
+LEAST_ROWS = 2000
+"""Of the first subset."""
+GROWTH = 4
+SETTLED = 1e-3
+"""Nats a row: what a larger subset may gain before the optimum counts as settled."""
+STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""Multiples of the starting lengthscale."""
+APART = 4.0
+"""The factor between the lengthscales of two starts that are both optimised."""
+BEGINNING = 10
+"""Iterations on the first subset before frequencies are learned: more of them drive columns out of reach of the steps
+that follow, and features that are all short or all long swing where rows are few."""
+_LOG_RATIO = (-27.0, 9.0)
+"""Bounds of log(noise / output scale), while their common scale is solved for."""
+
+
+def fit_features(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+    """Fit a regression through features of a table; return the one found, with its posterior, and how it went."""
+    fit = FeatureFit.of(regression, plan)
+    with torch.no_grad():
+        outcome = _learned(fit) if fit.family.options.frequencies == "learned" else None
+        if outcome is not None and outcome.frequencies is not None:
+            learned = fit.with_frequencies(outcome.frequencies)
+            return finish(learned, outcome.values, [outcome.begun], outcome.words, False, outcome)
+        values = regression.hyperparameters
+        if not fit.free:
+            return finish(fit, values, [], "every hyperparameter is fixed", True, outcome)
+        values, reports, words = _grow(fit, values)
+        words = words if outcome is None else f"{words}; {outcome.words}"
+        is_done = reports[-1].stages[-1].rows == len(fit.rows)
+        return finish(fit, values, reports, words, is_done, outcome)
+
+
+def _grow(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport], str]:
+    """Optimise on larger and larger subsets; return the values, the reports, and how it ended, in words."""
+    sizes = _sizes(fit)
+    values, report = _best_of_starts(fit, values, _searched(fit.subset(sizes[0])))
+    reports = [report]
+    for size in sizes[1:]:
+        values, report = _optimize(fit, values, _searched(fit.subset(size)))
+        reports.append(report)
+        if report.stages[0].gain < SETTLED:
+            break
+    last = reports[-1].stages[0]
+    if last.rows == len(fit.rows):
+        return values, reports, f"on all {last.rows:,} rows ({reports[-1].message})"
+    gain = f"{last.rows:,} rows gained {last.gain:.1g} nats a row on the subset before"
+    return values, reports, gain if last.gain < SETTLED else f"{gain}, and the sample has no more"
+
+
+def _sizes(fit: FeatureFit) -> list[int]:
+    n, size, sizes = len(fit.pool), max(LEAST_ROWS, 2 * fit.family.num_features), []
+    while size * 2 < n:
+        sizes.append(size)
+        size *= GROWTH
+    return [*sizes, n]
+
+
+def _searched(rows: Block) -> Block:
+    """Return rows to search on; few of them in double precision, because rounding would end its line searches."""
+    return replace(rows, inputs=rows.inputs.double()) if len(rows) <= LEAST_ROWS else rows
+
+
+# --- starts ----------------------------------------------------------------------------------------
+
+
+def _best_of_starts(fit: FeatureFit, values: Values, rows: Block) -> tuple[Values, FitReport]:
+    """Optimise from the best of the starts, and from the best one far from it; return the better optimum."""
+    order = _ranked_starts(fit, values, rows)
+    others = [factor for factor in order if not 1 / APART < factor / order[0] < APART]
+    ends = [
+        _optimize(fit, _scaled(values, factor), rows, restart=number)
+        for number, factor in enumerate(dict.fromkeys([order[0], *others[:1]]))
+    ]
+    best, report = max(ends, key=lambda end: end[1].log_marginal_likelihood)
+    return best, replace(report, stages=tuple(stage for _, report in ends for stage in report.stages))
+
+
+def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:
+    """Return multiples of the starting lengthscale, the best first by the likelihood of rows."""
+    if fit.family.options.lengthscale is not None or "lengthscale" in fit.plan.fixed:
+        return [1.0]
+    density = _density(fit, values, rows)
+
+    def likelihood(factor: float) -> float:
+        total, reached = density(_scaled(values, factor))
+        return float(total + reached.log_hyperprior())
+
+    def compute() -> dict[str, Tensor]:
+        return {"values": torch.tensor([likelihood(factor) for factor in STARTS], dtype=torch.float64)}
+
+    ranks = fit.plan.journal.remember("starts", compute)["values"].argsort(descending=True)
+    return [STARTS[i] for i in ranks.tolist()]
+
+
+def _scaled(values: Values, factor: float) -> Values:
+    return values.shifted(lengthscale=math.log(factor))
+
+
+# --- searches --------------------------------------------------------------------------------------
+
+
+def _optimize(
+    fit: FeatureFit, values: Values, rows: Block, most: int | None = None, restart: int = 0
+) -> tuple[Values, FitReport]:
+    """Run L-BFGS on rows, with the output scale solved for unless that leads out of the bounds."""
+    stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
+    plan = fit.plan
+    if most is not None:
+        plan = replace(plan, given_iterations=min(most, plan.max_iterations))
+    if not fit.solves(rows):
+        return _maximize(fit, values, rows, plan, stage + " again" * restart)
+    objective = Objective.of(fit.regression, rows, _density(fit, values, rows))
+    values, report = maximize(
+        objective,
+        values,
+        plan,
+        stage=stage + " again" * restart,
+        held=("outputscale",),
+        bounds={"noise": _ratio_bounds(values)},
+        tolerance=_tolerance(rows),
+    )
+    inside, was_outside = values.clamped(("noise", "outputscale"))
+    if not was_outside:
+        return values, report
+    values, bounded = _maximize(fit, inside, rows, plan, f"{stage} within bounds" + " again" * restart)
+    return values, replace(bounded, stages=(*report.stages, *bounded.stages))
+
+
+def _maximize(fit: FeatureFit, values: Values, rows: Block, plan: Plan, stage: str) -> tuple[Values, FitReport]:
+    objective = Objective.of(fit.regression, rows)
+    return maximize(objective, values, plan, stage=stage, tolerance=_tolerance(rows))
+
+
+def _tolerance(rows: Block) -> float:
+    return 1e-10 if len(rows) <= LEAST_ROWS else 1e-7
+
+
+def _density(fit: FeatureFit, start: Values, rows: Block) -> Density:
+    """Return the log density of rows, with the output scale solved for where that can be done.
+
+    The search sees noise / output scale as the noise beside the output scale of the start.
+    """
+    if not fit.solves(rows):
+        return Objective.of(fit.regression, rows).density
+
+    def density(values: Values) -> tuple[Tensor, Values]:
+        begun = values.replaced({"outputscale": start.raw["outputscale"]})
+        with torch.no_grad():
+            c, solved = best_common_scale(fit.linear(begun.detached(), rows), rows.count)
+        reached = begun.shifted(outputscale=c.log(), noise=c.log()).leaves(_wanted(values))
+        return FeatureEvidence(fit.linear(reached, rows), solved).log_marginal_likelihood(), reached
+
+    return density
+
+
+def _wanted(values: Values) -> list[str]:
+    return [name for name, raw in values.raw.items() if raw.requires_grad]
+
+
+def _ratio_bounds(values: Values) -> tuple[float, float]:
+    """Return bounds of log noise beside the output scale that is held while their common scale is solved for."""
+    held = float(values.raw["outputscale"])
+    return held + _LOG_RATIO[0], held + _LOG_RATIO[1]
+
+
+def _learned(fit: FeatureFit) -> Outcome:
+    """Return what learning the frequencies came to."""
+    held_out = fit.held_out()
+    if len(fit.pool) < LEAST_LEARNED or fit.plan.steps == 0:
+        return refusal(fit, held_out)
+    values, report, pool = fit.regression.hyperparameters, NOTHING_BEFORE, held_out.learned_from
+    if fit.free:
+        rows = _searched(pool.take(torch.arange(min(_sizes(fit)[0], len(pool)))))
+        start = _scaled(values, _ranked_starts(fit, values, rows)[0])
+        values, report = _optimize(fit, start, rows, BEGINNING)
+    return learn(fit, held_out, values, report)

@@ -1,0 +1,61 @@
+"""Which algebra serves a prior and so many rows."""
+
+from collections.abc import Mapping, Sized
+
+from torch import Tensor
+
+from rfgp.inference.dense import KernelEvidence, RowEvidence
+from rfgp.inference.evidence import Evidence
+from rfgp.inference.laws import Posterior
+from rfgp.inference.linear import LinearModel
+from rfgp.inference.posteriors import FactorCovariance, KernelPosterior, RowCovariance, WeightPosterior
+from rfgp.inference.primal import FeatureEvidence
+from rfgp.inference.priors import FeaturePrior, KernelPrior, Prior, SparsePrior
+from rfgp.inference.sparse import SparseEvidence, SparsePosterior
+from rfgp.rows import Rows, gathered
+
+MOST_DENSE = 4000
+"""Rows up to which a matrix of all pairs is factorised where features are sparse."""
+
+
+def iterates(prior: Prior, rows: Sized) -> bool:
+    """Return whether the posterior given so many rows is computed by conjugate gradients."""
+    return isinstance(prior, SparsePrior) and len(rows) > MOST_DENSE
+
+
+def evidence(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Evidence:
+    """Return what rows say: through F x F algebra where features are fewer than data, else n x n, all in memory.
+
+    Through sparse features by conjugate gradients beyond 4,000 rows.
+
+    Args:
+        prior: The prior.
+        rows: The data.
+        mean: (k,).
+        noise: Learned variance of one observation, 0-d.
+    """
+    mean, noise = mean.double(), noise.double()
+    if isinstance(prior, FeaturePrior) and prior.num_features <= len(rows):
+        return FeatureEvidence(LinearModel(prior, rows, mean, noise))
+    block = gathered(rows)
+    if isinstance(prior, FeaturePrior):
+        return RowEvidence(prior, block, mean, noise)
+    if isinstance(prior, SparsePrior) and iterates(prior, block):
+        return SparseEvidence(prior, block, mean, noise)
+    return KernelEvidence(prior, block, mean, noise)
+
+
+def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
+    """Return the posterior whose `tensors` these are.
+
+    Args:
+        prior: That of the rows.
+        tensors: For features weights (F, k) with factor (F, F) or rows (n, F); for others inputs, coefficients (n, k),
+            and a factor (n, n), or for sparse features noise_diag (n,) and draws (n, m).
+    """
+    if isinstance(prior, KernelPrior):
+        return KernelPosterior(prior, **tensors)
+    if isinstance(prior, SparsePrior):
+        return SparsePosterior(prior, **tensors) if "draws" in tensors else KernelPosterior(prior, **tensors)
+    weights, others = tensors["weights"], {name: t for name, t in tensors.items() if name != "weights"}
+    return WeightPosterior(prior, weights, (RowCovariance if "rows" in others else FactorCovariance)(**others))

@@ -1,0 +1,46 @@
+"""Models from files."""
+
+from pathlib import Path
+from typing import Any
+
+from rfgp.errors import ModelFileError
+from rfgp.models import ExactGP, Process, SparseSpectrumGP
+from rfgp.models.process import Fitted
+from rfgp.saving import Codec, read
+
+
+def load(path: str | Path) -> Any:
+    """Load a model that `save` wrote: the same draw and numbers, bit for bit, on the CPU.
+
+    Returns:
+        A `SparseSpectrumGP`, `ExactGP` or `GraphGP`. Without data it predicts; `exact`, `redraw` and
+        `update` ask to `condition` first.
+
+    Raises:
+        ModelFileError: the file is missing, truncated, damaged, not ours, or of a newer version.
+    """
+    file = Path(path)
+    try:
+        saved = read(file, _codec_of)
+        model = _class_of(saved.kind).of(saved.regression.family, Fitted.of(saved.regression, saved.report))
+    except ModelFileError:
+        raise
+    except Exception as error:  # a well-formed file with a wrong content may break anything here
+        raise ModelFileError(f"{file} does not hold a model that fits together: {repr(error)[:200]}") from error
+    model.metadata = saved.metadata
+    return model
+
+
+def _class_of(kind: str) -> type[Process]:
+    if kind == "GraphGP":
+        from rfgp.models.graph import GraphGP  # graphs are loaded where they are needed
+
+        return GraphGP
+    tables: dict[str, type[Process]] = {"SparseSpectrumGP": SparseSpectrumGP, "ExactGP": ExactGP}
+    if kind not in tables:
+        raise ValueError(f"there is no model class {kind!r}")
+    return tables[kind]
+
+
+def _codec_of(kind: str) -> Codec:
+    return _class_of(kind).codec

@@ -1,0 +1,276 @@
+"""The Gaussian process on the nodes of a graph."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, cast
+
+import graphs
+from graphs.kernels import GraphKernel
+from rfgp import random
+from rfgp.errors import InvalidArgumentError
+from rfgp.fitting import Plan, fit_nodes
+from rfgp.inference import FeaturePrior, SparsePrior
+from rfgp.models.process import Fitted, Process
+from rfgp.parameters import Hyperprior
+from rfgp.regression import FitReport, Regression
+from rfgp.regression.graph import WALK_OPTIONS, FeatureCheck, GraphOptions, NodeFamily, chosen_size
+from rfgp.rows import gathered
+from rfgp.saving import Codec
+from rfgp.saving.graph import NODES
+
+_MORE_WALK_OPTIONS = ("transitions", "permutation", "num_quantiles", "max_nonzeros", "tuples")
+_OTHERS = ("features", "seed", "degree", "rank")
+
+
+class GraphGP(Process):
+    """A Gaussian process on graph nodes: through walks, series, a truncated spectrum, or the exact kernel.
+
+    Inputs are node labels; the same node may be observed more than once, and values that are NaN are missing. Up to
+    4,000 observations matrices are factorised; beyond that, and with sparse features, everything is solved by
+    conjugate gradients, to a relative residual of 1e-9 for means and 1e-5 for variances and gradients
+    (`rfgp.inference.sparse`): the log marginal likelihood has a standard error then, `fit_report.likelihood_error`.
+
+    Args:
+        graph: The graph.
+        kernel: The name of a graph kernel, of which a fit compares several starts; or a kernel, whose parameters are
+            the start.
+        features: "walks"; "chebyshev" or "taylor": polynomials of U; "spectrum": the smallest eigenvalues; "exact"; or
+            "auto": exact up to 2,000 nodes, beyond what is measured to have the least error on a sample of nodes, for
+            the starting kernel and again for the fitted one. What it chose is readable in `.features`, and the
+            measurement in `.advice`.
+        num_walkers: Walkers per node, as the next seven for `graphs.sample_walks`.
+        halt: The halting probability.
+        lengths: The coupling of a node's lengths.
+        directions: The coupling of a node's directions.
+        exact_hops: An integer, a `graphs.HopRule`, or "auto", with at most four non-zeros a row for each walker; tuned
+            to the starting kernel, and in a fit again to the fitted one.
+        outputscale: Starting value; None: such that the prior variance of the observed nodes is on average that of
+            the targets.
+        noise: Starting value of the noise variance; None: a tenth of the targets' variance.
+        priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units; None for a name
+            that is to have none. Unless given, the noise has one that keeps it from 0
+            (`rfgp.parameters.BoundaryAvoiding`), and the factors of `graphs.kernels.FreeModulation` have log-normal
+            ones of mode 1.
+        seed: An integer, or None for one from the system, kept as `.seed`.
+        degree: Of "chebyshev" and "taylor"; None: as high as four non-zeros a row for each walker allow.
+        rank: Of "spectrum"; None: four for each walker.
+        walk_options: Further options of `graphs.sample_walks`, such as `permutation` or `max_nonzeros`.
+
+    Hyperparameters: the kernel's parameters by their names, outputscale, noise, mean.
+
+    Raises:
+        InvalidArgumentError: an unknown name; `graphs` raises its own for the features.
+    """
+
+    codec: ClassVar[Codec] = NODES
+
+    def __init__(
+        self,
+        graph: graphs.Graph,
+        kernel: str | GraphKernel = "diffusion",
+        features: str = "auto",
+        num_walkers: int = 64,
+        halt: Any = 0.1,
+        lengths: str = "systematic",
+        directions: str = "stratified",
+        exact_hops: int | str | graphs.HopRule = "auto",
+        outputscale: float | None = None,
+        noise: float | None = None,
+        priors: Mapping[str, Hyperprior | None] | None = None,
+        seed: int | None = None,
+        *,
+        degree: int | None = None,
+        rank: int | None = None,
+        walk_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(graph, graphs.Graph):
+            raise InvalidArgumentError(f"A graphs.Graph is needed, got {type(graph).__name__}; build one first.")
+        is_kernel = isinstance(kernel, GraphKernel)
+        options = GraphOptions(
+            kernel=kernel if isinstance(kernel, GraphKernel) else graphs.kernels.by_name(kernel),
+            compares_starts=not is_kernel,
+            features=features,
+            seed=random.resolve_seed(seed),
+            num_walkers=num_walkers,
+            halt=halt,
+            lengths=lengths,
+            directions=directions,
+            exact_hops=exact_hops,
+            outputscale=outputscale,
+            noise=noise,
+            priors=priors,
+            degree=degree,
+            rank=rank,
+            walk_options=dict(walk_options or {}),
+        )
+        super().__init__(NodeFamily.of(graph, options))
+
+    @staticmethod
+    def strategy(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+        """Fit a regression of this kind of model; return the one found, and how it went."""
+        return fit_nodes(regression, plan)
+
+    # --- what is known of it ---------------------------------------------------------------------
+
+    @property
+    def nodes_family(self) -> NodeFamily:
+        """The family: graph, options, and the features in use."""
+        return cast(NodeFamily, self.family)
+
+    @property
+    def options(self) -> GraphOptions:
+        """What the constructor was given."""
+        return self.nodes_family.options
+
+    @property
+    def graph(self) -> graphs.Graph:
+        """The graph."""
+        return self.nodes_family.graph
+
+    @property
+    def kernel(self) -> GraphKernel:
+        """The graph kernel at its starting values."""
+        return self.options.kernel
+
+    @property
+    def seed(self) -> int:
+        """What everything random follows from."""
+        return self.options.seed
+
+    @property
+    def features(self) -> str:
+        """The features in use; "auto" as long as they have not been chosen, which `fit` and `condition` do."""
+        features = self.nodes_family.features
+        return "auto" if features is None else features.name
+
+    @property
+    def advice(self) -> graphs.Advice | None:
+        """What "auto" measured when it chose; None where it did not."""
+        return self.nodes_family.advice
+
+    @property
+    def walks(self) -> graphs.Walks | None:
+        """The walks that the features come from, of no nodes; None where they are others."""
+        return self.nodes_family.walks
+
+    @property
+    def walk_options(self) -> dict[str, Any]:
+        """The options of `graphs.sample_walks` that the features are drawn with; a copy."""
+        return self.options.walks
+
+    @property
+    def fitted_kernel(self) -> GraphKernel:
+        """The graph kernel at the present hyperparameters, without the output scale."""
+        return self.nodes_family.fitted_kernel(self.hyperparameters.values)
+
+    # --- other models ----------------------------------------------------------------------------
+
+    def redraw(self, **changes: Any) -> "GraphGP":
+        """Return a new model with new features; what is not named stays, data and hyperparameters too.
+
+        Exact hops that were chosen stay as they are unless an option of the walks is named; then they are chosen anew,
+        for the fitted kernel.
+
+        Args:
+            changes: `features`, `seed`, `degree`, `rank`, or any option of the walks, with which features are walks.
+
+        Raises:
+            InvalidArgumentError: another name.
+            NotFittedError: there are no data yet.
+        """
+        walks = {name: value for name, value in changes.items() if name not in _OTHERS}
+        unknown = set(walks) - {*_MORE_WALK_OPTIONS, *self.options.walks}
+        if unknown:
+            raise InvalidArgumentError(f"redraw does not know {', '.join(sorted(unknown))}.")
+        family = NodeFamily.of(self.graph, self._changed(changes, walks), **self._present_hops(walks))
+        family = family if family.features is not None else family.chosen(family.options.kernel)
+        regression = self.regression.under(family)
+        for warning in family.checked(regression.hyperparameters, None, regression.scaling, None):
+            warnings.warn(warning, stacklevel=2)
+        return GraphGP.of(family, Fitted.of(regression))
+
+    def _changed(self, changes: Mapping[str, Any], walks: Mapping[str, Any]) -> GraphOptions:
+        """Return the options of a redraw; `walks` are those of the changes that belong to walks."""
+        named: dict[str, Any] = {"features": self.features}
+        named |= {name: changes[name] for name in _OTHERS if name in changes}
+        if walks:
+            named["features"] = "walks"
+        if "seed" in named:
+            named["seed"] = random.resolve_seed(named["seed"])
+        named |= {name: value for name, value in walks.items() if name in WALK_OPTIONS}
+        others = {name: value for name, value in walks.items() if name not in WALK_OPTIONS}
+        named |= {"walk_options": {**self.options.walk_options, **others}, "compares_starts": False}
+        return replace(self.options, kernel=self.fitted_kernel, **named)
+
+    def _present_hops(self, walks: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the exact hops in use, which are tuned anew with other walks only."""
+        if walks or self.walks is None:
+            return {}
+        return {"exact_hops": self.walks.settings.exact_hops}
+
+    def exact(self) -> "GraphGP":
+        """Return the exact process with a copy of the hyperparameters and the same data."""
+        return self.redraw(features="exact")
+
+    # --- what it answers -------------------------------------------------------------------------
+
+    def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
+        """Draw functions from the posterior, by pathwise conditioning: one draw, evaluated wherever it is asked for.
+
+        The values at any nodes have the joint law of `predict`; memory does not grow with how many are asked for.
+
+        Args:
+            num_samples: s.
+            seed: An integer, or None for one from the system.
+
+        Returns:
+            A function that maps n labels to values (s, n), or (s, n, k) for k outputs: arrays to arrays, tensors to
+            tensors.
+
+        Raises:
+            NotFittedError: there are no data yet.
+            InvalidArgumentError: s is not a positive integer.
+        """
+        return self.regression.sample_functions(num_samples, seed)
+
+    def check(self, *, seed: int = 0) -> FeatureCheck:
+        """Return what is known about the error of the features, where the exact process need not be computed.
+
+        Walks are compared with an independent draw of walks on held-out observations near each other; deterministic
+        features with the exact kernel on a sample of nodes. `fit` does it, and warns.
+
+        Args:
+            seed: Of the choice of nodes.
+
+        Raises:
+            NotFittedError: there are no data yet.
+        """
+        now = self.regression
+        rows = gathered(now.needed_rows("a check"))
+        return self.nodes_family.check(now.hyperparameters, rows, now.scaling, seed)
+
+
+def num_nonzeros(model: GraphGP) -> int:
+    """Return the number of non-zero features of a model's training rows.
+
+    Raises:
+        NotFittedError: there are no data yet.
+    """
+    prior, rows = model.regression.prior(), gathered(model.regression.needed_rows("features"))
+    if isinstance(prior, SparsePrior):
+        return len(prior.at(rows.inputs, True).values)
+    return len(rows) * (prior.num_features if isinstance(prior, FeaturePrior) else model.graph.num_nodes)
+
+
+def describe_features(model: GraphGP) -> str:
+    """Return what a model's features are, in words."""
+    sizes = chosen_size(model.nodes_family.features)
+    words = {
+        "exact": "the exact kernel",
+        "walks": f"{model.options.num_walkers} walkers per node",
+        "chebyshev": f"a Chebyshev polynomial of degree {sizes.get('degree')}",
+        "taylor": f"the power series cut at degree {sizes.get('degree')}",
+        "spectrum": f"the {sizes.get('rank')} smallest eigenvalues of the Laplacian",
+    }
+    return words.get(model.features, "features that are yet to be chosen")

@@ -1,0 +1,83 @@
+"""Which prior the inputs of a regression have: the role of a family, and its duties."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, Self
+
+from torch import Tensor
+
+from rfgp.inference import Prior
+from rfgp.parameters import Hyperprior, Quantity, Values
+from rfgp.regression.report import FitReport
+from rfgp.rows import InputReader, Rows
+from rfgp.scaling import Scaling
+
+
+class Inputs(InputReader, Protocol):
+    """The role: what the inputs of a family are."""
+
+    def quantities(self, inputs: Tensor, scaling: Scaling) -> dict[str, Quantity]:
+        """Return the kernel's hyperparameters at their starting values, for inputs (n, d) or positions (n,)."""
+
+    def check(self, inputs: Tensor) -> None:
+        """Refuse what no `read` returns, tables (n, d) or positions (n,).
+
+        Raises:
+            DataError: it is such.
+        """
+
+
+class Options(Protocol):
+    """The role: what a user chose, all of it; a frozen dataclass."""
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """Starting values by name, in the user's units; None: left open."""
+
+    @property
+    def hyperpriors(self) -> Mapping[str, Hyperprior | None] | None:
+        """Log densities of named hyperparameters; None for a name that is to have none."""
+
+    @property
+    def seed(self) -> int:
+        """What everything random follows from."""
+
+
+class Family(ABC):
+    """A frozen value: options, and what was drawn for the columns of the inputs."""
+
+    options: Options
+
+    @property
+    @abstractmethod
+    def inputs(self) -> Inputs:
+        """What the inputs are, and how they are read."""
+
+    @abstractmethod
+    def prior(self, values: Values) -> Prior:
+        """Return the prior of the standardised function over standardised inputs."""
+
+    def drawn(self, scaling: Scaling) -> Self:
+        """Return the family with a draw for inputs of these columns, where the draw depends on them."""
+        return self
+
+    def begun(self, values: Values, rows: Rows) -> tuple[Self, Values]:
+        """Return the family and the starting values that standardised rows decide, where the user left them open."""
+        return self, values
+
+    def retuned(self, values: Values) -> tuple[Self, bool]:
+        """Return the family with what suits the hyperparameters found, and whether a fit should go on with it."""
+        return self, False
+
+    def checked(
+        self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
+    ) -> Iterator[Warning]:
+        """Yield warnings of what hyperparameters, or the report of a fit to rows, tell of the features."""
+        yield from ()
+
+    @abstractmethod
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield what a fit through this family is a function of, for checkpoints: texts, and tensors (...)."""
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self  # it never changes

@@ -1,0 +1,13 @@
+"""The family of the nodes of a graph: walks, series, a truncated spectrum, or the exact kernel."""
+
+from rfgp.regression.graph.checks import FeatureCheck as FeatureCheck
+from rfgp.regression.graph.family import EXACT_LIMIT as EXACT_LIMIT
+from rfgp.regression.graph.family import FEATURES as FEATURES
+from rfgp.regression.graph.family import WALK_OPTIONS as WALK_OPTIONS
+from rfgp.regression.graph.family import GraphOptions as GraphOptions
+from rfgp.regression.graph.family import NodeFamily as NodeFamily
+from rfgp.regression.graph.features import NONZEROS_PER_WALKER as NONZEROS_PER_WALKER
+from rfgp.regression.graph.features import DrawnFeatures as DrawnFeatures
+from rfgp.regression.graph.features import SpectrumFeatures as SpectrumFeatures
+from rfgp.regression.graph.features import chosen_size as chosen_size
+from rfgp.regression.graph.features import make_features as make_features

@@ -1,0 +1,190 @@
+"""How far features can be trusted where the exact process cannot be computed: independent draws, held-out nodes.
+
+Some observed nodes near each other are taken, a few of them held out, and their values predicted from the others by
+dense algebra, twice where features are drawn: through the model's features and through an independent draw. Features
+that suit the hyperparameters lead to the same law. The divergence between two draws is about twice that between either
+and the exact process (for small errors, whose expectations add), and it needs no exact process.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse.csgraph import breadth_first_order
+from torch import Tensor
+
+import graphs
+from graphs.advice import exact_block
+from graphs.kernels import GraphKernel
+from rfgp import random
+from rfgp.inference import Law, Prior, SparsePrior, evidence
+from rfgp.linalg import cholesky
+from rfgp.regression.graph.choosing import sample_of
+from rfgp.regression.graph.features import ExactFeatures, NodeFeatures
+from rfgp.rows import Block
+
+MOST_ROWS, MOST_HELD_OUT, LEAST_ROWS = 1000, 64, 8
+_SEEDS = 4
+POOR = 0.1
+"""Nats a node between two draws, from which on features are said to be poor."""
+
+
+@dataclass(frozen=True)
+class FeatureCheck:
+    """What is known about the error of features, at the hyperparameters of a model.
+
+    Attributes:
+        features: Their kind.
+        divergence: Between the joint laws of held-out observations through the model's features and through an
+            independent draw: the mean of the two Kullback-Leibler divergences, in nats a node. None where features are
+            not drawn, or too few nodes are observed.
+        walk_variance: The variance that draws have at an observed node, on average, over the noise: it stands in for
+            noise in a fit, and error bars at observed nodes are too small by it. Or None.
+        shift: The root mean square difference of the two means, in standard deviations of an observation; or None.
+        kernel_error: |Phi Phi^T - K| / |K| over a sample of nodes, for features that are not drawn; or None.
+        calibration: The mean squared standardised error of the held-out observations, 1 where error bars are honest.
+        nlpd: Their mean negative log predictive density, in the user's units.
+        num_rows: Observations that they were predicted from.
+        num_held_out: How many were held out.
+    """
+
+    features: str
+    divergence: float | None
+    walk_variance: float | None
+    shift: float | None
+    kernel_error: float | None
+    calibration: float | None
+    nlpd: float | None
+    num_rows: int
+    num_held_out: int
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether draws differ by a tenth of a nat a node, the kernel by a tenth, or draws vary as much as noise."""
+        return max(self.divergence or 0.0, self.kernel_error or 0.0) > POOR or (self.walk_variance or 0.0) > 1
+
+    def __str__(self) -> str:
+        parts = []
+        if self.divergence is not None:
+            parts.append(
+                f"two independent draws lead to laws of {self.num_held_out} held-out observations that differ by "
+                f"{self.divergence:.2g} nats a node (means by {self.shift:.2g} deviations)"
+            )
+        if self.walk_variance is not None:
+            parts.append(f"their own variance at observed nodes is {self.walk_variance:.2g} of the noise")
+        if self.kernel_error is not None:
+            parts.append(f"the kernel on a sample of nodes is off by {self.kernel_error:.2g} of its norm")
+        if self.calibration is not None:
+            parts.append(f"squared held-out errors are {self.calibration:.2g} times what is expected")
+        return f"{self.features}: " + ("; ".join(parts) or "exact")
+
+
+def check_features(
+    graph: graphs.Graph,
+    kernel: GraphKernel,
+    rows: Block,
+    features: tuple[NodeFeatures, NodeFeatures | None],
+    values: tuple[Tensor, Tensor, Tensor, Tensor],
+    log_scale: float,
+    seed: int,
+) -> FeatureCheck:
+    """Return what is known about the error of features.
+
+    Args:
+        graph: The graph.
+        kernel: The kernel at the model's hyperparameters.
+        rows: The model's data, standardised.
+        features: The model's features, and an independent draw of them, or None where there is none.
+        values: Kernel parameters (p,), output scale, mean (k,) and noise, standardised.
+        log_scale: The mean logarithm of the targets' scales.
+        seed: Of the choice of nodes.
+    """
+    own, other = features
+    error = None
+    if other is None and not isinstance(own, ExactFeatures):
+        error = _kernel_error(graph, kernel, own)
+    used, held_out = split(graph, rows, seed)
+    if len(held_out) == 0:
+        return FeatureCheck(own.name, None, None, None, error, None, None, len(used), 0)
+    theta, outputscale, mean, noise = values
+    seen, observed = rows.take(used), rows.take(held_out)
+    with torch.no_grad():
+        laws = [_law(each.prior(theta, outputscale), seen, observed, mean, noise) for each in features if each]
+    noise_diag = _noise_diag(observed, noise)
+    residual, variance = observed.targets - mean - laws[0][0], laws[0][1].diagonal() + noise_diag
+    squares = residual.square() / variance[:, None]
+    density = -0.5 * (squares + (2 * math.pi * variance[:, None]).log()).mean() - log_scale
+    divergence = shift = own_variance = None
+    if other is not None:
+        divergence, shift = _between(laws[0], laws[1], noise_diag)
+        own_variance = _walk_variance(own.prior(theta, outputscale), other.prior(theta, outputscale), seen)
+        own_variance /= float(_noise_diag(seen, noise).mean())
+    figures = (float(squares.mean()), -float(density), len(used), len(held_out))
+    return FeatureCheck(own.name, divergence, own_variance, shift, error, *figures)
+
+
+def _law(prior: Prior, seen: Block, asked: Block, mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    law: Law = evidence(prior, seen, mean, noise).posterior().law(asked.inputs)
+    return law.mean(), law.covariance()
+
+
+def _noise_diag(rows: Block, noise: Tensor) -> Tensor:
+    return rows.noise_diag(noise.detach().double()).expand(len(rows))
+
+
+def _between(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], noise_diag: Tensor) -> tuple[float, float]:
+    """Return the symmetrised divergence of observed laws, nats a node, and the shift of the means in deviations."""
+    n, k = first[0].shape
+    a, b = (covariance + torch.diag(noise_diag) for _, covariance in (first, second))
+    difference = first[0] - second[0]
+    total = -2.0 * n
+    for one, two in ((a, b), (b, a)):
+        factor = cholesky(one, "The law of held-out observations")
+        total += float(torch.cholesky_solve(two, factor).diagonal().sum())
+        total += float((difference * torch.cholesky_solve(difference, factor)).sum()) / k
+    deviations = ((a + b).diagonal() / 2).sqrt()[:, None]
+    return 0.25 * total / n, float((difference / deviations).square().mean().sqrt())
+
+
+def _walk_variance(first: Prior, second: Prior, rows: Block) -> float:
+    """Return the mean over rows of E|phi|^2 - |E phi|^2, unbiased from two draws: |phi - phi'|^2 / 2."""
+    assert isinstance(first, SparsePrior)
+    assert isinstance(second, SparsePrior)
+    with torch.no_grad():
+        a, b = (prior.at(rows.inputs, False).matrix() for prior in (first, second))
+    return 0.5 * float(first.variance) * float((a - b).power(2).sum()) / len(rows)
+
+
+def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatures) -> float:
+    sample = sample_of(graph)
+    exact = exact_block(graph, kernel, sample)
+    theta = torch.as_tensor(kernel.values)
+    positions = torch.from_numpy(sample)
+    with torch.no_grad():
+        prior = features.prior(theta, torch.ones((), dtype=torch.float64))
+        estimate = prior.kernel(positions, positions).double().numpy()
+    return float(np.linalg.norm(estimate - exact) / np.linalg.norm(exact))
+
+
+def split(graph: graphs.Graph, rows: Block, seed: int) -> tuple[Tensor, Tensor]:
+    """Return rows (n,) to predict from, near each other, and rows (b,) of other nodes among them to be held out."""
+    generator = random.numpy_generator(seed, random.Role.SPLIT)
+    positions = rows.inputs.numpy()
+    observed, taken = np.unique(positions), np.zeros(0, dtype=np.int64)
+    most = MOST_ROWS + MOST_HELD_OUT
+    if len(observed) <= most:
+        taken = observed
+    else:
+        is_observed = np.zeros(graph.num_nodes, dtype=bool)
+        is_observed[observed] = True
+        for start in generator.choice(observed, _SEEDS, replace=False):
+            order = breadth_first_order(graph.adjacency, start, directed=False, return_predecessors=False)
+            near = order[is_observed[order]]
+            taken = np.union1d(taken, near[: most // _SEEDS])
+    count = min(MOST_HELD_OUT, len(taken) // 5)
+    if len(taken) < LEAST_ROWS:
+        count = 0
+    hidden = np.isin(positions, generator.permutation(taken)[:count])
+    used = np.flatnonzero(np.isin(positions, taken) & ~hidden)[: 2 * MOST_ROWS]
+    return torch.from_numpy(used), torch.from_numpy(np.flatnonzero(hidden)[: 2 * MOST_HELD_OUT])

@@ -1,0 +1,84 @@
+"""Which features serve a kernel on a graph: measured against the exact kernel on a sample of nodes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import graphs
+from graphs.advice import Advice, Candidate, exact_block, feature_matrix, node_sample
+from graphs.kernels import GraphKernel
+from rfgp.regression.graph.features import DrawnFeatures, NodeFeatures, SpectrumFeatures, chosen_size
+
+SAMPLED, MOST_ENTRIES = 128, 2**25
+"""Nodes of the sample, fewer where so many columns over all nodes would hold more entries."""
+MOST_EIGENPAIRS = 2_500_000
+"""Entries of eigenvectors beyond which a truncated spectrum is not measured: Lanczos would take a minute and more."""
+_DRAWS = 3
+_WORTH = 2.0
+"""By how much another kind has to be better for a fit to begin anew."""
+
+
+def sample_of(graph: graphs.Graph) -> NDArray[np.int64]:
+    """Return the positions (n,) over which features are measured."""
+    return node_sample(graph, max(16, min(SAMPLED, MOST_ENTRIES // graph.num_nodes)), 0)
+
+
+def choose(
+    graph: graphs.Graph,
+    kernel: GraphKernel,
+    make: Callable[[str, int], NodeFeatures],
+    rank: int,
+) -> Advice:
+    """Measure the kinds of features, and recommend the one of least error.
+
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        make: Makes features of a kind with a seed.
+        rank: Of the truncated spectrum.
+    """
+    sample = sample_of(graph)
+    exact = exact_block(graph, kernel, sample)
+    kinds = ["chebyshev", "walks", *(["spectrum"] if rank * graph.num_nodes <= MOST_EIGENPAIRS else [])]
+    candidates = [measure(make, kind, kernel, sample, exact) for kind in kinds]
+    candidates.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
+    best, second = candidates[0], candidates[1]
+    reason = (
+        f"{best.features} for {kernel} on {graph.num_nodes} nodes: error {best.error:.2g} of the kernel on "
+        f"{len(sample)} of them, against {second.error:.2g} of {second.features}."
+    )
+    return Advice(best, tuple(candidates), reason)
+
+
+def measure(
+    make: Callable[[str, int], NodeFeatures],
+    kind: str,
+    kernel: GraphKernel,
+    sample: NDArray[np.int64],  # (n,)
+    exact: NDArray[np.float64],  # (n, n)
+) -> Candidate:
+    """Return the error of features of a kind on a sample: |Phi Phi^T - K| / |K|, of walks the root mean square."""
+    errors, nonzeros, options = [], 0.0, {}
+    for seed in range(_DRAWS if kind == "walks" else 1):
+        features = make(kind, seed)
+        assert isinstance(features, DrawnFeatures | SpectrumFeatures)
+        phi = feature_matrix(features.draw.at(features.draw.graph.labels_at(sample)), kernel)
+        errors.append(np.linalg.norm((phi @ phi.T).toarray() - exact) / np.linalg.norm(exact))
+        nonzeros, options = phi.nnz / len(sample), options_of(features)
+    return Candidate(kind, options, float(np.sqrt(np.mean(np.square(errors)))), nonzeros)
+
+
+def options_of(features: NodeFeatures) -> dict[str, Any]:
+    """Return what tells features of one kind apart, for messages."""
+    draw = getattr(features, "draw", None)
+    if isinstance(draw, graphs.Walks):
+        return {"num_walkers": draw.settings.num_walkers, "halt": draw.settings.halting.halt}
+    return chosen_size(features)
+
+
+def is_worth_it(advice: Advice, present: str) -> bool:
+    """Whether the recommended features are so much better than the present ones that a fit should begin anew."""
+    errors: Mapping[str, float] = {candidate.features: candidate.error for candidate in advice.candidates}
+    return advice.best.features != present and errors.get(present, np.inf) > _WORTH * advice.best.error

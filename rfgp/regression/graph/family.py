@@ -1,0 +1,256 @@
+"""The family of the nodes of a graph."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+import graphs
+from graphs.kernels import GraphKernel
+from rfgp import random
+from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning
+from rfgp.inference import Prior
+from rfgp.parameters import Hyperprior, Values
+from rfgp.regression.family import Family
+from rfgp.regression.graph.checks import FeatureCheck, check_features
+from rfgp.regression.graph.choosing import choose, is_worth_it
+from rfgp.regression.graph.features import (
+    NONZEROS_PER_WALKER,
+    DrawnFeatures,
+    NodeFeatures,
+    make_features,
+    same_hops,
+)
+from rfgp.regression.graph.inputs import NodeInputs, with_default_priors
+from rfgp.regression.report import FitReport
+from rfgp.rows import Block, Rows, gathered
+from rfgp.scaling import Scaling
+
+FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "exact")
+EXACT_LIMIT = 2000
+"""Nodes up to which "auto" is the exact kernel."""
+WALK_OPTIONS = ("num_walkers", "halt", "lengths", "directions", "exact_hops")
+"""Options of `graphs.sample_walks` that have names of their own here."""
+NORMALIZED_ROWS = 2000
+"""Rows over which the prior variance is made what the user's output scale is."""
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """What a user chooses of a process on nodes; see `rfgp.GraphGP`.
+
+    Attributes:
+        compares_starts: Whether the kernel was given by name, so that a fit compares several starts of it.
+    """
+
+    kernel: GraphKernel
+    compares_starts: bool
+    features: str
+    seed: int
+    num_walkers: int
+    halt: Any
+    lengths: str
+    directions: str
+    exact_hops: int | str | graphs.HopRule
+    outputscale: float | None
+    noise: float | None
+    priors: Mapping[str, Hyperprior | None] | None
+    degree: int | None
+    rank: int | None
+    walk_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.features, str) or self.features not in FEATURES:
+            names = ", ".join(map(repr, FEATURES))
+            raise InvalidArgumentError(f"features must be one of {names}, got {self.features!r}.")
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """The user's starting values; the kernel itself is the start of its parameters."""
+        return {"outputscale": self.outputscale, "noise": self.noise}
+
+    @property
+    def hyperpriors(self) -> Mapping[str, Hyperprior | None]:
+        """The user's log densities, with default ones where he gave none."""
+        return with_default_priors(self.kernel, self.priors)
+
+    @property
+    def walks(self) -> dict[str, Any]:
+        """All options of `graphs.sample_walks`."""
+        return {**{name: getattr(self, name) for name in WALK_OPTIONS}, **self.walk_options}
+
+    @property
+    def series(self) -> dict[str, int | None]:
+        """Those of features without randomness."""
+        return {"degree": self.degree, "rank": self.rank}
+
+
+@dataclass(frozen=True, eq=False)
+class NodeFamily(Family):
+    """A graph kernel through features of nodes, or exactly.
+
+    Attributes:
+        graph: The graph.
+        options: The user's choices.
+        features: Those in use; None before "auto" has chosen.
+        advice: What the choice was measured by, where "auto" chose.
+    """
+
+    graph: graphs.Graph
+    options: GraphOptions
+    features: NodeFeatures | None = None
+    advice: graphs.Advice | None = None
+
+    @classmethod
+    def of(cls, graph: graphs.Graph, options: GraphOptions, **changes: Any) -> Self:
+        """Return the family with features, unless they are yet to be chosen.
+
+        Args:
+            graph: The graph.
+            options: The user's choices.
+            changes: Options of the walks that are drawn now in place of those, such as hops that were tuned.
+        """
+        family = cls(graph, options)
+        if family.is_auto:
+            return family
+        name = "exact" if options.features == "auto" else options.features
+        return replace(family, features=family.make(name, options.seed, **changes))
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether features are chosen by what is measured."""
+        return self.options.features == "auto" and self.graph.num_nodes > EXACT_LIMIT
+
+    @property
+    def inputs(self) -> NodeInputs:
+        """Labels of nodes."""
+        return NodeInputs(self.graph, self.options.kernel)
+
+    @property
+    def kernel_names(self) -> tuple[str, ...]:
+        """The names of the kernel's parameters."""
+        return tuple(self.options.kernel.parameters)
+
+    @property
+    def open_starts(self) -> frozenset[str]:
+        """Hyperparameters whose starts a fit may choose: "outputscale", "noise", and "kernel" for its parameters."""
+        left = {name for name, value in self.options.starts.items() if value is None}
+        return frozenset(left | ({"kernel"} if self.options.compares_starts else set()))
+
+    @property
+    def walks(self) -> graphs.Walks | None:
+        """The walks that the features come from, of no nodes."""
+        draw = getattr(self.features, "draw", None)
+        return draw if isinstance(draw, graphs.Walks) else None
+
+    # --- prior -----------------------------------------------------------------------------------
+
+    def prior(self, values: Values) -> Prior:
+        """Return the prior of the features."""
+        assert self.features is not None
+        return self.features.prior(self._theta(values), values.standardized("outputscale"))
+
+    def fitted_kernel(self, values: Values) -> GraphKernel:
+        """Return the graph kernel at these hyperparameters, without the output scale."""
+        return self.options.kernel.with_values(self._theta(values).detach().numpy())
+
+    def _theta(self, values: Values) -> Tensor:
+        theta = [values.standardized(name) for name in self.kernel_names]
+        return torch.stack(theta) if theta else torch.zeros(0, dtype=torch.float64)
+
+    # --- starts ----------------------------------------------------------------------------------
+
+    def begun(self, values: Values, rows: Rows) -> tuple[Self, Values]:
+        """Return the family with features chosen, and with an output scale for them where the user left it open."""
+        family = self.chosen(self.options.kernel) if self.is_auto else self
+        if self.options.outputscale is None:
+            values = family.normalized(values, gathered(rows))
+        return family, values
+
+    def normalized(self, values: Values, rows: Block) -> Values:
+        """Return values whose prior variance is, on average over some rows, what the output scale was.
+
+        Graph kernels are not 1 on the diagonal: exp(-t L) is small there for long lengthscales.
+        """
+        with torch.no_grad():
+            size = float(self.prior(values).diagonal(rows.inputs[:NORMALIZED_ROWS]).mean())
+            if not (size > 0 and math.isfinite(size)):
+                return values
+            low, high = (float(b.log()) for b in values.space.quantities["outputscale"].bounds)
+            start = float(values.standardized("outputscale"))
+            scale = torch.tensor(min(max(math.log(start * start / size), low), high), dtype=torch.float64)
+            return values.replaced({"outputscale": scale})
+
+    # --- features --------------------------------------------------------------------------------
+
+    def make(self, name: str, seed: int, tuned_to: GraphKernel | None = None, **changes: Any) -> NodeFeatures:
+        """Return features of a kind, tuned to a kernel, or the starting one, with some options changed."""
+        options = {**self.options.walks, **self.options.series, **changes}
+        return make_features(name, self.graph, self.options.kernel if tuned_to is None else tuned_to, seed, options)
+
+    def measured(self, kernel: GraphKernel) -> graphs.Advice:
+        """Return what is measured of all kinds of features for a kernel."""
+        rank = self.options.rank or NONZEROS_PER_WALKER * int(self.options.num_walkers)
+        return choose(self.graph, kernel, partial(self.make, tuned_to=kernel), min(rank, self.graph.num_nodes))
+
+    def chosen(self, kernel: GraphKernel) -> Self:
+        """Return the family with the features that are best for a kernel."""
+        return self._using(self.measured(kernel), kernel)
+
+    def _using(self, advice: graphs.Advice, kernel: GraphKernel) -> Self:
+        return replace(self, advice=advice, features=self.make(advice.best.features, self.options.seed, kernel))
+
+    def retuned(self, values: Values) -> tuple[Self, bool]:
+        """Return the family with features that are better for the fitted kernel, and whether there are some."""
+        kernel, family = self.fitted_kernel(values), self
+        if self.is_auto:
+            advice = self.measured(kernel)
+            if self.features is None or is_worth_it(advice, self.features.name):
+                return self._using(advice, kernel), True
+            family = replace(self, advice=advice)
+        walks = self.walks
+        if walks is None or self.options.exact_hops != "auto":
+            return family, False
+        tuned = self.make("walks", self.options.seed, kernel)
+        return (family, False) if same_hops(tuned, walks) else (replace(family, features=tuned), True)
+
+    # --- what is told of them --------------------------------------------------------------------
+
+    def check(self, values: Values, rows: Block, scaling: Scaling, seed: int) -> FeatureCheck:
+        """Return what is known about the error of the features; see `rfgp.GraphGP.check`."""
+        own, other = self.features, None
+        assert own is not None
+        if isinstance(own, DrawnFeatures) and self.walks is not None:
+            child = random.child_seed(self.options.seed, random.Role.CHECK)
+            other = self.make("walks", child, exact_hops=self.walks.settings.exact_hops)
+        values = values.detached()
+        outputscale, mean, noise = (values.standardized(name).double() for name in ("outputscale", "mean", "noise"))
+        numbers = (self._theta(values), outputscale, mean.reshape(-1), noise)
+        scale = -scaling.targets.log_jacobian(1) / rows.num_outputs
+        return check_features(self.graph, self.fitted_kernel(values), rows, (own, other), numbers, scale, seed)
+
+    def checked(
+        self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
+    ) -> Iterator[Warning]:
+        """Yield a warning where a fit's features are poor; walks of a large or infinite variance warn themselves."""
+        assert self.features is not None
+        self.features.check(self.fitted_kernel(values))
+        if report is None or self.features.name == "exact" or rows is None:
+            return
+        check = self.check(values, gathered(rows), scaling, 0)
+        if check.is_poor:
+            yield PoorFeaturesWarning(
+                f"These features are poor for {self.fitted_kernel(values)} and this noise. {check}. More of them "
+                "(num_walkers, degree, rank), other ones (features='auto' measures which), or the exact process "
+                "(gp.exact(), up to 20,000 nodes) are the remedy; long lengthscales with little noise need a truncated "
+                "spectrum."
+            )
+
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield some of the options (no tensors); graphs and kernels are told by the first step's result."""
+        yield "GraphGP"
+        yield from (f"{name}={value!r}" for name, value in sorted(self.options.starts.items()))

@@ -1,0 +1,212 @@
+"""A regression as a value: rows under a prior at given hyperparameters."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.counts import check_count
+from rfgp.errors import NotFittedError
+from rfgp.inference import Evidence, LeaveOneOut, Posterior, Prediction, Prior, evidence, restore
+from rfgp.parameters import Values
+from rfgp.regression.family import Family
+from rfgp.rows import Rows, SourceInputs, as_source, came_as_numpy
+from rfgp.rows.arrays import Origin
+from rfgp.scaling import Scaling
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Rows under a prior at given hyperparameters, or the posterior that was given in their place, or both.
+
+    Nothing that carries a gradient is kept: likelihoods are computed at each call, the posterior once, of a detached
+    copy of the numbers.
+
+    Attributes:
+        family: Which prior the inputs have, and what it drew for their columns.
+        scaling: Between the user's units and standardised ones.
+        hyperparameters: The numbers.
+        num_observations: How many rows the posterior is of.
+        rows: Standardised, in blocks; None where only a posterior was given.
+        given: A posterior that was loaded, that has absorbed rows, or that ends a fit; of these very numbers.
+    """
+
+    family: Family
+    scaling: Scaling
+    hyperparameters: Values
+    num_observations: int
+    rows: Rows | None = None
+    given: Posterior | None = None
+
+    # --- other regressions -----------------------------------------------------------------------
+
+    def replace(self, **changes: Any) -> "Regression":
+        """Return the regression with other parts; a given posterior goes unless it is named, for it is of the old."""
+        return dataclasses.replace(self, **{"given": None, **changes})
+
+    def at(self, values: Values) -> "Regression":
+        """Return the regression at other numbers; itself, where they are the same."""
+        if torch.equal(values.flat(), self.hyperparameters.flat()):
+            return self
+        return self.replace(hyperparameters=values.detached())
+
+    def under(self, family: Family) -> "Regression":
+        """Return the regression of the same rows and hyperparameters under another family.
+
+        Raises:
+            NotFittedError: there are no rows.
+        """
+        self.needed_rows("exact and redraw")
+        return self.replace(family=family)
+
+    # --- what the rows say -----------------------------------------------------------------------
+
+    def needed_rows(self, purpose: str) -> Rows:
+        """Return the rows, or say what needs them.
+
+        Raises:
+            NotFittedError: only a posterior was given.
+        """
+        if self.rows is None:
+            raise NotFittedError(
+                f"This model was loaded without its data, which {purpose} need. Call condition(X, y) first, or save "
+                "it with data=True."
+            )
+        return self.rows
+
+    def prior(self) -> Prior:
+        """Return the prior at these hyperparameters, with gradients where they have some."""
+        return self.family.prior(self.hyperparameters)
+
+    def evidence(self, rows: Rows) -> Evidence:
+        """Return what standardised rows say at these hyperparameters, with gradients where they have some."""
+        return evidence(self.prior(), rows, *mean_and_noise(self.hyperparameters))
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the log density of the targets in their own units, 0-d, constants included.
+
+        Raises:
+            NotFittedError: there are no rows.
+        """
+        rows = self.needed_rows("the marginal likelihood")
+        return self.evidence(rows).log_marginal_likelihood() + self.scaling.targets.log_jacobian(rows.count)
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """What predictions need; the given one, or computed once.
+
+        Raises:
+            NotFittedError: there are neither rows nor a given one.
+        """
+        if self.given is not None:
+            return self.given
+        rows = self.needed_rows("predictions with other hyperparameters")
+        with torch.no_grad():
+            return self.replace(hyperparameters=self.hyperparameters.detached()).evidence(rows).posterior()
+
+    @property
+    def present_posterior(self) -> Posterior | None:
+        """The posterior, if it was given or has been computed."""
+        return vars(self).get("posterior", self.given)
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """Return the law of each row's observation given all the others, in the user's units.
+
+        Raises:
+            NotFittedError: there are no rows.
+        """
+        rows = self.needed_rows("leave_one_out")
+        with torch.no_grad():
+            mean, variance = self.evidence(rows).leave_one_out()
+            noise = self.hyperparameters.standardized("noise").double()
+            blocks = list(rows.blocks(2**16))
+            more = [(b.observation_noise(noise) - b.noise_diag(noise)).expand(len(b)) for b in blocks]
+        targets, as_numpy = torch.cat([block.targets for block in blocks]), came_as_numpy(rows)
+        return LeaveOneOut.of(mean, variance + torch.cat(more), targets, self.scaling.targets, as_numpy)
+
+    # --- predictions -----------------------------------------------------------------------------
+
+    def points(self, X: Any) -> tuple[Tensor, Origin]:
+        """Check new inputs and return them standardised, tables (n, d) or positions (n,).
+
+        Raises:
+            DataError: they do not fit the data.
+        """
+        inputs, origin = self.family.inputs.read(X)
+        self.scaling.check_columns(inputs)
+        return self.scaling.standardize(inputs), origin
+
+    def predict(self, X: Any) -> Prediction:
+        """Return the law of the latent function at inputs (n, d), n labels, or a source of blocks of rows."""
+        inputs, origin = self._points_or_blocks(X)
+        mean, scale, noise = self._units()
+        wanted = torch.is_grad_enabled() and isinstance(inputs, Tensor) and inputs.requires_grad
+        with torch.set_grad_enabled(wanted):
+            law = self.posterior.law(inputs)
+        return Prediction(law, mean, scale, noise, origin.template, origin.is_numpy)
+
+    def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
+        """Draw functions from the posterior: maps of inputs, (n, d) or n labels, to values (s, n) or (s, n, k).
+
+        Raises:
+            InvalidArgumentError: s is not a positive integer, or the prior has no functions to draw.
+        """
+        num_samples = check_count("num_samples", num_samples)
+        generator = random.generator(random.resolve_seed(seed), random.Role.FUNCTIONS)
+        mean, scale, _ = self._units()
+        with torch.no_grad():
+            drawn = self.posterior.sample_functions(num_samples, generator)
+
+        def functions(X: Any) -> Any:
+            inputs, origin = self.points(X)
+            with torch.set_grad_enabled(torch.is_grad_enabled() and inputs.requires_grad):
+                values = mean + scale * drawn(inputs)
+            values = (values if mean.ndim else values[..., 0]).to(origin.template)
+            return values.cpu().numpy() if origin.is_numpy else values
+
+        return functions
+
+    def prior_covariance(self, X: Any) -> Tensor:
+        """Return the prior covariance of the latent function in the user's units, float64, (n, n) or (n, n, k)."""
+        inputs, _ = self.points(X)
+        kernel, scale = self.prior().kernel(inputs, inputs).double(), self.scaling.targets.scale.double()
+        return scale**2 * (kernel[..., None] if scale.ndim else kernel)
+
+    def _points_or_blocks(self, X: Any) -> tuple[Tensor | SourceInputs, Origin]:
+        source = as_source(X) if self.family.inputs.reads_blocks else None
+        if source is None:
+            return self.points(X)
+        like = self.scaling.targets.scale.new_empty(0)
+        return SourceInputs(source, self.scaling, self.family.inputs.dtype), Origin(not isinstance(X, Tensor), like)
+
+    def _units(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the mean and the scale of the targets in the user's units, and the standardised noise."""
+        values = self.hyperparameters.detached()
+        mean, noise = values.value("mean").double(), values.standardized("noise")
+        return mean, self.scaling.targets.scale.double(), noise
+
+    # --- copies ----------------------------------------------------------------------------------
+
+    def __deepcopy__(self, memo: Any) -> "Regression":
+        return self  # it never changes
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**state, "given": None if self.given is None else self.given.tensors()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        if self.given is not None:
+            with torch.no_grad():
+                object.__setattr__(self, "given", restore(self.prior(), state["given"]))
+
+
+def mean_and_noise(values: Values) -> tuple[Tensor, Tensor]:
+    """Return the standardised mean (k,) and noise, 0-d."""
+    return values.standardized("mean").reshape(-1), values.standardized("noise")

@@ -1,0 +1,257 @@
+"""Families of tables: by random features, and by the exact kernel."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from rfgp import features as feature_maps
+from rfgp import random
+from rfgp.couplings import Coupling, Frequencies
+from rfgp.errors import OverfittingWarning, VarianceStarvationWarning
+from rfgp.inference import FeaturePrior, KernelPrior
+from rfgp.parameters import Hyperprior, Quantity, Values
+from rfgp.regression.family import Family
+from rfgp.regression.report import FitReport
+from rfgp.rows import Chunk, Rows
+from rfgp.rows.arrays import Origin, read_matrix
+from rfgp.scaling import Scaling
+from rfgp.spectra import Spectrum
+
+LENGTHSCALE_BOUNDS = (1e-3, 1e4)  # in standard deviations of a column
+MISCALIBRATED = 4.0
+"""The mean square of standardised leave-one-out errors from which on a fit warns."""
+EXHAUSTED = 0.9
+"""The share of the weights that the data determine from which on a fit warns of variance starvation.
+
+Over 28 fits (`benchmarks/studies/starvation.py`, the exact process with the same hyperparameters beside) the median
+variance of the latent function at test points was .22 to .45 of the exact one in all 8 with a larger share, and .005 to
+.09 at points three times as far out; with shares below a half .63 and .52 at the least.
+"""
+
+FeatureMap = feature_maps.Fourier | feature_maps.Laplace
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """What a user chooses of a process on a table; see `rfgp.SparseSpectrumGP`."""
+
+    spectrum: Spectrum
+    ard: bool = True
+    standardize: bool = True
+    lengthscale: Any = None
+    outputscale: float | None = None
+    noise: float | None = None
+    priors: Mapping[str, Hyperprior | None] | None = None
+    dtype: torch.dtype | None = None
+    seed: int = 0
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """The user's starting values."""
+        return {name: getattr(self, name) for name in ("lengthscale", "outputscale", "noise")}
+
+    @property
+    def hyperpriors(self) -> Mapping[str, Hyperprior | None] | None:
+        """The user's log densities."""
+        return self.priors
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureOptions(KernelOptions):
+    """What he chooses beside that of one through features."""
+
+    features: str
+    num_frequencies: int
+    coupling: Coupling
+    frequencies: str
+
+
+@dataclass(frozen=True, eq=False)
+class TableInputs:
+    """Numeric tables (n, d) with one lengthscale per column or one for all.
+
+    Attributes:
+        options: The user's choices.
+    """
+
+    options: KernelOptions
+    reads_blocks = True
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The dtype that the user chose; None: that of the data."""
+        return self.options.dtype
+
+    @property
+    def standardize(self) -> bool:
+        """Whether inputs and targets are mapped to mean 0 and standard deviation 1."""
+        return self.options.standardize
+
+    def read(self, inputs: Any) -> tuple[Tensor, Origin]:
+        """Return a checked table (n, d)."""
+        return read_matrix(inputs, self.dtype)
+
+    def complete(self, given: Chunk) -> Chunk:
+        """Return the rows as they are: tables have no missing values."""
+        return given
+
+    def check(self, inputs: Tensor) -> None:
+        """Take any table (n, d)."""
+
+    def quantities(self, inputs: Tensor, scaling: Scaling) -> dict[str, Quantity]:
+        """Return a lengthscale for inputs (n, d); it starts at sqrt(d) standard deviations.
+
+        That is the order of the distance of two rows. A shared lengthscale of standardised columns has one standardised
+        value, and one value per column in the user's units.
+        """
+        assert scaling.inputs is not None
+        unit = scaling.inputs.scale
+        deviation = inputs.std(0) / unit
+        deviation = torch.where(deviation > 0, deviation, torch.ones_like(deviation))
+        if not self.options.ard:
+            deviation, unit = deviation.mean(), unit if self.standardize else torch.ones_like(unit[0])
+        bounds = (LENGTHSCALE_BOUNDS[0] * deviation, LENGTHSCALE_BOUNDS[1] * deviation)
+        return {"lengthscale": Quantity(math.sqrt(inputs.shape[1]) * deviation, unit, bounds)}
+
+
+@dataclass(frozen=True, eq=False)
+class KernelFamily(Family):
+    """The exact stationary kernel.
+
+    Attributes:
+        options: The user's choices.
+    """
+
+    options: KernelOptions
+
+    @property
+    def inputs(self) -> TableInputs:
+        """Tables."""
+        return TableInputs(self.options)
+
+    def prior(self, values: Values) -> KernelPrior:
+        """Return the prior of the kernel."""
+        lengthscale = values.standardized("lengthscale").double()
+        outputscale = values.standardized("outputscale").double()
+        return KernelPrior(
+            partial(_kernel, self.options.spectrum, lengthscale, outputscale), partial(_diagonal, outputscale)
+        )
+
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield the options (no tensors)."""
+        yield from _texts(self.options)
+
+
+def _kernel(spectrum: Spectrum, lengthscale: Tensor, outputscale: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    return outputscale * spectrum.kernel_between(a.double() / lengthscale, b.double() / lengthscale)
+
+
+def _diagonal(outputscale: Tensor, a: Tensor) -> Tensor:
+    return outputscale.expand(len(a))
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureFamily(Family):
+    """A kernel estimated by coupled random features.
+
+    Attributes:
+        options: The user's choices.
+        feature_map: The draw with its map; None before the number of columns is known.
+    """
+
+    options: FeatureOptions
+    feature_map: FeatureMap | None = None
+
+    @property
+    def inputs(self) -> TableInputs:
+        """Tables."""
+        return TableInputs(self.options)
+
+    @property
+    def num_features(self) -> int:
+        """F."""
+        return self.drawn_map.num_features
+
+    @property
+    def drawn_map(self) -> FeatureMap:
+        """The draw with its map, once there is one."""
+        assert self.feature_map is not None
+        return self.feature_map
+
+    def drawn(self, scaling: Scaling) -> Self:
+        """Return the family with frequencies for these columns."""
+        assert scaling.inputs is not None
+        generator, options = random.generator(self.options.seed, random.Role.FREQUENCIES), self.options
+        size = (options.num_frequencies, len(scaling.inputs.scale))
+        return self.with_frequencies(options.coupling.sample(*size, spectrum=options.spectrum, generator=generator))
+
+    def with_frequencies(self, frequencies: Frequencies) -> Self:
+        """Return the family with these."""
+        return replace(self, feature_map=feature_maps.by_name(self.options.features)(frequencies))
+
+    def prior(self, values: Values) -> FeaturePrior:
+        """Return the prior of the features."""
+        lengthscale, variance = values.standardized("lengthscale"), values.standardized("outputscale")
+        return FeaturePrior(partial(_scaled_map, self.drawn_map), self.num_features, (lengthscale,), variance)
+
+    def prior_of(self, frequencies: Tensor, values: Values) -> FeaturePrior:
+        """Return the prior with other frequencies (m, d), in which gradients are wanted."""
+        make, weights = feature_maps.by_name(self.options.features), self.drawn_map.frequencies.weights
+        parameters = (values.standardized("lengthscale"), frequencies)
+        variance = values.standardized("outputscale")
+        return FeaturePrior(partial(_map_of, make, weights), self.num_features, parameters, variance)
+
+    def checked(
+        self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
+    ) -> Iterator[Warning]:
+        """Yield what the report of a fit should not be the only place to say."""
+        if report is not None:
+            yield from _warnings(report)
+
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield the options, and the draw (m, d) with its weights (m,)."""
+        yield from _texts(self.options)
+        frequencies = self.drawn_map.frequencies
+        yield from (frequencies.dense(), frequencies.weights)
+
+
+def _scaled_map(feature_map: FeatureMap, x: Tensor, lengthscale: Tensor) -> Tensor:
+    phi: Tensor = feature_map(x / lengthscale)
+    return phi
+
+
+def _map_of(make: type[FeatureMap], weights: Tensor, x: Tensor, lengthscale: Tensor, frequencies: Tensor) -> Tensor:
+    phi: Tensor = make(Frequencies(frequencies, weights))(x / lengthscale)
+    return phi
+
+
+def _texts(options: KernelOptions) -> Iterator[str]:
+    """Yield the options but for the hyperpriors, which have no bytes of their own."""
+    yield type(options).__name__
+    yield from (f"{name}={value!r}" for name, value in sorted(vars(options).items()) if name != "priors")
+
+
+def _warnings(report: FitReport) -> Iterator[Warning]:
+    used = report.weights_used
+    if report.frequencies != "learned" and used is not None and used > EXHAUSTED:
+        yield VarianceStarvationWarning(
+            f"The data determine {used:.0%} of the weights, so the features are exhausted: the variance of the latent "
+            "function is too small between the data and far from them (variance starvation; the noise has taken over "
+            'what the features miss). Raise num_frequencies, or use frequencies="learned" for accuracy.'
+        )
+    if report.calibration is not None and report.calibration > MISCALIBRATED:
+        yield OverfittingWarning(
+            f"Squared leave-one-out errors are {report.calibration:.1f} times what the model expects: its error bars "
+            "are too short. The hyperparameters may be over-fitted to few rows (try ard=False, or priors), or the "
+            "target has outliers."
+        )
+    if report.frequencies == "fell back":
+        yield OverfittingWarning(
+            "Learned frequencies predict kept-out rows no better than fixed ones, which were taken instead. There may "
+            "be too few rows to learn from, or enough frequencies already."
+        )

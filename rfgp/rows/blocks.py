@@ -1,0 +1,176 @@
+"""The data of a regression: standardised rows in blocks, as often as asked, each time the same in the same order.
+
+Row i stands for w_i observations, all of them y_i, with the noise variance (noise + fixed noise_i) each. Up to a factor
+that does not depend on the function, that is one observation with the noise D_i = (noise + fixed noise_i) / w_i.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+
+class Rows(Protocol):
+    """The role: whatever yields blocks."""
+
+    @property
+    def num_outputs(self) -> int:
+        """The number k of targets of a row."""
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether no row has a weight or a noise of its own."""
+
+    @property
+    def has_fixed_noise(self) -> bool:
+        """Whether some row has a noise of its own."""
+
+    @property
+    def count(self) -> float:
+        """The number of observations, repetitions included."""
+
+    def __len__(self) -> int:
+        """The number n of rows."""
+
+    def blocks(self, size: int) -> "Iterator[Block]":
+        """Yield all rows in blocks of about `size`; no tensor of a block is to be changed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows in memory, in standardised units.
+
+    Attributes:
+        inputs: (b, d), or positions (b,).
+        targets: (b, k), float64.
+        fixed_noise: Variances (b,) beside the learned noise, float64; None: zeros.
+        weight: Numbers of observations (b,), float64; None: ones.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    fixed_noise: Tensor | None = None
+    weight: Tensor | None = None
+
+    @property
+    def num_outputs(self) -> int:
+        """The number k of targets of a row."""
+        return self.targets.shape[1]
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether no row has a weight or a noise of its own."""
+        return self.fixed_noise is None and self.weight is None
+
+    @property
+    def has_fixed_noise(self) -> bool:
+        """Whether the rows have a noise of their own."""
+        return self.fixed_noise is not None
+
+    @property
+    def count(self) -> float:
+        """The number of observations, repetitions included."""
+        return len(self) if self.weight is None else float(self.weight.sum())
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def observation_noise(
+        self,
+        noise: Tensor,  # 0-d
+    ) -> Tensor:  # () or (b,)
+        """Return the noise variance of one observation, given the learned one."""
+        return noise if self.fixed_noise is None else noise + self.fixed_noise
+
+    def noise_diag(
+        self,
+        noise: Tensor,  # 0-d
+    ) -> Tensor:  # () or (b,)
+        """Return D, the noise variance of the mean of a row's observations, given the learned noise."""
+        each = self.observation_noise(noise)
+        return each if self.weight is None else each / self.weight
+
+    def counts(self) -> Tensor:
+        """Return the numbers of observations, (b,) float64."""
+        return torch.ones_like(self.targets[:, 0]) if self.weight is None else self.weight
+
+    def blocks(self, size: int) -> "Iterator[Block]":
+        """Yield all rows in blocks of `size`."""
+        for first in range(0, len(self), size):
+            yield self.take(slice(first, first + size))
+
+    def take(
+        self,
+        rows: slice | Tensor,  # (b,)
+    ) -> "Block":
+        """Return some of the rows."""
+        noise, weight = (None if value is None else value[rows] for value in (self.fixed_noise, self.weight))
+        return Block(self.inputs[rows], self.targets[rows], noise, weight)
+
+
+Sums = tuple[Tensor, ...]
+
+
+@runtime_checkable
+class DistributedRows(Rows, Protocol):
+    """The role: rows that lie on other machines, where sums over them are better taken."""
+
+    def total(self, function: Callable[[Rows], Sums]) -> Sums:
+        """Return the sum of function(part) over parts of the rows, each evaluated where it lies."""
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedRows:
+    """Rows of several parts, one after the other.
+
+    Attributes:
+        parts: At least one.
+    """
+
+    parts: Sequence[Rows]
+
+    @property
+    def num_outputs(self) -> int:
+        """The number k of targets of a row."""
+        return self.parts[0].num_outputs
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether no row of any part has a weight or a noise of its own."""
+        return all(part.is_uniform for part in self.parts)
+
+    @property
+    def has_fixed_noise(self) -> bool:
+        """Whether a row of any part has a noise of its own."""
+        return any(part.has_fixed_noise for part in self.parts)
+
+    @property
+    def count(self) -> float:
+        """The number of observations, repetitions included."""
+        return sum(part.count for part in self.parts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Yield the blocks of one part after the other."""
+        for part in self.parts:
+            yield from part.blocks(size)
+
+
+def gathered(rows: Rows) -> Block:
+    """Return all rows in memory."""
+    if isinstance(rows, Block):
+        return rows
+    blocks = list(rows.blocks(2**16))
+    if len(blocks) == 1:
+        return blocks[0]
+    noise = weight = None
+    if any(block.has_fixed_noise for block in blocks):
+        noise = torch.cat([torch.zeros_like(b.counts()) if b.fixed_noise is None else b.fixed_noise for b in blocks])
+    if any(block.weight is not None for block in blocks):
+        weight = torch.cat([block.counts() for block in blocks])
+    inputs, targets = (torch.cat([getattr(block, name) for block in blocks]) for name in ("inputs", "targets"))
+    return Block(inputs, targets, noise, weight)

@@ -1,0 +1,249 @@
+"""Training data at the door: from what a user gives to rows in standardised units."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.errors import DataError
+from rfgp.rows.arrays import Origin, read_per_row, read_targets
+from rfgp.rows.blocks import Block, JoinedRows, Rows
+from rfgp.rows.sources import Chunk, DistributedSource, RowSource, as_source, checked
+from rfgp.rows.streams import RemoteRows, SourceRows, standardized
+from rfgp.rows.survey import Survey, survey
+from rfgp.scaling import Affine, Scaling
+
+
+class InputReader(Protocol):
+    """The role: what is to be known of inputs to read them; tables here, graph nodes with their family."""
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The dtype that the user chose; None: that of the data."""
+
+    @property
+    def standardize(self) -> bool:
+        """Whether inputs and targets are mapped to mean 0 and standard deviation 1."""
+
+    @property
+    def reads_blocks(self) -> bool:
+        """Whether rows may come in blocks."""
+
+    def read(self, inputs: Any) -> tuple[Tensor, Origin]:
+        """Check inputs and return them as a tensor in the user's units, tables (n, d) or positions (n,)."""
+
+    def complete(self, given: Chunk) -> Chunk:
+        """Return the rows without those that are missing, or all of them where nothing may be."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ArrayRows(Block):
+    """Rows in memory, in standardised units and as they were given.
+
+    Attributes:
+        given: The same in the user's units, checked; targets (n,) or (n, k) as they came.
+        as_numpy: Whether they came as arrays rather than tensors.
+    """
+
+    given: Chunk
+    as_numpy: bool
+
+
+@dataclass(frozen=True, eq=False)
+class DataSummary:
+    """What data decide before anything is learned.
+
+    Attributes:
+        scaling: To standardised units.
+        inputs: (n, d) or positions (n,), in the user's units, or a sample of them.
+        center: Mean of the targets, () or (k,).
+        deviation: Their standard deviation, likewise.
+    """
+
+    scaling: Scaling
+    inputs: Tensor
+    center: Tensor
+    deviation: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class GivenArrays:
+    """Checked training data in memory, in the user's units.
+
+    Attributes:
+        chunk: Tensors; targets (n,) or (n, k).
+        as_numpy: Whether they came as arrays.
+    """
+
+    chunk: Chunk
+    as_numpy: bool
+
+    @classmethod
+    def read(cls, reader: InputReader, given: Chunk, least: int) -> "GivenArrays":
+        """Check data, at least so many rows, and copy what the caller could change later.
+
+        Raises:
+            DataError: they cannot be used; the message names the place.
+        """
+        if given.y is None:
+            raise DataError("y is missing: pass targets beside X, or one source of rows such as rfgp.tables.Parquet.")
+        complete = reader.complete(given)
+        inputs, origin = reader.read(complete.X)
+        targets = read_targets(complete.y, len(inputs), origin.template, reader.dtype, least)
+        noise = read_per_row(complete.noise, "noise", len(targets), targets, positive=False)
+        weight = read_per_row(complete.sample_weight, "sample_weight", len(targets), targets, positive=True)
+        inputs = inputs if origin.is_numpy and inputs.ndim == 2 else inputs.clone()
+        return cls(Chunk(inputs, targets.clone(), noise, weight), origin.is_numpy)
+
+    def summary(self, standardize: bool) -> DataSummary:
+        """Return what the data decide; nodes have no map of inputs."""
+        inputs, targets = self.chunk.X, self.chunk.y
+        make = Affine.standardizing if standardize else Affine.identity
+        scaling = Scaling(_checked_units(make(targets)), make(inputs) if inputs.ndim == 2 else None)
+        return DataSummary(scaling, inputs, targets.mean(0), targets.std(0))
+
+    def rows(self, scaling: Scaling) -> ArrayRows:
+        """Return the rows.
+
+        Raises:
+            DataError: another number of columns or outputs than the scaling is for.
+        """
+        _check_outputs(self.chunk.y, scaling)
+        scaling.check_columns(self.chunk.X)
+        block = standardized(self.chunk._replace(y=self.chunk.y.reshape(len(self.chunk.y), -1)), scaling)
+        parts = (block.inputs, block.targets, block.fixed_noise, block.weight)
+        return ArrayRows(*parts, given=self.chunk, as_numpy=self.as_numpy)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenSource:
+    """Training data that are read in blocks, after a first pass.
+
+    Attributes:
+        source: Where they come from.
+        dtype: Of the inputs; None: the source's.
+        survey: What the pass told.
+    """
+
+    source: RowSource
+    dtype: torch.dtype | None
+    survey: Survey
+
+    def summary(self, standardize: bool) -> DataSummary:
+        """Return what the data decide."""
+        told, inputs = self.survey, self.survey.sample.X
+        maps = [moments.standardizing(inputs.new_empty(0)) for moments in (told.targets, told.inputs)]
+        center, deviation = (v[0] if told.is_vector else v for v in (maps[0].location, maps[0].scale))
+        if not standardize:
+            maps = [Affine.identity(m.location[None]) for m in maps]
+        targets = Affine(maps[0].location[0], maps[0].scale[0]) if told.is_vector else maps[0]
+        return DataSummary(Scaling(_checked_units(targets), maps[1], told.names), inputs, center, deviation)
+
+    def rows(self, scaling: Scaling) -> SourceRows:
+        """Return the rows, standardised as they are read.
+
+        Raises:
+            DataError: another number of columns or outputs than the scaling is for.
+        """
+        told, make = self.survey, RemoteRows if isinstance(self.source, DistributedSource) else SourceRows
+        kind = _kind_of_rows(told.sample, told.is_vector, scaling)
+        sizes = (told.num_rows, told.observations, told.is_numpy)
+        return make(self.source, scaling, self.dtype, *kind, *sizes, standardized(told.sample, scaling), told.digest)
+
+
+def read_training(reader: InputReader, given: Chunk, seed: int, least: int = 2) -> GivenArrays | GivenSource:
+    """Check training data, at least so many rows; those read in blocks once as a whole, with a sample under the seed.
+
+    Raises:
+        DataError: they cannot be used; the message names the place.
+    """
+    source = _source_of(reader, given)
+    if source is None:
+        return GivenArrays.read(reader, given, least)
+    return GivenSource(source, reader.dtype, survey(source, reader.dtype, seed))
+
+
+def read_more(reader: InputReader, given: Chunk, seed: int, scaling: Scaling) -> ArrayRows | SourceRows:
+    """Return rows to be added; those that are read in blocks are only looked at, to be checked as they are read.
+
+    Those that lie elsewhere are surveyed, since nothing can be counted here while they are read there.
+
+    Raises:
+        DataError: they cannot be used; the message names the place.
+    """
+    source = _source_of(reader, given)
+    if source is None:
+        return GivenArrays.read(reader, given, 1).rows(scaling)
+    if isinstance(source, DistributedSource):
+        told = survey(source, reader.dtype, seed, is_all=False)
+        return GivenSource(source, reader.dtype, told).rows(scaling)
+    return _unread(source, reader.dtype, scaling)
+
+
+def _unread(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> SourceRows:
+    """Return the rows of a source of which only the first chunk has been seen.
+
+    Raises:
+        DataError: there are none, or they have another number of columns or outputs than the scaling is for.
+    """
+    first = next((chunk for chunk in source.chunks() if np.ndim(chunk.X) < 1 or len(chunk.X)), None)
+    if first is None:
+        raise DataError("The source has no rows.")
+    (some,) = checked([first], dtype, True, scaling.columns)
+    return SourceRows(source, scaling, dtype, *_kind_of_rows(some, np.ndim(first.y) == 1, scaling))
+
+
+def in_memory(rows: Rows, purpose: str) -> tuple[Chunk, bool]:
+    """Return all rows as they were given, checked, and whether they came as arrays.
+
+    Raises:
+        DataError: some of them are read in blocks.
+    """
+    parts = list(rows.parts) if isinstance(rows, JoinedRows) else [rows]
+    arrays = [part for part in parts if isinstance(part, ArrayRows)]
+    if len(arrays) < len(parts):
+        raise DataError(f"Some of the data are read in blocks, and {purpose} needs them in memory.")
+    return Chunk.joined([part.given for part in arrays]), arrays[0].as_numpy
+
+
+def came_as_numpy(rows: Rows) -> bool:
+    """Return whether the (first) rows came as arrays rather than tensors."""
+    first = rows.parts[0] if isinstance(rows, JoinedRows) else rows
+    return not isinstance(first, ArrayRows | SourceRows) or first.as_numpy
+
+
+def _source_of(reader: InputReader, given: Chunk) -> RowSource | None:
+    source = as_source(*given[:4])
+    if source is not None and not reader.reads_blocks:
+        raise DataError("Nodes of a graph are given as labels; rows that are read in blocks are for tables.")
+    return source
+
+
+def _kind_of_rows(some: Chunk, is_vector: bool, scaling: Scaling) -> tuple[int, bool, bool]:
+    """Return the number of outputs, whether rows are uniform, and whether they have noise, of a source like `some`."""
+    scaling.check_columns(some.X)
+    _check_outputs(some.y[:, 0] if is_vector else some.y, scaling)
+    if some.noise is not None:
+        scaling.targets.common_scale()
+    return some.y.shape[1], some.noise is None and some.sample_weight is None, some.noise is not None
+
+
+def _checked_units(targets: Affine) -> Affine:
+    """Refuse targets whose variance leaves the range of their type."""
+    scale = targets.scale.reshape(-1)
+    lost = ~torch.isfinite(scale**2) | (scale**2 <= torch.finfo(scale.dtype).tiny)
+    if bool(lost.any()):
+        worst = scale[lost][0].item()
+        raise DataError(f"The target's deviation is {worst:g}, whose square is out of {scale.dtype}. Rescale y.")
+    return targets
+
+
+def _check_outputs(targets: Tensor, scaling: Scaling) -> None:
+    if targets.shape[1:] != scaling.targets.scale.shape:
+        outputs = scaling.targets.scale.shape
+        raise DataError(
+            f"y has {'one output' if targets.ndim == 1 else f'{targets.shape[1]} outputs'}, the training data "
+            f"{f'{outputs[0]}' if outputs else 'one'}."
+        )

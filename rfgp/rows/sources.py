@@ -1,0 +1,211 @@
+"""What a user gives: rows in his own units, in memory or read in chunks as often as asked, and how they are checked."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.errors import DataError
+from rfgp.rows.arrays import check_dtypes, check_targets, read_matrix, read_per_row, read_target_values
+
+CHUNK = 2**16
+"""Rows of an array on disk that are read at a time."""
+SMALL = 2**26
+"""Bytes: smaller arrays on disk are taken into memory."""
+
+
+class Chunk(NamedTuple):
+    """Some rows in the user's units: arrays or whatever he gave, and once they are checked, tensors.
+
+    Attributes:
+        X: Inputs (b, d), or b labels; of nodes that are checked, positions (b,).
+        y: Targets (b,) or (b, k); None where there are none.
+        noise: Known variances (b,), or None.
+        sample_weight: Numbers of observations (b,), or None.
+        names: Of the d columns of X, where they have some.
+    """
+
+    X: Any
+    y: Any = None
+    noise: Any = None
+    sample_weight: Any = None
+    names: tuple[str, ...] | None = None
+
+    def take(
+        self,
+        rows: slice | Tensor,  # (r,)
+    ) -> "Chunk":
+        """Return some of the rows, (r, d) and so on, of a checked chunk."""
+        X, y, noise, weight = (None if column is None else column[rows] for column in self[:4])
+        return Chunk(X, y, noise, weight, self.names)
+
+    @classmethod
+    def joined(cls, chunks: Sequence["Chunk"]) -> "Chunk":
+        """Return the rows of checked chunks, one after the other, (b, d) and so on.
+
+        Where some have noise or weights and others have not, these have no noise, and count once.
+        """
+        if len(chunks) == 1:
+            return chunks[0]
+        X = torch.cat([chunk.X for chunk in chunks])
+        y = None if chunks[0].y is None else torch.cat([chunk.y for chunk in chunks])
+        noise = _joined_column(chunks, "noise", torch.zeros)
+        return cls(X, y, noise, _joined_column(chunks, "sample_weight", torch.ones), chunks[0].names)
+
+
+def _joined_column(chunks: Sequence[Chunk], name: str, missing: Callable[..., Tensor]) -> Tensor | None:
+    columns = [getattr(chunk, name) for chunk in chunks]
+    if all(column is None for column in columns):
+        return None
+    pairs = zip(chunks, columns, strict=True)
+    return torch.cat([missing(len(k.X), dtype=torch.float64, device=k.X.device) if c is None else c for k, c in pairs])
+
+
+@runtime_checkable
+class RowSource(Protocol):
+    """The role: the same rows in the same order, whenever they are asked for. `rfgp.tables` has some."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows, some at a time."""
+
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class DistributedSource(RowSource, Protocol):
+    """The role: a source whose rows lie in parts on other machines; `rfgp.dask` has one."""
+
+    def reduce(self, function: Callable[[RowSource, int], T], combine: Callable[[T, T], T]) -> T:
+        """Return function(part, rows before it) of each part, taken where it lies, combined in the parts' order."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySource:
+    """Arrays that lie on disk (`numpy.memmap`), or whatever can be sliced.
+
+    Attributes:
+        X: (n, d).
+        y: (n,) or (n, k), or None.
+        noise: (n,), or None.
+        sample_weight: (n,), or None.
+    """
+
+    X: Any
+    y: Any = None
+    noise: Any = None
+    sample_weight: Any = None
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows, some at a time."""
+        parts = (self.X, self.y, self.noise, self.sample_weight)
+        for first in range(0, len(self.X), CHUNK):
+            yield Chunk(*(None if part is None else part[first : first + CHUNK] for part in parts))
+
+
+def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = None) -> RowSource | None:
+    """Return what is to be read in blocks as a source; None for what is taken into memory.
+
+    Raises:
+        DataError: arguments beside a source, which brings its own; or arrays of different lengths.
+    """
+    if isinstance(X, RowSource):
+        if any(value is not None for value in (y, noise, sample_weight)):
+            raise DataError(
+                "Rows that are read in blocks bring their own targets, noise and weights: name them where the source "
+                "is made, as in rfgp.tables.Parquet(path, target=...)."
+            )
+        return X
+    if not isinstance(X, np.memmap) or X.ndim != 2 or X.nbytes < SMALL:
+        return None
+    for name, value in (("y", y), ("noise", noise), ("sample_weight", sample_weight)):
+        if value is not None and np.shape(value)[:1] != X.shape[:1]:
+            raise DataError(f"X has {len(X)} rows and {name} has shape {np.shape(value)}.")
+    return ArraySource(X, y, noise, sample_weight)
+
+
+def checked(
+    chunks: Iterable[Chunk],
+    dtype: torch.dtype | None,
+    targets: bool,
+    names: tuple[str, ...] | None = None,
+    first: int = 0,
+) -> Iterator[Chunk]:
+    """Yield the rows of a source's chunks, checked: tensors, targets (b, k).
+
+    Args:
+        chunks: All of them, in order.
+        dtype: Of the inputs; None: the source's.
+        targets: Whether these are wanted.
+        names: Of the columns, in order, where they are known.
+        first: The number of rows before these.
+
+    Raises:
+        DataError: values that are not finite, named by their row in the source, or chunks that differ from the first in
+            shape, names, or in what they know of their rows.
+    """
+    width, outputs, extras = None, None, None
+    for chunk in chunks:
+        inputs, _ = read_matrix(chunk.X, dtype, first)
+        if width is not None and inputs.shape[1] != width:
+            raise DataError(f"A block of the source has {inputs.shape[1]} columns, the first has {width}.")
+        names = _checked_names(names, chunk.names)
+        y = noise = weight = None
+        if targets:
+            beside = tuple(name for name in ("noise", "sample_weight") if getattr(chunk, name) is not None)
+            if extras is not None and beside != extras:
+                raise DataError(
+                    f"A block of the source has {_listed(beside)} beside X and y, the first {_listed(extras)}."
+                )
+            extras = beside
+            if chunk.y is None:
+                raise DataError("The source has no targets; name the target column where the source is made.")
+            y = read_target_values(chunk.y)
+            check_dtypes(y, inputs, dtype)
+            y = check_targets(y, len(inputs), inputs, first)
+            y = y[:, None] if y.ndim == 1 else y
+            if outputs is not None and y.shape[1] != outputs:
+                raise DataError(f"A block of the source has {y.shape[1]} targets, the first has {outputs}.")
+            like = inputs.new_empty(0)
+            noise = read_per_row(chunk.noise, "noise", len(inputs), like, positive=False, first=first)
+            weight = read_per_row(chunk.sample_weight, "sample_weight", len(inputs), like, positive=True, first=first)
+            outputs = y.shape[1]
+        first, width = first + len(inputs), inputs.shape[1]
+        if len(inputs):
+            yield Chunk(inputs, y, noise, weight)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return " and ".join(names) or "nothing"
+
+
+def _checked_names(wanted: tuple[str, ...] | None, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if wanted is not None and names is not None and wanted != names:
+        raise DataError(
+            f"The columns are {', '.join(names)[:200]}, and must be {', '.join(wanted)[:200]} in this order. Give "
+            "columns= where the source is made."
+        )
+    return names if wanted is None else wanted
+
+
+def rebatched(chunks: Iterator[Chunk], size: int) -> Iterator[Chunk]:
+    """Yield the same checked rows in chunks of `size`, the last one smaller."""
+    waiting: list[Chunk] = []
+    count = 0
+    for chunk in chunks:
+        waiting.append(chunk)
+        count += len(chunk.X)
+        if count < size:
+            continue
+        whole, waiting = Chunk.joined(waiting), []
+        last = count - count % size
+        for first in range(0, last, size):
+            yield whole.take(slice(first, first + size))
+        if last < count:
+            waiting = [whole.take(slice(last, count))]
+        count -= last
+    if waiting:
+        yield Chunk.joined(waiting)

@@ -1,0 +1,243 @@
+"""A first pass over rows that are read in blocks: their number, their moments, and a random sample of them."""
+
+import copy
+import hashlib
+from functools import partial
+from itertools import chain
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.errors import DataError
+from rfgp.rows.arrays import check_not_constant
+from rfgp.rows.sources import Chunk, DistributedSource, RowSource, checked
+from rfgp.scaling import Affine
+
+SAMPLE_ROWS = 2**15
+
+
+class Moments:
+    """Mean, deviation and range of the columns of a matrix that comes in parts.
+
+    Parts are combined as by Chan, Golub and LeVeque (1983), in float64.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = self._squares = self.low = self.high = torch.zeros(0, dtype=torch.float64)
+
+    def add(
+        self,
+        x: Tensor,  # (b, d)
+    ) -> None:
+        """Add rows, (b, d)."""
+        x = x.detach().double().cpu()
+        mean = x.mean(0)
+        self._combine(len(x), mean, (x - mean).square().sum(0), x.amin(0), x.amax(0))
+
+    def merge(self, other: "Moments") -> None:
+        """Add the rows of other moments."""
+        if other.count:
+            self._combine(other.count, other.mean, other._squares, other.low, other.high)
+
+    def _combine(self, count: int, mean: Tensor, squares: Tensor, low: Tensor, high: Tensor) -> None:
+        if self.count == 0:
+            self.count, self.mean, self._squares, self.low, self.high = count, mean, squares, low, high
+            return
+        total, shift = self.count + count, mean - self.mean
+        self._squares = self._squares + squares + shift.square() * (self.count * count / total)
+        self.mean = self.mean + shift * (count / total)
+        self.low, self.high, self.count = torch.minimum(self.low, low), torch.maximum(self.high, high), total
+
+    @property
+    def deviation(self) -> Tensor:
+        """The standard deviations (d,)."""
+        return (self._squares / max(self.count - 1, 1)).sqrt()
+
+    def standardizing(self, like: Tensor) -> Affine:
+        """Return the map to mean 0 and standard deviation 1, in the dtype and on the device of `like` (0,)."""
+        largest = torch.maximum(self.low.abs(), self.high.abs())
+        return Affine.of_moments(*(value.to(like) for value in (self.mean, self.deviation, largest)))
+
+
+class Survey(NamedTuple):
+    """What a first pass found."""
+
+    inputs: Moments
+    targets: Moments
+    num_rows: int
+    observations: float  # the sum of the weights
+    is_uniform: bool
+    is_vector: bool  # targets (n,) rather than (n, k)
+    is_numpy: bool
+    sample: Chunk  # checked, in random order
+    names: tuple[str, ...] | None  # of the columns
+    digest: str  # of all values, whatever the blocks; of rows elsewhere, of their division into parts too
+
+
+def survey(source: RowSource, dtype: torch.dtype | None, seed: int, is_all: bool = True) -> Survey:
+    """Read all rows once.
+
+    Args:
+        source: The rows; those of a `DistributedSource` are read where they lie.
+        dtype: Of the inputs; None: the source's.
+        seed: Of the sample, which depends on the rows and their order alone, not on the blocks.
+        is_all: Whether these are all the data, so that there must be two rows that differ.
+
+    Raises:
+        DataError: values that cannot be used, fewer than two rows, or a constant target.
+    """
+    if isinstance(source, DistributedSource):
+        return source.reduce(partial(_tally_of, dtype, seed), Tally.merged).survey(is_all)
+    return _tally_of(dtype, seed, source, 0).survey(is_all)
+
+
+def _tally_of(dtype: torch.dtype | None, seed: int, source: RowSource, first: int) -> "Tally":
+    tally = Tally(seed, first)
+    tally.read(source, dtype)
+    return tally
+
+
+class Tally:
+    """Sums over some rows, to which others can be added; tallies of consecutive rows can be merged.
+
+    Args:
+        seed: Of the sample.
+        first: The number of rows before these.
+    """
+
+    def __init__(self, seed: int, first: int = 0) -> None:
+        self._first = first
+        self._inputs, self._targets, self._sample = Moments(), Moments(), _Sample(seed, first)
+        self._observations, self._is_uniform = 0.0, True
+        self._digests: tuple[str, ...] = ("",) * 4
+        self._kind: tuple[bool, bool, tuple[str, ...] | None] | None = None  # vector, numpy, names
+
+    def read(self, source: RowSource, dtype: torch.dtype | None) -> None:
+        """Add all rows of a source.
+
+        Raises:
+            DataError: values that cannot be used.
+        """
+        chunks, digests = iter(source.chunks()), [hashlib.sha256() for _ in range(4)]
+        first = next(chunks, None)
+        if first is None:
+            return
+        self._kind = (np.ndim(first.y) == 1, not isinstance(first.X, Tensor), first.names)
+        for chunk in checked(chain([first], chunks), dtype, True, first=self._first):
+            weight = chunk.sample_weight
+            self._inputs.add(chunk.X)
+            self._targets.add(chunk.y)
+            self._sample.add(chunk)
+            for digest, tensor in zip(digests, chunk[:4], strict=True):
+                if tensor is not None:
+                    digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+            self._observations += len(chunk.X) if weight is None else float(weight.sum())
+            self._is_uniform = self._is_uniform and chunk.noise is None and weight is None
+        self._digests = tuple(digest.hexdigest() for digest in digests)
+
+    def merged(self, other: "Tally") -> "Tally":
+        """Return the tally of these rows and, after them, those of another.
+
+        Raises:
+            DataError: rows of another kind.
+        """
+        if other._targets.count == 0 or self._targets.count == 0:
+            return self if other._targets.count == 0 else other
+        shapes = [(len(t._inputs.mean), len(t._targets.mean), t._kind, t._is_uniform) for t in (self, other)]
+        if shapes[0] != shapes[1]:
+            raise DataError("The parts of the source differ in their columns, names, targets, weights or noise.")
+        new = copy.copy(self)
+        for name in ("_inputs", "_targets"):
+            moments = copy.copy(getattr(self, name))
+            moments.merge(getattr(other, name))
+            setattr(new, name, moments)
+        new._sample = self._sample.merged(other._sample)
+        new._observations = self._observations + other._observations
+        pairs = zip(self._digests, other._digests, strict=True)
+        new._digests = tuple(hashlib.sha256((a + b).encode()).hexdigest() for a, b in pairs)
+        return new
+
+    def survey(self, is_all: bool = True) -> Survey:
+        """Return what was found.
+
+        Args:
+            is_all: Whether these are all the data.
+
+        Raises:
+            DataError: fewer than two rows, a constant target, or values that float64 cannot square.
+        """
+        if self._kind is None:
+            raise DataError("The source has no rows.")
+        count, (is_vector, is_numpy, names) = self._targets.count, self._kind
+        if is_all and count < 2:
+            raise DataError(f"A process needs at least two observations, got {count}.")
+        low, high = (v[0] if is_vector else v for v in (self._targets.low, self._targets.high))
+        sample = self._sample.rows()
+        if is_all:
+            check_not_constant(low.to(sample.X.dtype), high.to(sample.X.dtype), count)
+        _check_range(self._inputs, "a column of X")
+        _check_range(self._targets, "y")
+        kind = (self._observations, self._is_uniform, is_vector, is_numpy)
+        return Survey(self._inputs, self._targets, count, *kind, sample, names, " ".join(self._digests))
+
+
+def _check_range(moments: Moments, name: str) -> None:
+    """Refuse values whose squares leave the range of float64.
+
+    Raises:
+        DataError: with the largest value.
+    """
+    deviation = moments.standardizing(torch.empty(0, dtype=torch.float64)).scale
+    lost = ~torch.isfinite(deviation) | ((moments.low < moments.high) & (moments.deviation == 0))
+    if bool(lost.any()):
+        largest = torch.maximum(moments.low.abs(), moments.high.abs())[lost][0].item()
+        raise DataError(f"The squares of {name} with values up to {largest:g} are out of float64. Rescale it.")
+
+
+class _Sample:
+    """The rows with the smallest of independent uniform keys: a random sample without replacement.
+
+    Args:
+        seed: Of the keys; row i of all has number i of their stream.
+        first: The number of the first row.
+    """
+
+    def __init__(self, seed: int, first: int = 0) -> None:
+        self._random = random.numpy_generator(seed, random.Role.SAMPLE)
+        cast(np.random.PCG64, self._random.bit_generator).advance(first)  # one step a key
+        self._keys = np.empty(0)
+        self._chunks: list[Chunk] = []
+
+    def add(self, chunk: Chunk) -> None:
+        """Offer checked rows to the sample."""
+        keys = self._random.random(len(chunk.X))
+        if len(self._keys) >= SAMPLE_ROWS:
+            chosen = np.flatnonzero(keys < self._keys.max())
+            if len(chosen) == 0:
+                return
+            chunk, keys = chunk.take(torch.as_tensor(chosen)), keys[chosen]
+        self._keys = np.concatenate([self._keys, keys])
+        self._chunks.append(chunk)
+        if len(self._keys) >= 2 * SAMPLE_ROWS:
+            self._shrink()
+
+    def merged(self, other: "_Sample") -> "_Sample":
+        """Return the sample of the rows of both."""
+        new = copy.copy(self)
+        new._keys, new._chunks = np.concatenate([self._keys, other._keys]), [*self._chunks, *other._chunks]
+        new._shrink()
+        return new
+
+    def rows(self) -> Chunk:
+        """Return the sample in random order."""
+        self._shrink()
+        return self._chunks[0]
+
+    def _shrink(self) -> None:
+        order = np.argsort(self._keys, kind="stable")[:SAMPLE_ROWS]
+        whole = Chunk.joined(self._chunks)
+        self._chunks, self._keys = [whole.take(torch.as_tensor(order))], self._keys[order]

@@ -1,0 +1,264 @@
+"""What of a model goes into a file: its family by the family's own codec, and everything else alike.
+
+Tensors are named `draw.*`, `hyperparameters.*`, `scaling.*`, `predictor.*` (of the posterior), for graph models
+`graph.*`, and with data=True `data.*`.
+
+Without data is not without what the data say: the file holds the posterior. With fewer features than rows that is the
+F x F statistics of a linear regression. With fewer rows than features, and for graph models (which predict from their
+observed nodes), the targets, and on tables the inputs, can be computed from it: treat such a file as you treat the
+data. `ExactGP` predicts from its training inputs and is refused without data.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.inference import FeaturePrior, restore
+from rfgp.parameters import Quantity, Space, Values
+from rfgp.regression import Family, FitReport, Regression, Stage
+from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
+from rfgp.rows.arrays import read_per_row
+from rfgp.saving.container import read_file, write_file
+from rfgp.scaling import Affine, Scaling
+
+Json = dict[str, Any]
+Tensors = Mapping[str, Tensor]
+
+
+class Codec(NamedTuple):
+    """How a family goes into a file.
+
+    Attributes:
+        encode: Returns its options as JSON, and tensors.
+        decode: Returns the family of options and of a file's tensors, for a scaling.
+        needs_data: Whether it predicts from its training data alone.
+    """
+
+    encode: Callable[[Any], tuple[Json, dict[str, Tensor]]]
+    decode: Callable[[Mapping[str, Any], Tensors, Scaling], Family]
+    needs_data: bool = False
+
+
+class Saved(NamedTuple):
+    """What is saved of a model."""
+
+    kind: str  # the name of its class
+    regression: Regression
+    report: FitReport | None
+    metadata: Json
+
+
+def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
+    """Write a model, whole or not at all.
+
+    Args:
+        path: The file.
+        saved: The model.
+        codec: Of its family.
+        data: Whether the training data go with it.
+
+    Raises:
+        InvalidArgumentError: a part that cannot be written as numbers and JSON, by name.
+        NotFittedError: data are asked for, and there are none.
+    """
+    regression = saved.regression
+    if codec.needs_data and not data:
+        raise InvalidArgumentError("An exact process predicts from its training data, so save it with data=True.")
+    given, purpose = None, "a file with data=True"
+    if data:
+        given, as_numpy = in_memory(regression.needed_rows(purpose), purpose)
+    options, tensors = codec.encode(regression.family)
+    header = {
+        "class": saved.kind,
+        "options": options,
+        "hyperparameters": list(regression.hyperparameters.space.quantities),
+        "num_observations": regression.num_observations,
+        "columns": regression.scaling.columns,
+        "fit_report": None if saved.report is None else asdict(saved.report),
+        "metadata": _checked_metadata(saved.metadata),
+        "data": None if given is None else ("numpy" if as_numpy else "tensor"),
+    }
+    tensors |= _scaling_tensors(regression.scaling) | _hyperparameter_tensors(regression.hyperparameters)
+    tensors |= {f"predictor.{_IN_FILE.get(name, name)}": t for name, t in regression.posterior.tensors().items()}
+    if given is not None:
+        columns = {"inputs": given.X, "targets": given.y, "noise": given.noise, "weight": given.sample_weight}
+        tensors |= {f"data.{name}": tensor for name, tensor in columns.items() if tensor is not None}
+    write_file(path, header, tensors)
+
+
+_IN_FILE = {"noise_diag": "spread"}
+"""Names of tensors of a posterior, where those in files are others."""
+
+
+def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
+    """Return what `write` wrote.
+
+    Args:
+        file: The file.
+        codec_of: Returns the codec of a class of models by its name.
+
+    Raises:
+        ModelFileError: the file is missing, truncated, damaged, not ours, or of a newer version.
+        Exception: anything, where its content does not fit together.
+    """
+    header, tensors = read_file(file)
+    codec = codec_of(header["class"])
+    _check_values(tensors)
+    if not isinstance(header["metadata"], dict):
+        raise ValueError("the metadata are no JSON object")
+    report = _fit_report(header["fit_report"])
+    regression = _regression(header, tensors, codec)
+    return Saved(header["class"], regression, report, header["metadata"])
+
+
+def part(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
+    """Return the tensors (...) whose names begin so, without that beginning."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+# --- writing ---------------------------------------------------------------------------------------
+
+
+def _checked_metadata(metadata: Any) -> Any:
+    try:
+        return json.loads(json.dumps(metadata, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"The model's metadata cannot be written as JSON: {error}.") from error
+
+
+def _scaling_tensors(scaling: Scaling) -> dict[str, Tensor]:
+    maps = {"targets": scaling.targets, "inputs": scaling.inputs}
+    pairs = [(name, affine) for name, affine in maps.items() if affine is not None]
+    return {f"scaling.{name}.{key}": getattr(affine, key) for name, affine in pairs for key in ("location", "scale")}
+
+
+def _hyperparameter_tensors(values: Values) -> dict[str, Tensor]:
+    out = {"center": values.space.mean.location, "spread": values.space.mean.scale, "mean.raw": values.raw["mean"]}
+    for name, quantity in values.space.quantities.items():
+        parts = (values.raw[name], quantity.start, quantity.unit, *quantity.bounds)
+        out |= {f"{name}.{part}": tensor for part, tensor in zip(_PARTS, parts, strict=True)}
+    return {f"hyperparameters.{name}": tensor for name, tensor in out.items()}
+
+
+_PARTS = ("raw", "start", "unit", "low", "high")
+
+
+# --- reading ---------------------------------------------------------------------------------------
+
+
+def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
+    scaling = _scaling(header["columns"], tensors)
+    family = codec.decode(header["options"], tensors, scaling)
+    values = _values(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, family)
+    rows = None if header["data"] is None else _rows(part(tensors, "data."), scaling, family, header["data"])
+    count = header["num_observations"]
+    if not isinstance(count, int) or (rows is not None and len(rows) != count):
+        raise ValueError("the number of observations is not that of the data")
+    regression = Regression(family, scaling, values, count, rows)
+    names = {in_file: name for name, in_file in _IN_FILE.items()}
+    told = {names.get(name, name): tensor for name, tensor in part(tensors, "predictor.").items()}
+    with torch.no_grad():
+        prior = regression.prior()
+        _check_shapes(told, regression, prior.num_features if isinstance(prior, FeaturePrior) else 0)
+        if "inputs" in told:
+            family.inputs.check(told["inputs"])
+        return regression.replace(given=restore(prior, told))
+
+
+def _scaling(columns: Any, tensors: Tensors) -> Scaling:
+    maps = {
+        name: Affine(tensors[f"scaling.{name}.location"], tensors[f"scaling.{name}.scale"])
+        for name in ("targets", "inputs")
+        if f"scaling.{name}.scale" in tensors
+    }
+    if columns is not None and not (isinstance(columns, list) and all(isinstance(name, str) for name in columns)):
+        raise ValueError("the columns are no names")
+    return Scaling(maps["targets"], maps.get("inputs"), None if columns is None else tuple(columns))
+
+
+def _values(names: list[str], tensors: Tensors, scaling: Scaling, family: Family) -> Values:
+    quantities = {
+        name: Quantity(
+            tensors[f"{name}.start"], tensors[f"{name}.unit"], (tensors[f"{name}.low"], tensors[f"{name}.high"])
+        )
+        for name in names
+    }
+    mean = Affine(tensors["center"], tensors["spread"])
+    values = Space.of(quantities, mean, scaling.targets, family.options.hyperpriors).start
+    raw = {name: tensors[f"{name}.raw"] for name in values.space.names}
+    for name, value in raw.items():
+        if value.shape != values.raw[name].shape:
+            raise ValueError(f"{name} has shape {tuple(value.shape)}")
+    return values.replaced(raw)
+
+
+def _rows(tensors: Tensors, scaling: Scaling, family: Family, kind: str) -> ArrayRows:
+    inputs, targets = tensors["inputs"], tensors["targets"]
+    family.inputs.check(inputs)
+    noise, weight = (
+        read_per_row(tensors.get(name), name, len(targets), targets, positive=name == "weight")
+        for name in ("noise", "weight")
+    )
+    if len(inputs) != len(targets):
+        raise ValueError("the data have not as many inputs as targets")
+    return GivenArrays(Chunk(inputs, targets, noise, weight), kind == "numpy").rows(scaling)
+
+
+def _check_shapes(tensors: Tensors, regression: Regression, F: int) -> None:
+    n, scale = regression.num_observations, regression.scaling.targets.scale
+    k = 1 if scale.ndim == 0 else len(scale)
+    expected: dict[str, tuple[int, ...]] = {
+        "weights": (F, k),
+        "rows": (n, F),
+        "coefficients": (n, k),
+        "factor": (n, n) if F == 0 else (F, F),
+    }
+    expected |= {"noise_diag": (n,), "draws": (n, tensors["draws"].shape[-1] if "draws" in tensors else 0)}
+    for name, shape in expected.items():
+        if name in tensors and (tuple(tensors[name].shape) != shape or tensors[name].dtype != torch.float64):
+            raise ValueError(f"predictor.{name} has shape {tuple(tensors[name].shape)}, not {shape}, or is no float64")
+    if "inputs" in tensors and len(tensors["inputs"]) != n:
+        raise ValueError("the number of observations is not that of the predictor")
+
+
+def _check_values(tensors: Tensors) -> None:
+    for name, value in tensors.items():
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise ValueError(f"{name} holds a value that is not finite")
+        if name.endswith((".scale", ".start", ".unit", ".low", ".high", ".spread")) and not bool((value > 0).all()):
+            raise ValueError(f"{name} holds a value that is not positive")
+        if name == "predictor.factor" and not bool((value.diagonal() > 0).all()):
+            raise ValueError(f"{name} is no Cholesky factor")
+
+
+def _fit_report(content: dict[str, Any] | None) -> FitReport | None:
+    if content is None:
+        return None
+    tuples: dict[str, Any] = {name: tuple(content[name]) for name in ("at_bounds", "trace")}
+    tuples["stages"] = tuple(Stage(**stage) for stage in content["stages"])
+    report = FitReport(**{**content, **tuples})
+    kinds = {"converged": bool, "iterations": int, "evaluations": int, "log_marginal_likelihood": float, "message": str}
+    kinds |= {"frequencies": str, "likelihood_error": float}
+    if report.frequencies not in ("fixed", "learned", "fell back"):
+        raise ValueError("the fit's report holds a value that no fit gives")
+    wrong = [name for name, kind in kinds.items() if not isinstance(getattr(report, name), kind)]
+    wrong += [name for name in _FIGURES if not isinstance(getattr(report, name), float | None)]
+    for stage in report.stages:
+        wrong += [name for name, kind in _STAGE.items() if not isinstance(getattr(stage, name), kind)]
+    if (
+        wrong
+        or not all(isinstance(value, float) for value in report.trace)
+        or not all(isinstance(name, str) for name in report.at_bounds)
+    ):
+        raise ValueError("the fit's report holds values of other kinds")
+    return report
+
+
+_FIGURES = ("calibration", "leave_one_out", "weights_used")
+_STAGE = {"name": str, "rows": int, "iterations": int, "evaluations": int, "gain": float}

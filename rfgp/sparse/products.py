@@ -1,0 +1,148 @@
+"""Products of sparse matrices whose values carry gradients, and entries of products on a pattern."""
+
+import itertools
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rfgp.autograd import Array, as_array, once
+from rfgp.sparse.patterns import Pattern, SparseValues, SparsityPattern
+
+_BLOCKS = 8
+_ENTRIES = 2**22
+IN_THREADS = 2**21
+"""Multiplications, from which on a product is worth threads."""
+
+
+class _Gram(torch.autograd.Function):
+    """Phi_a Phi_b^T for two sparse patterns, differentiable in both values."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, pattern_a: Pattern, pattern_b: Pattern) -> Tensor:
+        left, right = SparseValues(a, pattern_a).matrix(), SparseValues(b, pattern_b).matrix()
+        ctx.left, ctx.right = left, right
+        ctx.save_for_backward(a, b)
+        return torch.as_tensor((left @ right.T).toarray()).to(a)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        def in_a(grad: Tensor, a: Tensor, b: Tensor) -> Tensor:
+            return torch.as_tensor(sampled_product(as_array(grad), ctx.right, ctx.left)).to(a)
+
+        def in_b(grad: Tensor, a: Tensor, b: Tensor) -> Tensor:
+            return torch.as_tensor(sampled_product(as_array(grad).T, ctx.left, ctx.right)).to(b)
+
+        tensors = (grads[0], *ctx.saved_tensors)
+        grad_a = once(in_a, *tensors) if ctx.needs_input_grad[0] else None
+        grad_b = once(in_b, *tensors) if ctx.needs_input_grad[1] else None
+        return grad_a, grad_b, None, None
+
+
+def gram(a: Tensor, pattern_a: Pattern, b: Tensor, pattern_b: Pattern) -> Tensor:
+    """Return Phi_a Phi_b^T (n_a, n_b), dense, from values (nnz,) on their patterns."""
+    out: Tensor = _Gram.apply(a, b, pattern_a, pattern_b)
+    return out
+
+
+def sampled_product(
+    dense: Array,  # (n, k)
+    right: sp.csr_array,  # (k, N)
+    pattern: sp.csr_array,  # (n, N)
+) -> Array:  # (nnz,)
+    """Return the entries of dense @ right on a pattern, blocks of rows in threads."""
+    from rfgp.sparse import loops
+
+    by_column, dense = right.tocsc(), np.ascontiguousarray(dense)
+    out = np.empty(pattern.nnz)
+    bounds = np.linspace(0, pattern.shape[0], _BLOCKS + 1, dtype=np.int64)
+    fixed = (dense, by_column.indptr, by_column.indices, by_column.data, pattern.indptr, pattern.indices, out)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda ends: loops.sampled_product(*ends, *fixed), itertools.pairwise(bounds)))
+    return out
+
+
+def sampled_outer(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
+    """Return the entries of left (n, p) @ right (N, p)^T on a pattern (n, N)."""
+    indptr, indices = pattern.indptr, pattern.indices
+    rows = np.repeat(np.arange(len(left)), np.diff(indptr))
+    out, size = torch.empty(len(indices), dtype=torch.float64), max(1, _ENTRIES // left.shape[1])
+    for first in range(0, len(indices), size):
+        part = slice(first, first + size)
+        i, j = torch.from_numpy(rows[part]), torch.from_numpy(indices[part].astype(np.int64))
+        out[part] = torch.einsum("ep,ep->e", left[i], right[j])
+    return out
+
+
+def product(
+    values: Tensor,  # (..., nnz)
+    dense: Tensor,  # (..., N, c), or (N,)
+    pattern: SparsityPattern,
+) -> Tensor:  # (..., n, c), or (n,)
+    """Return the product of sparse and dense matrices, broadcast over batches."""
+    if dense.ndim == 1:
+        return product(values, dense[:, None], pattern).squeeze(-1)
+    if values.ndim == 1:  # the batch of the dense side becomes columns
+        columns = dense.movedim(-2, 0)
+        out: Tensor = _Product.apply(values, columns.reshape(len(columns), -1), pattern)
+        return out.reshape(len(out), *columns.shape[1:]).movedim(0, -2)
+    batch = torch.broadcast_shapes(values.shape[:-1], dense.shape[:-2])
+    values = values.expand(*batch, -1).reshape(-1, values.shape[-1])
+    dense = dense.expand(*batch, -1, -1).reshape(-1, *dense.shape[-2:])
+    parts = [_Product.apply(v, b, pattern) for v, b in zip(values, dense, strict=True)]
+    return torch.stack(parts).reshape(*batch, pattern.shape[0], dense.shape[-1])
+
+
+class _Product(torch.autograd.Function):
+    """S B (n, c) for sparse S (n, N) with values (nnz,) and dense B (N, c); differentiable any number of times.
+
+    For upstream G (n, c): d/dB = S^T G, and d/dS_ij = sum_c G_ic B_jc on the pattern.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, dense: Tensor, pattern: SparsityPattern) -> Tensor:
+        ctx.save_for_backward(values, dense)
+        ctx.pattern = pattern
+        if values.device.type == "cpu":
+            matrix = sp.csr_array((values.detach().numpy(), pattern.indices, pattern.indptr), shape=pattern.shape)
+            return torch.as_tensor(matrix @ dense.detach().numpy()).to(values)
+        places = torch.stack([_tensor(pattern.rows, values), _tensor(pattern.indices, values)])
+        return torch.sparse_coo_tensor(places, values, pattern.shape, is_coalesced=True) @ dense
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        (values, dense), pattern = ctx.saved_tensors, ctx.pattern
+        in_values = in_dense = None
+        if ctx.needs_input_grad[0]:
+            rows, columns = _tensor(pattern.rows, values), _tensor(pattern.indices, values)
+            in_values = sum(
+                (grads[0][:, c][rows] * dense[:, c][columns] for c in range(dense.shape[1])), torch.zeros_like(values)
+            )
+        if ctx.needs_input_grad[1]:
+            turned, order = pattern.transposed
+            in_dense = _Product.apply(values[order.to(values.device)], grads[0], turned)
+        return in_values, in_dense, None
+
+
+def _tensor(array: Any, like: Tensor) -> Tensor:
+    return torch.from_numpy(np.asarray(array)).to(like.device)
+
+
+def row_blocks(matrix: sp.csr_array) -> list[sp.csr_array]:
+    """Return blocks (b, N) of the rows of a matrix, of about as many entries each, one for each thread."""
+    count = os.cpu_count() or 1
+    ends = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, count + 1)[1:-1]).tolist()
+    return [matrix[a:b] for a, b in itertools.pairwise([0, *ends, matrix.shape[0]])]
+
+
+def multiply(blocks: list[sp.csr_array], v: NDArray[Any]) -> NDArray[Any]:
+    """Return the product (n, p) of a matrix in blocks of rows with v (N, p), in threads where that pays."""
+    if len(blocks) == 1 or sum(block.nnz for block in blocks) * v.shape[1] < IN_THREADS:
+        return np.concatenate([block @ v for block in blocks])
+    with ThreadPoolExecutor(len(blocks)) as pool:
+        return np.concatenate(list(pool.map(lambda block: block @ v, blocks)))

@@ -1,0 +1,189 @@
+"""Checkpoints: a fit that was killed goes on to the same bits, and what is not its own is refused and left alone."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from problems import table
+
+import graphs
+import rfgp
+from rfgp.fitting import open_journal
+from rfgp.fitting.checkpoint import FileJournal
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")  # most have few features, to be fast
+
+SCRIPT = """
+import sys, warnings
+import numpy as np, rfgp
+from rfgp.fitting import checkpoint
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+X = rng.standard_normal((2600, 3))
+y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(2600)
+stop, kind, path, out = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
+remember = checkpoint.FileJournal.remember
+count = 0
+def counted(self, name, compute):
+    global count
+    before = self.path.stat().st_size
+    tensors = remember(self, name, compute)
+    count += self.path.stat().st_size > before
+    if count == stop:
+        import os, signal
+        with self.path.open("ab") as file:
+            file.write(b"half a record")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return tensors
+checkpoint.FileJournal.remember = counted
+gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, frequencies=kind)
+source = rfgp.tables.Blocks([(X, y)])
+gp.fit(source, max_iterations=30, checkpoint=path)
+p = gp.predict(X[:50])
+np.save(out, np.concatenate([p.mean, p.variance, [gp.fit_report.log_marginal_likelihood]]))
+print(count)
+"""
+
+
+@pytest.mark.parametrize("kind", ["fixed", "learned"])
+@pytest.mark.slow
+def test_killed_and_resumed_is_never_killed(kind, tmp_path):
+    """The process is killed by SIGKILL after its k-th step, in the middle of writing the next, over and over."""
+    script = tmp_path / "fit.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+
+    def run(stop, name):
+        command = [sys.executable, str(script), str(stop), kind, str(tmp_path / "c"), str(tmp_path / name)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+    for stop in (1, 4, 9):
+        killed = run(stop, "killed.npy")
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert not (tmp_path / "killed.npy").exists()
+    resumed = run(-1, "resumed.npy")
+    assert resumed.returncode == 0, resumed.stderr
+    (tmp_path / "c").unlink()
+    whole = run(-1, "whole.npy")
+    assert whole.returncode == 0, whole.stderr
+    assert int(whole.stdout) == int(resumed.stdout) + 14
+    np.testing.assert_array_equal(np.load(tmp_path / "resumed.npy"), np.load(tmp_path / "whole.npy"))
+
+
+def test_a_finished_fit_is_read_again(tmp_path, monkeypatch):
+    X, y = table(300)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, checkpoint=tmp_path / "c")
+    before, computed, remember = (tmp_path / "c").read_bytes(), [], FileJournal.remember
+
+    def watched(self, name, compute):
+        return remember(self, name, lambda: computed.append(name) or compute())
+
+    monkeypatch.setattr(FileJournal, "remember", watched)
+    again = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, checkpoint=tmp_path / "c")
+    np.testing.assert_array_equal(again.predict(X).variance, gp.predict(X).variance)
+    assert again.fit_report == gp.fit_report
+    assert computed == ["starts"]  # the first step alone, which tells whether the fit is the same
+    assert (tmp_path / "c").read_bytes() == before
+
+
+def test_every_model_has_them(tmp_path):
+    X, y = table(60)
+    gp = rfgp.ExactGP().fit(X, y, checkpoint=tmp_path / "c")
+    again = rfgp.ExactGP().fit(X, y, checkpoint=tmp_path / "c")
+    np.testing.assert_array_equal(again.predict(X).mean, gp.predict(X).mean)
+
+
+@pytest.mark.parametrize("change", ["prior", "graph", "kernel"])
+def test_what_has_no_bytes_is_told_by_the_first_step(change, tmp_path):
+    def make(changed):
+        if change == "prior":
+            prior = torch.distributions.LogNormal(-8.0 if changed else 0.0, 0.5)
+            return rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, priors={"noise": prior}), table(100)
+        graph = graphs.Graph.from_networkx(nx.gnm_random_graph(30, 80, seed=int(changed and change == "graph")))
+        kernel = "regularized-laplacian" if changed and change == "kernel" else "diffusion"
+        gp = rfgp.GraphGP(graph, kernel=kernel, features="walks", num_walkers=4, seed=0)
+        return gp, (list(range(20)), np.sin(np.arange(20.0)))
+
+    gp, data = make(False)
+    gp.fit(*data, checkpoint=tmp_path / "c")
+    again, data = make(False)
+    again.fit(*data, checkpoint=tmp_path / "c")
+    assert again.fit_report == gp.fit_report
+    other, data = make(True)
+    with pytest.raises(rfgp.CheckpointError, match=r"another fit|where this fit has"):
+        other.fit(*data, checkpoint=tmp_path / "c")
+
+
+@pytest.mark.parametrize("change", ["data", "targets", "options", "seed", "fixed", "iterations", "noise"])
+def test_another_fit_is_refused(change, tmp_path):
+    X, y = table(100)
+    options, fit = {"num_frequencies": 8, "seed": 0}, {}
+    rfgp.SparseSpectrumGP(**options).fit(X, y, checkpoint=tmp_path / "c")
+    X, y = (X + 1e-9 if change == "data" else X), (y * (1 + 1e-12) if change == "targets" else y)
+    options |= {"options": {"ard": False}, "seed": {"seed": 1}}.get(change, {})
+    fit |= {"fixed": {"fixed": "noise"}, "iterations": {"max_iterations": 7}, "noise": {"noise": 0 * y}}.get(change, {})
+    gp = rfgp.SparseSpectrumGP(**options)
+    before = (tmp_path / "c").read_bytes()
+    with pytest.raises(rfgp.CheckpointError, match="is the checkpoint of another fit"):
+        gp.fit(X, y, checkpoint=tmp_path / "c", **fit)
+    assert (tmp_path / "c").read_bytes() == before
+    with pytest.raises(rfgp.NotFittedError):
+        gp.predict(X)
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"PK\x03\x04" * 99, "its first line", "its first line, and more"])
+def test_other_files_are_refused_and_left_alone(content, tmp_path):
+    X, y = table(50)
+    if isinstance(content, str):
+        rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).fit(X, y, checkpoint=tmp_path / "c")
+        first = (tmp_path / "c").read_bytes().split(b"\n")[0] + b"\n"
+        content = first + b"short\n" * content.endswith("more")
+    (tmp_path / "c").write_bytes(content)
+    with pytest.raises(rfgp.CheckpointError, match=r"is not a checkpoint|of another fit"):
+        rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).fit(X, y, checkpoint=tmp_path / "c")
+    assert (tmp_path / "c").read_bytes() == content
+
+
+@pytest.mark.parametrize("cut", [0.3, 0.6, 0.99])
+@pytest.mark.parametrize("damage", ["cut", "flip"])
+def test_a_damaged_end_is_computed_again(cut, damage, tmp_path):
+    X, y = table(200)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, checkpoint=tmp_path / "c")
+    whole = (tmp_path / "c").read_bytes()
+    place = int(cut * len(whole))
+    changed = whole[:place] + (b"" if damage == "cut" else bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    (tmp_path / "c").write_bytes(changed)
+    again = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, checkpoint=tmp_path / "c")
+    np.testing.assert_array_equal(again.predict(X).mean, gp.predict(X).mean)
+    assert (tmp_path / "c").read_bytes() == whole
+
+
+def test_a_full_disk_does_not_stop_the_fit(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    X, y = table(100)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0)
+    with pytest.warns(rfgp.CheckpointWarning, match="No space left on device.*goes on without a checkpoint"):
+        gp.fit(X, y, checkpoint=tmp_path / "c")
+    plain = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y)
+    np.testing.assert_array_equal(gp.predict(X).mean, plain.predict(X).mean)
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    X, y = table(50)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).fit(X, y, checkpoint=tmp_path / "nowhere" / "c")
+
+
+def test_without_a_path_nothing_is_remembered():
+    with open_journal(None, lambda: "x") as journal:
+        assert journal.remember("a", lambda: {"v": torch.ones(1)})["v"].item() == 1
+        assert journal.remember("a", lambda: {"v": torch.zeros(1)})["v"].item() == 0

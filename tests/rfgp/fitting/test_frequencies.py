@@ -1,0 +1,198 @@
+"""Learned frequencies: what they gain, what they are not learned from, and when the fixed ones are taken."""
+
+import numpy as np
+import pytest
+import torch
+from problems import exhausted, table
+
+import rfgp
+from rfgp.fitting import Plan, frequencies
+from rfgp.fitting.context import FeatureFit
+from rfgp.fitting.frequencies import Learning, refusal
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")  # most have few features, to be fast
+
+
+def fit_of(n, **options):
+    """Return a fit of 5 frequencies that has not begun, in single steps."""
+    X, y = table(n)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, frequencies="learned", **options).condition(X, y)
+    return FeatureFit.of(gp.regression, Plan(given_iterations=7))
+
+
+def rows_of(block):
+    return {tuple(row) for row in block.inputs.tolist()}
+
+
+class Watched(Learning):
+    """Remembers the batches of its steps."""
+
+    def __init__(self, fit):
+        self.batches = []
+        super().__init__(fit, fit.held_out(), fit.regression.hyperparameters)
+
+    def gradient(self, parameters, rows):
+        self.batches.append(rows)
+        return super().gradient(parameters, rows)
+
+
+def test_it_pays_where_features_are_few():
+    X, y = exhausted(3000)
+    with pytest.warns(rfgp.VarianceStarvationWarning):
+        fixed = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X[:2500], y[:2500])
+    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, frequencies="learned").fit(X[:2500], y[:2500])
+    a, b = (rfgp.metrics.rmse(y[2500:], model.predict(X[2500:])) for model in (fixed, gp))
+    assert b < 0.7 * a
+    assert gp.fit_report.frequencies == "learned"
+    assert fixed.fit_report.frequencies == "fixed"
+    assert "learned frequencies gained" in gp.fit_report.message
+    z = (y[2500:] - gp.predict(X[2500:]).mean) ** 2 / gp.predict(X[2500:]).observed().variance
+    for calibration in (z.mean(), gp.fit_report.calibration):  # 1.0 to 2.2 over seeds 0 to 4; a fit warns from 4 on
+        assert 0.5 < calibration < 2.5
+    assert torch.equal(
+        fixed.feature_map.frequencies.dense(), gp.condition(X, y).redraw().feature_map.frequencies.dense()
+    )
+
+
+def test_noise_alone_falls_back():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((250, 4)), rng.standard_normal(250)
+    with pytest.warns(rfgp.OverfittingWarning, match="no better than fixed ones"):
+        gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, frequencies="learned").fit(X, y)
+    assert gp.fit_report.frequencies == "fell back"
+    assert "so the fixed ones were taken" in gp.fit_report.message
+    fixed = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0).fit(X, y)
+    np.testing.assert_allclose(gp.predict(X).mean, fixed.predict(X).mean, atol=0.02)
+    np.testing.assert_array_equal(gp.feature_map.frequencies.dense(), fixed.feature_map.frequencies.dense())
+
+
+def test_the_gradient_is_that_of_the_objective():
+    fit = fit_of(80, dtype=torch.float64)
+    run, rows = Watched(fit), fit.pool
+    parameters = {**run.best_fixed.parameters, "frequencies": run.start.dense() + 0.1}
+    values = run.values(parameters)
+
+    def objective(omega):
+        phi = fit.family.prior_of(omega, values).scaled(rows.inputs)
+        covariance = phi @ phi.T + values.standardized("noise") * torch.eye(80, dtype=torch.float64)
+        law = torch.distributions.MultivariateNormal(values.standardized("mean").expand(80), covariance)
+        moved = (omega - run.start.dense()).square().sum()
+        return law.log_prob(rows.targets[:, 0]) / 80 - 0.5 * moved / frequencies.PRIOR_SCALE**2 / run.pool.count
+
+    _, gradients = run.gradient(parameters, rows)
+    omega = parameters["frequencies"].clone().requires_grad_()
+    (expected,) = torch.autograd.grad(objective(omega), [omega])
+    torch.testing.assert_close(gradients["frequencies"], expected, rtol=1e-7, atol=1e-10)
+
+
+def test_kept_out_rows_are_never_learned_from():
+    fit = fit_of(300)
+    run, kept = Watched(fit), rows_of(fit.held_out().kept_out)
+    run.climb()
+    assert len(kept) == 30
+    assert len(run.batches) == 7
+    assert not any(kept & rows_of(batch) for batch in run.batches)
+
+
+def test_batches_cover_all_rows_of_an_epoch(monkeypatch):
+    monkeypatch.setattr(frequencies, "BATCH_ROWS", 90)
+    run = Watched(fit_of(300))
+    run.climb()
+    seen = torch.cat([batch.inputs for batch in run.batches[:3]])
+    assert len(torch.unique(seen, dim=0)) == 270
+    assert not torch.equal(run.batches[0].inputs, run.batches[3].inputs)
+
+
+def test_learned_frequencies_are_saved(tmp_path):
+    X, y = exhausted(600)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=12, seed=0, frequencies="learned").fit(X, y, max_iterations=60)
+    assert gp.fit_report.frequencies == "learned"
+    gp.save(tmp_path / "m.safetensors")
+    again = rfgp.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.predict(X).mean, gp.predict(X).mean)
+    assert again.fit_report == gp.fit_report
+
+
+def test_fixed_hyperparameters_stay():
+    X, y = exhausted(600)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=12, seed=0, frequencies="learned", noise=0.2)
+    gp.fit(X, y, fixed="noise", max_iterations=60)
+    assert gp.fit_report.frequencies == "learned"
+    assert gp.hyperparameters.noise.item() == pytest.approx(0.2, rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
+def test_other_hyperparameters_may_all_be_fixed():
+    X, y = exhausted(1500)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, frequencies="learned", lengthscale=1.0, noise=0.3)
+    gp.fit(X, y, fixed=("lengthscale", "outputscale", "noise", "mean"), max_iterations=100)
+    assert gp.fit_report.frequencies == "learned"
+    assert gp.hyperparameters.noise.item() == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("n", "steps", "words"), [(200, 0, "no steps were allowed"), (199, 30, "199 rows are too few")]
+)
+def test_where_nothing_can_be_learned_it_falls_back(n, steps, words):
+    X, y = table(n)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, frequencies="learned")
+    with pytest.warns(rfgp.RfgpWarning) as caught:
+        gp.fit(X, y, max_iterations=steps)
+    assert any(w.category is rfgp.OverfittingWarning for w in caught)
+    assert gp.fit_report.frequencies == "fell back"
+    assert words in gp.fit_report.message
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
+def test_noise_and_scale_are_found_on_all_rows_where_features_are_more():
+    X, y = exhausted(300)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=160, seed=0, frequencies="learned").fit(X, y, max_iterations=40)
+    for name in ("noise", "outputscale"):
+        (slope,) = torch.autograd.grad(gp.log_marginal_likelihood(), [gp.hyperparameters.raw[name]])
+        assert abs(slope.item()) < 1
+
+
+def test_the_report_is_of_rows_that_nothing_was_chosen_by():
+    fit = fit_of(300)
+    held_out = fit.held_out()
+    chosen, judged = rows_of(held_out.chosen_by), rows_of(held_out.judged_by)
+    assert len(chosen) == len(judged) == 15
+    assert not chosen & judged
+    others = rows_of(refusal(fit, held_out).others)
+    assert len(others) == 285
+    assert not others & judged
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+@pytest.mark.parametrize("prior", [False, True])
+def test_the_scale_is_held_down_on_the_way_only(prior, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 2))
+    y = X @ [1.0, 2.0] + 0.01 * rng.standard_normal(600)  # a plane wants a scale as large as it can have
+    seen, gradient = [], Learning.gradient
+
+    def spy(self, parameters, rows):
+        seen.append(float(parameters["outputscale"].exp()))
+        return gradient(self, parameters, rows)
+
+    monkeypatch.setattr(Learning, "gradient", spy)
+    priors = {"outputscale": torch.distributions.LogNormal(5.0, 0.1)} if prior else None
+    gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, frequencies="learned", priors=priors)
+    gp.fit(X, y, max_iterations=20)
+    held = max(seen) <= frequencies.MOST_SCALE * (1 + 1e-9)
+    assert held != prior  # who has a prior on it knows better
+    assert gp.hyperparameters.outputscale > frequencies.MOST_SCALE * y.var()
+
+
+def test_too_few_steps_are_said(monkeypatch):
+    monkeypatch.setattr(frequencies, "SETTLED", -1.0)
+    X, y = exhausted(3000)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, frequencies="learned")
+    with pytest.warns(rfgp.ConvergenceWarning, match="Raise max_iterations"):
+        gp.fit(X, y, max_iterations=10)
+    assert gp.fit_report.message.startswith("stopped: learned frequencies gained")
+
+
+def test_laplace_features_refuse_it():
+    with pytest.raises(rfgp.InvalidArgumentError, match="Fourier features can be learned"):
+        rfgp.SparseSpectrumGP(features="laplace", frequencies="learned")

@@ -1,0 +1,68 @@
+"""Fits of so many nodes that conjugate gradients take the place of factorisations."""
+
+import numpy as np
+import pytest
+import torch
+from grid import MOST_DENSE, field, grid, observations
+
+import rfgp
+from rfgp import GraphGP
+from rfgp.inference import systems
+
+
+@pytest.fixture
+def iterative(monkeypatch):
+    monkeypatch.setattr(MOST_DENSE, 0)
+
+
+def fitted(**options):
+    data = observations()
+    return GraphGP(grid(), features="walks", num_walkers=64, seed=0).fit(data.nodes, data.y, **options)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """A model that was fitted by conjugate gradients on all rows, and what its callback was told."""
+    told = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MOST_DENSE, 0)
+        return fitted(callback=lambda *iteration: told.append(iteration)), told
+
+
+def test_a_fit_end_to_end(whole, iterative):
+    gp, told = whole
+    report = gp.fit_report
+    assert report.converged
+    assert report.likelihood_error > 0
+    assert len(told) == report.iterations
+    truth, p = field(np.arange(900)), gp.predict(np.arange(900))
+    assert rfgp.metrics.rmse(truth, p) < 0.15
+    assert 0.3 < np.mean((p.mean - truth) ** 2 / p.variance) < 3
+
+
+def test_very_many_rows_begin_from_a_subset(whole, monkeypatch, iterative):
+    whole, _ = whole
+    assert {(stage.name, stage.rows) for stage in whole.fit_report.stages} == {("all rows", 253)}
+    monkeypatch.setattr("rfgp.fitting.nodes.MOST_COMPARED", 120)
+    gp = fitted()
+    first, *others = gp.fit_report.stages
+    assert (first.name, first.rows) == ("subset of 120", 120)
+    assert {(stage.name, stage.rows) for stage in others} == {("all rows", 253)}  # with tuned walks, not again
+    assert gp.fit_report.iterations == sum(stage.iterations for stage in gp.fit_report.stages)
+    monkeypatch.setattr(MOST_DENSE, 10**6)
+    lost = whole.log_marginal_likelihood() - gp.log_marginal_likelihood()
+    assert abs(lost.item()) < 1.0  # both are within 1/16 of 4 parameters / 2 of the maximum, on average
+
+
+@pytest.mark.parametrize("iterations", [1, 12])
+def test_starts_that_cannot_be_solved_are_left_out(iterations, monkeypatch, iterative):
+    """Where every start fails, as in one step, the search begins from the model's own values."""
+    monkeypatch.setattr(systems, "MOST_ITERATIONS", iterations)
+    searched = []
+    monkeypatch.setattr("rfgp.fitting.nodes.ascend", lambda *arguments: searched.append(arguments[3]) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fitted()
+    (values,) = searched
+    data = observations()
+    own = GraphGP(grid(), features="walks", num_walkers=64, seed=0).condition(data.nodes, data.y).regression
+    assert torch.equal(values.flat(), own.hyperparameters.flat()) == (iterations == 1)

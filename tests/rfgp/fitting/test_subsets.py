@@ -1,0 +1,166 @@
+"""Fits through features: subsets of the rows that grow, noise and scale that are solved for, honest reports."""
+
+import numpy as np
+import pytest
+import torch
+from problems import exhausted, table
+
+import rfgp
+from rfgp.fitting import subsets
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")  # most have few features, to be fast
+
+
+def test_a_large_table_is_not_optimised_as_a_whole(monkeypatch):
+    monkeypatch.setattr(subsets, "SETTLED", 0.02)
+    X, y = table(20_000)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, y)
+    report = gp.fit_report
+    assert [stage.rows for stage in report.stages] == [2000, 2000, 8000]  # two starts, then a larger subset
+    assert report.stages[-1].gain < subsets.SETTLED
+    assert report.message.startswith("converged: 8,000 rows gained")
+    best = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X[:8000], y[:8000])
+    best.condition(X, y)
+    assert report.log_marginal_likelihood == pytest.approx(gp.log_marginal_likelihood().item(), rel=1e-9)
+    assert report.log_marginal_likelihood > best.log_marginal_likelihood().item()  # noise and scale of 8,000 rows
+
+
+def test_noise_and_scale_are_those_of_all_rows(monkeypatch):
+    monkeypatch.setattr(subsets, "SETTLED", 1.0)
+    monkeypatch.setattr(subsets, "LEAST_ROWS", 500)
+    X, y = table(6000)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, y)
+    assert gp.fit_report.stages[-1].rows == 2000
+    for name in ("noise", "outputscale"):
+        (slope,) = torch.autograd.grad(gp.log_marginal_likelihood(), [gp.hyperparameters.raw[name]])
+        assert abs(slope.item()) < 1
+
+
+def test_weights_do_not_hide_that_a_subset_is_not_all_rows(monkeypatch):
+    """A report that counted observations in the place of rows left noise and scale to the subset."""
+    monkeypatch.setattr(subsets, "SETTLED", 1.0)
+    monkeypatch.setattr(subsets, "LEAST_ROWS", 500)
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((8000, 1))
+    y = 0.5 * X[:, 0] + rng.standard_normal(8000)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, sample_weight=np.full(8000, 3.0))
+    assert [stage.rows for stage in gp.fit_report.stages][-1] == 2000
+    (slope,) = torch.autograd.grad(gp.log_marginal_likelihood(), [gp.hyperparameters.raw["noise"]])
+    assert abs(slope.item()) < 1
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.JitterWarning")  # on the way, where there is less noise than the bound
+@pytest.mark.parametrize("n", [300, 3000])
+def test_bounds_are_kept_where_the_scale_is_solved_for(n, monkeypatch):
+    monkeypatch.setattr(subsets, "LEAST_ROWS", 300)
+    X = np.random.default_rng(0).standard_normal((n, 1))
+    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, np.sin(X[:, 0]))  # no noise at all
+    raw = gp.hyperparameters.raw
+    for name in ("noise", "outputscale"):
+        low, high = gp.hyperparameters.quantities[name].bounds
+        assert low.log().item() - 1e-9 <= raw[name].item() <= high.log().item() + 1e-9
+    assert "noise" in gp.fit_report.at_bounds
+
+
+@pytest.mark.parametrize("sd", [0.03, 0.003])
+def test_little_noise_in_single_precision(sd):
+    """Products of float32 features alone gave noise of twice its size, with an indefinite matrix."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((6000, 2))
+    y = np.sin(X[:, 0]) + np.cos(X[:, 1]) + sd * rng.standard_normal(6000)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0).fit(X.astype(np.float32), y.astype(np.float32))
+    assert gp.hyperparameters.noise.item() ** 0.5 == pytest.approx(sd, rel=0.1)
+    assert gp.fit_report.calibration == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize("extra", ["noise", "fixed", "prior"])
+def test_where_they_cannot_be_solved_they_are_searched_for(extra, monkeypatch):
+    monkeypatch.setattr(subsets, "LEAST_ROWS", 300)
+    X, y = table(3000)
+    fit = {"noise": {"noise": np.full(3000, 0.5)}, "fixed": {"fixed": "outputscale"}}.get(extra, {})
+    options = {"priors": {"noise": torch.distributions.LogNormal(0.0, 0.1)}} if extra == "prior" else {}
+    gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, **options).fit(X, y, **fit)
+    gradient = torch.autograd.grad(
+        gp.log_marginal_likelihood() + gp.hyperparameters.log_prior(), [gp.hyperparameters.raw["noise"]]
+    )
+    assert abs(gradient[0].item()) < 3
+    if extra == "fixed":
+        assert gp.hyperparameters.outputscale.item() == pytest.approx(y.var(ddof=1), rel=1e-9)
+
+
+def test_the_best_of_several_starts_is_taken():
+    """A fast function: from the default start, a hundred times too long, noise explains everything."""
+    x = np.linspace(-3, 3, 800)[:, None]
+    y = np.sin(25 * x[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(800)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0).fit(x, y)
+    assert gp.hyperparameters.noise.item() < 0.05
+    given = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0, lengthscale=30.0).fit(x, y)
+    assert given.hyperparameters.noise.item() > 0.3
+
+
+def test_a_seed_decides():
+    X, y = table(5000)
+    a, b, c = (rfgp.SparseSpectrumGP(num_frequencies=16, seed=s).fit(X, y).predict(X[:9]).mean for s in (0, 0, 1))
+    np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(a, c)
+
+
+def test_everything_fixed():
+    X, y = table(100)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0)
+    gp.fit(X, y, fixed=("lengthscale", "outputscale", "noise", "mean"))
+    assert gp.fit_report.message == "every hyperparameter is fixed"
+    assert gp.fit_report.log_marginal_likelihood == pytest.approx(gp.log_marginal_likelihood().item())
+
+
+def test_single_precision_does_not_stop_the_search():
+    """A line search that fails in rounding is no failure of the fit."""
+    X, y = table(300)
+    for m in (16, 200):
+        gp = rfgp.SparseSpectrumGP(num_frequencies=m, seed=0).fit(X.astype(np.float32), y.astype(np.float32))
+        double = rfgp.SparseSpectrumGP(num_frequencies=m, seed=0).fit(X, y)
+        assert gp.fit_report.converged
+        a, b = (model.fit_report.log_marginal_likelihood for model in (gp, double))
+        assert a == pytest.approx(b, abs=0.5)
+
+
+def test_the_posterior_of_the_fit_is_that_of_the_data():
+    X, y = table(500)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0).fit(X, y)
+    kept = gp.predict(X[:5]).mean
+    gp.hyperparameters.noise = gp.hyperparameters.noise.item() * 2
+    assert not np.array_equal(gp.predict(X[:5]).mean, kept)
+
+
+def test_starvation_is_named():
+    X, y = exhausted()
+    with pytest.warns(rfgp.VarianceStarvationWarning, match=r"determine 9\d% of the weights.*variance starvation"):
+        gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y)
+    assert gp.fit_report.weights_used > 0.9
+    ratio = gp.predict(X[:300] * 3).variance / gp.exact().predict(X[:300] * 3).variance
+    assert np.median(ratio) < 0.1
+
+
+@pytest.mark.filterwarnings("error::rfgp.VarianceStarvationWarning")
+def test_enough_features_do_not_warn():
+    X, y = table(800)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0).fit(X, y)
+    assert gp.fit_report.weights_used < 0.6
+
+
+def test_calibration_and_density_are_those_of_leaving_one_out():
+    X, y = table(400)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0).fit(X, y)
+    left = gp.leave_one_out()
+    assert gp.fit_report.calibration == pytest.approx(np.mean((y - left.mean) ** 2 / left.variance), rel=1e-7)
+    assert gp.fit_report.leave_one_out == pytest.approx(left.log_density.mean(), rel=1e-7)
+
+
+def test_the_share_of_weights():
+    X, y = table(200)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=6, seed=0, dtype=torch.float64).fit(X, y)
+    with torch.no_grad():
+        phi = gp.regression.prior().scaled(gp.regression.rows.inputs)
+        gram = phi.T @ phi / gp.hyperparameters.standardized("noise")
+    expected = torch.trace(torch.linalg.solve(gram + torch.eye(12), gram)).item() / 12
+    assert gp.fit_report.weights_used == pytest.approx(expected, rel=1e-8)

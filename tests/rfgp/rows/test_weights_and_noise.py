@@ -1,0 +1,143 @@
+"""Rows with their own noise, rows that count several times, and rows left out."""
+
+from types import SimpleNamespace
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import graphs
+import rfgp
+
+GRAPH = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(6, 6)))
+START = {"outputscale": 1.3, "noise": 0.1}
+TABLE = {"seed": 0, "lengthscale": 1.2, **START}
+MODELS = {
+    "primal": lambda: rfgp.SparseSpectrumGP(num_frequencies=8, standardize=False, **TABLE),
+    "rows": lambda: rfgp.SparseSpectrumGP(num_frequencies=50, standardize=False, **TABLE),
+    "standardized": lambda: rfgp.SparseSpectrumGP(num_frequencies=8, **TABLE),
+    "exact": lambda: rfgp.ExactGP(standardize=False, lengthscale=1.2, **START),
+    "graph": lambda: rfgp.GraphGP(GRAPH, features="walks", num_walkers=8, seed=0, **START),
+}
+
+
+def data(name="primal", seed=0):
+    """Return 24 rows of a table or nodes with y, noise and weight, and new ones."""
+    rng = np.random.default_rng(seed)
+    X, noise, weight = rng.standard_normal((24, 2)), rng.uniform(0.05, 0.5, 24), rng.integers(1, 5, 24)
+    y, new = np.sin(X[:, 0]) + X[:, 1] + 0.2 * rng.standard_normal(24), rng.standard_normal((5, 2))
+    if name == "graph":
+        X, new = [int(i) for i in rng.permutation(36)[:24]], [0, 7, 30]
+    return SimpleNamespace(X=X, y=y, noise=noise, weight=weight, new=new)
+
+
+def take(inputs, rows):
+    return inputs[rows] if isinstance(inputs, np.ndarray) else [inputs[i] for i in rows]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_likelihood_is_that_of_the_dense_covariance(name):
+    make, d = MODELS[name], data(name)
+    gp = make().condition(d.X, d.y, noise=d.noise)
+    covariance = gp.prior_covariance(d.X).detach().numpy() + np.diag(gp.hyperparameters.noise.item() + d.noise)
+    expected = stats.multivariate_normal(np.full(24, gp.hyperparameters.mean.item()), covariance).logpdf(d.y)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(expected, rel=1e-8)
+    assert abs(make().condition(d.X, d.y).log_marginal_likelihood().item() - expected) > 0.1
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["learned", "fixed"])
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "standardized"])
+def test_a_weight_is_a_number_of_repetitions(name, fixed):
+    make, d = MODELS[name], data(name)
+    rows, noise = np.repeat(np.arange(24), d.weight), d.noise if fixed else None
+    once = make().condition(d.X, d.y, noise=noise, sample_weight=d.weight)
+    several = make().condition(d.X, d.y)  # the same scaling and hyperparameters
+    several.condition(take(d.X, rows), d.y[rows], noise=None if noise is None else noise[rows])
+    once.hyperparameters.set(noise=0.07, mean=0.3)
+    several.hyperparameters.set(**{q: getattr(once.hyperparameters, q).detach() for q in once.hyperparameters.names})
+    a, b = once.log_marginal_likelihood(), several.log_marginal_likelihood()
+    assert a.item() == pytest.approx(b.item(), rel=1e-8)
+    for one, other in zip(
+        torch.autograd.grad(a, list(once.hyperparameters.parameters())),
+        torch.autograd.grad(b, list(several.hyperparameters.parameters())),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
+    p, q = once.predict(d.new), several.predict(d.new)
+    np.testing.assert_allclose(p.mean, q.mean, atol=1e-8)
+    np.testing.assert_allclose(p.variance, q.variance, atol=1e-8)
+
+
+@pytest.mark.parametrize("extra", ["plain", "noise", "both"])
+@pytest.mark.parametrize("name", MODELS)
+def test_leaving_one_out_is_leaving_one_out(name, extra):
+    make, d = MODELS[name], data(name)
+    per_row = {"plain": {}, "noise": {"noise": d.noise}, "both": {"noise": d.noise, "sample_weight": d.weight}}[extra]
+    gp = make().condition(d.X, d.y, **per_row)
+    out, noise = gp.leave_one_out(), per_row.get("noise", np.zeros(24))
+    for i in (0, 11, 23):
+        others = [k for k in range(24) if k != i]
+        left = make().condition(d.X, d.y)
+        left.hyperparameters.load_state_dict(gp.hyperparameters.state_dict())
+        left.condition(take(d.X, others), d.y[others], **{key: value[others] for key, value in per_row.items()})
+        p = left.predict(take(d.X, [i]))
+        variance = p.variance[0] + left.hyperparameters.noise.item() + noise[i]
+        assert out.mean[i] == pytest.approx(p.mean[0], abs=1e-8)
+        assert out.variance[i] == pytest.approx(variance, rel=1e-7)
+        density = stats.norm(p.mean[0], variance**0.5).logpdf(d.y[i])
+        assert out.log_density[i] == pytest.approx(density, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_update_is_one_condition(name):
+    make, d = MODELS[name], data(name)
+    whole = make().condition(d.X, d.y)
+    noise, weight = np.append(np.zeros(20), d.noise[20:]), np.append(d.weight[:20], np.ones(4))
+    whole.condition(d.X, d.y, noise=noise, sample_weight=weight)
+    parts = make().condition(d.X, d.y)
+    first, last = list(range(20)), list(range(20, 24))
+    parts.condition(take(d.X, first), d.y[:20], sample_weight=d.weight[:20])
+    parts.update(take(d.X, last), d.y[20:], noise=d.noise[20:])
+    np.testing.assert_allclose(parts.predict(d.new).mean, whole.predict(d.new).mean, rtol=1e-9)
+
+
+def test_a_fit_uses_them_and_a_file_keeps_them(tmp_path):
+    make, d = MODELS["primal"], data()
+    gp = make().fit(d.X, d.y, noise=d.noise, sample_weight=d.weight)
+    gp.save(tmp_path / "m.safetensors", data=True)
+    again = rfgp.load(tmp_path / "m.safetensors")
+    assert again.log_marginal_likelihood().item() == gp.log_marginal_likelihood().item()
+    np.testing.assert_array_equal(again.leave_one_out().mean, gp.leave_one_out().mean)
+    exact = gp.exact()
+    assert abs(exact.log_marginal_likelihood().item() - gp.log_marginal_likelihood().item()) > 1e-6
+    plain = make().fit(d.X, d.y)
+    assert plain.hyperparameters.noise.item() != pytest.approx(gp.hyperparameters.noise.item(), rel=0.01)
+
+
+def test_tensors_stay_tensors():
+    d = data()
+    gp = MODELS["primal"]().condition(torch.as_tensor(d.X), torch.as_tensor(d.y), noise=torch.as_tensor(d.noise))
+    assert isinstance(gp.leave_one_out().mean, torch.Tensor)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"noise": np.full(3, 0.1)}, r"noise must have one value for each of the 24 rows, got shape \(3,\)"),
+        ({"noise": np.full(24, -0.1)}, "noise must be finite and not negative, but is -"),
+        ({"noise": 0.3}, "one value for each"),
+        ({"sample_weight": np.zeros(24)}, "sample_weight must be finite and positive, but is 0 in row 0"),
+        ({"sample_weight": np.full(24, np.nan)}, "sample_weight must be finite and positive, but is nan in row 0"),
+        ({"sample_weight": ["a"] * 24}, "sample_weight"),
+    ],
+)
+def test_bad_rows_are_named_and_nothing_is_lost(extra, message):
+    d = data()
+    gp = MODELS["primal"]().condition(d.X, d.y)
+    before = gp.predict(d.new).mean
+    for call in (gp.condition, gp.fit, gp.update):
+        with pytest.raises(rfgp.DataError, match=message):
+            call(d.X, d.y, **extra)
+    np.testing.assert_array_equal(gp.predict(d.new).mean, before)

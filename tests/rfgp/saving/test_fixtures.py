@@ -1,0 +1,100 @@
+"""Models saved by earlier versions load and predict the same ever after.
+
+`models` holds small files as they were written, and `expected.json` what each of them answered then. They are
+never written again: a new format, or a new kind of model, adds files beside them.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import rfgp
+
+FOLDER = Path(__file__).parent / "models"
+EXPECTED = json.loads((FOLDER / "expected.json").read_text())
+TOLERANCE = {torch.float64: 1e-11, torch.float32: 1e-5}
+"""Of the largest number of those that are compared: processors round differently."""
+WITH_DATA = [name for name, expected in EXPECTED.items() if expected["data"]]
+WITHOUT_DATA = [name for name, expected in EXPECTED.items() if not expected["data"]]
+
+
+def load(name):
+    return rfgp.load(FOLDER / f"{name}.safetensors")
+
+
+def inputs_of(name, values):
+    """Return labels, or numbers as an array, as tensors where the model was given tensors."""
+    if EXPECTED[name]["class"] == "GraphGP":
+        return [tuple(label) if isinstance(label, list) else label for label in values]
+    return torch.tensor(values, dtype=torch.float64) if EXPECTED[name]["tensors"] else np.array(values)
+
+
+def assert_close(gp, found, expected):
+    found, expected = (np.asarray(values, dtype=np.float64) for values in (found, expected))
+    tolerance = TOLERANCE[gp.hyperparameters.noise.dtype]
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
+
+
+def assert_predicts(name, gp, expected):
+    """The law at the inputs of `expected.json` has the mean and the variance that are expected."""
+    prediction = gp.predict(inputs_of(name, EXPECTED[name]["inputs"]))
+    for found, values in ((prediction.mean, expected["mean"]), (prediction.variance, expected["variance"])):
+        assert isinstance(found, torch.Tensor) == EXPECTED[name]["tensors"]
+        assert_close(gp, found, values)
+
+
+def test_every_file_is_expected_and_every_expected_file_is_there():
+    assert {path.name for path in FOLDER.iterdir()} == {"expected.json", *(f"{name}.safetensors" for name in EXPECTED)}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_saved_model_predicts_as_it_did(name):
+    gp = load(name)
+    assert type(gp).__name__ == EXPECTED[name]["class"]
+    assert_predicts(name, gp, EXPECTED[name])
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_saved_model_knows_what_it_knew(name):
+    gp, expected = load(name), EXPECTED[name]
+    assert gp.num_observations == expected["num_observations"]
+    assert gp.metadata == expected["metadata"]
+    assert getattr(gp, "features", None) == expected["features"]
+    assert set(gp.hyperparameters.names) == set(expected["hyperparameters"])
+    for parameter, value in expected["hyperparameters"].items():
+        assert_close(gp, getattr(gp.hyperparameters, parameter).detach(), value)
+    if expected["fit"] is None:
+        assert gp.fit_report is None
+    else:
+        assert {field: getattr(gp.fit_report, field) for field in expected["fit"]} == expected["fit"]
+
+
+@pytest.mark.parametrize("name", WITH_DATA)
+def test_a_model_saved_with_its_data_has_their_likelihood(name):
+    gp = load(name)
+    with torch.no_grad():
+        assert_close(gp, gp.log_marginal_likelihood(), EXPECTED[name]["log_marginal_likelihood"])
+
+
+@pytest.mark.parametrize("name", WITHOUT_DATA)
+def test_a_model_saved_without_its_data_says_so(name):
+    with pytest.raises(rfgp.NotFittedError, match="loaded without its data"):
+        load(name).log_marginal_likelihood()
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_saved_model_takes_more_data_as_it_did(name):
+    """With its data, or where its posterior absorbs new rows; otherwise it says what it lacks."""
+    gp, update = load(name), EXPECTED[name]["update"]
+    if update is None:
+        with pytest.raises(rfgp.NotFittedError, match="loaded without its data"):
+            gp.update(inputs_of(name, EXPECTED[name]["inputs"]), np.zeros(len(EXPECTED[name]["inputs"])))
+        return
+    targets = np.array(update["targets"])
+    gp.update(inputs_of(name, update["inputs"]), torch.as_tensor(targets) if EXPECTED[name]["tensors"] else targets)
+    assert gp.num_observations == EXPECTED[name]["num_observations"] + len(targets)
+    assert_predicts(name, gp, update)
