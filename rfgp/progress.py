@@ -39,8 +39,9 @@ class Bar:
         Args:
             stage: What is done, in words.
             done: How much of this stage is done.
-            total: How much of it there is.
-            text: What is shown; empty: the stage, how much is done, and the seconds since the stage began.
+            total: How much of it there is; 0 where that cannot be told.
+            text: What is shown; empty: the stage, how much is done, the seconds since it began and those left at its
+                pace.
         """
         if not self._wanted:
             return
@@ -48,7 +49,7 @@ class Bar:
         is_new = stage != self._stage
         if is_new:
             self._stage, self._stage_begun = stage, now
-        text = text or f"{stage}: {done:,} of {total:,}, {now - self._stage_begun:.0f} s"
+        text = text or f"{stage}{_amount(done, total, now - self._stage_begun)}"
         if self._is_terminal:
             self._draw(text, done, total)
         elif is_new or now - self._last_line >= _SECONDS_BETWEEN_LINES:
@@ -72,6 +73,13 @@ class Bar:
         if self._bar is None:
             self._bar = _started(self._stream)
         self._bar.update(self._bar.task_ids[0], description=text, completed=done, total=total or None)
+
+
+def _amount(done: int, total: int, seconds: float) -> str:
+    if not total:
+        return f", {seconds:.0f} s"
+    left = f", {seconds / done * max(total - done, 0):.0f} s left" if done else ""
+    return f": {done:,} of {total:,}, {seconds:.0f} s{left}"
 
 
 def _started(stream: TextIO) -> Any:

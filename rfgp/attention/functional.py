@@ -186,15 +186,15 @@ class _Call:
         return found
 
     def read(self, state: State, query: Tensor) -> Rows:
-        def run(known: State, q: Tensor) -> Rows:
-            return self._rows(self.one_pass.read(known, self._scaled(q)))
+        def run(state: State, q: Tensor) -> Rows:
+            return self._rows(self.one_pass.read(state, self._scaled(q)))
 
         found: Rows = self._run(run, state, query)
         return found
 
     def step(self, state: State, query: Tensor, *keys: Any) -> tuple[Rows, State]:
-        def run(known: State, q: Tensor, *block: Any) -> tuple[Rows, State]:
-            rows, after = self.one_pass.step(known, self._scaled(q), *self._keys(*block))
+        def run(state: State, q: Tensor, *block: Any) -> tuple[Rows, State]:
+            rows, after = self.one_pass.step(state, self._scaled(q), *self._keys(*block))
             return self._rows(rows), after
 
         found: tuple[Rows, State] = self._run(run, state, query, *keys)

@@ -4,39 +4,22 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from graphs.builders.files import printable
+from rfgp.progress import Bar, Report
 
 console = Console()
 error_console = Console(stderr=True)
 
-Report = Callable[[str, int, int], None]
 
-
-@contextmanager
-def progress(visible: bool = True) -> Iterator[Report]:
-    """Show a bar with the time left on the error stream while the body runs."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=error_console, transient=True, disable=not visible) as bar:
-        task = bar.add_task("", total=None)
-        last = -1
-
-        def report(what: str, done: int, total: int) -> None:
-            nonlocal last
-            if done < last:  # another phase: its speed says nothing about this one's
-                bar.reset(task)
-            last = done
-            bar.update(task, description=escape(_printable(what)), completed=done, total=total or None)
-
-        yield report
+def progress(visible: bool = True) -> Bar:
+    """Return a bar for the error stream, to be used by `with`; elsewhere than on a terminal nothing is written."""
+    return Bar(visible, lines=False)
 
 
 def fail(message: str, code: int = 1) -> NoReturn:

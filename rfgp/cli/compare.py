@@ -83,8 +83,8 @@ def _compare(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     with progress(visible=not as_json) as report:
-        path, known = resolve(file, report), table_options(file, options)
-        comparison, fields = compare_file(path, table_options=known, plan=Plan(*amount), report=report, **protocol)
+        path, reading = resolve(file, report), table_options(file, options)
+        comparison, fields = compare_file(path, table_options=reading, plan=Plan(*amount), report=report, **protocol)
     if out is not None:
         write_atomically(out / f"{stem(path)}.json", to_json(comparison).encode())
     _publish(comparison, fields, None if out is None else out / f"{stem(path)}.png", as_json=as_json)

@@ -216,7 +216,7 @@ def row_case(
     rows: NDArray[np.float64],  # (n, d)
     features: str,
     start: float,
-    known: Mapping[str, couplings.Coupling] | None = None,
+    named: Mapping[str, couplings.Coupling] | None = None,
 ) -> tuple[Case, Exact]:
     """Return the case of a fitted exact process on a table, and how it does.
 
@@ -227,12 +227,12 @@ def row_case(
         rows: The rows (n, d) over which kernel matrices are compared.
         features: "fourier" or "laplace".
         start: When its fit began, by `time.perf_counter`.
-        known: Couplings by method, for methods that are not names of couplings.
+        named: Couplings by method, for methods that are not names of couplings.
     """
     prediction = exact.predict(X)
 
     def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
-        coupling = (known or {}).get(method, method)
+        coupling = (named or {}).get(method, method)
         gp = exact.approximate(coupling=coupling, num_frequencies=size, features=features, seed=seed)
         return gp.predict(X), lambda: unit_kernel(gp, rows)
 

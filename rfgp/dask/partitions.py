@@ -121,8 +121,8 @@ def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
         wanted = column if isinstance(column, str) else list(column)
         missing = [c for c in ([wanted] if isinstance(wanted, str) else wanted) if c not in X.columns]
         if missing:
-            known = ", ".join(map(str, X.columns))[:200]
-            raise DataError(f"The dataframe has no column {missing[0]!r}; it has {known}.")
+            names_there = ", ".join(map(str, X.columns))[:200]
+            raise DataError(f"The dataframe has no column {missing[0]!r}; it has {names_there}.")
         found[name] = X[wanted]
         taken += [wanted] if isinstance(wanted, str) else wanted
     names = None

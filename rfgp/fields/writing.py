@@ -80,8 +80,8 @@ def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
         rows.append(_feature("LineString", piece.shape.tolist(), {**figures, "length_m": round(piece.length, 3)}))
     first = field.graph.num_nodes - (int(place.max()) + 1 if len(place) else 0)
     for i, value in enumerate(roads.values.tolist()):
-        known = {field.quantity: value if np.isfinite(value) else None}
-        kept = dict(roads.properties[i]) if roads.properties else known
+        own = {field.quantity: value if np.isfinite(value) else None}
+        kept = dict(roads.properties[i]) if roads.properties else own
         renamed = {_SOURCES.get(name, name): entry for name, entry in kept.items()}
         position = first + int(place[i])
         rows.append(_feature("Point", field.coordinates[position].tolist(), {**renamed, **_figures(law, [position])}))

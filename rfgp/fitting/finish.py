@@ -4,10 +4,9 @@ import math
 
 import torch
 
-from rfgp.fitting.context import FeatureFit
+from rfgp.fitting.context import FeatureFit, calibrate_noise, leave_one_out, solve_scales
 from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, maximize
-from rfgp.fitting.scales import calibrate_noise, leave_one_out, solve_scales
 from rfgp.inference import Evidence, FeatureEvidence
 from rfgp.inference.linear import Statistics, block_rows, gather, solve
 from rfgp.parameters import Values

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.couplings import Frequencies
-from rfgp.fitting.context import FeatureFit, HeldOut
-from rfgp.fitting.scales import leave_one_out_densities, solve_scales
+from rfgp.fitting.context import FeatureFit, HeldOut, leave_one_out_densities, solve_scales
 from rfgp.inference import Evidence, FeatureEvidence, LinearModel, evidence
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Stage, mean_and_noise

@@ -1,8 +1,8 @@
-"""Maximising a marginal likelihood: L-BFGS over raw hyperparameters."""
+"""Maximising a marginal likelihood: what was asked of a fit, and L-BFGS over raw hyperparameters."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rfgp.counts import check_count
 from rfgp.descent import descend
 from rfgp.errors import InvalidArgumentError
-from rfgp.fitting.plan import Plan
+from rfgp.fitting.checkpoint import Journal
+from rfgp.fitting.progress import Reporter
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression, Stage
 from rfgp.rows import Rows
@@ -26,6 +28,36 @@ is at and has gradients in: others, where some of them are solved for."""
 
 Bounds = Mapping[str, tuple[float, float]]
 """Of raw values, by name."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the user asked of a fit.
+
+    Attributes:
+        fixed: Names of hyperparameters that stay.
+        given_iterations: The most iterations and steps, where the user said.
+        reporter: Told of each iteration.
+        journal: Remembers what has been computed.
+    """
+
+    fixed: tuple[str, ...] = ()
+    given_iterations: int | None = None
+    reporter: Reporter = field(default_factory=Reporter)
+    journal: Journal = field(default_factory=Journal)
+
+    def __post_init__(self) -> None:
+        check_count("max_iterations", self.max_iterations, least=0)
+
+    @property
+    def max_iterations(self) -> int:
+        """The most iterations of L-BFGS on any set of rows."""
+        return 500 if self.given_iterations is None else self.given_iterations
+
+    @property
+    def steps(self) -> int:
+        """The steps of learning frequencies."""
+        return 300 if self.given_iterations is None else self.given_iterations
 
 
 @dataclass(frozen=True, eq=False)

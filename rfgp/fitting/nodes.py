@@ -10,8 +10,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.errors import NotPositiveDefiniteError, SolverError
-from rfgp.fitting.maximize import Objective, maximize
-from rfgp.fitting.plan import Plan
+from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.scoring import ascend
 from rfgp.inference import SparseEvidence, iterates
 from rfgp.parameters import Values

@@ -57,7 +57,7 @@ class Reporter:
 
     def __init__(self, callback: Callback | None = None, progress: bool | Callable[[Progress], None] = False) -> None:
         self._callback = callback
-        self._bar = Bar(progress is True)
+        self._bar = Bar() if progress is True else None
         self._progress = progress if callable(progress) else (self._show if progress else None)
         self._begun = self._stage_begun = time.monotonic()
         self._stage, self._rows, self._iterations, self._total = "", 0, 1, 0
@@ -67,7 +67,8 @@ class Reporter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()
 
     def begin(self, stage: str, rows: int, iterations: int) -> None:
         """Begin a stage that takes at most so many iterations."""
@@ -93,5 +94,6 @@ class Reporter:
         self._progress(Progress(self._stage, self._rows, done, self._iterations, value, now - self._begun, left, unit))
 
     def _show(self, progress: Progress) -> None:
+        assert self._bar is not None
         stage = f"{progress.stage}, {progress.rows:,} rows"
         self._bar(stage, progress.iteration, progress.iterations, str(progress))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 from torch import Tensor
 
-from rfgp.fitting.plan import Plan
+from rfgp.fitting.maximize import Plan
 from rfgp.inference import SparseEvidence
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Stage

@@ -18,8 +18,7 @@ from torch import Tensor
 from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.finish import finish
 from rfgp.fitting.frequencies import LEAST_LEARNED, NOTHING_BEFORE, Outcome, learn, refusal
-from rfgp.fitting.maximize import Density, Objective, maximize
-from rfgp.fitting.plan import Plan
+from rfgp.fitting.maximize import Density, Objective, Plan, maximize
 from rfgp.inference import FeatureEvidence
 from rfgp.inference.linear import best_common_scale
 from rfgp.parameters import Values

@@ -1,7 +1,6 @@
 """Fitting on all rows at once, as the exact kernel does."""
 
-from rfgp.fitting.maximize import Objective, maximize
-from rfgp.fitting.plan import Plan
+from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.regression import FitReport, Regression
 
 

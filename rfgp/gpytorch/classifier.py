@@ -135,22 +135,22 @@ class GraphClassifier:
     @property
     def classes(self) -> NDArray[np.generic]:
         """The classes (C,), sorted where they can be; the columns of `predict_proba`."""
-        return self._known().classes
+        return self._needed().classes
 
     @property
     def fit_report(self) -> ClassifierReport:
         """How the fit went, with the trace of the bound."""
-        return self._known().report
+        return self._needed().report
 
     @property
     def model(self) -> LatentFunctions:
         """The GPyTorch model; features are there for the last batch and the inducing nodes only."""
-        return self._known().model
+        return self._needed().model
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
         """The kernel's parameters by their names, outputscale, and mean: a number, or (C,) for more than 2 classes."""
-        model, base = self._known().model, self._known().kernel
+        model, base = self._needed().model, self._needed().kernel
         out: dict[str, Any] = {name: float(getattr(base, name).detach()) for name in base.parameter_names}
         mean = model.mean_module.constant.detach().numpy().copy()
         out["outputscale"] = float(model.covar_module.outputscale.detach())
@@ -238,7 +238,7 @@ class GraphClassifier:
             NotFittedError: before `fit`.
             UnknownNodeError: of `graphs`, a label names no node.
         """
-        likelihood, count = self._known().likelihood, len(self.classes)
+        likelihood, count = self._needed().likelihood, len(self.classes)
         out = [np.zeros((0, count))]
         for law in self._laws(nodes):
             probabilities = likelihood.marginal(law).probs
@@ -259,7 +259,7 @@ class GraphClassifier:
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _known(self) -> _Fitted:
+    def _needed(self) -> _Fitted:
         if self._fitted is None:
             raise NotFittedError("This GraphClassifier has not seen any labels yet; call fit(nodes, labels) first.")
         return self._fitted
@@ -310,15 +310,15 @@ class GraphClassifier:
 
     def _laws(self, nodes: Any) -> Iterable[Moments]:
         """Yield the posterior of the latent functions for chunks of nodes, each (b,) or (b, C)."""
-        known = self._known()
+        fitted = self._needed()
         positions = self._positions(nodes)
-        draws = getattr(known.likelihood, "marginal_draws", 1) * len(known.classes)
-        widest = max(len(known.inducing), draws, self.graph.num_nodes if self.features == "exact" else 1)
+        draws = getattr(fitted.likelihood, "marginal_draws", 1) * len(fitted.classes)
+        widest = max(len(fitted.inducing), draws, self.graph.num_nodes if self.features == "exact" else 1)
         size = max(1, min(CHUNK, _CHUNK_ENTRIES // widest))
         for first in range(0, len(positions), size):
             chunk = positions[first : first + size]
-            kernel = known.kernel.at(self._labels(np.union1d(chunk, known.inducing)))
-            yield latent_moments(known, kernel, chunk)
+            kernel = fitted.kernel.at(self._labels(np.union1d(chunk, fitted.inducing)))
+            yield latent_moments(fitted, kernel, chunk)
 
 
 @torch.no_grad()
@@ -350,7 +350,7 @@ def prior_variance(batches: list[Batch]) -> float:
 def _bounds(model: LatentFunctions, names: list[str]) -> dict[str, tuple[float, float]]:
     """Return the bounds of the raw hyperparameters that are learned, by the model's names."""
     raw, reach = float(model.covar_module.raw_outputscale.detach()), float(np.log(OUTPUTSCALE_RANGE))
-    known = {
+    bounds = {
         "outputscale": ("covar_module.raw_outputscale", (raw - reach, raw + reach)),
         "mean": (_name(model, model.mean_module.constant), (-MEAN_BOUND, MEAN_BOUND)),
     }
@@ -358,8 +358,8 @@ def _bounds(model: LatentFunctions, names: list[str]) -> dict[str, tuple[float, 
     for name in base.parameter_names:
         constraint = getattr(base, f"raw_{name}_constraint")
         low, high = (float(constraint.inverse_transform(torch.tensor(b).double())) for b in PARAMETER_BOUNDS)
-        known[name] = (f"covar_module.base_kernel.raw_{name}", (low, high))
-    return dict(known[name] for name in names)
+        bounds[name] = (f"covar_module.base_kernel.raw_{name}", (low, high))
+    return dict(bounds[name] for name in names)
 
 
 def _column(positions: NDArray[np.int64]) -> Tensor:

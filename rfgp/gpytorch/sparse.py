@@ -68,11 +68,11 @@ class SparseLinearOperator(LinearOperator):
 
     def _get_indices(self, row_index: Tensor, col_index: Tensor, *batch_indices: Tensor) -> Tensor:
         keys = row_index.cpu().numpy() * self.pattern.shape[1] + col_index.cpu().numpy()
-        known = self.pattern.keys
-        if len(known) == 0:
+        own = self.pattern.keys
+        if len(own) == 0:
             return self.values.new_zeros(keys.shape)
-        places = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-        stored = known[places] == keys
+        places = np.minimum(np.searchsorted(own, keys), len(own) - 1)
+        stored = own[places] == keys
         found = self.values[(*batch_indices, _tensor(places, self.values))]
         return torch.where(_tensor(stored, self.values), found, 0)
 

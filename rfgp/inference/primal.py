@@ -18,13 +18,14 @@ leave beside their mean its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + 
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rfgp.inference.evidence import Evidence
+from rfgp.inference.laws import Posterior
 from rfgp.inference.linear import LinearModel, Solved, Statistics, block_rows, gather, solve, summed
 from rfgp.inference.posteriors import FactorCovariance, WeightPosterior
 from rfgp.linalg import cholesky
@@ -32,6 +33,11 @@ from rfgp.rows import Block, Rows, gathered
 from rfgp.rows.blocks import Sums
 
 _LOG_2PI = math.log(2 * math.pi)
+
+
+def absorbs(posterior: Posterior | None) -> TypeGuard[WeightPosterior]:
+    """Return whether a posterior takes new rows without the old ones."""
+    return isinstance(posterior, WeightPosterior) and isinstance(posterior.uncertainty, FactorCovariance)
 
 
 def absorb(

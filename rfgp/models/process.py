@@ -199,8 +199,8 @@ class Process(ABC):
         Where there are fewer features than data and the posterior is known, only the new rows are read. Rows without
         `noise` have none but the learned one, rows without `sample_weight` count once.
         """
-        extension = extended(self.regression, Chunk(X, y, noise, sample_weight))
-        self._fitted = replace(self._needed(), regression=extension)
+        regression = extended(self.regression, Chunk(X, y, noise, sample_weight))
+        self._fitted = replace(self._needed(), regression=regression)
         return self
 
     # --- what it answers -------------------------------------------------------------------------

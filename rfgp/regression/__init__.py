@@ -1,12 +1,12 @@
 """Regressions as values: rows under a prior at given hyperparameters, and the families of priors."""
 
-from rfgp.regression.begin import begin as begin
-from rfgp.regression.begin import conditioned as conditioned
-from rfgp.regression.begin import extended as extended
-from rfgp.regression.begin import solved_if_read as solved_if_read
 from rfgp.regression.family import Family as Family
 from rfgp.regression.regression import Regression as Regression
+from rfgp.regression.regression import begin as begin
+from rfgp.regression.regression import conditioned as conditioned
+from rfgp.regression.regression import extended as extended
 from rfgp.regression.regression import mean_and_noise as mean_and_noise
+from rfgp.regression.regression import solved_if_read as solved_if_read
 from rfgp.regression.report import FitReport as FitReport
 from rfgp.regression.report import Stage as Stage
 from rfgp.regression.table import FeatureFamily as FeatureFamily

@@ -10,8 +10,8 @@ from torch import Tensor
 from rfgp.errors import DataError
 from rfgp.rows.arrays import Origin, read_per_row, read_targets
 from rfgp.rows.blocks import Block, JoinedRows, Rows
-from rfgp.rows.sources import Chunk, DistributedSource, RowSource, as_source, checked
-from rfgp.rows.streams import RemoteRows, SourceRows, standardized
+from rfgp.rows.sources import Chunk, DistributedSource, RowSource, as_source, checked, standardized
+from rfgp.rows.streams import RemoteRows, SourceRows
 from rfgp.rows.survey import Survey, survey
 from rfgp.scaling import Affine, Scaling
 

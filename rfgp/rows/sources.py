@@ -10,6 +10,8 @@ from torch import Tensor
 
 from rfgp.errors import DataError
 from rfgp.rows.arrays import check_dtypes, check_targets, read_matrix, read_per_row, read_target_values
+from rfgp.rows.blocks import Block
+from rfgp.scaling import Scaling
 
 CHUNK = 2**16
 """Rows of an array on disk that are read at a time."""
@@ -209,3 +211,11 @@ def rebatched(chunks: Iterator[Chunk], size: int) -> Iterator[Chunk]:
         count -= last
     if waiting:
         yield Chunk.joined(waiting)
+
+
+def standardized(chunk: Chunk, scaling: Scaling) -> Block:
+    """Return checked rows in standardised units."""
+    inputs = scaling.standardize(chunk.X)
+    targets = scaling.targets.forward(chunk.y.to(scaling.targets.scale)).double()
+    noise = None if chunk.noise is None else chunk.noise / scaling.targets.common_scale().double() ** 2
+    return Block(inputs, targets, noise, chunk.sample_weight)

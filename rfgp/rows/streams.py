@@ -9,7 +9,15 @@ from torch import Tensor
 
 from rfgp.errors import DataError
 from rfgp.rows.blocks import Block, Rows, Sums
-from rfgp.rows.sources import ArraySource, Chunk, DistributedSource, RowSource, checked, rebatched
+from rfgp.rows.sources import (
+    ArraySource,
+    Chunk,
+    DistributedSource,
+    RowSource,
+    checked,
+    rebatched,
+    standardized,
+)
 from rfgp.scaling import Scaling
 
 _UNCOUNTED = 2**16
@@ -140,11 +148,3 @@ def check_kind(chunk: Chunk, rows: SourceRows) -> None:
     now = (chunk.y.shape[1], chunk.noise is None and chunk.sample_weight is None, chunk.noise is not None)
     if now != (rows.num_outputs, rows.is_uniform, rows.has_fixed_noise):
         raise DataError("The source has other targets, weights or noise than at first; it must not change.")
-
-
-def standardized(chunk: Chunk, scaling: Scaling) -> Block:
-    """Return checked rows in standardised units."""
-    inputs = scaling.standardize(chunk.X)
-    targets = scaling.targets.forward(chunk.y.to(scaling.targets.scale)).double()
-    noise = None if chunk.noise is None else chunk.noise / scaling.targets.common_scale().double() ** 2
-    return Block(inputs, targets, noise, chunk.sample_weight)

@@ -133,9 +133,9 @@ def angular_moments(
     one, other = a * lengths[1], b * lengths[0]
     halves = np.linalg.norm(one - other, axis=-1), np.linalg.norm(one + other, axis=-1)
     p, n = 2 * np.arctan2(*halves) / math.pi, check_count("num_signs", num_signs)
-    known = (lengths[0] * lengths[1])[..., 0] == 0  # the signs of a zero vector are 0
-    p = np.where(known, 0.5, p)
-    return np.asarray(p), np.asarray(p**2 + np.where(known, 0, p * (1 - p) / n))
+    is_zero = (lengths[0] * lengths[1])[..., 0] == 0  # the signs of a zero vector are 0
+    p = np.where(is_zero, 0.5, p)
+    return np.asarray(p), np.asarray(p**2 + np.where(is_zero, 0, p * (1 - p) / n))
 
 
 def gaussian_moments(

@@ -25,11 +25,13 @@ def test_elsewhere_a_line_for_each_stage_and_every_ten_seconds(clock):
         for stage, seconds, done in (("read", 0, 0), ("read", 1, 1), ("fit", 2, 0), ("fit", 11, 5), ("fit", 13, 1500)):
             clock[0] = 100.0 + seconds
             tell(stage, done, 2000)
+        tell("count", 0, 0)
         tell("save", 1, 1, "saved: all")
     assert stream.getvalue().splitlines() == [
         "read: 0 of 2,000, 0 s",
         "fit: 0 of 2,000, 0 s",
-        "fit: 1,500 of 2,000, 11 s",
+        "fit: 1,500 of 2,000, 11 s, 4 s left",
+        "count, 0 s",
         "saved: all",
     ]
 
@@ -68,4 +70,4 @@ def test_the_standard_error_is_the_stream_unless_one_is_given(capsys):
     with Bar() as tell:
         tell("fit", 1, 10)
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "fit: 1 of 10, 0 s\n")
+    assert (out, err) == ("", "fit: 1 of 10, 0 s, 0 s left\n")
