@@ -195,6 +195,10 @@ class Values:
                 ) from error
         return total
 
+    def equals(self, other: "Values") -> bool:
+        """Return whether others are the same numbers."""
+        return all(torch.equal(raw, other.raw[name]) for name, raw in self.raw.items())
+
     # --- other values ----------------------------------------------------------------------------
 
     def given(self, **values: Any) -> "Values":

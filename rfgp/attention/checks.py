@@ -1,6 +1,6 @@
 """Refusals of a layer: each says what was wrong and what to do."""
 
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -26,7 +26,22 @@ def check_options(embed_dim: int, num_heads: int, redraw_interval: int | None, c
     check_numbers(chunk_size, floor, None)
 
 
-def check_made(layer: Any, given: bool) -> None:
+class Layer(Protocol):
+    """What is asked of a layer here; `rfgp.attention.RandomFeatureAttention` is one."""
+
+    embed_dim: int
+    kdim: int
+    vdim: int
+    num_heads: int
+    batch_first: bool
+    floor: float
+
+    @property
+    def pair(self) -> FeaturePair:
+        """The pair of feature maps that the layer uses now."""
+
+
+def check_made(layer: Layer, given: bool) -> None:
     """Refuse a pair that attention cannot use.
 
     Args:
@@ -59,7 +74,7 @@ def _not_of_heads(num_heads: int, why: object) -> str:
 
 
 def check_call(
-    layer: Any,
+    layer: Layer,
     inputs: tuple[Tensor, Tensor, Tensor],  # query, key and value
     padding: Tensor | None,  # (N, S) or (S,)
     mask: Tensor | None,  # (L, S) or (N H, L, S)
@@ -116,7 +131,7 @@ def _check_masks(padding: object, mask: object) -> None:
             raise InvalidArgumentError(f"{name} must be a boolean or floating-point tensor, got {kind}.")
 
 
-def _check_sizes(layer: Any, inputs: tuple[Tensor, ...], padding: Tensor | None, mask: Tensor | None) -> None:
+def _check_sizes(layer: Layer, inputs: tuple[Tensor, ...], padding: Tensor | None, mask: Tensor | None) -> None:
     """Refuse sizes of inputs (..., n, width) and of masks."""
     widths = layer.embed_dim, layer.kdim, layer.vdim
     for name, x, width in zip(("query", "key", "value"), inputs, widths, strict=True):

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rfgp.counts import check_count
 from rfgp.couplings.coupling import Coupling, uniform
 from rfgp.couplings.orthogonal import haar_rows
 from rfgp.errors import InvalidArgumentError
@@ -41,9 +42,7 @@ class SimplexPlus(Coupling):
     """
 
     def __init__(self, num_sweeps: int = 20) -> None:
-        if isinstance(num_sweeps, bool) or not isinstance(num_sweeps, int) or num_sweeps < 0:
-            raise InvalidArgumentError(f"num_sweeps must be an integer of at least 0, got {num_sweeps!r}.")
-        self.num_sweeps = num_sweeps
+        self.num_sweeps = check_count("num_sweeps", num_sweeps, least=0)
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         _check_dims(d)

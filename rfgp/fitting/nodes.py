@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -36,9 +36,7 @@ def fit_nodes(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
 
     Features that are chosen or tuned are so again for the fitted kernel, and the fit goes on with them.
     """
-    family: Any = regression.family  # of nodes; this file knows no graph
-    begun, open_starts = regression, frozenset(family.open_starts)
-    regression, report = _trained(begun, plan, open_starts)
+    regression, report = _trained(regression, plan, regression.family.open_starts)
     for _ in range(_MOST_CHANGES):
         family, goes_on = regression.family.retuned(regression.hyperparameters)
         regression = regression.replace(family=family)
@@ -60,9 +58,9 @@ def _trained(
         open_starts: Whose starts may be chosen: "outputscale", "noise", and "kernel" for its parameters.
         is_continued: Whether the hyperparameters are from a fit to the same data with other features.
     """
-    rows, family = gathered(regression.needed_rows("a fit")), cast(Any, regression.family)
+    rows, names = gathered(regression.needed_rows("a fit")), regression.family.kernel_names
     starts = [regression.hyperparameters]
-    if "kernel" in open_starts and family.kernel_names and not set(family.kernel_names) & set(plan.fixed):
+    if "kernel" in open_starts and names and not set(names) & set(plan.fixed):
         starts = _ranked_starts(regression, plan, open_starts - set(plan.fixed), rows)
     if iterates(regression.prior(), rows):
         has_subset = not is_continued and len(rows) >= 2 * MOST_COMPARED
@@ -131,7 +129,7 @@ def _starts(
     regression: Regression, factor: float, noises: tuple[float, ...], open_starts: frozenset[str], some: Block
 ) -> Iterator[Values]:
     """Yield starts with the kernel's parameters times a factor, but for those that are factors themselves."""
-    family = cast(Any, regression.family)
+    family = regression.family
     names = [name for name in family.kernel_names if not name.startswith("factor_")]
     begun = regression.hyperparameters.shifted(**dict.fromkeys(names, math.log(factor)))
     for share in noises if "noise" in open_starts else (None,):

@@ -114,19 +114,19 @@ class GraphGP(Process):
     # --- what is known of it ---------------------------------------------------------------------
 
     @property
-    def nodes_family(self) -> NodeFamily:
-        """The family: graph, options, and the features in use."""
-        return cast(NodeFamily, self.family)
+    def family(self) -> NodeFamily:
+        """The graph, the options, and the features in use."""
+        return cast(NodeFamily, super().family)
 
     @property
     def options(self) -> GraphOptions:
         """What the constructor was given."""
-        return self.nodes_family.options
+        return self.family.options
 
     @property
     def graph(self) -> graphs.Graph:
         """The graph."""
-        return self.nodes_family.graph
+        return self.family.graph
 
     @property
     def kernel(self) -> GraphKernel:
@@ -141,18 +141,18 @@ class GraphGP(Process):
     @property
     def features(self) -> str:
         """The features in use; "auto" as long as they have not been chosen, which `fit` and `condition` do."""
-        features = self.nodes_family.features
+        features = self.family.features
         return "auto" if features is None else features.name
 
     @property
     def advice(self) -> graphs.Advice | None:
         """What "auto" measured when it chose; None where it did not."""
-        return self.nodes_family.advice
+        return self.family.advice
 
     @property
     def walks(self) -> graphs.Walks | None:
         """The walks that the features come from, of no nodes; None where they are others."""
-        return self.nodes_family.walks
+        return self.family.walks
 
     @property
     def walk_options(self) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class GraphGP(Process):
     @property
     def fitted_kernel(self) -> GraphKernel:
         """The graph kernel at the present hyperparameters, without the output scale."""
-        return self.nodes_family.fitted_kernel(self.hyperparameters.values)
+        return self.family.fitted_kernel(self.hyperparameters.values)
 
     # --- other models ----------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class GraphGP(Process):
         """
         now = self.regression
         rows = gathered(now.needed_rows("a check"))
-        return self.nodes_family.check(now.hyperparameters, rows, now.scaling, seed)
+        return self.family.check(now.hyperparameters, rows, now.scaling, seed)
 
 
 def num_nonzeros(model: GraphGP) -> int:
@@ -265,7 +265,7 @@ def num_nonzeros(model: GraphGP) -> int:
 
 def describe_features(model: GraphGP) -> str:
     """Return what a model's features are, in words."""
-    sizes = chosen_size(model.nodes_family.features)
+    sizes = chosen_size(model.family.features)
     words = {
         "exact": "the exact kernel",
         "walks": f"{model.options.num_walkers} walkers per node",

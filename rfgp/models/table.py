@@ -83,9 +83,14 @@ class SparseSpectrumGP(Process):
         return fit_features(regression, plan)
 
     @property
+    def family(self) -> FeatureFamily:
+        """The options, and once there are data, the draw."""
+        return cast(FeatureFamily, super().family)
+
+    @property
     def options(self) -> FeatureOptions:
         """What the constructor was given."""
-        return cast(FeatureFamily, self.family).options
+        return self.family.options
 
     @property
     def spectrum(self) -> spectra.Spectrum:
@@ -114,7 +119,8 @@ class SparseSpectrumGP(Process):
         Raises:
             NotFittedError: nothing is drawn before the first data.
         """
-        return cast(FeatureFamily, self._needed().regression.family).drawn_map
+        self._needed()
+        return self.family.drawn_map
 
     def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
         """Draw functions from the posterior: one draw of the weights, evaluated wherever it is asked for.
@@ -185,9 +191,14 @@ class ExactGP(Process):
         return fit_whole(regression, plan)
 
     @property
+    def family(self) -> KernelFamily:
+        """The options."""
+        return cast(KernelFamily, super().family)
+
+    @property
     def options(self) -> KernelOptions:
         """What the constructor was given."""
-        return cast(KernelFamily, self.family).options
+        return self.family.options
 
     @property
     def spectrum(self) -> spectra.Spectrum:

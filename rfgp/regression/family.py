@@ -9,7 +9,7 @@ from torch import Tensor
 from rfgp.inference import Prior
 from rfgp.parameters import Hyperprior, Quantity, Values
 from rfgp.regression.report import FitReport
-from rfgp.rows import InputReader, Rows
+from rfgp.rows import Block, InputReader, Rows
 from rfgp.scaling import Scaling
 
 
@@ -53,6 +53,16 @@ class Family(ABC):
     def inputs(self) -> Inputs:
         """What the inputs are, and how they are read."""
 
+    @property
+    def kernel_names(self) -> tuple[str, ...]:
+        """The kernel's hyperparameters that a fit multiplies by factors to compare starts; none here."""
+        return ()
+
+    @property
+    def open_starts(self) -> frozenset[str]:
+        """Hyperparameters whose starts a fit may choose, and "kernel" for those of the kernel."""
+        return frozenset()
+
     @abstractmethod
     def prior(self, values: Values) -> Prior:
         """Return the prior of the standardised function over standardised inputs."""
@@ -64,6 +74,10 @@ class Family(ABC):
     def begun(self, values: Values, rows: Rows) -> tuple[Self, Values]:
         """Return the family and the starting values that standardised rows decide, where the user left them open."""
         return self, values
+
+    def normalized(self, values: Values, rows: Block) -> Values:
+        """Return values whose prior variance is, on average over some rows, what the output scale was; here it is."""
+        return values
 
     def retuned(self, values: Values) -> tuple[Self, bool]:
         """Return the family with what suits the hyperparameters found, and whether a fit should go on with it."""

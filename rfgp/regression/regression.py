@@ -79,9 +79,7 @@ class Regression:
 
     def at(self, values: Values) -> "Regression":
         """Return the regression at other numbers; itself, where they are the same."""
-        if torch.equal(values.flat(), self.hyperparameters.flat()):
-            return self
-        return self.replace(hyperparameters=values.detached())
+        return self if self.hyperparameters.equals(values) else self.replace(hyperparameters=values.detached())
 
     def under(self, family: Family) -> "Regression":
         """Return the regression of the same rows and hyperparameters under another family.
@@ -214,8 +212,8 @@ class Regression:
 
     def _units(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mean and the scale of the targets in the user's units, and the standardised noise."""
-        values = self.hyperparameters.detached()
-        mean, noise = values.value("mean").double(), values.standardized("noise")
+        with torch.no_grad():
+            mean, noise = self.hyperparameters.value("mean").double(), self.hyperparameters.standardized("noise")
         return mean, self.scaling.targets.scale.double(), noise
 
     # --- copies ----------------------------------------------------------------------------------

@@ -433,7 +433,7 @@ def test_any_graph_and_any_observations_equal_the_dense_twin(problem, features, 
     if features == "exact":
         K = kernel.exact(graph)
     else:
-        draw = gp.nodes_family.features.draw.at(everywhere)
+        draw = gp.family.features.draw.at(everywhere)
         phi = draw.features(kernel).toarray()
         K = phi @ phi.T
     h = gp.hyperparameters
@@ -505,13 +505,13 @@ def test_features_in_words_and_numbers(features, words):
 def test_a_fit_that_fails_leaves_the_features_as_they_were(monkeypatch):
     monkeypatch.setattr("rfgp.regression.graph.family.EXACT_LIMIT", 10)
     gp = GraphGP(GRAPH, num_walkers=16, seed=0).fit(TRAIN, Y)
-    features, advice, mean = gp.nodes_family.features, gp.advice, gp.predict(TEST).mean
+    features, advice, mean = gp.family.features, gp.advice, gp.predict(TEST).mean
 
     def stop(done, value):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         gp.fit(TRAIN[:20], Y[:20], callback=stop)
-    assert gp.nodes_family.features is features
+    assert gp.family.features is features
     assert gp.advice is advice
     np.testing.assert_array_equal(gp.predict(TEST).mean, mean)

@@ -1,0 +1,121 @@
+"""A regression is a value: what is done with a model, or to its hyperparameters, does not reach it."""
+
+import copy
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+import graphs
+import rfgp
+from rfgp.regression import begin, conditioned, extended
+from rfgp.rows import Chunk
+from rfgp.tables import Blocks
+
+
+def drawn(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 2))
+    return X, np.sin(X[:, 0]) + 0.1 * rng.standard_normal(n)
+
+
+def table(frequencies=8):
+    return rfgp.SparseSpectrumGP(num_frequencies=frequencies, coupling="orthogonal", seed=0)
+
+
+MODELS = {
+    "features": (lambda: table(), drawn()),
+    "more features than rows": (lambda: table(64), drawn()),
+    "exact": (lambda: rfgp.ExactGP(), drawn()),
+    "nodes": (
+        lambda: rfgp.GraphGP(graphs.Graph.from_grid((6, 6)), features="walks", num_walkers=8, seed=0),
+        (np.arange(0, 36, 2), np.sin(np.arange(0, 36, 2) / 5)),
+    ),
+}
+
+
+@pytest.fixture(params=MODELS)
+def given(request):
+    make, (X, y) = MODELS[request.param]
+    return make(), X, y
+
+
+def test_nothing_in_it_can_be_set(given):
+    model, X, y = given
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        begin(model.family, Chunk(X, y)).rows = None
+
+
+def test_changes_in_place_of_live_hyperparameters_do_not_reach_it(given):
+    model, X, y = given
+    before = model.condition(X, y).regression
+    mean, noise = before.predict(X).mean, before.hyperparameters.raw["noise"].item()
+    model.hyperparameters.raw["noise"].data.add_(2.0)
+    after = model.regression
+    assert after is not before
+    assert before.hyperparameters.raw["noise"].item() == noise
+    assert after.hyperparameters.raw["noise"].item() == noise + 2.0
+    np.testing.assert_array_equal(before.predict(X).mean, mean)
+    assert np.abs(after.predict(X).mean - mean).max() > 1e-3
+    assert model.regression is after
+
+
+def test_nothing_that_is_kept_carries_a_gradient(given):
+    model, X, y = given
+    model.condition(X, y)
+    model.log_marginal_likelihood().backward()
+    model.predict(X)
+    assert not any(tensor.requires_grad for tensor in model.regression.posterior.tensors().values())
+    assert not any(raw.requires_grad for raw in model.regression.hyperparameters.raw.values())
+
+
+def test_copies_are_the_same_value_and_pickles_drop_what_can_be_computed(given):
+    model, X, y = given
+    regression = model.condition(X, y).regression
+    mean = regression.predict(X).mean
+    assert copy.deepcopy(regression) is regression
+    again = pickle.loads(pickle.dumps(regression))
+    assert regression.present_posterior is not None
+    assert again.present_posterior is None
+    np.testing.assert_array_equal(again.predict(X).mean, mean)
+
+
+def test_pickles_keep_a_posterior_that_was_given():
+    X, y = drawn()
+    regression = begin(table().family, Chunk(X, y))
+    alone = regression.replace(rows=None, given=regression.posterior)
+    again = pickle.loads(pickle.dumps(alone))
+    np.testing.assert_array_equal(again.predict(X).mean, regression.predict(X).mean)
+    with pytest.raises(rfgp.NotFittedError, match="loaded without its data"):
+        _ = again.replace(hyperparameters=again.hyperparameters.shifted(noise=1.0)).posterior
+
+
+def test_what_has_no_rows_says_what_needs_them():
+    X, y = drawn()
+    regression = begin(rfgp.ExactGP().family, Chunk(X, y))
+    alone = regression.replace(rows=None, given=regression.posterior)
+    for ask in (alone.log_marginal_likelihood, alone.leave_one_out, lambda: extended(alone, Chunk(X, y))):
+        with pytest.raises(rfgp.NotFittedError, match="loaded without its data"):
+            ask()
+    np.testing.assert_array_equal(conditioned(alone, Chunk(X, y)).predict(X).mean, regression.predict(X).mean)
+
+
+def test_the_only_pass_over_a_stream_counts_its_rows():
+    """A stream that is absorbed is read once, and what was counted then is as in memory."""
+    X, y = drawn(90)
+    weight, read = np.random.default_rng(1).integers(1, 4, 30).astype(float), []
+
+    def blocks():
+        read.append(1)
+        return iter([Chunk(X[60:], y[60:], None, weight)])
+
+    start = begin(table().family, Chunk(X[:60], y[:60]))
+    assert start.posterior is start.present_posterior
+    streamed = extended(start, Chunk(Blocks(blocks)))
+    whole = extended(start, Chunk(X[60:], y[60:], None, weight))
+    assert len(read) == 2  # looked at, then read
+    assert (streamed.num_observations, streamed.rows.count) == (90, whole.rows.count)
+    np.testing.assert_allclose(streamed.predict(X).mean, whole.predict(X).mean, rtol=1e-12)
+    torch.testing.assert_close(streamed.log_marginal_likelihood(), whole.log_marginal_likelihood())
