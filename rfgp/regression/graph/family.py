@@ -1,5 +1,6 @@
 """The family of the nodes of a graph."""
 
+import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -166,7 +167,8 @@ class NodeFamily(Family):
 
     def begun(self, values: Values, rows: Rows) -> tuple[Self, Values]:
         """Return the family with features chosen, and with an output scale for them where the user left it open."""
-        family = self.chosen(self.options.kernel) if self.is_auto else self
+        family = replace(self, features=copy.copy(self.features))  # without what was drawn for rows of before
+        family = self.chosen(self.options.kernel) if self.is_auto else family
         if self.options.outputscale is None:
             values = family.normalized(values, gathered(rows))
         return family, values
@@ -202,6 +204,8 @@ class NodeFamily(Family):
         return self._using(self.measured(kernel), kernel)
 
     def _using(self, advice: graphs.Advice, kernel: GraphKernel) -> Self:
+        if self.features is not None:
+            self.features.forget()
         return replace(self, advice=advice, features=self.make(advice.best.features, self.options.seed, kernel))
 
     def retuned(self, values: Values) -> tuple[Self, bool]:
@@ -216,7 +220,11 @@ class NodeFamily(Family):
         if walks is None or self.options.exact_hops != "auto":
             return family, False
         tuned = self.make("walks", self.options.seed, kernel)
-        return (family, False) if same_hops(tuned, walks) else (replace(family, features=tuned), True)
+        if same_hops(tuned, walks):
+            return family, False
+        assert self.features is not None
+        self.features.forget()
+        return replace(family, features=tuned), True
 
     # --- what is told of them --------------------------------------------------------------------
 

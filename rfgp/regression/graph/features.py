@@ -37,6 +37,9 @@ class NodeFeatures(ABC):
     def check(self, kernel: GraphKernel) -> None:
         """Warn where these features are known to be poor for a kernel."""
 
+    def forget(self) -> None:
+        """Drop what was drawn for rows and can be drawn again: these features make way for others."""
+
 
 class ExactFeatures(NodeFeatures):
     """None: the kernel itself, by the eigenvectors of the Laplacian."""
@@ -127,6 +130,10 @@ class DrawnFeatures(NodeFeatures):
         if keep:
             self._recent = (*self._recent[1 - _RECENT :], (key, features))
         return features
+
+    def forget(self) -> None:
+        """Drop what was drawn for rows."""
+        self._recent = ()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_recent": ()}
