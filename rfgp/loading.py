@@ -31,12 +31,12 @@ def load(path: str | Path) -> Any:
     return model
 
 
-def _class_of(kind: str) -> type[Process]:
+def _class_of(kind: str) -> type[Process[Any]]:
     if kind == "GraphGP":
         from rfgp.models.graph import GraphGP  # graphs are loaded where they are needed
 
         return GraphGP
-    tables: dict[str, type[Process]] = {"SparseSpectrumGP": SparseSpectrumGP, "ExactGP": ExactGP}
+    tables: dict[str, type[Process[Any]]] = {"SparseSpectrumGP": SparseSpectrumGP, "ExactGP": ExactGP}
     if kind not in tables:
         raise ValueError(f"there is no model class {kind!r}")
     return tables[kind]

@@ -204,7 +204,7 @@ class Case(NamedTuple):
 
     approximate: Callable[[str, int, int], tuple[Prediction, Callable[[], Any]]]
     kernel: Any
-    process: Process
+    process: Process[Any]
     exact: Prediction
     observed: NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 """What a comparison found: figures of every draw, their means and standard errors."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ class Exact:
 class Example:
     """The first split's exact process and test points, with the last method's first draw, for the pictures."""
 
-    process: Process
+    process: Process[Any]
     observed: NDArray[np.float64]
     exact: Prediction
     approximate: Prediction

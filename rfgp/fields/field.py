@@ -68,7 +68,7 @@ class NodeLaw(NamedTuple):
     num_observed: int
 
 
-def law_at_nodes(model: Process, field: Field) -> NodeLaw:
+def law_at_nodes(model: Process[Any], field: Field) -> NodeLaw:
     """Return a fitted model's mean (N,) and standard deviation (N,) at every node of a field."""
     law = model.predict(field.labels)
     return NodeLaw(law.mean, np.sqrt(law.variance), model.num_observations)

@@ -24,7 +24,7 @@ from torch import Tensor
 from rfgp.errors import CheckpointError, CheckpointWarning
 from rfgp.files import write_atomically
 from rfgp.regression import Regression
-from rfgp.rows import ArrayRows, JoinedRows, SourceRows
+from rfgp.rows import ArrayRows, SourceRows, parts_of
 
 _MAGIC = b"rfgp checkpoint 2\n"
 _HEAD = struct.Struct("<QI")
@@ -96,11 +96,11 @@ class FileJournal(Journal):
             self._file.close()
 
     def _compare(self, before: Tensors, now: Tensors) -> None:
-        """Refuse a first step with other likelihoods: its prior or its graph, say, is not in the identity."""
+        """Refuse a first step with other likelihoods: its hyperpriors, say, are not in the identity."""
         alike = all(
             key in now and value.shape == now[key].shape and torch.allclose(value, now[key].cpu(), rtol=1e-5)
             for key, value in before.items()
-            if key in ("value", "values")
+            if key in ("value", "values", "likelihoods")
         )
         if not alike:
             raise CheckpointError(self._foreign)
@@ -180,7 +180,7 @@ def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterat
 def fingerprint(regression: Regression, fixed: tuple[str, ...], max_iterations: int | None) -> str:
     """Return a hash of what a fit is a function of: family, data, start, draw and version.
 
-    Hyperpriors, graphs and their kernels have no bytes of their own; the journal tells them by the first step's result.
+    Hyperpriors have no bytes of their own; where the first step has likelihoods, the journal tells them by these.
     """
     words = [version("rfgp"), str(sorted(fixed)), str(max_iterations), torch.__version__]
     digest = hashlib.sha256("\n".join(words).encode())
@@ -200,8 +200,7 @@ def _parts(regression: Regression) -> Iterator[str | Tensor]:
     for affine in (regression.scaling.targets, regression.scaling.inputs):
         if affine is not None:
             yield from (affine.location, affine.scale)
-    rows = regression.needed_rows("a fit")
-    for part in rows.parts if isinstance(rows, JoinedRows) else [rows]:
+    for part in parts_of(regression.needed_rows("a fit")):
         if isinstance(part, SourceRows):
             yield part.digest
         elif isinstance(part, ArrayRows):

@@ -12,6 +12,7 @@ from rfgp import random
 from rfgp.couplings import Frequencies
 from rfgp.fitting.maximize import Plan
 from rfgp.inference import Evidence, FeatureEvidence, LinearModel
+from rfgp.inference.laws import normal_log_density
 from rfgp.inference.linear import Statistics, best_scales, gather, solve
 from rfgp.parameters import Values
 from rfgp.regression import FeatureFamily, Regression, mean_and_noise
@@ -159,8 +160,7 @@ def leave_one_out_densities(
         noise: 0-d.
     """
     mean, variance = leave_one_out(evidence, rows, noise)
-    each = -0.5 * ((rows.targets - mean).square() / variance + (2 * torch.pi * variance).log())
-    return each.sum(1)
+    return normal_log_density(rows.targets, mean, variance).sum(1)
 
 
 def leave_one_out(

@@ -8,6 +8,7 @@ from rfgp.fitting.context import FeatureFit, calibrate_noise, leave_one_out, sol
 from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, maximize
 from rfgp.inference import Evidence, FeatureEvidence
+from rfgp.inference.laws import normal_log_density
 from rfgp.inference.linear import Statistics, block_rows, gather, solve
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
@@ -105,7 +106,7 @@ def _check(fit: FeatureFit, values: Values, evidence: Evidence, learned: Outcome
         rows = gathered(fit.rows)
     mean, variance = leave_one_out(evidence, rows, values.standardized("noise").double())
     squares = (rows.targets - mean).square() / variance
-    density = -0.5 * (squares + (2 * torch.pi * variance).log()).mean()
+    density = normal_log_density(rows.targets, mean, variance).mean()
     jacobian = fit.regression.scaling.targets.log_jacobian(1) / rows.num_outputs
     return float(squares.mean()), float(density) + jacobian
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import cast
 
 import torch
@@ -43,7 +42,7 @@ def fit_nodes(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
         if not goes_on:
             break
         regression, more = _trained(regression, plan, frozenset(), is_continued=True)
-        report = _continued(report, more)
+        report = more.with_all([report, more])
     return regression, report
 
 
@@ -82,7 +81,7 @@ def _ascended(regression: Regression, rows: Block, plan: Plan, *, has_subset: bo
 
         values, report = ascend(evidence, some, jacobian, values, plan, stage)
         reports.append(report)
-    return values, reports[0] if len(reports) == 1 else _continued(*reports)
+    return values, report.with_all(reports)
 
 
 def _subset(rows: Block, size: int) -> Block:
@@ -99,13 +98,7 @@ def _best_of(starts: list[Values], regression: Regression, rows: Block, plan: Pl
         values, report = maximize(objective, start, plan, stage=stage, tolerance=TOLERANCE)
         ends.append((report.log_marginal_likelihood + float(values.log_hyperprior().detach()), values, report))
     _, best, report = max(ends, key=lambda end: end[0])
-    reports = [report for _, _, report in ends]
-    return best, replace(
-        report,
-        iterations=sum(report.iterations for report in reports),
-        evaluations=sum(report.evaluations for report in reports),
-        stages=tuple(stage for report in reports for stage in report.stages),
-    )
+    return best, report.with_all([report for _, _, report in ends])
 
 
 def _ranked_starts(regression: Regression, plan: Plan, open_starts: frozenset[str], rows: Block) -> list[Values]:
@@ -149,13 +142,3 @@ def _likelihood(regression: Regression, values: Values, rows: Block) -> Tensor:
             return likelihood + values.log_hyperprior()
     except (SolverError, NotPositiveDefiniteError):
         return torch.full((), -torch.inf, dtype=torch.float64)
-
-
-def _continued(first: FitReport, second: FitReport) -> FitReport:
-    """Return the report of a fit that went on with other features or rows."""
-    return replace(
-        second,
-        iterations=first.iterations + second.iterations,
-        evaluations=first.evaluations + second.evaluations,
-        stages=(*first.stages, *second.stages),
-    )

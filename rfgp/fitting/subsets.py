@@ -18,7 +18,7 @@ from torch import Tensor
 from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.finish import finish
 from rfgp.fitting.frequencies import LEAST_LEARNED, NOTHING_BEFORE, Outcome, learn, refusal
-from rfgp.fitting.maximize import Density, Objective, Plan, maximize
+from rfgp.fitting.maximize import Density, Objective, Plan, maximize, plain_density
 from rfgp.inference import FeatureEvidence
 from rfgp.inference.linear import best_common_scale
 from rfgp.parameters import Values
@@ -169,7 +169,7 @@ def _density(fit: FeatureFit, start: Values, rows: Block) -> Density:
     The search sees noise / output scale as the noise beside the output scale of the start.
     """
     if not fit.solves(rows):
-        return Objective.of(fit.regression, rows).density
+        return plain_density(fit.regression, rows)
 
     def density(values: Values) -> tuple[Tensor, Values]:
         begun = values.replaced({"outputscale": start.raw["outputscale"]})

@@ -159,6 +159,11 @@ class ChunkedLaw:
             yield x, self.posterior.prepare(x).double()
 
 
+def normal_log_density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """Return the log density of each of some values (...) under normal laws."""
+    return -0.5 * ((y - mean).square() / variance + (2 * torch.pi * variance).log())
+
+
 def root_of(covariance: Tensor) -> Tensor:
     """Return a matrix R (n, n) with R R^T a covariance (n, n), whose eigenvalues below 0 count as 0."""
     values, vectors = torch.linalg.eigh(covariance)
@@ -254,7 +259,7 @@ class Prediction:
             raise InvalidArgumentError(f"y is not an array of numbers: {str(error)[:100]}.") from error
         if values.shape != mean.shape:
             raise InvalidArgumentError(f"y has shape {tuple(values.shape)}, the mean {tuple(mean.shape)}.")
-        return self._out(-0.5 * ((values - mean).square() / variance + (2 * torch.pi * variance).log()))
+        return self._out(normal_log_density(values, mean, variance))
 
     def mean_tensor(self) -> Tensor:
         """Return the mean (n,) or (n, k), float64 tensor."""
@@ -315,7 +320,7 @@ class LeaveOneOut:
         scale = to_units.scale.double()
         mean, y = (to_units.location.double() + scale * value for value in (mean, y))
         variance = (scale**2 * variance[:, None]).expand_as(mean)
-        density = -0.5 * ((y - mean).square() / variance + (2 * torch.pi * variance).log())
+        density = normal_log_density(y, mean, variance)
         out = (value if scale.ndim else value[:, 0] for value in (mean, variance, density))
         out = (value.to(to_units.scale.dtype) for value in out)
         return cls(*(value.cpu().numpy() if as_numpy else value for value in out))

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from rfgp.inference.priors import FeaturePrior
 from rfgp.linalg import cholesky
-from rfgp.rows import Block, DistributedRows, JoinedRows, Rows
+from rfgp.rows import Block, DistributedRows, Rows, parts_of
 from rfgp.rows.blocks import Sums
 
 ENTRIES = 2**22
@@ -156,18 +156,14 @@ def gather(model: LinearModel, tell: Callable[[int], None] | None = None) -> Sta
         model: With the rows.
         tell: Called after each block with their number so far; not where rows lie on other machines.
     """
-    tells = tell is not None and not any(isinstance(part, DistributedRows) for part in _parts(model.rows))
+    tells = tell is not None and not any(isinstance(part, DistributedRows) for part in parts_of(model.rows))
     gram, *others = summed(model, partial(_statistics, tell=tell) if tells else _statistics)
     return Statistics(symmetrized(gram), *others)
 
 
-def _parts(rows: Rows) -> list[Rows]:
-    return list(rows.parts) if isinstance(rows, JoinedRows) else [rows]
-
-
 def summed(model: LinearModel, function: Callable[[LinearModel], Sums]) -> Sums:
     """Return the sums that a function takes over the model's rows; of rows elsewhere, taken there part by part."""
-    parts = _parts(model.rows)
+    parts = parts_of(model.rows)
     if not any(isinstance(part, DistributedRows) for part in parts):
         return function(model)
     none, kind = Block(model.mean[:0].clone(), model.mean[:0].clone()), model.is_uniform

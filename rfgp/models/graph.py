@@ -3,27 +3,25 @@
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import graphs
 from graphs.kernels import GraphKernel
 from rfgp import random
 from rfgp.errors import InvalidArgumentError
-from rfgp.fitting import Plan, fit_nodes
+from rfgp.fitting import fit_nodes
 from rfgp.inference import FeaturePrior, SparsePrior
 from rfgp.models.process import Fitted, Process
 from rfgp.parameters import Hyperprior
-from rfgp.regression import FitReport, Regression
 from rfgp.regression.graph import WALK_OPTIONS, FeatureCheck, GraphOptions, NodeFamily, chosen_size
 from rfgp.rows import gathered
-from rfgp.saving import Codec
 from rfgp.saving.graph import NODES
 
 _MORE_WALK_OPTIONS = ("transitions", "permutation", "num_quantiles", "max_nonzeros", "tuples")
 _OTHERS = ("features", "seed", "degree", "rank")
 
 
-class GraphGP(Process):
+class GraphGP(Process[NodeFamily]):
     """A Gaussian process on graph nodes: through walks, series, a truncated spectrum, or the exact kernel.
 
     Inputs are node labels; the same node may be observed more than once, and values that are NaN are missing. Up to
@@ -63,7 +61,8 @@ class GraphGP(Process):
         InvalidArgumentError: an unknown name; `graphs` raises its own for the features.
     """
 
-    codec: ClassVar[Codec] = NODES
+    codec = NODES
+    strategy = staticmethod(fit_nodes)
 
     def __init__(
         self,
@@ -106,17 +105,7 @@ class GraphGP(Process):
         )
         super().__init__(NodeFamily.of(graph, options))
 
-    @staticmethod
-    def strategy(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-        """Fit a regression of this kind of model; return the one found, and how it went."""
-        return fit_nodes(regression, plan)
-
     # --- what is known of it ---------------------------------------------------------------------
-
-    @property
-    def family(self) -> NodeFamily:
-        """The graph, the options, and the features in use."""
-        return cast(NodeFamily, super().family)
 
     @property
     def options(self) -> GraphOptions:
@@ -183,9 +172,10 @@ class GraphGP(Process):
         unknown = set(walks) - {*_MORE_WALK_OPTIONS, *self.options.walks}
         if unknown:
             raise InvalidArgumentError(f"redraw does not know {', '.join(sorted(unknown))}.")
+        rows = self._with_rows()
         family = NodeFamily.of(self.graph, self._changed(changes, walks), **self._present_hops(walks))
         family = family if family.features is not None else family.chosen(family.options.kernel)
-        regression = self.regression.under(family)
+        regression = rows.replace(family=family)
         for warning in family.checked(regression.hyperparameters, None, regression.scaling, None):
             warnings.warn(warning, stacklevel=2)
         return GraphGP.of(family, Fitted.of(regression))

@@ -1,11 +1,11 @@
 """What every model does: hold a regression and swap it whole; fit, condition, predict, save."""
 
 import warnings
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from torch import Tensor
 
@@ -16,6 +16,8 @@ from rfgp.parameters import Hyperparameters
 from rfgp.regression import Family, FitReport, Regression, begin, conditioned, extended, solved_if_read
 from rfgp.rows import Chunk
 from rfgp.saving import Codec, Saved, write
+
+F = TypeVar("F", bound=Family)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,35 +34,39 @@ class Fitted:
     live: Hyperparameters
     report: FitReport | None = None
 
+    def now(self) -> Regression:
+        """Return the regression at the live numbers; the last one asked for is kept, and readers write nothing else."""
+        recent: Regression = vars(self).get("_recent", self.regression)
+        now = recent.at(self.live.values)
+        if now is not recent and now.rows is not None:
+            object.__setattr__(self, "_recent", now)
+        return now
+
     @classmethod
     def of(cls, regression: Regression, report: FitReport | None = None) -> "Fitted":
         """Return a regression with live hyperparameters of its own."""
         return cls(regression, Hyperparameters(regression.hyperparameters), report)
 
 
-class Process(ABC):
+class Process(ABC, Generic[F]):
     """A Gaussian process with a Gaussian likelihood and a constant mean.
 
     Laws: `fit` and `condition` replace the data, `update` adds to them, and only these three change a
-    model; `predict` is the latent law in the user's units; `log_marginal_likelihood` is differentiable
-    in `hyperparameters`, and predictions follow when those are changed. `metadata` is the user's own:
-    anything that JSON can hold, saved with the model.
+    model, each whole or not at all; threads may share one. `predict` is the latent law in the user's units;
+    `log_marginal_likelihood` is differentiable in `hyperparameters`, and predictions follow when those are
+    changed. `metadata` is the user's own: anything that JSON can hold, saved with the model.
     """
 
     codec: ClassVar[Codec]
+    strategy: "ClassVar[staticmethod[[Regression, Plan], tuple[Regression, FitReport]]]"
 
-    @staticmethod
-    @abstractmethod
-    def strategy(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-        """Fit a regression of this kind of model; return the one found, and how it went."""
-
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: F) -> None:
         self._family = family
         self._fitted: Fitted | None = None
         self.metadata: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, family: Family, fitted: Fitted | None = None) -> Self:
+    def of(cls, family: F, fitted: Fitted | None = None) -> Self:
         """Return the model of a family as it is."""
         model = cls.__new__(cls)
         Process.__init__(model, family)
@@ -70,9 +76,9 @@ class Process(ABC):
     # --- what is known of it ---------------------------------------------------------------------
 
     @property
-    def family(self) -> Family:
+    def family(self) -> F:
         """Which prior the inputs have: the options, and once there are data, what was drawn for them."""
-        return self._family if self._fitted is None else self._fitted.regression.family
+        return self._family if self._fitted is None else cast(F, self._fitted.regression.family)
 
     @property
     def fit_report(self) -> FitReport | None:
@@ -108,11 +114,7 @@ class Process(ABC):
         Raises:
             NotFittedError: there is none before `fit` or `condition`.
         """
-        fitted = self._needed()
-        now = fitted.regression.at(fitted.live.values)
-        if now is not fitted.regression and now.rows is not None:
-            self._fitted = replace(fitted, regression=now)
-        return now
+        return self._needed().now()
 
     # --- what changes it -------------------------------------------------------------------------
 
@@ -140,7 +142,8 @@ class Process(ABC):
             fixed: Names of hyperparameters that keep their starting values.
             max_iterations: Of L-BFGS on any subset of the rows, 500 where None; with learned frequencies also of their
                 steps, 300 where None.
-            callback: Called after every iteration with (iterations done, log marginal likelihood of the rows in use).
+            callback: Called after every iteration with (iterations done, log marginal likelihood of the rows in use);
+                the model is as it was until the fit has ended.
             progress: True to write the stage, the likelihood and the time left to the standard error; or a function
                 that takes a `Progress`.
             checkpoint: A file that keeps what has been computed. A fit that was killed and is started again with the
@@ -184,11 +187,11 @@ class Process(ABC):
         Raises:
             DataError: the data cannot be used; the message names the place.
         """
-        data = Chunk(X, y, noise, sample_weight)
-        if self._fitted is None:
+        data, fitted = Chunk(X, y, noise, sample_weight), self._fitted
+        if fitted is None:
             self._fitted = Fitted.of(solved_if_read(begin(self._family, data)))
         else:
-            self._fitted = replace(self._fitted, regression=conditioned(self.regression, data))
+            self._fitted = replace(fitted, regression=conditioned(fitted.now(), data))
         for warning in self._told():
             warnings.warn(warning, stacklevel=2)
         return self
@@ -199,8 +202,8 @@ class Process(ABC):
         Where there are fewer features than data and the posterior is known, only the new rows are read. Rows without
         `noise` have none but the learned one, rows without `sample_weight` count once.
         """
-        regression = extended(self.regression, Chunk(X, y, noise, sample_weight))
-        self._fitted = replace(self._needed(), regression=regression)
+        fitted = self._needed()
+        self._fitted = replace(fitted, regression=extended(fitted.now(), Chunk(X, y, noise, sample_weight)))
         return self
 
     # --- what it answers -------------------------------------------------------------------------
@@ -276,3 +279,12 @@ class Process(ABC):
         """Return warnings of what the family tells of the model as it is."""
         now = self.regression
         return now.family.checked(now.hyperparameters, now.rows, now.scaling, report)
+
+    def _with_rows(self) -> Regression:
+        """Return the regression, for a model of other features.
+
+        Raises:
+            NotFittedError: there are no data.
+        """
+        self.regression.needed_rows("exact and redraw")
+        return self.regression

@@ -1,26 +1,23 @@
 """The Gaussian processes on a table: through features, and the exact twin that every approximation is compared with."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import torch
 
-from rfgp import couplings, random, spectra
-from rfgp import features as feature_maps
-from rfgp.counts import check_count
+from rfgp import couplings, spectra
 from rfgp.errors import InvalidArgumentError
-from rfgp.fitting import Plan, fit_features, fit_whole
+from rfgp.fitting import fit_features, fit_whole
 from rfgp.models.process import Fitted, Process
 from rfgp.parameters import Hyperprior
-from rfgp.regression import FeatureFamily, FeatureOptions, FitReport, KernelFamily, KernelOptions, Regression
+from rfgp.regression import FeatureFamily, FeatureOptions, KernelFamily, KernelOptions, Regression
 from rfgp.regression.table import FeatureMap
-from rfgp.saving import FEATURES, KERNELS, Codec
+from rfgp.saving import FEATURES, KERNELS
 
 _REDRAWN = {"coupling", "num_frequencies", "features", "seed"}
 
 
-class SparseSpectrumGP(Process):
+class SparseSpectrumGP(Process[FeatureFamily]):
     """A Gaussian process whose kernel is estimated by coupled random features.
 
     Args:
@@ -52,7 +49,8 @@ class SparseSpectrumGP(Process):
         InvalidArgumentError: an unknown name, or m not a positive integer.
     """
 
-    codec: ClassVar[Codec] = FEATURES
+    codec = FEATURES
+    strategy = staticmethod(fit_features)
 
     def __init__(
         self,
@@ -70,22 +68,9 @@ class SparseSpectrumGP(Process):
         seed: int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        common = KernelOptions(
-            spectra.by_name(spectrum), ard, standardize, lengthscale, outputscale, noise, priors, dtype
-        )
-        super().__init__(
-            FeatureFamily(_feature_options(common, features, num_frequencies, coupling, frequencies, seed))
-        )
-
-    @staticmethod
-    def strategy(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-        """Fit a regression of this kind of model; return the one found, and how it went."""
-        return fit_features(regression, plan)
-
-    @property
-    def family(self) -> FeatureFamily:
-        """The options, and once there are data, the draw."""
-        return cast(FeatureFamily, super().family)
+        common = (spectrum, ard, standardize, lengthscale, outputscale, noise, priors, dtype)
+        options = FeatureOptions(*common, features, num_frequencies, coupling, frequencies, seed)
+        super().__init__(FeatureFamily(options))
 
     @property
     def options(self) -> FeatureOptions:
@@ -95,7 +80,8 @@ class SparseSpectrumGP(Process):
     @property
     def spectrum(self) -> spectra.Spectrum:
         """The kernel's spectrum."""
-        return self.options.spectrum
+        spectrum: spectra.Spectrum = self.options.spectrum
+        return spectrum
 
     @property
     def features(self) -> str:
@@ -105,12 +91,13 @@ class SparseSpectrumGP(Process):
     @property
     def coupling(self) -> couplings.Coupling:
         """The frequencies' coupling."""
-        return self.options.coupling
+        coupling: couplings.Coupling = self.options.coupling
+        return coupling
 
     @property
     def seed(self) -> int:
         """What everything random follows from."""
-        return self.options.seed
+        return int(self.options.seed)
 
     @property
     def feature_map(self) -> FeatureMap:
@@ -153,22 +140,22 @@ class SparseSpectrumGP(Process):
             InvalidArgumentError: another name.
             NotFittedError: there are no data yet.
         """
-        family = FeatureFamily(_changed(self.options, changes)).drawn(self.regression.scaling)
-        return SparseSpectrumGP.of(family, Fitted.of(self.regression.under(family)))
+        return _drawn(_changed(self.options, changes), self._with_rows())
 
     def exact(self) -> "ExactGP":
         """Return the exact process with a copy of the hyperparameters and the same data."""
-        family = KernelFamily(KernelOptions(**{name: getattr(self.options, name) for name in _COMMON}))
-        return ExactGP.of(family, Fitted.of(self.regression.under(family)))
+        family = KernelFamily(self.options.without_features())
+        return ExactGP.of(family, Fitted.of(self._with_rows().replace(family=family)))
 
 
-class ExactGP(Process):
+class ExactGP(Process[KernelFamily]):
     """A Gaussian process with the exact stationary kernel; O(n^3) time, O(n^2) memory.
 
     Args are those of `SparseSpectrumGP` without the features.
     """
 
-    codec: ClassVar[Codec] = KERNELS
+    codec = KERNELS
+    strategy = staticmethod(fit_whole)
 
     def __init__(
         self,
@@ -181,19 +168,8 @@ class ExactGP(Process):
         priors: Mapping[str, Hyperprior | None] | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        spectrum = spectra.by_name(spectrum)
         options = KernelOptions(spectrum, ard, standardize, lengthscale, outputscale, noise, priors, dtype)
         super().__init__(KernelFamily(options))
-
-    @staticmethod
-    def strategy(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-        """Fit a regression of this kind of model; return the one found, and how it went."""
-        return fit_whole(regression, plan)
-
-    @property
-    def family(self) -> KernelFamily:
-        """The options."""
-        return cast(KernelFamily, super().family)
 
     @property
     def options(self) -> KernelOptions:
@@ -203,7 +179,8 @@ class ExactGP(Process):
     @property
     def spectrum(self) -> spectra.Spectrum:
         """The kernel's spectrum."""
-        return self.options.spectrum
+        spectrum: spectra.Spectrum = self.options.spectrum
+        return spectrum
 
     def approximate(self, **options: Any) -> SparseSpectrumGP:
         """Return a `SparseSpectrumGP` with a copy of these hyperparameters and the same data.
@@ -215,48 +192,11 @@ class ExactGP(Process):
             InvalidArgumentError: another name.
             NotFittedError: there are no data yet.
         """
-        model = SparseSpectrumGP(**{name: getattr(self.options, name) for name in _COMMON})
-        family = FeatureFamily(_changed(model.options, options)).drawn(self.regression.scaling)
-        return SparseSpectrumGP.of(family, Fitted.of(self.regression.under(family)))
-
-
-_COMMON = tuple(field.name for field in fields(KernelOptions) if field.name != "seed")
-
-
-def _feature_options(
-    common: KernelOptions,
-    features: str,
-    num_frequencies: int,
-    coupling: str | couplings.Coupling,
-    frequencies: str,
-    seed: int | None,
-) -> FeatureOptions:
-    """Return checked options.
-
-    Raises:
-        InvalidArgumentError: an unknown name, or m not a positive integer.
-    """
-    if frequencies not in ("fixed", "learned"):
-        raise InvalidArgumentError(f'frequencies must be "fixed" or "learned", got {frequencies!r}.')
-    if frequencies == "learned" and features != "fourier":
-        raise InvalidArgumentError("Frequencies of Fourier features can be learned, of others not.")
-    check_count("num_frequencies", num_frequencies)
-    feature_maps.by_name(features)
-    coupling = couplings.for_features(coupling, features)
-    if features == "laplace" and not isinstance(common.spectrum, spectra.Gaussian):
-        raise InvalidArgumentError("Laplace features exist for the Gaussian spectrum only.")
-    return FeatureOptions(
-        **{name: getattr(common, name) for name in _COMMON},
-        features=features,
-        num_frequencies=int(num_frequencies),
-        coupling=coupling,
-        frequencies=frequencies,
-        seed=random.resolve_seed(seed),
-    )
+        return _drawn(_changed(FeatureOptions(**vars(self.options)), options), self._with_rows())
 
 
 def _changed(options: FeatureOptions, changes: Mapping[str, Any]) -> FeatureOptions:
-    """Return options with some changed; where only the features change, an energy coupling is tuned to them.
+    """Return options with some changed.
 
     Raises:
         InvalidArgumentError: another name than those of a redraw, or an option that cannot be.
@@ -264,8 +204,10 @@ def _changed(options: FeatureOptions, changes: Mapping[str, Any]) -> FeatureOpti
     if set(changes) - _REDRAWN:
         unknown = ", ".join(sorted(set(changes) - _REDRAWN))
         raise InvalidArgumentError(f"redraw does not know {unknown}; it takes {', '.join(sorted(_REDRAWN))}.")
-    names = ("features", "num_frequencies", "coupling", "frequencies", "seed")
-    new = {**{name: getattr(options, name) for name in names}, **changes}
-    if isinstance(options.coupling, couplings.Energy) and "features" in changes and "coupling" not in changes:
-        new["coupling"] = options.coupling.tuned_to(changes["features"])
-    return _feature_options(options, **new)
+    return options.changed(**changes)
+
+
+def _drawn(options: FeatureOptions, regression: Regression) -> SparseSpectrumGP:
+    """Return the model of a regression's rows with features of a new draw."""
+    family = FeatureFamily(options).drawn(regression.scaling)
+    return SparseSpectrumGP.of(family, Fitted.of(regression.replace(family=family)))

@@ -38,6 +38,7 @@ from rfgp.rows import (
     SourceRows,
     as_source,
     came_as_numpy,
+    parts_of,
     read_more,
     read_training,
 )
@@ -80,15 +81,6 @@ class Regression:
     def at(self, values: Values) -> "Regression":
         """Return the regression at other numbers; itself, where they are the same."""
         return self if self.hyperparameters.equals(values) else self.replace(hyperparameters=values.detached())
-
-    def under(self, family: Family) -> "Regression":
-        """Return the regression of the same rows and hyperparameters under another family.
-
-        Raises:
-            NotFittedError: there are no rows.
-        """
-        self.needed_rows("exact and redraw")
-        return self.replace(family=family)
 
     # --- what the rows say -----------------------------------------------------------------------
 
@@ -233,18 +225,17 @@ class Regression:
                 object.__setattr__(self, "given", restore(self.prior(), state["given"]))
 
 
-def begin(family: Family, data: Chunk, least: int = 2) -> Regression:
+def begin(family: Family, data: Chunk) -> Regression:
     """Return a regression at its starting values, which the data decide where the user left them open.
 
     Args:
         family: As the user chose it.
-        data: What the user gave.
-        least: How many rows it takes.
+        data: What the user gave, two rows at least.
 
     Raises:
         DataError: the data cannot be used; the message names the place.
     """
-    given = read_training(family.inputs, data, family.options.seed, least)
+    given = read_training(family.inputs, data, family.options.seed)
     summary = given.summary(family.inputs.standardize)
     rows, drawn = given.rows(summary.scaling), family.drawn(summary.scaling)
     values = _space(drawn, summary).start
@@ -281,15 +272,14 @@ def extended(regression: Regression, data: Chunk) -> Regression:
         grown, more = _absorbed(regression, posterior, more)
     elif isinstance(more, SourceRows) and more.num_rows is None:
         more = _counted(more)
-    rows = None if regression.rows is None else _joined(regression.rows, more)
+    rows = None if regression.rows is None else JoinedRows([*parts_of(regression.rows), more])
     new = regression.replace(rows=rows, given=grown, num_observations=regression.num_observations + len(more))
     return new if isinstance(more, ArrayRows) else solved_if_read(new)
 
 
 def solved_if_read(regression: Regression) -> Regression:
     """Return a regression, with its posterior where rows are read in blocks: now they can be read."""
-    parts = regression.rows.parts if isinstance(regression.rows, JoinedRows) else [regression.rows]
-    if any(isinstance(part, SourceRows) for part in parts):
+    if regression.rows is not None and any(isinstance(part, SourceRows) for part in parts_of(regression.rows)):
         return regression.replace(given=regression.posterior)
     return regression
 
@@ -331,8 +321,3 @@ def _counted(rows: SourceRows) -> SourceRows:
     for block in rows.blocks(2**16):
         num_rows, count = num_rows + len(block), count + block.count
     return rows.counted(num_rows, count)
-
-
-def _joined(rows: Rows, more: Rows) -> JoinedRows:
-    parts = rows.parts if isinstance(rows, JoinedRows) else [rows]
-    return JoinedRows([*parts, more])

@@ -1,6 +1,7 @@
 """How a fit went."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -61,3 +62,12 @@ class FitReport:
     leave_one_out: float | None = None
     weights_used: float | None = None
     likelihood_error: float = 0.0
+
+    def with_all(self, reports: "Sequence[FitReport]") -> "FitReport":
+        """Return this one of several reports of a fit, with the stages and the iterations of all, in order."""
+        return replace(
+            self,
+            iterations=sum(report.iterations for report in reports),
+            evaluations=sum(report.evaluations for report in reports),
+            stages=tuple(stage for report in reports for stage in report.stages),
+        )

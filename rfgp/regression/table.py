@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
-from rfgp import random
-from rfgp.couplings import Coupling, Frequencies
-from rfgp.errors import OverfittingWarning, VarianceStarvationWarning
+from rfgp.counts import check_count
+from rfgp.couplings import Frequencies
+from rfgp.errors import InvalidArgumentError, OverfittingWarning, VarianceStarvationWarning
 from rfgp.inference import FeaturePrior, KernelPrior
 from rfgp.parameters import Hyperprior, Quantity, Values
 from rfgp.regression.family import Family
@@ -38,9 +39,13 @@ FeatureMap = feature_maps.Fourier | feature_maps.Laplace
 
 @dataclass(frozen=True)
 class KernelOptions:
-    """What a user chooses of a process on a table; see `rfgp.SparseSpectrumGP`."""
+    """What a user chooses of a process on a table; see `rfgp.ExactGP`.
 
-    spectrum: Spectrum
+    Raises:
+        InvalidArgumentError: an unknown spectrum.
+    """
+
+    spectrum: Any = "gaussian"
     ard: bool = True
     standardize: bool = True
     lengthscale: Any = None
@@ -48,7 +53,14 @@ class KernelOptions:
     noise: float | None = None
     priors: Mapping[str, Hyperprior | None] | None = None
     dtype: torch.dtype | None = None
-    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spectrum", spectra.by_name(self.spectrum))
+
+    @property
+    def seed(self) -> int:
+        """Nothing is drawn here but a sample of rows that are read in blocks."""
+        return 0
 
     @property
     def starts(self) -> Mapping[str, Any]:
@@ -60,15 +72,43 @@ class KernelOptions:
         """The user's log densities."""
         return self.priors
 
+    def without_features(self) -> "KernelOptions":
+        """Return those of the exact process."""
+        return KernelOptions(**{field.name: getattr(self, field.name) for field in fields(KernelOptions)})
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True)
 class FeatureOptions(KernelOptions):
-    """What he chooses beside that of one through features."""
+    """What he chooses beside that of one through features; see `rfgp.SparseSpectrumGP`.
 
-    features: str
-    num_frequencies: int
-    coupling: Coupling
-    frequencies: str
+    Raises:
+        InvalidArgumentError: an unknown name, or m not a positive integer.
+    """
+
+    features: str = "fourier"
+    num_frequencies: int = 512
+    coupling: Any = "energy"
+    frequencies: str = "fixed"
+    seed: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.frequencies not in ("fixed", "learned"):
+            raise InvalidArgumentError(f'frequencies must be "fixed" or "learned", got {self.frequencies!r}.')
+        if self.frequencies == "learned" and self.features != "fourier":
+            raise InvalidArgumentError("Frequencies of Fourier features can be learned, of others not.")
+        feature_maps.by_name(self.features)
+        if self.features == "laplace" and not isinstance(self.spectrum, spectra.Gaussian):
+            raise InvalidArgumentError("Laplace features exist for the Gaussian spectrum only.")
+        object.__setattr__(self, "num_frequencies", check_count("num_frequencies", self.num_frequencies))
+        object.__setattr__(self, "coupling", couplings.for_features(self.coupling, self.features))
+        object.__setattr__(self, "seed", random.resolve_seed(self.seed))
+
+    def changed(self, **changes: Any) -> "FeatureOptions":
+        """Return the options with others; where only the features change, an energy coupling is tuned to them."""
+        if isinstance(self.coupling, couplings.Energy) and "features" in changes and "coupling" not in changes:
+            changes["coupling"] = self.coupling.tuned_to(changes["features"])
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,7 @@ class Study:
     """
 
     title: str
-    model: Process
+    model: Process[Any]
     train: NDArray[np.int64]
     test: NDArray[np.int64]
     observed: NDArray[np.float64]
@@ -182,7 +182,7 @@ _NOT_ASKED = "The comparison with the exact process was not asked for."
 
 
 def _fit_and_predict(
-    model: Process,
+    model: Process[Any],
     inputs: NDArray[Any],  # (count, d), or (count,) labels
     targets: NDArray[np.float64],  # (count,)
     train: NDArray[np.int64],

@@ -5,6 +5,7 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -146,7 +147,7 @@ def _accuracy_row(comparison: Comparison, method: str, size: int) -> list[str]:
     return [method, str(size), *cells, f"{comparison.estimate('seconds', method, size).mean:.2f}"]
 
 
-def hyperparameters(model: Process) -> Grid:
+def hyperparameters(model: Process[Any]) -> Grid:
     """Return the hyperparameters as a table, in the user's units."""
     found = model.hyperparameters
     rows = []

@@ -5,6 +5,7 @@ from rfgp.rows.blocks import DistributedRows as DistributedRows
 from rfgp.rows.blocks import JoinedRows as JoinedRows
 from rfgp.rows.blocks import Rows as Rows
 from rfgp.rows.blocks import gathered as gathered
+from rfgp.rows.blocks import parts_of as parts_of
 from rfgp.rows.given import ArrayRows as ArrayRows
 from rfgp.rows.given import DataSummary as DataSummary
 from rfgp.rows.given import GivenArrays as GivenArrays

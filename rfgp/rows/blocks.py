@@ -160,6 +160,11 @@ class JoinedRows:
             yield from part.blocks(size)
 
 
+def parts_of(rows: Rows) -> list[Rows]:
+    """Return the parts of joined rows; of others, these."""
+    return list(rows.parts) if isinstance(rows, JoinedRows) else [rows]
+
+
 def gathered(rows: Rows) -> Block:
     """Return all rows in memory."""
     if isinstance(rows, Block):

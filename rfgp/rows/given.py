@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rfgp.errors import DataError
 from rfgp.rows.arrays import Origin, read_per_row, read_targets
-from rfgp.rows.blocks import Block, JoinedRows, Rows
+from rfgp.rows.blocks import Block, Rows, parts_of
 from rfgp.rows.sources import Chunk, DistributedSource, RowSource, as_source, checked, standardized
 from rfgp.rows.streams import RemoteRows, SourceRows
 from rfgp.rows.survey import Survey, survey
@@ -94,8 +94,8 @@ class GivenArrays:
         targets = read_targets(complete.y, len(inputs), origin.template, reader.dtype, least)
         noise = read_per_row(complete.noise, "noise", len(targets), targets, positive=False)
         weight = read_per_row(complete.sample_weight, "sample_weight", len(targets), targets, positive=True)
-        inputs = inputs if origin.is_numpy and inputs.ndim == 2 else inputs.clone()
-        return cls(Chunk(inputs, targets.clone(), noise, weight), origin.is_numpy)
+        inputs = inputs if origin.is_numpy and inputs.ndim == 2 else inputs.detach().clone()
+        return cls(Chunk(inputs, targets.detach().clone(), noise, weight), origin.is_numpy)
 
     def summary(self, standardize: bool) -> DataSummary:
         """Return what the data decide; nodes have no map of inputs."""
@@ -201,7 +201,7 @@ def in_memory(rows: Rows, purpose: str) -> tuple[Chunk, bool]:
     Raises:
         DataError: some of them are read in blocks.
     """
-    parts = list(rows.parts) if isinstance(rows, JoinedRows) else [rows]
+    parts = parts_of(rows)
     arrays = [part for part in parts if isinstance(part, ArrayRows)]
     if len(arrays) < len(parts):
         raise DataError(f"Some of the data are read in blocks, and {purpose} needs them in memory.")
@@ -210,7 +210,7 @@ def in_memory(rows: Rows, purpose: str) -> tuple[Chunk, bool]:
 
 def came_as_numpy(rows: Rows) -> bool:
     """Return whether the (first) rows came as arrays rather than tensors."""
-    first = rows.parts[0] if isinstance(rows, JoinedRows) else rows
+    first = parts_of(rows)[0]
     return not isinstance(first, ArrayRows | SourceRows) or first.as_numpy
 
 

@@ -75,7 +75,8 @@ def _decode(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) ->
     arrays = {name: tensor.numpy() for name, tensor in part(tensors, "graph.").items()}
     graph, options, drawn = _build_graph(described, arrays), _decode_options(described), _decode_draw(described)
     if options.features != "spectrum":
-        return NodeFamily.of(graph, options, **drawn)
+        is_tuned = options.features == "walks" and options.exact_hops == "auto"
+        return replace(NodeFamily.of(graph, options, **drawn), is_tuned=is_tuned)
     return NodeFamily(graph, options, SpectrumFeatures(_eigenpairs(graph, arrays), options.kernel))
 
 
@@ -172,4 +173,4 @@ def _decode_label(label: Any) -> Hashable:
     return tuple(_decode_label(part) for part in label) if isinstance(label, list) else label
 
 
-NODES = Codec(_encode, _decode)
+NODES = Codec("GraphGP", _encode, _decode)

@@ -35,11 +35,13 @@ class Codec(NamedTuple):
     """How a family goes into a file.
 
     Attributes:
+        kind: The name of the class of models whose family it is.
         encode: Returns its options as JSON, and tensors.
         decode: Returns the family of options and of a file's tensors, for a scaling.
         needs_data: Whether it predicts from its training data alone.
     """
 
+    kind: str
     encode: Callable[[Any], tuple[Json, dict[str, Tensor]]]
     decode: Callable[[Mapping[str, Any], Tensors, Scaling], Family]
     needs_data: bool = False
@@ -68,6 +70,8 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
         NotFittedError: data are asked for, and there are none.
     """
     regression = saved.regression
+    if saved.kind != codec.kind:
+        raise InvalidArgumentError(f"A model of the class {saved.kind} cannot be saved; one of {codec.kind} can.")
     if codec.needs_data and not data:
         raise InvalidArgumentError("An exact process predicts from its training data, so save it with data=True.")
     given, purpose = None, "a file with data=True"

@@ -15,7 +15,7 @@ from rfgp.scaling import Scaling
 
 
 def _encode_kernel(family: KernelFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    return plain.encode({name: value for name, value in vars(family.options).items() if name != "seed"}), {}
+    return plain.encode(vars(family.options)), {}
 
 
 def _decode_kernel(options: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> KernelFamily:
@@ -53,5 +53,5 @@ def _frequencies(options: FeatureOptions, tensors: Tensors, d: int) -> Frequenci
     return StructuredFrequencies(signs, lengths, d, isinstance(options.coupling, FastSimplex))
 
 
-FEATURES = Codec(_encode_features, _decode_features)
-KERNELS = Codec(_encode_kernel, _decode_kernel, needs_data=True)
+FEATURES = Codec("SparseSpectrumGP", _encode_features, _decode_features)
+KERNELS = Codec("ExactGP", _encode_kernel, _decode_kernel, needs_data=True)

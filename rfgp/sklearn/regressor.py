@@ -18,7 +18,7 @@ from rfgp.sklearn.targets import Targets
 class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
     """A regressor around a process `gp_`; a subclass says how it is made, and how inputs are read."""
 
-    gp_: Process | None
+    gp_: Process[Any] | None
     fixed: Any
     max_iter: int | None
 
@@ -85,7 +85,7 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
     def _learn(
         self,
-        gp: Process,
+        gp: Process[Any],
         X: Any,
         y: Any,  # (n,) or (n, k)
     ) -> Self:

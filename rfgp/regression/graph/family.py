@@ -2,11 +2,13 @@
 
 import copy
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -99,12 +101,14 @@ class NodeFamily(Family):
         options: The user's choices.
         features: Those in use; None before "auto" has chosen.
         advice: What the choice was measured by, where "auto" chose.
+        is_tuned: Whether the features were tuned in a fit, so that another fit begins with new ones.
     """
 
     graph: graphs.Graph
     options: GraphOptions
     features: NodeFeatures | None = None
     advice: graphs.Advice | None = None
+    is_tuned: bool = False
 
     @classmethod
     def of(cls, graph: graphs.Graph, options: GraphOptions, **changes: Any) -> Self:
@@ -167,8 +171,12 @@ class NodeFamily(Family):
 
     def begun(self, values: Values, rows: Rows) -> tuple[Self, Values]:
         """Return the family with features chosen, and with an output scale for them where the user left it open."""
-        family = replace(self, features=copy.copy(self.features))  # without what was drawn for rows of before
-        family = self.chosen(self.options.kernel) if self.is_auto else family
+        if self.is_auto:
+            family = self.chosen(self.options.kernel)
+        elif self.is_tuned:
+            family = type(self).of(self.graph, self.options)
+        else:
+            family = replace(self, features=copy.copy(self.features))  # without what was drawn for rows of before
         if self.options.outputscale is None:
             values = family.normalized(values, gathered(rows))
         return family, values
@@ -259,6 +267,10 @@ class NodeFamily(Family):
             )
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield some of the options (no tensors); graphs and kernels are told by the first step's result."""
+        """Yield the options, and the graph: its CSR arrays (N + 1,), (nnz,) and (nnz,)."""
         yield "GraphGP"
-        yield from (f"{name}={value!r}" for name, value in sorted(self.options.starts.items()))
+        texts = (f"{name}={value!r}" for name, value in sorted(vars(self.options).items()) if name != "priors")
+        yield from (re.sub(" at 0x[0-9a-f]+", "", text) for text in texts)  # where a function lies tells nothing
+        matrix = self.graph.adjacency
+        yield self.graph.laplacian
+        yield from (torch.from_numpy(np.array(part)) for part in (matrix.indptr, matrix.indices, matrix.data))

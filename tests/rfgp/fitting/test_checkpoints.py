@@ -99,15 +99,15 @@ def test_every_model_has_them(tmp_path):
     np.testing.assert_array_equal(again.predict(X).mean, gp.predict(X).mean)
 
 
-@pytest.mark.parametrize("change", ["prior", "graph", "kernel"])
-def test_what_has_no_bytes_is_told_by_the_first_step(change, tmp_path):
+@pytest.mark.filterwarnings("ignore::graphs.GraphWarning")
+@pytest.mark.parametrize("kind", ["table", "graph"])
+def test_a_prior_has_no_bytes_and_is_told_by_the_first_step(kind, tmp_path):
     def make(changed):
-        if change == "prior":
-            prior = torch.distributions.LogNormal(-8.0 if changed else 0.0, 0.5)
+        prior = torch.distributions.LogNormal(-8.0 if changed else 0.0, 0.5)
+        if kind == "table":
             return rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, priors={"noise": prior}), table(100)
-        graph = graphs.Graph.from_networkx(nx.gnm_random_graph(30, 80, seed=int(changed and change == "graph")))
-        kernel = "regularized-laplacian" if changed and change == "kernel" else "diffusion"
-        gp = rfgp.GraphGP(graph, kernel=kernel, features="walks", num_walkers=4, seed=0)
+        graph = graphs.Graph.from_networkx(nx.gnm_random_graph(30, 80, seed=0))
+        gp = rfgp.GraphGP(graph, features="walks", num_walkers=4, seed=0, priors={"noise": prior})
         return gp, (list(range(20)), np.sin(np.arange(20.0)))
 
     gp, data = make(False)
@@ -118,6 +118,28 @@ def test_what_has_no_bytes_is_told_by_the_first_step(change, tmp_path):
     other, data = make(True)
     with pytest.raises(rfgp.CheckpointError, match=r"another fit|where this fit has"):
         other.fit(*data, checkpoint=tmp_path / "c")
+
+
+@pytest.mark.parametrize("change", ["graph", "weights", "seed", "features", "kernel", "walkers"])
+def test_another_fit_on_nodes_is_refused(change, tmp_path):
+    """Starts that are given are the same for every graph; what the features come from tells the fits apart."""
+    nodes, y = list(range(20)), np.sin(np.arange(20.0))
+
+    def make(change):
+        edges = np.array(nx.gnm_random_graph(30, 80, seed=int(change == "graph")).edges)
+        graph = graphs.Graph.from_edges(edges, np.where(np.arange(80) == 3, 1.0 + (change == "weights"), 1.0))
+        options = {"seed": int(change == "seed"), "num_walkers": 8 if change == "walkers" else 4, "exact_hops": 2}
+        options["features"] = "exact" if change == "features" else "walks"
+        kernel = "regularized-laplacian" if change == "kernel" else "diffusion"
+        return rfgp.GraphGP(graph, kernel, outputscale=1.0, noise=0.1, **options)
+
+    make(None).fit(nodes, y, checkpoint=tmp_path / "c")
+    before = (tmp_path / "c").read_bytes()
+    again = make(None).fit(nodes, y, checkpoint=tmp_path / "c")
+    assert np.isfinite(again.fit_report.log_marginal_likelihood)
+    with pytest.raises(rfgp.CheckpointError, match="is the checkpoint of another fit"):
+        make(change).fit(nodes, y, checkpoint=tmp_path / "c")
+    assert (tmp_path / "c").read_bytes() == before
 
 
 @pytest.mark.parametrize("change", ["data", "targets", "options", "seed", "fixed", "iterations", "noise"])

@@ -229,6 +229,16 @@ def test_what_cannot_be_written_is_refused_by_name(make, message, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_class_of_ones_own_cannot_be_saved(tmp_path):
+    class Own(rfgp.SparseSpectrumGP):
+        pass
+
+    gp = Own(num_frequencies=8, seed=1).condition(X, Y)
+    with pytest.raises(rfgp.InvalidArgumentError, match="class Own cannot be saved; one of SparseSpectrumGP can"):
+        gp.save(tmp_path / "m.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_labels_come_back_as_they_were(tmp_path):
     labels = ["a", 3, (1, ("b", None)), 2.5, True, np.int64(7)]
     g = graphs.Graph.from_edges([(labels[i], labels[i + 1]) for i in range(5)])
