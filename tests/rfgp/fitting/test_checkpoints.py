@@ -14,8 +14,10 @@ from problems import table
 
 import graphs
 import rfgp
-from rfgp.fitting import open_journal
+from rfgp.fitting import fingerprint, open_journal
 from rfgp.fitting.checkpoint import FileJournal
+from rfgp.regression import begin
+from rfgp.rows import Chunk
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")  # most have few features, to be fast
 
@@ -133,6 +135,8 @@ def test_another_fit_on_nodes_is_refused(change, tmp_path):
         kernel = "regularized-laplacian" if change == "kernel" else "diffusion"
         return rfgp.GraphGP(graph, kernel, outputscale=1.0, noise=0.1, **options)
 
+    same, again, other = (fingerprint(begin(make(c).family, Chunk(nodes, y)), (), None) for c in (None, None, change))
+    assert same == again != other
     make(None).fit(nodes, y, checkpoint=tmp_path / "c")
     before = (tmp_path / "c").read_bytes()
     again = make(None).fit(nodes, y, checkpoint=tmp_path / "c")

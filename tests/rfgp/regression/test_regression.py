@@ -60,13 +60,15 @@ def test_changes_in_place_of_live_hyperparameters_do_not_reach_it(given):
     np.testing.assert_array_equal(before.predict(X).mean, mean)
     assert np.abs(after.predict(X).mean - mean).max() > 1e-3
     assert model.regression is after
+    model.hyperparameters.raw["noise"].data.add_(1.0)
+    assert after.hyperparameters.raw["noise"].item() == noise + 2.0
 
 
 def test_nothing_that_is_kept_carries_a_gradient(given):
     model, X, y = given
     model.condition(X, y)
     model.log_marginal_likelihood().backward()
-    model.predict(X)
+    assert torch.is_grad_enabled()
     assert not any(tensor.requires_grad for tensor in model.regression.posterior.tensors().values())
     assert not any(raw.requires_grad for raw in model.regression.hyperparameters.raw.values())
 
