@@ -50,11 +50,13 @@ class Quantity:
         start: Standardised starting value, () or (d,).
         unit: The user's value is unit * standardised value; broadcasts against `start`.
         bounds: Least and largest standardised value, each () or (d,).
+        fades: Whether near the largest value the model depends on 1 / value^2, and little, as on a lengthscale.
     """
 
     start: Tensor
     unit: Tensor
     bounds: tuple[Tensor, Tensor]
+    fades: bool = False
 
     @property
     def is_shared(self) -> bool:

@@ -21,7 +21,7 @@ from rfgp.regression.report import FitReport
 from rfgp.rows import Chunk, Rows
 from rfgp.rows.arrays import Origin, read_matrix
 from rfgp.scaling import Scaling
-from rfgp.spectra import Spectrum
+from rfgp.spectra import Spectrum, scaled_gram
 
 LENGTHSCALE_BOUNDS = (1e-3, 1e4)  # in standard deviations of a column
 MISCALIBRATED = 4.0
@@ -156,7 +156,7 @@ class TableInputs:
         if not self.options.ard:
             deviation, unit = deviation.mean(), unit if self.standardize else torch.ones_like(unit[0])
         bounds = (LENGTHSCALE_BOUNDS[0] * deviation, LENGTHSCALE_BOUNDS[1] * deviation)
-        return {"lengthscale": Quantity(math.sqrt(inputs.shape[1]) * deviation, unit, bounds)}
+        return {"lengthscale": Quantity(math.sqrt(inputs.shape[1]) * deviation, unit, bounds, fades=True)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +188,8 @@ class KernelFamily(Family):
 
 
 def _kernel(spectrum: Spectrum, lengthscale: Tensor, outputscale: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    if a is b and spectrum.is_isotropic and not a.requires_grad:
+        return outputscale * scaled_gram(spectrum, a.double(), lengthscale)
     return outputscale * spectrum.kernel_between(a.double() / lengthscale, b.double() / lengthscale)
 
 
@@ -229,6 +231,10 @@ class FeatureFamily(Family):
         generator, options = random.generator(self.options.seed, random.Role.FREQUENCIES), self.options
         size = (options.num_frequencies, len(scaling.inputs.scale))
         return self.with_frequencies(options.coupling.sample(*size, spectrum=options.spectrum, generator=generator))
+
+    def exact(self) -> KernelFamily:
+        """Return the family of the kernel that is estimated."""
+        return KernelFamily(self.options.without_features())
 
     def with_frequencies(self, frequencies: Frequencies) -> Self:
         """Return the family with these."""
