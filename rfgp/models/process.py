@@ -55,6 +55,9 @@ class Process(ABC, Generic[F]):
     model, each whole or not at all; threads may share one. `predict` is the latent law in the user's units;
     `log_marginal_likelihood` is differentiable in `hyperparameters`, and predictions follow when those are
     changed. `metadata` is the user's own: anything that JSON can hold, saved with the model.
+
+    Columns that have names, as those of dataframes, Parquet and CSV files, go by them ever after, whatever their order:
+    a missing one is an error, others are ignored, and arrays go by position. The names are saved with the model.
     """
 
     codec: ClassVar[Codec]

@@ -43,6 +43,7 @@ from rfgp.rows import (
     read_training,
 )
 from rfgp.rows.arrays import Origin
+from rfgp.rows.names import arranged
 from rfgp.scaling import Affine, Scaling
 
 NOISE_BOUNDS = (1e-6, 1e2)  # of the variance of the targets
@@ -155,7 +156,7 @@ class Regression:
         Raises:
             DataError: they do not fit the data.
         """
-        inputs, origin = self.family.inputs.read(X)
+        inputs, origin = self.family.inputs.read(arranged(X, self.scaling.columns))
         self.scaling.check_columns(inputs)
         return self.scaling.standardize(inputs), origin
 
@@ -250,8 +251,11 @@ def conditioned(regression: Regression, data: Chunk) -> Regression:
     Raises:
         DataError: the data cannot be used; the message names the place.
     """
-    rows = read_training(regression.family.inputs, data, regression.family.options.seed, 1).rows(regression.scaling)
-    return solved_if_read(regression.replace(rows=rows, num_observations=len(rows)))
+    family, scaling = regression.family, regression.scaling
+    given = read_training(family.inputs, data, family.options.seed, 1, scaling.columns)
+    scaling = scaling if scaling.columns is not None else dataclasses.replace(scaling, columns=given.names)
+    rows = given.rows(scaling)
+    return solved_if_read(regression.replace(rows=rows, scaling=scaling, num_observations=len(rows)))
 
 
 def extended(regression: Regression, data: Chunk) -> Regression:

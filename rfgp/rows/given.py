@@ -80,28 +80,38 @@ class GivenArrays:
     chunk: Chunk
     as_numpy: bool
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of the columns, where they have some."""
+        return self.chunk.names
+
     @classmethod
-    def read(cls, reader: InputReader, given: Chunk, least: int) -> "GivenArrays":
+    def read(
+        cls, reader: InputReader, given: Chunk, least: int, columns: tuple[str, ...] | None = None
+    ) -> "GivenArrays":
         """Check data, at least so many rows, and copy what the caller could change later.
+
+        Columns that have names are taken in the order of `columns`, where these are known.
 
         Raises:
             DataError: they cannot be used; the message names the place.
         """
         if given.y is None:
             raise DataError("y is missing: pass targets beside X, or one source of rows such as rfgp.tables.Parquet.")
-        complete = reader.complete(given)
+        complete = reader.complete(given.named(columns))
         inputs, origin = reader.read(complete.X)
         targets = read_targets(complete.y, len(inputs), origin.template, reader.dtype, least)
         noise = read_per_row(complete.noise, "noise", len(targets), targets, positive=False)
         weight = read_per_row(complete.sample_weight, "sample_weight", len(targets), targets, positive=True)
         inputs = inputs if origin.is_numpy and inputs.ndim == 2 else inputs.detach().clone()
-        return cls(Chunk(inputs, targets.detach().clone(), noise, weight), origin.is_numpy)
+        names = complete.names if inputs.ndim == 2 else None
+        return cls(Chunk(inputs, targets.detach().clone(), noise, weight, names), origin.is_numpy)
 
     def summary(self, standardize: bool) -> DataSummary:
         """Return what the data decide; nodes have no map of inputs."""
         inputs, targets = self.chunk.X, self.chunk.y
         make = Affine.standardizing if standardize else Affine.identity
-        scaling = Scaling(_checked_units(make(targets)), make(inputs) if inputs.ndim == 2 else None)
+        scaling = Scaling(_checked_units(make(targets)), make(inputs) if inputs.ndim == 2 else None, self.names)
         return DataSummary(scaling, inputs, targets.mean(0), targets.std(0))
 
     def rows(self, scaling: Scaling) -> ArrayRows:
@@ -131,6 +141,11 @@ class GivenSource:
     dtype: torch.dtype | None
     survey: Survey
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of the columns, where they have some."""
+        return self.survey.names
+
     def summary(self, standardize: bool) -> DataSummary:
         """Return what the data decide."""
         told, inputs = self.survey, self.survey.sample.X
@@ -153,16 +168,20 @@ class GivenSource:
         return make(self.source, scaling, self.dtype, *kind, *sizes, standardized(told.sample, scaling), told.digest)
 
 
-def read_training(reader: InputReader, given: Chunk, seed: int, least: int = 2) -> GivenArrays | GivenSource:
+def read_training(
+    reader: InputReader, given: Chunk, seed: int, least: int = 2, columns: tuple[str, ...] | None = None
+) -> GivenArrays | GivenSource:
     """Check training data, at least so many rows; those read in blocks once as a whole, with a sample under the seed.
+
+    Columns that have names are taken in the order of `columns`, where these are known.
 
     Raises:
         DataError: they cannot be used; the message names the place.
     """
     source = _source_of(reader, given)
     if source is None:
-        return GivenArrays.read(reader, given, least)
-    return GivenSource(source, reader.dtype, survey(source, reader.dtype, seed))
+        return GivenArrays.read(reader, given, least, columns)
+    return GivenSource(source, reader.dtype, survey(source, reader.dtype, seed, columns=columns))
 
 
 def read_more(reader: InputReader, given: Chunk, seed: int, scaling: Scaling) -> ArrayRows | SourceRows:
@@ -175,9 +194,9 @@ def read_more(reader: InputReader, given: Chunk, seed: int, scaling: Scaling) ->
     """
     source = _source_of(reader, given)
     if source is None:
-        return GivenArrays.read(reader, given, 1).rows(scaling)
+        return GivenArrays.read(reader, given, 1, scaling.columns).rows(scaling)
     if isinstance(source, DistributedSource):
-        told = survey(source, reader.dtype, seed, is_all=False)
+        told = survey(source, reader.dtype, seed, is_all=False, columns=scaling.columns)
         return GivenSource(source, reader.dtype, told).rows(scaling)
     return _unread(source, reader.dtype, scaling)
 

@@ -78,7 +78,13 @@ class Survey(NamedTuple):
     digest: str  # of all values, whatever the blocks; of rows elsewhere, of their division into parts too
 
 
-def survey(source: RowSource, dtype: torch.dtype | None, seed: int, is_all: bool = True) -> Survey:
+def survey(
+    source: RowSource,
+    dtype: torch.dtype | None,
+    seed: int,
+    is_all: bool = True,
+    columns: tuple[str, ...] | None = None,
+) -> Survey:
     """Read all rows once.
 
     Args:
@@ -86,18 +92,21 @@ def survey(source: RowSource, dtype: torch.dtype | None, seed: int, is_all: bool
         dtype: Of the inputs; None: the source's.
         seed: Of the sample, which depends on the rows and their order alone, not on the blocks.
         is_all: Whether these are all the data, so that there must be two rows that differ.
+        columns: The names of the columns that are wanted, in order; None: those of the source.
 
     Raises:
         DataError: values that cannot be used, fewer than two rows, or a constant target.
     """
     if isinstance(source, DistributedSource):
-        return source.reduce(partial(_tally_of, dtype, seed), Tally.merged).survey(is_all)
-    return _tally_of(dtype, seed, source, 0).survey(is_all)
+        return source.reduce(partial(_tally_of, dtype, seed, columns), Tally.merged).survey(is_all)
+    return _tally_of(dtype, seed, columns, source, 0).survey(is_all)
 
 
-def _tally_of(dtype: torch.dtype | None, seed: int, source: RowSource, first: int) -> "Tally":
+def _tally_of(
+    dtype: torch.dtype | None, seed: int, columns: tuple[str, ...] | None, source: RowSource, first: int
+) -> "Tally":
     tally = Tally(seed, first)
-    tally.read(source, dtype)
+    tally.read(source, dtype, columns)
     return tally
 
 
@@ -116,8 +125,8 @@ class Tally:
         self._digests: tuple[str, ...] = ("",) * 4
         self._kind: tuple[bool, bool, tuple[str, ...] | None] | None = None  # vector, numpy, names
 
-    def read(self, source: RowSource, dtype: torch.dtype | None) -> None:
-        """Add all rows of a source.
+    def read(self, source: RowSource, dtype: torch.dtype | None, columns: tuple[str, ...] | None = None) -> None:
+        """Add all rows of a source, with the columns of these names, where they are told.
 
         Raises:
             DataError: values that cannot be used.
@@ -126,8 +135,8 @@ class Tally:
         first = next(chunks, None)
         if first is None:
             return
-        self._kind = (np.ndim(first.y) == 1, not isinstance(first.X, Tensor), first.names)
-        for chunk in checked(chain([first], chunks), dtype, True, first=self._first):
+        self._kind = (np.ndim(first.y) == 1, not isinstance(first.X, Tensor), first.named(columns).names)
+        for chunk in checked(chain([first], chunks), dtype, True, columns, self._first):
             weight = chunk.sample_weight
             self._inputs.add(chunk.X)
             self._targets.add(chunk.y)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+import pandas as pd
+
 from rfgp.counts import check_count
 from rfgp.couplings import Coupling
 from rfgp.models import SparseSpectrumGP
@@ -113,7 +115,9 @@ class RandomFeatureGPRegressor(ProcessRegressor):
         gp = self._process()
         X, y = validate_data(self, X, y, dtype=FLOATS, multi_output=True, y_numeric=True, ensure_min_samples=2)
         dtype = common_float(X, y)
-        return self._learn(gp, X.astype(dtype, copy=False), y.astype(dtype, copy=False))
+        X, y = X.astype(dtype, copy=False), y.astype(dtype, copy=False)
+        names = getattr(self, "feature_names_in_", None)  # which `gp_` is to know as well
+        return self._learn(gp, X if names is None else pd.DataFrame(X, columns=names), y)
 
     def _process(self) -> SparseSpectrumGP:
         return SparseSpectrumGP(
