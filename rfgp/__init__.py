@@ -38,7 +38,8 @@ from rfgp.errors import RfgpError as RfgpError
 from rfgp.errors import RfgpWarning as RfgpWarning
 from rfgp.errors import SolverError as SolverError
 from rfgp.errors import VarianceStarvationWarning as VarianceStarvationWarning
-from rfgp.inference.laws import Prediction as Prediction
+from rfgp.inference.prediction import LogNormal as LogNormal
+from rfgp.inference.prediction import Prediction as Prediction
 from rfgp.loading import load as load
 from rfgp.models import ExactGP as ExactGP
 from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
