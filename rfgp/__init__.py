@@ -82,8 +82,12 @@ def __getattr__(name: str) -> Any:
     return getattr(module, name) if name == "GraphGP" else module
 
 
+_MODULES = ("couplings", "errors", "features", "learn", "metrics", "spectra", "theory")
+
+
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    own = {name for name, value in globals().items() if getattr(value, "__module__", "").startswith("rfgp.")}
+    return sorted({*own, *_MODULES, *_LAZY, "__version__"})
 
 
 def _check_graphs() -> None:

@@ -166,3 +166,7 @@ def _tensor(values: Any) -> Tensor:
     return (
         values.detach().double() if isinstance(values, Tensor) else torch.as_tensor(np.array(values, dtype=np.float64))
     )
+
+
+def __dir__() -> list[str]:
+    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from torch import Tensor
 
-from rfgp.errors import ConvergenceWarning, NotFittedError
+from rfgp.errors import ConvergenceWarning, NotFittedError, arguments
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
 from rfgp.inference import LeaveOneOut, Prediction
 from rfgp.parameters import Hyperparameters
@@ -171,7 +171,8 @@ class Process(ABC, Generic[F]):
         if not report.converged:
             message = (
                 f"The fit stopped after {report.iterations} iterations without converging: {report.message}. "
-                "Raise max_iterations if they ran out; otherwise fix a hyperparameter or give it a prior."
+                f"Raise {arguments('max_iterations')} if they ran out; otherwise fix a hyperparameter or give it a "
+                "prior."
             )
             warnings.warn(ConvergenceWarning(message), stacklevel=2)
         for warning in self._told(report):

@@ -50,7 +50,7 @@ NOISE_BOUNDS = (1e-6, 1e2)  # of the variance of the targets
 OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Regression:
     """Rows under a prior at given hyperparameters, or the posterior that was given in their place, or both.
 
@@ -208,6 +208,9 @@ class Regression:
         with torch.no_grad():
             mean, noise = self.hyperparameters.value("mean").double(), self.hyperparameters.standardized("noise")
         return mean, self.scaling.targets.scale.double(), noise
+
+    def __repr__(self) -> str:
+        return f"Regression({self.num_observations} observations, {self.hyperparameters})"
 
     # --- copies ----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
 from rfgp.counts import check_count
 from rfgp.couplings import Frequencies
-from rfgp.errors import InvalidArgumentError, OverfittingWarning, VarianceStarvationWarning
+from rfgp.errors import InvalidArgumentError, OverfittingWarning, VarianceStarvationWarning, arguments
 from rfgp.inference import FeaturePrior, KernelPrior
 from rfgp.parameters import Hyperprior, Quantity, Values
 from rfgp.regression.family import Family
@@ -282,7 +282,8 @@ def _warnings(report: FitReport) -> Iterator[Warning]:
         yield VarianceStarvationWarning(
             f"The data determine {used:.0%} of the weights, so the features are exhausted: the variance of the latent "
             "function is too small between the data and far from them (variance starvation; the noise has taken over "
-            'what the features miss). Raise num_frequencies, or use frequencies="learned" for accuracy.'
+            f"what the features miss). Raise {arguments('num_frequencies')}, or use "
+            'frequencies="learned" for accuracy.'
         )
     if report.calibration is not None and report.calibration > MISCALIBRATED:
         yield OverfittingWarning(

@@ -15,7 +15,7 @@ from torch import Tensor
 import graphs
 from graphs.kernels import GraphKernel
 from rfgp import random
-from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning
+from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
 from rfgp.inference import Prior
 from rfgp.parameters import Hyperprior, Values
 from rfgp.regression.family import Family
@@ -261,9 +261,9 @@ class NodeFamily(Family):
         if check.is_poor:
             yield PoorFeaturesWarning(
                 f"These features are poor for {self.fitted_kernel(values)} and this noise. {check}. More of them "
-                "(num_walkers, degree, rank), other ones (features='auto' measures which), or the exact process "
-                "(gp.exact(), up to 20,000 nodes) are the remedy; long lengthscales with little noise need a truncated "
-                "spectrum."
+                f"({arguments('num_walkers', 'degree', 'rank')}), other ones (features='auto' measures which), or the "
+                "exact process (features='exact', up to 20,000 nodes) are the remedy; long lengthscales with little "
+                "noise need a truncated spectrum."
             )
 
     def identity(self) -> Iterator[str | Tensor]:

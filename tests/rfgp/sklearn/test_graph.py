@@ -55,6 +55,15 @@ def test_it_equals_the_process_of_the_same_seed(features, y):
     assert estimator.sample_y(HIDDEN, 3).shape == (21, *y.shape[1:], 3)
 
 
+@pytest.mark.filterwarnings("ignore::graphs.GraphWarning")
+def test_warnings_call_options_as_the_estimator_does():
+    options = {"features": "walks", "exact_hops": 0, "noise": 1e-5}
+    with pytest.warns(rfgp.PoorFeaturesWarning, match=r"More of them \(n_walkers\), other ones"):
+        regressor(n_walkers=2, fixed=("noise",), **options).fit(SEEN, Y[::2])
+    with pytest.warns(rfgp.PoorFeaturesWarning, match=r"More of them \(num_walkers, degree, rank\), other ones"):
+        rfgp.GraphGP(GRAPH, num_walkers=2, seed=0, **options).fit(SEEN, Y[::2], fixed="noise")
+
+
 @pytest.mark.filterwarnings("ignore::graphs.GraphWarning")  # walks without exact hops, or that halt often
 @pytest.mark.parametrize(
     "option",

@@ -133,15 +133,20 @@ def test_the_deviation_is_that_of_the_latent_function():
 
 def test_options_reach_the_process():
     estimator = small(noise=0.04, fixed=("noise",), max_iter=2)
-    with pytest.warns(rfgp.ConvergenceWarning, match="Raise max_iterations"):
+    with pytest.warns(rfgp.ConvergenceWarning, match="Raise max_iter if they"):
         estimator.fit(X, Y)
     assert estimator.gp_.hyperparameters.noise.item() == pytest.approx(0.04)
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
 def test_warnings_of_the_process_go_through():
-    rough = np.sin(40 * X[:, 0])
-    with pytest.warns(rfgp.RfgpWarning):
-        small(n_frequencies=2, lengthscale=0.05, noise=1e-4, fixed=("noise", "lengthscale")).fit(X, rough)
+    """And call options as the estimator does; afterwards they are the model's again."""
+    rough, options = np.sin(40 * X[:, 0]), {"lengthscale": 0.05, "noise": 1e-4}
+    fixed = ("noise", "lengthscale")
+    with pytest.warns(rfgp.VarianceStarvationWarning, match="Raise n_frequencies, or"):
+        small(n_frequencies=2, fixed=fixed, **options).fit(X, rough)
+    with pytest.warns(rfgp.VarianceStarvationWarning, match="Raise num_frequencies, or"):
+        rfgp.SparseSpectrumGP(num_frequencies=2, seed=0, **options).fit(X, rough, fixed=fixed)
 
 
 # --- types and shapes --------------------------------------------------------------------------------------
