@@ -300,7 +300,7 @@ def _space(family: Family, summary: DataSummary) -> Space:
     """Return the hyperparameters of a family, with starting values and bounds that the data decide."""
     unit = summary.scaling.targets.scale**2
     quantities, variance = (
-        family.inputs.quantities(summary.inputs, summary.scaling),
+        family.inputs.quantities(summary.spread, summary.scaling),
         (summary.deviation**2 / unit).mean(),
     )
     for name, start, bounds in (("outputscale", 1.0, OUTPUTSCALE_BOUNDS), ("noise", 0.1, NOISE_BOUNDS)):

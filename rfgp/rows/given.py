@@ -1,6 +1,7 @@
 """Training data at the door: from what a user gives to rows in standardised units."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from rfgp.rows.blocks import Block, Rows, parts_of
 from rfgp.rows.sources import Chunk, DistributedSource, RowSource, as_source, checked, standardized
 from rfgp.rows.streams import RemoteRows, SourceRows
 from rfgp.rows.survey import Survey, survey
-from rfgp.scaling import Affine, Scaling
+from rfgp.scaling import Affine, Scaling, moments
 
 
 class InputReader(Protocol):
@@ -57,13 +58,13 @@ class DataSummary:
 
     Attributes:
         scaling: To standardised units.
-        inputs: (n, d) or positions (n,), in the user's units, or a sample of them.
+        spread: Standard deviations of the columns of the inputs (d,), in the user's units; of nodes ().
         center: Mean of the targets, () or (k,).
         deviation: Their standard deviation, likewise.
     """
 
     scaling: Scaling
-    inputs: Tensor
+    spread: Tensor
     center: Tensor
     deviation: Tensor
 
@@ -109,10 +110,11 @@ class GivenArrays:
 
     def summary(self, standardize: bool) -> DataSummary:
         """Return what the data decide; nodes have no map of inputs."""
-        inputs, targets = self.chunk.X, self.chunk.y
-        make = Affine.standardizing if standardize else Affine.identity
+        inputs, targets, weight = self.chunk.X, self.chunk.y, self.chunk.sample_weight
+        make = partial(Affine.standardizing, weight=weight) if standardize else Affine.identity
         scaling = Scaling(_checked_units(make(targets)), make(inputs) if inputs.ndim == 2 else None, self.names)
-        return DataSummary(scaling, inputs, targets.mean(0), targets.std(0))
+        spread = moments(inputs, weight)[1] if inputs.ndim == 2 else targets.new_zeros(())
+        return DataSummary(scaling, spread, *moments(targets, weight))
 
     def rows(self, scaling: Scaling) -> ArrayRows:
         """Return the rows.
@@ -148,13 +150,14 @@ class GivenSource:
 
     def summary(self, standardize: bool) -> DataSummary:
         """Return what the data decide."""
-        told, inputs = self.survey, self.survey.sample.X
-        maps = [moments.standardizing(inputs.new_empty(0)) for moments in (told.targets, told.inputs)]
+        told, like = self.survey, self.survey.sample.X.new_empty(0)
+        maps = [found.standardizing(like) for found in (told.targets, told.inputs)]
         center, deviation = (v[0] if told.is_vector else v for v in (maps[0].location, maps[0].scale))
         if not standardize:
             maps = [Affine.identity(m.location[None]) for m in maps]
         targets = Affine(maps[0].location[0], maps[0].scale[0]) if told.is_vector else maps[0]
-        return DataSummary(Scaling(_checked_units(targets), maps[1], told.names), inputs, center, deviation)
+        scaling = Scaling(_checked_units(targets), maps[1], told.names)
+        return DataSummary(scaling, told.inputs.deviation.to(like), center, deviation)
 
     def rows(self, scaling: Scaling) -> SourceRows:
         """Return the rows, standardised as they are read.

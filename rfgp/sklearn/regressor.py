@@ -88,6 +88,7 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         gp: Process[Any],
         X: Any,
         y: Any,  # (n,) or (n, k)
+        weight: Any,  # (n,)
     ) -> Self:
         """Fit the process to the outputs that are not constant."""
         most = None if self.max_iter is None else check_count("max_iter", self.max_iter, least=0)
@@ -97,7 +98,7 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         learns = bool(targets.varies.any())
         if learns:
             with called(**_NAMES):
-                gp.fit(X, targets.learned(y), fixed=self.fixed, max_iterations=most)
+                gp.fit(X, targets.learned(y), sample_weight=weight, fixed=self.fixed, max_iterations=most)
         report = gp.fit_report
         self._targets = targets
         self.gp_ = gp if learns else None

@@ -316,6 +316,17 @@ def test_graphs_take_labels_only():
 
 
 class TestSurvey:
+    def test_moments_of_weighted_rows_are_those_of_repeated_ones(self):
+        parts = [Chunk(X[i : i + 37], Y[i : i + 37], None, WEIGHT[i : i + 37]) for i in range(0, 400, 37)]
+        found = survey.survey(Blocks(parts), None, 0)
+        rows = np.repeat(np.arange(400), WEIGHT.astype(int))
+        np.testing.assert_allclose(found.inputs.mean, X[rows].mean(0), rtol=1e-13)
+        np.testing.assert_allclose(found.inputs.deviation, X[rows].std(0, ddof=1), rtol=1e-13)
+        rare = survey.survey(
+            Blocks([part._replace(sample_weight=1e-3 * part.sample_weight) for part in parts]), None, 0
+        )
+        np.testing.assert_allclose(rare.inputs.deviation, X[rows].std(0) * (400 / 399) ** 0.5, rtol=1e-12)
+
     def test_moments_are_those_of_all_rows(self):
         whole = X + 1e6
         found = survey.survey(Blocks([(whole[i : i + 37], Y[i : i + 37]) for i in range(0, 400, 37)]), None, 0)

@@ -52,7 +52,7 @@ def check_twin(estimator, gp):
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")  # some of their data are noise, or few
 @parametrize_with_checks(
     [
-        RandomFeatureGPRegressor(n_frequencies=8, max_iter=5),
+        RandomFeatureGPRegressor(n_frequencies=16, max_iter=5),  # features enough: repeated rows take the same steps
         RandomFeatures(n_frequencies=8),
         RandomFeatures(n_frequencies=8, features="laplace", lengthscale="scale"),
     ]
@@ -129,6 +129,38 @@ def test_the_deviation_is_that_of_the_latent_function():
     noise = estimator.gp_.hyperparameters.noise.item()
     np.testing.assert_allclose(estimator.predict(NEW, return_std=True)[1] ** 2 + noise, observed, rtol=1e-10)
     assert noise > 1e-3
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+@pytest.mark.parametrize("y", [Y, PAIR], ids=["one", "two"])
+def test_weights_are_those_of_the_process_and_rows_of_weight_zero_are_gone(y):
+    weight = np.random.default_rng(1).integers(0, 3, 60)
+    rows, kept = np.repeat(np.arange(60), weight), weight > 0
+    estimator = small(max_iter=5).fit(X, y, sample_weight=list(weight))
+    gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0)
+    gp.fit(X[kept], y[kept], sample_weight=weight[kept], max_iterations=5)
+    np.testing.assert_allclose(estimator.gp_.predict(NEW).mean, gp.predict(NEW).mean, rtol=1e-9)
+    repeated = small(max_iter=5).fit(X[rows], y[rows])
+    np.testing.assert_allclose(estimator.gp_.predict(NEW).mean, repeated.predict(NEW), rtol=1e-7)
+    score = repeated.score(X[rows], y[rows])
+    assert estimator.score(X, y, sample_weight=weight) == pytest.approx(score, rel=1e-7)
+    ones, none = (small(max_iter=2).fit(X, y, weight).predict(NEW) for weight in (1.0, None))
+    np.testing.assert_allclose(ones, none, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.ones(3), r"one value for each of the 60 rows, got shape \(3,\)"),
+        (-np.ones(60), "must be finite and not negative, but is -1 in row 0"),
+        (np.full(60, np.nan), "but is nan in row 0"),
+        (np.eye(60)[0], "At least two observations need a positive sample_weight"),
+        (["a"] * 60, "sample_weight is not an array of numbers"),
+    ],
+)
+def test_bad_weights_are_named(weight, message):
+    with pytest.raises(rfgp.DataError, match=message):
+        small().fit(X, Y, sample_weight=weight)
 
 
 def test_options_reach_the_process():
