@@ -240,22 +240,22 @@ class LogNormal:
     @property
     def mean(self) -> Any:
         """The means, (n,) or (n, k)."""
-        return self._as_log(self._mean())
+        return self._as_log(self.mean_tensor())
 
     @property
     def variance(self) -> Any:
         """The marginal variances, (n,) or (n, k)."""
-        return self._as_log(self._mean() ** 2 * self.log.variance_tensor().expm1())
+        return self._as_log(self.mean_tensor() ** 2 * self.log.variance_tensor().expm1())
 
     @property
     def std(self) -> Any:
         """The marginal standard deviations, (n,) or (n, k)."""
-        return self._as_log(self._mean() * self.log.variance_tensor().expm1().clamp_min(0).sqrt())
+        return self._as_log(self.mean_tensor() * self.log.variance_tensor().expm1().clamp_min(0).sqrt())
 
     @property
     def covariance(self) -> Any:
         """The covariance matrix, (n, n) or (n, n, k)."""
-        mean = self._mean()
+        mean = self.mean_tensor()
         return self._as_log(mean[:, None] * mean * self.log.covariance_tensor().expm1())
 
     def quantile(self, probability: Any) -> Any:
@@ -282,11 +282,12 @@ class LogNormal:
         """Draw from the joint law, as `Prediction.sample`: (s, n) or (s, n, k)."""
         return self._as_log(torch.as_tensor(self.log.sample(num_samples, seed=seed, generator=generator)).exp())
 
+    def mean_tensor(self) -> Tensor:
+        """Return the means (n,) or (n, k), float64 tensor."""
+        return (self.log.mean_tensor() + self.log.variance_tensor() / 2).exp()
+
     def __repr__(self) -> str:
         return f"LogNormal({self.log})"
-
-    def _mean(self) -> Tensor:
-        return (self.log.mean_tensor() + self.log.variance_tensor() / 2).exp()
 
     def _as_log(self, value: Tensor) -> Any:
         return given_back(value, self.log.template, self.log.as_numpy)

@@ -111,6 +111,21 @@ def test_exponentials_are_log_normal(outputs, observed):
     np.testing.assert_allclose(p.observed().std, d.p.observed().exp().std, rtol=1e-12)
 
 
+def test_metrics_of_log_normal_laws_are_in_the_targets_units():
+    d = predicted(observed=True)
+    p, law, y = d.p.exp(), stats.lognorm(d.p.std, scale=np.exp(d.p.mean)), np.exp(d.p.mean + 0.4)
+    assert rfgp.metrics.nlpd(y, p) == pytest.approx(-law.logpdf(y).mean(), rel=1e-10)
+    assert rfgp.metrics.rmse(y, p) == pytest.approx(np.sqrt(((y - law.mean()) ** 2).mean()), rel=1e-10)
+    np.testing.assert_allclose(rfgp.metrics.standardized_residuals(y, p), 0.4 / d.p.std, rtol=1e-9)
+    shares = rfgp.metrics.interval_coverage(y, p, [0.2, 0.9])
+    inside = [((law.interval(level)[0] <= y) & (y <= law.interval(level)[1])).mean() for level in (0.2, 0.9)]
+    np.testing.assert_allclose(shares, inside)
+    other = d.p.linear(np.eye(5)).exp()
+    assert rfgp.metrics.kl_divergence(p, other) == pytest.approx(0, abs=1e-9)
+    with pytest.raises(rfgp.InvalidArgumentError, match="of positive targets, got -"):
+        rfgp.metrics.nlpd(-y, p)
+
+
 def test_seeds_and_generators():
     p = predicted().p
     np.testing.assert_array_equal(p.sample(3, seed=5), p.sample(3, seed=5))
