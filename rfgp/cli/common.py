@@ -41,9 +41,7 @@ def _printable(text: str) -> str:
 
 def as_flags(message: str) -> str:
     """Return a message of the library with its Python arguments as options of the command line."""
-    named = re.sub(
-        r"\b(categories|dates|missing|decimal|thousands|comment|encoding)=([\"'])(.*?)\2", r"--\1 \3", message
-    )
+    named = re.sub(r"\b(categories|dates|missing|decimal|comment|encoding)=([\"'])(.*?)\2", r"--\1 \3", message)
     named = re.sub(r"\bdrop=([\"'])(.*?)\1", r"--drop \1\2\1", named)
     named = re.sub(r"\bdrop=(\d+)", r"--drop \1", named)
     named = named.replace("add them to missing_marks", "name them in --missing-mark")

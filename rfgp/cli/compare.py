@@ -46,7 +46,6 @@ def compare(
     drop: Annotated[list[str] | None, typer.Option(help="Tables: a column to leave out; repeatable.")] = None,
     as_category: Annotated[list[str] | None, typer.Option(help="Tables: a column of categories; repeatable.")] = None,
     decimal: Annotated[str, typer.Option(help="Tables: the decimal mark.")] = ".",
-    thousands: Annotated[str | None, typer.Option(help="Tables: what separates thousands, as , in 1,200.")] = None,
     encoding: Annotated[str, typer.Option(help="Tables: of a text file.")] = "utf-8",
     value: Annotated[str, typer.Option(help="Roads in GeoJSON: the sensors' property to interpolate.")] = "value",
     kernel: Annotated[str, typer.Option(help="Graphs: diffusion or regularized-laplacian.")] = "diffusion",
@@ -63,12 +62,7 @@ def compare(
 ) -> None:
     """Fit the exact process, approximate it under every coupling, and compare."""
     options: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "decimal": decimal}
-    options |= {
-        "thousands": thousands,
-        "encoding": encoding,
-        "drop": tuple(drop or ()),
-        "as_categories": tuple(as_category or ()),
-    }
+    options |= {"encoding": encoding, "drop": tuple(drop or ()), "as_categories": tuple(as_category or ())}
     protocol = {"sizes": size, "features": features, "ard": ard, "kernel": kernel, "halt": halt}
     protocol |= {"num_train": num_train, "num_test": num_test, "value": value, "target": target}
     _compare(file, protocol, options, (splits, draws, seed), out, as_json)

@@ -32,7 +32,6 @@ def fit(
         list[str] | None, typer.Option(help="A column of categories, even if it holds numbers; repeatable.")
     ] = None,
     decimal: Annotated[str, typer.Option(help="The decimal mark, . or ,")] = ".",
-    thousands: Annotated[str | None, typer.Option(help="What separates thousands, as , in 1,200.")] = None,
     comment: Annotated[str | None, typer.Option(help="Lines that start with this are skipped.")] = None,
     encoding: Annotated[str, typer.Option(help="Of a text file.")] = "utf-8",
     missing_mark: Annotated[
@@ -47,7 +46,7 @@ def fit(
 ) -> None:
     """Fit a table: a model that predicts, and a report to judge it by."""
     options: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
-    options |= {"as_categories": tuple(as_category or ()), "decimal": decimal, "thousands": thousands}
+    options |= {"as_categories": tuple(as_category or ()), "decimal": decimal}
     options |= {"comment": comment, "encoding": encoding, "missing_marks": _marks(missing_mark)}
     model = {"num_frequencies": num_frequencies, "coupling": coupling, "features": features, "ard": not shared}
     judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
@@ -100,7 +99,7 @@ def _fit(
 
 def _save(study: Any, table: Any, path: Path, with_data: bool) -> None:
     """Save the model with the study's hyperparameters, conditioned on all rows."""
-    final = study.model.redraw(seed=study.model.seed).condition(table.X, table.y)
+    final = study.model.redraw(seed=study.model.seed).condition(table.frame(), table.y)
     final.fit_report = study.model.fit_report
     final.metadata = {"schema": table.schema.to_dict()}
     final.save(path, data=with_data)

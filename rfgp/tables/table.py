@@ -1,6 +1,7 @@
 """Tables of numbers, and the inputs of a file without them all."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,12 @@ class Table:
         classes = "" if self.classes is None else f" of {len(self.classes)} classes"
         size = f"{counted(n, 'row')}, {counted(d, 'column')} ({listed(self.columns)})"
         return f"Table({size}, target {show(self.target)}{classes})"
+
+    def frame(self) -> Any:
+        """Return the inputs as a pandas DataFrame (n, d), whose names a model that is fitted to it keeps."""
+        import pandas as pd
+
+        return pd.DataFrame(self.X, columns=list(self.columns))
 
     def check_numeric_target(self) -> None:
         """Refuse a target of classes, whose numbers mean nothing to a regression.
