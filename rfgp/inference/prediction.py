@@ -101,9 +101,9 @@ class Prediction:
         """
         mean, deviation = self.mean_tensor(), _deviation(self)
         distance = _values(y, mean, may_be_one=True) - mean
-        sure = torch.heaviside(distance, torch.ones_like(distance))
-        share = 0.5 * torch.special.erfc(-distance / deviation / 2**0.5)  # ndtr loses the digits of small ones
-        return self._out(torch.where(deviation > 0, share, sure))
+        scale = 2**0.5 * torch.where(deviation > 0, deviation, torch.ones_like(deviation))
+        share = 0.5 * torch.special.erfc(-distance / scale)  # ndtr loses the digits of small ones
+        return self._out(torch.where(deviation > 0, share, (distance >= 0).to(share)))
 
     def linear(
         self,

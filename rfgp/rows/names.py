@@ -14,14 +14,22 @@ def names_of(X: Any) -> tuple[str, ...] | None:
     Raises:
         DataError: several columns have one name.
     """
-    labels = getattr(X, "column_names", None) or getattr(X, "columns", None)  # Arrow's, and everyone else's
-    if labels is None or callable(labels) or not hasattr(X, "__array__"):
+    labels = _labels(X)
+    if labels is None:
         return None
     names = tuple(map(str, labels))
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"Several columns of X are named {twice!r}. Rename them, or pass X.to_numpy().")
     return names
+
+
+def _labels(X: Any) -> Any:
+    """Return the labels of the columns of a dataframe, of pandas, Arrow or polars; None: it is none."""
+    if not hasattr(X, "__array__") or isinstance(X, np.ndarray | Tensor):
+        return None
+    arrows = None if hasattr(X, "iloc") else getattr(X, "column_names", None)  # where it is no column of pandas
+    return getattr(X, "columns", None) if arrows is None else arrows
 
 
 def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | None = None) -> Any:
@@ -53,6 +61,6 @@ def _taken(X: Any, places: list[int]) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[:, places]
     if hasattr(X, "select") and not isinstance(X, Tensor):  # of polars and Arrow; a tensor's is another
-        labels = getattr(X, "column_names", None) or X.columns
+        labels = _labels(X)
         return X.select([labels[place] for place in places])
     return X[:, places] if isinstance(X, Tensor) else np.asarray(X)[:, places]

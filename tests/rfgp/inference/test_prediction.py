@@ -163,6 +163,23 @@ def test_tensors_stay_tensors_in_their_type():
     assert {answer.dtype for answer in (*answers, p.exp().sample(2), p.exp().quantile(0.2))} == {torch.float32}
 
 
+ANSWERS = {
+    "std": lambda p: p.std,
+    "quantile": lambda p: p.quantile([0.1, 0.8]),
+    "cdf": lambda p: p.cdf(0.2),
+    "difference": lambda p: p.linear([1, -1]).cdf(0.1),
+    "exponential": lambda p: p.exp().std,
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_are_differentiable_in_the_inputs(name):
+    X = torch.linspace(0, 1, 12, dtype=torch.float64)[:, None]
+    gp = MODELS["features"]().condition(X, X[:, 0] ** 2)
+    new = torch.tensor([[0.3], [0.8]], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: ANSWERS[name](gp.predict(x)), (new,))
+
+
 def test_a_sure_value_has_a_step():
     d = predicted()
     p = d.p.linear(np.zeros(5))

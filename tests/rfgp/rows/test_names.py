@@ -32,11 +32,29 @@ def turned(table):
     return table[["c", "b", "a"]].assign(place="here")[["place", "c", "b", "a"]]
 
 
+class Polars:
+    """What is used of a dataframe of polars, which need not be installed."""
+
+    def __init__(self, table):
+        self.table = table
+
+    @property
+    def columns(self):
+        return list(self.table.columns)
+
+    def select(self, names):
+        return Polars(self.table[names])
+
+    def __array__(self, dtype=None, copy=None):
+        return self.table.to_numpy(dtype)
+
+
 ORDERS = {
     "same": lambda table: table,
     "reversed": lambda table: table[["c", "b", "a"]],
     "more": turned,
     "arrow": lambda table: pa.Table.from_pandas(turned(table)),
+    "polars": lambda table: Polars(turned(table)),
     "array": lambda table: table.to_numpy(),
     "blocks": lambda table: Blocks([turned(table)[:3].drop(columns="place"), table[3:]]),
     "pairs": lambda table: Blocks([(turned(table), None)]),
@@ -125,6 +143,13 @@ def test_frames_that_cannot_be_used_are_named_and_nothing_is_lost(change, messag
         with pytest.raises(rfgp.DataError, match=message):
             ask(change(d.table))
     np.testing.assert_array_equal(gp.predict(d.new).mean, before)
+
+
+def test_columns_may_be_named_as_attributes_are():
+    d = data()
+    table = d.table.set_axis(["column_names", "columns", "select"], axis=1)
+    gp = MODELS["features"]().condition(table, d.y)
+    close(gp.predict(table[["select", "column_names", "columns"]]).mean, gp.predict(table.to_numpy()).mean)
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
