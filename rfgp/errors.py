@@ -111,3 +111,7 @@ class OverfittingWarning(RfgpWarning):
 
 class ConstantTargetWarning(RfgpWarning):
     """A target is constant: it is predicted as it is, with an error that is not known."""
+
+
+def __dir__() -> list[str]:
+    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)

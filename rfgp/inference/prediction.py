@@ -112,7 +112,8 @@ class Prediction:
         """Return the joint law of linear functionals of the values: of sums, means, differences.
 
         With a prediction at two points, `p.linear([1, -1])` is the law of f(a) - f(b), and `1 - p.linear([1, -1])
-        .cdf(0)` the probability that f(a) > f(b). `observed()` has the noise of the observations at all points.
+        .cdf(0)` the probability that f(a) > f(b). `observed()` has the noise of the observations at all points. The
+        covariance of all n points is computed on the way, so predict at those that matter.
 
         Args:
             weights: A functional a row, (m, n), or one, (n,).
@@ -127,7 +128,8 @@ class Prediction:
         w = _real("weights", weights).to(mean)
         w = w[None] if w.ndim == 1 else w
         if w.ndim != 2 or w.shape[1] != len(mean) or not bool(torch.isfinite(w).all()):
-            raise InvalidArgumentError(f"weights must be finite, (n,) or (m, n) with n = {len(mean)}, got {weights!r}.")
+            found = f"shape {tuple(w.shape)}{'' if bool(torch.isfinite(w).all()) else ' with values that are not'}"
+            raise InvalidArgumentError(f"weights must be finite, (n,) or (m, n) with n = {len(mean)}, got {found}.")
         noise, shift = self.noise.double(), (self.location / self.scale).reshape(-1)
         noise = w @ noise @ w.mT if noise.ndim == 2 else noise * w @ w.mT
         return replace(self, law=LinearLaw(self.law, w, shift), location=0 * self.location, noise=noise)
