@@ -38,7 +38,8 @@ from rfgp.errors import RfgpError as RfgpError
 from rfgp.errors import RfgpWarning as RfgpWarning
 from rfgp.errors import SolverError as SolverError
 from rfgp.errors import VarianceStarvationWarning as VarianceStarvationWarning
-from rfgp.inference.laws import Prediction as Prediction
+from rfgp.inference.prediction import LogNormal as LogNormal
+from rfgp.inference.prediction import Prediction as Prediction
 from rfgp.loading import load as load
 from rfgp.models import ExactGP as ExactGP
 from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
@@ -81,8 +82,12 @@ def __getattr__(name: str) -> Any:
     return getattr(module, name) if name == "GraphGP" else module
 
 
+_MODULES = ("couplings", "errors", "features", "learn", "metrics", "spectra", "theory")
+
+
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    own = {name for name, value in globals().items() if getattr(value, "__module__", "").startswith("rfgp.")}
+    return sorted({*own, *_MODULES, *_LAZY, "__version__"})
 
 
 def _check_graphs() -> None:

@@ -380,3 +380,7 @@ def name_of(spectrum: Spectrum) -> str:
 def names() -> tuple[str, ...]:
     """Return the names that `by_name` knows."""
     return _REGISTRY.names
+
+
+def __dir__() -> list[str]:
+    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)

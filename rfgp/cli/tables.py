@@ -99,7 +99,7 @@ def _fit(
 
 def _save(study: Any, table: Any, path: Path, with_data: bool) -> None:
     """Save the model with the study's hyperparameters, conditioned on all rows."""
-    final = study.model.redraw(seed=study.model.seed).condition(table.X, table.y)
+    final = study.model.redraw(seed=study.model.seed).condition(table.frame(), table.y)
     final.fit_report = study.model.fit_report
     final.metadata = {"schema": table.schema.to_dict()}
     final.save(path, data=with_data)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables import content
+from rfgp.tables.marks import pointed, pointed_text
 from rfgp.tables.messages import listed, plain, show, title
 from rfgp.tables.options import TextFormat
 
@@ -218,10 +219,10 @@ def _read_texts(cells: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64]
     import pyarrow.compute as pc
 
     try:
-        return "number", _floats(_pointed(cells, form.decimal)), cells
+        return "number", _floats(pointed(cells, form)), cells
     except pa.ArrowInvalid:  # some are no numbers, or have blanks around them
         cells = _with_gaps(cells, form)
-    numbers = _pointed(cells, form.decimal)
+    numbers = pointed(cells, form)
     is_number = pc.fill_null(pc.match_substring_regex(numbers, _NUMERIC), False)
     numbers = pc.if_else(is_number, numbers, pa.scalar(None, numbers.type))
     values = _floats(pc.replace_substring_regex(numbers, "^[+]", ""))
@@ -232,15 +233,6 @@ def _read_texts(cells: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64]
     if _all_match(cells, DATE):
         return "date", _days(_timestamps(cells)), cells
     return "text", values, cells
-
-
-def _pointed(cells: Any, decimal: str) -> Any:
-    """Return the cells with a point as the decimal mark."""
-    import pyarrow.compute as pc
-
-    if decimal == ".":
-        return cells
-    return pc.replace_substring(pc.replace_substring(cells, ".", "no number"), ",", ".")
 
 
 def _all_match(cells: Any, pattern: str) -> bool:
@@ -296,5 +288,4 @@ def _days(array: Any) -> NDArray[np.float64]:
 
 def is_value(cell: str, form: TextFormat) -> bool:
     """Say whether a text is a number or a date."""
-    pointed = cell if form.decimal == "." else "text" if "." in cell else cell.replace(",", ".")
-    return re.match(NUMBER, pointed) is not None or re.match(DATE, cell) is not None
+    return re.match(NUMBER, pointed_text(cell, form)) is not None or re.match(DATE, cell) is not None

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables import content
 from rfgp.tables.columns import Column, Frame
+from rfgp.tables.marks import advice, marked
 from rfgp.tables.messages import counted, listed, show, title
 from rfgp.tables.options import Request
 from rfgp.tables.schema import ColumnRule, Schema
@@ -35,7 +36,7 @@ def encode_table(frame: Frame, request: Request) -> Table:
         gap |= column.missing
     rows = _used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
     inputs, output = [column.take(rows) for column in inputs], output.take(rows)
-    rules, target = tuple(_rule(column, request.decimal) for column in inputs), _rule(output, request.decimal)
+    rules, target = tuple(_rule(column, frame) for column in inputs), _rule(output, frame)
     X, y = join(rules, inputs), class_codes(target, output)
     used = {column.place for column in (*inputs, output)}
     schema = Schema(
@@ -119,14 +120,14 @@ def _used(frame: Frame, place: int, request: Request, forced: bool, is_target: b
     if is_date:
         check_dates(column)
     else:
-        _check_mixed(column, request)
+        _check_mixed(column, frame)
     if choice in ("days", "one-hot") or (is_target and not is_date):
         return column
     if choice == "drop" and not is_target:
         return None
     if column.missing.all():
         return column
-    raise _refused_dates(column, is_target) if is_date else _refused_text(column, request)
+    raise _refused_dates(column, is_target) if is_date else _refused_text(column, frame)
 
 
 def _refused_dates(column: Column, is_target: bool) -> DataError:
@@ -136,9 +137,9 @@ def _refused_dates(column: Column, is_target: bool) -> DataError:
     return column.error(f"holds dates ({column.spell(row)} in row {row}). {remedy}")
 
 
-def _refused_text(column: Column, request: Request) -> DataError:
+def _refused_text(column: Column, frame: Frame) -> DataError:
     remedy = f'Give categories="one-hot" or leave the column out ({column.drop} or categories="drop").'
-    return column.error(f"{_holds_text(column)}. {_hint(column, request.decimal)}{remedy}")
+    return column.error(f"{_holds_text(column)}. {_hint(column, frame)}{remedy}")
 
 
 def _holds_text(column: Column) -> str:
@@ -147,22 +148,24 @@ def _holds_text(column: Column) -> str:
     return f"holds text ({column.spell(row)} in row {row}, {len(column.odd)} such cells)"
 
 
-def _hint(column: Column, decimal: str) -> str:
-    """Return what the first text cell suggests."""
+def _hint(column: Column, frame: Frame) -> str:
+    """Return what the text cells suggest."""
+    cells = {name: marked(source) for name, source in zip(frame.names, frame.sources, strict=True)}
+    cells[column.name] = marked(frame.sources[column.place])
+    if hint := advice(cells, column.name, frame.form):
+        return hint
     cell = str(column.cells[column.odd[0]]) if len(column.odd) else ""
-    if decimal == "." and re.fullmatch(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?", cell):
-        return 'Give decimal="," where a comma is the decimal mark. '
     if re.fullmatch(r"\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:\D.*)?", cell):
         return "Dates must be ISO (YYYY-MM-DD). "
     return ""
 
 
-def _check_mixed(column: Column, request: Request) -> None:
+def _check_mixed(column: Column, frame: Frame) -> None:
     """Refuse a column of numbers with some texts among them."""
     numbers = int(np.count_nonzero(~np.isnan(column.values)))
     if 2 * numbers >= int(np.count_nonzero(~column.missing)):
         remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or leave it out"
-        fault = f"{_holds_text(column)} among {counted(numbers, 'number')}. {_hint(column, request.decimal)}"
+        fault = f"{_holds_text(column)} among {counted(numbers, 'number')}. {_hint(column, frame)}"
         raise column.error(f"{fault}{remedy} ({column.drop}).")
 
 
@@ -209,14 +212,14 @@ def _used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -
     return rows[~gap]
 
 
-def _rule(column: Column, decimal: str) -> ColumnRule:
+def _rule(column: Column, frame: Frame) -> ColumnRule:
     if column.kind != "text":
         return ColumnRule(column.name, column.place, column.kind)
     cells = column.cells.drop_null()
     levels = cells.unique()
     if len(levels) > _MOST_LEVELS or len(levels) == len(cells):
         fault = f"has {len(levels):,} different texts in {counted(len(cells), 'cell')}; it looks like an identifier"
-        raise column.error(f"{fault}. {_hint(column, decimal)}Leave it out with {column.drop}.")
+        raise column.error(f"{fault}. {_hint(column, frame)}Leave it out with {column.drop}.")
     return ColumnRule(column.name, column.place, "category", tuple(sorted(levels.to_pylist())))
 
 

@@ -14,6 +14,8 @@ Missing = Literal["error", "drop", "mean"]
 Decimal = Literal[".", ","]
 
 MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
+SEPARATORS = (",", ".", "'", "_", " ", "\u00a0", "\u202f", "\u2019")
+"""Of thousands; a blank may be one that does not break a line, an apostrophe a typographic one."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "categories": ("error", "one-hot", "drop"),
     "dates": ("error", "days", "drop"),
@@ -30,10 +32,17 @@ class TextFormat:
     comment: str | None = None
     missing_marks: tuple[str, ...] = MISSING_MARKS
     encoding: str = "utf-8"
+    thousands: str | None = None
 
     def __post_init__(self) -> None:
         if self.decimal not in CHOICES["decimal"]:
             raise _no_choice("decimal", self.decimal)
+        if self.thousands is not None and (self.thousands not in SEPARATORS or self.thousands == self.decimal):
+            choices = ", ".join(repr(mark) for mark in SEPARATORS if mark != self.decimal)
+            raise InvalidArgumentError(
+                f"thousands is {show(self.thousands)} with the decimal mark {self.decimal!r}; "
+                f"the choices are {choices}."
+            )
         if self.comment is not None and not re.fullmatch(r"\S{1,10}", self.comment):
             raise InvalidArgumentError(
                 f"comment is {show(self.comment)}; give one to ten characters, none of them blank."
@@ -61,6 +70,7 @@ class TableOptions(TypedDict, total=False):
     comment: str | None
     missing_marks: Sequence[str]
     encoding: str
+    thousands: str | None
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,7 @@ class Request:
     missing_marks: Sequence[str] = MISSING_MARKS
     encoding: str = "utf-8"
     as_categories: str | int | Sequence[str | int] = ()
+    thousands: str | None = None
 
     def __post_init__(self) -> None:
         for option in ("categories", "dates", "missing"):
@@ -91,7 +102,7 @@ class Request:
     @property
     def format(self) -> TextFormat:
         """How the text file spells its cells."""
-        return TextFormat(self.decimal, self.comment, tuple(self.missing_marks), self.encoding)
+        return TextFormat(self.decimal, self.comment, tuple(self.missing_marks), self.encoding, self.thousands)
 
     @property
     def left_out(self) -> tuple[str | int, ...]:

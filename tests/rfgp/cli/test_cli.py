@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import trimesh
 
@@ -194,6 +195,7 @@ def test_predict_reads_other_tables_as_the_first(fitted, monkeypatch, capsys, tm
     X = np.array([[4.5, 1, 0, 0, days[0]], [2, 0, 0, 1, days[1]]])
     assert Schema.from_dict(gp.metadata["schema"]).columns == columns
     law = gp.predict(X)
+    np.testing.assert_array_equal(gp.predict(pd.DataFrame(X, columns=columns).iloc[:, ::-1]).mean, law.mean)
     np.testing.assert_allclose([float(row["mean"]) for row in found], law.mean, rtol=1e-10)
     np.testing.assert_allclose([float(row["sd"]) for row in found], np.sqrt(law.variance), rtol=1e-10)
     half = 1.959964 * np.sqrt(law.observed().variance)
