@@ -69,6 +69,7 @@ def traffic(
     min_length: Annotated[
         float, typer.Option(help="Shorter pieces of road count as this long, in mean lengths.")
     ] = 0.5,
+    snap: Annotated[float, typer.Option(help="Ends of roads at most so far apart, in metres, meet.")] = 0.0,
     out: Out = None,
     kernel: Kernel = "diffusion",
     features: Features = "auto",
@@ -87,7 +88,7 @@ def traffic(
         raise typer.BadParameter(f"{value} is the name of a result; rename the sensors' property.")
     with progress(visible=not as_json) as report:
         report("Reading", 0, 1)
-        field = fields.read_road_field(resolve(file, report), value, metric, min_length)
+        field = fields.read_road_field(resolve(file, report), value, metric, min_length, snap)
         options = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt, "seed": seed}
         folder = out or Path(f"{stem(file)}-field")
         study, law = _study(file.name, field, options, folder, test_share, comparison, with_data, report)

@@ -85,9 +85,7 @@ def _still(field: Field, values: NDArray[np.float64], title: str, colors: str) -
 
 
 def _glance(field: Field, law: NodeLaw) -> list[Block]:
-    from scipy.sparse.csgraph import connected_components
-
-    parts = int(connected_components(field.graph.adjacency, directed=False)[0])
+    parts = int(field.part.max()) + 1
     seen = len(set(field.graph.index(field.nodes).tolist()))
     text = (
         f"{field.graph.num_nodes:,} nodes, {field.graph.num_edges:,} edges, {parts} connected "
@@ -102,8 +100,7 @@ def _glance(field: Field, law: NodeLaw) -> list[Block]:
             "is of the normalised Laplacian, whose prior variance grows with the degree, so that nodes beside very "
             "short edges are smoothed less well than the others."
         )
-    if parts > 1:
-        text += " A part without observations has the prior's mean and standard deviation."
+    text += f" {field.describe_parts()}" if parts > 1 else ""
     columns: Any = np.column_stack([law.mean, law.deviation])
     blocks: list[Block] = [Text(text), Plot(figures.histogram(field.values, field.quantity), "The observed values.")]
     blocks.append(Plot(figures.histogram(law.deviation, "standard deviation"), "The posterior sd over all nodes."))
