@@ -68,7 +68,8 @@ class Field:
         what = "roads" if self.mesh is None else "mesh"
         text = (
             f"The {what} fall{'s' * (what == 'mesh')} into {len(sizes):,} parts without a way between them, the "
-            f"largest of {sizes.max():,} of {len(self.part):,} nodes: what is observed in one says nothing about the others."
+            f"largest of {sizes.max():,} of {len(self.part):,} nodes: what is observed in one says nothing about the "
+            "others."
         )
         if silent:
             those = "One part has" if silent == 1 else f"{silent:,} parts have"
