@@ -85,9 +85,8 @@ class Field:
         except graphs.InvalidGraphError:  # too large a tolerance for these units
             return ""
         unit = "m" if self.roads.metric == "haversine" else "in the units of the plane"
-        return f" Road ends that miss each other by less than snap={_SNAP:g} {unit} joined, {left:,} would be left." * (
-            left < parts
-        )
+        joined = f" Joining road ends that miss each other by at most {_SNAP:g} {unit}, snap={_SNAP:g}, would leave"
+        return f"{joined} {left:,}." if left < parts else ""
 
     def pieces(self) -> list[Piece]:
         """Return the pieces of road between neighbouring nodes, which are positions in the graph.
