@@ -133,8 +133,8 @@ def _plot_by_size(comparison: Comparison, figure: str, label: str, axes: Axes | 
 
 def _log_heights(axes: Axes, heights: Sequence[float]) -> None:
     """Make the vertical axis logarithmic, with ticks that are written out around these heights."""
-    axes.set_yscale("log")
-    if len(heights):
+    if len(heights):  # none are positive where all errors are 0
+        axes.set_yscale("log")
         ticks, ends = log_ticks(heights)
         axes.set_ylim(*ends)
         axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -193,7 +193,9 @@ def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
     axes.set(xlabel="eigenvalue of the Laplacian", ylabel="prior variance")
     _log_heights(axes, [min(noise, top) * 2e-3, top * 1.5])
     density = axes.twinx()
-    density.fill_between(eigenvalues, spectral_density(gp.graph, eigenvalues), color="0.88", linewidth=0)
+    found = spectral_density(gp.graph, eigenvalues)
+    density.fill_between(eigenvalues, found, color="0.88", linewidth=0)
+    density.set_ylim(0, 2 * np.quantile(found, 0.98))  # a single eigenvalue may be a peak a hundred times as high
     density.set_yticks([])
     density.set_ylabel("density of eigenvalues (grey)")
     axes.set_zorder(density.get_zorder() + 1)

@@ -270,11 +270,11 @@ def mesh_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
     extent = np.ptp(vertices, axis=0)
     ratio = dict(zip("xyz", _short(1.6 * extent / np.linalg.norm(extent)), strict=True))
     scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "aspectmode": "manual", "aspectratio": ratio}
-    scene |= {"dragmode": "orbit", "camera": {"eye": dict.fromkeys("xyz", _camera(vertices))}}
+    scene |= {"dragmode": "orbit", "camera": {"eye": dict.fromkeys("xyz", distance_of_camera(vertices))}}
     return _figure([surface], "", "", scene=scene, margin={"l": 0, "r": 0, "t": 8, "b": 0})
 
 
-def _camera(vertices: NDArray[np.float64]) -> float:
+def distance_of_camera(vertices: NDArray[np.float64]) -> float:
     """Return where on the diagonal plotly's camera sees a mesh (V, 3) as large as may be, and whole however it turns.
 
     The camera sees 45 degrees, and the mesh in units in which the diagonal of its box is 1.6.

@@ -476,6 +476,39 @@ def test_a_phone_needs_no_sideways_scrolling(pages, name, tmp_path):
     assert not any(plot["wider"] for plot in found["plots"])
 
 
+def body_in_frame(content, folder):
+    """Open a page with one mesh 390 pixels wide; return the margins around the body (4,), and its largest share."""
+    found = browser.probe(content, folder, frame=(390, 700))
+    assert found["errors"] == []
+    (box,) = found["plots"]
+    picture = Image.open(browser.screenshot(content, folder, size=(390, 700), frame=(390, 700))).convert("RGB")
+    left, top, width = round(box["x"]), round(box["y"]), round(box["width"])
+    height = round(0.8 * box["height"])  # its scale is below
+    part = np.asarray(picture.crop((left, top, left + width, top + height))).astype(int)
+    down, across = np.nonzero(np.ptp(part, axis=2) > 40)
+    margins = (across.min(), down.min(), width - 1 - across.max(), height - 1 - down.max())
+    return margins, max(np.ptp(across) / width, np.ptp(down) / height)
+
+
+@browser.needs_browser
+@pytest.mark.slow
+@pytest.mark.parametrize("stretch", [(1, 1, 1), (6, 1, 1)])
+def test_a_body_is_whole_on_a_phone_and_fills_its_frame(stretch, tmp_path, monkeypatch):
+    field = ball(True)
+    field.mesh.apply_scale(stretch)
+    field = dataclasses.replace(field, values=field.coordinates[:, 2])
+
+    def one_page():
+        view = page.Plot(figures.mesh_view(field, field.graph.coordinates[:, 2], "height", "viridis"), "A body.", 460)
+        return page.render("A body", "", [], [page.Section("It", [view])])
+
+    margins, share = body_in_frame(one_page(), tmp_path)
+    assert min(margins) > 3
+    assert share > 0.4  # a long body is seen along its diagonal
+    monkeypatch.setattr(figures, "distance_of_camera", lambda vertices: 0.55)  # as good as a body that is cut
+    assert min(body_in_frame(one_page(), tmp_path)[0]) <= 3
+
+
 @browser.needs_browser
 @pytest.mark.slow
 def test_planted_faults_are_found(pages, tmp_path):
