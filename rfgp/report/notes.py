@@ -9,6 +9,7 @@ from rfgp.models import Process
 from rfgp.report.baselines import Baseline
 
 _NEAR = 0.01
+_WORTH = 0.99  # of the model's error: what a simple rule has to stay below to be spoken of
 _NAMED = 3
 
 _SIDES = {
@@ -29,7 +30,7 @@ _SIDES = {
 def of_rules(rules: Sequence[Baseline], rmse: float) -> tuple[str, ...]:
     """Say that a simple rule predicts better than a model with this error, where one does."""
     best = min(rules, key=lambda rule: rule.rmse)
-    if best.rmse >= rmse:
+    if best.rmse >= _WORTH * rmse:
         return ()
     return (f"A simple rule predicts the held-out part better: the {best.name} has an RMSE of {best.rmse:.4g}.",)
 

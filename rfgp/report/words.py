@@ -70,7 +70,10 @@ def verdict(study: Study, noun: str) -> str:
 def diagnostics(study: Study) -> list[Block]:
     """Return what is to be said of the fit, simple rules beside it, and the plots of its diagnosis and convergence."""
     y, law = study.observed, study.prediction
-    found: list[Block] = [*(Text(note) for note in (repeats(study), *study.notes) if note), *_beside(study)]
+    found: list[Block] = [
+        *(Text(note) for note in (repeats(study), *study.notes) if note not in ("", study.remark)),
+        *_beside(study),
+    ]
     found += [
         Plot(
             figures.predicted(y, law),

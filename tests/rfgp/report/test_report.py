@@ -16,6 +16,7 @@ from PIL import Image
 import graphs
 import rfgp
 from rfgp import datasets, fields, report
+from rfgp.cli.common import print_study
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLORS, log_ticks, styles
 from rfgp.report import baselines, comparing, figures, notes, page, words
@@ -256,7 +257,7 @@ def comparing_kernel(gp):
     return phi @ phi.T
 
 
-def test_what_was_left_out_and_simple_rules_that_do_better_are_said(monkeypatch):
+def test_what_was_left_out_and_simple_rules_that_do_better_are_said(monkeypatch, capsys):
     monkeypatch.setattr(comparing, "EXACT_NODES", 100)
     field = ball(False)
     rng = np.random.default_rng(0)
@@ -265,7 +266,11 @@ def test_what_was_left_out_and_simple_rules_that_do_better_are_said(monkeypatch)
     said = " ".join(study.notes)
     assert "162 nodes are more than 100. What is known of the error without it: spectrum: the kernel" in said
     best = min(study.baselines, key=lambda rule: rule.rmse)
-    assert (f"the {best.name} has an RMSE" in said) == (best.rmse < study.rmse)
+    assert (f"the {best.name} has an RMSE" in said) == (best.rmse < 0.99 * study.rmse)
+    assert notes.of_rules(study.baselines, 1.1 * best.rmse) != () == notes.of_rules(study.baselines, best.rmse)
+    print_study(study, "observations")
+    out = capsys.readouterr().out
+    assert all(note in out for note in study.notes)
     assert study.summary()["notes"] == list(study.notes)
     content = report.field_report(study, field, fields.law_at_nodes(study.model, field))
     assert all(note.split(":")[0] in content for note in study.notes)
@@ -351,6 +356,18 @@ def test_copies_of_rows_are_found():
     assert groups[11] == groups[0]
     coarse = np.repeat(np.eye(3)[:, :2], 20, axis=0)
     assert copies(Table(coarse, np.zeros(60), ("a", "b"), "y")) == (None, 0)
+
+
+def test_sensors_at_one_node_are_held_out_together_and_it_is_said():
+    field = town()
+    twice = np.concatenate([field.nodes, field.nodes[:7]])
+    field = dataclasses.replace(field, nodes=twice, values=np.concatenate([field.values, field.values[:7]]))
+    study = report.study_field(field, GraphGP(field.graph, seed=0), test_share=0.2, compare=False)
+    at = field.graph.index(field.nodes)
+    assert not set(at[study.train]) & set(at[study.test])
+    assert study.repeated == 7
+    assert words.repeats(study).startswith("7 observations are at the node of another; those of one node are held out")
+    assert words.repeats(study) in report.field_report(study, field, fields.law_at_nodes(study.model, field))
 
 
 def test_observations_of_one_node_stay_together():
