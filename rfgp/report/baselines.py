@@ -31,7 +31,10 @@ def baselines_of_rows(table: Table, train: NDArray[np.int64], test: NDArray[np.i
 
 
 def baselines_of_nodes(field: Field, train: NDArray[np.int64], test: NDArray[np.int64]) -> tuple[Baseline, ...]:
-    """Return the rules on a field: the nearest observed node is that by the way along edges of length 1 / weight."""
+    """Return the rules on a field: observations (n,) to learn from, (k,) to predict.
+
+    The nearest observed node is that by the way along edges of length 1 / weight.
+    """
     positions, values = field.graph.index(field.nodes), field.values
     lengths = field.graph.adjacency.copy()
     lengths.data = 1 / lengths.data
