@@ -11,7 +11,16 @@ from rfgp.tables import Table
 
 MOST_NEAR = 10_000
 """Training rows, at random, among which the nearest is looked for."""
+MOST_ROWS = 100_000
+"""Training rows, at random, that the mean and the line are learned from."""
 _CHUNK = 1000
+
+
+class Rule(NamedTuple):
+    """A rule, and what it predicts of what was held out."""
+
+    name: str
+    mean: NDArray[np.float64]  # (k,)
 
 
 class Baseline(NamedTuple):
@@ -23,11 +32,12 @@ class Baseline(NamedTuple):
 
 def baselines_of_rows(table: Table, train: NDArray[np.int64], test: NDArray[np.int64]) -> tuple[Baseline, ...]:
     """Return the rules on a table: positions (n,) to learn from, (k,) to predict; columns count by their deviations."""
-    spread = table.X[train].std(axis=0)
-    X = (table.X - table.X[train].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    near = train[:MOST_NEAR]
-    name = "nearest row" if len(near) == len(train) else f"nearest of {len(near):,} rows"
-    return _judged(table.y, test, table.y[train], (name, table.y[near][nearest(X[near], X[test])]), X, train)
+    rows, y = train[:MOST_ROWS], table.y
+    center, spread = table.X[rows].mean(axis=0), table.X[rows].std(axis=0)
+    known, asked = ((table.X[part] - center) / np.where(spread > 0, spread, 1.0) for part in (rows, test))
+    near = nearest(known[:MOST_NEAR], asked)
+    name = "nearest row" if len(train) <= MOST_NEAR else f"nearest of {MOST_NEAR:,} rows"
+    return _judged(known, y[rows], asked, y[test], Rule(name, y[rows][near]))
 
 
 def baselines_of_nodes(field: Field, train: NDArray[np.int64], test: NDArray[np.int64]) -> tuple[Baseline, ...]:
@@ -43,21 +53,23 @@ def baselines_of_nodes(field: Field, train: NDArray[np.int64], test: NDArray[np.
         lengths, directed=False, indices=np.unique(positions[train]), min_only=True, return_predecessors=True
     )[2][positions[test]]
     found = np.where(sources >= 0, means[np.maximum(sources, 0)], values[train].mean())  # none in its part: the mean
-    places = field.coordinates[positions]
-    return _judged(values, test, values[train], ("nearest observed node", found), places - places.mean(axis=0), train)
+    center, spread = field.coordinates.mean(axis=0), field.coordinates.std(axis=0)
+    places = (field.coordinates[positions] - center) / np.where(spread > 0, spread, 1.0)
+    near = Rule("nearest observed node", found)
+    return _judged(places[train], values[train], places[test], values[test], near)
 
 
 def _judged(
-    y: NDArray[np.float64],
-    test: NDArray[np.int64],
-    known: NDArray[np.float64],
-    near: tuple[str, NDArray[np.float64]],
-    X: NDArray[np.float64],
-    train: NDArray[np.int64],
+    known: NDArray[np.float64],  # (n, d)
+    values: NDArray[np.float64],  # (n,)
+    asked: NDArray[np.float64],  # (k, d)
+    observed: NDArray[np.float64],  # (k,)
+    near: Rule,
 ) -> tuple[Baseline, ...]:
-    line = np.linalg.lstsq(_with_one(X[train]), known, rcond=None)[0]
-    rules = (("mean", np.full(len(test), known.mean())), near, ("straight line", _with_one(X[test]) @ line))
-    return tuple(Baseline(name, float(np.sqrt(np.mean((y[test] - mean) ** 2)))) for name, mean in rules)
+    ones = _with_one(known)
+    line = np.linalg.lstsq(ones.T @ ones, ones.T @ values, rcond=1e-12)[0]
+    rules = (Rule("mean", np.full(len(asked), values.mean())), near, Rule("straight line", _with_one(asked) @ line))
+    return tuple(Baseline(name, float(np.sqrt(np.mean((observed - mean) ** 2)))) for name, mean in rules)
 
 
 def _with_one(X: NDArray[np.float64]) -> NDArray[np.float64]:
