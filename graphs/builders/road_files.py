@@ -132,10 +132,12 @@ def _place(
     """Return the road of a sensor and the fraction of its length: as its properties say, or the nearest."""
     point, properties = sensor
     if "edge" in properties and "fraction" in properties:
+        given = (properties["edge"], properties["fraction"])
         try:
-            return float(properties["edge"]), float(properties["fraction"])
+            edge, fraction = (math.nan if isinstance(entry, bool) else float(entry) for entry in given)
         except (TypeError, ValueError) as error:
             raise FileFormatError(f"{file}: edge and fraction of sensor {index} must be numbers.") from error
+        return edge, fraction
     distance, road, fraction = segments.nearest(point)
     if distance > FARTHEST_SENSOR:
         raise FileFormatError(
@@ -178,7 +180,7 @@ class _Segments:
 
 
 def _whole(numbers: NDArray[np.float64], file: Path) -> NDArray[np.int64]:
-    wrong = ~(np.isfinite(numbers) & (numbers == np.floor(numbers)))
+    wrong = ~((np.abs(numbers) < 2**53) & (numbers == np.floor(numbers)))
     if wrong.any():
         raise FileFormatError(f"{file}: sensor {int(wrong.argmax())} names road {numbers[wrong][0]}, no whole number.")
     return numbers.astype(np.int64)

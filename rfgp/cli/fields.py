@@ -57,7 +57,12 @@ def mesh(
             )
         options = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt, "seed": seed}
         folder = out or Path(f"{stem(file)}-field")
-        study, law = _study(file.name, field, options, folder, test_share, comparison, with_data, report)
+        reading: dict[str, Any] = {
+            "file": file,
+            "weights": weights,
+            "values": values or f"normals of {known:g} of faces",
+        }
+        study, law = _study(file.name, field, options, reading, folder, test_share, comparison, with_data, report)
         written = {path.name: path for path in fields.write_mesh(folder, field, law)}
     _publish(study, folder, written, as_json)
 
@@ -69,6 +74,7 @@ def traffic(
     min_length: Annotated[
         float, typer.Option(help="Shorter pieces of road count as this long, in mean lengths.")
     ] = 0.5,
+    snap: Annotated[float, typer.Option(help="Ends of roads at most so far apart, in metres, meet.")] = 0.0,
     out: Out = None,
     kernel: Kernel = "diffusion",
     features: Features = "auto",
@@ -87,10 +93,11 @@ def traffic(
         raise typer.BadParameter(f"{value} is the name of a result; rename the sensors' property.")
     with progress(visible=not as_json) as report:
         report("Reading", 0, 1)
-        field = fields.read_road_field(resolve(file, report), value, metric, min_length)
+        field = fields.read_road_field(resolve(file, report), value, metric, min_length, snap)
         options = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt, "seed": seed}
         folder = out or Path(f"{stem(file)}-field")
-        study, law = _study(file.name, field, options, folder, test_share, comparison, with_data, report)
+        reading = {"file": file, "value": value, "metric": metric, "min_length": min_length, "snap": snap}
+        study, law = _study(file.name, field, options, reading, folder, test_share, comparison, with_data, report)
         path = fields.write_roads(folder / "roads.geojson", field, law)
     _publish(study, folder, {path.name: path}, as_json)
 
@@ -113,6 +120,7 @@ def _study(
     name: str,
     field: Any,
     options: dict[str, Any],
+    reading: dict[str, Any],
     folder: Path,
     test_share: float,
     comparison: bool,
@@ -133,7 +141,7 @@ def _study(
     final = model.redraw(seed=seed).condition(list(field.nodes), field.values)
     law = law_at_nodes(final, field)
     report("Writing", 0, 1)
-    page = field_report(study, field, law, settings={**options, "features": model.features}, command=command_line())
+    page = field_report(study, field, law, settings=reading, command=command_line())
     write_atomically(folder / "report.html", page.encode())
     write_nodes(folder / "nodes.csv", field, law)
     final.fit_report = model.fit_report

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import graphs
 from graphs.builders.mesh import MESH_SUFFIXES, declared_faces
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.fields.field import Field
+from rfgp.fields.field import Field, warn_of_parts
 from rfgp.tables import TABLE_SUFFIXES, Table, read_table
 
 ROAD_SUFFIXES = (".rda", ".geojson", ".json")
@@ -38,7 +38,7 @@ def read_field(path: str | Path, value: str = "value") -> Field:
 
 
 def read_road_field(
-    path: str | Path, value: str = "value", metric: str = "haversine", min_length: float = 0.0
+    path: str | Path, value: str = "value", metric: str = "haversine", min_length: float = 0.0, snap: float = 0.0
 ) -> Field:
     """Read roads with sensors; those without a value are nodes, but not observed.
 
@@ -49,18 +49,22 @@ def read_road_field(
         value: GeoJSON: the property that holds the sensors' values.
         metric: "haversine" for degrees, or "euclidean" for coordinates in a plane, in metres.
         min_length: Shorter pieces of road count as this long, in mean lengths; see `graphs.Graph.from_roads`.
+        snap: Ends of roads at most so far apart meet, in metres; see `graphs.Graph.from_roads`.
 
     Raises:
         FileFormatError: the file is missing, empty or of another format.
         InvalidGraphError: roads or sensors that make no graph.
+
+    Warns:
+        graphs.DisconnectedWarning: the roads fall into parts.
     """
-    roads = graphs.read_roads(path, value, metric)
+    roads = graphs.read_roads(path, value, metric)._replace(snap=snap)
     edges, fractions, place = roads.places()
-    graph = graphs.Graph.from_roads(roads.lines, edges, fractions, metric=metric, min_length=min_length)
+    graph = graphs.Graph.from_roads(roads.lines, edges, fractions, metric=metric, min_length=min_length, snap=snap)
     known = np.isfinite(roads.values)
     labels = np.array([f"sensor-{i}" for i in place[known]], dtype=object)
     quantity = "y" if Path(path).suffix.lower() == ".rda" else value
-    return Field(graph, labels, roads.values[known], quantity, 250 / 325, roads=roads)
+    return warn_of_parts(Field(graph, labels, roads.values[known], quantity, 250 / 325, roads=roads))
 
 
 def read_mesh_field(path: str | Path, values: str | Path | None = None, *, weights: str = "unit") -> Field:
@@ -78,6 +82,9 @@ def read_mesh_field(path: str | Path, values: str | Path | None = None, *, weigh
         graphs.InvalidArgumentError: other weights, or "cotangent" for faces.
         DataError: the table has other columns, numbers that the mesh does not have, or places far from it.
         FileFormatError: the mesh is missing, empty or of another format.
+
+    Warns:
+        graphs.DisconnectedWarning: the mesh falls into parts.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", graphs.DegenerateFacesWarning)
@@ -87,7 +94,7 @@ def read_mesh_field(path: str | Path, values: str | Path | None = None, *, weigh
     if values is None:
         graph = graphs.Graph.from_mesh(mesh, weights=weights)
         normals = np.array(mesh.face_normals[:, 2])
-        return Field(graph, np.arange(graph.num_nodes), normals, "z of the face normal", mesh=mesh)
+        return warn_of_parts(Field(graph, np.arange(graph.num_nodes), normals, "z of the face normal", mesh=mesh))
     table = read_table(values)
     on_faces = table.columns != ("vertex",)
     graph = graphs.Graph.from_mesh(mesh, nodes="faces" if on_faces else "vertices", weights=weights)
@@ -103,7 +110,7 @@ def read_mesh_field(path: str | Path, values: str | Path | None = None, *, weigh
             f"{values} has the columns {', '.join(table.columns)} before the value {table.target!r}; a field on a mesh "
             "needs face, or vertex, or x, y and z, and then the value."
         )
-    return Field(graph, nodes, table.y, table.target, mesh=mesh, on_faces=on_faces)
+    return warn_of_parts(Field(graph, nodes, table.y, table.target, mesh=mesh, on_faces=on_faces))
 
 
 def _nearest_faces(places: NDArray[np.float64], mesh: Any, file: Path) -> NDArray[np.int64]:

@@ -52,6 +52,7 @@ class Outcome(NamedTuple):
     frequencies: Frequencies | None  # None: the fixed ones are as good
     values: Values  # where the chosen step has the other hyperparameters
     stage: Stage
+    trace: tuple[float, ...]  # the likelihood of all rows that were learned from before each step, of its batch
     last_gain: float  # of the likelihood of a row, in the last tenth of the steps
     begun: FitReport  # of the other hyperparameters, before
     held_out: HeldOut
@@ -73,7 +74,7 @@ def refusal(fit: FeatureFit, held_out: HeldOut) -> Outcome:
     rows = len(fit.pool)
     words = f"{rows} rows are too few to learn frequencies from" if rows < LEAST_LEARNED else "no steps were allowed"
     stage = Stage("learning frequencies", rows, 0, 0, 0.0)
-    return Outcome(None, fit.regression.hyperparameters, stage, 0.0, NOTHING_BEFORE, held_out, words)
+    return Outcome(None, fit.regression.hyperparameters, stage, (), 0.0, NOTHING_BEFORE, held_out, words)
 
 
 def learn(fit: FeatureFit, held_out: HeldOut, values: Values, begun: FitReport) -> Outcome:
@@ -94,14 +95,16 @@ def learn(fit: FeatureFit, held_out: HeldOut, values: Values, begun: FitReport) 
     tenth, likelihoods = max(1, fit.plan.steps // 10), steps.likelihoods
     ends = [sum(part) / len(part) for part in (likelihoods[-tenth:], likelihoods[-2 * tenth : -tenth] or [math.inf])]
     stage = Stage("learning frequencies", len(run.pool), fit.plan.steps, fit.plan.steps, ends[0] - likelihoods[0])
+    trace = tuple(run.in_units(value) for value in likelihoods)
     words = f"learned frequencies gained {gain:.2g} (standard error {error:.1g}) nats a kept-out row"
     if not gain > error:
         words = f"{words}, so the fixed ones were taken"
-        return Outcome(None, values, stage, ends[0] - ends[1], begun, held_out, words)
+        return Outcome(None, values, stage, trace, ends[0] - ends[1], begun, held_out, words)
     if fit.plan.steps >= 20:
         words = f"{words}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
     learned = Frequencies(chosen.parameters["frequencies"], run.start.weights)
-    return Outcome(learned, run.values(chosen.parameters), stage, ends[0] - ends[1], begun, held_out, words)
+    parameters = run.values(chosen.parameters)
+    return Outcome(learned, parameters, stage, trace, ends[0] - ends[1], begun, held_out, words)
 
 
 class _Candidate(NamedTuple):
@@ -187,9 +190,13 @@ class Learning:
 
     def _tell(self, first: int, likelihoods: list[float]) -> None:
         """Tell the reporter of steps, in the user's units."""
-        count, targets = self.pool.count, self._fit.regression.scaling.targets
         for done, value in enumerate(likelihoods, first + 1):
-            self._fit.plan.reporter.iteration(done, value * count + targets.log_jacobian(count))
+            self._fit.plan.reporter.iteration(done, self.in_units(value))
+
+    def in_units(self, likelihood: float) -> float:
+        """Return what the likelihood of a standardised row makes for all rows, in the user's units."""
+        count = self.pool.count
+        return likelihood * count + self._fit.regression.scaling.targets.log_jacobian(count)
 
     def _best_fixed(self) -> _Candidate:
         """Return the fixed frequencies, with noise and scale solved on the kept-out rows and those beside them."""

@@ -123,7 +123,7 @@ def _best_of_starts(fit: FeatureFit, values: Values, rows: Block) -> tuple[Value
         for number, factor in enumerate(dict.fromkeys([order[0], *others[:1]]))
     ]
     best, report = max(ends, key=lambda end: end[1].log_marginal_likelihood)
-    return best, replace(report, stages=tuple(stage for _, report in ends for stage in report.stages))
+    return best, report.with_all([report for _, report in ends])
 
 
 def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:
@@ -182,7 +182,7 @@ def _optimize(
     if not was_outside:
         return values, report
     values, bounded = _maximize(fit, inside, rows, plan, f"{stage} within bounds" + " again" * restart, tolerance)
-    return values, replace(bounded, stages=(*report.stages, *bounded.stages))
+    return values, bounded.with_all([report, bounded])
 
 
 def _maximize(

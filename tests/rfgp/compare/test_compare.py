@@ -36,6 +36,18 @@ def test_every_method_size_split_and_draw_is_there(table, nodes):
     assert all(np.isfinite([d.kernel_error, d.kl, d.rmse, d.nlpd]).all() and d.kl >= 0 for d in nodes.draws)
 
 
+def test_observations_of_one_node_are_on_one_side_of_a_split():
+    """Each node is observed twice: a test value that was trained on would be predicted by itself."""
+    twice, values = np.repeat(np.arange(40), 2), np.repeat(VALUES[:40], 2)
+    found = compare_nodes(GRAPH, twice, values, methods=("chebyshev",), sizes=(8,), num_train=61, plan=Plan(1, 1, 0))
+    exact = found.example.process
+    known = {int(i) for i in exact.regression.rows.inputs.tolist()}
+    assert len(known) == 31
+    assert found.example.observed.shape == (80 - 62,)
+    with pytest.raises(rfgp.DataError, match="All test observations are at nodes of the training part"):
+        compare_nodes(GRAPH, twice, values, num_train=79, plan=Plan(1, 1, 0))
+
+
 def test_a_comparison_repeats_with_its_seed(nodes):
     again = compare_nodes(GRAPH, np.arange(49), VALUES, sizes=[8], plan=Plan(draws=2, seed=1))
     other = compare_nodes(GRAPH, np.arange(49), VALUES, sizes=[8], plan=Plan(draws=2, seed=2))

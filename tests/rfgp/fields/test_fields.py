@@ -246,6 +246,31 @@ def test_coordinates_in_a_plane(tmp_path):
     assert sorted(piece.length for piece in field.pieces()) == pytest.approx([50, 50, 300])
 
 
+LOOSE = ((8.0, 50.0, 8.0, 50.01), (8.0, 50.010001, 8.02, 50.01), (8.3, 50.0, 8.4, 50.0))
+"""Two roads that miss each other by a millionth of a degree, and one far away."""
+
+
+def test_a_graph_in_parts_is_told_of(tmp_path):
+    path = roads_file(tmp_path / "r.geojson", [([8.0, 50.004], {"value": 1}), ([8.01, 50.01], {"value": 2})], LOOSE)
+    with pytest.warns(
+        graphs.DisconnectedWarning, match="roads fall into 3 parts .* One part has no obs.*1 m, snap=1, would leave 2"
+    ):
+        fields.read_road_field(path)
+    with pytest.warns(graphs.DisconnectedWarning, match="2 parts") as caught:
+        field = fields.read_road_field(path, snap=1.0)
+    assert "snap" not in str(caught[0].message)
+    law = law_of(field)
+    pieces = field.pieces()
+    assert {piece.source for piece in pieces} | {piece.target for piece in pieces} == set(range(field.graph.num_nodes))
+    with pytest.warns(graphs.DisconnectedWarning, match="2 parts"):  # what is written meets exactly
+        again = fields.read_road_field(fields.write_roads(tmp_path / "out.geojson", field, law))
+    assert again.graph.num_nodes == field.graph.num_nodes + 2  # sensors were nodes, and are crossings now
+    two = trimesh.util.concatenate([trimesh.creation.box(), trimesh.creation.box().apply_translation([3, 0, 0])])
+    two.export(tmp_path / "two.ply")
+    with pytest.warns(graphs.DisconnectedWarning, match=r"mesh falls into 2 parts .* largest of 12 of 24 nodes"):
+        fields.read_field(tmp_path / "two.ply")
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -11,6 +11,15 @@ from rfgp.fitting import subsets
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")  # most have few features, to be fast
 
 
+def assert_all_stages_are_traced(report):
+    """Each stage has its start and one entry an iteration, whose gain is the stage's."""
+    assert [stage for stage, _ in report.traces()] == list(report.stages)
+    assert tuple(value for _, part in report.traces() for value in part) == report.trace
+    for stage, part in report.traces():
+        assert len(part) == stage.iterations + 1
+        assert part[-1] - part[0] == pytest.approx(stage.gain * stage.rows)
+
+
 def test_a_large_table_is_not_optimised_as_a_whole(monkeypatch):
     monkeypatch.setattr(subsets, "SETTLED", 0.02)
     X, y = table(20_000)
@@ -18,6 +27,7 @@ def test_a_large_table_is_not_optimised_as_a_whole(monkeypatch):
     report = gp.fit_report
     assert [stage.rows for stage in report.stages] == [2000, 2000, 8000]  # two starts, then a larger subset
     assert report.stages[-1].gain < subsets.SETTLED
+    assert_all_stages_are_traced(report)
     assert report.message.startswith("converged: 8,000 rows gained")
     best = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X[:8000], y[:8000])
     best.condition(X, y)
