@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.finish import finish
-from rfgp.fitting.frequencies import LEAST_LEARNED, NOTHING_BEFORE, Outcome, learn, refusal
+from rfgp.fitting.frequencies import LEAST_LEARNED, NOTHING_BEFORE, Outcome, best_start, learn, refusal
 from rfgp.fitting.maximize import ENOUGH, Density, Objective, Plan, maximize, plain_density
 from rfgp.inference import FeatureEvidence
 from rfgp.inference.linear import best_common_scale
@@ -44,6 +44,8 @@ MOST_EXACT = 4000
 """Rows from which on the exact kernel is used only where features are more, for which all pairs are needed anyway."""
 _POLISHED = 1e-3
 """Nats that an iteration must gain on the features' likelihood, from the optimum of the exact kernel."""
+TRIED = (0.125, 0.25, 0.5)
+"""Multiples of the starting lengthscale from which frequencies are learned as well, to see where it leads."""
 BEGINNING = 10
 """Iterations on the first subset before frequencies are learned: more of them drive columns out of reach of the steps
 that follow, and features that are all short or all long swing where rows are few."""
@@ -128,7 +130,7 @@ def _best_of_starts(fit: FeatureFit, values: Values, rows: Block) -> tuple[Value
 
 def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:
     """Return multiples of the starting lengthscale, the best first by the likelihood of rows."""
-    if fit.family.options.lengthscale is not None or "lengthscale" in fit.plan.fixed:
+    if not _may_scale(fit):
         return [1.0]
     density = _density(fit, values, rows)
 
@@ -141,6 +143,10 @@ def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:
 
     ranks = fit.plan.journal.remember("starts", compute)["values"].argsort(descending=True)
     return [STARTS[i] for i in ranks.tolist()]
+
+
+def _may_scale(fit: FeatureFit) -> bool:
+    return fit.family.options.lengthscale is None and "lengthscale" not in fit.plan.fixed
 
 
 def _scaled(values: Values, factor: float) -> Values:
@@ -229,4 +235,5 @@ def _learned(fit: FeatureFit) -> Outcome:
         rows = _searched(pool.take(torch.arange(min(_sizes(fit)[0], len(pool)))))
         start = _scaled(values, _ranked_starts(fit, values, rows)[0])
         values, report = _optimize(fit, start, rows, BEGINNING)
-    return learn(fit, held_out, values, report)
+    others = [_scaled(fit.regression.hyperparameters, factor) for factor in TRIED if _may_scale(fit)]
+    return learn(fit, held_out, values, best_start(fit, held_out, [values, *others]), report)
