@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
-from graphs.builders.files import printable
 from rfgp.progress import Bar, Report
 
 console = Console()
@@ -36,7 +35,7 @@ def show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> N
 
 def _printable(text: str) -> str:
     """Return text without characters that steer the terminal, wherever they come from."""
-    return "\n".join(printable(line) for line in text.split("\n"))
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
 def as_flags(message: str) -> str:
