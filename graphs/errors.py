@@ -40,6 +40,10 @@ class DegenerateFacesWarning(GraphWarning):
     """A mesh had faces without area; the message counts them."""
 
 
+class SkippedFeaturesWarning(GraphWarning):
+    """A file had features that are neither roads nor sensors, or no numbers, as it was said to; the message counts."""
+
+
 class NegativeCotangentsWarning(GraphWarning):
     """A mesh has edges with negative cotangent weights, which are left out; the message counts them."""
 

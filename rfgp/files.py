@@ -66,7 +66,9 @@ def check_folder(folder: Path) -> None:
         FileWriteError: something on its way is no folder, or cannot be written.
     """
     with _named(folder):
-        _check_folder(next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place)))
+        _check_folder(
+            next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
+        )
 
 
 @contextmanager

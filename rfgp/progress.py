@@ -77,7 +77,7 @@ class Bar:
 
 def _amount(done: int, total: int, seconds: float) -> str:
     if not total:
-        return f", {seconds:.0f} s"
+        return f": {done:,} so far, {seconds:.0f} s" if done else f", {seconds:.0f} s"
     left = f", {seconds / done * max(total - done, 0):.0f} s left" if done else ""
     return f": {done:,} of {total:,}, {seconds:.0f} s{left}"
 

@@ -3,12 +3,13 @@
 import os
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rfgp.cli import compare, data, fields, tables
 from rfgp.cli.common import console, fail, show_warning
+from rfgp.cli.speech import learn_options
 from rfgp.errors import RfgpError
 
 app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -63,8 +64,10 @@ _VERSION = typer.Option("--version", callback=_print_version, is_eager=True, hel
 
 
 @app.callback()
-def _root(version: Annotated[bool, _VERSION] = False) -> None:
+def _root(context: typer.Context, version: Annotated[bool, _VERSION] = False) -> None:
     """Gaussian processes with random features, always compared with the exact process."""
+    group: Any = context.command
+    learn_options(group.commands[context.invoked_subcommand])
 
 
 for _command in (compare.demo, tables.fit, tables.predict, fields.mesh, fields.traffic, compare.compare, data.datasets):

@@ -1,11 +1,13 @@
 """`rfgp fit` and `rfgp predict`: a model of a table, and its predictions for another."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli.common import command_line, open_table, print_json, print_study, progress, say, stem
+from rfgp.cli import options
+from rfgp.cli.common import check_outputs, command_line, open_table, print_json, print_study, progress, say, stem
 
 _CHUNK = 8192
 
@@ -19,38 +21,32 @@ def fit(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for model and report. [default: NAME-fit]")] = None,
     num_frequencies: Annotated[int, typer.Option(help="Frequencies; features are twice as many.")] = 256,
-    coupling: Annotated[
-        str, typer.Option(help="energy, pairwise, orthogonal, iid, sobol, ... (rfgp.couplings.names()).")
-    ] = "energy",
+    coupling: Annotated[str, typer.Option(help="energy, pairwise, orthogonal, iid, sobol, halton, ...")] = "energy",
     features: Annotated[str, typer.Option(help="fourier or laplace.")] = "fourier",
-    shared: Annotated[bool, typer.Option("--shared", help="One lengthscale for all columns.")] = False,
-    categories: Annotated[str, typer.Option(help="Text columns: error, one-hot or drop.")] = "error",
-    dates: Annotated[str, typer.Option(help="Date columns (ISO): error, days (since 1970) or drop.")] = "error",
-    missing: Annotated[str, typer.Option(help="Missing values: error, drop (the rows) or mean.")] = "error",
-    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; repeatable.")] = None,
-    as_category: Annotated[
-        list[str] | None, typer.Option(help="A column of categories, even if it holds numbers; repeatable.")
-    ] = None,
-    decimal: Annotated[str, typer.Option(help="The decimal mark, . or ,")] = ".",
-    comment: Annotated[str | None, typer.Option(help="Lines that start with this are skipped.")] = None,
-    encoding: Annotated[str, typer.Option(help="Of a text file.")] = "utf-8",
-    missing_mark: Annotated[
-        list[str] | None, typer.Option(help="A text that stands for a missing value, besides the usual; repeatable.")
-    ] = None,
+    ard: Annotated[bool, typer.Option("--ard/--shared", help="One lengthscale per column, or one for all.")] = True,
+    categories: options.Categories = "error",
+    dates: options.Dates = "error",
+    missing: options.Missing = "error",
+    drop: options.Drop = None,
+    as_category: options.AsCategory = None,
+    decimal: options.Decimal = ".",
+    comment: options.Comment = None,
+    encoding: options.Encoding = "utf-8",
+    missing_mark: options.MissingMark = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows held out to judge the fit.")] = 0.1,
     fit_rows: Annotated[int, typer.Option(help="Hyperparameters are learned on at most so many rows.")] = 4000,
     comparison: Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")] = True,
     with_data: Annotated[bool, typer.Option("--with-data", help="Save the training data with the model.")] = False,
-    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    seed: options.Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Fit a table: a model that predicts, and a report to judge it by."""
-    options: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
-    options |= {"as_categories": tuple(as_category or ()), "decimal": decimal}
-    options |= {"comment": comment, "encoding": encoding, "missing_marks": _marks(missing_mark)}
-    model = {"num_frequencies": num_frequencies, "coupling": coupling, "features": features, "ard": not shared}
+    reading: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
+    reading |= {"as_categories": tuple(as_category or ())}
+    reading |= options.spelling(decimal, comment, encoding, missing_mark)
+    model = {"num_frequencies": num_frequencies, "coupling": coupling, "features": features, "ard": ard}
     judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
-    study, folder, counts = _fit(file, target, options, {**model, "seed": seed}, judging, out, with_data, not as_json)
+    study, folder, counts = _fit(file, target, reading, {**model, "seed": seed}, judging, out, with_data, not as_json)
     files = {"model": folder / "model.safetensors", "report": folder / "report.html"}
     if as_json:
         print_json({**study.summary(), "files": {name: str(path) for name, path in files.items()}})
@@ -61,16 +57,10 @@ def fit(
         say(f"Model: {files['model']} ({used})\nReport: {files['report']}")
 
 
-def _marks(more: list[str] | None) -> tuple[str, ...]:
-    from rfgp.tables import MISSING_MARKS
-
-    return (*MISSING_MARKS, *(more or ()))
-
-
 def _fit(
     file: Path,
     target: str | None,
-    options: dict[str, Any],
+    reading: dict[str, Any],
     model: dict[str, Any],
     judging: dict[str, Any],
     out: Path | None,
@@ -79,21 +69,23 @@ def _fit(
 ) -> tuple[Any, Path, tuple[int, int]]:
     """Read, fit, judge and write; return the study, the folder, and the numbers of rows used and in the file."""
     from rfgp import SparseSpectrumGP
-    from rfgp.files import write_atomically
+    from rfgp.files import made_folder, write_atomically
     from rfgp.report import study_table, table_report
 
+    folder = out or Path(f"{stem(file)}-fit")
+    check_outputs((folder / "model.safetensors", folder / "report.html"), (file,))
     gp = SparseSpectrumGP(**model)
     with progress(visible=visible) as report:
-        table = open_table(file, target, options, report)
-        folder = out or Path(f"{stem(file)}-fit")
-        folder.mkdir(parents=True, exist_ok=True)
+        report("Reading", 0, 0)
+        table = open_table(file, target, reading, report)
         study = study_table(table, gp, title=f"{file.name}, target {table.target}", report=report, **judging)
-        report("Writing", 0, 1)
-        settings = {**model, **{name: value for name, value in options.items() if value not in (None, ())}}
+        report("Writing", 0, 0)
+        settings = {**model, **{name: value for name, value in reading.items() if value not in (None, ())}}
         settings.pop("missing_marks", None)
         page = table_report(study, table, settings=settings, command=command_line())
-        _save(study, table, folder / "model.safetensors", with_data)
-        write_atomically(folder / "report.html", page.encode())
+        with made_folder(folder):
+            _save(study, table, folder / "model.safetensors", with_data)
+            write_atomically(folder / "report.html", page.encode())
     return study, folder, (len(table.y), table.num_rows)
 
 
@@ -108,24 +100,37 @@ def _save(study: Any, table: Any, path: Path, with_data: bool) -> None:
 def predict(
     model: Annotated[Path, typer.Argument(help="A model that `rfgp fit` saved.")],
     file: Annotated[Path, typer.Argument(help="A table with the same input columns.")],
-    out: Annotated[Path | None, typer.Option(help="A .csv file for the predictions. [default: print them]")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .csv file for the predictions; rows count from 0, after the header. [default: print them]"
+        ),
+    ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            help="Missing values: error, drop (the rows) or mean (of the fit, if that had it). [default: as in the fit]"
+        ),
+    ] = None,
+    decimal: Annotated[str | None, typer.Option(help="The decimal mark. [default: as in the fit]")] = None,
+    comment: Annotated[
+        str | None, typer.Option(help="Lines that start with this are skipped. [default: as in the fit]")
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="Of a text table. [default: as in the fit]")] = None,
+    missing_mark: options.MissingMark = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON; needs --out.")] = False,
 ) -> None:
     """Predict the rows of a table: mean, standard deviations and the 95 % interval of an observation."""
-    import rfgp
     from rfgp.files import write_atomically
-    from rfgp.tables import Schema, read_inputs
+    from rfgp.tables import read_inputs
 
     if as_json and out is None:
         raise typer.BadParameter("--json describes a file of predictions; name it with --out.")
-    gp = rfgp.load(model)
-    if not isinstance(gp, rfgp.SparseSpectrumGP | rfgp.ExactGP) or "schema" not in gp.metadata:
-        raise rfgp.ModelFileError(
-            f"{model} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in Python; the "
-            "predictions of `rfgp mesh` and `rfgp traffic` are in their nodes.csv."
-        )
-    schema = Schema.from_dict(gp.metadata["schema"])
-    inputs = read_inputs(file, schema)
+    if out is not None:
+        check_outputs((out,), (model, file))
+    gp, schema = _open_model(model)
+    schema = replace(schema, **options.spelling(decimal, comment, encoding, missing_mark))
+    inputs = read_inputs(file, schema if missing is None else schema.with_missing(missing))
     with progress(visible=out is not None and not as_json) as report:
         rows, figures = _predict_rows(gp, inputs, report)
     text = "row,mean,sd,observed_sd,low,high\n" + "".join(rows)
@@ -133,17 +138,30 @@ def predict(
         print(text, end="")
         return
     write_atomically(out, text.encode())
+    left_out = inputs.num_rows - len(inputs.rows)
     if as_json:
-        print_json(
-            {"rows": len(inputs.rows), "left_out": inputs.num_rows - len(inputs.rows), **figures, "out": str(out)}
-        )
+        print_json({"rows": len(inputs.rows), "left_out": left_out, **figures, "out": str(out)})
         return
     say(f"Predicted {schema.target} in {len(inputs.rows)} rows: {out}")
-    if len(inputs.rows) < inputs.num_rows:
-        say(f"{inputs.num_rows - len(inputs.rows)} rows with missing values were left out, as in the fit.")
+    if left_out:
+        say(f"{left_out} rows with missing values were left out{', as in the fit' if missing is None else ''}.")
     if figures:
         shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
         say(f"The file holds the target as well: {shown}.")
+
+
+def _open_model(path: Path) -> tuple[Any, Any]:
+    """Return a model of a table and its schema."""
+    import rfgp
+    from rfgp.tables import Schema
+
+    gp = rfgp.load(path)
+    if not isinstance(gp, rfgp.SparseSpectrumGP | rfgp.ExactGP) or "schema" not in gp.metadata:
+        raise rfgp.ModelFileError(
+            f"{path} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in Python; the "
+            "predictions of `rfgp mesh` and `rfgp traffic` are in their nodes.csv."
+        )
+    return gp, Schema.from_dict(gp.metadata["schema"])
 
 
 def _predict_rows(gp: Any, inputs: Any, report: Any) -> tuple[list[str], dict[str, float]]:

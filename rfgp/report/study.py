@@ -15,6 +15,7 @@ from rfgp.compare.protocol import Case, Report, node_case, row_case, run_compari
 from rfgp.couplings import Coupling, by_name, name_of
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields import Field
+from rfgp.fitting import Progress
 from rfgp.inference import Prediction
 from rfgp.models import Process, SparseSpectrumGP
 from rfgp.models.graph import GraphGP
@@ -194,10 +195,12 @@ def _fit_and_predict(
     seconds, start = {}, time.perf_counter()
     first = train[:most]
 
-    def progress(done: int, value: float) -> None:
-        tell(f"Fitting {len(first)} observations, step {done}, log likelihood {value:.6g}", done, 0)
+    def show(now: Progress) -> None:
+        stage = f"Fitting {now.rows:,} observations ({now.stage}, up to {now.iterations} {now.unit})"
+        tell(stage, now.iteration, now.iterations)
 
-    model.fit(inputs[first], targets[first], max_iterations=200, callback=progress)
+    tell(f"Fitting {len(first):,} observations", 0, 0)
+    model.fit(inputs[first], targets[first], max_iterations=200, progress=show)
     seconds["fit the hyperparameters"], start = time.perf_counter() - start, time.perf_counter()
     if len(first) < len(train):
         model.condition(inputs[train], targets[train])
