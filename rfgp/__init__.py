@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfgp import errors as errors
 from rfgp.errors import BlocksWarning as BlocksWarning
+from rfgp.errors import BooleanTargetWarning as BooleanTargetWarning
 from rfgp.errors import CacheWarning as CacheWarning
 from rfgp.errors import CheckpointError as CheckpointError
 from rfgp.errors import CheckpointWarning as CheckpointWarning
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BlocksWarning",
+    "BooleanTargetWarning",
     "CacheWarning",
     "CheckpointError",
     "CheckpointWarning",

@@ -117,5 +117,9 @@ class OverfittingWarning(RfgpWarning):
     """A fit predicts rows that it has not seen worse than it expects; or learned frequencies did not pay."""
 
 
+class BooleanTargetWarning(RfgpWarning):
+    """A target holds truth values: it is fitted as the numbers 0 and 1."""
+
+
 class ConstantTargetWarning(RfgpWarning):
     """A target is constant: it is predicted as it is, with an error that is not known."""

@@ -113,10 +113,10 @@ def print_study(study: Any, noun: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from rfgp.report.words import cards, convergence
+    from rfgp.report.words import cards, convergence, repeats
 
     shown = Table(title=Text(printable(study.title)), box=box.SIMPLE, show_header=False, pad_edge=False)
     for name, figure, remark in cards(study, noun):
         shown.add_row(name, Text(figure, style="bold"), Text(remark, style="dim"))
     console.print(shown)
-    say(convergence(study.model.fit_report))
+    say(" ".join(filter(None, (repeats(study), convergence(study.model.fit_report)))))

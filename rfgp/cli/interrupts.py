@@ -2,7 +2,7 @@
 
 The interrupt is an exception as ever, so that files half written are removed. Where Python would lose or print it, the
 process ends at once instead: within an import, which may swallow it or leave half a module, in a callback or a
-destructor, which cannot raise, and when the command is done and the process winds up. Nothing is written then.
+destructor, which cannot raise. Nothing is written then. When the command is done, an interrupt changes nothing.
 """
 
 import atexit
@@ -55,7 +55,8 @@ def heeded() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if found.first is None and not isinstance(error, KeyboardInterrupt):
+        code = CODE if isinstance(error, KeyboardInterrupt) else getattr(error, "code", None)  # typer exits with it
+        if found.first is None and code != CODE:
             raise
         _say()
         raise SystemExit(CODE) from None
@@ -63,7 +64,7 @@ def heeded() -> Iterator[None]:
         if is_heeded:
             signal.signal(signal.SIGINT, usual)
             sys.unraisablehook = hook
-            atexit.register(signal.signal, signal.SIGINT, lambda *_: leave())
+            atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # all is written; else Python dies of it
 
 
 def leave() -> NoReturn:

@@ -15,7 +15,7 @@ _CHOICE = re.compile(r"\b([a-z]+(?:_[a-z]+)*)=(?:([\"'])(.*?)\2|(-?\d[\w.]*)|(Tr
 _NAME = re.compile(r"(?<![\w'\"/.-])[a-z]+(?:_[a-z]+)+(?![\w'\"/=(-]|\.\w)")  # not within quotes or paths
 _SUBJECT = re.compile(r"^([a-z]+)(?= (?:must|is|has|lies)\b)")
 
-_PHRASES = (
+PHRASES = (  # patterns of what the library says, and what the command line says instead
     (r"Raise max_iterations if they ran out; otherwise fix a hyperparameter or give it a prior\.", "{steps}"),
     (r", or use frequencies=\"learned\" for accuracy", ""),
     (r"\(try ard=False, or priors\)", "(try --shared)"),
@@ -47,7 +47,7 @@ _UNKNOWN = (  # where a command has no option for it
     ),
     ("dates", r'Give dates="days" or leave them out with dates="drop"', "Leave the column out with --drop"),
     ("dates", r'It is the target; give dates="days"\.', "It is the target; choose another."),
-    ("as_category", r", name the column in --as-category", ""),
+    ("as_category", r", name the column in as_categories", ""),
 )
 
 
@@ -69,7 +69,7 @@ def as_options(message: str) -> str:
     for option, pattern, words in _UNKNOWN:
         if option not in _known:
             message = re.sub(pattern, words, message)
-    for pattern, words in _PHRASES:
+    for pattern, words in PHRASES:
         message = re.sub(pattern, words, message)
     message = message.replace("{steps}", _STEPS["fit_rows" in _known])
     message = _CHOICE.sub(_choice, message)

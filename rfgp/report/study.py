@@ -30,6 +30,7 @@ EXACT_NODES = 5000
 FIT_ROWS = 4000
 _TEST_POINTS = 300
 _DRAWS = 5
+_MOST_OFTEN = 5  # times that inputs occur on average where equal rows still are copies
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,7 @@ class Study:
         comparison: Against the exact process at the fitted hyperparameters, or None.
         remark: Why there is no comparison, or over what it was made.
         own: The model's own method and size in the comparison; None: it is not in there.
+        repeated: Rows that repeat another exactly, which are on one side of the split.
     """
 
     title: str
@@ -61,6 +63,7 @@ class Study:
     comparison: Comparison | None
     remark: str
     own: tuple[str, int] | None = None
+    repeated: int = 0
 
     @property
     def explained(self) -> float:
@@ -89,6 +92,7 @@ class Study:
             "title": self.title,
             "train": len(self.train),
             "test": len(self.test),
+            "repeated": self.repeated,
             "rmse": self.rmse,
             "target_sd": self.spread,
             "r2": self.explained if np.isfinite(self.explained) else None,
@@ -115,6 +119,8 @@ def study_table(
 ) -> Study:
     """Fit a model on a part of a table, judge it on the rest, and compare it with the exact process.
 
+    Rows that repeat each other exactly are on one side of the split.
+
     Args:
         table: The table.
         model: A model that has not been fitted yet.
@@ -134,13 +140,14 @@ def study_table(
     table.check_numeric_target()
     if fit_rows < 2:
         raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
-    train, test = split(len(table.y), test_share, seed)
+    groups, repeated = copies(table)
+    train, test = split(len(table.y), test_share, seed, groups)
     prediction, seconds = _fit_and_predict(model, table.X, table.y, train, test, fit_rows, tell)
     compared = _Compared(None, _NOT_ASKED)
     if compare:
         compared = _compare_rows(table, model, train, test, title, seed, tell)
     spread = float(table.y[train].std(ddof=1))
-    return Study(title, model, train, test, table.y[test], prediction, spread, seconds, *compared)
+    return Study(title, model, train, test, table.y[test], prediction, spread, seconds, *compared, repeated)
 
 
 def study_field(
@@ -221,7 +228,7 @@ def split(
     """Return random positions (n,) to train on and (k,) to hold out, k about share * count, at least 2.
 
     Observations of one group, such as those of one node, stay together: else a model would be judged on
-    what it has seen.
+    what it has seen. Groups are held out until there are k observations, so that there may be some more.
 
     Raises:
         InvalidArgumentError: the share is not inside (0, 1).
@@ -235,10 +242,29 @@ def split(
     held = min(max(2, round(share * count)), count - 4)
     if groups is None:
         return order[held:], order[:held]
-    hidden = np.isin(groups[order], groups[order[:held]])
-    if len(np.unique(groups[order[~hidden]])) < 2:
+    _, first, member, sizes = np.unique(groups[order], return_index=True, return_inverse=True, return_counts=True)
+    turns = np.argsort(first)  # groups in the order in which they come up
+    count_hidden = int(np.searchsorted(np.cumsum(sizes[turns]), held)) + 1
+    if len(turns) - count_hidden < 2:
         raise DataError("The observations are at too few different nodes to hold some out.")
+    hidden = np.isin(member, turns[:count_hidden])
     return order[~hidden], order[hidden]
+
+
+def copies(table: Table) -> tuple[NDArray[np.int64] | None, int]:
+    """Return a number for each row (n,), the same for rows that are equal, and how many repeat another; or None, 0.
+
+    Where most inputs occur often, as in tables of few levels, equal rows are no copies but what such tables consist of.
+    """
+    rows = np.column_stack([table.X, table.y]) + 0.0  # no negative zero
+    distinct, groups = (len(np.unique(_as_bytes(table.X + 0.0))), np.unique(_as_bytes(rows), return_inverse=True)[1])
+    repeated = len(rows) - int(groups.max()) - 1
+    return (groups, repeated) if repeated and _MOST_OFTEN * distinct >= len(rows) else (None, 0)
+
+
+def _as_bytes(rows: NDArray[np.float64]) -> NDArray[np.void]:
+    """Return each row of an array (n, k) as one value (n,) that can be compared."""
+    return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).reshape(-1)
 
 
 def coupling_label(coupling: Coupling) -> str:

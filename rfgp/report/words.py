@@ -51,13 +51,15 @@ def verdict(study: Study, noun: str) -> str:
     count = len(study.test)
     if count < FEW:
         return f"too few {noun} to judge"
-    low, high = stats.binom.ppf([0.025, 0.975], count, 0.95) / count
-    if not low <= study.coverage <= high:
-        return "intervals too " + ("narrow" if study.coverage < low else "wide")
+    low, high = stats.binom.ppf([0.025, 0.975], count, 0.95)
+    expected = f"{low:.0f} to {high:.0f} are to be expected"
+    covered = round(study.coverage * count)
+    if not low <= covered <= high:
+        return f"intervals too {'narrow' if covered < low else 'wide'}, {expected}"
     scores = metrics.standardized_residuals(study.observed, study.prediction).abs().cpu().numpy()
     if stats.kstest(scores, stats.halfnorm.cdf).pvalue < 0.01:
-        return "as it should be, but other levels are not, see the calibration"
-    return "as it should be"
+        return f"as it should be ({expected}), but intervals of other levels are off: see the calibration in the report"
+    return f"as it should be ({expected})"
 
 
 def diagnostics(study: Study) -> list[Block]:
@@ -101,7 +103,16 @@ def convergence(fit: FitReport) -> str:
     )
     if fit.at_bounds:
         text += f" At a bound: {', '.join(fit.at_bounds)}."
+    if "noise" in fit.at_bounds:
+        text += " The noise is at the end of its range, so error bars rest on that and not on the data alone."
     return text
+
+
+def repeats(study: Study) -> str:
+    """Say that rows repeat each other, where they do."""
+    if not study.repeated:
+        return ""
+    return f"{study.repeated:,} rows repeat another exactly; copies are held out, or trained on, together."
 
 
 def accuracy(study: Study) -> Section:
@@ -191,6 +202,8 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
         ["Python", platform.python_version()],
         ["date", datetime.date.today().isoformat()],
     ]
+    if study.repeated:
+        rows.append(["copies", repeats(study)])
     if command is not None:
         rows.append(["command", figures.plain(command, 300)])
     return Section(

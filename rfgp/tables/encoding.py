@@ -1,6 +1,7 @@
 """From a file's columns to a matrix of numbers: of the file to fit to, and of the next one."""
 
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -9,10 +10,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
 from rfgp.tables import content
 from rfgp.tables.columns import Column, Frame
-from rfgp.tables.messages import counted, listed, show, title
+from rfgp.tables.messages import counted, like, listed, show, title
 from rfgp.tables.options import Request
 from rfgp.tables.schema import ColumnRule, Schema
 from rfgp.tables.table import Inputs, Table
@@ -38,6 +39,9 @@ def encode_table(frame: Frame, request: Request) -> Table:
     _all(frame, [partial(_check_cells, *pair) for pair in zip(columns, policies, strict=True)])
     gap = np.any([column.missing for column in columns], axis=0)
     rows = _used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
+    if frame.holds_truth(output):
+        said = f"{title(frame.file)}: the target {show(output.name)} holds truth values; they are fitted as 0 and 1."
+        warnings.warn(BooleanTargetWarning(said), stacklevel=4)
     inputs, output = [column.take(rows) for column in inputs], output.take(rows)
     *rules, target = _all(frame, [partial(_rule, column, request.decimal) for column in (*inputs, output)])
     X, y = join(tuple(rules), inputs), class_codes(target, output)
@@ -293,7 +297,7 @@ def _match_names(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
     if lacking:
         raise DataError(
             f"{title(frame.file)} lacks {counted(len(lacking), 'column')}: {listed(lacking)}. "
-            f"Its columns are {listed(frame.names)}."
+            f"Its columns are {listed(frame.names)}.{like(lacking[0], frame.names)}"
         )
     wanted = {rule.name for rule in (*schema.inputs, schema.output)}
     frame.check_names([place for place, name in enumerate(frame.names) if name in wanted])
