@@ -20,7 +20,7 @@ FIELD_SUFFIXES = (*MESH_SUFFIXES, *ROAD_SUFFIXES)
 
 _FARTHEST = 0.1  # of the mesh's diagonal
 _CANDIDATES = 32
-_COUNTED = "(from 0, after the header)"
+_COUNTED = "Rows count from 0, after the header."
 
 
 def read_field(path: str | Path, value: str = "value", metric: str = "haversine") -> Field:
@@ -141,9 +141,9 @@ def _nearest(table: Table, mesh: Any, on_faces: bool, file: Path) -> NDArray[np.
     worst, diagonal = int(np.argmax(distances)), float(np.linalg.norm(np.ptp(mesh.vertices, axis=0)))
     if distances[worst] > _FARTHEST * diagonal:
         raise DataError(
-            f"{file}: row {table.rows[worst]} {_COUNTED} lies {distances[worst]:.4g} from the nearest "
+            f"{file}: row {table.rows[worst]} lies {distances[worst]:.4g} from the nearest "
             f"{'face' if on_faces else 'vertex'}, more than a tenth of the mesh's size ({diagonal:.4g}). Are both in "
-            "the same units and the same frame?"
+            f"the same units and the same frame? {_COUNTED}"
         )
     return np.asarray(found, dtype=np.int64)
 
@@ -188,7 +188,7 @@ def _read_numbers(table: Table, count: int, file: Path) -> NDArray[np.int64]:
     if wrong.any():
         row = int(wrong.argmax())
         raise DataError(
-            f"{file}: row {table.rows[row]} {_COUNTED} names {table.columns[0]} {numbers[row]:g}; there are 0 to "
-            f"{count - 1}."
+            f"{file}: row {table.rows[row]} names {table.columns[0]} {numbers[row]:g}; there are 0 to "
+            f"{count - 1}. {_COUNTED}"
         )
     return numbers.astype(np.int64)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import trimesh
 from PIL import Image
+from scipy import stats
 
 import graphs
 import rfgp
@@ -18,7 +19,7 @@ from rfgp import datasets, fields, report
 from rfgp.models.graph import GraphGP
 from rfgp.report import figures, page, words
 from rfgp.report import study as study_module
-from rfgp.report.study import split
+from rfgp.report.study import copies, split
 from rfgp.tables import Table
 
 pytestmark = [
@@ -232,6 +233,55 @@ def test_observations_of_one_node_stay_together():
     assert sorted([*train, *test]) == list(range(200))
     with pytest.raises(rfgp.DataError, match="too few different nodes"):
         split(20, 0.5, 0, np.zeros(20, dtype=np.int64))
+
+
+def test_as_many_are_held_out_as_are_asked_for_where_groups_are_large():
+    """Twenty of a hundred places are a fifth of all; any member of a fifth of the rows would hide nearly all places."""
+    groups = np.random.default_rng(0).integers(0, 100, 1000)
+    train, test = split(1000, 0.2, 0, groups)
+    assert not set(groups[train]) & set(groups[test])
+    assert 200 <= len(test) < 200 + np.bincount(groups).max()
+    alone, held = split(1000, 0.2, 0, np.arange(1000))
+    for found, expected in zip((alone, held), split(1000, 0.2, 0), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_copies_of_rows_are_on_one_side_of_the_split_and_counted():
+    table = small_table()
+    X, y = np.concatenate([table.X, table.X[:40]]), np.concatenate([table.y, table.y[:40]])
+    twice = Table(X, y, table.columns, table.target)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=16, coupling="iid", seed=0)
+    study = report.study_table(twice, gp, compare=False, test_share=0.3)
+    assert study.summary()["repeated"] == study.repeated == 40
+    assert not {X[i].tobytes() for i in study.train} & {X[i].tobytes() for i in study.test}
+    assert words.repeats(study) == "40 rows repeat another exactly; copies are held out, or trained on, together."
+    assert "40 rows repeat another exactly" in report.table_report(study, twice)
+
+
+def test_equal_rows_of_few_levels_are_no_copies():
+    table = small_table()
+    assert copies(table) == (None, 0)
+    X, y = np.round(table.X[:, :1] > 0).astype(float), np.round(table.y > 0).astype(float)
+    assert copies(Table(X, y, ("a",), "b")) == (None, 0)
+    X = np.concatenate([table.X, table.X[:2]])
+    assert copies(Table(X, np.concatenate([table.y, table.y[:2] + 1]), table.columns, table.target)) == (None, 0)
+    zeros = Table(np.array([[0.0], [-0.0], [1.0]]), np.array([-0.0, 0.0, 1.0]), ("a",), "b")
+    assert copies(zeros)[1] == 1
+
+
+def test_coverage_is_said_beside_what_chance_allows():
+    _, study = table_page(small_table(), compare=False, test_share=0.5)
+    low, high = stats.binom.ppf([0.025, 0.975], len(study.test), 0.95)
+    assert f"({low:.0f} to {high:.0f} are to be expected)" in words.cards(study, "rows")[2][2]
+
+
+def test_a_noise_at_its_bound_is_said():
+    fit = rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).fit(small_table().X, small_table().y).fit_report
+    said = {name: words.convergence(dataclasses.replace(fit, at_bounds=(name,))) for name in ("noise", "lengthscale")}
+    assert {name: "error bars rest on that" in text for name, text in said.items()} == {
+        "noise": True,
+        "lengthscale": False,
+    }
 
 
 def test_variance_explained_is_that_of_the_held_out_targets():
