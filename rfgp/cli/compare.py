@@ -56,6 +56,7 @@ def compare(
     drop: options.Drop = None,
     as_category: options.AsCategory = None,
     decimal: options.Decimal = ".",
+    thousands: options.Thousands = None,
     comment: options.Comment = None,
     encoding: options.Encoding = "utf-8",
     missing_mark: options.MissingMark = None,
@@ -78,7 +79,7 @@ def compare(
     """Fit the exact process, approximate it under every coupling, and compare."""
     reading: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
     reading |= {"as_categories": tuple(as_category or ())}
-    reading |= options.spelling(decimal, comment, encoding, missing_mark)
+    reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     protocol = {"sizes": size, "features": features, "ard": ard, "kernel": kernel, "halt": halt}
     protocol |= {"num_train": num_train, "num_test": num_test, "value": value, "metric": metric, "target": target}
     _compare(file, protocol, reading, (splits, draws, seed), out, as_json)

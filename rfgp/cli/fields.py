@@ -40,6 +40,7 @@ def mesh(
     missing: Annotated[str, typer.Option(help="Rows of values with a gap: error, or drop.")] = "error",
     drop: options.Drop = None,
     decimal: options.Decimal = ".",
+    thousands: options.Thousands = None,
     comment: options.Comment = None,
     encoding: options.Encoding = "utf-8",
     missing_mark: options.MissingMark = None,
@@ -62,7 +63,7 @@ def mesh(
     reading = {
         "missing": missing,
         "drop": tuple(drop or ()),
-        **options.spelling(decimal, comment, encoding, missing_mark),
+        **options.spelling(decimal, thousands, comment, encoding, missing_mark),
     }
     with progress(visible=not as_json) as report:
         report("Reading", 0, 0)

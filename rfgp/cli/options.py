@@ -12,6 +12,7 @@ AsCategory = Annotated[
     list[str] | None, typer.Option(help="A column of categories, even if it holds numbers; repeatable.")
 ]
 Decimal = Annotated[str, typer.Option(help="The decimal mark of a text table, . or ,")]
+Thousands = Annotated[str | None, typer.Option(help="What separates thousands in a text table, as , in 1,200.")]
 Comment = Annotated[str | None, typer.Option(help="Lines of a text table that start with this are skipped.")]
 Encoding = Annotated[str, typer.Option(help="Of a text table.")]
 MissingMark = Annotated[
@@ -23,11 +24,21 @@ Seed = Annotated[int, typer.Option(help="Everything random follows from it.")]
 
 
 def spelling(
-    decimal: str | None, comment: str | None, encoding: str | None, missing_mark: list[str] | None
+    decimal: str | None,
+    thousands: str | None,
+    comment: str | None,
+    encoding: str | None,
+    missing_mark: list[str] | None,
 ) -> dict[str, Any]:
     """Return the options of `read_table` about the spelling of texts that were given."""
     from rfgp.tables import MISSING_MARKS
 
     marks = (*MISSING_MARKS, *missing_mark) if missing_mark else None
-    given = {"decimal": decimal, "comment": comment, "encoding": encoding, "missing_marks": marks}
+    given = {
+        "decimal": decimal,
+        "thousands": thousands,
+        "comment": comment,
+        "encoding": encoding,
+        "missing_marks": marks,
+    }
     return {name: value for name, value in given.items() if value is not None}

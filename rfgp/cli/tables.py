@@ -23,6 +23,10 @@ def fit(
     num_frequencies: Annotated[int, typer.Option(help="Frequencies; features are twice as many.")] = 256,
     coupling: Annotated[str, typer.Option(help="energy, pairwise, orthogonal, iid, sobol, halton, ...")] = "energy",
     features: Annotated[str, typer.Option(help="fourier or laplace.")] = "fourier",
+    log: Annotated[
+        bool,
+        typer.Option("--log", help="Fit the logarithm of a positive target; predictions are in its own units."),
+    ] = False,
     ard: Annotated[bool, typer.Option("--ard/--shared", help="One lengthscale per column, or one for all.")] = True,
     categories: options.Categories = "error",
     dates: options.Dates = "error",
@@ -30,6 +34,7 @@ def fit(
     drop: options.Drop = None,
     as_category: options.AsCategory = None,
     decimal: options.Decimal = ".",
+    thousands: options.Thousands = None,
     comment: options.Comment = None,
     encoding: options.Encoding = "utf-8",
     missing_mark: options.MissingMark = None,
@@ -43,10 +48,11 @@ def fit(
     """Fit a table: a model that predicts, and a report to judge it by."""
     reading: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
     reading |= {"as_categories": tuple(as_category or ())}
-    reading |= options.spelling(decimal, comment, encoding, missing_mark)
-    model = {"num_frequencies": num_frequencies, "coupling": coupling, "features": features, "ard": ard}
+    reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
+    model: dict[str, Any] = {"num_frequencies": num_frequencies, "coupling": coupling, "features": features, "ard": ard}
     judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
-    study, folder, counts = _fit(file, target, reading, {**model, "seed": seed}, judging, out, with_data, not as_json)
+    model |= {"seed": seed}
+    study, folder, counts = _fit(file, target, log, reading, model, judging, out, with_data, not as_json)
     files = {"model": folder / "model.safetensors", "report": folder / "report.html"}
     if as_json:
         print_json({**study.summary(), "files": {name: str(path) for name, path in files.items()}})
@@ -60,6 +66,7 @@ def fit(
 def _fit(
     file: Path,
     target: str | None,
+    log: bool,
     reading: dict[str, Any],
     model: dict[str, Any],
     judging: dict[str, Any],
@@ -78,22 +85,43 @@ def _fit(
     with progress(visible=visible) as report:
         report("Reading", 0, 0)
         table = open_table(file, target, reading, report)
+        table = _in_logarithms(table) if log else table
         study = study_table(table, gp, title=f"{file.name}, target {table.target}", report=report, **judging)
         report("Writing", 0, 0)
         settings = {**model, **{name: value for name, value in reading.items() if value not in (None, ())}}
         settings.pop("missing_marks", None)
         page = table_report(study, table, settings=settings, command=command_line())
         with made_folder(folder):
-            _save(study, table, folder / "model.safetensors", with_data)
+            _save(study, table, folder / "model.safetensors", with_data, log)
             write_atomically(folder / "report.html", page.encode())
     return study, folder, (len(table.y), table.num_rows)
 
 
-def _save(study: Any, table: Any, path: Path, with_data: bool) -> None:
+def _in_logarithms(table: Any) -> Any:
+    """Return a table with the logarithms of its targets.
+
+    Raises:
+        DataError: one is not positive.
+    """
+    import numpy as np
+
+    from rfgp.errors import DataError
+
+    table.check_numeric_target()
+    bad = np.flatnonzero(table.y <= 0)
+    if len(bad):
+        raise DataError(
+            f"--log needs a positive target, and {table.target!r} has {len(bad):,} values that are not, the first in "
+            f"row {table.rows[bad[0]]} ({table.y[bad[0]]:.6g}). Rows count from 0, after the header."
+        )
+    return replace(table, y=np.log(table.y), target=f"log of {table.target}")
+
+
+def _save(study: Any, table: Any, path: Path, with_data: bool, log: bool) -> None:
     """Save the model with the study's hyperparameters, conditioned on all rows."""
     final = study.model.redraw(seed=study.model.seed).condition(table.X, table.y)
     final.fit_report = study.model.fit_report
-    final.metadata = {"schema": table.schema.to_dict()}
+    final.metadata = {"schema": table.schema.to_dict(), "log": log}
     final.save(path, data=with_data)
 
 
@@ -113,6 +141,9 @@ def predict(
         ),
     ] = None,
     decimal: Annotated[str | None, typer.Option(help="The decimal mark. [default: as in the fit]")] = None,
+    thousands: Annotated[
+        str | None, typer.Option(help="What separates thousands, as , in 1,200. [default: as in the fit]")
+    ] = None,
     comment: Annotated[
         str | None, typer.Option(help="Lines that start with this are skipped. [default: as in the fit]")
     ] = None,
@@ -129,7 +160,7 @@ def predict(
     if out is not None:
         check_outputs((out,), (model, file))
     gp, schema = _open_model(model)
-    schema = replace(schema, **options.spelling(decimal, comment, encoding, missing_mark))
+    schema = replace(schema, **options.spelling(decimal, thousands, comment, encoding, missing_mark))
     inputs = read_inputs(file, schema if missing is None else schema.with_missing(missing))
     with progress(visible=out is not None and not as_json) as report:
         rows, figures = _predict_rows(gp, inputs, report)
@@ -169,19 +200,29 @@ def _predict_rows(gp: Any, inputs: Any, report: Any) -> tuple[list[str], dict[st
     import numpy as np
 
     lines: list[str] = []
-    means, deviations = [], []
+    squares, inside = 0.0, 0
     total = len(inputs.rows)
     for first in range(0, total, _CHUNK):
         report("Predicting", first, total)
-        law = gp.predict(inputs.X[first : first + _CHUNK])
-        mean, sd, noisy = law.mean, np.sqrt(law.variance), np.sqrt(law.observed().variance)
-        means.append(mean)
-        deviations.append(noisy)
-        columns = (mean, sd, noisy, mean - 1.959964 * noisy, mean + 1.959964 * noisy)
-        cells = zip(inputs.rows[first : first + _CHUNK].tolist(), *(column.tolist() for column in columns), strict=True)
+        chunk = slice(first, first + _CHUNK)
+        columns = _columns(gp.predict(inputs.X[chunk]), bool(gp.metadata.get("log")))
+        if inputs.y is not None:
+            y, mean, low, high = inputs.y[chunk], columns[0], *columns[3:]
+            squares, inside = squares + float(np.sum((y - mean) ** 2)), inside + int(np.sum((low <= y) & (y <= high)))
+        cells = zip(inputs.rows[chunk].tolist(), *(column.tolist() for column in columns), strict=True)
         lines += [",".join(map(repr, row)) + "\n" for row in cells]
     if inputs.y is None:
         return lines, {}
-    errors = inputs.y - np.concatenate(means)
-    inside = np.abs(errors) <= 1.959964 * np.concatenate(deviations)
-    return lines, {"rmse": float(np.sqrt(np.mean(errors**2))), "coverage_95": float(inside.mean())}
+    return lines, {"rmse": (squares / total) ** 0.5, "coverage_95": inside / total}
+
+
+def _columns(law: Any, is_log: bool) -> tuple[Any, ...]:
+    """Return mean, sd, sd of an observation, and the ends of its 95 % interval, each (n,), in the target's units."""
+    import numpy as np
+
+    noisy = law.observed()
+    half = 1.959964 * np.sqrt(noisy.variance)
+    low, high = noisy.mean - half, noisy.mean + half
+    if is_log:
+        law, noisy, low, high = law.exp(), noisy.exp(), np.exp(low), np.exp(high)
+    return law.mean, np.sqrt(law.variance), np.sqrt(noisy.variance), low, high

@@ -10,6 +10,7 @@ import trimesh
 from commands import run
 
 import rfgp
+from rfgp.tables.options import TableOptions
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning"),
@@ -163,3 +164,39 @@ def test_gaps_in_values_on_a_mesh_are_refused_or_left_out_as_one_says(here, monk
     assert code == 0, err
     assert json.loads(out)["train"] + json.loads(out)["test"] == 39
     assert run(monkeypatch, capsys, *common, "--missing", "mean")[0] == 2
+
+
+@pytest.mark.skipif(not hasattr(rfgp.Prediction, "exp"), reason="predictions have no logarithms yet")
+def test_the_logarithm_of_a_target_is_fitted_and_predictions_are_in_its_own_units(here, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    X = rng.random((200, 2))
+    y = np.exp(3 * X[:, 0] - 2 * X[:, 1] + 0.2 * rng.standard_normal(200))
+    rows = "".join(f"{a!r},{b!r},{c!r}\n" for (a, b), c in zip(X.tolist(), y.tolist(), strict=True))
+    (here / "y.csv").write_text("a,b,y\n" + rows)
+    options = ("--num-frequencies", "16", "--no-compare", "--out", "o", "--json")
+    code, out, err = run(monkeypatch, capsys, "fit", "y.csv", "--log", *options)
+    assert code == 0, err
+    assert json.loads(out)["title"] == "y.csv, target log of y"
+    model = "o/model.safetensors"
+    code, out, err = run(monkeypatch, capsys, "predict", model, "y.csv", "--out", "p.csv", "--json")
+    assert 0.9 < json.loads(out)["coverage_95"] <= 1
+    found = np.loadtxt("p.csv", delimiter=",", skiprows=1)
+    law = rfgp.load(model).predict(X)
+    np.testing.assert_allclose(found[:, 1], np.exp(law.mean + law.variance / 2), rtol=1e-9)
+    spread = np.sqrt(np.expm1(law.variance)) * found[:, 1]
+    np.testing.assert_allclose(found[:, 2], spread, rtol=1e-6)
+    noisy = law.observed()
+    np.testing.assert_allclose(found[:, 5], np.exp(law.mean + 1.959964 * np.sqrt(noisy.variance)), rtol=1e-9)
+    (here / "y.csv").write_text("a,b,y\n" + rows + "1,1,0\n")
+    code, _, err = run(monkeypatch, capsys, "fit", "y.csv", "--log", *options)
+    assert code == 1
+    assert "--log needs a positive target, and 'y' has 1 values that are not, the first in row 200 (0)." in err
+
+
+@pytest.mark.skipif("thousands" not in TableOptions.__annotations__, reason="tables know no thousands yet")
+def test_separators_of_thousands_are_read_where_one_names_them(here, monkeypatch, capsys):
+    (here / "n.csv").write_text('a;b\n"1,200";2\n')
+    code, out, err = run(monkeypatch, capsys, "predict", "m", "n.csv", "--thousands", ",")
+    assert code == 0, err
+    gp = rfgp.load("m")
+    assert float(out.splitlines()[1].split(",")[1]) == pytest.approx(gp.predict([[1200.0, 2.0]]).mean[0], rel=1e-9)
