@@ -1,7 +1,5 @@
 """The named failures of `rfgp`. Each message says what was wrong, where, and what to do."""
 
-import errno
-
 
 class RfgpError(Exception):
     """Base of every error that `rfgp` raises on purpose."""
@@ -41,27 +39,9 @@ class FileWriteError(RfgpError, OSError):
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
-    @classmethod
-    def of(cls, path: object, error: OSError) -> "FileWriteError":
-        """Return the error for a path, from that of the system; a missing folder's is a FileNotFoundError as well."""
-        reason = (error.strerror or str(error)).rstrip(".")
-        kind = MissingFolderError if isinstance(error, FileNotFoundError) else cls
-        found = kind(f"{path} cannot be written: {reason}. {_REMEDIES.get(error.errno or 0, _USUAL_REMEDY)}")
-        found.errno, found.strerror, found.filename = error.errno, error.strerror, str(path)
-        return found
-
 
 class MissingFolderError(FileWriteError, FileNotFoundError):
     """A file cannot be written, because the folder that it is to lie in does not exist."""
-
-
-_USUAL_REMEDY = "Choose another place."
-_REMEDIES = {
-    errno.ENOSPC: "Make room, or choose another place.",
-    errno.EDQUOT: "Make room, or choose another place.",
-    errno.EISDIR: "Name a file in it.",
-    errno.ENOENT: "Make its folder first, or choose another place.",
-}
 
 
 class PackageClashError(RfgpError, ImportError):

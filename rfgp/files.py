@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rfgp.errors import FileWriteError
+from rfgp.errors import FileWriteError, MissingFolderError
 
 
 def cache_folder() -> Path:
@@ -98,7 +98,23 @@ def _named(path: Path) -> Iterator[None]:
     except FileWriteError:
         raise
     except OSError as error:
-        raise FileWriteError.of(path, error) from error
+        raise _error(path, error) from error
+
+
+_REMEDIES = {
+    errno.ENOSPC: "Make room, or choose another place.",
+    errno.EDQUOT: "Make room, or choose another place.",
+    errno.EISDIR: "Name a file in it.",
+    errno.ENOENT: "Make its folder first, or choose another place.",
+}
+
+
+def _error(path: Path, error: OSError) -> FileWriteError:
+    reason, remedy = error.strerror or str(error), _REMEDIES.get(error.errno or 0, "Choose another place.")
+    kind = MissingFolderError if isinstance(error, FileNotFoundError) else FileWriteError
+    found = kind(f"{path} cannot be written: {reason.rstrip('.')}. {remedy}")
+    found.errno, found.strerror, found.filename = error.errno, error.strerror, str(path)
+    return found
 
 
 def _refusal(code: int) -> OSError:

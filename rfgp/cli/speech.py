@@ -21,7 +21,7 @@ PHRASES = (  # patterns of what the library says, and what the command line says
     (r"\(try ard=False, or priors\)", "(try --shared)"),
     (r"\(num_walkers, degree, rank\)", "(--num-walkers)"),
     (
-        r"the exact process \(gp\.exact\(\), up to ([\d,]+) nodes\)",
+        r"the exact process \((?:gp\.exact\(\)|features='exact'), up to ([\d,]+) nodes\)",
         r"the exact process (--features exact, up to \1 nodes)",
     ),
     (
