@@ -49,7 +49,9 @@ class Bar:
         is_new = stage != self._stage
         if is_new:
             self._stage, self._stage_begun = stage, now
-        text = text or f"{stage}{_amount(done, total, now - self._stage_begun)}"
+        is_still = self._is_terminal and not (done or total)  # its seconds would stand still on a terminal
+        amount = ", no end known yet" if is_still else _amount(done, total, now - self._stage_begun)
+        text = text or f"{stage}{amount}"
         if self._is_terminal:
             self._draw(text, done, total)
         elif is_new or now - self._last_line >= _SECONDS_BETWEEN_LINES:
