@@ -3,11 +3,13 @@
 import json
 import os
 import shutil
+import stat
 
 import numpy as np
 import pytest
 import trimesh
 from commands import run
+from devices import device
 
 import rfgp
 from rfgp.tables.options import TableOptions
@@ -92,11 +94,13 @@ def test_results_are_not_written_over_what_is_read(arguments, read, here, monkey
     [
         ("made", "made cannot be written: Is a directory. Name a file in it."),
         ("nowhere/p.csv", "nowhere/p.csv cannot be written: No such file"),
-        ("/dev/full", "/dev/full cannot be written: No space left on device. Make room"),
+        ("full", "full cannot be written: No space left on device. Make room"),
     ],
 )
 def test_an_output_that_cannot_be_written_is_named(out, message, here, monkeypatch, capsys):
     (here / "made").mkdir()
+    if out == "full":
+        device(here, out)
     code, printed, err = run(monkeypatch, capsys, "predict", "m", "t.csv", "--out", out)
     assert (code, printed) == (1, "")
     assert message in err
@@ -105,8 +109,10 @@ def test_an_output_that_cannot_be_written_is_named(out, message, here, monkeypat
 def test_a_device_and_a_link_stay(here, monkeypatch, capsys):
     (here / "folder").mkdir()
     os.symlink("folder/p.csv", "link")
-    for out in (os.devnull, "link"):
+    null = device(here, "null")
+    for out in (null, "link"):
         assert run(monkeypatch, capsys, "predict", "m", "t.csv", "--out", out)[0] == 0
+    assert stat.S_ISCHR(null.stat().st_mode)
     assert os.path.islink("link")
     assert (here / "folder" / "p.csv").read_text().startswith("row,mean")
 
