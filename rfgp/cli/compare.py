@@ -66,7 +66,9 @@ def compare(
     halt: Annotated[float, typer.Option(help="Graphs: the walkers' halting probability.")] = 0.1,
     num_train: Annotated[
         int | None,
-        typer.Option(help="Training rows or nodes. [default: 256, or 3/4 of fewer rows; 95 % of a mesh; 250 of 325]"),
+        typer.Option(
+            help="Training rows or nodes. [default: 256, or 3/4 of fewer rows; 95 % of a mesh; 250 of 325 sensors]"
+        ),
     ] = None,
     num_test: Annotated[
         int | None, typer.Option(help="Test rows or nodes. [default: 256, or 1/4 of fewer rows; the other nodes]")

@@ -160,7 +160,8 @@ def predict(
     if out is not None:
         check_outputs((out,), (model, file))
     gp, schema = _open_model(model)
-    schema = replace(schema, **options.spelling(decimal, thousands, comment, encoding, missing_mark))
+    marks = (*schema.missing_marks, *(missing_mark or ()))
+    schema = replace(schema, **options.spelling(decimal, thousands, comment, encoding, None), missing_marks=marks)
     inputs = read_inputs(file, schema if missing is None else schema.with_missing(missing))
     with progress(visible=out is not None and not as_json) as report:
         rows, figures = _predict_rows(gp, inputs, report)

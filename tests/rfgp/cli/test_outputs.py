@@ -155,10 +155,10 @@ def test_gaps_in_a_file_to_predict_are_refused_or_left_out_as_one_says(here, mon
     assert "--missing mean fills gaps with the means of the fitted table" in err
     code, _, err = run(monkeypatch, capsys, "predict", "m", "gap.csv", "--missing", "guess")
     assert (code, "--missing is 'guess'; the choices are 'error', 'drop', 'mean'" in err) == (1, True)
-    (here / "gap.csv").write_text("a;b\n1,5;-\n1,5;2\n")
+    (here / "gap.csv").write_text("a;b\n1,5;-\nNA;1\n1,5;2\n")
     arguments = ("--missing", "drop", "--decimal", ",", "--missing-mark", "-")
     code, out, err = run(monkeypatch, capsys, "predict", "m", "gap.csv", *arguments)
-    assert (code, [line.split(",")[0] for line in out.splitlines()]) == (0, ["row", "1"])
+    assert (code, [line.split(",")[0] for line in out.splitlines()]) == (0, ["row", "2"])
 
 
 def test_gaps_in_values_on_a_mesh_are_refused_or_left_out_as_one_says(here, monkeypatch, capsys):

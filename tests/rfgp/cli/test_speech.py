@@ -9,6 +9,7 @@ from commands import run
 
 import rfgp
 from rfgp.cli import speech
+from rfgp.cli.common import show_warning
 from rfgp.cli.program import app
 
 
@@ -45,6 +46,12 @@ def learn(command):
 def test_arguments_become_options_where_there_are_such(command, said, meant):
     learn(command)
     assert speech.as_options(said) == meant
+
+
+def test_warnings_are_translated_as_well(capsys):
+    learn("fit")
+    show_warning(rfgp.VarianceStarvationWarning("Raise num_frequencies."), rfgp.VarianceStarvationWarning)
+    assert capsys.readouterr().err == "VarianceStarvationWarning: Raise --num-frequencies.\n"
 
 
 PYTHON = ("max_iterations", "ard=", "gp.", "by_name", "effort", "features=", "num_", "frequencies=", "merge_vertices")
