@@ -25,6 +25,7 @@ from graphs.errors import LargeVarianceWarning as LargeVarianceWarning
 from graphs.errors import MemoryBudgetError as MemoryBudgetError
 from graphs.errors import NegativeCotangentsWarning as NegativeCotangentsWarning
 from graphs.errors import SelfLoopsDroppedWarning as SelfLoopsDroppedWarning
+from graphs.errors import SkippedFeaturesWarning as SkippedFeaturesWarning
 from graphs.errors import UnknownNodeError as UnknownNodeError
 from graphs.features import SeriesFeatures as SeriesFeatures
 from graphs.features import SpectralFeatures as SpectralFeatures

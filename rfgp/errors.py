@@ -56,6 +56,17 @@ class SolverError(RfgpError, ArithmeticError):
     """An iterative solver did not reach its tolerance; the message says how far it came."""
 
 
+class FileWriteError(RfgpError, OSError):
+    """A file cannot be written; `filename`, `errno` and `strerror` are those of the system's error."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class MissingFolderError(FileWriteError, FileNotFoundError):
+    """A file cannot be written, because the folder that it is to lie in does not exist."""
+
+
 class PackageClashError(RfgpError, ImportError):
     """Another package named `graphs` stands in the place of ours."""
 
@@ -107,6 +118,10 @@ class PoorFeaturesWarning(RfgpWarning):
 
 class OverfittingWarning(RfgpWarning):
     """A fit predicts rows that it has not seen worse than it expects; or learned frequencies did not pay."""
+
+
+class BooleanTargetWarning(RfgpWarning):
+    """A target holds truth values: it is fitted as the numbers 0 and 1."""
 
 
 class ConstantTargetWarning(RfgpWarning):

@@ -381,7 +381,12 @@ def _check_finite(name: str, values: NDArray[np.float64]) -> None:
 
 def _fit_parts(count: int, train: int, test: int) -> tuple[int, int]:
     if train < 2 or test < 1:
-        raise InvalidArgumentError(f"At least two training and one test item are needed, got {train} and {test}.")
+        raise InvalidArgumentError(
+            f"At least two training and one test item are needed, got num_train {train} and num_test {test}."
+        )
     if train + test > count:
-        raise DataError(f"{train} training and {test} test items are asked for, but there are {count}. Ask for fewer.")
+        raise DataError(
+            f"{train} training and {test} test items are asked for, but there are {count}. Ask for fewer with "
+            "num_train and num_test."
+        )
     return train, test

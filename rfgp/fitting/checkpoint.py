@@ -60,7 +60,12 @@ class FileJournal(Journal):
             raise CheckpointError(f"{path} is a folder; give a file in it.")
         if not path.exists():
             write_atomically(path, _MAGIC + identity.encode() + b"\n")
-        self._file: BinaryIO | None = path.open("r+b")
+        elif not path.is_file():
+            raise CheckpointError(f"{path} is no regular file, which a checkpoint is. Choose another name.")
+        try:
+            self._file: BinaryIO | None = path.open("r+b")
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be opened: {error.strerror}. Choose another name.") from error
         try:
             self._check(identity)
         except BaseException:

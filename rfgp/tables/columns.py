@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables import content
 from rfgp.tables.marks import pointed, pointed_text
-from rfgp.tables.messages import listed, plain, show, title
+from rfgp.tables.messages import like, listed, plain, show, title
 from rfgp.tables.options import TextFormat
 
 NUMBER = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
@@ -142,7 +142,19 @@ class Frame:
             place = width
         if -width <= place < width and not isinstance(wanted, bool):
             return place % width
-        raise InvalidArgumentError(f"There is no column {show(str(wanted))}; the columns are {listed(self.names)}.")
+        raise InvalidArgumentError(
+            f"There is no column {show(str(wanted))}; the columns are {listed(self.names)}."
+            f"{like(str(wanted), self.names)}"
+        )
+
+    def holds_truth(self, column: Column) -> bool:
+        """Say whether the numbers of a column of this file are truth values."""
+        import pyarrow as pa
+
+        if column.kind != "number" or column.cells is None:
+            return bool(pa.types.is_boolean(self.sources[column.place].type))
+        first = column.cells.drop_null()[:1]
+        return len(first) > 0 and _all_match(first, _TRUTH)
 
     def check_names(self, places: Sequence[int]) -> None:
         """Check that the columns at these positions have different names.

@@ -36,7 +36,7 @@ class TextFormat:
 
     def __post_init__(self) -> None:
         if self.decimal not in CHOICES["decimal"]:
-            raise _no_choice("decimal", self.decimal)
+            raise no_choice("decimal", self.decimal)
         if self.thousands is not None and (self.thousands not in SEPARATORS or self.thousands == self.decimal):
             choices = ", ".join(repr(mark) for mark in SEPARATORS if mark != self.decimal)
             raise InvalidArgumentError(
@@ -93,7 +93,7 @@ class Request:
     def __post_init__(self) -> None:
         for option in ("categories", "dates", "missing"):
             if getattr(self, option) not in CHOICES[option]:
-                raise _no_choice(option, getattr(self, option))
+                raise no_choice(option, getattr(self, option))
         for option in ("names", "missing_marks"):
             value = getattr(self, option)
             if value is not None and (isinstance(value, str) or not all(isinstance(name, str) for name in value)):
@@ -119,6 +119,7 @@ def _as_tuple(columns: str | int | Sequence[str | int]) -> tuple[str | int, ...]
     return (columns,) if isinstance(columns, str | int) else tuple(columns)
 
 
-def _no_choice(option: str, value: object) -> InvalidArgumentError:
+def no_choice(option: str, value: object) -> InvalidArgumentError:
+    """Return the error of an option's value that is none of its choices."""
     choices = ", ".join(repr(choice) for choice in CHOICES[option])
     return InvalidArgumentError(f"{option} is {show(str(value))}; the choices are {choices}.")

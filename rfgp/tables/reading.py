@@ -117,7 +117,7 @@ def read_inputs(path: str | Path, schema: Schema) -> Inputs:
 
     Args:
         path: The file.
-        schema: `Table.schema`.
+        schema: `Table.schema`; `Schema.with_missing` has another policy about missing cells.
 
     Raises:
         DataError: the file cannot be read, lacks columns, or has cells that the schema does not know.

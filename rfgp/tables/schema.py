@@ -3,13 +3,13 @@
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables.messages import counted, show
-from rfgp.tables.options import CHOICES, MISSING_MARKS, TextFormat
+from rfgp.tables.options import CHOICES, MISSING_MARKS, TextFormat, no_choice
 
 _VERSION = 1
 _ROLES = ("number", "category", "date")
@@ -95,6 +95,21 @@ class Schema:
     def format(self) -> TextFormat:
         """How a text file spells its cells."""
         return TextFormat(self.decimal, self.comment, self.missing_marks, self.encoding, self.thousands)
+
+    def with_missing(self, missing: str) -> "Schema":
+        """Return the schema with another policy about missing cells.
+
+        Raises:
+            InvalidArgumentError: there is no such policy, or it needs means that the fitted table had not.
+        """
+        if missing not in CHOICES["missing"]:
+            raise no_choice("missing", missing)
+        if missing == "mean" and not self.fills:
+            raise InvalidArgumentError(
+                'missing="mean" fills gaps with the means of the fitted table, which was read without it. Give '
+                'missing="drop", or read and fit it with missing="mean" again.'
+            )
+        return replace(self, missing=missing, fills=self.fills if missing == "mean" else ())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema in lists, texts and numbers, ready for JSON."""

@@ -203,6 +203,61 @@ def test_short_edges_may_count_as_longer():
             Graph.from_roads(lines, metric="euclidean", min_length=wrong)
 
 
+def feature(kind, coordinates, **properties):
+    return {"type": "Feature", "geometry": {"type": kind, "coordinates": coordinates}, "properties": properties}
+
+
+MIXED = [
+    feature("LineString", [[8.0, 49.0], [8.1, 49.0]]),
+    feature("Polygon", [[[8.0, 49.0], [8.1, 49.0], [8.0, 49.1], [8.0, 49.0]]], value=1),
+    {"type": "Feature", "geometry": None},
+    feature("Point", [8.01, 49.0], value=1.5),
+    feature("Point", [8.02, 49.0], value="2.5"),
+    feature("Point", [8.03, 49.0], value="fast"),
+    feature("Point", [8.04, 49.0], value=None),
+    feature("Point", [8.05, 49.0]),
+    feature("Point", [8.06, 49.01], value=6),
+]
+"""Two features that are neither road nor sensor, two sensors without a number, one with a text, one 1,112 m away."""
+
+
+def test_what_is_no_road_or_sensor_is_left_out_if_one_says_so(tmp_path):
+    path = tmp_path / "r.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": MIXED}))
+    with pytest.warns(graphs.SkippedFeaturesWarning) as caught:
+        roads = graphs.read_roads(path, skip=True)
+    np.testing.assert_array_equal(roads.values, [1.5, 2.5, np.nan, np.nan, np.nan])
+    np.testing.assert_allclose(roads.sensor_fractions, [0.1, 0.2, 0.3, 0.4, 0.5], rtol=1e-4)
+    assert len(roads.properties) == 5
+    assert str(caught[0].message) == (
+        f"{path}: 1 Polygon left out, 1 numbers written as text, 1 sensors further than 500 m from a road left out, "
+        "2 sensors without a number 'value' not observed, 1 without geometry left out."
+    )
+    with pytest.warns(graphs.SkippedFeaturesWarning, match="written as text, 2 sensors"):
+        assert graphs.read_roads(path, skip=True, within=1200).values[-1] == 6
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], *MIXED[3:4], MIXED[8]]}))
+    assert graphs.read_roads(path, within=1200).values.tolist() == [1.5, 6.0]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (1, "feature 1 is a 'Polygon'.* Pass skip=True to leave others out"),
+        (2, "feature 1 has no geometry"),
+        (4, "is '2.5', not a finite number or null. Pass skip=True"),
+        (7, "has no property 'value'.* Pass skip=True to take it as not measured"),
+        (8, "at most 500 m are allowed.* Pass within= for more, or skip=True to leave it out"),
+    ],
+)
+def test_without_a_word_they_are_refused_with_a_remedy(place, message, tmp_path):
+    path = tmp_path / "r.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], MIXED[place]]}))
+    with pytest.raises(graphs.FileFormatError, match=message):
+        graphs.read_roads(path)
+    with pytest.raises(graphs.InvalidArgumentError, match="within must be a positive number"):
+        graphs.read_roads(path, within=0)
+
+
 def test_whole_numbers_of_a_table_name_roads():
     g = Graph.from_roads(LINES, np.array([1.0, 0.0]), [0.5, 0.5], metric="euclidean")
     np.testing.assert_array_equal(g.coordinates[-1], [0.5, 0.0])

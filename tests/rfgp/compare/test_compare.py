@@ -8,7 +8,7 @@ import pytest
 import graphs
 import rfgp
 from rfgp import datasets
-from rfgp.compare import Comparison, Draw, Estimate, Plan, compare_nodes, compare_table, to_json
+from rfgp.compare import Comparison, Draw, Estimate, Plan, compare_file, compare_nodes, compare_table, to_json
 from rfgp.compare.show import format_estimate
 from rfgp.plotting import draw_comparison, save
 
@@ -154,3 +154,29 @@ def test_pictures_are_drawn(table, nodes, tmp_path):
 def test_bad_requests_are_named(call, error, message):
     with pytest.raises(error, match=re.escape(message)):
         call()
+
+
+@pytest.mark.parametrize(
+    ("count", "given", "parts"),
+    [
+        (9, {}, "7 training and 2 test"),
+        (60, {}, "45 training and 15 test"),
+        (60, {"num_train": 20}, "20 training and 40 test"),
+        (60, {"num_test": 20}, "40 training and 20 test"),
+        (600, {}, "256 training and 256 test"),
+    ],
+)
+def test_small_tables_are_compared_on_what_there_is(count, given, parts, tmp_path, monkeypatch):
+    X = np.random.default_rng(0).standard_normal((count, 2))
+    np.savetxt(tmp_path / "t.csv", X, delimiter=",", header="a,b", comments="")
+    monkeypatch.setattr(rfgp.ExactGP, "fit", rfgp.ExactGP.condition)  # how well it does is not asked
+    comparison, _ = compare_file(tmp_path / "t.csv", sizes=[2], plan=Plan(draws=1), **given)
+    assert comparison.protocol.startswith(parts)
+
+
+def test_too_many_rows_asked_for_name_what_to_change(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{i},{i % 3}\n" for i in range(20)))
+    with pytest.raises(
+        rfgp.DataError, match=r"18 training and 5 test .* there are 20\. Ask for fewer with num_train and num_"
+    ):
+        compare_file(tmp_path / "t.csv", num_train=18, num_test=5)

@@ -67,6 +67,26 @@ def test_values_by_place_go_to_the_nearest_face(ball, tmp_path):
     assert field.nodes.tolist() == [5, 60]
 
 
+def test_a_field_may_lie_on_vertices_by_place_or_by_normals(ball, tmp_path):
+    path, mesh = ball
+    places = 1.01 * mesh.vertices[[7, 30]]
+    rows = "".join(f"{x},{y},{z},{i}\n" for i, (x, y, z) in zip((7, 30), places, strict=True))
+    values = write(tmp_path / "v.csv", "x,y,z,heat\n,,,\n" + rows)
+    options = {"nodes": "vertices", "weights": "cotangent", "table_options": {"missing": "drop"}}
+    field = fields.read_mesh_field(path, values, **options)
+    assert (field.on_faces, field.nodes.tolist()) == (False, [7, 30])
+    assert not np.allclose(field.graph.adjacency.data, 1)
+    field = fields.read_mesh_field(path, nodes="vertices")
+    np.testing.assert_allclose(field.values, mesh.vertex_normals[:, 2], atol=1e-6)
+    with pytest.raises(rfgp.DataError, match="a field on a mesh's vertices needs vertex, or x, y and z"):
+        fields.read_mesh_field(path, write(tmp_path / "f.csv", "face,heat\n1,2\n3,4\n"), nodes="vertices")
+    far = write(tmp_path / "far.csv", "x,y,z,heat\n,,,\n0,0,1,1\n9,9,9,2\n")
+    with pytest.raises(rfgp.DataError, match=r"row 2 lies 14\.\d+ from the nearest vertex.* Rows count from 0"):
+        fields.read_mesh_field(path, far, nodes="vertices", table_options={"missing": "drop"})
+    with pytest.raises(graphs.InvalidArgumentError, match="nodes"):
+        fields.read_mesh_field(path, nodes="corners")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
