@@ -31,6 +31,7 @@ from rfgp.errors import PoorFeaturesWarning as PoorFeaturesWarning
 from rfgp.errors import RfgpError as RfgpError
 from rfgp.errors import RfgpWarning as RfgpWarning
 from rfgp.errors import SolverError as SolverError
+from rfgp.errors import UnderfittingWarning as UnderfittingWarning
 from rfgp.errors import VarianceStarvationWarning as VarianceStarvationWarning
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ __all__ = [
     "RfgpWarning",
     "SolverError",
     "SparseSpectrumGP",
+    "UnderfittingWarning",
     "VarianceStarvationWarning",
     "couplings",
     "errors",

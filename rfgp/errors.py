@@ -116,6 +116,10 @@ class PoorFeaturesWarning(RfgpWarning):
     """Features are too poor for the hyperparameters that they were fitted to."""
 
 
+class UnderfittingWarning(RfgpWarning):
+    """What a fit took for noise has structure: its optimum is poor, or its features are too few."""
+
+
 class OverfittingWarning(RfgpWarning):
     """A fit predicts rows that it has not seen worse than it expects; or learned frequencies did not pay."""
 

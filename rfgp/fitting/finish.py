@@ -2,7 +2,10 @@
 
 import math
 
+import numpy as np
 import torch
+from scipy.spatial import cKDTree
+from torch import Tensor
 
 from rfgp.fitting.context import FeatureFit, calibrate_noise, leave_one_out, solve_scales
 from rfgp.fitting.frequencies import Outcome
@@ -14,6 +17,7 @@ from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
 from rfgp.rows import JoinedRows, gathered
 
+_FEW_NEIGHBORS = 200
 CHECKED_ROWS = 2000
 """Rows whose leave-one-out predictions are reported."""
 
@@ -41,7 +45,7 @@ def finish(
     jacobian = fit.regression.scaling.targets.log_jacobian(fit.rows.count)
     total = float(evidence.log_marginal_likelihood()) + jacobian
     regression = fit.regression.replace(hyperparameters=values, given=evidence.posterior())
-    calibration, density = _check(fit, values, evidence, learned)
+    calibration, density, neighbors = _check(fit, values, evidence, learned)
     converged = not reports or (reports[-1].converged if learned is None else learned.has_settled)
     stages = tuple(stage for report in reports for stage in report.stages)
     trace = tuple(value for report in reports for value in report.trace)
@@ -59,6 +63,7 @@ def finish(
         frequencies="fixed" if outcome is None else ("fell back" if learned is None else "learned"),
         calibration=calibration if math.isfinite(calibration) else None,
         leave_one_out=density if math.isfinite(density) else None,
+        neighbors=neighbors if math.isfinite(neighbors) else None,
         weights_used=evidence.weights_used if isinstance(evidence, FeatureEvidence) else None,
     )
 
@@ -98,18 +103,36 @@ def _statistics(fit: FeatureFit, values: Values) -> Statistics:
     return Statistics(**{name: tensor.to(model.mean.device) for name, tensor in sums.items()})
 
 
-def _check(fit: FeatureFit, values: Values, evidence: Evidence, learned: Outcome | None) -> tuple[float, float]:
-    """Return the mean square of standardised leave-one-out residuals, and the mean log density of a value."""
+def _check(fit: FeatureFit, values: Values, evidence: Evidence, learned: Outcome | None) -> tuple[float, float, float]:
+    """Return the leave-one-out errors' mean square, the mean log density, and the correlation of neighbours' errors."""
     rows = fit.subset(CHECKED_ROWS) if learned is None else learned.held_out.judged_by
     if not isinstance(evidence, FeatureEvidence) and learned is not None:
         evidence = fit.evidence(values, gathered(JoinedRows([rows, learned.others])))
     elif not isinstance(evidence, FeatureEvidence):
         rows = gathered(fit.rows)
     mean, variance = leave_one_out(evidence, rows, values.standardized("noise").double())
-    squares = (rows.targets - mean).square() / variance
+    errors = (rows.targets - mean) / variance.sqrt()
     density = normal_log_density(rows.targets, mean, variance).mean()
     jacobian = fit.regression.scaling.targets.log_jacobian(1) / rows.num_outputs
-    return float(squares.mean()), float(density) + jacobian
+    return float(errors.square().mean()), float(density) + jacobian, neighbor_correlation(rows.inputs, errors)
+
+
+def neighbor_correlation(
+    inputs: Tensor,  # (b, d)
+    errors: Tensor,  # (b, k)
+) -> float:
+    """Return the correlation of the errors of rows with those of their nearest rows, NaN of fewer than 200.
+
+    Of the errors of a right model it is 0 or below: leaving one out, the errors D C^-1 y have the covariance D C^-1 D,
+    and neighbours, which explain each other, negative entries.
+    """
+    if len(errors) < _FEW_NEIGHBORS:
+        return math.nan
+    points = inputs.detach().double().cpu().numpy()
+    _, near = cKDTree(points).query(points, k=2)
+    other = torch.from_numpy(np.where(near[:, 1] == np.arange(len(points)), near[:, 0], near[:, 1]))  # of twins
+    errors = (errors - errors.mean(0)).cpu()
+    return float((errors * errors[other]).sum() / errors.square().sum())
 
 
 def _at_bounds(fit: FeatureFit, values: Values) -> tuple[str, ...]:

@@ -59,6 +59,7 @@ class Outcome(NamedTuple):
     frequencies: Frequencies | None  # None: the fixed ones are as good
     values: Values  # where the chosen step has the other hyperparameters
     stage: Stage
+    gain: float  # nats a row that nothing was chosen by, on fixed frequencies; 0 where these are as good
     judged: Tensor  # the log densities (b,) of the rows that nothing was chosen by
     trace: tuple[float, ...]  # the likelihood of all rows that were learned from before each step, of its batch
     last_gain: float  # of the likelihood of a row, in the last tenth of the steps
@@ -70,6 +71,10 @@ class Outcome(NamedTuple):
     def has_settled(self) -> bool:
         """Whether the last tenth of the steps gained little."""
         return self.last_gain < SETTLED
+
+    def refused(self, why: str) -> "Outcome":
+        """Return the outcome where the fixed ones are taken after all."""
+        return self._replace(frequencies=None, words=f"{self.words}; {why}")
 
     @property
     def others(self) -> Block:
@@ -83,7 +88,7 @@ def refusal(fit: FeatureFit, held_out: HeldOut) -> Outcome:
     words = f"{rows} rows are too few to learn frequencies from" if rows < LEAST_LEARNED else "no steps were allowed"
     stage = Stage("learning frequencies", rows, 0, 0, 0.0)
     return Outcome(
-        None, fit.regression.hyperparameters, stage, torch.zeros(0), (), 0.0, NOTHING_BEFORE, held_out, words
+        None, fit.regression.hyperparameters, stage, 0.0, torch.zeros(0), (), 0.0, NOTHING_BEFORE, held_out, words
     )
 
 
@@ -132,12 +137,14 @@ def learn(fit: FeatureFit, held_out: HeldOut, values: Values, start: Values, beg
     words = f"learned frequencies gained {gain:.2g} (standard error {error:.1g}) nats a kept-out row"
     if not gain > error:
         words = f"{words}, so the fixed ones were taken"
-        return Outcome(None, values, stage, fixed.density[half:], trace, ends[0] - ends[1], begun, held_out, words)
+        return Outcome(None, values, stage, 0.0, fixed.density[half:], trace, ends[0] - ends[1], begun, held_out, words)
     if fit.plan.steps >= 20:
         words = f"{words}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
     learned = Frequencies(chosen.parameters["frequencies"], run.start.weights)
     parameters = run.values(chosen.parameters)
-    return Outcome(learned, parameters, stage, chosen.density[half:], trace, ends[0] - ends[1], begun, held_out, words)
+    return Outcome(
+        learned, parameters, stage, gain, chosen.density[half:], trace, ends[0] - ends[1], begun, held_out, words
+    )
 
 
 class _Candidate(NamedTuple):

@@ -18,7 +18,16 @@ from torch import Tensor
 
 from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.finish import finish
-from rfgp.fitting.frequencies import LEAST_LEARNED, NOTHING_BEFORE, Outcome, best_start, learn, refusal
+from rfgp.fitting.frequencies import (
+    LEAST_LEARNED,
+    NOTHING_BEFORE,
+    Outcome,
+    best_start,
+    judged,
+    learn,
+    mean_and_error,
+    refusal,
+)
 from rfgp.fitting.maximize import ENOUGH, Density, Objective, Plan, maximize, plain_density
 from rfgp.inference import FeatureEvidence
 from rfgp.inference.linear import best_common_scale
@@ -46,6 +55,9 @@ _POLISHED = 1e-3
 """Nats that an iteration must gain on the features' likelihood, from the optimum of the exact kernel."""
 TRIED = (0.125, 0.25, 0.5)
 """Multiples of the starting lengthscale from which frequencies are learned as well, to see where it leads."""
+CLOSE = 0.2
+"""Nats a kept-out row that learning gained on fixed frequencies after their beginning, below which these are fitted to
+the end and compared as well."""
 BEGINNING = 10
 """Iterations on the first subset before frequencies are learned: more of them drive columns out of reach of the steps
 that follow, and features that are all short or all long swing where rows are few."""
@@ -57,17 +69,38 @@ def fit_features(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
     """Fit a regression through features of a table; return the one found, with its posterior, and how it went."""
     fit = FeatureFit.of(regression, plan)
     with torch.no_grad(), few_threads(len(fit.rows)):
-        outcome = _learned(fit) if fit.family.options.frequencies == "learned" else None
-        if outcome is not None and outcome.frequencies is not None:
-            learned = fit.with_frequencies(outcome.frequencies)
-            return finish(learned, outcome.values, [outcome.begun], outcome.words, False, outcome)
-        values = regression.hyperparameters
-        if not fit.free:
-            return finish(fit, values, [], "every hyperparameter is fixed", True, outcome)
-        values, reports, words = _grow(fit, values)
-        words = words if outcome is None else f"{words}; {outcome.words}"
-        is_done = reports[-1].stages[-1].rows == len(fit.rows)
-        return finish(fit, values, reports, words, is_done, outcome)
+        if fit.family.options.frequencies == "learned":
+            return _fit_learned(fit)
+        return _fit_fixed(fit)
+
+
+def _fit_fixed(fit: FeatureFit, outcome: Outcome | None = None) -> tuple[Regression, FitReport]:
+    """Fit with the frequencies as they were drawn, after learning came to little, if it was tried."""
+    values = fit.regression.hyperparameters
+    if not fit.free:
+        return finish(fit, values, [], "every hyperparameter is fixed", True, outcome)
+    values, reports, words = _grow(fit, values)
+    if outcome is not None:
+        if outcome.frequencies is not None:
+            ahead, _ = mean_and_error(outcome.judged - judged(fit, outcome.held_out, values))
+            if ahead > 0:
+                return _finish_learned(fit, outcome)
+            outcome = outcome.refused(f"fixed ones, fitted to the end, are {-ahead:.2g} ahead and were taken")
+        words = f"{words}; {outcome.words}"
+    return finish(fit, values, reports, words, reports[-1].stages[-1].rows == len(fit.rows), outcome)
+
+
+def _fit_learned(fit: FeatureFit) -> tuple[Regression, FitReport]:
+    """Fit with learned frequencies, unless fixed ones are as good; where these are close they are fitted to the end."""
+    outcome = _learned(fit)
+    is_close = outcome.frequencies is None or (outcome.gain < CLOSE and bool(fit.free))
+    return _fit_fixed(fit, outcome) if is_close else _finish_learned(fit, outcome)
+
+
+def _finish_learned(fit: FeatureFit, outcome: Outcome) -> tuple[Regression, FitReport]:
+    assert outcome.frequencies is not None
+    learned = fit.with_frequencies(outcome.frequencies)
+    return finish(learned, outcome.values, [outcome.begun], outcome.words, False, outcome)
 
 
 def _grow(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport], str]:

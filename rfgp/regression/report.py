@@ -44,6 +44,8 @@ class FitReport:
             honest, above 1 where they are too short. Over rows that the learning of frequencies did not see, or
             over a sample of all rows where the frequencies are fixed; None where it was not computed.
         leave_one_out: The mean leave-one-out log density of a value of the same rows, in the user's units.
+        neighbors: The correlation of these rows' errors with those of their nearest rows, about 0 or below where only
+            noise is left over; None where it was not computed.
         weights_used: The share of the F weights that the data determine, (F - tr A^-1) / F; near 1 the features are
             exhausted. None where there are fewer rows than features.
         likelihood_error: The standard error of `log_marginal_likelihood`, where conjugate gradients estimated it; the
@@ -62,6 +64,7 @@ class FitReport:
     calibration: float | None = None
     leave_one_out: float | None = None
     weights_used: float | None = None
+    neighbors: float | None = None
     likelihood_error: float = 0.0
 
     def with_all(self, reports: "Sequence[FitReport]") -> "FitReport":
