@@ -1,6 +1,8 @@
-"""Matrices: read from what a caller has, and Cholesky with graded jitter, none at first, then reported."""
+"""Matrices: read from what a caller has, as bytes, and Cholesky with graded jitter, none at first, then reported."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,30 @@ def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
             f"At least {least} finite rows of a matrix (n, d) are needed, got shape {tuple(rows.shape)}."
         )
     return rows
+
+
+@contextmanager
+def in_one_thread(wanted: bool = True) -> Iterator[None]:
+    """Keep torch to one thread, where that is wanted: on small matrices threads wait for each other, and burn time."""
+    before = torch.get_num_threads()
+    if not wanted or before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def packed(tensor: Tensor) -> Tensor:
+    """Return a copy (...) with the strides of its shape; with one entry or none `contiguous` leaves any others."""
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def in_bytes(tensor: Tensor) -> memoryview:
+    """Return the values (...) of a tensor of any strides and dtype, in its order, as bytes."""
+    return packed(tensor.detach().cpu()).reshape(-1).view(torch.uint8).numpy().data
 
 
 def cholesky(

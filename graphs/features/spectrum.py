@@ -105,5 +105,5 @@ def spectral_features(
     check_count("rank", rank, most=graph.num_nodes)
     if graph.num_nodes <= 50 or 4 * rank > graph.num_nodes:
         eigenvalues, vectors = graph.spectrum
-        return SpectralFeatures(graph, starts, 1 - eigenvalues[:rank], np.ascontiguousarray(vectors[:, :rank]))
+        return SpectralFeatures(graph, starts, 1 - eigenvalues[:rank], vectors[:, :rank].copy())
     return SpectralFeatures(graph, starts, *largest_eigenpairs(graph, int(rank)))

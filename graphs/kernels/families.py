@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
 from graphs.kernels.kernel import GraphKernel, Vector
 
@@ -35,7 +35,8 @@ class Diffusion(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return the Poisson law with mean lengthscale^2 / 4, shape (length + 1,)."""
-        return np.asarray(stats.poisson.pmf(np.arange(length + 1), self.lengthscale**2 / 4))
+        powers, mean = np.arange(length + 1.0), self.lengthscale**2 / 4
+        return np.asarray(np.exp(special.xlogy(powers, mean) - special.gammaln(powers + 1) - mean))
 
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
         """Return df / d lengthscale = lengthscale / 2 (f_{l-1} - f_l), shape (length + 1, 1)."""

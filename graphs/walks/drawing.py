@@ -26,6 +26,8 @@ CHUNK_WALKERS = 2**15
 _LEAST_WALKERS = 2**10
 
 _LONG = 2e8
+_IN_THREADS = 2e5
+"""Expected visits from which on threads pay: their start takes as long as thousands of visits."""
 
 
 class Columns(NamedTuple):
@@ -67,7 +69,7 @@ def draw(
     columns += [_Growing(kind, expected) for kind in (np.int32, np.uint8, np.uint8, load_type)]
     with _bar(len(starts), progress and expected > _LONG) as advance, _pool(num_threads) as pool:
         pieces = [starts[first : first + chunk] for first in range(0, len(starts), chunk)]
-        over = pool.map if len(pieces) > 1 else map  # a thread costs more than a small chunk
+        over = pool.map if len(pieces) > 1 and expected > _IN_THREADS else map
         for piece, part in zip(pieces, over(lambda rows: walk_chunk(moves, rows, settings), pieces), strict=True):
             for column, values in zip(columns, part, strict=True):
                 column.add(values)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -68,7 +67,7 @@ class GraphExactKernel(PositionKernel):
         if outside.any():
             raise InvalidArgumentError(f"There is no position {positions[outside][0]}; nodes are 0..{count - 1}.")
         rows = self._shared.graph.spectrum.eigenvectors[positions]
-        return torch.as_tensor(np.ascontiguousarray(rows)).to(device=x.device, dtype=self._theta().dtype)
+        return torch.as_tensor(rows).to(device=x.device, dtype=self._theta().dtype)
 
     def _values(self) -> Tensor:
         """Return the kernel at the eigenvalues, (..., N)."""

@@ -239,3 +239,60 @@ def test_largest_component_keeps_labels():
     assert part.index([4]).tolist() == [2]
     with pytest.raises(graphs.InvalidArgumentError, match="each position once"):
         g.subgraph(np.array([1, 1]))
+
+
+TWO = np.ones((2, 2)) - np.eye(2)
+LINE = [[0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Graph.from_networkx(None), "A networkx graph is needed, got NoneType"),
+        (lambda: Graph.from_networkx(sp.eye_array(3)), "Graph.from_scipy"),
+        (lambda: Graph.from_networkx(nx.path_graph(2), weight=["a"]), "weight must be the name"),
+        (lambda: Graph.from_networkx(nx.Graph([(0, 1, {"weight": 10**5000})])), "is a very long int"),
+        (lambda: Graph.from_edges(None), "Edges must be a sequence of pairs"),
+        (lambda: Graph.from_edges([5]), "Edge 0 is 5"),
+        (lambda: Graph.from_edges([(1, [2])]), r"\[2\] is no label"),
+        (lambda: Graph.from_edges([(1, (2, [3]))]), r"\(2, \[3\]\) is no label"),
+        (lambda: Graph.from_edges([(0, 1)], [10**400]), "weights are not numbers"),
+        (lambda: Graph.from_edges([(0, 1)], nodes=5), "Nodes must be a sequence"),
+        (lambda: Graph.from_edges([(0, 1)], nodes=[{}]), "{} is no label"),
+        (lambda: Graph.from_scipy(None), "not a numeric matrix.*, but None"),
+        (lambda: Graph.from_scipy([[0, 10**400], [10**400, 0]]), "not a numeric matrix"),
+        (lambda: Graph.from_scipy([[0], [1, 0]]), "not a numeric matrix"),
+        (lambda: Graph.from_scipy(TWO, labels=[[1], 2]), r"\[1\] is no label"),
+        (lambda: Graph.from_scipy(TWO, labels=5), "Labels must be a sequence"),
+        (lambda: Graph.from_points([[1, 2], [3]]), r"got \[\[1, 2\], \[3\]\]"),
+        (lambda: Graph.from_points([["a"], ["b"]], 1), "Points are numbers"),
+        (lambda: Graph.from_points(None), "got None"),
+        (lambda: Graph.from_roads(None), "Roads are a list of lines"),
+        (lambda: Graph.from_roads([LINE, [[1, 2], [3]]]), "Road 1 needs"),
+        (lambda: Graph.from_roads([LINE, [[1, 2], [3, "x"]]]), "Road 1 needs"),
+        (lambda: Graph.from_roads([LINE], min_length=None), "min_length"),
+        (lambda: Graph.from_scipy(TWO).subgraph([]), "at least one node"),
+    ],
+)
+def test_what_is_none_ragged_or_unhashable_is_named(make, message):
+    with pytest.raises(graphs.GraphError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("labels", [None, 5, "a", [(1, [2])], [[1, [2]]], [set()], [np.zeros(2)], [float("nan")]])
+@pytest.mark.parametrize("g", [Graph.from_edges([("a", (1, 2))]), Graph.from_scipy(TWO)], ids=["labels", "positions"])
+def test_labels_that_are_none_or_unhashable(g, labels):
+    with pytest.raises(graphs.UnknownNodeError):
+        g.index(labels)
+
+
+def test_labels_with_lists_for_tuples_inside():
+    g = Graph.from_edges([("a", (1, (2, 3)))])
+    assert g.index([[1, [2, 3]], (1, (2, 3))]).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("g", [Graph.from_edges([], nodes=["a"]), Graph.from_edges([], nodes=range(9))])
+def test_eigenvectors_of_any_graph_have_plain_strides(g):
+    draw = graphs.spectral_features(g, rank=1)
+    for array in (*g.spectrum, draw.eigenvalues, draw.eigenvectors):
+        assert all(stride > 0 for stride in array.strides)

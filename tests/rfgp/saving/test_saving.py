@@ -538,3 +538,24 @@ def test_a_killed_process_leaves_the_old_file_or_the_new_one(tmp_path):
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert rfgp.load(path).num_observations == 700
+
+
+def no_edges():
+    return rfgp.GraphGP(graphs.Graph.from_edges([], nodes=range(9)), features="chebyshev", seed=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs"),
+    [
+        (lambda: rfgp.SparseSpectrumGP(num_frequencies=1, coupling="iid", seed=1).fit(X[:, :1], Y), NEW[:, :1]),
+        (lambda: rfgp.ExactGP().fit(X[:2, :1], Y[:2]), NEW[:, :1]),
+        (lambda: no_edges().fit([0, 1], [1.0, 2.0]), [0, 5]),
+        (lambda: rfgp.GraphGP(graphs.Graph.from_edges([], nodes=["a"])).fit(["a", "a"], [1.0, 2.0]), ["a"]),
+        (lambda: rfgp.GraphGP(GRID, features="spectrum", rank=1, seed=1).fit(SEEN, VALUES), HIDDEN),
+    ],
+    ids=["one frequency", "two rows", "no edges", "one node", "one eigenvector"],
+)
+def test_the_smallest_models_go_through_a_file(make, inputs, tmp_path):
+    gp = make()
+    gp.save(tmp_path / "model", data=True)
+    np.testing.assert_array_equal(rfgp.load(tmp_path / "model").predict(inputs).mean, gp.predict(inputs).mean)
