@@ -15,8 +15,8 @@ def from_networkx(graph: Any, weight: str | None) -> EdgeArrays:
     """Read a networkx graph; an edge without the attribute `weight` weighs 1, as in networkx."""
     if not hasattr(graph, "is_directed"):
         raise InvalidGraphError(
-            f"A networkx graph is needed, got {type(graph).__name__}; matrices go into Graph.from_scipy, pairs of labels "
-            "into Graph.from_edges."
+            f"A networkx graph is needed, got {type(graph).__name__}; matrices go into Graph.from_scipy, pairs of "
+            "labels into Graph.from_edges."
         )
     if not is_hashable(weight):
         raise InvalidArgumentError(f"weight must be the name of an edge attribute or None, got {shown(weight)}.")
