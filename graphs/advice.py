@@ -23,6 +23,7 @@ from graphs.features import (
 from graphs.features import feature_matrix as feature_matrix
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
+from graphs.kernels.kernel import check_graph_and_kernel
 from graphs.walks import largest_halt
 
 Floats = NDArray[np.float64]
@@ -98,6 +99,7 @@ def advise(
         InvalidArgumentError: counts that are not positive, a bad halt or seed; or a kernel that no Chebyshev series of
             2,000 terms resolves.
     """
+    check_graph_and_kernel(graph, kernel)
     check_counts(max_nonzeros=max_nonzeros, num_nodes=num_nodes)
     halting = as_halting(halt)
     if not halting.is_geometric:

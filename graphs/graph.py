@@ -180,6 +180,33 @@ class Graph(Sources):
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
 
 
+_WAYS_IN = {"is_directed": "from_networkx", "toarray": "from_scipy", "faces": "from_mesh", "__array__": "from_scipy"}
+"""What tells an object for which there is a class method of `Graph`."""
+
+
+def wrong_graph(value: Any) -> str | None:
+    """Return what to say where a graph is needed and this is none; None of a graph."""
+    if isinstance(value, Graph):
+        return None
+    kind = type(value)
+    source = kind.__module__.split(".")[0]
+    named = kind.__name__ if source == "builtins" else f"{kind.__name__} of {source}"
+    way = next((way for attribute, way in _WAYS_IN.items() if hasattr(value, attribute)), None)
+    remedy = f"graphs.Graph.{way} makes one of it" if way else "build one, for example with graphs.Graph.from_edges"
+    return f"A graphs.Graph is needed, got {named}; {remedy}."
+
+
+def check_graph(value: Any) -> None:
+    """Refuse what is no graph.
+
+    Raises:
+        InvalidArgumentError: which class method of `Graph` takes it.
+    """
+    wrong = wrong_graph(value)
+    if wrong is not None:
+        raise InvalidArgumentError(wrong)
+
+
 def _listed(labels: Any) -> list[Any]:
     if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
         raise UnknownNodeError(f"Nodes are a sequence of labels, got {shown(labels)}.")

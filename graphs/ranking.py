@@ -11,7 +11,7 @@ from graphs import random
 from graphs.checks import check_choice, check_count
 from graphs.couplings import DIRECTIONS, LENGTHS, Halting, LengthCoupling, Sigma, as_halting, quantile_survival
 from graphs.errors import InvalidArgumentError
-from graphs.graph import Graph
+from graphs.graph import Graph, check_graph
 from graphs.walks.moves import Moves
 
 Floats = NDArray[np.float64]
@@ -57,6 +57,7 @@ def pagerank(
     Raises:
         InvalidArgumentError: an argument out of range.
     """
+    check_graph(graph)
     halting = as_halting(halt)
     if not halting.is_geometric:
         raise InvalidArgumentError(f"PageRank has one halting probability, got {halt!r}.")
@@ -90,6 +91,7 @@ def match_pagerank_quantiles(graph: Graph, halt: float = 0.2, num_quantiles: int
     Raises:
         InvalidArgumentError: an argument out of range.
     """
+    check_graph(graph)
     halting = as_halting(halt)
     check_count("num_quantiles", num_quantiles, least=2)
     longest = int(np.log(1e-6) / np.log1p(-float(np.asarray(halting.halt)))) + 1

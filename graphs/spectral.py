@@ -7,7 +7,7 @@ from scipy.linalg import eigh_tridiagonal, eigvalsh
 from scipy.sparse.linalg import eigsh
 
 from graphs.errors import InvalidArgumentError
-from graphs.graph import Graph
+from graphs.graph import Graph, check_graph
 
 DENSE = 1500
 """Nodes up to which a spectral measure is exact."""
@@ -21,6 +21,7 @@ def spectral_measure(graph: Graph) -> tuple[NDArray[np.float64], NDArray[np.floa
     Exact up to 1500 nodes; beyond, stochastic Lanczos quadrature (Ubaru, Chen and Saad 2017) with
     8 Rademacher probes of a fixed internal seed and 40 steps, so a graph always gets the same answer.
     """
+    check_graph(graph)
     matrix = graph.shift_operator
     size = graph.num_nodes
     if size <= DENSE:
@@ -63,6 +64,7 @@ def squared_growth(graph: Graph, transitions: str) -> float:
     uniform moves V_ab = k_a U_ab^2 with k_a neighbours, similar to the symmetric
     sqrt(k_a k_b) U_ab^2, whose largest eigenvalue is found by Lanczos.
     """
+    check_graph(graph)
     if transitions == "weights":
         return 1.0
     matrix = graph.shift_operator
@@ -97,6 +99,7 @@ def spectral_density(
     Raises:
         InvalidArgumentError: a place outside [0, 2], or counts that are not positive.
     """
+    check_graph(graph)
     where = np.asarray(eigenvalues, dtype=np.float64)
     if where.ndim != 1 or not ((where >= 0) & (where <= 2)).all():
         raise InvalidArgumentError("The density of eigenvalues is asked for at numbers within [0, 2].")

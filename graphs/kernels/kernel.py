@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.errors import InvalidArgumentError
-from graphs.graph import Graph
+from graphs.graph import Graph, check_graph
 
 Vector = NDArray[np.float64]
 
@@ -63,6 +63,7 @@ class GraphKernel(ABC):
 
     def exact(self, graph: Graph) -> NDArray[np.float64]:
         """Return the dense, unnormalised kernel matrix (N, N); O(N^3) once per graph."""
+        check_graph(graph)
         spectrum = graph.spectrum
         return np.asarray((spectrum.eigenvectors * self.spectral(spectrum.eigenvalues)) @ spectrum.eigenvectors.T)
 
@@ -103,9 +104,6 @@ def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:
     Raises:
         InvalidArgumentError: with what it is.
     """
-    if not isinstance(graph, Graph):
-        raise InvalidArgumentError(
-            f"A graphs.Graph is needed, got {type(graph).__name__}; build one, for example with Graph.from_networkx."
-        )
+    check_graph(graph)
     if not isinstance(kernel, GraphKernel):
         raise InvalidArgumentError(f"kernel must be one of graphs.kernels, got {kernel!r}.")

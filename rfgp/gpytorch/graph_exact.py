@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 import graphs
+from graphs.graph import wrong_graph
 from graphs.kernels import GraphKernel
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import kernel_function
@@ -38,6 +39,8 @@ class GraphExactKernel(PositionKernel):
     """
 
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel, **kernel_kwargs: Any) -> None:
+        if (wrong := wrong_graph(graph)) is not None:
+            raise InvalidArgumentError(wrong)
         super().__init__(kernel, **kernel_kwargs)
         self._shared = _Shared(graph, kernel)
 

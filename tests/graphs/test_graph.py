@@ -200,10 +200,29 @@ def test_a_weight_that_is_no_number():
         Graph.from_networkx(G)
 
 
-@pytest.mark.parametrize("weight", [1e-320, 1e-300, 1e300])
-def test_weights_of_extreme_size(weight):
-    U = Graph.from_edges([(0, 1), (1, 2)], [weight, weight]).shift_operator.toarray()
-    np.testing.assert_allclose(U[0, 1], 2**-0.5, rtol=1e-3)
+@pytest.mark.parametrize("unit", [5e-324, 2.0**-1040, 2.0**-500, 2.0**1010])
+@pytest.mark.parametrize("laplacian", ["normalized", "combinatorial"])
+def test_the_unit_of_weights_changes_nothing(unit, laplacian):
+    """Not a bit, down to the smallest number there is: powers of two are taken out exactly."""
+    G = nx.gnm_random_graph(30, 70, seed=1)
+    weights = np.random.default_rng(0).integers(1, 50, 70).astype(float)
+    one, other = (
+        Graph.from_edges(G.edges, weights * scale, nodes=range(30)).with_laplacian(laplacian) for scale in (1.0, unit)
+    )
+    np.testing.assert_array_equal(other.shift_operator.toarray(), one.shift_operator.toarray())
+    kernel = graphs.kernels.Diffusion()
+    for draw in (graphs.sample_walks, graphs.chebyshev_features):
+        options = {"seed": 0} if draw is graphs.sample_walks else {}
+        first, second = (draw(g, **options).features(kernel).toarray() for g in (one, other))
+        np.testing.assert_allclose(second, first, rtol=1e-14, atol=0)
+    roots = [graphs.features.spectrum.largest_eigenpairs(g, 1)[1] for g in (one, other)]
+    np.testing.assert_allclose(roots[1], roots[0], rtol=1e-14)
+
+
+def test_weights_whose_ratios_are_out_of_range():
+    assert np.isfinite(Graph.from_edges([(0, 1), (1, 2)], [1e-320, 1e270]).shift_operator.data).all()
+    with pytest.raises(graphs.InvalidGraphError, match="range from 1e-320 to 1e\\+300"):
+        Graph.from_edges([(0, 1), (1, 2)], [1e-320, 1e300])
 
 
 def test_zero_weights_are_no_edges():
@@ -296,3 +315,38 @@ def test_eigenvectors_of_any_graph_have_plain_strides(g):
     draw = graphs.spectral_features(g, rank=1)
     for array in (*g.spectrum, draw.eigenvalues, draw.eigenvectors):
         assert all(stride > 0 for stride in array.strides)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (nx.path_graph(3), "got Graph of networkx; graphs.Graph.from_networkx makes one of it"),
+        (sp.eye_array(3), "got dia_array of scipy; graphs.Graph.from_scipy makes one"),
+        (np.eye(3), "got ndarray of numpy; graphs.Graph.from_scipy makes one"),
+        (trimesh.creation.box(), "got Trimesh of trimesh; graphs.Graph.from_mesh makes one"),
+        (None, "got NoneType; build one, for example with graphs.Graph.from_edges"),
+    ],
+    ids=["networkx", "scipy", "numpy", "trimesh", "None"],
+)
+def test_what_takes_a_graph_names_the_way_in(what, message):
+    kernel = graphs.kernels.Diffusion()
+    for ask in (
+        lambda: kernel.exact(what),
+        lambda: graphs.sample_walks(what),
+        lambda: graphs.chebyshev_features(what),
+        lambda: graphs.spectral_features(what),
+        lambda: graphs.largest_degree(what, 8),
+        lambda: graphs.advise(what, kernel),
+        lambda: graphs.walk_costs(what, kernel),
+        lambda: graphs.match_quantiles(what, kernel),
+        lambda: graphs.quantile_costs(what, kernel, 0.1, 8),
+        lambda: graphs.couple_quantiles(what, kernel),
+        lambda: graphs.matching_variance(what, kernel, [1, 0]),
+        lambda: graphs.choose_halt(what, kernel),
+        lambda: graphs.largest_halt(what, kernel),
+        lambda: graphs.spectral_density(what, [1.0]),
+        lambda: graphs.pagerank(what),
+        lambda: graphs.match_pagerank_quantiles(what),
+    ):
+        with pytest.raises(graphs.InvalidArgumentError, match=message):
+            ask()
