@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphs import random
-from graphs.checks import check_counts
+from graphs.checks import check_counts, check_fits
 from graphs.couplings import as_halting
 from graphs.errors import InvalidArgumentError
 from graphs.features import (
@@ -105,7 +105,9 @@ def advise(
     if not halting.is_geometric:
         raise InvalidArgumentError(f"halt must be a probability, got {halt!r}.")
     seed = random.resolve_seed(seed)
-    sample = node_sample(graph, int(num_nodes), seed)
+    count = min(int(num_nodes), graph.num_nodes)
+    check_fits(f"The kernel on {count} nodes of a sample", 48.0 * count * graph.num_nodes, "Use a smaller num_nodes.")
+    sample = node_sample(graph, count, seed)
     exact = exact_block(graph, kernel, sample)
     measured = list(_candidates(graph, kernel, sample, exact, int(max_nonzeros), halt, seed))
     measured.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))

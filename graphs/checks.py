@@ -1,12 +1,13 @@
 """Arguments that a caller gives: counts, names out of a few, and numbers."""
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.errors import InvalidArgumentError
+from graphs.errors import InvalidArgumentError, MemoryBudgetError
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
@@ -67,6 +68,28 @@ def is_hashable(value: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def check_fits(what: str, size: float, remedy: str, max_memory: float | None = None) -> None:
+    """Refuse what would take more than so many bytes; None: than this machine has. Asked before it is allocated.
+
+    Raises:
+        MemoryBudgetError: with the size; `what` begins the message and `remedy` ends it.
+    """
+    allowed = machine_memory() if max_memory is None else max_memory
+    if not size <= allowed:
+        bound = "this machine has" if max_memory is None else "max_memory allows"
+        raise MemoryBudgetError(
+            f"{what} take up to {size / 2**20:,.4g} MiB, more than {bound} ({allowed / 2**20:,.4g} MiB). {remedy}"
+        )
+
+
+def machine_memory() -> float:
+    """Return the bytes of memory of this machine, 64 GiB where it does not say."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return 2.0**36
 
 
 def shown(value: Any) -> str:

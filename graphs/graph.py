@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
-from graphs.checks import check_choice, is_hashable, shown
+from graphs.checks import check_choice, check_fits, is_hashable, shown
 from graphs.errors import InvalidArgumentError, UnknownNodeError
 from graphs.laplacians import LAPLACIANS
 from graphs.sources import Sources, freeze
@@ -106,6 +106,7 @@ class Graph(Sources):
                 f"An exact kernel on {self.num_nodes} nodes needs a dense eigendecomposition "
                 f"({self.num_nodes**2 * 24 / 2**30:.0f} GiB); at most {_MOST_DENSE} nodes are allowed. Use walks."
             )
+        check_fits(f"The eigenvectors of {self.num_nodes} nodes", 24.0 * self.num_nodes**2, "Use walks.")
         eigenvalues, eigenvectors = eigh(self.shift_operator.toarray())
         return Spectrum(np.clip(1 - eigenvalues[::-1], 0.0, 2.0), eigenvectors[:, ::-1].copy())
 

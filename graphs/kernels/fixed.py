@@ -8,10 +8,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.polynomial.polynomial import polyroots, polyval
 
-from graphs.checks import as_numbers
+from graphs.checks import as_numbers, check_count
 from graphs.errors import InvalidArgumentError
-from graphs.kernels.kernel import GraphKernel, Vector
+from graphs.kernels.kernel import GraphKernel, Vector, powers
 from graphs.series import root_coefficients
+
+_MOST_SERIES = 2**17
+"""Powers of a series by Cauchy's integral, which takes eight points for each on several circles."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class RandomWalk(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return binom(p / 2, l) (alpha - 1)^(p / 2 - l), shape (length + 1,)."""
-        ell, base = np.arange(1, length + 1), float(self.alpha) - 1
+        ell, base = powers(length)[1:], float(self.alpha) - 1
         return np.asarray(np.cumprod(np.concatenate(([base ** (self.p / 2)], (self.p / 2 - ell + 1) / (ell * base)))))
 
 
@@ -67,6 +70,7 @@ class InverseCosine(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
+        check_count("length", length, 0, _MOST_SERIES)
         return _inverse_cosine(1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 
@@ -108,7 +112,7 @@ class Modulated(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return f, cut or padded with zeros, shape (length + 1,)."""
-        out = np.zeros(length + 1)
+        out = np.zeros_like(powers(length))
         out[: len(self.coefficients)] = self.coefficients[: length + 1]
         return out
 
@@ -151,6 +155,7 @@ class PowerSeries(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
+        check_count("length", length, 0, _MOST_SERIES)
         return _power_series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 

@@ -7,10 +7,13 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphs.checks import check_count
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph, check_graph
 
 Vector = NDArray[np.float64]
+
+MOST_POWERS = 10**7
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,15 @@ class GraphKernel(ABC):
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
         """Return df / d parameters, shape (length + 1, p); here for p = 0."""
         return np.zeros((length + 1, 0))
+
+
+def powers(length: int) -> Vector:  # (length + 1,)
+    """Return 0, 1, ..., length, of as many powers of U as a modulation is asked for.
+
+    Raises:
+        InvalidArgumentError: it is no integer from 0 to 10^7.
+    """
+    return np.arange(check_count("length", length, 0, MOST_POWERS) + 1.0)
 
 
 def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:

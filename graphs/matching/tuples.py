@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs import random
-from graphs.checks import check_counts
+from graphs.checks import check_counts, check_fits
 from graphs.couplings import as_halting
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
@@ -68,6 +68,8 @@ def couple_quantiles(
         )
     if count % num_quantiles:
         raise InvalidArgumentError(f"num_tuples must be a multiple of the {num_quantiles} quantiles, got {count}.")
+    size = 24.0 * count * num_quantiles * num_walkers
+    check_fits(f"{count} tuples of {num_walkers} walkers", size, "Use fewer quantiles, tuples or walkers.")
     costs = quantile_costs(graph, kernel, as_halting(halt), num_quantiles)
     costs = costs / np.ptp(costs) if np.ptp(costs) > 0 else costs
     return _alternate(costs, num_walkers, count, np.random.default_rng(random.resolve_seed(seed)))

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs import random
+from graphs.checks import check_fits
 from graphs.couplings import DIRECTIONS
-from graphs.errors import InvalidArgumentError, MemoryBudgetError
+from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.walks.beginnings import begin, mean_reach
 from graphs.walks.moves import Moves
@@ -106,11 +107,8 @@ def _expected(
     load_type = _load_type(settings, _carries(moves, settings))
     longest = settings.halting.quantile(np.array([1 - 1e-12]))[0] + settings.most_hops
     bytes_per_visit = 4 + 2 * np.min_scalar_type(int(longest)).itemsize + load_type.itemsize
-    if max_memory is not None and bytes_per_visit * expected > max_memory:
-        raise MemoryBudgetError(
-            f"These walks take up to {bytes_per_visit * expected / 2**20:.4g} MiB, more than max_memory allows "
-            f"({max_memory / 2**20:.4g} MiB). Use fewer walkers or start nodes, or a larger halt."
-        )
+    remedy = "Use fewer walkers or start nodes, or a larger halt."
+    check_fits("These walks", bytes_per_visit * expected, remedy, max_memory)
     return expected, load_type
 
 

@@ -540,6 +540,7 @@ def test_a_small_fit_keeps_to_one_thread(threads, monkeypatch):
     assert told == ([1] if threads == 1 else [2, 1, 2])
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
 def test_a_kernel_without_parameters_is_not_tuned_again(monkeypatch):
     gp = GraphGP(GRAPH, "random-walk", features="walks", num_walkers=4, seed=0)
     monkeypatch.setattr("graphs.walks.sampling.choose_hops", lambda *_: pytest.fail("chosen anew"))
