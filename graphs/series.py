@@ -89,7 +89,7 @@ def check_analytic(log_function: Function) -> None:
     """
     if not _is_analytic(log_function, 1.0):
         raise InvalidArgumentError(
-            "The root of this function of the eigenvalues has no power series in U = I - L that converges for |u| <= 1: "
+            "The root of this function of eigenvalues has no power series in U = I - L that converges for |u| <= 1: "
             "with lambda = 1 - u complex it must be analytic there, without zeros (no kinks, no max, no abs). Use "
             'features="exact", "chebyshev" or "spectrum", which need no series.'
         )
