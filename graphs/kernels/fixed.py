@@ -1,7 +1,7 @@
 """Kernels with nothing to learn: random walks, the inverse cosine, and series that are given."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from numpy.polynomial.polynomial import polyroots, polyval
 from graphs.checks import as_numbers, check_count
 from graphs.errors import InvalidArgumentError
 from graphs.kernels.kernel import MOST_SERIES, GraphKernel, Vector, powers
-from graphs.series import root_coefficients
+from graphs.series import analytic_radius, root_coefficients
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Spectral(GraphKernel):
     """
 
     shape: ClassVar[tuple[str, ...]] = ("function",)
-    function: Callable[[Vector], Vector] = lambda eigenvalues: np.exp(-eigenvalues)
+    function: Callable[[Vector], Vector] = field(default_factory=lambda: _heat)
 
     def __post_init__(self) -> None:
         values = np.asarray(self.spectral(_GRID)) if callable(self.function) else np.zeros(0)
@@ -204,6 +204,10 @@ class Spectral(GraphKernel):
 _GRID = np.linspace(0.0, 2.0, 201)
 
 
+def _heat(eigenvalues: Vector) -> Vector:
+    return np.asarray(np.exp(-eigenvalues))
+
+
 @lru_cache(maxsize=16)
 def _spectral_series(kernel: Spectral, length: int) -> Vector:
     return GraphKernel.modulation(kernel, length)
@@ -211,7 +215,7 @@ def _spectral_series(kernel: Spectral, length: int) -> Vector:
 
 @lru_cache(maxsize=16)
 def _spectral_radius(kernel: Spectral) -> float:
-    return float(GraphKernel.radius.fget(kernel))  # type: ignore[attr-defined]
+    return analytic_radius(kernel.log_series)
 
 
 def _checked(kernel: Modulated | PowerSeries) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -88,7 +88,7 @@ class GraphKernel(ABC):
         Raises:
             InvalidArgumentError: it is below 1, so that the series need not converge on the spectrum of U.
         """
-        return analytic_radius(self._log_series)
+        return analytic_radius(self.log_series)
 
     @abstractmethod
     def spectral(self, eigenvalues: Vector) -> Vector:
@@ -114,18 +114,23 @@ class GraphKernel(ABC):
             InvalidArgumentError: the series does not converge for |u| <= 1.
         """
         check_count("length", length, 0, MOST_SERIES)
-        check_analytic(self._log_series)
-        return root_coefficients(self._log_series, length, 1.0)
+        check_analytic(self.log_series)
+        return root_coefficients(self.log_series, length, 1.0)
 
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
         """Return df / d parameters, shape (length + 1, p); here by central differences."""
         return self._differences(lambda kernel: kernel.modulation(length), length + 1)
 
-    def _log_series(self, u: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """Return log k(1 - u) at complex points."""
+    def log_series(self, u: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return log k(1 - u) at complex points: (n,) -> (n,).
+
+        Raises:
+            InvalidArgumentError: `spectral` takes no complex numbers.
+        """
+        eigenvalues: Any = 1 - u
         with np.errstate(all="ignore"):
             try:
-                return np.asarray(np.log(np.asarray(self.spectral(1 - u), dtype=np.complex128)))  # type: ignore[arg-type]
+                return np.asarray(np.log(np.asarray(self.spectral(eigenvalues), dtype=np.complex128)))
             except TypeError as error:
                 raise InvalidArgumentError(
                     f"{type(self).__name__}.spectral takes no complex numbers, so its power series cannot be found: "
