@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphs import random
-from graphs.checks import check_counts
+from graphs.checks import check_counts, check_fits
 from graphs.couplings import as_halting
 from graphs.errors import InvalidArgumentError
 from graphs.features import (
@@ -23,6 +23,7 @@ from graphs.features import (
 from graphs.features import feature_matrix as feature_matrix
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
+from graphs.kernels.kernel import check_graph_and_kernel
 from graphs.walks import largest_halt
 
 Floats = NDArray[np.float64]
@@ -98,12 +99,15 @@ def advise(
         InvalidArgumentError: counts that are not positive, a bad halt or seed; or a kernel that no Chebyshev series of
             2,000 terms resolves.
     """
+    check_graph_and_kernel(graph, kernel)
     check_counts(max_nonzeros=max_nonzeros, num_nodes=num_nodes)
     halting = as_halting(halt)
     if not halting.is_geometric:
         raise InvalidArgumentError(f"halt must be a probability, got {halt!r}.")
     seed = random.resolve_seed(seed)
-    sample = node_sample(graph, int(num_nodes), seed)
+    count = min(int(num_nodes), graph.num_nodes)
+    check_fits(f"The kernel on {count} nodes of a sample", 48.0 * count * graph.num_nodes, "Use a smaller num_nodes.")
+    sample = node_sample(graph, count, seed)
     exact = exact_block(graph, kernel, sample)
     measured = list(_candidates(graph, kernel, sample, exact, int(max_nonzeros), halt, seed))
     measured.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))

@@ -1,12 +1,13 @@
 """Arguments that a caller gives: counts, names out of a few, and numbers."""
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.errors import InvalidArgumentError
+from graphs.errors import InvalidArgumentError, MemoryBudgetError
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
@@ -18,7 +19,7 @@ def check_count(name: str, value: Any, least: int = 1, most: int | None = None) 
     if is_count(value) and least <= value and (most is None or value <= most):
         return int(value)
     what = "a positive integer" if (least, most) == (1, None) else f"an integer from {least} {_end(most)}"
-    raise InvalidArgumentError(f"{name} must be {what}, got {value!r}.")
+    raise InvalidArgumentError(f"{name} must be {what}, got {shown(value)}.")
 
 
 def check_counts(**values: Any) -> None:
@@ -36,6 +37,11 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number, and no truth value."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
 def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
     """Refuse a value of the argument `name` that is not allowed.
 
@@ -44,15 +50,57 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
     """
     choices = tuple(allowed)
     if not isinstance(value, str) or value not in choices:
-        raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+        raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, got {shown(value)}.")
 
 
 def as_numbers(values: Any) -> NDArray[np.float64]:
     """Return a new array of real numbers of any shape; (0,) for what is none, such as text, ragged lists, complex."""
     try:
         return np.zeros(0) if np.iscomplexobj(values) else np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.zeros(0)
+
+
+def is_hashable(value: Any) -> bool:
+    """Whether a value can be a label: a tuple that holds a list, for one, cannot."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def check_fits(what: str, size: float, remedy: str, max_memory: float | None = None) -> None:
+    """Refuse what would take more than so many bytes; None: than this machine has. Asked before it is allocated.
+
+    Raises:
+        MemoryBudgetError: with the size; `what` begins the message and `remedy` ends it.
+    """
+    allowed = machine_memory() if max_memory is None else max_memory
+    if not size <= allowed:
+        bound = "this machine has" if max_memory is None else "max_memory allows"
+        raise MemoryBudgetError(
+            f"{what} take up to {size / 2**20:,.4g} MiB, more than {bound} ({allowed / 2**20:,.4g} MiB). {remedy}"
+        )
+
+
+def machine_memory() -> float:
+    """Return the bytes of memory of this machine, 64 GiB where it does not say."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return 2.0**36
+
+
+def shown(value: Any) -> str:
+    """Return what a value is, in a few words for a message."""
+    if isinstance(value, np.ndarray) and not 1 <= value.size <= 8:
+        return f"{value.dtype} of shape {value.shape}"
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # an integer of more than 4,300 digits
+        text = f"a very long {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def _end(most: int | None) -> str:

@@ -5,13 +5,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.signal import fftconvolve
 
 from graphs import random
-from graphs.checks import check_counts
+from graphs.checks import check_count, check_counts
 from graphs.couplings import as_halting, quantile_survival
 from graphs.features import Walks, sample_walks
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel, Modulated
 from graphs.kernels.kernel import check_graph_and_kernel
-from graphs.matching.pairs import whole_modulation
+from graphs.matching.pairs import MOST_QUANTILES, whole_modulation
 from graphs.walks import choose_halt
 
 Floats = NDArray[np.float64]
@@ -48,7 +48,8 @@ def walk_costs(
         InvalidArgumentError: an argument out of range, or a kernel for which no walks have a good second moment.
     """
     check_graph_and_kernel(graph, kernel)
-    check_counts(num_quantiles=num_quantiles, num_nodes=num_nodes, num_walkers=num_walkers)
+    check_count("num_quantiles", num_quantiles, most=MOST_QUANTILES)
+    check_counts(num_nodes=num_nodes, num_walkers=num_walkers)
     generator = np.random.default_rng(random.resolve_seed(seed))
     nodes = generator.permutation(graph.num_nodes)[:num_nodes]
     labels = graph.labels_at(nodes)

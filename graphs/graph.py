@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
-from graphs.checks import check_choice
+from graphs.checks import check_choice, check_fits, is_hashable, shown
 from graphs.errors import InvalidArgumentError, UnknownNodeError
 from graphs.laplacians import LAPLACIANS
 from graphs.sources import Sources, freeze
@@ -106,8 +106,9 @@ class Graph(Sources):
                 f"An exact kernel on {self.num_nodes} nodes needs a dense eigendecomposition "
                 f"({self.num_nodes**2 * 24 / 2**30:.0f} GiB); at most {_MOST_DENSE} nodes are allowed. Use walks."
             )
+        check_fits(f"The eigenvectors of {self.num_nodes} nodes", 24.0 * self.num_nodes**2, "Use walks.")
         eigenvalues, eigenvectors = eigh(self.shift_operator.toarray())
-        return Spectrum(np.clip(1 - eigenvalues[::-1], 0.0, 2.0), eigenvectors[:, ::-1])
+        return Spectrum(np.clip(1 - eigenvalues[::-1], 0.0, 2.0), eigenvectors[:, ::-1].copy())
 
     def index(
         self,
@@ -120,17 +121,15 @@ class Graph(Sources):
                 non-integer or a number outside 0..N-1.
         """
         if self.labels is None:
-            return _check_positions(
-                np.asarray(labels if isinstance(labels, np.ndarray) else list(labels)), self.num_nodes
-            )
-        table = self._positions
+            return _check_positions(labels, self.num_nodes)
         if isinstance(labels, np.ndarray) and labels.dtype == bool:
             raise UnknownNodeError("Labels are asked for, not a mask: pass the labels where the mask is true.")
-        listed = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
-        plain = [tuple(label) if isinstance(label, list) else label for label in listed]
+        listed = labels.tolist() if isinstance(labels, np.ndarray) else _listed(labels)
+        plain = [_in_tuples(label) for label in listed]
+        table = self._positions
         for label in plain:
-            if not isinstance(label, Hashable) or label not in table:
-                raise UnknownNodeError(f"There is no node {label!r}; labels look like {self.labels[0]!r}.")
+            if not is_hashable(label) or label not in table:
+                raise UnknownNodeError(f"There is no node {shown(label)}; labels look like {shown(self.labels[0])}.")
         return np.array([table[label] for label in plain], dtype=np.int64)
 
     def labels_at(
@@ -142,7 +141,7 @@ class Graph(Sources):
         Raises:
             UnknownNodeError: a position is outside 0..N-1.
         """
-        checked = _check_positions(np.asarray(positions), self.num_nodes)
+        checked = _check_positions(positions, self.num_nodes)
         return checked if self.labels is None else [self.labels[i] for i in checked]
 
     def largest_component(self) -> "Graph":
@@ -160,10 +159,12 @@ class Graph(Sources):
         """Return the subgraph induced by n distinct positions, in that order, labels kept.
 
         Raises:
-            InvalidArgumentError: a position appears twice.
+            InvalidArgumentError: a position appears twice, or there is none.
             UnknownNodeError: a position is outside 0..N-1.
         """
-        chosen = _check_positions(np.asarray(positions), self.num_nodes)
+        chosen = _check_positions(positions, self.num_nodes)
+        if len(chosen) == 0:
+            raise InvalidArgumentError("A subgraph has at least one node; no position was given.")
         if len(np.unique(chosen)) != len(chosen):
             raise InvalidArgumentError("A subgraph names each position once.")
         adjacency = sp.csr_array(self.adjacency[chosen][:, chosen])
@@ -180,7 +181,49 @@ class Graph(Sources):
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
 
 
-def _check_positions(positions: NDArray[Any], num_nodes: int) -> NDArray[np.int64]:
+_WAYS_IN = {"is_directed": "from_networkx", "toarray": "from_scipy", "faces": "from_mesh", "__array__": "from_scipy"}
+"""What tells an object for which there is a class method of `Graph`."""
+
+
+def wrong_graph(value: Any) -> str | None:
+    """Return what to say where a graph is needed and this is none; None of a graph."""
+    if isinstance(value, Graph):
+        return None
+    kind = type(value)
+    source = kind.__module__.split(".")[0]
+    named = kind.__name__ if source == "builtins" else f"{kind.__name__} of {source}"
+    way = next((way for attribute, way in _WAYS_IN.items() if hasattr(value, attribute)), None)
+    remedy = f"graphs.Graph.{way} makes one of it" if way else "build one, for example with graphs.Graph.from_edges"
+    return f"A graphs.Graph is needed, got {named}; {remedy}."
+
+
+def check_graph(value: Any) -> None:
+    """Refuse what is no graph.
+
+    Raises:
+        InvalidArgumentError: which class method of `Graph` takes it.
+    """
+    wrong = wrong_graph(value)
+    if wrong is not None:
+        raise InvalidArgumentError(wrong)
+
+
+def _listed(labels: Any) -> list[Any]:
+    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
+        raise UnknownNodeError(f"Nodes are a sequence of labels, got {shown(labels)}.")
+    return list(labels)
+
+
+def _in_tuples(label: Any) -> Any:
+    """Return a label as it was, where an array or JSON made lists of tuples."""
+    return tuple(_in_tuples(part) for part in label) if isinstance(label, list) else label
+
+
+def _check_positions(given: Any, num_nodes: int) -> NDArray[np.int64]:
+    try:
+        positions = np.asarray(given if isinstance(given, np.ndarray) else _listed(given))
+    except ValueError as error:
+        raise UnknownNodeError(f"Nodes are integers 0..{num_nodes - 1}, got {shown(given)}.") from error
     if positions.size == 0:
         return np.zeros(0, dtype=np.int64)
     if positions.ndim != 1 or not np.issubdtype(positions.dtype, np.integer):

@@ -15,11 +15,18 @@ def normalized_shift(
     W: sp.csr_array,  # (N, N)
     degrees: Floats,  # (N,)
 ) -> sp.csr_array:  # (N, N)
-    """Return D^(-1/2) W D^(-1/2), with 1 on the diagonal of an isolated node."""
+    """Return D^(-1/2) W D^(-1/2), with 1 on the diagonal of an isolated node.
+
+    Powers of two are taken out of the degrees first and put back in the end: products of roots of weights near the
+    smallest number would be among those that have lost digits.
+    """
     isolated = degrees == 0
-    root = np.sqrt(np.where(isolated, 1.0, degrees))
+    degrees = np.where(isolated, 1.0, degrees)
+    power = np.frexp(degrees)[1] // 2
+    root = np.sqrt(np.ldexp(degrees, -2 * power))
     rows = np.repeat(np.arange(len(degrees)), np.diff(W.indptr))
-    values = W.data / (root[rows] * root[W.indices])  # the same product for (a, b) and (b, a)
+    weights = np.ldexp(W.data, -(power[rows] + power[W.indices]))
+    values = weights / (root[rows] * root[W.indices])  # the same product for (a, b) and (b, a)
     matrix = sp.csr_array((values, W.indices, W.indptr), shape=W.shape)
     return _tidy(matrix + sp.diags_array(isolated.astype(np.float64))) if isolated.any() else matrix
 

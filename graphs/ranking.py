@@ -8,10 +8,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from graphs import random
-from graphs.checks import check_choice, check_count
+from graphs.checks import check_choice, check_count, check_fits
 from graphs.couplings import DIRECTIONS, LENGTHS, Halting, LengthCoupling, Sigma, as_halting, quantile_survival
 from graphs.errors import InvalidArgumentError
-from graphs.graph import Graph
+from graphs.graph import Graph, check_graph
 from graphs.walks.moves import Moves
 
 Floats = NDArray[np.float64]
@@ -57,10 +57,13 @@ def pagerank(
     Raises:
         InvalidArgumentError: an argument out of range.
     """
+    check_graph(graph)
     halting = as_halting(halt)
     if not halting.is_geometric:
         raise InvalidArgumentError(f"PageRank has one halting probability, got {halt!r}.")
     check_count("num_walkers", num_walkers)
+    steps = num_walkers / float(np.asarray(halting.halt))
+    check_fits(f"{num_walkers} walkers with halt {halt:g}", 64.0 * steps, "Use fewer walkers, or a larger halt.")
     check_choice("lengths", lengths, (name for name in LENGTHS if name != "learned"))
     check_choice("directions", directions, DIRECTIONS)
     graph = graph.with_laplacian("normalized")  # whose moves are those of PageRank
@@ -90,9 +93,15 @@ def match_pagerank_quantiles(graph: Graph, halt: float = 0.2, num_quantiles: int
     Raises:
         InvalidArgumentError: an argument out of range.
     """
+    check_graph(graph)
     halting = as_halting(halt)
     check_count("num_quantiles", num_quantiles, least=2)
     longest = int(np.log(1e-6) / np.log1p(-float(np.asarray(halting.halt)))) + 1
+    check_fits(
+        f"{num_quantiles} quantiles of {longest:,} steps on {graph.num_nodes} nodes",
+        24.0 * num_quantiles * (longest + num_quantiles + _PROBES * graph.num_nodes),
+        "Use fewer quantiles, a larger halt, or a smaller graph like it.",
+    )
     reach = quantile_survival(halting, num_quantiles, longest) * halting.survival(longest)
     shares = reach - np.column_stack([reach[:, 1:], np.zeros(num_quantiles)])  # P(length = l | q)
     transposed = transposed_moves(graph)

@@ -18,6 +18,7 @@ Vector = NDArray[np.float64]
 Function = Callable[[NDArray[np.complex128]], NDArray[np.complex128]]
 
 _RADII = 240
+_CHECKED, _FARTHEST, _NEGLIGIBLE = 4096, 64.0, 1e-11
 _ALIASING = 39.0  # -log of 2^-56
 
 
@@ -60,6 +61,47 @@ def root_coefficients(
     if not np.isfinite(error).all():
         raise InvalidArgumentError("The square root of this series cannot be evaluated; has it zeros near 0?")
     return best
+
+
+def analytic_radius(
+    log_function: Function,  # (n,) -> (n,)
+) -> float:
+    """Return a radius, 1 or more, within which exp(log_function) has a power series of its root; infinite beyond 64.
+
+    Raises:
+        InvalidArgumentError: there is none, so that the series need not converge where U has eigenvalues.
+    """
+    check_analytic(log_function)
+    low, high = 1.0, _FARTHEST
+    if _is_analytic(log_function, high):
+        return np.inf
+    while high > 1.005 * low:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if _is_analytic(log_function, middle) else (low, middle)
+    return low
+
+
+def check_analytic(log_function: Function) -> None:
+    """Refuse a function whose root has no power series within the unit circle.
+
+    Raises:
+        InvalidArgumentError: with what will do without.
+    """
+    if not _is_analytic(log_function, 1.0):
+        raise InvalidArgumentError(
+            "The root of this function of eigenvalues has no power series in U = I - L that converges for |u| <= 1: "
+            "with lambda = 1 - u complex it must be analytic there, without zeros (no kinks, no max, no abs). Use "
+            'features="exact", "chebyshev" or "spectrum", which need no series.'
+        )
+
+
+def _is_analytic(log_function: Function, r: float) -> bool:
+    """Whether the logarithm does not wind around a circle (zeros inside), nor its root have negative powers (poles)."""
+    log_root = _continuous_half(log_function(r * np.exp(2j * np.pi * np.arange(_CHECKED) / _CHECKED)))
+    if log_root is None:
+        return False
+    scaled = np.abs(np.fft.fft(np.exp(log_root - log_root.real.max()))) / _CHECKED
+    return bool(scaled[_CHECKED // 2 :].max() < _NEGLIGIBLE)
 
 
 def _continuous_half(logs: NDArray[np.complex128]) -> NDArray[np.complex128] | None:

@@ -6,13 +6,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh_tridiagonal, eigvalsh
 from scipy.sparse.linalg import eigsh
 
+from graphs.checks import check_count, check_fits
 from graphs.errors import InvalidArgumentError
-from graphs.graph import Graph
+from graphs.graph import Graph, check_graph
 
 DENSE = 1500
 """Nodes up to which a spectral measure is exact."""
 _PROBES = 8
 _LANCZOS_STEPS = 40
+_MOST_MOMENTS = 100_000
 
 
 def spectral_measure(graph: Graph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -21,6 +23,7 @@ def spectral_measure(graph: Graph) -> tuple[NDArray[np.float64], NDArray[np.floa
     Exact up to 1500 nodes; beyond, stochastic Lanczos quadrature (Ubaru, Chen and Saad 2017) with
     8 Rademacher probes of a fixed internal seed and 40 steps, so a graph always gets the same answer.
     """
+    check_graph(graph)
     matrix = graph.shift_operator
     size = graph.num_nodes
     if size <= DENSE:
@@ -63,6 +66,7 @@ def squared_growth(graph: Graph, transitions: str) -> float:
     uniform moves V_ab = k_a U_ab^2 with k_a neighbours, similar to the symmetric
     sqrt(k_a k_b) U_ab^2, whose largest eigenvalue is found by Lanczos.
     """
+    check_graph(graph)
     if transitions == "weights":
         return 1.0
     matrix = graph.shift_operator
@@ -97,11 +101,14 @@ def spectral_density(
     Raises:
         InvalidArgumentError: a place outside [0, 2], or counts that are not positive.
     """
+    check_graph(graph)
     where = np.asarray(eigenvalues, dtype=np.float64)
     if where.ndim != 1 or not ((where >= 0) & (where <= 2)).all():
         raise InvalidArgumentError("The density of eigenvalues is asked for at numbers within [0, 2].")
-    if num_moments < 2 or num_probes < 1:
-        raise InvalidArgumentError(f"At least 2 moments and 1 probe are needed, got {num_moments} and {num_probes}.")
+    check_count("num_moments", num_moments, 2, _MOST_MOMENTS)
+    check_count("num_probes", num_probes)
+    size = 32.0 * (graph.num_nodes * num_probes + len(where) * num_moments)
+    check_fits(f"{num_probes} probes and {num_moments} moments", size, "Use fewer.")
     U, rng = graph.shift_operator, np.random.default_rng(seed)
     probes = rng.choice([-1.0, 1.0], (graph.num_nodes, num_probes))
     before, now = probes, U @ probes

@@ -1,4 +1,4 @@
-"""Matrices: read from what a caller has, and Cholesky with graded jitter, none at first, then reported."""
+"""Matrices: read from what a caller has, as bytes, and Cholesky with graded jitter, none at first, then reported."""
 
 import warnings
 from typing import Any
@@ -29,6 +29,16 @@ def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
             f"At least {least} finite rows of a matrix (n, d) are needed, got shape {tuple(rows.shape)}."
         )
     return rows
+
+
+def packed(tensor: Tensor) -> Tensor:
+    """Return a copy (...) with the strides of its shape; with one entry or none `contiguous` leaves any others."""
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def in_bytes(tensor: Tensor) -> memoryview:
+    """Return the values (...) of a tensor of any strides and dtype, in its order, as bytes."""
+    return packed(tensor.detach().cpu()).reshape(-1).view(torch.uint8).numpy().data
 
 
 def cholesky(

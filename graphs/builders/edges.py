@@ -1,17 +1,20 @@
 """Edges as arrays, and the checks that every source of edges passes through."""
 
 from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import check_choice
+from graphs.checks import check_choice, is_hashable, shown
 from graphs.errors import InvalidGraphError
 
 SelfLoops = Literal["error", "drop", "keep"]
 Duplicates = Literal["error", "sum"]
+
+_MOST_DECADES = 600
 
 
 class EdgeArrays(NamedTuple):
@@ -31,12 +34,15 @@ def from_pairs(
     nodes: Iterable[Hashable] | None,
 ) -> EdgeArrays:
     """Read labelled pairs; the nodes are `nodes` first, then the others as they appear."""
-    rows = [tuple(pair) for pair in _plain(pairs)]  # tensors give plain numbers, too
+    given = _listed(pairs, "Edges", "pairs of labels")
+    rows = [tuple(pair) if isinstance(pair, Iterable) else (pair,) for pair in given]
     wrong = next((i for i, row in enumerate(rows) if len(row) != 2), None)
     if wrong is not None:
-        raise InvalidGraphError(f"Edge {wrong} is {rows[wrong]!r}: an edge is a pair of two labels.")
+        raise InvalidGraphError(f"Edge {wrong} is {shown(given[wrong])}: an edge is a pair of two labels.")
+    first = () if nodes is None else _listed(nodes, "Nodes", "labels")
+    _check_hashable(chain(first, *rows))
     positions: dict[Hashable, int] = {}
-    for label in _plain(nodes) if nodes is not None else ():
+    for label in first:
         positions.setdefault(label, len(positions))
     for row in rows:
         for label in row:
@@ -52,16 +58,19 @@ def from_scipy(
 ) -> EdgeArrays:
     """Read a symmetric adjacency matrix."""
     try:
-        table = sp.coo_array(matrix)
-        if table.dtype.kind == "c":
-            raise InvalidGraphError("The adjacency is complex; weights are real numbers.")
-        table = table.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidGraphError(f"The adjacency is not a numeric matrix: {error}.") from error
-    if table.ndim != 2 or table.shape[0] != table.shape[1]:
+        given = matrix if sp.issparse(matrix) else np.asarray(matrix)
+    except ValueError:  # ragged lists
+        given = np.zeros(0)
+    if given.ndim != 2 or given.dtype.kind not in "biufc":
+        raise InvalidGraphError(f"The adjacency is not a numeric matrix, scipy sparse or dense, but {shown(matrix)}.")
+    if given.dtype.kind == "c":
+        raise InvalidGraphError("The adjacency is complex; weights are real numbers.")
+    table = sp.coo_array(given).astype(np.float64)
+    if table.shape[0] != table.shape[1]:
         raise InvalidGraphError(f"The adjacency must be square, got shape {table.shape}.")
+    names = None if labels is None else tuple(_listed(labels, "Labels", "one label for each node"))
     table.sum_duplicates()  # scipy's own meaning of repeated entries
-    _check_weights(table.row, table.col, table.data, labels)
+    _check_weights(table.row, table.col, table.data, names)
     difference = abs(table.tocsr() - table.T.tocsr())
     excess = (difference - 1e-9 * table.tocsr().maximum(table.T.tocsr())).tocoo()
     worst = int(excess.data.argmax()) if excess.nnz else 0
@@ -73,7 +82,7 @@ def from_scipy(
         )
     upper = table.row <= table.col
     ends = (table.row[upper].astype(np.int64), table.col[upper].astype(np.int64))
-    return EdgeArrays(table.shape[0], *ends, table.data[upper], None if labels is None else tuple(labels))
+    return EdgeArrays(table.shape[0], *ends, table.data[upper], names)
 
 
 def clean(
@@ -136,6 +145,7 @@ def _check_nodes(edges: EdgeArrays) -> None:
         return
     if len(edges.labels) != edges.num_nodes:
         raise InvalidGraphError(f"{len(edges.labels)} labels for {edges.num_nodes} nodes.")
+    _check_hashable(edges.labels)
     seen: set[Hashable] = set()
     for label in edges.labels:
         if label != label:
@@ -166,6 +176,12 @@ def _check_total(weights: NDArray[np.float64]) -> None:
         total = weights.sum()
     if not np.isfinite(total):
         raise InvalidGraphError("The weights add up to more than a float can hold; divide them by their largest.")
+    positive = weights[weights > 0]
+    if len(positive) and np.log10(positive.max()) - np.log10(positive.min()) > _MOST_DECADES:
+        raise InvalidGraphError(
+            f"The weights range from {positive.min():.3g} to {positive.max():.3g}, so that ratios of degrees are more "
+            "than a float can hold. Leave out the edges of so little weight."
+        )
 
 
 def _select(edges: EdgeArrays, keep: NDArray[np.bool_]) -> EdgeArrays:
@@ -175,15 +191,27 @@ def _select(edges: EdgeArrays, keep: NDArray[np.bool_]) -> EdgeArrays:
 def _as_weights(weights: ArrayLike, count: int) -> NDArray[np.float64]:
     try:
         values = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidGraphError(f"The weights are not numbers: {error}.") from error
     if values.shape != (count,):
         raise InvalidGraphError(f"{count} edges need weights of shape ({count},), got {values.shape}.")
     return values
 
 
-def _plain(items: Iterable[Any]) -> Iterable[Any]:
-    return items.tolist() if hasattr(items, "tolist") else items
+def _listed(items: Any, what: str, wanted: str) -> list[Any]:
+    """Return a list; arrays and tensors give plain numbers."""
+    plain = items.tolist() if hasattr(items, "tolist") else items
+    if not isinstance(plain, Iterable):
+        raise InvalidGraphError(f"{what} must be a sequence of {wanted}, got {shown(items)}.")
+    return list(plain)
+
+
+def _check_hashable(labels: Iterable[Any]) -> None:
+    for label in labels:
+        if not is_hashable(label):
+            raise InvalidGraphError(
+                f"{shown(label)} is no label of a node: labels are hashable, such as numbers, texts and tuples of them."
+            )
 
 
 def _name(labels: Sequence[Hashable] | None, position: Any) -> str:

@@ -7,6 +7,7 @@ import zlib
 from pathlib import Path
 from typing import IO, Any
 
+from graphs.checks import shown
 from graphs.errors import FileFormatError
 
 MOST_UNPACKED = 2**30
@@ -58,6 +59,8 @@ def check_file(path: str | Path, expected: str, *, packed: bool = False) -> Path
     Raises:
         FileFormatError: there is no such file, it is empty, or it looks like something else.
     """
+    if not isinstance(path, str | Path):
+        raise FileFormatError(f"The path of {expected} is needed, got {shown(path)}.")
     file = Path(path)
     name = printable(str(file))
     if file.is_dir():

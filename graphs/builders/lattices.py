@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.edges import EdgeArrays
-from graphs.checks import is_count
+from graphs.checks import check_fits, is_count
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 _MOST = int(np.iinfo(np.int32).max)
@@ -131,3 +131,6 @@ def _check_size(sizes: tuple[int, ...], wraps: list[bool], diagonals: bool) -> N
         raise InvalidGraphError(
             f"A grid of shape {sizes} has {nodes} nodes and {edges} edges, more than 32-bit positions can name."
         )
+    check_fits(
+        f"The {nodes} nodes and {edges} edges of this grid", 64.0 * nodes + 100.0 * edges, "Use a smaller shape."
+    )

@@ -7,11 +7,19 @@ import numpy as np
 
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.files import brief, check_file
-from graphs.errors import FileFormatError, InvalidGraphError
+from graphs.checks import is_hashable, shown
+from graphs.errors import FileFormatError, InvalidArgumentError, InvalidGraphError
 
 
 def from_networkx(graph: Any, weight: str | None) -> EdgeArrays:
     """Read a networkx graph; an edge without the attribute `weight` weighs 1, as in networkx."""
+    if not hasattr(graph, "is_directed"):
+        raise InvalidGraphError(
+            f"A networkx graph is needed, got {type(graph).__name__}; matrices go into Graph.from_scipy, pairs of "
+            "labels into Graph.from_edges."
+        )
+    if not is_hashable(weight):
+        raise InvalidArgumentError(f"weight must be the name of an edge attribute or None, got {shown(weight)}.")
     if graph.is_directed():
         raise InvalidGraphError(
             "Directed graphs are not supported. Pass graph.to_undirected() if direction can be ignored."
@@ -23,9 +31,9 @@ def from_networkx(graph: Any, weight: str | None) -> EdgeArrays:
         value = 1.0 if weight is None else attributes.get(weight, 1.0)
         try:
             weights.append(float(value))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InvalidGraphError(
-                f"Attribute {weight!r} of edge ({a!r}, {b!r}) is {value!r}, not a number."
+                f"Attribute {weight!r} of edge ({a!r}, {b!r}) is {shown(value)}, not a number in the range of a float."
             ) from error
         sources.append(positions[a])
         targets.append(positions[b])
@@ -44,5 +52,5 @@ def read_gml(path: str | Path) -> Any:
     file = check_file(path, "a GML graph")
     try:
         return nx.read_gml(file)
-    except (nx.NetworkXError, UnicodeDecodeError, ValueError, RecursionError) as error:
+    except Exception as error:  # the parser takes what it reads for keys and numbers: a node's id may be a list
         raise FileFormatError(f"{file} is not a GML graph: {brief(error)}") from error

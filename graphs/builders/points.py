@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.lengths import between, inverse, scaled
-from graphs.checks import as_numbers, check_choice, check_count
+from graphs.checks import as_numbers, check_choice, check_count, check_fits, is_number, shown
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 _REMEDY = 'Leave repeated points out (np.unique(points, axis=0)), or pass weights="gaussian" or "unit".'
@@ -24,6 +24,7 @@ def from_points(
     _check_bandwidth(bandwidth, weights)
     given = _check_points(points)
     _check_k(k, len(given))
+    check_fits(f"{k} neighbors of {len(given)} points", 80.0 * k * len(given), "Use a smaller k.")
     places, scale = scaled(given, "Point")
     neighbors, farthest = _nearest(places, int(k))
     low, high = _union(neighbors)
@@ -77,12 +78,10 @@ def _gaussian(lengths: NDArray[np.float64], bandwidth: float) -> NDArray[np.floa
 
 
 def _check_points(points: ArrayLike) -> NDArray[np.float64]:
-    given = np.asarray(points)
-    table = as_numbers(given)
+    table = as_numbers(points)
     if table.ndim != 2 or 0 in table.shape:
         raise InvalidGraphError(
-            f"Points are numbers of shape (n, d), got {given.dtype} of shape {given.shape}. Points on a line are "
-            "(n, 1): points[:, None]."
+            f"Points are numbers of shape (n, d), got {shown(points)}. Points on a line are (n, 1): points[:, None]."
         )
     return table
 
@@ -100,6 +99,5 @@ def _check_bandwidth(bandwidth: Any, weights: str) -> None:
         return
     if weights != "gaussian":
         raise InvalidArgumentError(f'bandwidth= belongs to weights="gaussian"; weights={weights!r} has none.')
-    number = isinstance(bandwidth, int | float | np.integer | np.floating) and not isinstance(bandwidth, bool)
-    if not number or not 0 < bandwidth < np.inf:
-        raise InvalidArgumentError(f"bandwidth must be a positive number, got {bandwidth!r}.")
+    if not is_number(bandwidth) or not 0 < bandwidth < np.inf:
+        raise InvalidArgumentError(f"bandwidth must be a positive number, got {shown(bandwidth)}.")

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.numbering import read_integers
-from graphs.checks import as_numbers
+from graphs.checks import as_numbers, is_number, shown
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 _EARTH_RADIUS = 6_371_008.8  # metres, mean
@@ -63,8 +63,8 @@ def from_roads(
     """
     labels, coordinates, pieces = cut_roads(lines, sensor_edges, sensor_fractions, metric, snap)
     distance = np.array([piece.length for piece in pieces])
-    if not 0 <= min_length < np.inf:
-        raise InvalidArgumentError(f"min_length must be at least 0, got {min_length}.")
+    if not is_number(min_length) or not 0 <= min_length < np.inf:
+        raise InvalidArgumentError(f"min_length must be a number of at least 0, got {shown(min_length)}.")
     weights = distance.mean() / np.maximum(distance, min_length * distance.mean()) if len(distance) else distance
     ends = np.array([(piece.source, piece.target) for piece in pieces], dtype=np.int64).reshape(-1, 2)
     return EdgeArrays(len(labels), ends[:, 0], ends[:, 1], weights, labels, coordinates)
@@ -85,6 +85,8 @@ def cut_roads(
         InvalidGraphError: a road without length, or a sensor outside its road or on another sensor.
         InvalidArgumentError: an unknown metric, or arrays of different lengths.
     """
+    if not isinstance(lines, Sequence | np.ndarray) or isinstance(lines, str):
+        raise InvalidGraphError(f"Roads are a list of lines, each (points, 2), got {shown(lines)}.")
     if len(lines) == 0:
         raise InvalidGraphError("There are no roads.")
     shapes = [_check_line(i, line) for i, line in enumerate(lines)]
@@ -222,10 +224,10 @@ def _chord(distance: float) -> float:
 
 
 def _check_line(index: int, line: ArrayLike) -> NDArray[np.float64]:
-    shape = np.asarray(line, dtype=np.float64)
+    shape = as_numbers(line)
     if shape.ndim != 2 or shape.shape[0] < 2 or shape.shape[1] != 2:
         raise InvalidGraphError(
-            f"Road {index} needs at least two points (longitude, latitude), got shape {shape.shape}."
+            f"Road {index} needs at least two points (longitude, latitude) of numbers, got {shown(line)}."
         )
     if not np.isfinite(shape).all():
         raise InvalidGraphError(f"Road {index} has a coordinate that is not a finite number.")

@@ -31,6 +31,9 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
     """
     count, part = connected_components(graph.adjacency, directed=False)
     roots = Moves(graph, "weights").roots
+    largest = np.zeros(count)
+    np.maximum.at(largest, part, roots)
+    roots = roots / largest[part]  # squares of very small ones would lose digits
     roots = roots / np.sqrt(np.bincount(part, roots**2))[part]
     parts = sp.csr_array((roots, (np.arange(graph.num_nodes), part)), shape=(graph.num_nodes, count))
     if rank <= count:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from graphs.graph import Graph
+from graphs.checks import check_count
+from graphs.graph import Graph, check_graph
 from graphs.walks.hops import nodes_within
 
 _SAMPLED, _MOST_DEGREE = 64, 200
@@ -17,8 +18,10 @@ def largest_degree(graph: Graph, max_nonzeros: int) -> int:
         graph: The graph.
         max_nonzeros: The budget of a row.
     """
+    check_graph(graph)
     sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:_SAMPLED])
-    sizes = nodes_within(graph, sample, _MOST_DEGREE, 16 * max_nonzeros).mean(0)
+    limit = min(16 * check_count("max_nonzeros", max_nonzeros), graph.num_nodes)
+    sizes = nodes_within(graph, sample, _MOST_DEGREE, limit).mean(0)
     fits = int((sizes <= max_nonzeros).sum()) - 1
     grows = int((np.diff(sizes) > 0).sum())
     return max(1, min(fits, grows))

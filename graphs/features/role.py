@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.errors import InvalidArgumentError
-from graphs.graph import Graph
+from graphs.graph import Graph, check_graph
 from graphs.kernels import GraphKernel
 
 Floats = NDArray[np.float64]
@@ -97,8 +97,7 @@ def positions_of(
         InvalidArgumentError: what should be the graph is none.
         UnknownNodeError: a label names no node.
     """
-    if not isinstance(graph, Graph):
-        raise InvalidArgumentError(f"A graphs.Graph is needed, got {type(graph).__name__}.")
+    check_graph(graph)
     return np.arange(graph.num_nodes, dtype=np.int64) if nodes is None else graph.index(nodes)
 
 

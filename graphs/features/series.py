@@ -12,16 +12,19 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import check_count
-from graphs.errors import MemoryBudgetError
+from graphs.checks import check_count, check_fits
 from graphs.features.role import NodeFeatures, Pattern, as_vector, positions_of
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
+from graphs.walks.hops import nodes_within
 from graphs.walks.visits import pointers
 
 Floats = NDArray[np.float64]
 
+MOST_DEGREE = 10_000
 _BLOCK, _PROBED = 1024, 16
+_BYTES = 12
+"""Of an entry of a term: a number and its power."""
 _GRID = 4001
 _ROUNDING = 2e-15
 """Of the entries of Chebyshev terms, which are at most 1."""
@@ -115,10 +118,10 @@ def taylor_features(
         graph: The graph.
         nodes: Labels (n,); None: every node.
         degree: h, at least 0.
-        max_memory: In bytes; refused where all rows would take more, judged by some of them.
+        max_memory: In bytes, None: of this machine; refused where all rows would take more, judged by some of them.
 
     Raises:
-        InvalidArgumentError: degree is no integer from 0 on.
+        InvalidArgumentError: degree is no integer from 0 to 10,000.
         MemoryBudgetError: they would take more than `max_memory`.
         UnknownNodeError: a label names no node.
     """
@@ -140,10 +143,10 @@ def chebyshev_features(
         graph: The graph.
         nodes: Labels (n,); None: every node.
         degree: h, at least 0.
-        max_memory: In bytes; refused where all rows would take more, judged by some of them.
+        max_memory: In bytes, None: of this machine; refused where all rows would take more, judged by some of them.
 
     Raises:
-        InvalidArgumentError: degree is no integer from 0 on.
+        InvalidArgumentError: degree is no integer from 0 to 10,000.
         MemoryBudgetError: they would take more than `max_memory`.
         UnknownNodeError: a label names no node.
     """
@@ -153,7 +156,7 @@ def chebyshev_features(
 def _make(
     graph: Graph, nodes: Iterable[Hashable] | None, basis: str, degree: int, max_memory: float | None
 ) -> SeriesFeatures:
-    return _series(graph, positions_of(graph, nodes), basis, check_count("degree", degree, least=0), max_memory)
+    return _series(graph, positions_of(graph, nodes), basis, check_count("degree", degree, 0, MOST_DEGREE), max_memory)
 
 
 def interpolation(degree: int) -> tuple[Floats, Floats]:
@@ -169,14 +172,11 @@ def _series(
     graph: Graph, starts: NDArray[np.int64], basis: str, degree: int, max_memory: float | None
 ) -> SeriesFeatures:
     matrix = graph.shift_operator
-    if max_memory is not None and len(starts):
+    if len(starts):
         some = starts[np.linspace(0, len(starts) - 1, min(len(starts), _PROBED), dtype=np.int64)]
-        taken = sum(array.nbytes for array in _block(matrix, some, basis, degree)) / len(some) * len(starts)
-        if not taken <= max_memory:
-            raise MemoryBudgetError(
-                f"{len(starts)} rows of degree {degree} take about {taken / 2**20:.4g} MiB, more than max_memory "
-                f"allows ({max_memory / 2**20:.4g} MiB). Use a lower degree."
-            )
+        reached = nodes_within(graph, some, degree, graph.num_nodes).sum(1).mean()  # entries of all terms of a row
+        taken = _BYTES * reached * len(starts)
+        check_fits(f"{len(starts)} rows of degree {degree}", taken, "Use a lower degree.", max_memory)
     firsts = range(0, max(1, len(starts)), _BLOCK)
     blocks = [_block(matrix, starts[first : first + _BLOCK], basis, degree) for first in firsts]
     counts, indices, hop_counts, hops, loads = (np.concatenate(column) for column in zip(*blocks, strict=True))

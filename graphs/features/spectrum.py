@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import check_count
+from graphs.checks import check_count, check_fits
 from graphs.features.eigenpairs import largest_eigenpairs
 from graphs.features.role import NodeFeatures, Pattern, as_vector, positions_of
 from graphs.graph import Graph
@@ -103,7 +103,8 @@ def spectral_features(
     """
     starts = positions_of(graph, nodes)
     check_count("rank", rank, most=graph.num_nodes)
+    check_fits(f"{rank} eigenvectors of {graph.num_nodes} nodes", 24.0 * rank * graph.num_nodes, "Use a lower rank.")
     if graph.num_nodes <= 50 or 4 * rank > graph.num_nodes:
         eigenvalues, vectors = graph.spectrum
-        return SpectralFeatures(graph, starts, 1 - eigenvalues[:rank], np.ascontiguousarray(vectors[:, :rank]))
+        return SpectralFeatures(graph, starts, 1 - eigenvalues[:rank], vectors[:, :rank].copy())
     return SpectralFeatures(graph, starts, *largest_eigenpairs(graph, int(rank)))

@@ -29,6 +29,7 @@ from graphs.kernels.fixed import InverseCosine as InverseCosine
 from graphs.kernels.fixed import Modulated as Modulated
 from graphs.kernels.fixed import PowerSeries as PowerSeries
 from graphs.kernels.fixed import RandomWalk as RandomWalk
+from graphs.kernels.fixed import Spectral as Spectral
 from graphs.kernels.free import FreeModulation as FreeModulation
 from graphs.kernels.kernel import GraphKernel as GraphKernel
 
@@ -40,6 +41,7 @@ _REGISTRY: dict[str, type[GraphKernel]] = {
     "inverse-cosine": InverseCosine,
     "modulated": Modulated,
     "power-series": PowerSeries,
+    "spectral": Spectral,
     "free": FreeModulation,
 }
 

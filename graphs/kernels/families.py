@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
-from graphs.kernels.kernel import GraphKernel, Vector
+from graphs.kernels.kernel import GraphKernel, Vector, powers
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Diffusion(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return the Poisson law with mean lengthscale^2 / 4, shape (length + 1,)."""
-        return np.asarray(stats.poisson.pmf(np.arange(length + 1), self.lengthscale**2 / 4))
+        steps, mean = powers(length), self.lengthscale**2 / 4
+        return np.asarray(np.exp(special.xlogy(steps, mean) - special.gammaln(steps + 1) - mean))
 
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
         """Return df / d lengthscale = lengthscale / 2 (f_{l-1} - f_l), shape (length + 1, 1)."""
@@ -72,11 +73,11 @@ class RegularizedLaplacian(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return the negative binomial law, shape (length + 1,)."""
-        return np.asarray(stats.nbinom.pmf(np.arange(length + 1), self.order / 2, 1 / (1 + self.sigma**2)))
+        return np.asarray(stats.nbinom.pmf(powers(length), self.order / 2, 1 / (1 + self.sigma**2)))
 
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
         """Return df / d sigma = f_l (2 l / sigma - order sigma) / (1 + sigma^2), shape (length + 1, 1)."""
-        slope = 2 * np.arange(length + 1) / self.sigma - self.order * self.sigma
+        slope = 2 * powers(length) / self.sigma - self.order * self.sigma
         return (self.modulation(length) * slope / (1 + self.sigma**2))[:, None]
 
 
@@ -114,9 +115,9 @@ class Matern(GraphKernel):
     def modulation(self, length: int) -> Vector:
         """Return the negative binomial law times (2 nu / kappa^2)^(-nu / 2), shape (length + 1,)."""
         a = self._shift
-        return np.asarray(a ** (-self.nu / 2) * stats.nbinom.pmf(np.arange(length + 1), self.nu / 2, a / (1 + a)))
+        return np.asarray(a ** (-self.nu / 2) * stats.nbinom.pmf(powers(length), self.nu / 2, a / (1 + a)))
 
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
         """Return df / d kappa = f_l (nu / 2 + l) / (1 + a) 2 a / kappa, a = 2 nu / kappa^2, shape (length + 1, 1)."""
-        slope = (self.nu / 2 + np.arange(length + 1)) / (1 + self._shift) * 2 * self._shift / self.kappa
+        slope = (self.nu / 2 + powers(length)) / (1 + self._shift) * 2 * self._shift / self.kappa
         return (self.modulation(length) * slope)[:, None]

@@ -1,17 +1,17 @@
 """Kernels with nothing to learn: random walks, the inverse cosine, and series that are given."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 from numpy.polynomial.polynomial import polyroots, polyval
 
-from graphs.checks import as_numbers
+from graphs.checks import as_numbers, check_count
 from graphs.errors import InvalidArgumentError
-from graphs.kernels.kernel import GraphKernel, Vector
-from graphs.series import root_coefficients
+from graphs.kernels.kernel import MOST_SERIES, GraphKernel, Vector, powers
+from graphs.series import analytic_radius, root_coefficients
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RandomWalk(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return binom(p / 2, l) (alpha - 1)^(p / 2 - l), shape (length + 1,)."""
-        ell, base = np.arange(1, length + 1), float(self.alpha) - 1
+        ell, base = powers(length)[1:], float(self.alpha) - 1
         return np.asarray(np.cumprod(np.concatenate(([base ** (self.p / 2)], (self.p / 2 - ell + 1) / (ell * base)))))
 
 
@@ -67,6 +67,7 @@ class InverseCosine(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
+        check_count("length", length, 0, MOST_SERIES)
         return _inverse_cosine(1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 
@@ -108,7 +109,7 @@ class Modulated(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return f, cut or padded with zeros, shape (length + 1,)."""
-        out = np.zeros(length + 1)
+        out = np.zeros_like(powers(length))
         out[: len(self.coefficients)] = self.coefficients[: length + 1]
         return out
 
@@ -151,12 +152,70 @@ class PowerSeries(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
+        check_count("length", length, 0, MOST_SERIES)
         return _power_series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 
 @lru_cache(maxsize=16)
 def _power_series(kernel: PowerSeries, length: int) -> Vector:
     return root_coefficients(lambda u: np.log(polyval(u, kernel.coefficients)), length, kernel.radius)
+
+
+@dataclass(frozen=True)
+class Spectral(GraphKernel):
+    """The kernel of a function of the Laplacian's eigenvalues, for example `Spectral(lambda x: np.exp(-2 * x))`.
+
+    Exact kernels, Chebyshev polynomials and truncated spectra need its values on [0, 2] alone; walks and the power
+    series need its modulation, which there is where the function, of complex numbers, is analytic without zeros within
+    |lambda - 1| <= 1; elsewhere `modulation` refuses. It has no parameters to learn, which a subclass of `GraphKernel`
+    has, and cannot be saved.
+
+    Attributes:
+        function: In numpy, (n,) -> (n,): not negative on [0, 2], positive at 0.
+    """
+
+    shape: ClassVar[tuple[str, ...]] = ("function",)
+    function: Callable[[Vector], Vector] = field(default_factory=lambda: _heat)
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.spectral(_GRID)) if callable(self.function) else np.zeros(0)
+        fits = values.shape == _GRID.shape and values.dtype.kind in "fiu"
+        if not fits or not ((values >= 0) & (values < np.inf)).all() or values[0] <= 0:
+            raise InvalidArgumentError(
+                "Spectral: function must map eigenvalues (n,) in [0, 2] to finite numbers (n,) that are not negative, "
+                "and at 0 positive."
+            )
+
+    def spectral(self, eigenvalues: Vector) -> Vector:
+        """Return the function at the eigenvalues: (n,) -> (n,)."""
+        return np.asarray(self.function(eigenvalues))
+
+    @property
+    def radius(self) -> float:
+        """The radius of convergence of the modulation, as far as it is seen."""
+        return _spectral_radius(self)
+
+    def modulation(self, length: int) -> Vector:
+        """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
+        check_count("length", length, 0, MOST_SERIES)
+        return _spectral_series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
+
+
+_GRID = np.linspace(0.0, 2.0, 201)
+
+
+def _heat(eigenvalues: Vector) -> Vector:
+    return np.asarray(np.exp(-eigenvalues))
+
+
+@lru_cache(maxsize=16)
+def _spectral_series(kernel: Spectral, length: int) -> Vector:
+    return GraphKernel.modulation(kernel, length)
+
+
+@lru_cache(maxsize=16)
+def _spectral_radius(kernel: Spectral) -> float:
+    return analytic_radius(kernel.log_series)
 
 
 def _checked(kernel: Modulated | PowerSeries) -> tuple[float, ...]:

@@ -87,7 +87,7 @@ class FreeModulation(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length, shape (length + 1,)."""
-        return self._stretch(length) * self.base.modulation(length)
+        return self.base.modulation(length) * self._stretch(length)
 
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
         """Return df / d parameters, shape (length + 1, p + m); that in factor l is f_l^base in row l."""

@@ -1,21 +1,32 @@
 """The role of a graph kernel."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphs.checks import check_count
 from graphs.errors import InvalidArgumentError
-from graphs.graph import Graph
+from graphs.graph import Graph, check_graph
+from graphs.series import analytic_radius, check_analytic, root_coefficients
 
 Vector = NDArray[np.float64]
+
+MOST_POWERS = 10**7
+MOST_SERIES = 2**17
+"""Powers of a series by Cauchy's integral, which takes eight points for each on several circles."""
+_STEP = float(np.finfo(float).eps ** (1 / 3))
 
 
 @dataclass(frozen=True)
 class GraphKernel(ABC):
     """A kernel k(L) of a graph's Laplacian (`Graph.with_laplacian`), with its parameters as fields.
+
+    A subclass, a frozen dataclass, needs `spectral` alone, in numpy functions that take complex numbers. The rest then
+    follows from it: the modulation by Cauchy's integral, where it converges, and Jacobians by central differences.
 
     Laws of every kernel: `exact(g)` is V k(eigenvalues) V^T; `modulation` is the power series in U
     of sqrt(k), so (f * f) is that of k; both Jacobians are derivatives with respect to `parameters`.
@@ -38,7 +49,10 @@ class GraphKernel(ABC):
         """Refuse parameters with which k(0) or f_0 leaves the range of double precision."""
         try:
             with np.errstate(all="ignore"):
-                largest, first = float(self.spectral(np.zeros(1))[0]), float(self.modulation(0)[0])
+                ends = self.spectral(np.array([0.0, 1.0]))
+                largest = float(ends[0])
+                is_own = type(self).modulation is not GraphKernel.modulation
+                first = float(self.modulation(0)[0]) if is_own else float(np.sqrt(ends[1]))
         except OverflowError:
             largest = first = np.inf
         if not (0 < largest < np.inf and np.isfinite(first)):
@@ -63,13 +77,18 @@ class GraphKernel(ABC):
 
     def exact(self, graph: Graph) -> NDArray[np.float64]:
         """Return the dense, unnormalised kernel matrix (N, N); O(N^3) once per graph."""
+        check_graph(graph)
         spectrum = graph.spectrum
         return np.asarray((spectrum.eigenvectors * self.spectral(spectrum.eigenvalues)) @ spectrum.eigenvectors.T)
 
     @property
-    @abstractmethod
     def radius(self) -> float:
-        """The radius of convergence of the modulation as a power series in U."""
+        """The radius of convergence of the modulation as a power series in U; here as far as `spectral` shows it.
+
+        Raises:
+            InvalidArgumentError: it is below 1, so that the series need not converge on the spectrum of U.
+        """
+        return analytic_radius(self.log_series)
 
     @abstractmethod
     def spectral(self, eigenvalues: Vector) -> Vector:
@@ -85,16 +104,57 @@ class GraphKernel(ABC):
         return np.divide(slope, root, out=np.zeros_like(slope), where=root > 0)
 
     def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
-        """Return dk / d parameters at eigenvalues of L: (n,) -> (n, p); here for p = 0."""
-        return np.zeros((len(eigenvalues), 0))
+        """Return dk / d parameters at eigenvalues of L: (n,) -> (n, p); here by central differences."""
+        return self._differences(lambda kernel: kernel.spectral(eigenvalues), len(eigenvalues))
 
-    @abstractmethod
     def modulation(self, length: int) -> Vector:
-        """Return f_0..f_length, shape (length + 1,)."""
+        """Return f_0..f_length, shape (length + 1,); here by Cauchy's integral over `spectral`.
+
+        Raises:
+            InvalidArgumentError: the series does not converge for |u| <= 1.
+        """
+        check_count("length", length, 0, MOST_SERIES)
+        check_analytic(self.log_series)
+        return root_coefficients(self.log_series, length, 1.0)
 
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d parameters, shape (length + 1, p); here for p = 0."""
-        return np.zeros((length + 1, 0))
+        """Return df / d parameters, shape (length + 1, p); here by central differences."""
+        return self._differences(lambda kernel: kernel.modulation(length), length + 1)
+
+    def log_series(self, u: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return log k(1 - u) at complex points: (n,) -> (n,).
+
+        Raises:
+            InvalidArgumentError: `spectral` takes no complex numbers.
+        """
+        eigenvalues: Any = 1 - u
+        with np.errstate(all="ignore"):
+            try:
+                return np.asarray(np.log(np.asarray(self.spectral(eigenvalues), dtype=np.complex128)))
+            except TypeError as error:
+                raise InvalidArgumentError(
+                    f"{type(self).__name__}.spectral takes no complex numbers, so its power series cannot be found: "
+                    f"{error}."
+                ) from error
+
+    def _differences(self, function: Callable[[Self], Vector], size: int) -> NDArray[np.float64]:
+        """Return the slopes (size, p) of a function of the kernel in its parameters."""
+        slopes, values = np.zeros((size, len(self.parameters))), self.values
+        for column, step in enumerate(_STEP * values):
+            move = np.zeros_like(values)
+            move[column] = step
+            low, high = (function(self.with_values(values + sign * move)) for sign in (-1, 1))
+            slopes[:, column] = (high - low) / (2 * step)
+        return slopes
+
+
+def powers(length: int) -> Vector:  # (length + 1,)
+    """Return 0, 1, ..., length, of as many powers of U as a modulation is asked for.
+
+    Raises:
+        InvalidArgumentError: it is no integer from 0 to 10^7.
+    """
+    return np.arange(check_count("length", length, 0, MOST_POWERS) + 1.0)
 
 
 def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:
@@ -103,9 +163,6 @@ def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:
     Raises:
         InvalidArgumentError: with what it is.
     """
-    if not isinstance(graph, Graph):
-        raise InvalidArgumentError(
-            f"A graphs.Graph is needed, got {type(graph).__name__}; build one, for example with Graph.from_networkx."
-        )
+    check_graph(graph)
     if not isinstance(kernel, GraphKernel):
         raise InvalidArgumentError(f"kernel must be one of graphs.kernels, got {kernel!r}.")

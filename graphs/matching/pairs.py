@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from graphs.checks import as_numbers, check_choice, check_count, check_counts
+from graphs.checks import as_numbers, check_choice, check_count, check_fits
 from graphs.couplings import Halting, Sigma, as_halting, modulation_to_the_end, quantile_survival
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
@@ -37,6 +37,7 @@ Integers = NDArray[np.int64]
 
 OBJECTIVES = ("linear", "diagonal", "quadratic")
 _EXHAUSTIVE = 9
+MOST_QUANTILES, _MOST_PROJECTIONS = 10_000, 100_000
 _BLOCK = 4096
 _SEED = 0x3A7C
 DENSE = 1500
@@ -83,8 +84,9 @@ def match_quantiles(
         InvalidArgumentError: an argument out of range.
     """
     check_graph_and_kernel(graph, kernel)
-    check_count("num_quantiles", num_quantiles, least=2)
-    check_counts(num_projections=num_projections, dimension=dimension)
+    check_count("num_quantiles", num_quantiles, 2, MOST_QUANTILES)
+    check_count("num_projections", num_projections, most=_MOST_PROJECTIONS)
+    check_count("dimension", dimension)
     check_choice("objective", objective, OBJECTIVES)
     check_choice("solver", solver, _SOLVERS)
     halting, assign = as_halting(halt), _SOLVERS[solver]
@@ -137,7 +139,7 @@ def quantile_costs(
 ) -> Floats:  # (n, n)
     """Return tr(g_q(U) K g_q'(U)) / N for all pairs of n quantiles, (n, n), by the spectral measure of the graph."""
     check_graph_and_kernel(graph, kernel)
-    check_counts(num_quantiles=num_quantiles)
+    check_count("num_quantiles", num_quantiles, most=MOST_QUANTILES)
     halting = halt if isinstance(halt, Halting) else as_halting(halt)
     u, mass = spectral_measure(graph)
     g = averaged_features(kernel, halting, num_quantiles, u)
@@ -152,6 +154,7 @@ def averaged_features(
 ) -> Floats:  # (n, k)
     """Return g_q(u) of n quantiles at k eigenvalues of U."""
     f = whole_modulation(kernel)
+    check_fits(f"{num_quantiles} quantiles", 8.0 * num_quantiles * (3 * len(f) + len(u)), "Use fewer of them.")
     each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
     out = np.zeros((num_quantiles, len(u)))
     for first in range(0, len(f), _BLOCK):
@@ -203,6 +206,8 @@ def reduced_vectors(
     generator = np.random.default_rng(_SEED)
     nodes = np.sort(generator.permutation(size)[:_NODES])
     whole = dimension >= size
+    width = min(dimension, size)
+    check_fits(f"Vectors in {width} dimensions", 8.0 * width * (size + 2 * num_quantiles * len(nodes)), "Use fewer.")
     now = np.eye(size) if whole else generator.standard_normal((size, dimension)) / np.sqrt(dimension)
     if size <= DENSE:
         eigenvalues, vectors = graph.spectrum

@@ -3,15 +3,15 @@
 The m quantiles of a node get a joint law whose marginals are uniform, of least expected cost sum_{a < b} c(q_a, q_b),
 c as for pairs. The law is a mixture of S tuples: a tuple s has for each walker a law P_a(. | s), and their mean over s
 is uniform. For fixed laws of the others those of one walker solve a two-marginal problem between tuples and quantiles,
-with the cost sum_q' c(q, q') sum_{b != a} P_b(q' | s): entropic transport, solved by POT, whose regularisation falls
-to nothing; at the end POT's exact solver leaves one quantile for each walker of each tuple.
+with the cost sum_q' c(q, q') sum_{b != a} P_b(q' | s): entropic transport by Sinkhorn's iteration, whose
+regularisation falls to nothing; at the end POT's exact solver leaves one quantile for each walker of each tuple.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs import random
-from graphs.checks import check_counts
+from graphs.checks import check_counts, check_fits
 from graphs.couplings import as_halting
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
@@ -23,8 +23,10 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _REGULARIZATIONS = (1.0, 0.3, 0.1, 0.03, 0.01)
-_SWEEPS, _ITERATIONS = 2, 200
-_EXACT_SWEEPS = 20
+_SWEEPS, _ITERATIONS, _BALANCED = 2, 200, 1e-6
+_EXACT_SWEEPS, _SETTLED = 20, 1e-6
+_LARGEST = 300.0
+"""Of costs over the regularisation: beyond that pairs are all the same, and products stay within double precision."""
 
 
 def couple_quantiles(
@@ -66,6 +68,8 @@ def couple_quantiles(
         )
     if count % num_quantiles:
         raise InvalidArgumentError(f"num_tuples must be a multiple of the {num_quantiles} quantiles, got {count}.")
+    size = 24.0 * count * num_quantiles * num_walkers
+    check_fits(f"{count} tuples of {num_walkers} walkers", size, "Use fewer quantiles, tuples or walkers.")
     costs = quantile_costs(graph, kernel, as_halting(halt), num_quantiles)
     costs = costs / np.ptp(costs) if np.ptp(costs) > 0 else costs
     return _alternate(costs, num_walkers, count, np.random.default_rng(random.resolve_seed(seed)))
@@ -90,20 +94,14 @@ def _alternate(costs: Floats, num_walkers: int, count: int, generator: np.random
     rows, columns = np.full(count, 1 / count), np.full(n, 1 / n)
     table = np.stack([generator.permutation(np.arange(count) % n) for _ in range(num_walkers)], axis=1)
     laws = np.eye(n)[table]  # (S, m, n)
+    total = laws.sum(1)
     for regularization in _REGULARIZATIONS:
         for _ in range(_SWEEPS):
             for a in generator.permutation(num_walkers):
-                cost = (laws.sum(1) - laws[:, a]) @ costs
-                plan = ot.sinkhorn(
-                    rows,
-                    columns,
-                    cost,
-                    regularization * max(cost.std(), 1e-12),
-                    method="sinkhorn_log",
-                    numItermax=_ITERATIONS,
-                    warn=False,
-                )
-                laws[:, a] = plan / plan.sum(1, keepdims=True)
+                cost = (total - laws[:, a]) @ costs
+                law = _entropic(cost, regularization * max(cost.std(), 1e-12))
+                total += law - laws[:, a]
+                laws[:, a] = law
     best = np.inf
     for _ in range(_EXACT_SWEEPS):
         for a in range(num_walkers):
@@ -111,10 +109,27 @@ def _alternate(costs: Floats, num_walkers: int, count: int, generator: np.random
             table[:, a] = _balanced(np.asarray(ot.emd(rows, columns, cost)))
             laws[:, a] = np.eye(n)[table[:, a]]
         cost_now = tuple_cost(costs, table)
-        if cost_now > best - 1e-9 * abs(best):
+        if cost_now > best - _SETTLED * abs(best):
             break
         best = cost_now
     return np.asarray(table, dtype=np.int64)
+
+
+def _entropic(cost: Floats, regularization: float) -> Floats:
+    """Return the laws (S, n) of quantiles given tuples that minimise the cost less their entropy, balanced over tuples.
+
+    A start for what is solved exactly later: rows and columns are shifted and cut such that no factor leaves the range.
+    """
+    shifted = cost - cost.min(1, keepdims=True)
+    shifted -= shifted.min(0)
+    kernel = np.exp(-np.minimum(shifted / regularization, _LARGEST))
+    right, share = np.ones(cost.shape[1]), len(cost) / cost.shape[1]
+    for iteration in range(_ITERATIONS):
+        before, right = right, share / ((1 / (kernel @ right)) @ kernel)
+        if iteration % 10 == 9 and np.abs(right / before - 1).max() < _BALANCED:
+            break
+    plan = kernel * right
+    return np.asarray(plan / plan.sum(1, keepdims=True))
 
 
 def _balanced(plan: Floats) -> Integers:

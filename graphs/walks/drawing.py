@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs import random
+from graphs.checks import check_fits
 from graphs.couplings import DIRECTIONS
-from graphs.errors import InvalidArgumentError, MemoryBudgetError
+from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.walks.beginnings import begin, mean_reach
 from graphs.walks.moves import Moves
@@ -26,6 +27,8 @@ CHUNK_WALKERS = 2**15
 _LEAST_WALKERS = 2**10
 
 _LONG = 2e8
+_IN_THREADS = 2e5
+"""Expected visits from which on threads pay: their start takes as long as thousands of visits."""
 
 
 class Columns(NamedTuple):
@@ -67,7 +70,7 @@ def draw(
     columns += [_Growing(kind, expected) for kind in (np.int32, np.uint8, np.uint8, load_type)]
     with _bar(len(starts), progress and expected > _LONG) as advance, _pool(num_threads) as pool:
         pieces = [starts[first : first + chunk] for first in range(0, len(starts), chunk)]
-        over = pool.map if len(pieces) > 1 else map  # a thread costs more than a small chunk
+        over = pool.map if len(pieces) > 1 and expected > _IN_THREADS else map
         for piece, part in zip(pieces, over(lambda rows: walk_chunk(moves, rows, settings), pieces), strict=True):
             for column, values in zip(columns, part, strict=True):
                 column.add(values)
@@ -104,11 +107,8 @@ def _expected(
     load_type = _load_type(settings, _carries(moves, settings))
     longest = settings.halting.quantile(np.array([1 - 1e-12]))[0] + settings.most_hops
     bytes_per_visit = 4 + 2 * np.min_scalar_type(int(longest)).itemsize + load_type.itemsize
-    if max_memory is not None and bytes_per_visit * expected > max_memory:
-        raise MemoryBudgetError(
-            f"These walks take up to {bytes_per_visit * expected / 2**20:.4g} MiB, more than max_memory allows "
-            f"({max_memory / 2**20:.4g} MiB). Use fewer walkers or start nodes, or a larger halt."
-        )
+    remedy = "Use fewer walkers or start nodes, or a larger halt."
+    check_fits("These walks", bytes_per_visit * expected, remedy, max_memory)
     return expected, load_type
 
 

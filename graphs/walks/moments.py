@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from graphs.checks import check_choice
 from graphs.couplings import Halting, as_halting, modulation_to_the_end
 from graphs.errors import InfiniteVarianceWarning, InvalidArgumentError, LargeVarianceWarning
-from graphs.graph import Graph
+from graphs.graph import Graph, check_graph
 from graphs.kernels import GraphKernel
 from graphs.spectral import squared_growth
 from graphs.walks.settings import TRANSITIONS
@@ -57,6 +57,7 @@ def largest_halt(graph: Graph, kernel: GraphKernel, *, transitions: str = "weigh
         kernel: The kernel.
         transitions: "weights" or "uniform", as for `sample_walks`.
     """
+    check_graph(graph)
     check_choice("transitions", transitions, TRANSITIONS)
     if np.isinf(kernel.radius):
         return 1.0

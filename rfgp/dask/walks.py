@@ -9,6 +9,7 @@ from distributed import Client
 from numpy.typing import NDArray
 
 import graphs
+from graphs.graph import check_graph
 from graphs.walks import Columns, WalkSettings, check_memory, draw, joined
 from rfgp.counts import check_count
 from rfgp.dask.cluster import client_of, computed, shipped
@@ -41,6 +42,7 @@ def sample_walks(
         InvalidArgumentError: no client, no positive number of parts, or as `graphs.sample_walks`.
     """
     client = client_of(client)
+    check_graph(graph)
     labels = None if nodes is None else list(nodes)
     starts = np.arange(graph.num_nodes) if labels is None else graph.index(labels)
     few = graph.labels_at(starts[:1])

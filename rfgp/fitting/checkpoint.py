@@ -23,6 +23,7 @@ from torch import Tensor
 
 from rfgp.errors import CheckpointError, CheckpointWarning
 from rfgp.files import write_atomically
+from rfgp.linalg import in_bytes
 from rfgp.regression import Regression
 from rfgp.rows import ArrayRows, SourceRows, parts_of
 
@@ -194,7 +195,7 @@ def fingerprint(regression: Regression, fixed: tuple[str, ...], max_iterations: 
             digest.update(f"\n{part}\n".encode())
             continue
         digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
-        digest.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(in_bytes(part))
     return digest.hexdigest()
 
 

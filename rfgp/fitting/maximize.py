@@ -20,6 +20,8 @@ from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression, Stage
 from rfgp.rows import Rows
 
+SMALL = 1000
+"""Rows of a table up to which one thread is as fast as two (`benchmarks/races/small.py`)."""
 ENOUGH = 1e-5
 """Nats: the least gain of an iteration. What a likelihood tells of hyperparameters are differences of about one."""
 _ROUNDING = 1e-6

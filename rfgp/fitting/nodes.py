@@ -15,6 +15,7 @@ from rfgp.inference import SparseEvidence, iterates
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
 from rfgp.rows import Block, gathered
+from rfgp.threads import in_one_thread
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Of the kernel's parameters, for starts to compare."""
@@ -26,6 +27,8 @@ COMPARED_ROWS, MOST_COMPARED = 1000, 10_000
 """Rows on which starts are compared: where matrices are factorised, and where they are not."""
 OPTIMISED, MOST_OPTIMISED = 3, 1500
 """Starts, with different kernels, that are all optimised, and up to how many rows."""
+SMALL = 300
+"""Rows up to which one thread is faster than several."""
 _MOST_CHANGES = 2
 """How often a fit goes on with features that suit the kernel found better."""
 
@@ -35,6 +38,11 @@ def fit_nodes(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
 
     Features that are chosen or tuned are so again for the fitted kernel, and the fit goes on with them.
     """
+    with in_one_thread(len(regression.needed_rows("a fit")) <= SMALL):
+        return _fitted(regression, plan)
+
+
+def _fitted(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     regression, report = _trained(regression, plan, regression.family.open_starts)
     for _ in range(_MOST_CHANGES):
         family, goes_on = regression.family.retuned(regression.hyperparameters)

@@ -28,13 +28,13 @@ from rfgp.fitting.frequencies import (
     mean_and_error,
     refusal,
 )
-from rfgp.fitting.maximize import ENOUGH, Density, Objective, Plan, maximize, plain_density
+from rfgp.fitting.maximize import ENOUGH, SMALL, Density, Objective, Plan, maximize, plain_density
 from rfgp.inference import FeatureEvidence
 from rfgp.inference.linear import best_common_scale
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, KernelFamily, Regression
 from rfgp.rows import Block
-from rfgp.threads import few_threads
+from rfgp.threads import in_one_thread
 
 LEAST_ROWS = 2000
 """Of the first subset."""
@@ -68,7 +68,7 @@ _LOG_RATIO = (-27.0, 9.0)
 def fit_features(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression through features of a table; return the one found, with its posterior, and how it went."""
     fit = FeatureFit.of(regression, plan)
-    with torch.no_grad(), few_threads(len(fit.rows)):
+    with torch.no_grad(), in_one_thread(len(fit.rows) <= SMALL):
         if fit.family.options.frequencies == "learned":
             return _fit_learned(fit)
         return _fit_fixed(fit)

@@ -1,13 +1,13 @@
 """Fitting on all rows at once, as the exact kernel does."""
 
-from rfgp.fitting.maximize import Objective, Plan, maximize
+from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
 from rfgp.regression import FitReport, Regression
-from rfgp.threads import few_threads
+from rfgp.threads import in_one_thread
 
 
 def fit_whole(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression by one search on all rows; return the one found, and how it went."""
     rows = regression.needed_rows("a fit")
-    with few_threads(len(rows)):
+    with in_one_thread(len(rows) <= SMALL):
         values, report = maximize(Objective.of(regression, rows), regression.hyperparameters, plan)
     return regression.replace(hyperparameters=values), report

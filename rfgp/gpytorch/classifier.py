@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import graphs
+from graphs.graph import wrong_graph
 from graphs.kernels import GraphKernel
 from rfgp import random
 from rfgp.counts import check_count
@@ -114,8 +115,8 @@ class GraphClassifier:
         seed: int | None = None,
         walk_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(graph, graphs.Graph):
-            raise InvalidArgumentError(f"A graphs.Graph is needed, got {type(graph).__name__}; build one first.")
+        if (wrong := wrong_graph(graph)) is not None:
+            raise InvalidArgumentError(wrong)
         self.graph = graph
         self.kernel = kernel if isinstance(kernel, GraphKernel) else graphs.kernels.by_name(kernel)
         self.features = choose(features, graph)

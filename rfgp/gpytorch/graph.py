@@ -8,6 +8,7 @@ import torch
 from linear_operator.operators import LinearOperator
 from torch import Tensor
 
+from graphs.features import NodeFeatures
 from graphs.kernels import GraphKernel
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import WalkFeatures
@@ -35,6 +36,10 @@ class GraphFeatureKernel(PositionKernel):
     """
 
     def __init__(self, walks: Draw, kernel: GraphKernel, **kernel_kwargs: Any) -> None:
+        if not isinstance(walks, NodeFeatures):
+            raise InvalidArgumentError(
+                f"walks must be features of nodes, such as graphs.sample_walks(graph), got {type(walks).__name__}."
+            )
         super().__init__(kernel, **kernel_kwargs)
         self._see(WalkFeatures(walks, kernel))
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 import graphs
+from graphs.graph import wrong_graph
 from graphs.kernels import GraphKernel
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import kernel_function
@@ -39,6 +39,8 @@ class GraphExactKernel(PositionKernel):
     """
 
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel, **kernel_kwargs: Any) -> None:
+        if (wrong := wrong_graph(graph)) is not None:
+            raise InvalidArgumentError(wrong)
         super().__init__(kernel, **kernel_kwargs)
         self._shared = _Shared(graph, kernel)
 
@@ -68,7 +70,7 @@ class GraphExactKernel(PositionKernel):
         if outside.any():
             raise InvalidArgumentError(f"There is no position {positions[outside][0]}; nodes are 0..{count - 1}.")
         rows = self._shared.graph.spectrum.eigenvectors[positions]
-        return torch.as_tensor(np.ascontiguousarray(rows)).to(device=x.device, dtype=self._theta().dtype)
+        return torch.as_tensor(rows).to(device=x.device, dtype=self._theta().dtype)
 
     def _values(self) -> Tensor:
         """Return the kernel at the eigenvalues, (..., N)."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import graphs
+from graphs.graph import wrong_graph
 from graphs.kernels import GraphKernel
 from rfgp import random
 from rfgp.errors import InvalidArgumentError
@@ -83,8 +84,8 @@ class GraphGP(Process[NodeFamily]):
         rank: int | None = None,
         walk_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(graph, graphs.Graph):
-            raise InvalidArgumentError(f"A graphs.Graph is needed, got {type(graph).__name__}; build one first.")
+        if (wrong := wrong_graph(graph)) is not None:
+            raise InvalidArgumentError(wrong)
         is_kernel = isinstance(kernel, GraphKernel)
         options = GraphOptions(
             kernel=kernel if isinstance(kernel, GraphKernel) else graphs.kernels.by_name(kernel),

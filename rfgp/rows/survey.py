@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.errors import DataError
+from rfgp.linalg import in_bytes
 from rfgp.rows.arrays import check_not_constant
 from rfgp.rows.sources import Chunk, DistributedSource, RowSource, checked
 from rfgp.scaling import Affine, freedom
@@ -148,7 +149,7 @@ class Tally:
             self._sample.add(chunk)
             for digest, tensor in zip(digests, chunk[:4], strict=True):
                 if tensor is not None:
-                    digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+                    digest.update(in_bytes(tensor))
             self._observations += len(chunk.X) if weight is None else float(weight.sum())
             self._is_uniform = self._is_uniform and chunk.noise is None and weight is None
         self._digests = tuple(digest.hexdigest() for digest in digests)

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError, ModelFileError
 from rfgp.files import write_atomically
+from rfgp.linalg import in_bytes, packed
 
 FORMAT = 2
 """Raised when older readers could not read what newer ones write. 2: graph models of all kinds of features."""
@@ -33,7 +33,7 @@ def write_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tens
         text = json.dumps(header, allow_nan=False, sort_keys=True)
     except ValueError as error:
         raise InvalidArgumentError(f"The model has an option that JSON cannot hold: {error}.") from error
-    whole = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    whole = {name: packed(value.detach().cpu()) for name, value in tensors.items()}
     entry = {"version": FORMAT, "header": text, "sha256": digest(text, whole)}
     write_atomically(path, to_bytes(whole, {"rfgp": json.dumps(entry)}))
 
@@ -94,5 +94,5 @@ def digest(text: str, tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         out.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        out.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        out.update(in_bytes(tensor))
     return out.hexdigest()

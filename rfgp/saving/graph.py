@@ -20,7 +20,7 @@ from rfgp.saving import plain
 from rfgp.saving.models import Codec, Tensors, part
 from rfgp.scaling import Scaling
 
-_MOST_QUANTILES = 10_000
+_MOST_QUANTILES, _ROUNDING = 10_000, 1e-6
 
 
 def _encode(family: NodeFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -118,12 +118,16 @@ def _decode_draw(described: Mapping[str, Any]) -> dict[str, Any]:
 
 def _eigenpairs(graph: graphs.Graph, arrays: Mapping[str, Any]) -> graphs.SpectralFeatures:
     values, vectors = (arrays[name] for name in ("eigenvalues", "eigenvectors"))
-    if values.ndim != 1 or vectors.shape != (graph.num_nodes, len(values)) or np.abs(values).max(initial=0) > 1:
+    is_float = values.dtype == vectors.dtype == np.float64
+    if not is_float or values.ndim != 1 or len(values) == 0 or vectors.shape != (graph.num_nodes, len(values)):
         raise InvalidArgumentError(f"{graph.num_nodes} nodes have no eigenvectors of shape {vectors.shape}")
+    if np.abs(values).max() > 1 or np.abs(vectors).max() > 1 + _ROUNDING:
+        raise InvalidArgumentError("the eigenvalues or the eigenvectors are larger than 1")
     return graphs.SpectralFeatures(graph, np.zeros(0, dtype=np.int64), values, vectors)
 
 
 def _build_graph(described: Mapping[str, Any], arrays: Mapping[str, Any]) -> graphs.Graph:
+    _check_sparse(arrays)
     size = len(arrays["indptr"]) - 1
     matrix = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(size, size))
     matrix.check_format(full_check=True)
@@ -132,11 +136,23 @@ def _build_graph(described: Mapping[str, Any], arrays: Mapping[str, Any]) -> gra
         matrix, None if labels is None else [_decode_label(label) for label in labels], self_loops="keep"
     )
     coordinates = arrays.get("coordinates")
-    if coordinates is not None and (coordinates.ndim != 2 or len(coordinates) != size):
+    if coordinates is not None and (coordinates.shape not in ((size, 2), (size, 3)) or coordinates.dtype.kind != "f"):
         raise InvalidArgumentError(f"{size} nodes have coordinates of shape {coordinates.shape}")
     dropped = int(described["num_self_loops_dropped"])
     graph = graph.with_laplacian(described["laplacian"])
     return replace(graph, coordinates=coordinates, num_self_loops_dropped=dropped)
+
+
+def _check_sparse(arrays: Mapping[str, Any]) -> None:
+    """Refuse arrays that are no CSR matrix: scipy believes an `indptr` that ends with 0, and writes out of bounds."""
+    for name, kind in {"data": "f", "indices": "i", "indptr": "i"}.items():
+        if arrays[name].ndim != 1 or arrays[name].dtype.kind != kind:
+            raise InvalidArgumentError(f"{name} of the graph is {arrays[name].dtype} of shape {arrays[name].shape}")
+    ends, entries = arrays["indptr"], len(arrays["indices"])
+    if len(ends) < 2 or ends[0] != 0 or ends[-1] != entries or (ends[1:] < ends[:-1]).any():
+        raise InvalidArgumentError("the rows of the graph's adjacency do not follow each other")
+    if len(arrays["data"]) != entries:
+        raise InvalidArgumentError("the graph has not as many weights as edges")
 
 
 def _encode_kernel(kernel: GraphKernel) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference import FeaturePrior, restore
 from rfgp.parameters import Quantity, Space, Values
@@ -158,11 +159,13 @@ _PARTS = ("raw", "start", "unit", "low", "high")
 
 def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
     scaling = _scaling(header["columns"], tensors)
+    for affine in (scaling.targets, scaling.inputs):
+        _check_affine(affine)
     family = codec.decode(header["options"], tensors, scaling)
     values = _values(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, family)
     rows = None if header["data"] is None else _rows(part(tensors, "data."), scaling, family, header["data"])
     count = header["num_observations"]
-    if not isinstance(count, int) or (rows is not None and len(rows) != count):
+    if check_count("num_observations", count) != count or (rows is not None and len(rows) != count):
         raise ValueError("the number of observations is not that of the data")
     regression = Regression(family, scaling, values, count, rows)
     names = {in_file: name for name, in_file in _IN_FILE.items()}
@@ -198,24 +201,63 @@ def _values(names: list[str], tensors: Tensors, scaling: Scaling, family: Family
         for name in names
     }
     mean = Affine(tensors["center"], tensors["spread"])
+    _check_affine(mean, scaling.targets)
+    for name, quantity in quantities.items():
+        _check_quantity(name, quantity, scaling)
     values = Space.of(quantities, mean, scaling.targets, family.options.hyperpriors).start
     raw = {name: tensors[f"{name}.raw"] for name in values.space.names}
     for name, value in raw.items():
-        if value.shape != values.raw[name].shape:
-            raise ValueError(f"{name} has shape {tuple(value.shape)}")
+        if value.shape != values.raw[name].shape or value.dtype != values.raw[name].dtype:
+            raise ValueError(f"{name} has shape {tuple(value.shape)} and is {value.dtype}")
+        if name != "mean" and not bool((value.double().abs() < _LARGEST_LOG).all()):
+            raise ValueError(f"{name} is out of the range of double precision")
     return values.replaced(raw)
+
+
+def _check_affine(affine: Affine | None, other: Affine | None = None) -> None:
+    """Refuse a map whose parts have not one shape and dtype: those of another's, where there is one."""
+    if affine is None:
+        return
+    maps = [affine] if other is None else [affine, other]
+    kinds = {(tensor.shape, tensor.dtype) for each in maps for tensor in (each.location, each.scale)}
+    (shape, dtype), *others = kinds
+    if others or len(shape) > 1 or 0 in shape or not dtype.is_floating_point:
+        raise ValueError("the scaling has parts of other shapes or kinds")
+    if not bool(torch.isfinite(affine.scale.double().square()).all()):
+        raise ValueError("the scaling is out of the range of double precision")
+
+
+def _check_quantity(name: str, quantity: Quantity, scaling: Scaling) -> None:
+    """Refuse a quantity whose parts do not fit each other, or the columns whose unit it has."""
+    of_targets = name in ("outputscale", "noise")
+    affine = scaling.targets if of_targets else scaling.inputs
+    columns = torch.Size() if affine is None else affine.scale.shape
+    shape, parts = quantity.start.shape, (quantity.start, *quantity.bounds)
+    fits = shape == torch.Size() or (shape == columns and not of_targets)
+    if not fits or quantity.unit.shape != columns or any(part.shape != shape for part in parts):
+        raise ValueError(f"{name} does not fit the columns of the data")
+    if not all(part.dtype == quantity.start.dtype and part.is_floating_point() for part in (*parts, quantity.unit)):
+        raise ValueError(f"{name} has parts of other kinds")
 
 
 def _rows(tensors: Tensors, scaling: Scaling, family: Family, kind: str) -> ArrayRows:
     inputs, targets = tensors["inputs"], tensors["targets"]
+    _check_inputs(inputs, targets, scaling)
+    if targets.shape[1:] != scaling.targets.scale.shape or not targets.is_floating_point():
+        raise ValueError("the data have not as many outputs as the model")
     family.inputs.check(inputs)
     noise, weight = (
         read_per_row(tensors.get(name), name, len(targets), targets, positive=name == "weight")
         for name in ("noise", "weight")
     )
-    if len(inputs) != len(targets):
-        raise ValueError("the data have not as many inputs as targets")
     return GivenArrays(Chunk(inputs, targets, noise, weight), kind == "numpy").rows(scaling)
+
+
+def _check_inputs(inputs: Tensor, targets: Tensor | range, scaling: Scaling) -> None:
+    """Refuse inputs that are not (n, d), or on graphs (n,), for n targets."""
+    columns = torch.Size() if scaling.inputs is None else scaling.inputs.scale.shape
+    if inputs.ndim == 0 or len(inputs) != len(targets) or inputs.shape[1:] != columns:
+        raise ValueError(f"inputs of shape {tuple(inputs.shape)} do not fit the targets or the columns")
 
 
 def _check_shapes(tensors: Tensors, regression: Regression, F: int) -> None:
@@ -231,18 +273,22 @@ def _check_shapes(tensors: Tensors, regression: Regression, F: int) -> None:
     for name, shape in expected.items():
         if name in tensors and (tuple(tensors[name].shape) != shape or tensors[name].dtype != torch.float64):
             raise ValueError(f"predictor.{name} has shape {tuple(tensors[name].shape)}, not {shape}, or is no float64")
-    if "inputs" in tensors and len(tensors["inputs"]) != n:
-        raise ValueError("the number of observations is not that of the predictor")
+    if "inputs" in tensors:
+        _check_inputs(tensors["inputs"], range(n), regression.scaling)
 
 
 def _check_values(tensors: Tensors) -> None:
     for name, value in tensors.items():
+        if value.is_complex():
+            raise ValueError(f"{name} holds complex numbers")
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise ValueError(f"{name} holds a value that is not finite")
         if name.endswith((".scale", ".start", ".unit", ".low", ".high", ".spread")) and not bool((value > 0).all()):
             raise ValueError(f"{name} holds a value that is not positive")
-        if name == "predictor.factor" and not bool((value.diagonal() > 0).all()):
+        if name == "predictor.factor" and not bool((value.diagonal() > _LEAST_PIVOT).all()):
             raise ValueError(f"{name} is no Cholesky factor")
+        if name == "predictor.rows" and not bool((value.double().square().sum(0) < 1 + _ROUNDING).all()):
+            raise ValueError(f"{name} takes more variance away than there is")
 
 
 def _fit_report(content: dict[str, Any] | None) -> FitReport | None:
@@ -268,5 +314,7 @@ def _fit_report(content: dict[str, Any] | None) -> FitReport | None:
     return report
 
 
+_LARGEST_LOG, _LEAST_PIVOT, _ROUNDING = 300.0, 1e-100, 1e-6
+"""Of hyperparameters, whose squares are finite; of Cholesky factors; and of variances that are 0."""
 _FIGURES = ("calibration", "leave_one_out", "weights_used")
 _STAGE = {"name": str, "rows": int, "iterations": int, "evaluations": int, "gain": float}

@@ -16,6 +16,8 @@ from rfgp.sparse.patterns import Pattern, SparseValues, SparsityPattern
 
 _BLOCKS = 8
 _ENTRIES = 2**22
+_SMALL, _DENSE_SPEED = 2**20, 16
+"""Multiplications that any dense product does in no time, and how many it does while a sparse one does one."""
 IN_THREADS = 2**21
 """Multiplications, from which on a product is worth threads."""
 
@@ -25,22 +27,30 @@ class _Gram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, pattern_a: Pattern, pattern_b: Pattern) -> Tensor:
-        left, right = SparseValues(a, pattern_a).matrix(), SparseValues(b, pattern_b).matrix()
+        left = SparseValues(a, pattern_a).matrix()
+        right = left if a is b and pattern_a is pattern_b else SparseValues(b, pattern_b).matrix()
         ctx.left, ctx.right = left, right
         ctx.save_for_backward(a, b)
+        if _is_better_dense(left, right):
+            return (torch.from_numpy(left.toarray()) @ torch.from_numpy(right.toarray()).mT).to(a)
         return torch.as_tensor((left @ right.T).toarray()).to(a)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        is_same = ctx.left is ctx.right
+
         def in_a(grad: Tensor, a: Tensor, b: Tensor) -> Tensor:
-            return torch.as_tensor(sampled_product(as_array(grad), ctx.right, ctx.left)).to(a)
+            upstream = as_array(grad)
+            return torch.as_tensor(
+                sampled_product(upstream + upstream.T if is_same else upstream, ctx.right, ctx.left)
+            ).to(a)
 
         def in_b(grad: Tensor, a: Tensor, b: Tensor) -> Tensor:
             return torch.as_tensor(sampled_product(as_array(grad).T, ctx.left, ctx.right)).to(b)
 
         tensors = (grads[0], *ctx.saved_tensors)
         grad_a = once(in_a, *tensors) if ctx.needs_input_grad[0] else None
-        grad_b = once(in_b, *tensors) if ctx.needs_input_grad[1] else None
+        grad_b = once(in_b, *tensors) if ctx.needs_input_grad[1] and not is_same else None
         return grad_a, grad_b, None, None
 
 
@@ -55,16 +65,31 @@ def sampled_product(
     right: sp.csr_array,  # (k, N)
     pattern: sp.csr_array,  # (n, N)
 ) -> Array:  # (nnz,)
-    """Return the entries of dense @ right on a pattern, blocks of rows in threads."""
+    """Return the entries of dense @ right on a pattern, blocks of rows in threads where that pays."""
     from rfgp.sparse import loops
 
+    if _is_better_dense(pattern, right):
+        rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+        whole = torch.from_numpy(dense) @ torch.from_numpy(right.toarray())
+        return np.asarray(whole.numpy()[rows, pattern.indices])
     by_column, dense = right.tocsc(), np.ascontiguousarray(dense)
     out = np.empty(pattern.nnz)
-    bounds = np.linspace(0, pattern.shape[0], _BLOCKS + 1, dtype=np.int64)
     fixed = (dense, by_column.indptr, by_column.indices, by_column.data, pattern.indptr, pattern.indices, out)
+    if np.diff(by_column.indptr)[pattern.indices].sum() < IN_THREADS:
+        loops.sampled_product(0, pattern.shape[0], *fixed)
+        return out
+    bounds = np.linspace(0, pattern.shape[0], _BLOCKS + 1, dtype=np.int64)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda ends: loops.sampled_product(*ends, *fixed), itertools.pairwise(bounds)))
     return out
+
+
+def _is_better_dense(left: sp.csr_array, right: sp.csr_array) -> bool:
+    """Whether the product of matrices (n, N) and (k, N) is faster dense, and small: where rows are short or full."""
+    (n, size), k = left.shape, len(right.indptr) - 1
+    if (n + k) * size > _ENTRIES:
+        return False
+    return bool(n * k * size <= _SMALL or left.nnz * right.nnz * _DENSE_SPEED > n * k * size * size)
 
 
 def sampled_outer(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:

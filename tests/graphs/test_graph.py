@@ -200,10 +200,29 @@ def test_a_weight_that_is_no_number():
         Graph.from_networkx(G)
 
 
-@pytest.mark.parametrize("weight", [1e-320, 1e-300, 1e300])
-def test_weights_of_extreme_size(weight):
-    U = Graph.from_edges([(0, 1), (1, 2)], [weight, weight]).shift_operator.toarray()
-    np.testing.assert_allclose(U[0, 1], 2**-0.5, rtol=1e-3)
+@pytest.mark.parametrize("unit", [5e-324, 2.0**-1040, 2.0**-500, 2.0**1010])
+@pytest.mark.parametrize("laplacian", ["normalized", "combinatorial"])
+def test_the_unit_of_weights_changes_nothing(unit, laplacian):
+    """Not a bit, down to the smallest number there is: powers of two are taken out exactly."""
+    G = nx.gnm_random_graph(30, 70, seed=1)
+    weights = np.random.default_rng(0).integers(1, 50, 70).astype(float)
+    one, other = (
+        Graph.from_edges(G.edges, weights * scale, nodes=range(30)).with_laplacian(laplacian) for scale in (1.0, unit)
+    )
+    np.testing.assert_array_equal(other.shift_operator.toarray(), one.shift_operator.toarray())
+    kernel = graphs.kernels.Diffusion()
+    for draw in (graphs.sample_walks, graphs.chebyshev_features):
+        options = {"seed": 0} if draw is graphs.sample_walks else {}
+        first, second = (draw(g, **options).features(kernel).toarray() for g in (one, other))
+        np.testing.assert_allclose(second, first, rtol=1e-14, atol=0)
+    roots = [graphs.features.spectrum.largest_eigenpairs(g, 1)[1] for g in (one, other)]
+    np.testing.assert_allclose(roots[1], roots[0], rtol=1e-14)
+
+
+def test_weights_whose_ratios_are_out_of_range():
+    assert np.isfinite(Graph.from_edges([(0, 1), (1, 2)], [1e-320, 1e270]).shift_operator.data).all()
+    with pytest.raises(graphs.InvalidGraphError, match="range from 1e-320 to 1e\\+300"):
+        Graph.from_edges([(0, 1), (1, 2)], [1e-320, 1e300])
 
 
 def test_zero_weights_are_no_edges():
@@ -239,3 +258,95 @@ def test_largest_component_keeps_labels():
     assert part.index([4]).tolist() == [2]
     with pytest.raises(graphs.InvalidArgumentError, match="each position once"):
         g.subgraph(np.array([1, 1]))
+
+
+TWO = np.ones((2, 2)) - np.eye(2)
+LINE = [[0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Graph.from_networkx(None), "A networkx graph is needed, got NoneType"),
+        (lambda: Graph.from_networkx(sp.eye_array(3)), "Graph.from_scipy"),
+        (lambda: Graph.from_networkx(nx.path_graph(2), weight=["a"]), "weight must be the name"),
+        (lambda: Graph.from_networkx(nx.Graph([(0, 1, {"weight": 10**5000})])), "is a very long int"),
+        (lambda: Graph.from_edges(None), "Edges must be a sequence of pairs"),
+        (lambda: Graph.from_edges([5]), "Edge 0 is 5"),
+        (lambda: Graph.from_edges([(1, [2])]), r"\[2\] is no label"),
+        (lambda: Graph.from_edges([(1, (2, [3]))]), r"\(2, \[3\]\) is no label"),
+        (lambda: Graph.from_edges([(0, 1)], [10**400]), "weights are not numbers"),
+        (lambda: Graph.from_edges([(0, 1)], nodes=5), "Nodes must be a sequence"),
+        (lambda: Graph.from_edges([(0, 1)], nodes=[{}]), "{} is no label"),
+        (lambda: Graph.from_scipy(None), "not a numeric matrix.*, but None"),
+        (lambda: Graph.from_scipy([[0, 10**400], [10**400, 0]]), "not a numeric matrix"),
+        (lambda: Graph.from_scipy([[0], [1, 0]]), "not a numeric matrix"),
+        (lambda: Graph.from_scipy(TWO, labels=[[1], 2]), r"\[1\] is no label"),
+        (lambda: Graph.from_scipy(TWO, labels=5), "Labels must be a sequence"),
+        (lambda: Graph.from_points([[1, 2], [3]]), r"got \[\[1, 2\], \[3\]\]"),
+        (lambda: Graph.from_points([["a"], ["b"]], 1), "Points are numbers"),
+        (lambda: Graph.from_points(None), "got None"),
+        (lambda: Graph.from_roads(None), "Roads are a list of lines"),
+        (lambda: Graph.from_roads([LINE, [[1, 2], [3]]]), "Road 1 needs"),
+        (lambda: Graph.from_roads([LINE, [[1, 2], [3, "x"]]]), "Road 1 needs"),
+        (lambda: Graph.from_roads([LINE], min_length=None), "min_length"),
+        (lambda: Graph.from_scipy(TWO).subgraph([]), "at least one node"),
+    ],
+)
+def test_what_is_none_ragged_or_unhashable_is_named(make, message):
+    with pytest.raises(graphs.GraphError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("labels", [None, 5, "a", [(1, [2])], [[1, [2]]], [set()], [np.zeros(2)], [float("nan")]])
+@pytest.mark.parametrize("g", [Graph.from_edges([("a", (1, 2))]), Graph.from_scipy(TWO)], ids=["labels", "positions"])
+def test_labels_that_are_none_or_unhashable(g, labels):
+    with pytest.raises(graphs.UnknownNodeError):
+        g.index(labels)
+
+
+def test_labels_with_lists_for_tuples_inside():
+    g = Graph.from_edges([("a", (1, (2, 3)))])
+    assert g.index([[1, [2, 3]], (1, (2, 3))]).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("g", [Graph.from_edges([], nodes=["a"]), Graph.from_edges([], nodes=range(9))])
+def test_eigenvectors_of_any_graph_have_plain_strides(g):
+    draw = graphs.spectral_features(g, rank=1)
+    for array in (*g.spectrum, draw.eigenvalues, draw.eigenvectors):
+        assert all(stride > 0 for stride in array.strides)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (nx.path_graph(3), "got Graph of networkx; graphs.Graph.from_networkx makes one of it"),
+        (sp.eye_array(3), "got dia_array of scipy; graphs.Graph.from_scipy makes one"),
+        (np.eye(3), "got ndarray of numpy; graphs.Graph.from_scipy makes one"),
+        (trimesh.creation.box(), "got Trimesh of trimesh; graphs.Graph.from_mesh makes one"),
+        (None, "got NoneType; build one, for example with graphs.Graph.from_edges"),
+    ],
+    ids=["networkx", "scipy", "numpy", "trimesh", "None"],
+)
+def test_what_takes_a_graph_names_the_way_in(what, message):
+    kernel = graphs.kernels.Diffusion()
+    for ask in (
+        lambda: kernel.exact(what),
+        lambda: graphs.sample_walks(what),
+        lambda: graphs.chebyshev_features(what),
+        lambda: graphs.spectral_features(what),
+        lambda: graphs.largest_degree(what, 8),
+        lambda: graphs.advise(what, kernel),
+        lambda: graphs.walk_costs(what, kernel),
+        lambda: graphs.match_quantiles(what, kernel),
+        lambda: graphs.quantile_costs(what, kernel, 0.1, 8),
+        lambda: graphs.couple_quantiles(what, kernel),
+        lambda: graphs.matching_variance(what, kernel, [1, 0]),
+        lambda: graphs.choose_halt(what, kernel),
+        lambda: graphs.largest_halt(what, kernel),
+        lambda: graphs.spectral_density(what, [1.0]),
+        lambda: graphs.pagerank(what),
+        lambda: graphs.match_pagerank_quantiles(what),
+    ):
+        with pytest.raises(graphs.InvalidArgumentError, match=message):
+            ask()

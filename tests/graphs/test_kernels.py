@@ -33,6 +33,7 @@ KERNELS = [
     kernels.Modulated([0.5, 0.3, 0.0, -0.1]),
     kernels.PowerSeries([1.0]),
     kernels.PowerSeries([2.0, 0.5, 0.3, 0.0, 0.1]),
+    kernels.Spectral(lambda x: np.exp(-2 * x) + 0.1),
     kernels.FreeModulation(),
     kernels.FreeModulation(kernels.Diffusion(3.0), (0.5, 2.0, 0.7, 1.5)),
     kernels.FreeModulation(kernels.RegularizedLaplacian(3, 2.0), (1.3,)),
@@ -89,6 +90,8 @@ def root_of_kernel(kernel, u):
         return (mpmath.mpf(kernel.alpha) - 1 + u) ** (mpmath.mpf(kernel.p) / 2)
     if isinstance(kernel, kernels.InverseCosine):
         return mpmath.sqrt(mpmath.cos(mpmath.pi / 4 * (1 - u)))
+    if isinstance(kernel, kernels.Spectral):
+        return mpmath.sqrt(mpmath.exp(-2 * (1 - u)) + mpmath.mpf(0.1))
     value = mpmath.polyval([mpmath.mpf(c) for c in kernel.coefficients[::-1]], u)
     return value if isinstance(kernel, kernels.Modulated) else mpmath.sqrt(value)
 
@@ -277,3 +280,72 @@ class TestFreeModulation:
         np.testing.assert_allclose((phi @ phi.T).toarray(), free.exact(bipartite), atol=1e-9)
         phi = graphs.spectral_features(bipartite, rank=6).features(free)
         np.testing.assert_allclose((phi @ phi.T).toarray(), free.exact(bipartite), atol=1e-9)
+
+
+ALONE = [
+    (kernels.Diffusion(2.0), lambda x: np.exp(-2 * x)),
+    (kernels.Diffusion(8.0), lambda x: np.exp(-32 * x)),
+    (kernels.Matern(1.5, 12.0), lambda x: (3 / 144 + x) ** -1.5),
+    (kernels.RegularizedLaplacian(2, 1.0), lambda x: (1 + x) ** -2.0),
+    (kernels.RandomWalk(3, 2.5), lambda x: (2.5 - x) ** 3),
+    (kernels.PowerSeries([2.0, 0.5, 0.3, 0.0, 0.1]), lambda x: np.polyval([0.1, 0, 0.3, 0.5, 2], 1 - x)),
+]
+
+
+@pytest.mark.parametrize(("kernel", "function"), ALONE, ids=lambda one: getattr(type(one), "__name__", ""))
+def test_a_function_of_the_eigenvalue_has_the_modulation_of_its_family(kernel, function, g):
+    alone, f = kernels.Spectral(function), kernel.modulation(80)
+    np.testing.assert_allclose(alone.modulation(80), f, rtol=0, atol=1e-14 * np.abs(f).max())
+    assert 1 <= alone.radius <= kernel.radius
+    np.testing.assert_allclose(alone.exact(g), kernel.exact(g), rtol=1e-13)
+    for features in (graphs.taylor_features(g, degree=6), graphs.sample_walks(g, num_walkers=4, seed=0)):
+        expected = graphs.features.feature_matrix(features, kernel).toarray()
+        found = graphs.features.feature_matrix(features, alone).toarray()
+        np.testing.assert_allclose(found, expected, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: np.maximum(1 - x, 0) + 0.1, lambda x: np.abs(x - 0.5) + 0.1, lambda x: (x - 0.5) ** 2 + 0.01],
+    ids=["max", "abs", "zeros inside"],
+)
+def test_a_function_without_a_power_series_is_refused_where_one_is_needed(function, g):
+    kernel = kernels.Spectral(function)
+    for ask in (lambda: kernel.modulation(5), lambda: graphs.sample_walks(g, seed=0).features(kernel)):
+        with pytest.raises(graphs.InvalidArgumentError, match=r"converges for \|u\| <= 1"):
+            ask()
+    phi = graphs.chebyshev_features(g, degree=60).features(kernel)
+    assert np.linalg.norm((phi @ phi.T).toarray() - kernel.exact(g)) < 0.05 * np.linalg.norm(kernel.exact(g))
+
+
+@pytest.mark.parametrize("function", [None, lambda x: -x, lambda x: x, lambda x: 1.0, lambda x: 1 / (x - 2)])
+def test_a_function_that_is_no_kernel(function):
+    with np.errstate(all="ignore"), pytest.raises(graphs.InvalidArgumentError, match="Spectral: function must map"):
+        kernels.Spectral(function)
+
+
+@dataclasses.dataclass(frozen=True)
+class ByItsSpectrum(kernels.GraphKernel):
+    """The Matern kernel with both parameters learned, by `spectral` alone."""
+
+    nu: float = 1.5
+    kappa: float = 1.0
+
+    def spectral(self, eigenvalues):
+        return (2 * self.nu / self.kappa**2 + eigenvalues) ** -self.nu
+
+
+def test_a_subclass_needs_its_spectrum_alone(g):
+    alone, kernel = ByItsSpectrum(1.5, 2.0), kernels.Matern(1.5, 2.0)
+    assert alone.parameters == ("nu", "kappa")
+    np.testing.assert_allclose(alone.modulation(50), kernel.modulation(50), atol=1e-14)
+    eigenvalues = np.linspace(0, 2, 9)
+    for name, argument in (
+        ("spectral_jacobian", eigenvalues),
+        ("root_jacobian", eigenvalues),
+        ("modulation_jacobian", 50),
+    ):
+        slopes, expected = getattr(alone, name)(argument)[:, 1:], getattr(kernel, name)(argument)
+        np.testing.assert_allclose(slopes, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
+    with pytest.raises(graphs.InvalidArgumentError, match="not a kernel of this package"):
+        kernels.name_of(alone)

@@ -1,10 +1,11 @@
-"""Cholesky factors, and what happens where there is none."""
+"""Cholesky factors, and what happens where there is none; bytes of tensors; threads."""
 
 import pytest
 import torch
 
 import rfgp
 from rfgp import linalg
+from rfgp.linalg import in_bytes, in_one_thread, packed
 
 
 def test_jitter_only_after_a_failure_and_reported():
@@ -16,3 +17,31 @@ def test_jitter_only_after_a_failure_and_reported():
     for hopeless in (-torch.eye(3), torch.full((2, 2), float("nan"))):
         with pytest.raises(rfgp.NotPositiveDefiniteError, match="The matrix is not positive definite"):
             linalg.cholesky(hopeless, "The matrix")
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.zeros(1).expand(1, 1),
+        torch.arange(5.0)[None, :1].mT,
+        torch.zeros(3, 0).mT,
+        torch.ones(()).expand(3, 4),
+        torch.arange(6.0).reshape(2, 3).mT,
+        torch.as_strided(torch.arange(4.0), (1,), (0,)),
+        torch.tensor(2.0, dtype=torch.bfloat16),
+    ],
+)
+def test_any_strides_have_the_bytes_of_their_values(tensor):
+    assert bytes(in_bytes(tensor)) == b"".join(bytes(in_bytes(one.clone())) for one in tensor.reshape(-1))
+    assert packed(tensor).stride() == torch.empty(tensor.shape).stride()
+
+
+def test_one_thread_and_back(monkeypatch):
+    told = [4]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: told[-1])
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    with pytest.raises(ValueError, match="inside"), in_one_thread():
+        raise ValueError("inside")
+    with in_one_thread(False):
+        pass
+    assert told == [4, 1, 4]

@@ -25,6 +25,7 @@ from rfgp.regression.graph.features import (
     NONZEROS_PER_WALKER,
     DrawnFeatures,
     NodeFeatures,
+    drawn_with,
     make_features,
     same_hops,
 )
@@ -220,6 +221,8 @@ class NodeFamily(Family):
     def retuned(self, values: Values) -> tuple[Self, bool]:
         """Return the family with features that are better for the fitted kernel, and whether there are some."""
         kernel, family = self.fitted_kernel(values), self
+        if not self.kernel_names:
+            return self, False  # the kernel is the one that they were tuned to
         if self.is_auto:
             advice = self.measured(kernel)
             if self.features is None or is_worth_it(advice, self.features.name):
@@ -243,7 +246,7 @@ class NodeFamily(Family):
         assert own is not None
         if isinstance(own, DrawnFeatures) and self.walks is not None:
             child = random.child_seed(self.options.seed, random.Role.CHECK)
-            other = self.make("walks", child, exact_hops=self.walks.settings.exact_hops)
+            other = self.make("walks", child, **drawn_with(self.walks))
         values = values.detached()
         outputscale, mean, noise = (values.standardized(name).double() for name in ("outputscale", "mean", "noise"))
         numbers = (self._theta(values), outputscale, mean.reshape(-1), noise)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import graphs
+from graphs.couplings import Sigma, Tuples
 from graphs.kernels import GraphKernel
 from rfgp import features as feature_maps
 from rfgp.features import kernel_function
@@ -52,7 +53,7 @@ class ExactFeatures(NodeFeatures):
     def prior(self, theta: Tensor, outputscale: Tensor) -> KernelPrior:
         """Return the prior of outputscale V k(eigenvalues) V^T at theta (p,)."""
         eigenvalues, eigenvectors = self._graph.spectrum
-        vectors = torch.as_tensor(np.ascontiguousarray(eigenvectors))
+        vectors = torch.from_numpy(eigenvectors)
         values = outputscale * kernel_function(
             theta,
             lambda point: self._kernel.with_values(point).spectral(eigenvalues),
@@ -195,6 +196,17 @@ def make_features(
     make = {"chebyshev": graphs.chebyshev_features, "taylor": graphs.taylor_features}[name]
     chosen = graphs.largest_degree(graph, budget) if degree is None else degree
     return DrawnFeatures(name, make(graph, [], chosen), kernel, seed)
+
+
+def drawn_with(walks: graphs.Walks) -> dict[str, Any]:
+    """Return what was chosen for these walks: with it another seed draws walks of the same law."""
+    settings = walks.settings
+    chosen: dict[str, Any] = {"exact_hops": settings.exact_hops}
+    if isinstance(settings.coupling, Sigma):
+        chosen["permutation"] = settings.coupling.permutation
+    if isinstance(settings.coupling, Tuples):
+        chosen["tuples"] = settings.coupling.tuples
+    return chosen
 
 
 def same_hops(features: NodeFeatures, walks: graphs.Walks) -> bool:

@@ -19,3 +19,26 @@ def test_gml_drops_self_loops_with_a_count(tmp_path):
     for name in ("bad.gml", "missing.gml"):
         with pytest.raises(graphs.FileFormatError, match=name):
             Graph.from_gml(tmp_path / name)
+
+
+NODE = 'graph [ node [ id {} label "a" ] node [ id 3 label "b" ] edge [ source 3 target 3 weight {} ] ]'
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        (NODE.format("1 id 2", 1), graphs.FileFormatError, "is not a GML graph"),
+        (NODE.format(1, 10**400), graphs.InvalidGraphError, "not a number in the range of a float"),
+        (NODE.format(1, '"x"'), graphs.InvalidGraphError, "'weight' of edge .* is 'x'"),
+    ],
+)
+def test_gml_that_is_no_graph(text, error, message, tmp_path):
+    (tmp_path / "g.gml").write_text(text)
+    with pytest.raises(error, match=message):
+        Graph.from_gml(tmp_path / "g.gml")
+
+
+@pytest.mark.parametrize("path", [None, 5])
+def test_a_path_that_is_none(path):
+    with pytest.raises(graphs.FileFormatError, match=f"The path of a GML graph is needed, got {path}"):
+        Graph.from_gml(path)

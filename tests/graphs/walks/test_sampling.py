@@ -37,7 +37,7 @@ import graphs
         ({"halt": "0.1x"}, "halt must be a number"),
         ({"num_walkers": 10**9}, "steps per node"),
         ({"lengths": "sigma", "permutation": [0, 0]}, "each once"),
-        ({"lengths": "sigma", "num_quantiles": 1}, "an integer from 2 on"),
+        ({"lengths": "sigma", "num_quantiles": 1}, "an integer from 2 to 10000"),
     ],
 )
 def test_bad_arguments_are_named(options, message):

@@ -515,3 +515,39 @@ def test_a_fit_that_fails_leaves_the_features_as_they_were(monkeypatch):
     assert gp.family.features is features
     assert gp.advice is advice
     np.testing.assert_array_equal(gp.predict(TEST).mean, mean)
+
+
+def test_what_is_no_graph_names_the_way_in():
+    kernel = graphs.kernels.Diffusion()
+    for make in (
+        GraphGP,
+        rfgp.gpytorch.GraphClassifier,
+        lambda graph: rfgp.gpytorch.GraphExactKernel(graph, kernel),
+        lambda graph: rfgp.sklearn.GraphGPRegressor(graph).fit([0, 1], [0.0, 1.0]),
+    ):
+        with pytest.raises(rfgp.InvalidArgumentError, match=r"got Graph of networkx; graphs.Graph.from_networkx makes"):
+            make(nx.path_graph(3))
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"walks must be features of nodes, .* got Graph"):
+        rfgp.gpytorch.GraphFeatureKernel(GRAPH, kernel)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_small_fit_keeps_to_one_thread(threads, monkeypatch):
+    told = [threads]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: told[-1])
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    GraphGP(GRAPH, seed=0).fit(TRAIN, Y)
+    assert told == ([1] if threads == 1 else [2, 1, 2])
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
+def test_a_kernel_without_parameters_is_not_tuned_again(monkeypatch):
+    gp = GraphGP(GRAPH, "random-walk", features="walks", num_walkers=4, seed=0)
+    monkeypatch.setattr("graphs.walks.sampling.choose_hops", lambda *_: pytest.fail("chosen anew"))
+    gp.fit(TRAIN, Y)
+
+
+def test_a_learned_coupling_serves_the_check_as_well(monkeypatch):
+    gp = GraphGP(GRAPH, features="walks", lengths="learned", num_walkers=4, seed=0).condition(TRAIN, Y)
+    monkeypatch.setattr("graphs.walks.sampling.couple_quantiles", lambda *_: pytest.fail("learned anew"))
+    assert gp.check().divergence > 0

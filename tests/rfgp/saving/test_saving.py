@@ -22,6 +22,7 @@ from rfgp.saving import container
 
 pytestmark = pytest.mark.filterwarnings("ignore::graphs.LargeVarianceWarning", "ignore::rfgp.RfgpWarning")
 X, Y, NEW, ERRORS = (np.random.default_rng(seed).standard_normal(n) for seed, n in enumerate(((40, 3), 40, (7, 3), 15)))
+TWO_OUTPUTS = np.stack([Y, Y[::-1]], axis=1)
 GRID = graphs.Graph.from_networkx(nx.grid_2d_graph(5, 6))
 SEEN, HIDDEN = GRID.labels[::2], GRID.labels[1::2]
 VALUES = np.array([a + np.sin(b) for a, b in SEEN]) + 0.1 * ERRORS
@@ -350,6 +351,56 @@ def test_a_forged_content_is_refused(saved, tmp_path, change):
         rfgp.load(tmp_path / "forged")
 
 
+def odd(tensor):
+    """Yield tensors that none of a model's can be in the place of: other shapes, other kinds."""
+    yield tensor[None]
+    yield tensor.to(torch.complex64)
+    for axis in range(tensor.ndim):
+        yield tensor.narrow(axis, 0, 0)
+        yield torch.cat([tensor, tensor.narrow(axis, 0, 1)], axis)
+    if tensor.dtype.is_floating_point:
+        yield torch.full_like(tensor, torch.nan)
+
+
+@pytest.mark.parametrize("name", ["two outputs", "exact", "rows", "chebyshev", "spectrum"])
+def test_tensors_of_other_shapes_and_kinds_are_refused(name, tmp_path):
+    """Each in turn, in a file whose checksum is right: refused when it is loaded, not in a prediction."""
+    make = {
+        "two outputs": lambda: rfgp.SparseSpectrumGP(num_frequencies=4, coupling="iid", seed=1).condition(
+            X, TWO_OUTPUTS
+        ),
+        "rows": lambda: rfgp.SparseSpectrumGP(num_frequencies=32, coupling="iid", ard=False).condition(X, Y),
+        "exact": lambda: rfgp.ExactGP().condition(X, Y),
+    }
+    gp = make[name]() if name in make else rfgp.GraphGP(GRID, features=name, rank=5, degree=2).condition(SEEN, VALUES)
+    gp.save(tmp_path / "m", data=True)
+    for key, tensor in load_file(tmp_path / "m").items():
+        for number, other in enumerate(odd(tensor)):
+            rewrite(tmp_path / "m", tmp_path / "forged", set_tensor(key, other.contiguous()))
+            with pytest.raises(rfgp.ModelFileError, match="does not hold a model that fits together"):
+                pytest.fail(f"{key} {number} is loaded: {rfgp.load(tmp_path / 'forged')}")
+
+
+@pytest.mark.parametrize(
+    ("key", "change"),
+    [
+        ("graph.indptr", lambda t: torch.cat([t, t[:1]])),
+        ("graph.indptr", lambda t: t.flip(0)),
+        ("graph.indptr", lambda t: t.long().float()),
+        ("graph.data", lambda t: t[:-1]),
+        ("predictor.factor", lambda t: 1e-300 * t),
+        ("hyperparameters.noise.raw", lambda t: t + 1e300),
+        ("scaling.targets.scale", lambda t: 1e300 * t),
+        ("data.inputs", lambda t: t.double()),
+    ],
+)
+def test_numbers_out_of_range_are_refused(key, change, tmp_path):
+    rfgp.GraphGP(GRID, features="chebyshev", degree=2).condition(SEEN, VALUES).save(tmp_path / "m", data=True)
+    rewrite(tmp_path / "m", tmp_path / "forged", lambda header, tensors: tensors.update({key: change(tensors[key])}))
+    with pytest.raises(rfgp.ModelFileError, match="does not hold a model that fits together"):
+        rfgp.load(tmp_path / "forged")
+
+
 def test_an_honest_rewrite_is_accepted(saved, tmp_path):
     """Without this, the test above would pass on a `rewrite` that breaks every file."""
     rewrite(saved, tmp_path / "same", lambda *_: None)
@@ -538,3 +589,24 @@ def test_a_killed_process_leaves_the_old_file_or_the_new_one(tmp_path):
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert rfgp.load(path).num_observations == 700
+
+
+def no_edges():
+    return rfgp.GraphGP(graphs.Graph.from_edges([], nodes=range(9)), features="chebyshev", seed=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs"),
+    [
+        (lambda: rfgp.SparseSpectrumGP(num_frequencies=1, coupling="iid", seed=1).fit(X[:, :1], Y), NEW[:, :1]),
+        (lambda: rfgp.ExactGP().fit(X[:2, :1], Y[:2]), NEW[:, :1]),
+        (lambda: no_edges().fit([0, 1], [1.0, 2.0]), [0, 5]),
+        (lambda: rfgp.GraphGP(graphs.Graph.from_edges([], nodes=["a"])).fit(["a", "a"], [1.0, 2.0]), ["a"]),
+        (lambda: rfgp.GraphGP(GRID, features="spectrum", rank=1, seed=1).fit(SEEN, VALUES), HIDDEN),
+    ],
+    ids=["one frequency", "two rows", "no edges", "one node", "one eigenvector"],
+)
+def test_the_smallest_models_go_through_a_file(make, inputs, tmp_path):
+    gp = make()
+    gp.save(tmp_path / "model", data=True)
+    np.testing.assert_array_equal(rfgp.load(tmp_path / "model").predict(inputs).mean, gp.predict(inputs).mean)
