@@ -1,0 +1,3 @@
+"""Public calls."""
+
+TARGETS = []
