@@ -124,7 +124,11 @@ def _eigenpairs(graph: graphs.Graph, arrays: Mapping[str, Any]) -> graphs.Spectr
 
 
 def _build_graph(described: Mapping[str, Any], arrays: Mapping[str, Any]) -> graphs.Graph:
-    size = len(arrays["indptr"]) - 1
+    pointers = arrays["indptr"]
+    size = len(pointers) - 1
+    if pointers.dtype.kind != "i" or pointers[0] != 0 or bool((np.diff(pointers) < 0).any()):
+        # scipy's own check passes pointers that fall to 0 at the end, and reads beyond the arrays then
+        raise InvalidArgumentError("the rows of the adjacency do not follow one another")
     matrix = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(size, size))
     matrix.check_format(full_check=True)
     labels = described["labels"]

@@ -1,4 +1,4 @@
-"""Fuzz one target for some time, and keep what is found in the corpus: `python -m tests.fuzz --target csv --minutes 60`.
+"""Fuzz one target for some time, and keep what is found: `python -m tests.fuzz --target csv --minutes 60`.
 
 The examples run in a process of their own, which is killed when it is silent for too long and started again when it
 has died; what it was at then is a finding like any other. Each finding is the smallest example that shows it.
@@ -76,7 +76,7 @@ def _watch(options):
                     time.sleep(0.5)
                 is_silent = process.poll() is None
                 process.kill()
-            if process.returncode == 0:
+            if process.returncode in (0, 1) and not is_silent:  # 1: the target itself is wrong, and has said so
                 break
             what = f"no answer in {SILENT:g} s" if is_silent else f"the process died with {process.returncode}"
             print(f"{options.target}: {keep(options.target, _read(now), what).name}: {what}", flush=True)

@@ -3,12 +3,14 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.fuzz.rules import Finding, bounded
+from tests.fuzz.rules import FoundError, bounded
 from tests.fuzz.session import Session
 
 SEEDS = st.integers(0, 30)
 ROWS = {"seed": SEEDS, "n": st.integers(1, 20), "noise": st.booleans(), "weight": st.booleans()}
-FACTORS = st.dictionaries(st.integers(0, 9).map(str), st.sampled_from([0.1, 0.5, 0.9, 1.5, 4.0]), min_size=1, max_size=3)
+FACTORS = st.dictionaries(
+    st.integers(0, 9).map(str), st.sampled_from([0.1, 0.5, 0.9, 1.5, 4.0]), min_size=1, max_size=3
+)
 COUPLINGS = ["iid", "orthogonal", "halton", "pairwise", "monotone", "structured", "simplex", "simplex-plus"]
 
 
@@ -78,12 +80,12 @@ class Machine(RuleBasedStateMachine):
                 call()
         except AssertionError as error:
             self.has_failed = True
-            found = error if isinstance(error, Finding) else Finding(" ".join(str(error).split())[:600])
+            found = error if isinstance(error, FoundError) else FoundError(" ".join(str(error).split())[:600])
             found.plan = self.session.plan
             self.fail(found)
         except Exception as error:
             self.has_failed = True
-            found = Finding(f"{type(error).__name__}: {str(error)[:300]}")
+            found = FoundError(f"{type(error).__name__}: {str(error)[:300]}")
             found.__cause__, found.plan = error, self.session.plan
             self.fail(found)
 

@@ -7,8 +7,42 @@ import struct
 
 from hypothesis import strategies as st
 
-ODD_TEXTS = ["", " ", "nan", "inf", "-1e400", "1e-320", "0x1p3", "1_000", "٣", "\x00", "\ufeff", "\x1b[2J", "a" * 300, "None", "../x"]
-ODD_NUMBERS = [0, -1, 1, 2, 255, 2**31, -(2**31), 2**63, 2**70, 10**400, 0.5, -0.0, 1e-320, 1e300, math.inf, -math.inf, math.nan]
+ODD_TEXTS = [
+    "",
+    " ",
+    "nan",
+    "inf",
+    "-1e400",
+    "1e-320",
+    "0x1p3",
+    "1_000",
+    "٣",
+    "\x00",
+    "\ufeff",
+    "\x1b[2J",
+    "a" * 300,
+    "None",
+    "../x",
+]
+ODD_NUMBERS = [
+    0,
+    -1,
+    1,
+    2,
+    255,
+    2**31,
+    -(2**31),
+    2**63,
+    2**70,
+    10**400,
+    0.5,
+    -0.0,
+    1e-320,
+    1e300,
+    math.inf,
+    -math.inf,
+    math.nan,
+]
 ODD_VALUES = st.one_of(
     st.sampled_from([None, True, False, [], {}, [[]], {"a": 1}]),
     st.sampled_from(ODD_NUMBERS),
@@ -24,7 +58,9 @@ def mutated(draw, seeds, least=0, most=6):
     """One of some byte strings, with a few bytes, words or stretches changed, repeated, left out or put elsewhere."""
     content = bytearray(draw(st.sampled_from(seeds)))
     for _ in range(draw(st.integers(least, most))):
-        kind = draw(st.sampled_from(["flip", "byte", "word", "double", "cut", "insert", "repeat", "swap", "end", "digits"]))
+        kind = draw(
+            st.sampled_from(["flip", "byte", "word", "double", "cut", "insert", "repeat", "swap", "end", "digits"])
+        )
         at = draw(st.integers(0, max(len(content) - 1, 0)))
         size = draw(st.integers(1, 12))
         _CHANGES[kind](content, at, size, draw)
@@ -47,7 +83,9 @@ def _word(content, at, size, draw):
 
 def _double(content, at, size, draw):
     form = draw(st.sampled_from(["<d", ">d", "<f", ">f"]))
-    content[at : at + struct.calcsize(form)] = struct.pack(form, draw(st.sampled_from([math.nan, math.inf, -1e30, 0.0, 1e-40])))
+    content[at : at + struct.calcsize(form)] = struct.pack(
+        form, draw(st.sampled_from([math.nan, math.inf, -1e30, 0.0, 1e-40]))
+    )
 
 
 def _cut(content, at, size, draw):
@@ -78,7 +116,9 @@ def _digits(content, at, size, draw):
         end = place
         while end < len(content) and content[end : end + 1] in b"0123456789.eE+-":
             end += 1
-        content[place:end] = str(draw(st.sampled_from(ODD_NUMBERS[:-3] + ["1e400", "1e-400", "007", "1.5", "-2"])))[:60].encode()
+        content[place:end] = str(draw(st.sampled_from([*ODD_NUMBERS[:-3], "1e400", "1e-400", "007", "1.5"])))[
+            :60
+        ].encode()
 
 
 _CHANGES = {

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import graphs
 from rfgp import tables
 from tests.fuzz.mutations import ODD_TEXTS, as_json, json_mutated, mutated
-from tests.fuzz.rules import Finding, is_error, outcome
+from tests.fuzz.rules import FoundError, is_error, outcome
 from tests.fuzz.targets import Target, on_file
 
 # --- tables ------------------------------------------------------------------------------------------
@@ -24,7 +24,9 @@ from tests.fuzz.targets import Target, on_file
 _CELLS = st.one_of(
     st.integers(-1000, 1000).map(str),
     st.floats(-1e6, 1e6).map(lambda v: f"{v:.4g}"),
-    st.sampled_from(["red", "blue", "2020-01-02", "2020-13-40", "1,5", "1.000,5", "NA", "?", "True", '"a""b"', '"x', "'"]),
+    st.sampled_from(
+        ["red", "blue", "2020-01-02", "2020-13-40", "1,5", "1.000,5", "NA", "?", "True", '"a""b"', '"x', "'"]
+    ),
     st.sampled_from(ODD_TEXTS),
 )
 _PLAIN = re.compile(r"-?[0-9]{1,6}(\.[0-9]{1,6})?")
@@ -60,9 +62,9 @@ _LENIENT = {"categories": "one-hot", "dates": "days", "missing": "mean"}
 def _check_table(table):
     for values in (table.X, table.y):
         if values.dtype != np.float64 or not np.isfinite(values).all():
-            raise Finding("a table holds values that are not finite numbers")
+            raise FoundError("a table holds values that are not finite numbers")
     if table.X.shape != (len(table.y), len(table.columns)) or len(table.rows) != len(table.y):
-        raise Finding(f"a table of shape {table.X.shape} has {len(table.y)} targets and {len(table.columns)} names")
+        raise FoundError(f"a table of shape {table.X.shape} has {len(table.y)} targets and {len(table.columns)} names")
 
 
 def _read_text(path):
@@ -74,9 +76,9 @@ def _read_text(path):
     expected = _plain_table(path.read_bytes())
     if expected is not None:
         if is_error(found):
-            raise Finding(f"a plain table is refused: {type(found).__name__}: {found}")
+            raise FoundError(f"a plain table is refused: {type(found).__name__}: {found}")
         if not np.array_equal(np.column_stack([found.X, found.y]), expected):
-            raise Finding("a plain table is read as other numbers")
+            raise FoundError("a plain table is read as other numbers")
     if not is_error(lenient):
         again = outcome(lambda: tables.read_inputs(path, lenient.schema))
         _check_same(again, lenient)
@@ -87,7 +89,7 @@ def _read_text(path):
 def _check_same(inputs, table):
     """A file's own inputs, read again by its schema, are the same."""
     if is_error(inputs) or not np.array_equal(np.asarray(inputs.X), table.X):
-        raise Finding(f"a file is read otherwise by its own schema: {str(inputs)[:100]}")
+        raise FoundError(f"a file is read otherwise by its own schema: {str(inputs)[:100]}")
 
 
 def _check_blocks(make, table):
@@ -104,7 +106,7 @@ def _check_blocks(make, table):
         X = X[:, [names.index(name) for name in table.columns]]
         same = X.shape == table.X.shape and np.array_equal(X, table.X) and np.array_equal(y, table.y)
         if not same:
-            raise Finding("rows in blocks are other rows than the whole file's")
+            raise FoundError("rows in blocks are other rows than the whole file's")
 
 
 def _plain_table(content):
@@ -132,24 +134,39 @@ def _arrow_columns(draw, n):
     import pyarrow as pa
 
     kinds = {
-        "int": lambda: pa.array(draw(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=n, max_size=n)), draw(st.sampled_from([pa.int64(), pa.int32()]))),
+        "int": lambda: pa.array(
+            draw(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=n, max_size=n)),
+            draw(st.sampled_from([pa.int64(), pa.int32()])),
+        ),
         "large": lambda: pa.array([2**63 + k for k in range(n)], pa.uint64()),
-        "float": lambda: pa.array(draw(st.lists(st.floats(allow_subnormal=True), min_size=n, max_size=n)), pa.float64()),
-        "plain": lambda: pa.array([k / 4 for k in range(n)], draw(st.sampled_from([pa.float64(), pa.float32(), pa.float16()]))),
+        "float": lambda: pa.array(
+            draw(st.lists(st.floats(allow_subnormal=True), min_size=n, max_size=n)), pa.float64()
+        ),
+        "plain": lambda: pa.array(
+            [k / 4 for k in range(n)], draw(st.sampled_from([pa.float64(), pa.float32(), pa.float16()]))
+        ),
         "null": lambda: pa.array([None] * n, draw(st.sampled_from([pa.float64(), pa.null(), pa.string()]))),
         "holes": lambda: pa.array([None if k % 2 else 1.5 for k in range(n)]),
-        "text": lambda: pa.array([draw(st.sampled_from(["a", "b", *ODD_TEXTS])) for _ in range(n)], draw(st.sampled_from([pa.string(), pa.large_string()]))),
+        "text": lambda: pa.array(
+            [draw(st.sampled_from(["a", "b", *ODD_TEXTS])) for _ in range(n)],
+            draw(st.sampled_from([pa.string(), pa.large_string()])),
+        ),
         "bytes": lambda: pa.array([b"\xff\x00"] * n, pa.binary()),
         "bool": lambda: pa.array([k % 3 == 0 for k in range(n)]),
         "dictionary": lambda: pa.array(["u", "v"] * n).slice(0, n).dictionary_encode(),
         "list": lambda: pa.array([[1.0, 2.0]] * n),
         "struct": lambda: pa.array([{"a": 1}] * n),
-        "decimal": lambda: pa.array([k for k in range(n)]).cast(pa.decimal128(30, 2)),
+        "decimal": lambda: pa.array(list(range(n))).cast(pa.decimal128(30, 2)),
         "date": lambda: pa.array(draw(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=n, max_size=n)), pa.date32()),
-        "stamp": lambda: pa.array(draw(st.lists(st.integers(-(2**62), 2**62), min_size=n, max_size=n)), pa.timestamp(draw(st.sampled_from(["s", "ms", "us", "ns"])), draw(st.sampled_from([None, "UTC", "+05:30"])))),
+        "stamp": lambda: pa.array(
+            draw(st.lists(st.integers(-(2**62), 2**62), min_size=n, max_size=n)),
+            pa.timestamp(
+                draw(st.sampled_from(["s", "ms", "us", "ns"])), draw(st.sampled_from([None, "UTC", "+05:30"]))
+            ),
+        ),
         "time": lambda: pa.array([5] * n, pa.time64("us")),
         "duration": lambda: pa.array([5] * n, pa.duration("s")),
-    }  # fmt: skip
+    }
     return kinds[draw(st.sampled_from(sorted(kinds)))]()
 
 
@@ -160,13 +177,23 @@ def _parquet_made(draw):
     import pyarrow.parquet as pq
 
     n = draw(st.integers(0, 5))
-    names = draw(st.lists(st.sampled_from(["a", "b", " a", "", "é", "target", "x" * 50, "a.b"]), min_size=0, max_size=4))
+    names = draw(
+        st.lists(st.sampled_from(["a", "b", " a", "", "é", "target", "x" * 50, "a.b"]), min_size=0, max_size=4)
+    )
     columns = [draw(_arrow_columns(n)) for _ in names]
     buffer = io.BytesIO()
-    options = {"compression": draw(st.sampled_from(["snappy", "none", "gzip", "zstd"])), "use_dictionary": draw(st.booleans())}
-    options |= {"version": draw(st.sampled_from(["1.0", "2.6"])), "data_page_version": draw(st.sampled_from(["1.0", "2.0"]))}
+    options = {
+        "compression": draw(st.sampled_from(["snappy", "none", "gzip", "zstd"])),
+        "use_dictionary": draw(st.booleans()),
+    }
+    options |= {
+        "version": draw(st.sampled_from(["1.0", "2.6"])),
+        "data_page_version": draw(st.sampled_from(["1.0", "2.0"])),
+    }
     try:
-        pq.write_table(pa.Table.from_arrays(columns, names=names), buffer, row_group_size=draw(st.integers(1, 5)), **options)
+        pq.write_table(
+            pa.Table.from_arrays(columns, names=names), buffer, row_group_size=draw(st.integers(1, 5)), **options
+        )
     except (pa.ArrowException, ValueError, OSError):
         return b"PAR1"
     return buffer.getvalue()
@@ -211,11 +238,11 @@ def check_graph(graph):
     """A graph is symmetric, with positive finite weights, and as many labels as nodes."""
     A = graph.adjacency
     if A.shape != (graph.num_nodes,) * 2 or (graph.labels is not None and len(graph.labels) != graph.num_nodes):
-        raise Finding("a graph has not as many nodes as labels")
+        raise FoundError("a graph has not as many nodes as labels")
     if not np.isfinite(A.data).all() or (A.data < 0).any() or (abs(A - A.T)).nnz:
-        raise Finding("a graph is not symmetric, or has weights that are no positive numbers")
+        raise FoundError("a graph is not symmetric, or has weights that are no positive numbers")
     if not np.isfinite(graph.shift_operator.data).all():
-        raise Finding("a graph's Laplacian is not finite")
+        raise FoundError("a graph's Laplacian is not finite")
 
 
 def _read_gml(path):
@@ -228,22 +255,38 @@ _GEOJSON = [
     {
         "type": "FeatureCollection",
         "features": [
-            {"type": "Feature", "geometry": {"type": "LineString", "coordinates": [[0.0, 0.0], [0.001, 0.0], [0.002, 0.001]]}, "properties": {}},
-            {"type": "Feature", "geometry": {"type": "MultiLineString", "coordinates": [[[0.001, 0.0], [0.001, 0.001]]]}, "properties": None},
-            {"type": "Feature", "geometry": {"type": "Point", "coordinates": [0.0005, 0.0001]}, "properties": {"value": 3.5}},
-            {"type": "Feature", "geometry": {"type": "Point", "coordinates": [0.001, 0.0005]}, "properties": {"value": None, "edge": 1, "fraction": 0.5}},
+            {
+                "type": "Feature",
+                "geometry": {"type": "LineString", "coordinates": [[0.0, 0.0], [0.001, 0.0], [0.002, 0.001]]},
+                "properties": {},
+            },
+            {
+                "type": "Feature",
+                "geometry": {"type": "MultiLineString", "coordinates": [[[0.001, 0.0], [0.001, 0.001]]]},
+                "properties": None,
+            },
+            {
+                "type": "Feature",
+                "geometry": {"type": "Point", "coordinates": [0.0005, 0.0001]},
+                "properties": {"value": 3.5},
+            },
+            {
+                "type": "Feature",
+                "geometry": {"type": "Point", "coordinates": [0.001, 0.0005]},
+                "properties": {"value": None, "edge": 1, "fraction": 0.5},
+            },
         ],
     }
-]  # fmt: skip
+]
 
 
 def check_roads(roads):
     """Roads and sensors are numbers, and become a graph or a named error."""
     places = (roads.sensor_edges, roads.sensor_fractions, *roads.lines)
     if not all(np.isfinite(np.asarray(part, dtype=float)).all() for part in places):
-        raise Finding("roads hold numbers that are not finite")
+        raise FoundError("roads hold numbers that are not finite")
     if np.isinf(np.asarray(roads.values, dtype=float)).any():
-        raise Finding("a sensor's value is infinite")
+        raise FoundError("a sensor's value is infinite")
     graph = outcome(
         lambda: graphs.Graph.from_roads(roads.lines, roads.sensor_edges, roads.sensor_fractions, metric=roads.metric)
     )
@@ -328,10 +371,14 @@ def _geojsons():
 
 TARGETS = [
     Target("csv", on_file(".csv", _read_text), lambda: st.one_of(texts(), mutated(_TEXT_SEEDS))),
-    Target("parquet", on_file(".parquet", _read_parquet), lambda: st.one_of(_parquet_made(), mutated(_parquet_seeds()))),
+    Target(
+        "parquet", on_file(".parquet", _read_parquet), lambda: st.one_of(_parquet_made(), mutated(_parquet_seeds()))
+    ),
     Target("gml", on_file(".gml", _read_gml), lambda: mutated(_GML)),
     Target("geojson", on_file(".geojson", _read_roads), _geojsons),
     Target("rda", on_file(".rda", _read_roads), lambda: mutated(_rda_seeds())),
-    *(Target(kind, on_file(f".{kind}", _read_mesh), lambda kind=kind: _meshes(kind)) for kind in ("ply", "obj", "stl", "off", "glb")),
-]  # fmt: skip
-
+    *(
+        Target(kind, on_file(f".{kind}", _read_mesh), lambda kind=kind: _meshes(kind))
+        for kind in ("ply", "obj", "stl", "off", "glb")
+    ),
+]

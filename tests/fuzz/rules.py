@@ -26,7 +26,7 @@ PYTHONS_OWN = (
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-class Finding(AssertionError):
+class FoundError(AssertionError):
     """Something came of a call that may not."""
 
 
@@ -38,22 +38,22 @@ def outcome(call):
     """Return what a call returns, or the named error that it raises.
 
     Raises:
-        Finding: it raises anything else.
+        FoundError: it raises anything else.
     """
     try:
         return call()
     except NAMED as error:
         if not str(error).strip():
-            raise Finding(f"{type(error).__name__} without a message") from error
+            raise FoundError(f"{type(error).__name__} without a message") from error
         return error
     except TypeError as error:
         if any(words in str(error) for words in PYTHONS_OWN) and error.__traceback__.tb_next.tb_next is None:
             return error
-        raise Finding(f"{type(error).__name__}: {error}") from error
-    except Finding:
+        raise FoundError(f"{type(error).__name__}: {error}") from error
+    except FoundError:
         raise
     except Exception as error:
-        raise Finding(f"{type(error).__name__}: {str(error)[:300]}") from error
+        raise FoundError(f"{type(error).__name__}: {str(error)[:300]}") from error
 
 
 def is_error(result):
@@ -69,7 +69,7 @@ def bounded(seconds=SECONDS, size=BYTES):
     that nothing passes (allocators reserve more than they use).
 
     Raises:
-        Finding: one of the bounds was passed.
+        FoundError: one of the bounds was passed.
     """
     before, started = _peak(reset=True), time.monotonic()
     with _alarm(seconds), _walls(3 * size), warnings.catch_warnings():
@@ -77,16 +77,16 @@ def bounded(seconds=SECONDS, size=BYTES):
         try:
             yield
         except Passed as error:
-            raise Finding(f"it took more than {seconds:g} s") from error
+            raise FoundError(f"it took more than {seconds:g} s") from error
         except MemoryError as error:
             if isinstance(error, NAMED):
                 raise
-            raise Finding(f"it wanted more than {3 * size:,} bytes") from error
+            raise FoundError(f"it wanted more than {3 * size:,} bytes") from error
     took, used = time.monotonic() - started, _peak() - before
     if took > seconds:
-        raise Finding(f"it took {took:.0f} s")
+        raise FoundError(f"it took {took:.0f} s")
     if used > size:
-        raise Finding(f"it used {used:,} bytes")
+        raise FoundError(f"it used {used:,} bytes")
 
 
 @contextmanager

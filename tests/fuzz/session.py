@@ -14,7 +14,7 @@ import torch
 import graphs
 import rfgp
 from tests.fuzz import twin
-from tests.fuzz.rules import Finding, is_error, outcome
+from tests.fuzz.rules import FoundError, is_error, outcome
 
 D = 3
 NODES = 14
@@ -52,7 +52,11 @@ def graph_data(seed, n, outputs, noise, weight, labels):
     """Labels, repeated ones among them, and targets, missing ones among them where there is one output."""
     rng = np.random.default_rng([3, seed])
     places = rng.integers(0, len(labels), n)
-    y = 1 + np.sin(places)[:, None] * np.arange(1, max(outputs, 1) + 1) + 0.2 * rng.standard_normal((n, max(outputs, 1)))
+    y = (
+        1
+        + np.sin(places)[:, None] * np.arange(1, max(outputs, 1) + 1)
+        + 0.2 * rng.standard_normal((n, max(outputs, 1)))
+    )
     y = y if outputs else y[:, 0]
     more = {"noise": rng.uniform(0, 0.5, n)} if noise else {}
     more |= {"sample_weight": rng.integers(1, 4, n).astype(float)} if weight else {}
@@ -99,7 +103,9 @@ class Session:
     def _made(self):
         s = self.setup
         if self.is_graph:
-            sizes = {"chebyshev": {"degree": 4}, "taylor": {"degree": 5}, "spectrum": {"rank": 6}}.get(s["features"], {})
+            sizes = {"chebyshev": {"degree": 4}, "taylor": {"degree": 5}, "spectrum": {"rank": 6}}.get(
+                s["features"], {}
+            )
             walks = {"num_walkers": 8, "lengths": s["lengths"]} if s["features"] == "walks" else {}
             return rfgp.GraphGP(self.graph, s["kernel"], s["features"], seed=s["seed"], **sizes, **walks)
         common = {"ard": s["ard"], "standardize": s["standardize"]}
@@ -123,11 +129,11 @@ class Session:
         try:
             getattr(self, f"step_{name}")(**arguments)
             self._compare_numbers()
-        except Finding:
+        except FoundError:
             raise
         except AssertionError as error:
             words = " ".join(str(error).split())[:600]
-            raise Finding(f"after {name}: {words}") from error
+            raise FoundError(f"after {name}: {words}") from error
 
     @property
     def plan(self):
@@ -268,7 +274,7 @@ class Session:
         calls = [self.model.update, self.model.condition, *([self.model.fit] if kind != "columns" else [])]
         for call in calls if self.state.numbers or kind != "columns" else []:  # other columns are fine for a first time
             if not is_error(outcome(lambda call=call: call(X, y))):
-                raise Finding(f"{call.__name__} took bad rows: {kind}")
+                raise FoundError(f"{call.__name__} took bad rows: {kind}")
 
     def step_compare(self, seed):
         """Everything that both can say is the same."""
@@ -330,7 +336,7 @@ class Session:
         is_constant = len(y) == 0 or bool((np.ptp(y, axis=0) == 0).any())
         if isinstance(result, rfgp.DataError) and (len(y) < least or (is_constant and least > 1)):
             return True
-        raise Finding(f"good rows were refused: {type(result).__name__}: {result}") from result
+        raise FoundError(f"good rows were refused: {type(result).__name__}: {result}") from result
 
     def _needs_data(self, result):
         if not is_error(result):
@@ -340,7 +346,7 @@ class Session:
         lacks = not self.state.numbers or not self.state.has_data
         if lacks and isinstance(result, rfgp.NotFittedError):
             return True
-        raise Finding(f"{type(result).__name__}: {result}") from result
+        raise FoundError(f"{type(result).__name__}: {result}") from result
 
     def _look(self):
         """Read off the model what the twin cannot know: the numbers after a fit, and the draw."""
@@ -461,7 +467,7 @@ def _compare(session, model, state, seed):
     if is_error(mean):
         if (not state.numbers or state.is_moved) and isinstance(mean, rfgp.NotFittedError):
             return
-        raise Finding(f"{type(mean).__name__}: {mean}")
+        raise FoundError(f"{type(mean).__name__}: {mean}")
     assert state.numbers
     K, cross, prior = session._matrices(state, new)
     rows, total = _stacked(state.rows), 0.0
@@ -481,7 +487,7 @@ def _compare(session, model, state, seed):
     if is_error(found):
         if not state.has_data and isinstance(found, rfgp.NotFittedError):
             return
-        raise Finding(f"{type(found).__name__}: {found}")
+        raise FoundError(f"{type(found).__name__}: {found}")
     session._close(float(found.detach()), total, 1 + len(rows.y), "log marginal likelihood")
 
 
@@ -489,7 +495,7 @@ def replay(plan):
     """Make the steps of a plan.
 
     Raises:
-        Finding: the model is not its twin.
+        FoundError: the model is not its twin.
     """
     session = Session(plan["setup"])
     for name, arguments in plan["steps"]:

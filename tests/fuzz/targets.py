@@ -1,6 +1,7 @@
 """Targets: what is fuzzed, and the search for an example that does what may not be."""
 
 import json
+import re
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.fuzz.rules import Finding, bounded
+from tests.fuzz.rules import FoundError, bounded
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,7 +24,7 @@ class Target:
 
     Attributes:
         name: As the runner and the corpus call it.
-        check: Raises `Finding` for an example that does what may not be; files are given as (content, folder).
+        check: Raises `FoundError` for an example that does what may not be; files are given as (content, folder).
         strategy: Returns a strategy of examples: bytes, or JSON.
         machine: Instead: a state machine whose findings have a `plan`.
         share: How many examples one of the others' stands for.
@@ -39,7 +40,7 @@ class Target:
         """Check one example within the bounds.
 
         Raises:
-            Finding: with what it showed.
+            FoundError: with what it showed.
         """
         with bounded():
             self.check(example)
@@ -71,7 +72,7 @@ class Target:
                 run_state_machine_as_test(self._recording(found, seed, passing, before), settings=options)
             else:
                 self._wrapped(found, seed, passing, before, options)()
-        except Finding:
+        except FoundError:
             return found["example"], found["what"]
         except Exception as error:  # hypothesis says that a failure did not repeat, for example
             if found:
@@ -87,7 +88,7 @@ class Target:
                 before(example)
             try:
                 self.run(example)
-            except Finding as error:
+            except FoundError as error:
                 if signature(error) in passing:
                     return
                 found.update(example=example, what=signature(error))
@@ -116,14 +117,16 @@ def signature(error):
     """Return what a finding is, and the last line of the packages that it passed through."""
     frames, now = [], error
     while now is not None:
-        frames = frames or [
-            f"{Path(frame.filename).relative_to(ROOT)}:{frame.name}"
-            for frame in traceback.extract_tb(now.__traceback__)
-            if Path(frame.filename).is_relative_to(ROOT) and Path(frame.filename).parts[len(ROOT.parts)] != "tests"
-        ][-1:]
+        frames = (
+            frames
+            or [
+                f"{Path(frame.filename).relative_to(ROOT)}:{frame.name}"
+                for frame in traceback.extract_tb(now.__traceback__)
+                if Path(frame.filename).is_relative_to(ROOT) and Path(frame.filename).parts[len(ROOT.parts)] != "tests"
+            ][-1:]
+        )
         now = now.__cause__
-    words = " ".join(str(error).split())[:160]
-    words = "".join("0" if c.isdigit() else c for c in words)
+    words = re.sub(r"'[^']*'|[0-9]+|/[^ ]*", "_", " ".join(str(error).split())[:160])
     return f"{words} [{frames[0] if frames else 'no line'}]"
 
 
