@@ -144,7 +144,7 @@ def json_mutated(draw, documents, most=3):
         holder, key = places[draw(st.integers(0, len(places) - 1))]
         kind = draw(st.sampled_from(["replace", "replace", "remove", "repeat", "graft", "scale"]))
         if kind == "replace" or holder is root:
-            holder[key] = draw(ODD_VALUES)
+            holder[key] = copy.deepcopy(draw(ODD_VALUES))
         elif kind == "remove":
             del holder[key]
         elif kind == "repeat" and isinstance(holder, list):
