@@ -116,9 +116,9 @@ def _plain_table(content):
     except (ValueError, csv.Error):
         return None
     if rows and rows[0] and all(re.fullmatch(r"[a-z][a-z0-9]*", cell) for cell in rows[0]):
-        if len(set(rows[0])) < len(rows[0]):
+        names, rows = rows[0], rows[1:]
+        if len(set(names)) < len(names) or any(len(row) != len(names) for row in rows):
             return None
-        rows = rows[1:]
     if b'"' in content or not rows or len(rows[0]) < 2 or len({len(row) for row in rows}) != 1:
         return None
     if not all(_PLAIN.fullmatch(cell) for row in rows for cell in row):
