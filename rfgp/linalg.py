@@ -18,15 +18,16 @@ def read_numbers(name: str, values: Any) -> NDArray[np.float64]:
     """Return what a caller gives as an array of float64 of any shape (...): numbers, lists, arrays, or a tensor.
 
     Raises:
-        InvalidArgumentError: text, ragged lists, or complex numbers.
+        InvalidArgumentError: text, ragged lists, complex numbers, or None.
     """
-    given = values.detach().cpu().resolve_conj() if isinstance(values, Tensor) else values
+    if isinstance(values, Tensor) and not values.is_complex():
+        return np.asarray(values.detach().cpu().double())
     try:
-        if not np.iscomplexobj(given):
-            return np.asarray(given.double() if isinstance(given, Tensor) else given, dtype=np.float64)
+        if values is None or np.iscomplexobj(values):
+            raise TypeError(f"not {'None' if values is None else 'complex ones'}")
+        return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{name} must be real numbers in rows of one length: {str(error)[:100]}.") from error
-    raise InvalidArgumentError(f"{name} must be real numbers, not complex ones.")
 
 
 def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
