@@ -532,7 +532,7 @@ def _botorch(case):
         except (botorch.exceptions.BotorchError, gpytorch.utils.errors.NanError) as error:
             return error
 
-    if all(isinstance(t, torch.Tensor) for t in (X, y, new)):
+    if all(isinstance(t, torch.Tensor) for t in (X, y, new)) and new.ndim > 1:  # `posterior` is BoTorch's own
         found = outcome(made)
         if not is_error(found) and all(is_plain(case[name]) for name in ("X", "y", "new")):
             _is_finite(found, "a mean")
