@@ -5,12 +5,29 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError, JitterWarning, NotPositiveDefiniteError
 
 _FIRST_JITTER = 1e-10
 _LAST_JITTER = 1e-4
+
+
+def read_numbers(name: str, values: Any) -> NDArray[np.float64]:
+    """Return what a caller gives as an array of float64 of any shape (...): numbers, lists, arrays, or a tensor.
+
+    Raises:
+        InvalidArgumentError: text, ragged lists, complex numbers, or None.
+    """
+    if isinstance(values, Tensor) and not values.is_complex():
+        return np.asarray(values.detach().cpu().double())
+    try:
+        if values is None or np.iscomplexobj(values):
+            raise TypeError(f"not {'None' if values is None else 'complex ones'}")
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError(f"{name} must be real numbers in rows of one length: {str(error)[:100]}.") from error
 
 
 def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
@@ -23,7 +40,7 @@ def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
     Raises:
         InvalidArgumentError: another shape, fewer rows, or values that are not finite.
     """
-    rows = torch.as_tensor(np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, dtype=np.float64))
+    rows = torch.as_tensor(read_numbers("The rows", x))
     if rows.ndim != 2 or len(rows) < least or rows.shape[1] == 0 or not bool(torch.isfinite(rows).all()):
         raise InvalidArgumentError(
             f"At least {least} finite rows of a matrix (n, d) are needed, got shape {tuple(rows.shape)}."

@@ -6,12 +6,12 @@ Each takes log-normal predictions (`Prediction.exp`) as well, with targets in th
 import math
 from typing import Any, Protocol, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.linalg import cholesky
+from rfgp.linalg import cholesky, read_numbers
 
 
 class GaussianLaw(Protocol):
@@ -83,13 +83,19 @@ def expected_posterior_kl(
         InvalidArgumentError: num_train or noise out of range, or matrices of other shapes.
         NotPositiveDefiniteError: a matrix cannot be factorised.
     """
-    n = len(kernel)
+    n = len(kernel) if isinstance(kernel, Tensor) and kernel.ndim else 0
+    check_count("num_train", num_train, least=0)
+    if not all(isinstance(matrix, Tensor) and matrix.dtype in _FACTORED for matrix in (kernel, approximate)):
+        raise InvalidArgumentError("Two kernel matrices are needed, tensors of float32 or float64.")
     if kernel.shape != (n, n) or approximate.shape != (n, n) or not 0 < num_train < n or not noise > 0:
         raise InvalidArgumentError("Two (n, n) matrices, 0 < num_train < n and a positive noise are needed.")
     part = slice(0, num_train)
     total = _prior_kl(kernel, approximate, noise) - _prior_kl(kernel[part, part], approximate[part, part], noise)
     out: Tensor = total / (n - num_train if per_point else 1)
     return out
+
+
+_FACTORED = (torch.float32, torch.float64)
 
 
 def _prior_kl(kernel: Tensor, approximate: Tensor, noise: float) -> Tensor:
@@ -181,15 +187,15 @@ def _same_points(p: GaussianLaw, q: GaussianLaw) -> Tensor:
 
 def _matching(y: Any, mean: Tensor) -> Tensor:
     values = _tensor(y).to(mean.device)
-    if values.shape != mean.shape or not len(mean):
+    if values.shape != mean.shape or not mean.numel():
         raise InvalidArgumentError(f"y has shape {tuple(values.shape)}, the prediction {tuple(mean.shape)}.")
     return values
 
 
 def _tensor(values: Any) -> Tensor:
-    return (
-        values.detach().double() if isinstance(values, Tensor) else torch.as_tensor(np.array(values, dtype=np.float64))
-    )
+    if isinstance(values, Tensor) and not values.is_complex():
+        return values.detach().double()
+    return torch.tensor(read_numbers("Values", values))
 
 
 def __dir__() -> list[str]:

@@ -368,6 +368,8 @@ def _to_standardized(name: str, value: Tensor, unit: Tensor, shape: torch.Size) 
     if not bool((value > 0).all()) or not bool(torch.isfinite(value).all()):
         raise InvalidArgumentError(f"{name} must be positive and finite, got {value.tolist()}.")
     if len(shape) == 0 and unit.ndim == 1:  # one lengthscale over standardised columns, one noise of several outputs
+        if value.ndim and value.shape != unit.shape:
+            raise InvalidArgumentError(f"{name} must have shape () or {tuple(unit.shape)}, got {tuple(value.shape)}.")
         value = value if value.ndim == 0 else value / unit
         if value.ndim and bool((value - value[0]).abs().max() > 1e-6 * value[0]):
             raise InvalidArgumentError(

@@ -21,6 +21,8 @@ from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.features.softmax import FeaturePair, PositiveMap
 
 _ENTRIES = 2**24
+MOST_DRAWN = 2**30
+"""Classes that are drawn at once."""
 MOST_GROUND = 4000
 """Classes up to which the distance of Wasserstein over the class vectors is computed."""
 
@@ -115,12 +117,18 @@ class SoftmaxSampler:
             generator: On the CPU, in place of a seed.
 
         Raises:
-            InvalidArgumentError: s is not a positive integer, or both a seed and a generator are given.
+            InvalidArgumentError: s is not a positive integer, both a seed and a generator are given, or n s is above
+                2^30.
             DataError: queries that are no finite matrix (n, d), or for which no estimate is positive.
         """
         num_samples = check_count("num_samples", num_samples)
         generator = random.chosen(seed, generator, random.Role.SAMPLE)
         x = self._read(queries)
+        if len(x) * num_samples > MOST_DRAWN:
+            raise InvalidArgumentError(
+                f"{num_samples:,} samples for each of {len(x):,} queries are {8 * len(x) * num_samples:,} bytes of "
+                f"positions; at most {MOST_DRAWN:,} are drawn at once. Ask for fewer, several times."
+            )
         if not self.pair.is_positive:
             return torch.cat([self._dense(rows, num_samples, generator) for rows in torch.split(x, self._rows)])
         feature = _inverse(self._weights(x).double().cumsum(1), _uniform(len(x), num_samples, generator))

@@ -82,7 +82,7 @@ class RandomFeatureGP(SingleTaskGP):
         model_kwargs: Of `SingleTaskGP`.
 
     Raises:
-        InvalidArgumentError: an unknown name, or a kernel.
+        InvalidArgumentError: an unknown name, a kernel, or data that are no matrices.
     """
 
     def __init__(
@@ -97,6 +97,12 @@ class RandomFeatureGP(SingleTaskGP):
         seed: int | None = None,
         **model_kwargs: Any,
     ) -> None:
+        for name, value in (("train_X", train_X), ("train_Y", train_Y)):
+            if not isinstance(value, Tensor) or value.ndim < 2 or value.shape[-1] == 0:
+                shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+                raise InvalidArgumentError(
+                    f"{name} must be a tensor (n, columns) with one column at least, got {shape}."
+                )
         d, outputs = train_X.shape[-1], train_Y.shape[-1]
         batch = Size([*train_X.shape[:-2], *([outputs] if outputs > 1 else [])])
         prior = LogNormalPrior(math.sqrt(2) + 0.5 * math.log(d), math.sqrt(3))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rfgp.couplings.coupling import uniform
 from rfgp.errors import InvalidArgumentError
+from rfgp.linalg import read_numbers
 
 
 def pairwise(m: int, d: int, generator: torch.Generator) -> Tensor:
@@ -62,9 +63,10 @@ def correlation_factor(correlation: Any) -> Tensor:
     """Return the Cholesky factor (k, k) of a correlation matrix (k, k).
 
     Raises:
-        InvalidArgumentError: it is not symmetric with a unit diagonal, not positive definite, or not square.
+        InvalidArgumentError: it is no matrix of numbers, not symmetric with a unit diagonal, not positive definite, or
+            not square.
     """
-    matrix = torch.as_tensor(correlation, dtype=torch.float64)
+    matrix = torch.tensor(read_numbers("A correlation matrix", correlation))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) == 0:
         raise InvalidArgumentError(f"A correlation matrix is square, got shape {tuple(matrix.shape)}.")
     ones = torch.allclose(matrix.diagonal(), torch.ones(len(matrix), dtype=torch.float64), atol=1e-9)

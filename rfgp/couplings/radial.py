@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError
+from rfgp.linalg import read_numbers
 from rfgp.spectra import Spectrum
 
 BROADENINGS = (0.8, 1.6)
@@ -65,7 +65,7 @@ def check_histogram(heights: Sequence[float]) -> Tensor:
         InvalidArgumentError: they are not at least one positive finite number, or span more than 10^4, with which the
             weights would hardly ever be drawn that make up for it.
     """
-    values = torch.as_tensor(np.asarray(heights, dtype=np.float64))
+    values = torch.as_tensor(read_numbers("A radial histogram", heights))
     fine = values.ndim == 1 and len(values) > 0 and bool(torch.isfinite(values).all())
     if not fine or values.min() <= 0 or values.max() > 1e4 * values.min():
         raise InvalidArgumentError("A radial histogram is a list of positive numbers within a factor of 10^4.")

@@ -12,7 +12,7 @@ from rfgp import metrics
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import softmax
-from rfgp.linalg import finite_rows
+from rfgp.linalg import finite_rows, read_numbers
 from rfgp.spectra import Gaussian, Spectrum
 
 Objective = Callable[[Frequencies], Tensor]
@@ -91,7 +91,7 @@ def attention_error(
     Raises:
         InvalidArgumentError: inputs that are not finite, have no rows, or do not belong together.
     """
-    q, k = (torch.as_tensor(x, dtype=torch.float64) for x in (queries, keys))
+    q, k = (torch.tensor(read_numbers(*pair)) for pair in (("Queries", queries), ("Keys", keys)))
     if min(q.ndim, k.ndim) < 2 or q.shape[-1] != k.shape[-1] or q.numel() * k.numel() == 0:
         raise InvalidArgumentError(
             f"Queries (..., n, d) and keys (..., k, d) must share d, got {tuple(q.shape)} and {tuple(k.shape)}."

@@ -23,6 +23,7 @@ from rfgp import random
 from rfgp.couplings import Coupling, Frequencies, distances_between, for_features, name_of
 from rfgp.couplings.energy.potential import check_distances
 from rfgp.errors import InvalidArgumentError
+from rfgp.linalg import read_numbers
 from rfgp.special import direction_average, kummer, unit_quadrature
 from rfgp.spectra import Gaussian, Spectrum
 
@@ -58,7 +59,7 @@ def rotated_moments(
     """
     draw = frequencies if isinstance(frequencies, Frequencies) else Frequencies(frequencies)
     omega, weights = draw.dense().double().numpy(), draw.weights.double().numpy()
-    (m, d), z = omega.shape, np.atleast_1d(np.asarray(distances, dtype=np.float64))
+    (m, d), z = omega.shape, np.atleast_1d(read_numbers("distances", distances))
     average = direction_average(features, d)
     squares = (omega**2).sum(1)
     mean = np.array([weights @ average(np.sqrt(squares) * value) for value in z]) / m
@@ -93,7 +94,7 @@ def rotated_error(
         features: "fourier" or "laplace".
     """
     mean, second = rotated_moments(frequencies, distances, features)
-    exact = _expected(np.atleast_1d(np.asarray(distances, dtype=np.float64)), spectrum or Gaussian(), features)
+    exact = _expected(np.atleast_1d(read_numbers("distances", distances)), spectrum or Gaussian(), features)
     return np.maximum(second - 2 * exact * mean + exact**2, 0.0)
 
 
@@ -118,7 +119,7 @@ def independent_variance(
         spectrum: None: Gaussian.
         features: "fourier" or "laplace".
     """
-    z = np.asarray(distances, dtype=np.float64)
+    z = read_numbers("distances", distances)
     exact = _expected(z, spectrum or Gaussian(), features)
     if features == "laplace":
         return np.asarray((np.exp(2 * z**2) - exact**2) / num_frequencies)
@@ -145,7 +146,7 @@ def orthogonal_moment(
         spectrum: None: Gaussian.
         features: "fourier" or "laplace".
     """
-    z = np.asarray(distances, dtype=np.float64)
+    z = read_numbers("distances", distances)
     if spectrum is None or isinstance(spectrum, Gaussian):
         return kummer(num_dims, (z**2 if features == "laplace" else -(z**2)) / 2)
     u, weights = unit_quadrature()
@@ -168,7 +169,7 @@ def orthogonality_gap(
         spectrum: None: Gaussian.
         features: "fourier" or "laplace".
     """
-    z = np.asarray(distances, dtype=np.float64)
+    z = read_numbers("distances", distances)
     exact = _expected(z, spectrum or Gaussian(), features)
     return np.asarray(exact**2 - orthogonal_moment(z, num_dims, spectrum=spectrum, features=features))
 
@@ -191,7 +192,7 @@ def pairwise_moment(
         spectrum: None: Gaussian.
         features: "fourier" or "laplace".
     """
-    z = np.asarray(distances, dtype=np.float64)
+    z = read_numbers("distances", distances)
     u, weights = unit_quadrature()
     up, down = ((spectrum or Gaussian()).radial_quantile(torch.as_tensor(p), num_dims).numpy() for p in (u, 1 - u))
     lengths, average = np.hypot(up, down), direction_average(features, num_dims)
@@ -209,7 +210,7 @@ def simplex_moment(distances: Any, num_dims: int) -> Array:
         distances: v, (k,).
         num_dims: d, at least 2.
     """
-    v = np.asarray(distances, dtype=np.float64)
+    v = read_numbers("distances", distances)
     u, weights = unit_quadrature()
     b = stats.beta(num_dims / 2, num_dims / 2).ppf(u)
     shrink = 1 - 2 * np.sqrt(b * (1 - b)) / (num_dims - 1)
@@ -241,7 +242,7 @@ def variance(
         InvalidArgumentError: a coupling without a closed form here.
     """
     _check(features, spectrum)
-    z, m = np.asarray(distances, dtype=np.float64), num_frequencies
+    z, m = read_numbers("distances", distances), num_frequencies
     if m < 1 or num_dims < 1:
         raise InvalidArgumentError(f"m and d must be positive, got {m} and {num_dims}.")
     if not _is_closed(coupling, features):
@@ -293,7 +294,7 @@ def kernel_error(
         seed: Of these draws.
     """
     _check(features, spectrum)
-    table = np.asarray(distances, dtype=np.float64)
+    table = read_numbers("distances", distances)
     z, weights = check_distances(table if table.ndim == 2 else np.stack([table, np.ones_like(table)], -1)).T
     if features == "laplace":
         if z.max() > 18:  # the second moment exp(2 v^2) overflows

@@ -1,11 +1,14 @@
 """Cholesky factors, and what happens where there is none; bytes of tensors; threads."""
 
+import numpy as np
 import pytest
 import torch
 
 import rfgp
-from rfgp import linalg
-from rfgp.linalg import in_bytes, in_one_thread, packed
+from rfgp import learn, linalg, metrics, theory
+from rfgp.couplings import norms
+from rfgp.linalg import in_bytes, packed
+from rfgp.threads import in_one_thread
 
 
 def test_jitter_only_after_a_failure_and_reported():
@@ -45,3 +48,26 @@ def test_one_thread_and_back(monkeypatch):
     with in_one_thread(False):
         pass
     assert told == [4, 1, 4]
+
+
+@pytest.mark.parametrize("values", ["text", [[1.0], [1.0, 2.0]], [1j], None, {}, torch.ones(2, dtype=torch.complex64)])
+def test_what_is_no_array_of_numbers_is_named_wherever_it_is_read(values):
+    calls = [
+        lambda: linalg.read_numbers("A thing", values),
+        lambda: linalg.finite_rows(values),
+        lambda: norms.correlation_factor(values),
+        lambda: metrics.rmse(values, [1.0]),
+        lambda: theory.orthogonal_moment(values, 2),
+        lambda: learn.attention_error(values, values),
+    ]
+    for call in calls:
+        with pytest.raises(rfgp.InvalidArgumentError):
+            call()
+
+
+def test_numbers_are_read_as_they_are():
+    parameter = torch.tensor([1.5, 2.5], requires_grad=True)
+    for values in ([1.5, 2.5], np.array([1.5, 2.5], np.float32), parameter, parameter.detach().bfloat16()):
+        found = linalg.read_numbers("x", values)
+        assert found.dtype == np.float64
+        assert found.tolist() == [1.5, 2.5]

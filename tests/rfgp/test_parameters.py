@@ -117,3 +117,11 @@ def test_scaling_standardises_and_leaves_constants_alone():
     assert z.std(0).tolist() == pytest.approx([1, 0, 1])
     assert scaling.log_jacobian(3) == pytest.approx(-3 * (math.log(2) + math.log(4)))
     assert torch.equal(Affine.identity(x).forward(x), x)
+
+
+@pytest.mark.parametrize("name", ["outputscale", "noise"])
+def test_a_value_for_each_of_other_outputs_than_there_are_is_named(name):
+    gp = rfgp.ExactGP(**{name: [1.0, 1.0, 1.0]})
+    X = np.arange(8.0).reshape(4, 2)
+    with pytest.raises(rfgp.InvalidArgumentError, match=rf"{name} must have shape \(\) or \(2,\), got \(3,\)"):
+        gp.condition(X, np.sin(X))

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.linalg import finite_rows
+from rfgp.linalg import finite_rows, read_numbers
 from rfgp.special import log_sphere_cosh, sphere_cosine
 from rfgp.spectra import Spectrum
 
@@ -133,7 +133,7 @@ def check_distances(distances: Any) -> Array:
     Raises:
         InvalidArgumentError: not of that shape, or not all positive and finite.
     """
-    table = np.asarray(distances, dtype=np.float64)
+    table = read_numbers("distances", distances)
     if table.ndim != 2 or table.shape[1] != 2 or len(table) == 0 or not np.isfinite(table).all() or table.min() <= 0:
         raise InvalidArgumentError(
             "distances must be (k, 2): positive distances and positive weights, as distances_between returns them."

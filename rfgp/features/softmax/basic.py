@@ -47,8 +47,9 @@ class ExponentialMap(SideMap):
 
     def log_values(self, x: Tensor) -> Tensor:
         """Return the logarithms of the features of x, (..., n, d) -> (..., n, m)."""
+        projected = self.frequencies.project(x)
         amplitude = self.frequencies.amplitudes.log().to(x)
-        return self.frequencies.project(x) - 0.5 * x.square().sum(-1, keepdim=True) + self.shift(x) + amplitude
+        return projected - 0.5 * x.square().sum(-1, keepdim=True) + self.shift(x) + amplitude
 
 
 class Trigonometric(FeaturePair):

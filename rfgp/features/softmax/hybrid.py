@@ -46,12 +46,13 @@ class _HybridMap(SideMap):
         return self._num_features
 
     def forward(self, x: Tensor) -> Tensor:
+        estimates = [estimator(x) for estimator in self.estimators]  # these refuse what is no input
         found = [coefficient(x) for coefficient in self.coefficients]
         if self.has_base:
             found.append(self.sign * torch.cat(found, dim=-1))
         blocks = [
-            _row_products(self._with_constant(values, a), estimator(x))
-            for values, a, estimator in zip(found, self.constants, self.estimators, strict=True)
+            _row_products(self._with_constant(values, a), features)
+            for values, a, features in zip(found, self.constants, estimates, strict=True)
         ]
         return torch.cat(blocks, dim=-1)
 

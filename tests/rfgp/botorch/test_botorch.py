@@ -175,3 +175,9 @@ def test_branin_is_optimised(acquisition):
         x = x.detach().reshape(1, -1)  # older releases return it with its graph
         X, Y = torch.cat([X, x]), torch.cat([Y, problem(low + (high - low) * x)[:, None]])
     assert problem.optimal_value - Y.max().item() < 0.1
+
+
+@pytest.mark.parametrize("X", [torch.tensor(1.0), torch.ones(3), torch.ones(3, 0), [[1.0]]])
+def test_data_that_are_no_matrix_are_named(X):
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"train_X must be a tensor \(n, columns\)"):
+        RandomFeatureGP(X, torch.ones(3, 1))
