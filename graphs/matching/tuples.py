@@ -27,6 +27,7 @@ _SWEEPS, _ITERATIONS = 2, 200
 _EXACT_SWEEPS = 20
 
 
+@np.errstate(under="ignore")
 def couple_quantiles(
     graph: Graph,
     kernel: GraphKernel,

@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from rfgp.ambient import plain
 from rfgp.counts import check_counts
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.errors import InvalidArgumentError
@@ -34,6 +35,7 @@ class Coupling(ABC):
         """Whether frequencies come in pairs omega, -omega, for positive features only."""
         return False
 
+    @plain()
     def sample(
         self,
         num_frequencies: int,

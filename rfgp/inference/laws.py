@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.ambient import plain
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.scaling import Affine
@@ -216,6 +217,7 @@ class Prediction:
         """The covariance matrix, (n, n) or (n, n, k)."""
         return self._out(self.covariance_tensor())
 
+    @plain()
     def sample(self, num_samples: int, *, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint law.
 
@@ -237,6 +239,7 @@ class Prediction:
             values = values + (self._noise().sqrt() * noise).mT
         return self._out(self._to_units(values))
 
+    @plain()
     def log_density(self, y: Any) -> Any:
         """Return the log density of each value under its marginal law; `observed().log_density(y)` for observations.
 
@@ -261,14 +264,17 @@ class Prediction:
             raise InvalidArgumentError(f"y has shape {tuple(values.shape)}, the mean {tuple(mean.shape)}.")
         return self._out(normal_log_density(values, mean, variance))
 
+    @plain()
     def mean_tensor(self) -> Tensor:
         """Return the mean (n,) or (n, k), float64 tensor."""
         return self._to_units(self.law.mean())
 
+    @plain()
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,) or (n, k), float64 tensor."""
         return self._per_output(self.law.variance() + self._noise())
 
+    @plain()
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n) or (n, n, k), float64 tensor."""
         covariance = self.law.covariance()
