@@ -2,7 +2,11 @@
 
 import os
 import secrets
+import time
+from contextlib import suppress
 from pathlib import Path
+
+_DAY = 86400  # seconds
 
 
 def cache_folder() -> Path:
@@ -11,6 +15,14 @@ def cache_folder() -> Path:
 
     named = os.path.expanduser(os.environ.get("RFGP_CACHE_DIR") or str(pooch.os_cache("rfgp")))
     return Path(named).absolute()
+
+
+def sweep(folder: Path, pattern: str) -> None:
+    """Remove the temporary files of a cache folder that are a day old: those of processes that were killed."""
+    for stray in folder.glob(pattern):
+        with suppress(OSError):
+            if stray.is_file() and stray.stat().st_mtime < time.time() - _DAY:
+                stray.unlink()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
