@@ -105,7 +105,7 @@ def again_and_again(*acts: Callable[[], object]) -> None:
 
 
 def written_over(what: str, path: Path, acts: list[Callable[[], object]], kills: int, rng: random.Random) -> Outcome:
-    """Kill a process that writes one file in turn by several acts; the file must be that of one of them, to the byte."""
+    """Kill a process that writes one file in turn by several acts; it must be that of one of them, to the byte."""
     whole = []
     for act in acts:
         act()
@@ -117,7 +117,7 @@ def written_over(what: str, path: Path, acts: list[Callable[[], object]], kills:
         act()
     both = time.monotonic() - begun
     while out.kills < kills:
-        out.kills += killed(lambda: again_and_again(*acts), rng.uniform(0, 4 * both) + 0.002)
+        out.kills += killed(lambda: again_and_again(*acts), rng.uniform(0, 2 * both) + 0.002)
         out.found["whole" if path.read_bytes() in whole else "half"] += 1
     out.stray = sum(1 for file in path.parent.iterdir() if file != path)
     return out
