@@ -1,13 +1,27 @@
 """What a process has set around a call: torch's inference mode and default device, numpy's errors, and forks."""
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+
+T = TypeVar("T")
+
+
+class Cached(cached_property[T]):
+    """A property that is computed once, without the lock that Python 3.11 holds meanwhile for all objects of the class.
+
+    Under it threads that predict wait for each other, and a child that is forked meanwhile waits forever.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        super().__init__(compute)
+        self.lock = nullcontext()
 
 
 @contextmanager

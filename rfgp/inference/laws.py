@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.ambient import plain
+from rfgp.ambient import Cached, plain
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.scaling import Affine
@@ -139,7 +138,7 @@ class ChunkedLaw:
     def _size(self) -> int:
         return max(1, ENTRIES // max(self.posterior.width, 1))
 
-    @cached_property
+    @Cached
     def _whole(self) -> tuple[Tensor, Tensor]:
         if not isinstance(self.inputs, Tensor):
             raise InvalidArgumentError(

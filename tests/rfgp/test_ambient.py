@@ -2,7 +2,9 @@
 
 import multiprocessing
 import os
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 
 import numpy as np
@@ -188,6 +190,22 @@ def test_a_child_that_is_forked_after_a_fit_computes():
     assert alone == 1
     for variance in found:
         np.testing.assert_allclose(variance, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_property_that_is_computed_does_not_hold_up_other_objects():
+    """Two objects that wait for each other's property; under one lock the second would never begin."""
+    meeting = threading.Barrier(2)
+
+    class Thing:
+        @ambient.Cached
+        def value(self):
+            meeting.wait(10)
+            return object()
+
+    things = [Thing(), Thing()]
+    with ThreadPoolExecutor(2) as pool:
+        values = list(pool.map(lambda thing: thing.value, things))
+    assert [thing.value for thing in things] == values
 
 
 def test_what_was_not_made_in_inference_mode_is_no_copy():
