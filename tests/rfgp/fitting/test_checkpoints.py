@@ -209,6 +209,22 @@ def test_a_missing_folder_is_named(tmp_path):
         rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).fit(X, y, checkpoint=tmp_path / "nowhere" / "c")
 
 
+def test_a_file_that_may_not_be_opened_is_named(tmp_path, monkeypatch):
+    X, y = table(50)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).fit(X, y, checkpoint=tmp_path / "c")
+
+    given = type(tmp_path).open
+
+    def refused(path, mode="r", *others, **more):
+        if mode == "r+b":
+            raise PermissionError(13, "Permission denied")
+        return given(path, mode, *others, **more)
+
+    monkeypatch.setattr(type(tmp_path), "open", refused)
+    with pytest.raises(rfgp.CheckpointError, match="c cannot be read and written: Permission denied. Give access"):
+        gp.fit(X, y, checkpoint=tmp_path / "c")
+
+
 def test_without_a_path_nothing_is_remembered():
     with open_journal(None, lambda: "x") as journal:
         assert journal.remember("a", lambda: {"v": torch.ones(1)})["v"].item() == 1
