@@ -221,7 +221,7 @@ def test_a_file_that_may_not_be_opened_is_named(tmp_path, monkeypatch):
         return given(path, mode, *others, **more)
 
     monkeypatch.setattr(type(tmp_path), "open", refused)
-    with pytest.raises(rfgp.CheckpointError, match="c cannot be read and written: Permission denied. Give access"):
+    with pytest.raises(rfgp.CheckpointError, match="c cannot be read and written: Permission denied"):
         gp.fit(X, y, checkpoint=tmp_path / "c")
 
 
