@@ -14,6 +14,7 @@ from graphs.builders import load_mesh as load_mesh
 from graphs.builders import read_roads as read_roads
 from graphs.costs import walk_costs as walk_costs
 from graphs.errors import DegenerateFacesWarning as DegenerateFacesWarning
+from graphs.errors import DisconnectedWarning as DisconnectedWarning
 from graphs.errors import FileFormatError as FileFormatError
 from graphs.errors import GraphError as GraphError
 from graphs.errors import GraphWarning as GraphWarning
@@ -24,6 +25,7 @@ from graphs.errors import LargeVarianceWarning as LargeVarianceWarning
 from graphs.errors import MemoryBudgetError as MemoryBudgetError
 from graphs.errors import NegativeCotangentsWarning as NegativeCotangentsWarning
 from graphs.errors import SelfLoopsDroppedWarning as SelfLoopsDroppedWarning
+from graphs.errors import SkippedFeaturesWarning as SkippedFeaturesWarning
 from graphs.errors import UnknownNodeError as UnknownNodeError
 from graphs.features import SeriesFeatures as SeriesFeatures
 from graphs.features import SpectralFeatures as SpectralFeatures

@@ -40,6 +40,14 @@ class DegenerateFacesWarning(GraphWarning):
     """A mesh had faces without area; the message counts them."""
 
 
+class SkippedFeaturesWarning(GraphWarning):
+    """A file had features that are neither roads nor sensors, or no numbers, as it was said to; the message counts."""
+
+
+class DisconnectedWarning(GraphWarning):
+    """A graph that a field is on falls into parts that say nothing about each other; the message counts them."""
+
+
 class NegativeCotangentsWarning(GraphWarning):
     """A mesh has edges with negative cotangent weights, which are left out; the message counts them."""
 

@@ -1,29 +1,23 @@
 """Gaussian processes whose kernel is replaced by the best random features known.
 
-`import rfgp` loads torch, numpy and scipy. `GraphGP` and the adapters (`rfgp.gpytorch`, ...) load
-what they need on first use.
+`import rfgp` loads nothing heavy: torch and the rooms of the package come with the first name that needs them.
 """
 
 import importlib
-import importlib.metadata
 import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rfgp import couplings as couplings
 from rfgp import errors as errors
-from rfgp import features as features
-from rfgp import learn as learn
-from rfgp import metrics as metrics
-from rfgp import spectra as spectra
-from rfgp import theory as theory
 from rfgp.errors import BlocksWarning as BlocksWarning
+from rfgp.errors import BooleanTargetWarning as BooleanTargetWarning
 from rfgp.errors import CacheWarning as CacheWarning
 from rfgp.errors import CheckpointError as CheckpointError
 from rfgp.errors import CheckpointWarning as CheckpointWarning
 from rfgp.errors import ConstantTargetWarning as ConstantTargetWarning
 from rfgp.errors import ConvergenceWarning as ConvergenceWarning
 from rfgp.errors import DataError as DataError
+from rfgp.errors import FileWriteError as FileWriteError
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
 from rfgp.errors import JitterWarning as JitterWarning
 from rfgp.errors import MissingExtraError as MissingExtraError
@@ -38,51 +32,100 @@ from rfgp.errors import RfgpError as RfgpError
 from rfgp.errors import RfgpWarning as RfgpWarning
 from rfgp.errors import SolverError as SolverError
 from rfgp.errors import VarianceStarvationWarning as VarianceStarvationWarning
-from rfgp.inference.laws import Prediction as Prediction
-from rfgp.loading import load as load
-from rfgp.models import ExactGP as ExactGP
-from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
 
 if TYPE_CHECKING:
     from rfgp import attention as attention
     from rfgp import botorch as botorch
+    from rfgp import compare as compare
+    from rfgp import couplings as couplings
     from rfgp import dask as dask
     from rfgp import datasets as datasets
+    from rfgp import features as features
     from rfgp import fields as fields
     from rfgp import gpytorch as gpytorch
+    from rfgp import learn as learn
+    from rfgp import metrics as metrics
     from rfgp import plotting as plotting
     from rfgp import report as report
     from rfgp import sklearn as sklearn
+    from rfgp import spectra as spectra
     from rfgp import tables as tables
+    from rfgp import theory as theory
+    from rfgp.inference.prediction import LogNormal as LogNormal
+    from rfgp.inference.prediction import Prediction as Prediction
+    from rfgp.loading import load as load
+    from rfgp.models import ExactGP as ExactGP
+    from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
     from rfgp.models.graph import GraphGP as GraphGP
 
-__version__ = importlib.metadata.version("rfgp")
+    __version__: str
 
-_LAZY = {
+__all__ = [
+    "BlocksWarning",
+    "BooleanTargetWarning",
+    "CacheWarning",
+    "CheckpointError",
+    "CheckpointWarning",
+    "ConstantTargetWarning",
+    "ConvergenceWarning",
+    "DataError",
+    "ExactGP",
+    "FileWriteError",
+    "InvalidArgumentError",
+    "JitterWarning",
+    "LogNormal",
+    "MissingExtraError",
+    "ModelFileError",
+    "NotDifferentiableError",
+    "NotFittedError",
+    "NotPositiveDefiniteError",
+    "OverfittingWarning",
+    "PackageClashError",
+    "PoorFeaturesWarning",
+    "Prediction",
+    "RfgpError",
+    "RfgpWarning",
+    "SolverError",
+    "SparseSpectrumGP",
+    "VarianceStarvationWarning",
+    "couplings",
+    "errors",
+    "features",
+    "learn",
+    "load",
+    "metrics",
+    "spectra",
+    "theory",
+]  # what `import *` brings; the rim and graphs come by their names
+
+_HOMES = {
+    "ExactGP": "rfgp.models",
     "GraphGP": "rfgp.models.graph",
-    "attention": "rfgp.attention",
-    "botorch": "rfgp.botorch",
-    "compare": "rfgp.compare",
-    "dask": "rfgp.dask",
-    "datasets": "rfgp.datasets",
-    "gpytorch": "rfgp.gpytorch",
-    "fields": "rfgp.fields",
-    "plotting": "rfgp.plotting",
-    "report": "rfgp.report",
-    "sklearn": "rfgp.sklearn",
-    "tables": "rfgp.tables",
+    "LogNormal": "rfgp.inference.prediction",
+    "Prediction": "rfgp.inference.prediction",
+    "SparseSpectrumGP": "rfgp.models",
+    "load": "rfgp.loading",
 }
+_RIM = ("attention", "botorch", "compare", "dask", "datasets", "fields", "gpytorch", "plotting", "report", "sklearn")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    """Return a class from its home, or a room by its name, on first use."""
+    if name in _HOMES:
+        found = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = found
+        return found
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("rfgp")
+    if name.startswith("_") or importlib.util.find_spec(f"rfgp.{name}") is None:
         raise AttributeError(f"module 'rfgp' has no attribute {name!r}")
-    module = importlib.import_module(_LAZY[name])
-    return getattr(module, name) if name == "GraphGP" else module
+    return importlib.import_module(f"rfgp.{name}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted([*__all__, *_RIM, "GraphGP", "__version__", "tables"])
 
 
 def _check_graphs() -> None:

@@ -1,5 +1,28 @@
 """The named failures of `rfgp`. Each message says what was wrong, where, and what to do."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+
+_NAMES: ContextVar[Mapping[str, str | None]] = ContextVar("names", default=MappingProxyType({}))
+
+
+@contextmanager
+def called(**names: str | None) -> Iterator[None]:
+    """Let messages call arguments as an adapter does, whose users know them by these names; None: it has none such."""
+    token = _NAMES.set({**_NAMES.get(), **names})
+    try:
+        yield
+    finally:
+        _NAMES.reset(token)
+
+
+def arguments(*names: str) -> str:
+    """Return how a message calls arguments, separated by commas."""
+    known = (_NAMES.get().get(name, name) for name in names)
+    return ", ".join(name for name in known if name is not None)
+
 
 class RfgpError(Exception):
     """Base of every error that `rfgp` raises on purpose."""
@@ -31,6 +54,17 @@ class CheckpointError(RfgpError, ValueError):
 
 class SolverError(RfgpError, ArithmeticError):
     """An iterative solver did not reach its tolerance; the message says how far it came."""
+
+
+class FileWriteError(RfgpError, OSError):
+    """A file cannot be written; `filename`, `errno` and `strerror` are those of the system's error."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class MissingFolderError(FileWriteError, FileNotFoundError):
+    """A file cannot be written, because the folder that it is to lie in does not exist."""
 
 
 class PackageClashError(RfgpError, ImportError):
@@ -86,5 +120,13 @@ class OverfittingWarning(RfgpWarning):
     """A fit predicts rows that it has not seen worse than it expects; or learned frequencies did not pay."""
 
 
+class BooleanTargetWarning(RfgpWarning):
+    """A target holds truth values: it is fitted as the numbers 0 and 1."""
+
+
 class ConstantTargetWarning(RfgpWarning):
     """A target is constant: it is predicted as it is, with an error that is not known."""
+
+
+def __dir__() -> list[str]:
+    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)

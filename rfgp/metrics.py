@@ -1,4 +1,7 @@
-"""How far a prediction is from the truth, and an approximation from the exact process."""
+"""How far a prediction is from the truth, and an approximation from the exact process.
+
+Each takes log-normal predictions (`Prediction.exp`) as well, with targets in their own units.
+"""
 
 import math
 from typing import Any, Protocol, Self
@@ -42,7 +45,7 @@ def kl_divergence(first: GaussianLaw, second: GaussianLaw, *, per_point: bool = 
         InvalidArgumentError: the two are at different numbers of points, or at none.
         NotPositiveDefiniteError: a covariance cannot be factorised.
     """
-    p, q = first.observed(), second.observed()
+    p, q = _normal(first).observed(), _normal(second).observed()  # logarithms of both have the same divergence
     difference = _same_points(p, q)
     if difference.ndim > 1:
         raise InvalidArgumentError("The laws have several outputs; take the divergence of one at a time.")
@@ -111,17 +114,20 @@ def nlpd(y: Any, prediction: GaussianLaw) -> float:
 
     Marginal densities of the observed law; one nat more per point if y is counted in units e times smaller.
     """
-    observed = prediction.observed()
+    observed = _normal(prediction).observed()
     mean, variance = observed.mean_tensor(), observed.variance_tensor()
-    squared = (_matching(y, mean) - mean).square() / variance
-    return float(0.5 * (squared + variance.log() + math.log(2 * math.pi)).mean())
+    targets = _matching(y, mean)
+    values = _as_the_law(targets, prediction)
+    squared = (values - mean).square() / variance
+    jacobian = 0.0 if values is targets else float(values.mean())
+    return float(0.5 * (squared + variance.log() + math.log(2 * math.pi)).mean()) + jacobian
 
 
 def standardized_residuals(y: Any, prediction: GaussianLaw) -> Tensor:
     """Return (y - mean) / sd (n,) of the marginal observed law: standard normal if the law is right."""
-    observed = prediction.observed()
+    observed = _normal(prediction).observed()
     mean = observed.mean_tensor()
-    residuals: Tensor = (_matching(y, mean) - mean) / observed.variance_tensor().sqrt()
+    residuals: Tensor = (_as_the_law(_matching(y, mean), prediction) - mean) / observed.variance_tensor().sqrt()
     return residuals.detach()
 
 
@@ -146,6 +152,24 @@ def relative_frobenius_error(estimate: Any, exact: Any) -> float:
     return float((a - b).norm() / b.norm())
 
 
+def _normal(law: Any) -> Any:
+    """Return a normal law, of the logarithm where a law is log-normal."""
+    return getattr(law, "log", law)
+
+
+def _as_the_law(y: Tensor, law: Any) -> Tensor:
+    """Return targets (n,) as they are, or their logarithms where a law is log-normal.
+
+    Raises:
+        InvalidArgumentError: a target has no logarithm.
+    """
+    if not hasattr(law, "log"):
+        return y
+    if not bool((y > 0).all()):
+        raise InvalidArgumentError(f"A log-normal law is of positive targets, got {float(y.min()):g}.")
+    return y.log()
+
+
 def _same_points(p: GaussianLaw, q: GaussianLaw) -> Tensor:
     mean_p, mean_q = p.mean_tensor().detach(), q.mean_tensor().detach()
     if mean_p.shape != mean_q.shape or not len(mean_p):
@@ -166,3 +190,7 @@ def _tensor(values: Any) -> Tensor:
     return (
         values.detach().double() if isinstance(values, Tensor) else torch.as_tensor(np.array(values, dtype=np.float64))
     )
+
+
+def __dir__() -> list[str]:
+    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)

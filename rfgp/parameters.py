@@ -50,11 +50,13 @@ class Quantity:
         start: Standardised starting value, () or (d,).
         unit: The user's value is unit * standardised value; broadcasts against `start`.
         bounds: Least and largest standardised value, each () or (d,).
+        fades: Whether near the largest value the model depends on 1 / value^2, and little, as on a lengthscale.
     """
 
     start: Tensor
     unit: Tensor
     bounds: tuple[Tensor, Tensor]
+    fades: bool = False
 
     @property
     def is_shared(self) -> bool:
@@ -156,7 +158,7 @@ class Space:
         return self.mean.forward(new).expand(raw.shape)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Values:
     """Numbers of a space.
 
@@ -269,6 +271,9 @@ class Values:
     def __str__(self) -> str:
         return ", ".join(f"{name}={_short(self.value(name))}" for name in self.space.names)
 
+    def __repr__(self) -> str:
+        return f"Values({self})"
+
 
 class Hyperparameters(nn.Module):
     """Named positive quantities and a constant mean, live: what a user reads, sets, and differentiates in.
@@ -342,12 +347,20 @@ class Hyperparameters(nn.Module):
         else:
             super().__setattr__(name, value)
 
+    def __dir__(self) -> list[str]:
+        own = {name for name in vars(type(self)) if not name.startswith("_")}
+        return sorted({*self._own_names(), "mean", *own, *_OF_MODULES})
+
     def _own_names(self) -> Mapping[str, Quantity]:
         space = self.__dict__.get("_space")
         return {} if space is None else space.quantities
 
     def __repr__(self) -> str:
         return f"Hyperparameters({self.values})"
+
+
+_OF_MODULES = ("raw", "parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad")
+"""What hyperparameters show when they are listed, of the many things that a torch module has."""
 
 
 def _to_standardized(name: str, value: Tensor, unit: Tensor, shape: torch.Size) -> Tensor:

@@ -1,6 +1,7 @@
 """Pictures in matplotlib. Each `plot_...` draws on the given axes, or on new ones, and returns them."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ from rfgp.fields import Field, NodeLaw
 from rfgp.files import write_atomically
 from rfgp.inference import Prediction
 from rfgp.models.graph import GraphGP
-from rfgp.palette import COLOR_MAPS, COLORS, color_range
+from rfgp.palette import COLOR_MAPS, COLORS, color_range, log_ticks, styles
 
 AnyAxes = TypeVar("AnyAxes", bound=Axes)
 
@@ -102,11 +103,12 @@ def plot_kl(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
 def _plot_by_size(comparison: Comparison, figure: str, label: str, axes: Axes | None) -> Axes:
     axes = axes or new_axes()
     groups = comparison.groups()
-    methods = list(dict.fromkeys(method for method, _ in groups))
-    sizes = sorted({size for _, size in groups})
-    for i, method in enumerate(methods):
+    looks = styles(method for method, _ in groups)
+    sizes, heights = sorted({size for _, size in groups}), []
+    for place, (method, i) in enumerate(looks.items()):
         estimates = [comparison.estimate(figure, method, size) for size in sizes]
-        shifted = np.array(sizes) * 1.04 ** (i - (len(methods) - 1) / 2)  # error bars side by side
+        shifted = np.array(sizes) * 1.04 ** (place - (len(looks) - 1) / 2)  # error bars side by side
+        heights += [e.mean for e in estimates if e.mean > 0]
         axes.errorbar(
             shifted,
             [e.mean for e in estimates],
@@ -115,11 +117,11 @@ def _plot_by_size(comparison: Comparison, figure: str, label: str, axes: Axes | 
             linewidth=0.8,
             markersize=6,
             capsize=4,
-            color=COLORS[i % len(COLORS)],
+            color=COLORS[i],
             label=method,
         )
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
+    _log_heights(axes, heights)
     axes.set_xticks(sizes, [f"{size}" for size in sizes])
     axes.set_xlim(min(sizes) / 1.4, max(sizes) * 1.4)
     axes.minorticks_off()
@@ -127,6 +129,16 @@ def _plot_by_size(comparison: Comparison, figure: str, label: str, axes: Axes | 
     axes.set_ylabel(label)
     axes.grid(axis="y", which="both", alpha=0.25)
     return axes
+
+
+def _log_heights(axes: Axes, heights: Sequence[float]) -> None:
+    """Make the vertical axis logarithmic, with ticks that are written out around these heights."""
+    if len(heights):  # none are positive where all errors are 0
+        axes.set_yscale("log")
+        ticks, ends = log_ticks(heights)
+        axes.set_ylim(*ends)
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
 
 
 def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
@@ -178,10 +190,12 @@ def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
     noise = float(gp.hyperparameters.noise.detach().reshape(-1)[0])
     axes.axhline(noise, color="0.4", linewidth=0.8, label="noise")
     top = scale * float(kernel.spectral(np.zeros(1))[0])
-    axes.set(xlabel="eigenvalue of the Laplacian", ylabel="prior variance", yscale="log")
-    axes.set_ylim(min(noise, top) * 1e-3, top * 3)
+    axes.set(xlabel="eigenvalue of the Laplacian", ylabel="prior variance")
+    _log_heights(axes, [min(noise, top) * 2e-3, top * 1.5])
     density = axes.twinx()
-    density.fill_between(eigenvalues, spectral_density(gp.graph, eigenvalues), color="0.88", linewidth=0)
+    found = spectral_density(gp.graph, eigenvalues)
+    density.fill_between(eigenvalues, found, color="0.88", linewidth=0)
+    density.set_ylim(0, 2 * np.quantile(found, 0.98))  # a single eigenvalue may be a peak a hundred times as high
     density.set_yticks([])
     density.set_ylabel("density of eigenvalues (grey)")
     axes.set_zorder(density.get_zorder() + 1)
@@ -316,3 +330,7 @@ def to_png(figure: Any) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=130)
     return buffer.getvalue()
+
+
+def __dir__() -> list[str]:
+    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)

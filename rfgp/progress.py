@@ -49,7 +49,9 @@ class Bar:
         is_new = stage != self._stage
         if is_new:
             self._stage, self._stage_begun = stage, now
-        text = text or f"{stage}{_amount(done, total, now - self._stage_begun)}"
+        is_still = self._is_terminal and not (done or total)  # its seconds would stand still on a terminal
+        amount = ", no end known yet" if is_still else _amount(done, total, now - self._stage_begun)
+        text = text or f"{stage}{amount}"
         if self._is_terminal:
             self._draw(text, done, total)
         elif is_new or now - self._last_line >= _SECONDS_BETWEEN_LINES:
@@ -77,7 +79,7 @@ class Bar:
 
 def _amount(done: int, total: int, seconds: float) -> str:
     if not total:
-        return f", {seconds:.0f} s"
+        return f": {done:,} so far, {seconds:.0f} s" if done else f", {seconds:.0f} s"
     left = f", {seconds / done * max(total - done, 0):.0f} s left" if done else ""
     return f": {done:,} of {total:,}, {seconds:.0f} s{left}"
 

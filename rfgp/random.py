@@ -48,3 +48,18 @@ def generator(seed: int, *key: int) -> torch.Generator:
 def numpy_generator(seed: int, *key: int) -> np.random.Generator:
     """Return a numpy generator for a child stream of `seed`."""
     return np.random.default_rng(np.random.SeedSequence(resolve_seed(seed), spawn_key=key))
+
+
+def chosen(seed: int | None, given: torch.Generator | None, *key: int) -> torch.Generator:
+    """Return the CPU generator that a caller gave, or that of a child stream of his seed, or of one from the system.
+
+    Raises:
+        InvalidArgumentError: both are given, or something else.
+    """
+    if given is None:
+        return generator(resolve_seed(seed), *key)
+    if seed is not None:
+        raise InvalidArgumentError("Give a seed or a generator, not both.")
+    if not isinstance(given, torch.Generator):
+        raise InvalidArgumentError(f"generator must be a torch.Generator, got {given!r}.")
+    return given

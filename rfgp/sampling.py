@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rfgp import random
 from rfgp.counts import check_count
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.features.softmax import FeaturePair, PositiveMap
@@ -102,22 +103,23 @@ class SoftmaxSampler:
         queries: Tensor,  # (n, d)
         num_samples: int = 1,
         *,
-        generator: torch.Generator,
+        seed: int | None = None,
+        generator: torch.Generator | None = None,
     ) -> Tensor:  # (n, s)
         """Draw classes with replacement, (n, s) positions in `classes`, int64.
 
         Args:
             queries: (n, d).
             num_samples: s.
-            generator: On the CPU.
+            seed: An integer, or None for one from the system.
+            generator: On the CPU, in place of a seed.
 
         Raises:
-            InvalidArgumentError: s is not a positive integer, or there is no generator.
+            InvalidArgumentError: s is not a positive integer, or both a seed and a generator are given.
             DataError: queries that are no finite matrix (n, d), or for which no estimate is positive.
         """
         num_samples = check_count("num_samples", num_samples)
-        if not isinstance(generator, torch.Generator):
-            raise InvalidArgumentError(f"generator must be a torch.Generator, got {generator!r}.")
+        generator = random.chosen(seed, generator, random.Role.SAMPLE)
         x = self._read(queries)
         if not self.pair.is_positive:
             return torch.cat([self._dense(rows, num_samples, generator) for rows in torch.split(x, self._rows)])

@@ -9,6 +9,28 @@ from torch import Tensor
 from rfgp.errors import DataError
 
 
+def moments(
+    x: Tensor,  # (n, d) or (n,)
+    weight: Tensor | None = None,  # (n,)
+) -> tuple[Tensor, Tensor]:
+    """Return the mean and the standard deviation of columns, each (d,) or (), where a row may count several times."""
+    if weight is None:
+        return x.mean(0), x.std(0)
+    w = weight.to(x).reshape(-1, *(1 for _ in x.shape[1:]))
+    total = w.sum()
+    mean = (w * x).sum(0) / total
+    return mean, ((w * (x - mean).square()).sum(0) / freedom(float(total), len(x))).sqrt()
+
+
+def freedom(total: float, num_rows: int) -> float:
+    """Return what a sum of squares is divided by for a variance, of rows that count so often in total.
+
+    For numbers of repetitions the degrees of freedom, total - 1; where rows count less than once on average, the share
+    of the total that is not lost to the mean of as many equal ones: the two agree where they count once.
+    """
+    return max(total - 1, total * (num_rows - 1) / num_rows) or 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class Affine:
     """z = (x - location) / scale, by column.
@@ -22,13 +44,13 @@ class Affine:
     scale: Tensor
 
     @classmethod
-    def standardizing(cls, x: Tensor) -> "Affine":  # x (n, d) or (n,)
+    def standardizing(cls, x: Tensor, weight: Tensor | None = None) -> "Affine":  # x (n, d) or (n,), weight (n,)
         """Return the map to mean 0 and standard deviation 1; a constant column keeps scale 1."""
         largest = x.abs().amax(0)
         power = largest / 2 / torch.frexp(largest).mantissa  # of two: squares stay in range, no digit is lost
         unit = torch.where(largest > 0, power, torch.ones_like(largest))
-        part = x / unit
-        return cls.of_moments(unit * part.mean(0), unit * part.std(0), largest)
+        mean, deviation = moments(x / unit, weight)
+        return cls.of_moments(unit * mean, unit * deviation, largest)
 
     @classmethod
     def of_moments(

@@ -27,11 +27,15 @@ def matern(t: Tensor, nu: float) -> Tensor:
     exponential. Otherwise scipy's K_nu, with M'(t) = -2^(1-nu) / Gamma(nu) t^nu K_(nu-1)(t); at t = 0, where it
     may be infinite, the derivative is taken as 0, as for coincident points.
     """
-    p = nu - 0.5
-    if p == round(p) and p <= 12:
-        return _half_integer(t, round(p))
+    if has_polynomial(nu):
+        return _half_integer(t, round(nu - 0.5))
     out: Tensor = _Matern.apply(t, nu)
     return out
+
+
+def has_polynomial(nu: float) -> bool:
+    """Return whether M is a polynomial times an exponential, of a degree at which that is accurate."""
+    return nu - 0.5 == round(nu - 0.5) and nu <= 12.5
 
 
 def _half_integer(t: Tensor, p: int) -> Tensor:

@@ -8,10 +8,17 @@ import numpy as np
 import torch
 from scipy import special, stats
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.registry import Registry
-from rfgp.special import LARGEST_ORDER, matern, rational_quadratic_log_density, rational_quadratic_quantile
+from rfgp.special import (
+    LARGEST_ORDER,
+    has_polynomial,
+    matern,
+    rational_quadratic_log_density,
+    rational_quadratic_quantile,
+)
 
 
 class Spectrum(ABC):
@@ -23,6 +30,11 @@ class Spectrum(ABC):
     """
 
     is_isotropic: ClassVar[bool] = True
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a value of the kernel costs no more than a few exponentials."""
+        return True
 
     @abstractmethod
     def kernel_between(
@@ -39,6 +51,23 @@ class Spectrum(ABC):
             InvalidArgumentError: the spectrum is not isotropic.
         """
         raise self._refusal("has no kernel of the distance alone; use kernel_between")
+
+    def gram_and_slope(
+        self,
+        z: Tensor,  # (n, d)
+    ) -> tuple[Tensor, Tensor]:  # (n, n), (n, n)
+        """Return the exact kernel of points with themselves, and its derivative in the squared distance, no gradients.
+
+        The derivative is taken as 0 at coincident points, where it may be infinite.
+
+        Raises:
+            InvalidArgumentError: the spectrum is not isotropic.
+        """
+        with torch.enable_grad():
+            r = distance(z.detach(), z.detach()).requires_grad_()
+            kernel = self.kernel(r)
+            (slope,) = torch.autograd.grad(kernel.sum(), r)
+        return kernel.detach(), torch.where(r > 0, slope / (2 * r), 0.0).detach()
 
     def radial_quantile(self, u: Tensor, d: int) -> Tensor:
         """Return the quantiles of |omega| in d dimensions at u in (0, 1), (...) -> (...), float64.
@@ -93,6 +122,16 @@ class Gaussian(Spectrum):
         """Return exp(-|x - z|^2 / 2), smooth at coincident points."""
         return torch.exp(-0.5 * squared_distance(x, z))
 
+    def gram_and_slope(
+        self,
+        z: Tensor,  # (n, d)
+    ) -> tuple[Tensor, Tensor]:  # (n, n), (n, n)
+        """Return k and -k / 2."""
+        z = z.detach() - z.detach().mean(0)
+        half = 0.5 * z.square().sum(1)
+        kernel = (z @ z.mT).sub_(half[:, None]).sub_(half).clamp_max_(0).exp_()  # one matrix, in place
+        return kernel, -0.5 * kernel
+
     def radial_quantile(self, u: Tensor, d: int) -> Tensor:
         """Return the chi quantiles, (...) -> (...), float64."""
         return _apply(lambda values: np.sqrt(2 * special.gammaincinv(d / 2, values)), u)
@@ -123,6 +162,11 @@ class Matern(Spectrum):
         self.nu = _positive("nu", nu)
         if self.nu > LARGEST_ORDER:
             raise InvalidArgumentError(f"nu = {nu:g} is the Gaussian kernel to half a percent; use that one.")
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether nu is a half-integer, for which there is a polynomial."""
+        return has_polynomial(self.nu)
 
     def kernel(self, r: Tensor) -> Tensor:
         """Return the Matern function, (...) -> (...)."""
@@ -171,6 +215,16 @@ class RationalQuadratic(Spectrum):
     ) -> Tensor:  # (..., n, k)
         """Return the exact kernel, smooth at coincident points."""
         return torch.exp(-self.alpha * torch.log1p(squared_distance(x, z) / (2 * self.alpha)))
+
+    def gram_and_slope(
+        self,
+        z: Tensor,  # (n, d)
+    ) -> tuple[Tensor, Tensor]:  # (n, n), (n, n)
+        """Return k and -k / (2 (1 + r^2 / (2 alpha)))."""
+        z = z.detach()
+        more = 1 + squared_distance(z, z) / (2 * self.alpha)
+        kernel = more.pow(-self.alpha)
+        return kernel, -0.5 * kernel / more
 
     def radial_quantile(self, u: Tensor, d: int) -> Tensor:
         """Return the quantiles of sqrt(s chi^2_d), s ~ Gamma(alpha, rate alpha), (...) -> (...), float64."""
@@ -252,6 +306,47 @@ def squared_distance(
     return (total - 2 * cross).clamp_min(0)
 
 
+class _ScaledGram(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, spectrum: Spectrum, x: Tensor, lengthscale: Tensor) -> Tensor:
+        z = x / lengthscale
+        if not ctx.needs_input_grad[2]:
+            return spectrum.kernel_between(z, z)
+        kernel, slope = spectrum.gram_and_slope(z)
+        ctx.save_for_backward(z, slope, lengthscale)
+        return kernel
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, Tensor]:
+        z, slope, lengthscale = ctx.saved_tensors
+        pull = grads[0] * slope
+        z = z - z.mean(0)
+        around = (pull.sum(0) + pull.sum(1))[:, None] * z.square() - 2 * z * (pull @ z)
+        total = -2 * around.sum(0) / lengthscale
+        return None, None, total if lengthscale.ndim else total.sum()
+
+
+def scaled_gram(
+    spectrum: Spectrum,
+    x: Tensor,  # (n, d)
+    lengthscale: Tensor,  # () or (d,)
+) -> Tensor:  # (n, n)
+    """Return the exact kernel of points x / lengthscale with themselves, differentiable once in the lengthscale.
+
+    With z = x / l and W the gradient in the kernel times the kernel's derivative in |z_i - z_j|^2, that in l_c is
+
+        -(2 / l_c) sum_ij W_ij (z_ic - z_jc)^2 = -(2 / l_c) (sum_i z_ic^2 (W 1 + W^T 1)_i - 2 sum_i z_ic (W z)_ic):
+
+    one product (n, n) by (n, d), where autograd takes twenty passes over (n, n).
+
+    Raises:
+        InvalidArgumentError: the spectrum is not isotropic.
+    """
+    out: Tensor = _ScaledGram.apply(spectrum, x, lengthscale)
+    return out
+
+
 _REGISTRY: Registry[Spectrum] = Registry(
     "spectrum",
     {
@@ -285,3 +380,7 @@ def name_of(spectrum: Spectrum) -> str:
 def names() -> tuple[str, ...]:
     """Return the names that `by_name` knows."""
     return _REGISTRY.names
+
+
+def __dir__() -> list[str]:
+    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)

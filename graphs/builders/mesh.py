@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.files import brief, check_file
 from graphs.builders.lengths import between, inverse, scaled
-from graphs.checks import check_choice
+from graphs.builders.numbering import read_integers
+from graphs.checks import as_numbers, check_choice
 from graphs.errors import (
     DegenerateFacesWarning,
     FileFormatError,
@@ -46,12 +47,14 @@ def from_mesh(mesh: Any, nodes: str, weights: str) -> EdgeArrays:
 def _arrays(mesh: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the vertices (V, 3) and faces (F, 3) of a mesh."""
     corners = getattr(mesh, "faces", None)
-    if corners is None or len(corners) == 0:
+    faces = read_integers(() if corners is None else corners, "The corners of faces")
+    if faces.size == 0:
         raise InvalidGraphError("The mesh has no faces, so there is nothing to walk on. Point clouds are not meshes.")
-    vertices, faces = np.array(mesh.vertices, dtype=np.float64), np.array(corners, dtype=np.int64)
+    vertices = as_numbers(getattr(mesh, "vertices", None))
     if vertices.ndim != 2 or vertices.shape[1] != 3 or faces.ndim != 2 or faces.shape[1] != 3:
         raise InvalidGraphError(
-            f"A mesh has vertices (V, 3) and triangles (F, 3), got {vertices.shape} and {faces.shape}; split polygons."
+            f"A mesh has vertices (V, 3), real numbers, and triangles (F, 3), got {vertices.shape} and {faces.shape}; "
+            "split polygons."
         )
     wrong = ((faces < 0) | (faces >= len(vertices))).any(axis=1)
     if wrong.any():

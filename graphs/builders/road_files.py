@@ -3,6 +3,7 @@
 import json
 import math
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from graphs.builders.files import brief, check_file
 from graphs.builders.roads import Roads, segment_lengths
-from graphs.errors import FileFormatError
+from graphs.errors import FileFormatError, InvalidArgumentError, SkippedFeaturesWarning
 
 FARTHEST_SENSOR = 500.0
 """Metres from a road beyond which a sensor without a road of its own is refused."""
@@ -20,7 +21,14 @@ FARTHEST_SENSOR = 500.0
 _END = 1e-3  # sensors at a crossing are put this fraction of the road away from it
 
 
-def read_roads(path: str | Path, value: str = "value", metric: str = "haversine") -> Roads:
+def read_roads(
+    path: str | Path,
+    value: str = "value",
+    metric: str = "haversine",
+    *,
+    within: float = FARTHEST_SENSOR,
+    skip: bool = False,
+) -> Roads:
     """Read roads and sensors from an R data file (.rda) or GeoJSON (.geojson, .json).
 
     The R file holds one list with `edges` (line strings) and `data` (columns `y`, `.edge_number`
@@ -28,19 +36,32 @@ def read_roads(path: str | Path, value: str = "value", metric: str = "haversine"
     FeatureCollection of LineStrings (MultiLineStrings count as several), longitude and latitude in degrees,
     and of Points, the sensors. A sensor's properties are `value` (null: nothing measured) and, where known, the
     number `edge` of its LineString (from 0) and the `fraction` of its length; a sensor without them is put on
-    the nearest road, at most 500 metres away. Sensors that end up at one place share it.
+    the nearest road, at most `within` metres away. Sensors that end up at one place share it.
 
     Args:
         path: The file.
         value: GeoJSON: the property that holds the sensors' values.
         metric: "haversine" for degrees, or "euclidean" for coordinates in a plane, in metres.
+        within: GeoJSON: how far from a road a sensor may lie that names none, in metres.
+        skip: GeoJSON: whether to leave out features that are neither roads nor sensors, and sensors too far away, and
+            to take sensors whose value is no number as not observed; numbers that are written as text count.
 
     Raises:
         FileFormatError: the file is missing, empty, or has another content.
+        InvalidArgumentError: `within` is no positive number.
+
+    Warns:
+        SkippedFeaturesWarning: with what was left out or not observed.
     """
+    if not within > 0:
+        raise InvalidArgumentError(f"within must be a positive number of metres, got {within}.")
     file = check_file(path, "a road network", packed=Path(path).suffix.lower() == ".rda")
     try:
-        return _read_rda(file, metric) if file.suffix.lower() == ".rda" else _read_geojson(file, value, metric)
+        return (
+            _read_rda(file, metric)
+            if file.suffix.lower() == ".rda"
+            else _read_geojson(file, value, metric, within, skip)
+        )
     except FileFormatError:
         raise
     except Exception as error:  # the parsers raise whatever their bytes lead them to
@@ -62,39 +83,51 @@ def _read_rda(file: Path, metric: str) -> Roads:
     return Roads(lines, _whole(edge, file) - 1, fraction, value, metric=metric)
 
 
-def _read_geojson(file: Path, value: str, metric: str) -> Roads:
+def _read_geojson(file: Path, value: str, metric: str, within: float, skip: bool) -> Roads:
     content = json.loads(file.read_text(encoding="utf-8"))
     features = content.get("features") if isinstance(content, dict) else None
     if not isinstance(features, list) or content.get("type") != "FeatureCollection":
         raise FileFormatError(f"{file} is not a GeoJSON FeatureCollection.")
     lines: list[NDArray[np.float64]] = []
     sensors: list[tuple[NDArray[np.float64], Mapping[str, Any]]] = []
+    skipped: Counter[str] | None = Counter() if skip else None
     for i, feature in enumerate(features):
-        kind, coordinates, properties = _read_feature(feature, i, file)
+        kind, coordinates, properties = _read_feature(feature, i, file, skip)
         if kind == "Point":
             sensors.append((_read_points([coordinates], i, file)[0], properties))
         elif kind == "LineString":
             lines.append(_read_points(coordinates, i, file))
         elif kind == "MultiLineString" and isinstance(coordinates, list):
             lines += [_read_points(part, i, file) for part in coordinates]
+        elif skipped is not None:
+            skipped[f"{kind} left out"] += 1
         else:
             raise FileFormatError(
-                f"{file}: feature {i} is a {kind!r}; only LineString (roads) and Point (sensors) count."
+                f"{file}: feature {i} is a {kind!r}; only LineString (roads) and Point (sensors) count. Pass skip=True "
+                "to leave others out."
             )
     if not lines:
         raise FileFormatError(f"{file} has no LineString. There are no roads.")
-    segments = _Segments(lines, metric)
-    places = [_place(sensor, i, segments, file) for i, sensor in enumerate(sensors)]
-    values = np.array([_read_value(properties, value, i, file) for i, (_, properties) in enumerate(sensors)])
+    segments, places, values, details = _Segments(lines, metric), [], [], []
+    for i, sensor in enumerate(sensors):
+        place = _place(sensor, i, segments, file, within, skipped)
+        if place is not None:
+            places.append(place)
+            values.append(_read_value(sensor[1], value, i, file, skipped))
+            details.append(sensor[1])
+    if skipped:
+        what = ", ".join(f"{count} {name}" for name, count in sorted(skipped.items()))
+        warnings.warn(SkippedFeaturesWarning(f"{file}: {what}."), stacklevel=3)
     edges, fractions = np.array(places, dtype=np.float64).reshape(-1, 2).T
-    details = tuple(properties for _, properties in sensors)
     whole = _whole(edges, file) if len(edges) else np.zeros(0, np.int64)
-    return Roads(lines, whole, fractions, values.reshape(-1), details, metric)
+    return Roads(lines, whole, fractions, np.array(values, dtype=np.float64), tuple(details), metric)
 
 
-def _read_feature(feature: Any, index: int, file: Path) -> tuple[str, Any, Mapping[str, Any]]:
+def _read_feature(feature: Any, index: int, file: Path, skip: bool) -> tuple[str, Any, Mapping[str, Any]]:
     geometry = feature.get("geometry") if isinstance(feature, dict) else None
     if not isinstance(geometry, dict) or "type" not in geometry:
+        if skip:
+            return "without geometry", None, {}
         raise FileFormatError(f"{file}: feature {index} has no geometry.")
     properties = feature.get("properties")
     return str(geometry["type"]), geometry.get("coordinates"), properties if isinstance(properties, dict) else {}
@@ -110,39 +143,69 @@ def _read_points(coordinates: Any, index: int, file: Path) -> NDArray[np.float64
     return points
 
 
-def _read_value(properties: Mapping[str, Any], name: str, index: int, file: Path) -> float:
-    if name not in properties:
+def _read_value(
+    properties: Mapping[str, Any], name: str, index: int, file: Path, skipped: Counter[str] | None
+) -> float:
+    """Return what a sensor measured, NaN where nothing; with something to count in, also where it is no number."""
+    value = properties.get(name)
+    if skipped is not None and isinstance(value, str) and math.isfinite(number := _number(value)):
+        skipped["numbers written as text"] += 1
+        return number
+    if skipped is None and name not in properties:
         names = ", ".join(map(repr, list(properties)[:8])) or "none"
         raise FileFormatError(
-            f"{file}: sensor {index} has no property {name!r} (it has {names}); null means not measured."
+            f"{file}: sensor {index} has no property {name!r} (it has {names}); null means not measured. Pass "
+            "skip=True to take it as not measured."
         )
-    value = properties[name]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if skipped is not None and not is_number and (value is not None or name not in properties):
+        skipped[f"sensors without a number {name!r} not observed"] += 1
+        return math.nan
     if value is None:
         return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not is_number:
         raise FileFormatError(
-            f"{file}: {name!r} of sensor {index} is {str(value)[:40]!r}, not a finite number or null."
+            f"{file}: {name!r} of sensor {index} is {str(value)[:40]!r}, not a finite number or null. Pass "
+            "skip=True to read numbers that are texts, and to take what is none as not measured."
         )
     return float(value)
 
 
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
 def _place(
-    sensor: tuple[NDArray[np.float64], Mapping[str, Any]], index: int, segments: "_Segments", file: Path
-) -> tuple[float, float]:
-    """Return the road of a sensor and the fraction of its length: as its properties say, or the nearest."""
+    sensor: tuple[NDArray[np.float64], Mapping[str, Any]],
+    index: int,
+    segments: "_Segments",
+    file: Path,
+    within: float,
+    skipped: Counter[str] | None,
+) -> tuple[float, float] | None:
+    """Return the road of a sensor and the fraction of its length: as its properties say, or the nearest; or None."""
     point, properties = sensor
     if "edge" in properties and "fraction" in properties:
+        given = (properties["edge"], properties["fraction"])
         try:
-            return float(properties["edge"]), float(properties["fraction"])
+            edge, fraction = (math.nan if isinstance(entry, bool) else float(entry) for entry in given)
         except (TypeError, ValueError) as error:
             raise FileFormatError(f"{file}: edge and fraction of sensor {index} must be numbers.") from error
+        return edge, fraction
     distance, road, fraction = segments.nearest(point)
-    if distance > FARTHEST_SENSOR:
+    if distance <= within:
+        return float(road), min(max(fraction, _END), 1 - _END)
+    if skipped is None:
         raise FileFormatError(
-            f"{file}: sensor {index} lies {distance:,.0f} m from the nearest road; at most {FARTHEST_SENSOR:.0f} m are "
-            "allowed. Are its coordinates longitude and latitude, in this order?"
+            f"{file}: sensor {index} lies {distance:,.0f} m from the nearest road; at most {within:g} m are allowed. "
+            "Are its coordinates longitude and latitude, in this order? Pass within= for more, or skip=True to leave "
+            "it out."
         )
-    return float(road), min(max(fraction, _END), 1 - _END)
+    skipped[f"sensors further than {within:g} m from a road left out"] += 1
+    return None
 
 
 class _Segments:
@@ -178,7 +241,7 @@ class _Segments:
 
 
 def _whole(numbers: NDArray[np.float64], file: Path) -> NDArray[np.int64]:
-    wrong = ~(np.isfinite(numbers) & (numbers == np.floor(numbers)))
+    wrong = ~((np.abs(numbers) < 2**53) & (numbers == np.floor(numbers)))
     if wrong.any():
         raise FileFormatError(f"{file}: sensor {int(wrong.argmax())} names road {numbers[wrong][0]}, no whole number.")
     return numbers.astype(np.int64)

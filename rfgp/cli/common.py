@@ -1,16 +1,17 @@
 """What the commands share: consoles, progress, messages, and inputs by path or by name."""
 
 import json
-import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from rich.console import Console
 
-from graphs.builders.files import printable
+from rfgp.cli.speech import as_options, printable
+from rfgp.errors import InvalidArgumentError
+from rfgp.files import check_folder, check_target
 from rfgp.progress import Bar, Report
 
 console = Console()
@@ -18,40 +19,27 @@ error_console = Console(stderr=True)
 
 
 def progress(visible: bool = True) -> Bar:
-    """Return a bar for the error stream, to be used by `with`; elsewhere than on a terminal nothing is written."""
-    return Bar(visible, lines=False)
+    """Return a bar for the error stream, to be used by `with`; elsewhere than on a terminal lines, now and then."""
+    return Bar(visible)
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
     """Print one message on the error stream and stop."""
-    error_console.print(f"Error: {as_flags(_printable(message))}", style="red", markup=False, highlight=False)
+    error_console.print(
+        f"Error: {as_options(printable(message))}", style="red", markup=False, soft_wrap=True, highlight=False
+    )
     sys.exit(code)
 
 
 def show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
     """Print a warning as one line on the error stream."""
-    text = f"{category.__name__}: {_printable(str(message))}"
-    error_console.print(text, style="yellow", markup=False, highlight=False)
-
-
-def _printable(text: str) -> str:
-    """Return text without characters that steer the terminal, wherever they come from."""
-    return "\n".join(printable(line) for line in text.split("\n"))
-
-
-def as_flags(message: str) -> str:
-    """Return a message of the library with its Python arguments as options of the command line."""
-    named = re.sub(r"\b(categories|dates|missing|decimal|comment|encoding)=([\"'])(.*?)\2", r"--\1 \3", message)
-    named = re.sub(r"\bdrop=([\"'])(.*?)\1", r"--drop \1\2\1", named)
-    named = re.sub(r"\bdrop=(\d+)", r"--drop \1", named)
-    named = named.replace("add them to missing_marks", "name them in --missing-mark")
-    named = named.replace("name the column in as_categories", "name the column in --as-category")
-    return re.sub(r"\bmetric=([\"'])(.*?)\1", r"--metric \2", named)
+    text = f"{category.__name__}: {as_options(printable(str(message)))}"
+    error_console.print(text, style="yellow", markup=False, soft_wrap=True, highlight=False)
 
 
 def say(text: str, *, as_json: bool = False) -> None:
     """Print a line for people: on the error stream where standard output is for programs."""
-    (error_console if as_json else console).print(_printable(text), markup=False, highlight=False, soft_wrap=True)
+    (error_console if as_json else console).print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_json(content: Mapping[str, Any]) -> None:
@@ -89,6 +77,26 @@ def table_options(name: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     return merged | {name: (*needed[name], *options.get(name, ())) for name in ("drop", "as_categories")}
 
 
+def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> None:
+    """Refuse outputs that are among the inputs, by whatever name, or cannot be written, before work is done for them.
+
+    Raises:
+        InvalidArgumentError: an output is an input.
+        FileWriteError: an output cannot be written.
+    """
+    read = [path for path in inputs if path is not None and path.exists()]
+    for path in outputs:
+        for given in read:
+            if path.exists() and path.samefile(given):
+                raise InvalidArgumentError(
+                    f"{path} would be written over {given}, which is read. Choose another --out."
+                )
+        if path.parent.exists():
+            check_target(path)
+        else:
+            check_folder(path.parent)
+
+
 def stem(file: Path) -> str:
     """Return a file's name without its endings."""
     return Path(file.name.removesuffix(".gz")).stem
@@ -105,10 +113,12 @@ def print_study(study: Any, noun: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from rfgp.report.words import cards, convergence
+    from rfgp.report.words import cards, convergence, repeats
 
-    shown = Table(title=Text(_printable(study.title)), box=box.SIMPLE, show_header=False, pad_edge=False)
+    shown = Table(title=Text(printable(study.title)), box=box.SIMPLE, show_header=False, pad_edge=False)
     for name, figure, remark in cards(study, noun):
         shown.add_row(name, Text(figure, style="bold"), Text(remark, style="dim"))
     console.print(shown)
-    say(convergence(study.model.fit_report))
+    say(" ".join(filter(None, (repeats(study), convergence(study.model.fit_report)))))
+    for note in study.notes:
+        say(note)

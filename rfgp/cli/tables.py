@@ -1,11 +1,13 @@
 """`rfgp fit` and `rfgp predict`: a model of a table, and its predictions for another."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli.common import command_line, open_table, print_json, print_study, progress, say, stem
+from rfgp.cli import options
+from rfgp.cli.common import check_outputs, command_line, open_table, print_json, print_study, progress, say, stem
 
 _CHUNK = 8192
 
@@ -19,38 +21,38 @@ def fit(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for model and report. [default: NAME-fit]")] = None,
     num_frequencies: Annotated[int, typer.Option(help="Frequencies; features are twice as many.")] = 256,
-    coupling: Annotated[
-        str, typer.Option(help="energy, pairwise, orthogonal, iid, sobol, ... (rfgp.couplings.names()).")
-    ] = "energy",
+    coupling: Annotated[str, typer.Option(help="energy, pairwise, orthogonal, iid, sobol, halton, ...")] = "energy",
     features: Annotated[str, typer.Option(help="fourier or laplace.")] = "fourier",
-    shared: Annotated[bool, typer.Option("--shared", help="One lengthscale for all columns.")] = False,
-    categories: Annotated[str, typer.Option(help="Text columns: error, one-hot or drop.")] = "error",
-    dates: Annotated[str, typer.Option(help="Date columns (ISO): error, days (since 1970) or drop.")] = "error",
-    missing: Annotated[str, typer.Option(help="Missing values: error, drop (the rows) or mean.")] = "error",
-    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; repeatable.")] = None,
-    as_category: Annotated[
-        list[str] | None, typer.Option(help="A column of categories, even if it holds numbers; repeatable.")
-    ] = None,
-    decimal: Annotated[str, typer.Option(help="The decimal mark, . or ,")] = ".",
-    comment: Annotated[str | None, typer.Option(help="Lines that start with this are skipped.")] = None,
-    encoding: Annotated[str, typer.Option(help="Of a text file.")] = "utf-8",
-    missing_mark: Annotated[
-        list[str] | None, typer.Option(help="A text that stands for a missing value, besides the usual; repeatable.")
-    ] = None,
+    log: Annotated[
+        bool,
+        typer.Option("--log", help="Fit the logarithm of a positive target; predictions are in its own units."),
+    ] = False,
+    ard: Annotated[bool, typer.Option("--ard/--shared", help="One lengthscale per column, or one for all.")] = True,
+    categories: options.Categories = "error",
+    dates: options.Dates = "error",
+    missing: options.Missing = "error",
+    drop: options.Drop = None,
+    as_category: options.AsCategory = None,
+    decimal: options.Decimal = ".",
+    thousands: options.Thousands = None,
+    comment: options.Comment = None,
+    encoding: options.Encoding = "utf-8",
+    missing_mark: options.MissingMark = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows held out to judge the fit.")] = 0.1,
     fit_rows: Annotated[int, typer.Option(help="Hyperparameters are learned on at most so many rows.")] = 4000,
     comparison: Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")] = True,
     with_data: Annotated[bool, typer.Option("--with-data", help="Save the training data with the model.")] = False,
-    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    seed: options.Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Fit a table: a model that predicts, and a report to judge it by."""
-    options: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
-    options |= {"as_categories": tuple(as_category or ()), "decimal": decimal}
-    options |= {"comment": comment, "encoding": encoding, "missing_marks": _marks(missing_mark)}
-    model = {"num_frequencies": num_frequencies, "coupling": coupling, "features": features, "ard": not shared}
+    reading: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
+    reading |= {"as_categories": tuple(as_category or ())}
+    reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
+    model: dict[str, Any] = {"num_frequencies": num_frequencies, "coupling": coupling, "features": features, "ard": ard}
     judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
-    study, folder, counts = _fit(file, target, options, {**model, "seed": seed}, judging, out, with_data, not as_json)
+    model |= {"seed": seed}
+    study, folder, counts = _fit(file, target, log, reading, model, judging, out, with_data, not as_json)
     files = {"model": folder / "model.safetensors", "report": folder / "report.html"}
     if as_json:
         print_json({**study.summary(), "files": {name: str(path) for name, path in files.items()}})
@@ -61,16 +63,11 @@ def fit(
         say(f"Model: {files['model']} ({used})\nReport: {files['report']}")
 
 
-def _marks(more: list[str] | None) -> tuple[str, ...]:
-    from rfgp.tables import MISSING_MARKS
-
-    return (*MISSING_MARKS, *(more or ()))
-
-
 def _fit(
     file: Path,
     target: str | None,
-    options: dict[str, Any],
+    log: bool,
+    reading: dict[str, Any],
     model: dict[str, Any],
     judging: dict[str, Any],
     out: Path | None,
@@ -79,53 +76,93 @@ def _fit(
 ) -> tuple[Any, Path, tuple[int, int]]:
     """Read, fit, judge and write; return the study, the folder, and the numbers of rows used and in the file."""
     from rfgp import SparseSpectrumGP
-    from rfgp.files import write_atomically
+    from rfgp.files import made_folder, write_atomically
     from rfgp.report import study_table, table_report
 
+    folder = out or Path(f"{stem(file)}-fit")
+    check_outputs((folder / "model.safetensors", folder / "report.html"), (file,))
     gp = SparseSpectrumGP(**model)
     with progress(visible=visible) as report:
-        table = open_table(file, target, options, report)
-        folder = out or Path(f"{stem(file)}-fit")
-        folder.mkdir(parents=True, exist_ok=True)
+        report("Reading", 0, 0)
+        table = open_table(file, target, reading, report)
+        table = _in_logarithms(table) if log else table
         study = study_table(table, gp, title=f"{file.name}, target {table.target}", report=report, **judging)
-        report("Writing", 0, 1)
-        settings = {**model, **{name: value for name, value in options.items() if value not in (None, ())}}
+        report("Writing", 0, 0)
+        settings = {**model, **{name: value for name, value in reading.items() if value not in (None, ())}}
         settings.pop("missing_marks", None)
         page = table_report(study, table, settings=settings, command=command_line())
-        _save(study, table, folder / "model.safetensors", with_data)
-        write_atomically(folder / "report.html", page.encode())
+        with made_folder(folder):
+            _save(study, table, folder / "model.safetensors", with_data, log)
+            write_atomically(folder / "report.html", page.encode())
     return study, folder, (len(table.y), table.num_rows)
 
 
-def _save(study: Any, table: Any, path: Path, with_data: bool) -> None:
+def _in_logarithms(table: Any) -> Any:
+    """Return a table with the logarithms of its targets.
+
+    Raises:
+        DataError: one is not positive.
+    """
+    import numpy as np
+
+    from rfgp.errors import DataError
+
+    table.check_numeric_target()
+    bad = np.flatnonzero(table.y <= 0)
+    if len(bad):
+        raise DataError(
+            f"--log needs a positive target, and {table.target!r} has {len(bad):,} values that are not, the first in "
+            f"row {table.rows[bad[0]]} ({table.y[bad[0]]:.6g}). Rows count from 0, after the header."
+        )
+    return replace(table, y=np.log(table.y), target=f"log of {table.target}")
+
+
+def _save(study: Any, table: Any, path: Path, with_data: bool, log: bool) -> None:
     """Save the model with the study's hyperparameters, conditioned on all rows."""
-    final = study.model.redraw(seed=study.model.seed).condition(table.X, table.y)
+    final = study.model.redraw(seed=study.model.seed).condition(table.frame(), table.y)
     final.fit_report = study.model.fit_report
-    final.metadata = {"schema": table.schema.to_dict()}
+    final.metadata = {"schema": table.schema.to_dict(), "log": log}
     final.save(path, data=with_data)
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A model that `rfgp fit` saved.")],
     file: Annotated[Path, typer.Argument(help="A table with the same input columns.")],
-    out: Annotated[Path | None, typer.Option(help="A .csv file for the predictions. [default: print them]")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .csv file for the predictions; rows count from 0, after the header. [default: print them]"
+        ),
+    ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            help="Missing values: error, drop (the rows) or mean (of the fit, if that had it). [default: as in the fit]"
+        ),
+    ] = None,
+    decimal: Annotated[str | None, typer.Option(help="The decimal mark. [default: as in the fit]")] = None,
+    thousands: Annotated[
+        str | None, typer.Option(help="What separates thousands, as , in 1,200. [default: as in the fit]")
+    ] = None,
+    comment: Annotated[
+        str | None, typer.Option(help="Lines that start with this are skipped. [default: as in the fit]")
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="Of a text table. [default: as in the fit]")] = None,
+    missing_mark: options.MissingMark = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON; needs --out.")] = False,
 ) -> None:
     """Predict the rows of a table: mean, standard deviations and the 95 % interval of an observation."""
-    import rfgp
     from rfgp.files import write_atomically
-    from rfgp.tables import Schema, read_inputs
+    from rfgp.tables import read_inputs
 
     if as_json and out is None:
         raise typer.BadParameter("--json describes a file of predictions; name it with --out.")
-    gp = rfgp.load(model)
-    if not isinstance(gp, rfgp.SparseSpectrumGP | rfgp.ExactGP) or "schema" not in gp.metadata:
-        raise rfgp.ModelFileError(
-            f"{model} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in Python; the "
-            "predictions of `rfgp mesh` and `rfgp traffic` are in their nodes.csv."
-        )
-    schema = Schema.from_dict(gp.metadata["schema"])
-    inputs = read_inputs(file, schema)
+    if out is not None:
+        check_outputs((out,), (model, file))
+    gp, schema = _open_model(model)
+    marks = (*schema.missing_marks, *(missing_mark or ()))
+    schema = replace(schema, **options.spelling(decimal, thousands, comment, encoding, None), missing_marks=marks)
+    inputs = read_inputs(file, schema if missing is None else schema.with_missing(missing))
     with progress(visible=out is not None and not as_json) as report:
         rows, figures = _predict_rows(gp, inputs, report)
     text = "row,mean,sd,observed_sd,low,high\n" + "".join(rows)
@@ -133,17 +170,30 @@ def predict(
         print(text, end="")
         return
     write_atomically(out, text.encode())
+    left_out = inputs.num_rows - len(inputs.rows)
     if as_json:
-        print_json(
-            {"rows": len(inputs.rows), "left_out": inputs.num_rows - len(inputs.rows), **figures, "out": str(out)}
-        )
+        print_json({"rows": len(inputs.rows), "left_out": left_out, **figures, "out": str(out)})
         return
     say(f"Predicted {schema.target} in {len(inputs.rows)} rows: {out}")
-    if len(inputs.rows) < inputs.num_rows:
-        say(f"{inputs.num_rows - len(inputs.rows)} rows with missing values were left out, as in the fit.")
+    if left_out:
+        say(f"{left_out} rows with missing values were left out{', as in the fit' if missing is None else ''}.")
     if figures:
         shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
         say(f"The file holds the target as well: {shown}.")
+
+
+def _open_model(path: Path) -> tuple[Any, Any]:
+    """Return a model of a table and its schema."""
+    import rfgp
+    from rfgp.tables import Schema
+
+    gp = rfgp.load(path)
+    if not isinstance(gp, rfgp.SparseSpectrumGP | rfgp.ExactGP) or "schema" not in gp.metadata:
+        raise rfgp.ModelFileError(
+            f"{path} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in Python; the "
+            "predictions of `rfgp mesh` and `rfgp traffic` are in their nodes.csv."
+        )
+    return gp, Schema.from_dict(gp.metadata["schema"])
 
 
 def _predict_rows(gp: Any, inputs: Any, report: Any) -> tuple[list[str], dict[str, float]]:
@@ -151,19 +201,29 @@ def _predict_rows(gp: Any, inputs: Any, report: Any) -> tuple[list[str], dict[st
     import numpy as np
 
     lines: list[str] = []
-    means, deviations = [], []
+    squares, inside = 0.0, 0
     total = len(inputs.rows)
     for first in range(0, total, _CHUNK):
         report("Predicting", first, total)
-        law = gp.predict(inputs.X[first : first + _CHUNK])
-        mean, sd, noisy = law.mean, np.sqrt(law.variance), np.sqrt(law.observed().variance)
-        means.append(mean)
-        deviations.append(noisy)
-        columns = (mean, sd, noisy, mean - 1.959964 * noisy, mean + 1.959964 * noisy)
-        cells = zip(inputs.rows[first : first + _CHUNK].tolist(), *(column.tolist() for column in columns), strict=True)
+        chunk = slice(first, first + _CHUNK)
+        columns = _columns(gp.predict(inputs.X[chunk]), bool(gp.metadata.get("log")))
+        if inputs.y is not None:
+            y, mean, low, high = inputs.y[chunk], columns[0], *columns[3:]
+            squares, inside = squares + float(np.sum((y - mean) ** 2)), inside + int(np.sum((low <= y) & (y <= high)))
+        cells = zip(inputs.rows[chunk].tolist(), *(column.tolist() for column in columns), strict=True)
         lines += [",".join(map(repr, row)) + "\n" for row in cells]
     if inputs.y is None:
         return lines, {}
-    errors = inputs.y - np.concatenate(means)
-    inside = np.abs(errors) <= 1.959964 * np.concatenate(deviations)
-    return lines, {"rmse": float(np.sqrt(np.mean(errors**2))), "coverage_95": float(inside.mean())}
+    return lines, {"rmse": (squares / total) ** 0.5, "coverage_95": inside / total}
+
+
+def _columns(law: Any, is_log: bool) -> tuple[Any, ...]:
+    """Return mean, sd, sd of an observation, and the ends of its 95 % interval, each (n,), in the target's units."""
+    import numpy as np
+
+    noisy = law.observed()
+    half = 1.959964 * np.sqrt(noisy.variance)
+    low, high = noisy.mean - half, noisy.mean + half
+    if is_log:
+        law, noisy, low, high = law.exp(), noisy.exp(), np.exp(low), np.exp(high)
+    return law.mean, np.sqrt(law.variance), np.sqrt(noisy.variance), low, high

@@ -17,6 +17,7 @@ def compare_file(
     target: str | None = None,
     table_options: Mapping[str, Any] | None = None,
     value: str = "value",
+    metric: str = "haversine",
     sizes: Sequence[int] | None = None,
     features: str = "fourier",
     ard: bool = False,
@@ -30,7 +31,9 @@ def compare_file(
     """Compare on a table, a mesh (the z component of its face normals), or roads with sensors.
 
     Arguments are those of `compare_table` and `compare_nodes`; `target` is a table's column,
-    `table_options` are those of `rfgp.tables.read_table`, `value` is the property of sensors in GeoJSON.
+    `table_options` are those of `rfgp.tables.read_table`, `value` is the property of sensors in GeoJSON, `metric`
+    that of roads. Of a table, 256 rows are trained on and 256 held out unless said otherwise; of fewer than 512, three
+    quarters (at most 256) and a quarter.
 
     Returns:
         The comparison, and for graphs a function that returns the field and the exact posterior at every
@@ -42,6 +45,7 @@ def compare_file(
     if file.suffix.lower() in TABLE_SUFFIXES:
         table = read_table(file, target, **(table_options or {}))
         table.check_numeric_target()
+        num_train, num_test = _usual_parts(len(table.y), num_train, num_test)
         comparison = compare_table(
             table.X,
             table.y,
@@ -49,13 +53,13 @@ def compare_file(
             sizes=sizes,
             features=features,
             ard=ard,
-            num_train=256 if num_train is None else num_train,
-            num_test=256 if num_test is None else num_test,
+            num_train=num_train,
+            num_test=num_test,
             plan=plan,
             report=report,
         )
         return comparison, None
-    field = read_field(file, value)
+    field = read_field(file, value, metric)
     usual = round(field.train_share * len(field.values))
     comparison = compare_nodes(
         field.graph,
@@ -71,3 +75,14 @@ def compare_file(
         report=report,
     )
     return comparison, lambda: (field, law_at_nodes(comparison.example.process, field))
+
+
+_PART = 256
+
+
+def _usual_parts(count: int, train: int | None, test: int | None) -> tuple[int, int]:
+    """Return how many rows of a table to train on and to hold out, where one or both are not given."""
+    if test is None:
+        left = count - _PART if train is None else count - train
+        test = _PART if left >= _PART else max(1, count // 4 if train is None else left)
+    return (min(_PART, max(2, count - test)) if train is None else train), test

@@ -170,20 +170,21 @@ def compare_nodes(
     Raises:
         DataError: fewer nodes than the two parts need.
         InvalidArgumentError: an unknown method.
+
+    Observations of one node stay together, so that a part may have a few less.
     """
     plan = plan or Plan()
     unknown = [name for name in methods if name not in NODE_METHODS]
     if unknown:
         raise InvalidArgumentError(f"There is no method {unknown[0]!r}; known are {', '.join(NODE_METHODS)}.")
-    labels, y = list(nodes), np.asarray(y, dtype=np.float64)
+    labels, y, positions = list(nodes), np.asarray(y, dtype=np.float64), graph.index(nodes)
     _check_finite("y", y)
     train_count = round(0.95 * len(labels)) if num_train is None else num_train
     test_count = len(labels) - train_count if num_test is None else num_test
     train_count, test_count = _fit_parts(len(labels), train_count, test_count)
 
     def run(split: int) -> tuple[Case, Exact]:
-        order = plan.order(split, len(labels))
-        train, test = order[:train_count], order[train_count : train_count + test_count]
+        train, test = _apart(plan.order(split, len(labels)), positions, train_count, test_count)
         hidden = [labels[i] for i in test]
         start = time.perf_counter()
         exact = GraphGP(graph, kernel, features="exact").fit([labels[i] for i in train], y[train])
@@ -199,6 +200,19 @@ def compare_nodes(
     return run_comparison(title, protocol, "walkers", methods, list(sizes), plan, run, report)
 
 
+def _apart(
+    order: NDArray[np.int64], positions: NDArray[np.int64], num_train: int, num_test: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first observations of an order to train on and the next to test on, none of which share a node."""
+    _, first, node = np.unique(positions[order], return_index=True, return_inverse=True)
+    together = order[np.argsort(first[node.reshape(-1)], kind="stable")]  # those of a node follow its first
+    train, test = together[:num_train], together[num_train : num_train + num_test]
+    test = test[~np.isin(positions[test], positions[train])]
+    if len(test) == 0:
+        raise DataError("All test observations are at nodes of the training part. Ask for fewer training nodes.")
+    return train, test
+
+
 class Case(NamedTuple):
     """One split: how to approximate, and what to compare with."""
 
@@ -207,6 +221,7 @@ class Case(NamedTuple):
     process: Process[Any]
     exact: Prediction
     observed: NDArray[np.float64]
+    drawn_once: tuple[str, ...] = ()  # methods without randomness
 
 
 def row_case(
@@ -247,6 +262,7 @@ def node_case(
     halt: float,
     start: float,
     permutation: NDArray[np.int64] | None = None,
+    named: Mapping[str, Callable[[int, int], GraphGP]] | None = None,
 ) -> tuple[Case, Exact]:
     """Return the case of a fitted exact process on a graph, and how it does.
 
@@ -257,6 +273,7 @@ def node_case(
         halt: The walks' halting probability.
         start: When its fit began, by `time.perf_counter`.
         permutation: Of the quantiles, for "sigma".
+        named: Models by method, for methods that are no names of walks: functions of size and seed.
     """
     prediction = exact.predict(hidden)
     scored = _score(prediction, y, start, repr(exact.hyperparameters))
@@ -273,6 +290,9 @@ def node_case(
         return gp.predict(hidden), matrix
 
     def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
+        if named is not None and method in named:
+            own, every = named[method](size, seed), graph.labels_at(np.arange(graph.num_nodes))
+            return own.predict(hidden), lambda: unit_kernel(own, every)
         if method == "chebyshev":
             return series(size)
         options: dict[str, Any] = {**WALKS[method], "num_walkers": size, "halt": halt, "seed": seed}
@@ -289,7 +309,7 @@ def node_case(
 
         return gp.predict(hidden), matrix
 
-    return Case(approximate, fitted.exact(graph), exact, prediction, y), scored
+    return Case(approximate, fitted.exact(graph), exact, prediction, y, ("chebyshev", "taylor", "spectrum")), scored
 
 
 def run_comparison(
@@ -319,6 +339,8 @@ def run_comparison(
         if split == 0:
             case.approximate(methods[0], sizes[0], 0)  # compiles, so that no method's seconds contain it
         for method, size, repeat in _jobs(methods, sizes, plan.draws):
+            if repeat and method in case.drawn_once:
+                continue
             tell(f"{title}: {method}, {size} {size_name}", len(draws), total)
             start = time.perf_counter()
             prediction, kernel = case.approximate(method, size, plan.draw_seed(split, repeat))
@@ -343,8 +365,8 @@ def _score(prediction: Prediction, observed: NDArray[np.float64], start: float, 
     return Exact(rmse, nlpd, time.perf_counter() - start, words)
 
 
-def unit_kernel(gp: Any, X: NDArray[np.float64]) -> torch.Tensor:
-    """Return the model's prior covariance (n, n) of the rows of X (n, d), divided by the output scale."""
+def unit_kernel(gp: Any, X: Any) -> torch.Tensor:
+    """Return the model's prior covariance (n, n) of inputs X, rows (n, d) or n labels, divided by the output scale."""
     with torch.no_grad():
         covariance: torch.Tensor = gp.prior_covariance(X) / gp.hyperparameters.outputscale
         return covariance
@@ -359,7 +381,12 @@ def _check_finite(name: str, values: NDArray[np.float64]) -> None:
 
 def _fit_parts(count: int, train: int, test: int) -> tuple[int, int]:
     if train < 2 or test < 1:
-        raise InvalidArgumentError(f"At least two training and one test item are needed, got {train} and {test}.")
+        raise InvalidArgumentError(
+            f"At least two training and one test item are needed, got num_train {train} and num_test {test}."
+        )
     if train + test > count:
-        raise DataError(f"{train} training and {test} test items are asked for, but there are {count}. Ask for fewer.")
+        raise DataError(
+            f"{train} training and {test} test items are asked for, but there are {count}. Ask for fewer with "
+            "num_train and num_test."
+        )
     return train, test

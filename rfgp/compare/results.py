@@ -94,7 +94,7 @@ class Comparison:
         """Return the root mean square kernel error over draws, relative to the baseline's, averaged over splits.
 
         The error is over splits; with one split over draws, paired, since a draw's seed is the same for
-        every method (delta method).
+        every method (delta method). What is drawn once is paired with each draw of the baseline.
         """
         ours = self._by_split("kernel_error", method, size) ** 2
         base = self._by_split("kernel_error", self.baseline, size) ** 2

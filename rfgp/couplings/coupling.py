@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from rfgp import random
 from rfgp.ambient import plain
 from rfgp.counts import check_counts
 from rfgp.couplings.frequencies import Frequencies
@@ -42,7 +43,8 @@ class Coupling(ABC):
         num_dims: int,
         *,
         spectrum: Spectrum | None = None,
-        generator: torch.Generator,
+        seed: int | None = None,
+        generator: torch.Generator | None = None,
     ) -> Frequencies:
         """Draw frequencies at unit lengthscale.
 
@@ -50,19 +52,19 @@ class Coupling(ABC):
             num_frequencies: m, at least 1.
             num_dims: d, at least 1.
             spectrum: The spectral law; None: Gaussian.
-            generator: A CPU generator, advanced by the draw.
+            seed: An integer, with which models draw the same frequencies; None: one from the system.
+            generator: A CPU generator in place of a seed, advanced by the draw.
 
         Returns:
             Frequencies (m, d).
 
         Raises:
-            InvalidArgumentError: m or d is not a positive integer, or the spectrum is not one that the
-                coupling can serve.
+            InvalidArgumentError: m or d is not a positive integer, the spectrum is not one that the coupling can serve,
+                or both a seed and a generator are given.
         """
         law = self._check(num_frequencies, num_dims, spectrum or Gaussian())
-        if not isinstance(generator, torch.Generator):
-            raise InvalidArgumentError(f"generator must be a torch.Generator, got {generator!r}.")
-        return self._draw(int(num_frequencies), int(num_dims), law, generator)
+        drawn_by = random.chosen(seed, generator, random.Role.FREQUENCIES)
+        return self._draw(int(num_frequencies), int(num_dims), law, drawn_by)
 
     def _check(self, num_frequencies: int, num_dims: int, law: Spectrum) -> Spectrum:
         """Return the law of a draw that can be made."""

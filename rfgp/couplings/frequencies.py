@@ -106,6 +106,10 @@ class Frequencies:
         """Return the matrix (m, d), float64."""
         return self._matrix
 
+    def __repr__(self) -> str:
+        m, d = self.shape
+        return f"{type(self).__name__}({m=}, {d=})"
+
     def check_inputs(
         self,
         x: Tensor,  # (..., n, d)

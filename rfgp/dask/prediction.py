@@ -10,7 +10,6 @@ import numpy as np
 from distributed import Client
 
 from rfgp.dask.partitions import Partitions, blocks_of, known_lengths
-from rfgp.errors import DataError
 from rfgp.models import SparseSpectrumGP
 from rfgp.regression import Regression
 
@@ -93,15 +92,8 @@ def predict(gp: SparseSpectrumGP, X: Any, *, observed: bool = False) -> Predicte
 
 def _moment(name: str, observed: bool, regression: Regression, X: Any) -> Any:
     """Return the mean or the variance at the rows of one partition."""
-    scaling = regression.scaling
     if not len(X):
-        return np.empty((0, *scaling.targets.scale.shape))
-    if scaling.columns is not None and hasattr(X, "columns"):
-        names = list(map(str, X.columns))
-        missing = [name for name in scaling.columns if name not in names]
-        if missing:
-            raise DataError(f"The dataframe has no column {missing[0]!r}, which the training data have.")
-        X = X.iloc[:, [names.index(name) for name in scaling.columns]]
+        return np.empty((0, *regression.scaling.targets.scale.shape))
     p = regression.predict(X)
     p = p.observed() if observed else p
     return np.asarray(getattr(p, name), dtype=float)

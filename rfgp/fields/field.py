@@ -1,15 +1,21 @@
 """A field: a graph in space with values at some of its nodes."""
 
+import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 import graphs
-from graphs.builders.roads import Piece
+from graphs.builders.roads import Piece, num_parts
 from rfgp.errors import InvalidArgumentError
 from rfgp.models.process import Process
+
+_SNAP = 1.0
+"""Metres, or the plane's units: what is tried where roads fall into parts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +54,40 @@ class Field:
         assert self.graph.coordinates is not None
         return self.graph.coordinates
 
+    @cached_property
+    def part(self) -> NDArray[np.int32]:
+        """The connected part (N,) of each node, from 0."""
+        return np.asarray(connected_components(self.graph.adjacency, directed=False)[1])
+
+    def describe_parts(self) -> str:
+        """Say into how many parts the graph falls, and what follows from it; "" for a single one."""
+        sizes = np.bincount(self.part)
+        if len(sizes) == 1:
+            return ""
+        silent = len(sizes) - len(np.unique(self.part[self.graph.index(self.nodes)]))
+        what = "roads" if self.mesh is None else "mesh"
+        text = (
+            f"The {what} fall{'s' * (what == 'mesh')} into {len(sizes):,} parts without a way between them, the "
+            f"largest of {sizes.max():,} of {len(self.part):,} nodes: what is observed in one says nothing about the "
+            "others."
+        )
+        if silent:
+            those = "One part has" if silent == 1 else f"{silent:,} parts have"
+            text += f" {those} no observation; the prior's mean and standard deviation stand there."
+        return text + self._snap_hint(len(sizes))
+
+    def _snap_hint(self, parts: int) -> str:
+        """Return how many parts of roads a tolerance would leave, where it would help."""
+        if self.roads is None or self.roads.snap >= _SNAP:
+            return ""
+        try:
+            left = num_parts(self.roads.lines, self.roads.metric, _SNAP)
+        except graphs.InvalidGraphError:  # too large a tolerance for these units
+            return ""
+        unit = "m" if self.roads.metric == "haversine" else "in the units of the plane"
+        joined = f" Joining road ends that miss each other by at most {_SNAP:g} {unit}, snap={_SNAP:g}, would leave"
+        return f"{joined} {left:,}." if left < parts else ""
+
     def pieces(self) -> list[Piece]:
         """Return the pieces of road between neighbouring nodes, which are positions in the graph.
 
@@ -57,7 +97,14 @@ class Field:
         if self.roads is None:
             raise InvalidArgumentError("This field is not on roads.")
         edges, fractions, _ = self.roads.places()
-        return graphs.cut_roads(self.roads.lines, edges, fractions, self.roads.metric)[2]
+        return graphs.cut_roads(self.roads.lines, edges, fractions, self.roads.metric, self.roads.snap)[2]
+
+
+def warn_of_parts(field: Field) -> Field:
+    """Return the field, with a warning where its graph falls into parts."""
+    if text := field.describe_parts():
+        warnings.warn(graphs.DisconnectedWarning(text), stacklevel=3)
+    return field
 
 
 class NodeLaw(NamedTuple):

@@ -1,6 +1,7 @@
 """From files to fields: a mesh with values, or roads with sensors."""
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ from numpy.typing import NDArray
 
 import graphs
 from graphs.builders.mesh import MESH_SUFFIXES, declared_faces
+from graphs.builders.road_files import FARTHEST_SENSOR
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.fields.field import Field
+from rfgp.fields.field import Field, warn_of_parts
 from rfgp.tables import TABLE_SUFFIXES, Table, read_table
 
 ROAD_SUFFIXES = (".rda", ".geojson", ".json")
@@ -18,10 +20,13 @@ FIELD_SUFFIXES = (*MESH_SUFFIXES, *ROAD_SUFFIXES)
 
 _FARTHEST = 0.1  # of the mesh's diagonal
 _CANDIDATES = 32
+_COUNTED = "Rows count from 0, after the header."
 
 
-def read_field(path: str | Path, value: str = "value") -> Field:
-    """Read a mesh, with the z component of its face normals as the field, or roads with their sensors (`value`).
+def read_field(path: str | Path, value: str = "value", metric: str = "haversine") -> Field:
+    """Read a mesh, with the z component of its face normals as the field, or roads with their sensors.
+
+    `value` and `metric` are those of `read_road_field`.
 
     Raises:
         InvalidArgumentError: the ending of the file's name is not known.
@@ -32,13 +37,20 @@ def read_field(path: str | Path, value: str = "value") -> Field:
     if suffix in MESH_SUFFIXES:
         return read_mesh_field(file)
     if suffix in ROAD_SUFFIXES:
-        return read_road_field(file, value)
+        return read_road_field(file, value, metric)
     known = ", ".join((*TABLE_SUFFIXES, *FIELD_SUFFIXES))
     raise InvalidArgumentError(f"{file.name}: what it holds is not clear from its ending; known are {known}.")
 
 
 def read_road_field(
-    path: str | Path, value: str = "value", metric: str = "haversine", min_length: float = 0.0
+    path: str | Path,
+    value: str = "value",
+    metric: str = "haversine",
+    min_length: float = 0.0,
+    snap: float = 0.0,
+    *,
+    within: float = FARTHEST_SENSOR,
+    skip: bool = False,
 ) -> Field:
     """Read roads with sensors; those without a value are nodes, but not observed.
 
@@ -49,65 +61,103 @@ def read_road_field(
         value: GeoJSON: the property that holds the sensors' values.
         metric: "haversine" for degrees, or "euclidean" for coordinates in a plane, in metres.
         min_length: Shorter pieces of road count as this long, in mean lengths; see `graphs.Graph.from_roads`.
+        snap: Ends of roads at most so far apart meet, in metres; see `graphs.Graph.from_roads`.
+        within: GeoJSON: how far from a road a sensor may lie that names none, in metres.
+        skip: GeoJSON: whether to leave out what is neither road nor sensor, with a warning; see `graphs.read_roads`.
 
     Raises:
         FileFormatError: the file is missing, empty or of another format.
         InvalidGraphError: roads or sensors that make no graph.
+
+    Warns:
+        graphs.DisconnectedWarning: the roads fall into parts.
     """
-    roads = graphs.read_roads(path, value, metric)
+    roads = graphs.read_roads(path, value, metric, within=within, skip=skip)._replace(snap=snap)
     edges, fractions, place = roads.places()
-    graph = graphs.Graph.from_roads(roads.lines, edges, fractions, metric=metric, min_length=min_length)
+    graph = graphs.Graph.from_roads(roads.lines, edges, fractions, metric=metric, min_length=min_length, snap=snap)
     known = np.isfinite(roads.values)
     labels = np.array([f"sensor-{i}" for i in place[known]], dtype=object)
     quantity = "y" if Path(path).suffix.lower() == ".rda" else value
-    return Field(graph, labels, roads.values[known], quantity, 250 / 325, roads=roads)
+    return warn_of_parts(Field(graph, labels, roads.values[known], quantity, 250 / 325, roads=roads))
 
 
-def read_mesh_field(path: str | Path, values: str | Path | None = None, *, weights: str = "unit") -> Field:
+def read_mesh_field(
+    path: str | Path,
+    values: str | Path | None = None,
+    *,
+    weights: str = "unit",
+    nodes: str | None = None,
+    table_options: Mapping[str, Any] | None = None,
+) -> Field:
     """Read a mesh and values on it.
 
     Args:
         path: The mesh.
         values: A table (CSV or Parquet) whose last column is the value and whose other columns say where:
             `face` or `vertex` (numbers from 0, as in the mesh's file), or `x`, `y`, `z` in the mesh's units (the
-            nearest face). None: the z component of the normal of every face.
-        weights: Of the edges, "unit", "edge-length" or, for values at vertices, "cotangent"; see
+            nearest face, or vertex). None: the z component of the normal of every face, or vertex.
+        weights: Of the edges, "unit", "edge-length" or, between vertices, "cotangent"; see
             `graphs.Graph.from_mesh`.
+        nodes: Where the field lies, "faces" or "vertices"; None: as the table's columns say, else faces.
+        table_options: Those of `rfgp.tables.read_table`.
 
     Raises:
-        graphs.InvalidArgumentError: other weights, or "cotangent" for faces.
+        graphs.InvalidArgumentError: other weights or nodes, or "cotangent" for faces.
         DataError: the table has other columns, numbers that the mesh does not have, or places far from it.
         FileFormatError: the mesh is missing, empty or of another format.
+
+    Warns:
+        graphs.DisconnectedWarning: the mesh falls into parts.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", graphs.DegenerateFacesWarning)
         mesh = graphs.load_mesh(path)
     for entry in caught:
         warnings.warn(entry.message, stacklevel=2)
-    if values is None:
-        graph = graphs.Graph.from_mesh(mesh, weights=weights)
-        normals = np.array(mesh.face_normals[:, 2])
-        return Field(graph, np.arange(graph.num_nodes), normals, "z of the face normal", mesh=mesh)
-    table = read_table(values)
-    on_faces = table.columns != ("vertex",)
-    graph = graphs.Graph.from_mesh(mesh, nodes="faces" if on_faces else "vertices", weights=weights)
+    table = None if values is None else read_table(values, **(table_options or {}))
+    nodes = nodes or ("vertices" if table is not None and table.columns == ("vertex",) else "faces")
+    graph = graphs.Graph.from_mesh(mesh, nodes=nodes, weights=weights)
+    on_faces = nodes == "faces"
+    if table is None or values is None:
+        normals = np.array((mesh.face_normals if on_faces else mesh.vertex_normals)[:, 2])
+        quantity = f"z of the {'face' if on_faces else 'vertex'} normal"
+        return warn_of_parts(Field(graph, np.arange(graph.num_nodes), normals, quantity, mesh=mesh, on_faces=on_faces))
     if set(table.columns) == {"x", "y", "z"}:
-        places = table.X[:, [table.columns.index(axis) for axis in "xyz"]]
-        nodes = _nearest_faces(places, mesh, Path(values))
-    elif table.columns in (("face",), ("vertex",)):
+        found = _nearest(table, mesh, on_faces, Path(values))
+    elif table.columns == (("face",) if on_faces else ("vertex",)):
         renumbered = any(issubclass(entry.category, graphs.DegenerateFacesWarning) for entry in caught)
         _check_numbering(table.columns[0], renumbered, mesh, Path(path))
-        nodes = _read_numbers(table, graph.num_nodes, Path(values))
+        found = _read_numbers(table, graph.num_nodes, Path(values))
     else:
         raise DataError(
-            f"{values} has the columns {', '.join(table.columns)} before the value {table.target!r}; a field on a mesh "
-            "needs face, or vertex, or x, y and z, and then the value."
+            f"{values} has the columns {', '.join(table.columns)} before the value {table.target!r}; a field on a "
+            f"mesh's {nodes} needs {'face' if on_faces else 'vertex'}, or x, y and z, and then the value."
         )
-    return Field(graph, nodes, table.y, table.target, mesh=mesh, on_faces=on_faces)
+    return warn_of_parts(Field(graph, found, table.y, table.target, mesh=mesh, on_faces=on_faces))
 
 
-def _nearest_faces(places: NDArray[np.float64], mesh: Any, file: Path) -> NDArray[np.int64]:
-    """Return the faces (n,) whose surface is nearest to the places (n, 3), among those with the nearest centroids."""
+def _nearest(table: Table, mesh: Any, on_faces: bool, file: Path) -> NDArray[np.int64]:
+    """Return the faces or vertices (n,) that are nearest to the places of a table.
+
+    Raises:
+        DataError: a place lies far from the mesh.
+    """
+    from scipy.spatial import KDTree
+
+    places = table.X[:, [table.columns.index(axis) for axis in "xyz"]]
+    distances, found = _nearest_faces(places, mesh) if on_faces else KDTree(mesh.vertices).query(places)
+    worst, diagonal = int(np.argmax(distances)), float(np.linalg.norm(np.ptp(mesh.vertices, axis=0)))
+    if distances[worst] > _FARTHEST * diagonal:
+        raise DataError(
+            f"{file}: row {table.rows[worst]} lies {distances[worst]:.4g} from the nearest "
+            f"{'face' if on_faces else 'vertex'}, more than a tenth of the mesh's size ({diagonal:.4g}). Are both in "
+            f"the same units and the same frame? {_COUNTED}"
+        )
+    return np.asarray(found, dtype=np.int64)
+
+
+def _nearest_faces(places: NDArray[np.float64], mesh: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the distances (n,) and faces (n,) whose surface is nearest, among those with the nearest centroids."""
     from scipy.spatial import KDTree
     from trimesh.triangles import closest_point
 
@@ -116,14 +166,7 @@ def _nearest_faces(places: NDArray[np.float64], mesh: Any, file: Path) -> NDArra
     repeated = np.repeat(places, count, axis=0)
     found = closest_point(np.asarray(mesh.triangles)[candidates.reshape(-1)], repeated)
     distances = np.linalg.norm(found - repeated, axis=1).reshape(-1, count)
-    nearest = distances.min(axis=1)
-    worst, diagonal = int(np.argmax(nearest)), float(np.linalg.norm(np.ptp(mesh.vertices, axis=0)))
-    if nearest[worst] > _FARTHEST * diagonal:
-        raise DataError(
-            f"{file}: row {worst} lies {nearest[worst]:.4g} from the nearest face, more than a tenth of the mesh's "
-            f"size ({diagonal:.4g}). Are both in the same units and the same frame?"
-        )
-    return np.asarray(candidates[np.arange(len(places)), distances.argmin(axis=1)], dtype=np.int64)
+    return distances.min(axis=1), candidates[np.arange(len(places)), distances.argmin(axis=1)]
 
 
 def _check_numbering(kind: str, renumbered: bool, mesh: Any, file: Path) -> None:
@@ -152,5 +195,8 @@ def _read_numbers(table: Table, count: int, file: Path) -> NDArray[np.int64]:
     wrong = (numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= count)
     if wrong.any():
         row = int(wrong.argmax())
-        raise DataError(f"{file}: row {row} names {table.columns[0]} {numbers[row]:g}; there are 0 to {count - 1}.")
+        raise DataError(
+            f"{file}: row {table.rows[row]} names {table.columns[0]} {numbers[row]:g}; there are 0 to "
+            f"{count - 1}. {_COUNTED}"
+        )
     return numbers.astype(np.int64)

@@ -51,7 +51,7 @@ class FileJournal(Journal):
         identity: What the fit is a function of, as a short text.
 
     Raises:
-        CheckpointError: the file is no checkpoint, one of another fit, or may not be read and written.
+        CheckpointError: the file is no checkpoint, or one of another fit.
     """
 
     def __init__(self, path: Path, identity: str) -> None:
@@ -60,13 +60,12 @@ class FileJournal(Journal):
             raise CheckpointError(f"{path} is a folder; give a file in it.")
         if not path.exists():
             write_atomically(path, _MAGIC + identity.encode() + b"\n")
+        elif not path.is_file():
+            raise CheckpointError(f"{path} is no regular file, which a checkpoint is. Choose another name.")
         try:
             self._file: BinaryIO | None = path.open("r+b")
         except OSError as error:
-            reason = error.strerror or error
-            raise CheckpointError(
-                f"{path} cannot be read and written: {reason}. Give access, or name another."
-            ) from error
+            raise CheckpointError(f"{path} cannot be opened: {error.strerror}. Choose another name.") from error
         try:
             self._check(identity)
         except BaseException:

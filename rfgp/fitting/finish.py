@@ -44,8 +44,9 @@ def finish(
     calibration, density = _check(fit, values, evidence, learned)
     converged = not reports or (reports[-1].converged if learned is None else learned.has_settled)
     stages = tuple(stage for report in reports for stage in report.stages)
+    trace = tuple(value for report in reports for value in report.trace)
     if outcome is not None and outcome.stage.iterations:
-        stages = (*stages, outcome.stage)
+        stages, trace = (*stages, outcome.stage), (*trace, *outcome.trace)
     return regression, FitReport(
         converged=converged,
         iterations=sum(stage.iterations for stage in stages),
@@ -53,7 +54,7 @@ def finish(
         log_marginal_likelihood=total,
         message=f"{'converged' if converged else 'stopped'}: {words}" if reports else words,
         at_bounds=_at_bounds(fit, values),
-        trace=reports[-1].trace if reports else (),
+        trace=trace,
         stages=stages,
         frequencies="fixed" if outcome is None else ("fell back" if learned is None else "learned"),
         calibration=calibration if math.isfinite(calibration) else None,

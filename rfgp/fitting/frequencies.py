@@ -1,6 +1,8 @@
 """Learning the frequencies themselves (Lazaro-Gredilla et al. 2010), without over-fitting unseen.
 
-They start from the model's own draw and, with all other hyperparameters, climb the marginal likelihood of random
+They start from the model's own draw, at the hyperparameters that a short climb from each of a few prefers (a search
+with fixed frequencies gives up columns that these are too few for, and learned ones would not be); and, with all other
+hyperparameters, climb the marginal likelihood of random
 batches of rows by Adam (Kingma and Ba 2015), under a normal prior around that draw. A tenth of the rows is kept out of
 all this, at most 2,000. Their leave-one-out density, given each other and up to 6,000 of the rows that were learned
 from, decides: that of one half, which step to keep, and how large the noise is in the end; that of the other half,
@@ -9,8 +11,9 @@ these are taken. The other half also gives the reported calibration, so nothing 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
@@ -18,7 +21,9 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.couplings import Frequencies
+from rfgp.fitting.checkpoint import Journal
 from rfgp.fitting.context import FeatureFit, HeldOut, leave_one_out_densities, solve_scales
+from rfgp.fitting.progress import Reporter
 from rfgp.inference import Evidence, FeatureEvidence, LinearModel, evidence
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Stage, mean_and_noise
@@ -38,6 +43,8 @@ SETTLED = 0.01
 """Nats a row: what the last tenth of the steps may gain in likelihood before more steps are asked for."""
 _MOST_ROUNDING = 3.0
 """Of products of features in a step: its noise is that of the batches anyway (see `rfgp.inference.linear`)."""
+TRIAL_ROWS, TRIAL_STEPS = 2000, 20
+"""Of the climb by which a start is judged."""
 _SEGMENT = 10
 """Steps between two looks at the kept-out rows."""
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
@@ -52,6 +59,8 @@ class Outcome(NamedTuple):
     frequencies: Frequencies | None  # None: the fixed ones are as good
     values: Values  # where the chosen step has the other hyperparameters
     stage: Stage
+    judged: Tensor  # the log densities (b,) of the rows that nothing was chosen by
+    trace: tuple[float, ...]  # the likelihood of all rows that were learned from before each step, of its batch
     last_gain: float  # of the likelihood of a row, in the last tenth of the steps
     begun: FitReport  # of the other hyperparameters, before
     held_out: HeldOut
@@ -73,35 +82,62 @@ def refusal(fit: FeatureFit, held_out: HeldOut) -> Outcome:
     rows = len(fit.pool)
     words = f"{rows} rows are too few to learn frequencies from" if rows < LEAST_LEARNED else "no steps were allowed"
     stage = Stage("learning frequencies", rows, 0, 0, 0.0)
-    return Outcome(None, fit.regression.hyperparameters, stage, 0.0, NOTHING_BEFORE, held_out, words)
+    return Outcome(
+        None, fit.regression.hyperparameters, stage, torch.zeros(0), (), 0.0, NOTHING_BEFORE, held_out, words
+    )
 
 
-def learn(fit: FeatureFit, held_out: HeldOut, values: Values, begun: FitReport) -> Outcome:
+def best_start(fit: FeatureFit, held_out: HeldOut, starts: Sequence[Values]) -> Values:
+    """Return the start from which a short climb on few rows gives those rows the best density that choose."""
+    few = held_out._replace(
+        learned_from=held_out.learned_from.take(torch.arange(len(held_out.learned_from))[:TRIAL_ROWS])
+    )
+    plan = replace(fit.plan, given_iterations=min(TRIAL_STEPS, fit.plan.steps), reporter=Reporter(), journal=Journal())
+    trial, half = replace(fit, plan=plan), len(held_out.chosen_by)
+
+    def density(start: Values) -> float:
+        return max(float(step.density[:half].mean()) for step in Learning(trial, few, start).climb().segments)
+
+    def compute() -> dict[str, Tensor]:
+        return {"values": torch.tensor([density(start) for start in starts], dtype=torch.float64)}
+
+    return starts[int(fit.plan.journal.remember("trials", compute)["values"].argmax())]
+
+
+def judged(fit: FeatureFit, held_out: HeldOut, values: Values) -> Tensor:
+    """Return the log densities (b,), with fixed frequencies, of the rows that nothing is chosen by."""
+    return Learning(fit, held_out, values).best_fixed.density[len(held_out.chosen_by) :]
+
+
+def learn(fit: FeatureFit, held_out: HeldOut, values: Values, start: Values, begun: FitReport) -> Outcome:
     """Learn, and return the best step if it is better than none by more than a standard error.
 
     Args:
         fit: The fit.
         held_out: Which rows are learned from, and which are not.
-        values: The hyperparameters to start from.
-        begun: How they were found.
+        values: The hyperparameters that fixed frequencies have.
+        start: Those to start from.
+        begun: How the first were found.
     """
-    run = Learning(fit, held_out, values)
-    steps, best, chosen, half = run.climb(), -math.inf, run.best_fixed, len(held_out.chosen_by)
+    run, fixed = Learning(fit, held_out, start), Learning(fit, held_out, values).best_fixed
+    steps, best, chosen, half = run.climb(), -math.inf, fixed, len(held_out.chosen_by)
     for step in steps.segments:
         if float(step.density[:half].mean()) > best:
             best, chosen = float(step.density[:half].mean()), step
-    gain, error = _mean_and_error((chosen.density - run.best_fixed.density)[half:])
+    gain, error = mean_and_error((chosen.density - fixed.density)[half:])
     tenth, likelihoods = max(1, fit.plan.steps // 10), steps.likelihoods
     ends = [sum(part) / len(part) for part in (likelihoods[-tenth:], likelihoods[-2 * tenth : -tenth] or [math.inf])]
     stage = Stage("learning frequencies", len(run.pool), fit.plan.steps, fit.plan.steps, ends[0] - likelihoods[0])
+    trace = tuple(run.in_units(value) for value in likelihoods)
     words = f"learned frequencies gained {gain:.2g} (standard error {error:.1g}) nats a kept-out row"
     if not gain > error:
         words = f"{words}, so the fixed ones were taken"
-        return Outcome(None, values, stage, ends[0] - ends[1], begun, held_out, words)
+        return Outcome(None, values, stage, fixed.density[half:], trace, ends[0] - ends[1], begun, held_out, words)
     if fit.plan.steps >= 20:
         words = f"{words}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
     learned = Frequencies(chosen.parameters["frequencies"], run.start.weights)
-    return Outcome(learned, run.values(chosen.parameters), stage, ends[0] - ends[1], begun, held_out, words)
+    parameters = run.values(chosen.parameters)
+    return Outcome(learned, parameters, stage, chosen.density[half:], trace, ends[0] - ends[1], begun, held_out, words)
 
 
 class _Candidate(NamedTuple):
@@ -166,7 +202,6 @@ class Learning:
         self._begun = {**raw, "frequencies": self.start.dense().clone()}
         self._batches: tuple[int, Tensor] | None = None
         self._moment = _Moment.at(self._inside(self._begun))
-        self.best_fixed = self._best_fixed()
 
     def values(self, parameters: dict[str, Tensor]) -> Values:
         """Return the hyperparameters among the parameters, each 0-d or (d,)."""
@@ -187,11 +222,16 @@ class Learning:
 
     def _tell(self, first: int, likelihoods: list[float]) -> None:
         """Tell the reporter of steps, in the user's units."""
-        count, targets = self.pool.count, self._fit.regression.scaling.targets
         for done, value in enumerate(likelihoods, first + 1):
-            self._fit.plan.reporter.iteration(done, value * count + targets.log_jacobian(count))
+            self._fit.plan.reporter.iteration(done, self.in_units(value))
 
-    def _best_fixed(self) -> _Candidate:
+    def in_units(self, likelihood: float) -> float:
+        """Return what the likelihood of a standardised row makes for all rows, in the user's units."""
+        count = self.pool.count
+        return likelihood * count + self._fit.regression.scaling.targets.log_jacobian(count)
+
+    @cached_property
+    def best_fixed(self) -> _Candidate:
         """Return the fixed frequencies, with noise and scale solved on the kept-out rows and those beside them."""
         values, rows = self.values(self._begun), self._beside
         if self._fit.solves_scales and len(rows) > self._fit.family.num_features:
@@ -270,7 +310,7 @@ class Learning:
             return leave_one_out_densities(told, self._kept_out, values.standardized("noise").double())
 
 
-def _mean_and_error(values: Tensor) -> tuple[float, float]:
+def mean_and_error(values: Tensor) -> tuple[float, float]:
     """Return the mean of independent values (n,) and its standard error; infinite for a single one."""
     error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.inf
     return float(values.mean()), error

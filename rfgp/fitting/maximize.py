@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.counts import check_count
-from rfgp.descent import descend
+from rfgp.descent import Descent, descend
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import Journal
+from rfgp.fitting.coordinates import Coordinates
 from rfgp.fitting.progress import Reporter
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression, Stage
 from rfgp.rows import Rows
 
+ENOUGH = 1e-5
+"""Nats: the least gain of an iteration. What a likelihood tells of hyperparameters are differences of about one."""
 _ROUNDING = 1e-6
 """Nats per observation that a second start after a failed line search must gain to be worth more."""
 
@@ -88,11 +91,14 @@ class Objective:
             return self.density(values)[0].item() + self.jacobian
 
     def evaluated(self, values: Values, free: Iterable[str]) -> dict[str, Tensor]:
-        """Return the negative objective per observation (0-d), its gradient (p,) in what is free, and where it is."""
+        """Return the negative objective per observation (0-d), its gradient (p,) in what is free, and where it is.
+
+        Without the Jacobian, so that no search depends on the unit of the targets.
+        """
         names = list(free)
         with torch.enable_grad():
             likelihood, reached = self.density(values.leaves(names))
-            value = -(likelihood + self.jacobian + reached.log_hyperprior()) / self.count
+            value = -(likelihood + reached.log_hyperprior()) / self.count
             gradients = torch.autograd.grad(value, [reached.raw[name] for name in names])
         gradient = torch.cat([g.reshape(-1) for g in gradients]).double().cpu()
         raw = {f"raw.{name}": tensor.detach().clone() for name, tensor in reached.raw.items()}
@@ -116,7 +122,7 @@ def maximize(
     stage: str = "all rows",
     held: Iterable[str] = (),
     bounds: Bounds | None = None,
-    tolerance: float = 1e-10,
+    tolerance: float | None = None,
 ) -> tuple[Values, FitReport]:
     """Maximise over the hyperparameters that are not fixed; return those found, and how it went.
 
@@ -127,13 +133,13 @@ def maximize(
         stage: What this is called.
         held: Names that stay beside those of the plan.
         bounds: Of raw values, in place of a hyperparameter's own.
-        tolerance: Of the relative change of the objective per observation in one iteration.
+        tolerance: Of the relative change of the objective per observation in one iteration; None: `ENOUGH` nats.
     """
     plan.reporter.begin(stage, objective.rows, plan.max_iterations)
     free = values.space.free((*plan.fixed, *held))
     if not free:
         return values, FitReport(True, 0, 0, objective.likelihood(values), "every hyperparameter is fixed")
-    return _Search(objective, values, plan, stage, free).run(bounds or {}, tolerance)
+    return _Search(objective, values, plan, stage, free).run(bounds or {}, tolerance or ENOUGH / objective.count)
 
 
 class _Search:
@@ -141,28 +147,25 @@ class _Search:
 
     def __init__(self, objective: Objective, values: Values, plan: Plan, stage: str, free: list[str]) -> None:
         self._objective, self._start, self._plan, self._stage, self._free = objective, values, plan, stage, free
+        self._coordinates = Coordinates.of(values.space, free)
         self._trace: list[float] = []
         self._last: tuple[NDArray[np.float64], dict[str, Tensor]] | None = None
 
     def run(self, changed: Bounds, tolerance: float) -> tuple[Values, FitReport]:
         """Return the hyperparameters found, and the report."""
         entries = [(name, limits) for name in self._free for limits in self._start.space.bounds(name)]
-        bounds = [changed.get(name, limits) for name, limits in entries]
-        search = descend(
-            self._evaluate,
-            self._start.vector(self._free),
-            bounds,
-            most=self._plan.max_iterations,
-            tolerance=tolerance,
-            gradient_tolerance=1e-6,
-            restarts=1,
-            rounding=_ROUNDING,
-            after=self._after_iteration,
-        )
-        value, _ = self._evaluate(search.point)
+        bounds = self._coordinates.limits([changed.get(name, limits) for name, limits in entries])
+        search = self._descend(self._start.vector(self._free), bounds, tolerance)
+        value, slope = self._evaluate(search.point)
+        ended = self._coordinates.raw(search.point)
+        revived = self._coordinates.revived(ended, slope / self._coordinates.slope(ended) * self._objective.count)
+        if search.iterations < self._plan.max_iterations and not np.array_equal(revived, ended):
+            search, before = self._descend(revived, bounds, tolerance), search
+            search = search._replace(evaluations=search.evaluations + before.evaluations)
+            value, _ = self._evaluate(search.point)
         reached = self._reached()
         with torch.no_grad():
-            likelihood = -value * self._objective.count - float(reached.log_hyperprior())
+            likelihood = self._total(value) - float(reached.log_hyperprior())
         pairs = zip(entries, search.point, bounds, strict=True)
         at_bounds = tuple(dict.fromkeys(name for (name, _), point, limits in pairs if point in limits))
         gain = (self._trace[-1] - self._trace[0]) / self._objective.count
@@ -171,9 +174,25 @@ class _Search:
         trace = tuple(self._trace)
         return reached, FitReport(search.converged, *figures, search.message, at_bounds, trace, (done,))
 
+    def _descend(
+        self, start: NDArray[np.float64], bounds: list[tuple[float | None, float | None]], tolerance: float
+    ) -> Descent:
+        return descend(
+            self._evaluate,
+            self._coordinates.at(start),
+            bounds,
+            most=self._plan.max_iterations - max(0, len(self._trace) - 1),
+            tolerance=tolerance,
+            gradient_tolerance=1e-6,
+            restarts=1,
+            rounding=_ROUNDING,
+            after=self._after_iteration,
+        )
+
     def _evaluate(self, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        raw = self._coordinates.raw(point)
         if self._last is None or not np.array_equal(self._last[0], point):
-            values = self._start.moved(self._free, point)
+            values = self._start.moved(self._free, raw)
             tensors = self._plan.journal.remember(self._stage, lambda: self._objective.evaluated(values, self._free))
             self._last = point.copy(), tensors
         tensors = self._last[1]
@@ -184,8 +203,11 @@ class _Search:
                     "The likelihood and the priors have no finite value where the search starts. Choose starting "
                     "values that the priors allow."
                 )
-            self._trace.append(-value * self._objective.count)
-        return value, np.asarray(tensors["gradient"].numpy())
+            self._trace.append(self._total(value))
+        return value, tensors["gradient"].numpy() * self._coordinates.slope(raw)
+
+    def _total(self, value: float) -> float:
+        return self._objective.jacobian - value * self._objective.count
 
     def _reached(self) -> Values:
         """Return the hyperparameters of the last evaluation."""
@@ -194,5 +216,5 @@ class _Search:
         return self._start.replaced(raw)
 
     def _after_iteration(self, value: float) -> None:
-        self._trace.append(-value * self._objective.count)
+        self._trace.append(self._total(value))
         self._plan.reporter.iteration(len(self._trace) - 1, self._trace[-1])

@@ -2,10 +2,12 @@
 
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.regression import FitReport, Regression
+from rfgp.threads import few_threads
 
 
 def fit_whole(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression by one search on all rows; return the one found, and how it went."""
-    objective = Objective.of(regression, regression.needed_rows("a fit"))
-    values, report = maximize(objective, regression.hyperparameters, plan)
+    rows = regression.needed_rows("a fit")
+    with few_threads(len(rows)):
+        values, report = maximize(Objective.of(regression, rows), regression.hyperparameters, plan)
     return regression.replace(hyperparameters=values), report

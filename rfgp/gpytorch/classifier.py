@@ -130,6 +130,12 @@ class GraphClassifier:
         self._draw = make_kernel(graph, self.kernel, self.features, self.seed, options)  # fails now, not at fit
         self._fitted: _Fitted | None = None
 
+    def __repr__(self) -> str:
+        if self._fitted is None:
+            return "GraphClassifier(not fitted)"
+        values = ", ".join(f"{name}={np.round(value, 4)}" for name, value in self.hyperparameters.items())
+        return f"GraphClassifier({len(self.classes)} classes, {values})"
+
     # --- what was learned --------------------------------------------------------------------
 
     @property

@@ -88,7 +88,7 @@ class GraphFeatureKernel(PositionKernel):
 
     def _of_batches(self, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
         """Return the covariance of inputs that differ along a batch, from that of all nodes among them."""
-        rows = torch.cat([x.reshape(-1).long() for x in (x1, x2)])
+        rows = torch.cat([whole(x).reshape(-1) for x in (x1, x2)])
         nodes, places = rows.unique(return_inverse=True)
         matrix = SparseRootLinearOperator(self.features(nodes[:, None])).to_dense()  # (..., u, u)
         left, right = places[: x1.numel()].reshape(x1.shape), places[x1.numel() :].reshape(x2.shape)

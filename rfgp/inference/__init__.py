@@ -8,12 +8,13 @@ from rfgp.inference.dense import RowEvidence as RowEvidence
 from rfgp.inference.evidence import Evidence as Evidence
 from rfgp.inference.laws import InputBlocks as InputBlocks
 from rfgp.inference.laws import Law as Law
-from rfgp.inference.laws import LeaveOneOut as LeaveOneOut
 from rfgp.inference.laws import Posterior as Posterior
-from rfgp.inference.laws import Prediction as Prediction
 from rfgp.inference.linear import LinearModel as LinearModel
 from rfgp.inference.posteriors import KernelPosterior as KernelPosterior
 from rfgp.inference.posteriors import WeightPosterior as WeightPosterior
+from rfgp.inference.prediction import LeaveOneOut as LeaveOneOut
+from rfgp.inference.prediction import LogNormal as LogNormal
+from rfgp.inference.prediction import Prediction as Prediction
 from rfgp.inference.primal import FeatureEvidence as FeatureEvidence
 from rfgp.inference.primal import absorb as absorb
 from rfgp.inference.primal import absorbs as absorbs

@@ -72,7 +72,7 @@ class RowEvidence(Evidence):
     def __init__(self, prior: FeaturePrior, rows: Block, mean: Tensor, noise: Tensor) -> None:
         self._prior = prior
         self._phi = prior.scaled(rows.inputs).double()
-        self._solution = _Solution(self._phi @ self._phi.mT, rows, mean, noise)
+        self._solution = _Solution(_Gram.apply(self._phi), rows, mean, noise)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of y, 0-d."""
@@ -89,19 +89,34 @@ class RowEvidence(Evidence):
         return WeightPosterior(self._prior, self._phi.mT @ coefficients, RowCovariance(rows))
 
 
+class _Gram(torch.autograd.Function):
+    """Phi Phi^T, whose gradient (G + G^T) Phi is one product where autograd takes two."""
+
+    @staticmethod
+    def forward(ctx: Any, phi: Tensor) -> Tensor:
+        ctx.save_for_backward(phi)
+        return phi @ phi.mT
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (phi,) = ctx.saved_tensors
+        in_phi: Tensor = (grads[0] + grads[0].mT) @ phi
+        return in_phi
+
+
 class _Solution:
     """C = K + D and a = C^-1 y. The log density has its gradient in closed form, predictions by autograd."""
 
     def __init__(self, kernel: Tensor, rows: Block, mean: Tensor, noise: Tensor) -> None:
         self._targets, self._y = rows.targets, rows.targets - mean
-        self._covariance = kernel.double() + torch.diag(rows.noise_diag(noise.double()).expand(len(rows)))
+        self._kernel, self._noise = kernel.double(), rows.noise_diag(noise.double()).expand(len(rows))
         self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise.double())
         with torch.no_grad():
             self._factor, self._coefficients = self._solve()
 
     def log_density(self) -> Tensor:
         """Return log N(y; 0, C) of all observations, 0-d."""
-        density: Tensor = _LogDensity.apply(self._covariance, self._y, self._factor, self._coefficients)
+        density: Tensor = _LogDensity.apply(self._kernel, self._noise, self._y, self._factor, self._coefficients)
         return density + self._repeated
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
@@ -111,11 +126,13 @@ class _Solution:
 
     def solved(self) -> tuple[Tensor, Tensor]:
         """Return the Cholesky factor (n, n) of C, and a (n, k), with gradients where C or y has some."""
-        wanted = torch.is_grad_enabled() and (self._covariance.requires_grad or self._y.requires_grad)
+        wanted = torch.is_grad_enabled() and any(t.requires_grad for t in (self._kernel, self._noise, self._y))
         return self._solve() if wanted else (self._factor, self._coefficients)
 
     def _solve(self) -> tuple[Tensor, Tensor]:
-        factor = cholesky(self._covariance, "The covariance K + noise of the training data")
+        covariance = self._kernel.clone()
+        covariance.diagonal().add_(self._noise)
+        factor = cholesky(covariance, "The covariance K + noise of the training data")
         return factor, torch.cholesky_solve(self._y, factor)
 
 
@@ -129,21 +146,22 @@ def repetitions(rows: Block, noise: Tensor) -> Tensor:
 
 
 class _LogDensity(torch.autograd.Function):
-    """log N(y; 0, C) with its gradient in closed form, 1/2 (a a^T - C^-1) for C and -a for y, a = C^-1 y.
+    """log N(y; 0, C), C = K + D, with its gradient in closed form: 1/2 (a a^T - C^-1) for C, -a for y, a = C^-1 y.
 
     y (n, k) has independent columns of one covariance C. Differentiating the Cholesky factorisation itself would cost
     several times as much.
     """
 
     @staticmethod
-    def forward(ctx: Any, covariance: Tensor, y: Tensor, factor: Tensor, solved: Tensor) -> Tensor:
+    def forward(ctx: Any, kernel: Tensor, noise: Tensor, y: Tensor, factor: Tensor, solved: Tensor) -> Tensor:
         ctx.save_for_backward(factor, solved)
         log_determinant = 2 * factor.diagonal().log().sum()
         return -0.5 * ((y * solved).sum() + y.shape[1] * (log_determinant + len(y) * _LOG_2PI))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         factor, solved = ctx.saved_tensors
-        in_covariance = solved @ solved.mT - solved.shape[1] * torch.cholesky_inverse(factor)
-        return 0.5 * grads[0] * in_covariance, -grads[0] * solved, None, None
+        in_covariance = torch.cholesky_inverse(factor)
+        in_covariance.addmm_(solved, solved.mT, beta=-solved.shape[1]).mul_(0.5 * grads[0])
+        return in_covariance, in_covariance.diagonal().clone(), -grads[0] * solved, None, None

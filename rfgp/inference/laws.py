@@ -1,19 +1,15 @@
-"""Laws of the latent function at some points: what gives them, standardised and lazily; and in the user's units."""
+"""Laws of the latent function at some points, standardised and lazily: the role, and what gives them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp import random
-from rfgp.ambient import Cached, plain
-from rfgp.counts import check_count
+from rfgp.ambient import Cached
 from rfgp.errors import InvalidArgumentError
-from rfgp.scaling import Affine
 
 Functions = Callable[[Tensor], Tensor]
 
@@ -172,160 +168,31 @@ def root_of(covariance: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
-    """The joint Gaussian law at n points, in the user's units; with k outputs, independent ones, an axis more.
-
-    `mean`, `variance`, `covariance` and `sample` are computed when asked for. They are numpy arrays
-    if the inputs of `predict` were, tensors of the inputs' dtype and device otherwise. Without
-    noise the law is that of the latent function; `observed()` adds the noise.
+class LinearLaw:
+    """The law of linear functionals of a law at n points, as of differences between two of them.
 
     Attributes:
-        law: The latent law, standardised.
-        location: The user's value is location + scale * standardised value; () or (k,).
-        scale: Likewise.
-        noise: The noise variance, standardised, () or (n,).
-        template: An empty tensor of the dtype and device of the results.
-        as_numpy: Whether results are numpy arrays.
-        has_noise: Whether the noise is part of the law.
+        law: At the points.
+        weights: (m, n), a functional a row.
+        shift: What is added to the mean at every point, (k,).
     """
 
     law: Law
-    location: Tensor
-    scale: Tensor
-    noise: Tensor
-    template: Tensor
-    as_numpy: bool
-    has_noise: bool = False
+    weights: Tensor
+    shift: Tensor
 
-    def observed(self) -> "Prediction":
-        """Return the law of observations at these points: the same plus independent noise."""
-        return replace(self, has_noise=True)
+    def mean(self) -> Tensor:
+        """Return the mean (m, k)."""
+        return self.weights @ (self.law.mean() + self.shift)
 
-    @property
-    def mean(self) -> Any:
-        """The mean, (n,) or (n, k)."""
-        return self._out(self.mean_tensor())
+    def variance(self) -> Tensor:
+        """Return the marginal variances (m,)."""
+        return (self.weights @ self.law.covariance() * self.weights).sum(1).clamp_min(0)
 
-    @property
-    def variance(self) -> Any:
-        """The marginal variances, (n,) or (n, k)."""
-        return self._out(self.variance_tensor())
+    def covariance(self) -> Tensor:
+        """Return the covariance (m, m)."""
+        return self.weights @ self.law.covariance() @ self.weights.mT
 
-    @property
-    def covariance(self) -> Any:
-        """The covariance matrix, (n, n) or (n, n, k)."""
-        return self._out(self.covariance_tensor())
-
-    @plain()
-    def sample(self, num_samples: int, *, generator: torch.Generator | None = None) -> Any:
-        """Draw from the joint law.
-
-        Args:
-            num_samples: s.
-            generator: A CPU generator; None: a fresh one, seeded by the system.
-
-        Returns:
-            (s, n) or (s, n, k).
-        """
-        num_samples = check_count("num_samples", num_samples, least=0)
-        generator = generator or torch.Generator().manual_seed(random.resolve_seed(None))
-        root, mean = self.law.root(), self.law.mean()
-        count = (num_samples, mean.shape[1])
-        standard = torch.randn(*count, root.shape[1], generator=generator, dtype=root.dtype)
-        values = mean + (standard.to(root.device) @ root.mT).mT
-        if self.has_noise:
-            noise = torch.randn(*count, len(root), generator=generator, dtype=root.dtype).to(root.device)
-            values = values + (self._noise().sqrt() * noise).mT
-        return self._out(self._to_units(values))
-
-    @plain()
-    def log_density(self, y: Any) -> Any:
-        """Return the log density of each value under its marginal law; `observed().log_density(y)` for observations.
-
-        Its mean over held-out observations is the log predictive density of a point, the negative of
-        `rfgp.metrics.nlpd`.
-
-        Args:
-            y: Values (n,) or (n, k), in the user's units.
-
-        Returns:
-            (n,) or (n, k).
-
-        Raises:
-            InvalidArgumentError: y has another shape than the mean.
-        """
-        mean, variance = self.mean_tensor(), self.variance_tensor()
-        try:
-            values = (y if isinstance(y, Tensor) else torch.as_tensor(np.array(y, dtype=np.float64))).to(mean)
-        except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"y is not an array of numbers: {str(error)[:100]}.") from error
-        if values.shape != mean.shape:
-            raise InvalidArgumentError(f"y has shape {tuple(values.shape)}, the mean {tuple(mean.shape)}.")
-        return self._out(normal_log_density(values, mean, variance))
-
-    @plain()
-    def mean_tensor(self) -> Tensor:
-        """Return the mean (n,) or (n, k), float64 tensor."""
-        return self._to_units(self.law.mean())
-
-    @plain()
-    def variance_tensor(self) -> Tensor:
-        """Return the marginal variances (n,) or (n, k), float64 tensor."""
-        return self._per_output(self.law.variance() + self._noise())
-
-    @plain()
-    def covariance_tensor(self) -> Tensor:
-        """Return the covariance (n, n) or (n, n, k), float64 tensor."""
-        covariance = self.law.covariance()
-        return self._per_output(covariance + torch.diag(self._noise().expand(len(covariance))))
-
-    def _to_units(self, values: Tensor) -> Tensor:
-        """Return standardised values (..., k) in the user's units, without the last axis where there is one output."""
-        out = self.location + self.scale * values
-        return out[..., 0] if self.location.ndim == 0 else out
-
-    def _per_output(self, variance: Tensor) -> Tensor:
-        """Return standardised variances in the user's units, with an axis more where there are several outputs."""
-        return self.scale**2 * (variance[..., None] if self.scale.ndim else variance)
-
-    def _noise(self) -> Tensor:
-        return self.noise.double() if self.has_noise else torch.zeros_like(self.noise, dtype=torch.float64)
-
-    def _out(self, value: Tensor) -> Any:
-        value = value.detach() if self.as_numpy else value
-        value = value.to(self.template)
-        return value.cpu().numpy() if self.as_numpy else value
-
-
-@dataclass(frozen=True, eq=False)
-class LeaveOneOut:
-    """The law of each of n observations given all the others, in the user's units; arrays or tensors.
-
-    Attributes:
-        mean: (n,) or (n, k).
-        variance: Of the observation, noise included, (n,) or (n, k).
-        log_density: Of what was observed, (n,) or (n, k); its mean is the leave-one-out log predictive density of a
-            value.
-    """
-
-    mean: Any
-    variance: Any
-    log_density: Any
-
-    @classmethod
-    def of(
-        cls,
-        mean: Tensor,  # (n, k)
-        variance: Tensor,  # (n,)
-        y: Tensor,  # (n, k)
-        to_units: Affine,
-        as_numpy: bool,
-    ) -> "LeaveOneOut":
-        """Return the laws of standardised observations y (n, k) in the user's units."""
-        scale = to_units.scale.double()
-        mean, y = (to_units.location.double() + scale * value for value in (mean, y))
-        variance = (scale**2 * variance[:, None]).expand_as(mean)
-        density = normal_log_density(y, mean, variance)
-        out = (value if scale.ndim else value[:, 0] for value in (mean, variance, density))
-        out = (value.to(to_units.scale.dtype) for value in out)
-        return cls(*(value.cpu().numpy() if as_numpy else value for value in out))
+    def root(self) -> Tensor:
+        """Return a matrix R (m, r) with R R^T the covariance."""
+        return self.weights @ self.law.root()

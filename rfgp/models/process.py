@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 from torch import Tensor
 
 from rfgp.ambient import lasting, plain
-from rfgp.errors import ConvergenceWarning, NotFittedError
+from rfgp.errors import ConvergenceWarning, NotFittedError, arguments
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
 from rfgp.inference import LeaveOneOut, Prediction
 from rfgp.parameters import Hyperparameters
@@ -56,6 +56,9 @@ class Process(ABC, Generic[F]):
     model, each whole or not at all; threads may share one. `predict` is the latent law in the user's units;
     `log_marginal_likelihood` is differentiable in `hyperparameters`, and predictions follow when those are
     changed. `metadata` is the user's own: anything that JSON can hold, saved with the model.
+
+    Columns that have names, as those of dataframes, Parquet and CSV files, go by them ever after, whatever their order:
+    a missing one is an error, others are ignored, and arrays go by position. The names are saved with the model.
     """
 
     codec: ClassVar[Codec]
@@ -171,7 +174,8 @@ class Process(ABC, Generic[F]):
         if not report.converged:
             message = (
                 f"The fit stopped after {report.iterations} iterations without converging: {report.message}. "
-                "Raise max_iterations if they ran out; otherwise fix a hyperparameter or give it a prior."
+                f"Raise {arguments('max_iterations')} if they ran out; otherwise fix a hyperparameter or give it a "
+                "prior."
             )
             warnings.warn(ConvergenceWarning(message), stacklevel=3)
         for warning in self._told(report):

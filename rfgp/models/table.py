@@ -148,7 +148,7 @@ class SparseSpectrumGP(Process[FeatureFamily]):
     @plain()
     def exact(self) -> "ExactGP":
         """Return the exact process with a copy of the hyperparameters and the same data."""
-        family = KernelFamily(self.options.without_features())
+        family = self.family.exact()
         return ExactGP.of(family, Fitted.of(self._with_rows().replace(family=family)))
 
 

@@ -16,8 +16,8 @@ from rfgp.scaling import Scaling
 class Inputs(InputReader, Protocol):
     """The role: what the inputs of a family are."""
 
-    def quantities(self, inputs: Tensor, scaling: Scaling) -> dict[str, Quantity]:
-        """Return the kernel's hyperparameters at their starting values, for inputs (n, d) or positions (n,)."""
+    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Quantity]:
+        """Return the kernel's hyperparameters at their starts, for columns of these standard deviations, (d,)."""
 
     def check(self, inputs: Tensor) -> None:
         """Refuse what no `read` returns, tables (n, d) or positions (n,).

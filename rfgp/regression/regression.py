@@ -44,13 +44,14 @@ from rfgp.rows import (
     read_training,
 )
 from rfgp.rows.arrays import Origin
+from rfgp.rows.names import arranged
 from rfgp.scaling import Affine, Scaling
 
 NOISE_BOUNDS = (1e-6, 1e2)  # of the variance of the targets
 OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Regression:
     """Rows under a prior at given hyperparameters, or the posterior that was given in their place, or both.
 
@@ -156,7 +157,7 @@ class Regression:
         Raises:
             DataError: they do not fit the data.
         """
-        inputs, origin = self.family.inputs.read(X)
+        inputs, origin = self.family.inputs.read(arranged(X, self.scaling.columns))
         self.scaling.check_columns(inputs)
         return self.scaling.standardize(inputs), origin
 
@@ -210,6 +211,9 @@ class Regression:
             mean, noise = self.hyperparameters.value("mean").double(), self.hyperparameters.standardized("noise")
         return mean, self.scaling.targets.scale.double(), noise
 
+    def __repr__(self) -> str:
+        return f"Regression({self.num_observations} observations, {self.hyperparameters})"
+
     # --- copies ----------------------------------------------------------------------------------
 
     def __deepcopy__(self, memo: Any) -> "Regression":
@@ -252,8 +256,11 @@ def conditioned(regression: Regression, data: Chunk) -> Regression:
     Raises:
         DataError: the data cannot be used; the message names the place.
     """
-    rows = read_training(regression.family.inputs, data, regression.family.options.seed, 1).rows(regression.scaling)
-    return solved_if_read(regression.replace(rows=rows, num_observations=len(rows)))
+    family, scaling = regression.family, regression.scaling
+    given = read_training(family.inputs, data, family.options.seed, 1, scaling.columns)
+    scaling = scaling if scaling.columns is not None else dataclasses.replace(scaling, columns=given.names)
+    rows = given.rows(scaling)
+    return solved_if_read(regression.replace(rows=rows, scaling=scaling, num_observations=len(rows)))
 
 
 def extended(regression: Regression, data: Chunk) -> Regression:
@@ -295,7 +302,7 @@ def _space(family: Family, summary: DataSummary) -> Space:
     """Return the hyperparameters of a family, with starting values and bounds that the data decide."""
     unit = summary.scaling.targets.scale**2
     quantities, variance = (
-        family.inputs.quantities(summary.inputs, summary.scaling),
+        family.inputs.quantities(summary.spread, summary.scaling),
         (summary.deviation**2 / unit).mean(),
     )
     for name, start, bounds in (("outputscale", 1.0, OUTPUTSCALE_BOUNDS), ("noise", 0.1, NOISE_BOUNDS)):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class FitReport:
         message: How it ended, in words.
         at_bounds: Names of hyperparameters with an entry at a bound, such as the lengthscale of a
             column without effect, or the noise of data without any.
-        trace: The log marginal likelihood (plus log priors) after each iteration, the start first; of the last
-            subset of rows that was optimised over.
+        trace: The log marginal likelihood (plus log priors) after each iteration of all stages, one after another, in
+            total nats of the stage's rows; each begins with its start. `traces` takes them apart.
         stages: The parts of the fit, in order.
         frequencies: "fixed", "learned", or "fell back": learned ones predicted kept-out rows no better.
         calibration: The mean of (y - mean)^2 / variance of leave-one-out predictions: 1 where the error bars are
@@ -64,10 +65,22 @@ class FitReport:
     likelihood_error: float = 0.0
 
     def with_all(self, reports: "Sequence[FitReport]") -> "FitReport":
-        """Return this one of several reports of a fit, with the stages and the iterations of all, in order."""
+        """Return this one of several reports of a fit, with stages, iterations and traces of all, in order."""
         return replace(
             self,
             iterations=sum(report.iterations for report in reports),
             evaluations=sum(report.evaluations for report in reports),
             stages=tuple(stage for report in reports for stage in report.stages),
+            trace=tuple(value for report in reports for value in report.trace),
         )
+
+    def traces(self) -> list[tuple[Stage, tuple[float, ...]]]:
+        """Return the stages with their parts of the trace; of a report saved by an older version the last one's only.
+
+        Learned frequencies are a last stage whose end is not computed, so that it has an entry less.
+        """
+        ends = list(accumulate(stage.iterations + 1 for stage in self.stages))
+        if not ends or len(self.trace) not in (ends[-1], ends[-1] - 1):
+            return [(self.stages[-1], self.trace)] if self.stages and self.trace else []
+        parts = zip(self.stages, [0, *ends[:-1]], ends, strict=True)
+        return [(stage, self.trace[begin:end]) for stage, begin, end in parts]

@@ -13,7 +13,7 @@ from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
 from rfgp.counts import check_count
 from rfgp.couplings import Frequencies
-from rfgp.errors import InvalidArgumentError, OverfittingWarning, VarianceStarvationWarning
+from rfgp.errors import InvalidArgumentError, OverfittingWarning, VarianceStarvationWarning, arguments
 from rfgp.inference import FeaturePrior, KernelPrior
 from rfgp.parameters import Hyperprior, Quantity, Values
 from rfgp.regression.family import Family
@@ -21,7 +21,7 @@ from rfgp.regression.report import FitReport
 from rfgp.rows import Chunk, Rows
 from rfgp.rows.arrays import Origin, read_matrix
 from rfgp.scaling import Scaling
-from rfgp.spectra import Spectrum
+from rfgp.spectra import Spectrum, scaled_gram
 
 LENGTHSCALE_BOUNDS = (1e-3, 1e4)  # in standard deviations of a column
 MISCALIBRATED = 4.0
@@ -143,20 +143,20 @@ class TableInputs:
     def check(self, inputs: Tensor) -> None:
         """Take any table (n, d)."""
 
-    def quantities(self, inputs: Tensor, scaling: Scaling) -> dict[str, Quantity]:
-        """Return a lengthscale for inputs (n, d); it starts at sqrt(d) standard deviations.
+    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Quantity]:
+        """Return a lengthscale for columns of these standard deviations, (d,); it starts at sqrt(d) of them.
 
         That is the order of the distance of two rows. A shared lengthscale of standardised columns has one standardised
         value, and one value per column in the user's units.
         """
         assert scaling.inputs is not None
         unit = scaling.inputs.scale
-        deviation = inputs.std(0) / unit
+        deviation = spread / unit
         deviation = torch.where(deviation > 0, deviation, torch.ones_like(deviation))
         if not self.options.ard:
             deviation, unit = deviation.mean(), unit if self.standardize else torch.ones_like(unit[0])
         bounds = (LENGTHSCALE_BOUNDS[0] * deviation, LENGTHSCALE_BOUNDS[1] * deviation)
-        return {"lengthscale": Quantity(math.sqrt(inputs.shape[1]) * deviation, unit, bounds)}
+        return {"lengthscale": Quantity(math.sqrt(len(spread)) * deviation, unit, bounds, fades=True)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +188,8 @@ class KernelFamily(Family):
 
 
 def _kernel(spectrum: Spectrum, lengthscale: Tensor, outputscale: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    if a is b and spectrum.is_isotropic and not a.requires_grad:
+        return outputscale * scaled_gram(spectrum, a.double(), lengthscale)
     return outputscale * spectrum.kernel_between(a.double() / lengthscale, b.double() / lengthscale)
 
 
@@ -229,6 +231,10 @@ class FeatureFamily(Family):
         generator, options = random.generator(self.options.seed, random.Role.FREQUENCIES), self.options
         size = (options.num_frequencies, len(scaling.inputs.scale))
         return self.with_frequencies(options.coupling.sample(*size, spectrum=options.spectrum, generator=generator))
+
+    def exact(self) -> KernelFamily:
+        """Return the family of the kernel that is estimated."""
+        return KernelFamily(self.options.without_features())
 
     def with_frequencies(self, frequencies: Frequencies) -> Self:
         """Return the family with these."""
@@ -282,7 +288,8 @@ def _warnings(report: FitReport) -> Iterator[Warning]:
         yield VarianceStarvationWarning(
             f"The data determine {used:.0%} of the weights, so the features are exhausted: the variance of the latent "
             "function is too small between the data and far from them (variance starvation; the noise has taken over "
-            'what the features miss). Raise num_frequencies, or use frequencies="learned" for accuracy.'
+            f"what the features miss). Raise {arguments('num_frequencies')}, or use "
+            'frequencies="learned" for accuracy.'
         )
     if report.calibration is not None and report.calibration > MISCALIBRATED:
         yield OverfittingWarning(

@@ -3,6 +3,7 @@
   "use strict";
   var root = document.documentElement;
   var plots = Array.prototype.slice.call(document.querySelectorAll(".plot"));
+  var narrow = window.innerWidth < 600;
   function config(layout) {
     var view = !!layout.scene || layout.dragmode === "pan";  // only views need buttons
     return { responsive: true, displaylogo: false, displayModeBar: view, scrollZoom: view,
@@ -19,8 +20,30 @@
     root.dataset.failed = (root.dataset.failed || "") + plot.id + ": " + reason + "; ";
     plot.textContent = "This plot could not be drawn: " + reason;
   }
-  tell();
-  plots.forEach(function (plot) {
+  // The plotting library is packed: a script of its own once it is unpacked.
+  function load() {
+    var packed = document.getElementById("library").textContent;
+    if (typeof DecompressionStream === "undefined") {
+      return Promise.reject("this browser is from before 2023");
+    }
+    var bytes = Uint8Array.from(atob(packed), function (c) { return c.charCodeAt(0); });
+    var stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text().then(function (text) {
+      var script = document.createElement("script");
+      script.textContent = text;
+      document.head.appendChild(script);
+    });
+  }
+  // A narrow frame is as wide as high, and has the scale below the body, which then fills the width.
+  function fit(plot, content) {
+    var scene = content.layout.scene, surface = content.data[0];
+    plot.style.height = plot.clientWidth + "px";
+    content.layout.margin = { l: 0, r: 0, t: 0, b: 0 };
+    scene.domain = { x: [0, 1], y: [0.2, 1] };
+    surface.colorbar = Object.assign({}, surface.colorbar, { orientation: "h", x: 0.5, y: 0, yanchor: "bottom", len: 0.9,
+      thickness: 12, title: Object.assign({}, surface.colorbar.title, { side: "top" }) });
+  }
+  function draw(plot) {
     var content = JSON.parse(document.getElementById(plot.id.replace("plot", "data")).textContent);
     if (!webgl && content.layout.scene) {
       plot.parentNode.classList.add("no-webgl");
@@ -28,14 +51,21 @@
       tell();
       return;
     }
-    if (window.innerWidth < 600) {
+    if (narrow && content.layout.scene) {
+      fit(plot, content);
+    } else if (narrow) {
       content.layout.margin = { l: 48, r: 8, t: 24, b: 44 };
     }
     Plotly.newPlot(plot, content.data, content.layout, config(content.layout)).then(
       function () { drawn += 1; tell(); },
       function (reason) { fail(plot, String(reason)); }
     );
-  });
+  }
+  tell();
+  load().then(
+    function () { plots.forEach(draw); },
+    function (reason) { plots.forEach(function (plot) { fail(plot, String(reason)); }); }
+  );
   window.addEventListener("beforeprint", function () {
     plots.forEach(function (plot) { if (plot.data) { Plotly.Plots.resize(plot); } });
   });

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from rfgp.fields import Field, NodeLaw
 from rfgp.models.graph import GraphGP, describe_features, num_nonzeros
 from rfgp.palette import COLOR_MAPS
+from rfgp.regression.graph import chosen_size
 from rfgp.report import figures, words
 from rfgp.report.page import Block, Picture, Plot, Section, Text, render
 from rfgp.report.study import Study
@@ -34,7 +35,7 @@ def field_report(
         study: From `study_field`.
         field: The same field.
         law: What the model says at every node, given all observations.
-        settings: What to list under "How it was made".
+        settings: What to list under "How it was made", beside what the model was made with.
         command: The command that made it, to list there.
     """
     model = study.model
@@ -54,9 +55,20 @@ def field_report(
         Section("The fit", words.diagnostics(study)),
         words.accuracy(study),
         words.cost(study, how, memory),
-        words.making(study, settings or {}, command),
+        words.making(study, {**(settings or {}), **_settings(model)}, command),
     ]
     return render(study.title, lead, words.cards(study, "observations"), sections)
+
+
+def _settings(model: GraphGP) -> dict[str, object]:
+    """Return what the model was made with, of its features only what those in use have."""
+    asked = model.options.features
+    out: dict[str, object] = {"kernel, at the start": repr(model.kernel), "features": model.features}
+    if asked != model.features:
+        out["features"] = f"{model.features} ({asked} chose them)"
+    if model.features == "walks":
+        out |= model.walk_options
+    return {**out, **chosen_size(model.family.features), "seed": model.seed}
 
 
 def _views(field: Field, law: NodeLaw) -> list[Block]:
@@ -85,9 +97,7 @@ def _still(field: Field, values: NDArray[np.float64], title: str, colors: str) -
 
 
 def _glance(field: Field, law: NodeLaw) -> list[Block]:
-    from scipy.sparse.csgraph import connected_components
-
-    parts = int(connected_components(field.graph.adjacency, directed=False)[0])
+    parts = int(field.part.max()) + 1
     seen = len(set(field.graph.index(field.nodes).tolist()))
     text = (
         f"{field.graph.num_nodes:,} nodes, {field.graph.num_edges:,} edges, {parts} connected "
@@ -102,8 +112,7 @@ def _glance(field: Field, law: NodeLaw) -> list[Block]:
             "is of the normalised Laplacian, whose prior variance grows with the degree, so that nodes beside very "
             "short edges are smoothed less well than the others."
         )
-    if parts > 1:
-        text += " A part without observations has the prior's mean and standard deviation."
+    text += f" {field.describe_parts()}" if parts > 1 else ""
     columns: Any = np.column_stack([law.mean, law.deviation])
     blocks: list[Block] = [Text(text), Plot(figures.histogram(field.values, field.quantity), "The observed values.")]
     blocks.append(Plot(figures.histogram(law.deviation, "standard deviation"), "The posterior sd over all nodes."))

@@ -14,7 +14,8 @@ from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.fields import Field
 from rfgp.inference import Prediction
-from rfgp.palette import COLORS, color_range
+from rfgp.palette import COLORS, color_range, log_ticks, styles
+from rfgp.regression import FitReport
 from rfgp.tables import Table
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
@@ -165,12 +166,39 @@ def relevance(names: Sequence[str], values: NDArray[np.float64], count: int = 20
     return _figure([bars], "relevance", "", yaxis=ticks)
 
 
-def convergence(trace: Sequence[float]) -> go.Figure:
-    """Draw the log marginal likelihood (plus log priors) after every iteration of the fit."""
-    line = go.Scatter(
-        y=_short(trace), mode="lines+markers", marker={"size": 4}, line={"color": COLORS[0]}, showlegend=False
+def convergence(fit: FitReport) -> go.Figure:
+    """Draw the log marginal likelihood (plus log priors) of a row after every iteration, a line for each stage."""
+    lines, done, heights = [], 0, []
+    stages = fit.traces()
+    for i, (stage, trace) in enumerate(stages):
+        heights.append([value / stage.rows for value in trace])
+        look = {"color": COLORS[i % len(COLORS)], "dash": _DASHES[i // len(COLORS) % len(_DASHES)]}
+        lines.append(
+            go.Scatter(
+                x=list(range(done, done + len(trace))),
+                y=_short(heights[-1]),
+                mode="lines+markers",
+                marker={"size": 4},
+                line=look,
+                name=label(stage.name),
+                showlegend=len(stages) > 1,
+            )
+        )
+        done += stage.iterations
+    return _figure(
+        lines, "iteration, of all stages", "log marginal likelihood of a row (nats)", yaxis=_end_in_view(heights)
     )
-    return _figure([line], "iteration", "log marginal likelihood (nats)")
+
+
+def _end_in_view(heights: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Return a range of the axis in which the ends of all stages are told apart, wherever they began."""
+    every = np.concatenate([np.asarray(part) for part in heights])
+    low, top = np.quantile(every, 0.1), every.max()
+    return (
+        {}
+        if every.min() > top - 3 * (top - low)
+        else {"range": [float(low - 0.5 * (top - low)), float(top + 0.1 * (top - low))]}
+    )
 
 
 def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
@@ -178,7 +206,7 @@ def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
     groups = comparison.groups()
     sizes = sorted({size for _, size in groups})
     traces = []
-    for i, method in enumerate(dict.fromkeys(method for method, _ in groups)):
+    for method, i in styles(method for method, _ in groups).items():
         estimates = [comparison.estimate(figure, method, size) for size in sizes]
         traces.append(
             go.Scatter(
@@ -187,24 +215,22 @@ def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
                 error_y={"type": "data", "array": _short([2 * np.nan_to_num(e.error) for e in estimates])},
                 mode="lines+markers",
                 marker={"symbol": _SYMBOLS[i % 6], "size": 8},
-                line={"color": COLORS[i % 6], "dash": _DASHES[i % 6], "width": 1.5},
+                line={"color": COLORS[i], "dash": _DASHES[i % 6], "width": 1.5},
                 name=label(method),
             )
         )
     axis = {"type": "log", "tickvals": sizes, "ticktext": [str(size) for size in sizes]}
     heights = [e for trace in traces for e in trace.y if e > 0]
-    return _figure(traces, f"{comparison.size_name}, m", name, xaxis=axis, yaxis={"type": "log", **log_ticks(heights)})
+    return _figure(traces, f"{comparison.size_name}, m", name, xaxis=axis, yaxis=_log_axis(heights))
 
 
-def log_ticks(values: Sequence[float]) -> dict[str, Any]:
-    """Return ticks at 1, 2 and 5 times powers of ten, written out, with room around the values."""
-    if not values:
-        return {}
-    low, high = np.log10(min(values)) - 0.3, np.log10(max(values)) + 0.3
-    steps = (1, 2, 5) if high - low < 3 else (1,)
-    powers = range(int(np.floor(low)), int(np.ceil(high)) + 1)
-    ticks = [float(f"{step}e{power}") for power in powers for step in steps]
-    return {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks], "range": [low, high]}
+def _log_axis(heights: Sequence[float]) -> dict[str, Any]:
+    """Return a logarithmic axis with ticks that are written out."""
+    if not heights:
+        return {"type": "log"}
+    ticks, (low, high) = log_ticks(heights)
+    shown = {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+    return {"type": "log", **shown, "range": [float(np.log10(low)), float(np.log10(high))]}
 
 
 def against_exact(comparison: Comparison) -> go.Figure:
@@ -242,12 +268,20 @@ def mesh_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
     )
     axis = {"visible": False}
     extent = np.ptp(vertices, axis=0)
-    ratio = {
-        name: float(f"{1.6 * size:.4g}") for name, size in zip("xyz", extent / np.linalg.norm(extent), strict=True)
-    }
+    ratio = dict(zip("xyz", _short(1.6 * extent / np.linalg.norm(extent)), strict=True))
     scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "aspectmode": "manual", "aspectratio": ratio}
-    scene["dragmode"] = "orbit"
+    scene |= {"dragmode": "orbit", "camera": {"eye": dict.fromkeys("xyz", distance_of_camera(vertices))}}
     return _figure([surface], "", "", scene=scene, margin={"l": 0, "r": 0, "t": 8, "b": 0})
+
+
+def distance_of_camera(vertices: NDArray[np.float64]) -> float:
+    """Return where on the diagonal plotly's camera sees a mesh (V, 3) as large as may be, and whole however it turns.
+
+    The camera sees 45 degrees, and the mesh in units in which the diagonal of its box is 1.6.
+    """
+    low, high = vertices.min(axis=0), vertices.max(axis=0)
+    radius = 1.6 * np.linalg.norm(vertices - (low + high) / 2, axis=1).max() / np.linalg.norm(high - low)
+    return float(f"{1.1 * radius / np.sin(np.pi / 8) / np.sqrt(3):.4g}")
 
 
 def road_view(field: Field, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:

@@ -1,6 +1,7 @@
 """One HTML page that needs no network: sections of text, tables and interactive plots."""
 
 import base64
+import gzip
 import html
 import json
 from collections.abc import Sequence
@@ -87,7 +88,7 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
         f"<small>{_escape(remark)}</small></div>"
         for name, figure, remark in cards
     )
-    library = get_plotlyjs().replace("</script", _CLOSED + "script")
+    library = base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode()
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -98,7 +99,6 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
 <title>{_escape(title)}</title>
 <link rel="icon" href="data:,">
 <style>{_asset("style.css")}</style>
-<script>{library}</script>
 </head>
 <body>
 <header><h1>{_escape(title)}</h1><p>{_escape(lead)}</p><nav>{links}</nav></header>
@@ -108,6 +108,7 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
 </main>
 <footer>Made by rfgp {version("rfgp")}. This file contains everything it shows; it loads nothing.</footer>
 {"".join(_data(plot, numbers[id(plot)]) for plot in plots)}
+<script type="text/plain" id="library">{library}</script>
 <script>{_asset("draw.js")}</script>
 </body>
 </html>
@@ -121,9 +122,6 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 def _escape(text: str) -> str:
     """Return text for HTML, without characters that steer a terminal or a reader."""
     return html.escape(printable(text))
-
-
-_CLOSED = "<" + chr(92) + "/"  # in a script, a slash that cannot end it
 
 
 def _section(section: Section, numbers: dict[int, int]) -> str:

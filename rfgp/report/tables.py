@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from rfgp.models import SparseSpectrumGP
 from rfgp.report import figures, words
+from rfgp.report.comparing import coupling_label
 from rfgp.report.page import Block, Grid, Plot, Section, Text, render
-from rfgp.report.study import Study, coupling_label
+from rfgp.report.study import Study
 from rfgp.tables import Table
 
 _MOST_COLUMNS = 60

@@ -14,6 +14,7 @@ from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.compare.show import format_estimate
 from rfgp.models import Process
+from rfgp.models.graph import GraphGP
 from rfgp.regression import FitReport
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
@@ -32,8 +33,12 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
     """Return the figures to see first; `noun` is what the data are: "rows" or "nodes"."""
     count, covered = len(study.test), round(study.coverage * len(study.test))
     explained = f"{100 * study.explained:.1f} %" if math.isfinite(study.explained) else "not defined"
+    beside = f"the training targets' sd is {number(study.spread)}"
+    if study.baselines:
+        best = min(study.baselines, key=lambda baseline: baseline.rmse)
+        beside += f"; of simple rules the {best.name} does best, {number(best.rmse)}"
     out = [
-        ("Error on held-out data (RMSE)", number(study.rmse), f"the training targets' sd is {number(study.spread)}"),
+        ("Error on held-out data (RMSE)", number(study.rmse), beside),
         ("Variance explained (R²)", explained, f"of {count:,} held-out {noun}"),
         ("95 % intervals cover", f"{100 * study.coverage:.1f} %", f"{covered:,} of {count:,}: {verdict(study, noun)}"),
     ]
@@ -51,19 +56,25 @@ def verdict(study: Study, noun: str) -> str:
     count = len(study.test)
     if count < FEW:
         return f"too few {noun} to judge"
-    low, high = stats.binom.ppf([0.025, 0.975], count, 0.95) / count
-    if not low <= study.coverage <= high:
-        return "intervals too " + ("narrow" if study.coverage < low else "wide")
+    low, high = stats.binom.ppf([0.025, 0.975], count, 0.95)
+    expected = f"{low:.0f} to {high:.0f} are to be expected"
+    covered = round(study.coverage * count)
+    if not low <= covered <= high:
+        return f"intervals too {'narrow' if covered < low else 'wide'}, {expected}"
     scores = metrics.standardized_residuals(study.observed, study.prediction).abs().cpu().numpy()
     if stats.kstest(scores, stats.halfnorm.cdf).pvalue < 0.01:
-        return "as it should be, but other levels are not, see the calibration"
-    return "as it should be"
+        return f"as it should be ({expected}), but intervals of other levels are off: see the calibration in the report"
+    return f"as it should be ({expected})"
 
 
 def diagnostics(study: Study) -> list[Block]:
-    """Return the plots of calibration, residuals, prediction and convergence."""
+    """Return what is to be said of the fit, simple rules beside it, and the plots of its diagnosis and convergence."""
     y, law = study.observed, study.prediction
     found: list[Block] = [
+        *(Text(note) for note in (repeats(study), *study.notes) if note not in ("", study.remark)),
+        *_beside(study),
+    ]
+    found += [
         Plot(
             figures.predicted(y, law),
             f"Held-out observations against predictions{shown(len(y), figures.MOST_BARS)}. Points scatter around the "
@@ -82,8 +93,22 @@ def diagnostics(study: Study) -> list[Block]:
     ]
     fit = study.model.fit_report
     if fit is not None and len(fit.trace) > 1:
-        found.append(Plot(figures.convergence(fit.trace), f"Convergence of the fit. {convergence(fit)}"))
+        stages = " Each line is a stage of the fit, one after another, from where it began." * (len(fit.stages) > 1)
+        found.append(Plot(figures.convergence(fit), f"Convergence of the fit. {convergence(fit)}{stages}"))
     return found
+
+
+def _beside(study: Study) -> list[Block]:
+    """Return the errors of the model and of simple rules, as a table."""
+    if not study.baselines:
+        return []
+    total = float(np.mean((study.observed - study.observed.mean()) ** 2))
+    rows = [
+        [name, number(rmse), f"{100 * (1 - rmse**2 / total):.1f} %" if total > 0 else "not defined"]
+        for name, rmse in (("this model", study.rmse), *study.baselines)
+    ]
+    caption = "Simple rules learned from the same training part, on the same held-out part."
+    return [Grid(["prediction", "RMSE", "R²"], rows, caption, wide=False)]
 
 
 def shown(count: int, most: int) -> str:
@@ -94,14 +119,23 @@ def shown(count: int, most: int) -> str:
 def convergence(fit: FitReport) -> str:
     """Say in words how a fit went."""
     steps = f"{fit.iterations} iterations and {fit.evaluations} evaluations"
-    text = (
+    return (
         f"The optimiser converged after {steps}."
         if fit.converged
         else f"The optimiser stopped after {steps} without converging ({fit.message}); doubt the hyperparameters."
     )
-    if fit.at_bounds:
-        text += f" At a bound: {', '.join(fit.at_bounds)}."
-    return text
+
+
+def repeats(study: Study) -> str:
+    """Say that rows repeat each other, or observations their node, where they do."""
+    if not study.repeated:
+        return ""
+    if isinstance(study.model, GraphGP):
+        return (
+            f"{study.repeated:,} observations are at the node of another; those of one node are held out, or trained "
+            "on, together."
+        )
+    return f"{study.repeated:,} rows repeat another exactly; copies are held out, or trained on, together."
 
 
 def accuracy(study: Study) -> Section:
@@ -132,7 +166,15 @@ def accuracy(study: Study) -> Section:
                 f"{len(comparison.example.observed)} held-out points.",
             ),
             Grid(
-                ["coupling", "m", "KL, nats", "kernel error", "RMSE", "NLPD", "seconds"],
+                [
+                    "coupling" if noun == "frequencies" else "features",
+                    "m",
+                    "KL, nats",
+                    "kernel error",
+                    "RMSE",
+                    "NLPD",
+                    "seconds",
+                ],
                 rows,
                 "Means over draws; 1.23(4) means 1.23 with standard error 0.04. Seconds to draw, condition, predict.",
             ),
@@ -181,7 +223,7 @@ def cost(study: Study, features: str, memory: float) -> Section:
 
 def making(study: Study, settings: Mapping[str, object], command: str | None) -> Section:
     """Return the section on how the report was made."""
-    rows = [[name, str(value)] for name, value in settings.items()]
+    rows = [[name, figures.plain(value, 300)] for name, value in {**settings, **study.making}.items()]
     fit = study.model.fit_report
     rows += [
         ["trained on", f"{len(study.train):,}"],
@@ -191,6 +233,8 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
         ["Python", platform.python_version()],
         ["date", datetime.date.today().isoformat()],
     ]
+    if study.repeated:
+        rows.append(["copies", repeats(study)])
     if command is not None:
         rows.append(["command", figures.plain(command, 300)])
     return Section(

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import DataError
+from rfgp.rows.names import names_of
 
 
 class Origin(NamedTuple):
@@ -22,16 +23,18 @@ def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tens
     Raises:
         DataError: not numeric, not a matrix, or a value that is not finite (named by row and column).
     """
-    x, is_numpy = _to_tensor(X, "X")
+    names = names_of(X)
+    x, is_numpy = _to_tensor(X, "X", names)
     if x.ndim != 2 or x.shape[1] == 0:
         raise DataError(f"X must be a matrix (n, d) with d >= 1, got shape {tuple(x.shape)}.")
     x = x.to(dtype or (x.dtype if x.is_floating_point() else torch.float64))
     bad = (~torch.isfinite(x)).nonzero()
     if len(bad):
         row, column = bad[0].tolist()
+        named = "" if names is None else f" ({names[column]!r})"
         raise DataError(
             f"X has {len(bad)} values that are not finite, the first ({x[row, column].item()}) in row {first + row}, "
-            f"column {column}. Drop or fill them before fitting."
+            f"column {column}{named}. Leave such rows out, or fill them."
         )
     return x, Origin(is_numpy, x.new_empty(0))
 
@@ -160,7 +163,7 @@ def read_per_row(
     return t.clone()
 
 
-def _to_tensor(values: Any, name: str) -> tuple[Tensor, bool]:
+def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -> tuple[Tensor, bool]:
     if isinstance(values, Tensor):
         if values.is_complex():
             raise DataError(f"{name} is complex; a real Gaussian process needs real numbers.")
@@ -174,7 +177,7 @@ def _to_tensor(values: Any, name: str) -> tuple[Tensor, bool]:
         if array.dtype == object:
             array = array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name} is not a numeric array: {error}.") from error
+        raise DataError(f"{name} is not a numeric array: {_column_at_fault(values, columns)}{error}.") from error
     if array.dtype.kind not in "fiub":
         raise DataError(f"{name} holds {array.dtype} values; encode text and dates as numbers first.")
     if array.dtype.kind == "f" and array.dtype not in (np.float32, np.float64):
@@ -182,3 +185,13 @@ def _to_tensor(values: Any, name: str) -> tuple[Tensor, bool]:
     # A copy of its own: later changes of the caller's array do not reach the model, and torch takes
     # neither foreign byte orders, nor negative strides, nor read-only arrays.
     return torch.as_tensor(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)), True
+
+
+def _column_at_fault(table: Any, names: tuple[str, ...] | None) -> str:
+    """Return how a message begins that tells of the first column of a dataframe (n, d) that holds no numbers."""
+    for place, name in enumerate(names or ()):
+        try:
+            np.asarray(table)[:, place].astype(np.float64)
+        except (TypeError, ValueError):
+            return f"column {name!r}: "
+    return ""

@@ -1,6 +1,7 @@
 """Training data at the door: from what a user gives to rows in standardised units."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from rfgp.rows.blocks import Block, Rows, parts_of
 from rfgp.rows.sources import Chunk, DistributedSource, RowSource, as_source, checked, standardized
 from rfgp.rows.streams import RemoteRows, SourceRows
 from rfgp.rows.survey import Survey, survey
-from rfgp.scaling import Affine, Scaling
+from rfgp.scaling import Affine, Scaling, moments
 
 
 class InputReader(Protocol):
@@ -57,13 +58,13 @@ class DataSummary:
 
     Attributes:
         scaling: To standardised units.
-        inputs: (n, d) or positions (n,), in the user's units, or a sample of them.
+        spread: Standard deviations of the columns of the inputs (d,), in the user's units; of nodes ().
         center: Mean of the targets, () or (k,).
         deviation: Their standard deviation, likewise.
     """
 
     scaling: Scaling
-    inputs: Tensor
+    spread: Tensor
     center: Tensor
     deviation: Tensor
 
@@ -80,29 +81,40 @@ class GivenArrays:
     chunk: Chunk
     as_numpy: bool
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of the columns, where they have some."""
+        return self.chunk.names
+
     @classmethod
-    def read(cls, reader: InputReader, given: Chunk, least: int) -> "GivenArrays":
+    def read(
+        cls, reader: InputReader, given: Chunk, least: int, columns: tuple[str, ...] | None = None
+    ) -> "GivenArrays":
         """Check data, at least so many rows, and copy what the caller could change later.
+
+        Columns that have names are taken in the order of `columns`, where these are known.
 
         Raises:
             DataError: they cannot be used; the message names the place.
         """
         if given.y is None:
             raise DataError("y is missing: pass targets beside X, or one source of rows such as rfgp.tables.Parquet.")
-        complete = reader.complete(given)
+        complete = reader.complete(given.named(columns))
         inputs, origin = reader.read(complete.X)
         targets = read_targets(complete.y, len(inputs), origin.template, reader.dtype, least)
         noise = read_per_row(complete.noise, "noise", len(targets), targets, positive=False)
         weight = read_per_row(complete.sample_weight, "sample_weight", len(targets), targets, positive=True)
         inputs = inputs if origin.is_numpy and inputs.ndim == 2 else inputs.detach().clone()
-        return cls(Chunk(inputs, targets.detach().clone(), noise, weight), origin.is_numpy)
+        names = complete.names if inputs.ndim == 2 else None
+        return cls(Chunk(inputs, targets.detach().clone(), noise, weight, names), origin.is_numpy)
 
     def summary(self, standardize: bool) -> DataSummary:
         """Return what the data decide; nodes have no map of inputs."""
-        inputs, targets = self.chunk.X, self.chunk.y
-        make = Affine.standardizing if standardize else Affine.identity
-        scaling = Scaling(_checked_units(make(targets)), make(inputs) if inputs.ndim == 2 else None)
-        return DataSummary(scaling, inputs, targets.mean(0), targets.std(0))
+        inputs, targets, weight = self.chunk.X, self.chunk.y, self.chunk.sample_weight
+        make = partial(Affine.standardizing, weight=weight) if standardize else Affine.identity
+        scaling = Scaling(_checked_units(make(targets)), make(inputs) if inputs.ndim == 2 else None, self.names)
+        spread = moments(inputs, weight)[1] if inputs.ndim == 2 else targets.new_zeros(())
+        return DataSummary(scaling, spread, *moments(targets, weight))
 
     def rows(self, scaling: Scaling) -> ArrayRows:
         """Return the rows.
@@ -131,15 +143,21 @@ class GivenSource:
     dtype: torch.dtype | None
     survey: Survey
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of the columns, where they have some."""
+        return self.survey.names
+
     def summary(self, standardize: bool) -> DataSummary:
         """Return what the data decide."""
-        told, inputs = self.survey, self.survey.sample.X
-        maps = [moments.standardizing(inputs.new_empty(0)) for moments in (told.targets, told.inputs)]
+        told, like = self.survey, self.survey.sample.X.new_empty(0)
+        maps = [found.standardizing(like) for found in (told.targets, told.inputs)]
         center, deviation = (v[0] if told.is_vector else v for v in (maps[0].location, maps[0].scale))
         if not standardize:
             maps = [Affine.identity(m.location[None]) for m in maps]
         targets = Affine(maps[0].location[0], maps[0].scale[0]) if told.is_vector else maps[0]
-        return DataSummary(Scaling(_checked_units(targets), maps[1], told.names), inputs, center, deviation)
+        scaling = Scaling(_checked_units(targets), maps[1], told.names)
+        return DataSummary(scaling, told.inputs.deviation.to(like), center, deviation)
 
     def rows(self, scaling: Scaling) -> SourceRows:
         """Return the rows, standardised as they are read.
@@ -153,16 +171,20 @@ class GivenSource:
         return make(self.source, scaling, self.dtype, *kind, *sizes, standardized(told.sample, scaling), told.digest)
 
 
-def read_training(reader: InputReader, given: Chunk, seed: int, least: int = 2) -> GivenArrays | GivenSource:
+def read_training(
+    reader: InputReader, given: Chunk, seed: int, least: int = 2, columns: tuple[str, ...] | None = None
+) -> GivenArrays | GivenSource:
     """Check training data, at least so many rows; those read in blocks once as a whole, with a sample under the seed.
+
+    Columns that have names are taken in the order of `columns`, where these are known.
 
     Raises:
         DataError: they cannot be used; the message names the place.
     """
     source = _source_of(reader, given)
     if source is None:
-        return GivenArrays.read(reader, given, least)
-    return GivenSource(source, reader.dtype, survey(source, reader.dtype, seed))
+        return GivenArrays.read(reader, given, least, columns)
+    return GivenSource(source, reader.dtype, survey(source, reader.dtype, seed, columns=columns))
 
 
 def read_more(reader: InputReader, given: Chunk, seed: int, scaling: Scaling) -> ArrayRows | SourceRows:
@@ -175,9 +197,9 @@ def read_more(reader: InputReader, given: Chunk, seed: int, scaling: Scaling) ->
     """
     source = _source_of(reader, given)
     if source is None:
-        return GivenArrays.read(reader, given, 1).rows(scaling)
+        return GivenArrays.read(reader, given, 1, scaling.columns).rows(scaling)
     if isinstance(source, DistributedSource):
-        told = survey(source, reader.dtype, seed, is_all=False)
+        told = survey(source, reader.dtype, seed, is_all=False, columns=scaling.columns)
         return GivenSource(source, reader.dtype, told).rows(scaling)
     return _unread(source, reader.dtype, scaling)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from rfgp.errors import DataError
 from rfgp.rows.arrays import check_dtypes, check_targets, read_matrix, read_per_row, read_target_values
 from rfgp.rows.blocks import Block
+from rfgp.rows.names import arranged, names_of
 from rfgp.scaling import Scaling
 
 CHUNK = 2**16
@@ -27,7 +28,7 @@ class Chunk(NamedTuple):
         y: Targets (b,) or (b, k); None where there are none.
         noise: Known variances (b,), or None.
         sample_weight: Numbers of observations (b,), or None.
-        names: Of the d columns of X, where they have some.
+        names: Of the d columns of X, where they have some that X does not tell itself, as a dataframe does.
     """
 
     X: Any
@@ -35,6 +36,15 @@ class Chunk(NamedTuple):
     noise: Any = None
     sample_weight: Any = None
     names: tuple[str, ...] | None = None
+
+    def named(self, wanted: tuple[str, ...] | None) -> "Chunk":
+        """Return the rows with the wanted columns of X, (b, d), in the wanted order; without any wanted, as they are.
+
+        Raises:
+            DataError: a wanted column is missing, or several have one name.
+        """
+        names = names_of(self.X) if self.names is None else self.names
+        return self._replace(X=arranged(self.X, wanted, names), names=names if wanted is None else wanted)
 
     def take(
         self,
@@ -142,19 +152,20 @@ def checked(
         chunks: All of them, in order.
         dtype: Of the inputs; None: the source's.
         targets: Whether these are wanted.
-        names: Of the columns, in order, where they are known.
+        names: Of the columns that are wanted, in order, where they are known; else those of the first chunk.
         first: The number of rows before these.
 
     Raises:
-        DataError: values that are not finite, named by their row in the source, or chunks that differ from the first in
-            shape, names, or in what they know of their rows.
+        DataError: values that are not finite, named by their row in the source, a column that is missing, or chunks
+            that differ from the first in shape or in what they know of their rows.
     """
     width, outputs, extras = None, None, None
-    for chunk in chunks:
+    for given in chunks:
+        chunk = given.named(names)
+        names = chunk.names
         inputs, _ = read_matrix(chunk.X, dtype, first)
         if width is not None and inputs.shape[1] != width:
             raise DataError(f"A block of the source has {inputs.shape[1]} columns, the first has {width}.")
-        names = _checked_names(names, chunk.names)
         y = noise = weight = None
         if targets:
             beside = tuple(name for name in ("noise", "sample_weight") if getattr(chunk, name) is not None)
@@ -182,15 +193,6 @@ def checked(
 
 def _listed(names: tuple[str, ...]) -> str:
     return " and ".join(names) or "nothing"
-
-
-def _checked_names(wanted: tuple[str, ...] | None, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    if wanted is not None and names is not None and wanted != names:
-        raise DataError(
-            f"The columns are {', '.join(names)[:200]}, and must be {', '.join(wanted)[:200]} in this order. Give "
-            "columns= where the source is made."
-        )
-    return names if wanted is None else wanted
 
 
 def rebatched(chunks: Iterator[Chunk], size: int) -> Iterator[Chunk]:

@@ -14,7 +14,7 @@ from rfgp import random
 from rfgp.errors import DataError
 from rfgp.rows.arrays import check_not_constant
 from rfgp.rows.sources import Chunk, DistributedSource, RowSource, checked
-from rfgp.scaling import Affine
+from rfgp.scaling import Affine, freedom
 
 SAMPLE_ROWS = 2**15
 
@@ -26,36 +26,41 @@ class Moments:
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count, self.total = 0, 0.0  # rows, and how often they count together
         self.mean = self._squares = self.low = self.high = torch.zeros(0, dtype=torch.float64)
 
     def add(
         self,
         x: Tensor,  # (b, d)
+        weight: Tensor | None = None,  # (b,)
     ) -> None:
-        """Add rows, (b, d)."""
+        """Add rows, (b, d), which may count several times."""
         x = x.detach().double().cpu()
-        mean = x.mean(0)
-        self._combine(len(x), mean, (x - mean).square().sum(0), x.amin(0), x.amax(0))
+        w = torch.ones(len(x), 1, dtype=torch.float64) if weight is None else weight.detach().double().cpu()[:, None]
+        total = float(w.sum())
+        mean = x.mean(0) if weight is None else (w * x).sum(0) / total
+        self._combine(len(x), total, mean, (w * (x - mean).square()).sum(0), x.amin(0), x.amax(0))
 
     def merge(self, other: "Moments") -> None:
         """Add the rows of other moments."""
         if other.count:
-            self._combine(other.count, other.mean, other._squares, other.low, other.high)
+            self._combine(other.count, other.total, other.mean, other._squares, other.low, other.high)
 
-    def _combine(self, count: int, mean: Tensor, squares: Tensor, low: Tensor, high: Tensor) -> None:
+    def _combine(self, count: int, weight: float, mean: Tensor, squares: Tensor, low: Tensor, high: Tensor) -> None:
         if self.count == 0:
-            self.count, self.mean, self._squares, self.low, self.high = count, mean, squares, low, high
+            self.count, self.total, self.mean = count, weight, mean
+            self._squares, self.low, self.high = squares, low, high
             return
-        total, shift = self.count + count, mean - self.mean
-        self._squares = self._squares + squares + shift.square() * (self.count * count / total)
-        self.mean = self.mean + shift * (count / total)
-        self.low, self.high, self.count = torch.minimum(self.low, low), torch.maximum(self.high, high), total
+        total, shift = self.total + weight, mean - self.mean
+        self._squares = self._squares + squares + shift.square() * (self.total * weight / total)
+        self.mean = self.mean + shift * (weight / total)
+        self.low, self.high = torch.minimum(self.low, low), torch.maximum(self.high, high)
+        self.count, self.total = self.count + count, total
 
     @property
     def deviation(self) -> Tensor:
         """The standard deviations (d,)."""
-        return (self._squares / max(self.count - 1, 1)).sqrt()
+        return (self._squares / freedom(self.total, self.count)).sqrt()
 
     def standardizing(self, like: Tensor) -> Affine:
         """Return the map to mean 0 and standard deviation 1, in the dtype and on the device of `like` (0,)."""
@@ -78,7 +83,13 @@ class Survey(NamedTuple):
     digest: str  # of all values, whatever the blocks; of rows elsewhere, of their division into parts too
 
 
-def survey(source: RowSource, dtype: torch.dtype | None, seed: int, is_all: bool = True) -> Survey:
+def survey(
+    source: RowSource,
+    dtype: torch.dtype | None,
+    seed: int,
+    is_all: bool = True,
+    columns: tuple[str, ...] | None = None,
+) -> Survey:
     """Read all rows once.
 
     Args:
@@ -86,18 +97,21 @@ def survey(source: RowSource, dtype: torch.dtype | None, seed: int, is_all: bool
         dtype: Of the inputs; None: the source's.
         seed: Of the sample, which depends on the rows and their order alone, not on the blocks.
         is_all: Whether these are all the data, so that there must be two rows that differ.
+        columns: The names of the columns that are wanted, in order; None: those of the source.
 
     Raises:
         DataError: values that cannot be used, fewer than two rows, or a constant target.
     """
     if isinstance(source, DistributedSource):
-        return source.reduce(partial(_tally_of, dtype, seed), Tally.merged).survey(is_all)
-    return _tally_of(dtype, seed, source, 0).survey(is_all)
+        return source.reduce(partial(_tally_of, dtype, seed, columns), Tally.merged).survey(is_all)
+    return _tally_of(dtype, seed, columns, source, 0).survey(is_all)
 
 
-def _tally_of(dtype: torch.dtype | None, seed: int, source: RowSource, first: int) -> "Tally":
+def _tally_of(
+    dtype: torch.dtype | None, seed: int, columns: tuple[str, ...] | None, source: RowSource, first: int
+) -> "Tally":
     tally = Tally(seed, first)
-    tally.read(source, dtype)
+    tally.read(source, dtype, columns)
     return tally
 
 
@@ -116,8 +130,8 @@ class Tally:
         self._digests: tuple[str, ...] = ("",) * 4
         self._kind: tuple[bool, bool, tuple[str, ...] | None] | None = None  # vector, numpy, names
 
-    def read(self, source: RowSource, dtype: torch.dtype | None) -> None:
-        """Add all rows of a source.
+    def read(self, source: RowSource, dtype: torch.dtype | None, columns: tuple[str, ...] | None = None) -> None:
+        """Add all rows of a source, with the columns of these names, where they are told.
 
         Raises:
             DataError: values that cannot be used.
@@ -126,11 +140,11 @@ class Tally:
         first = next(chunks, None)
         if first is None:
             return
-        self._kind = (np.ndim(first.y) == 1, not isinstance(first.X, Tensor), first.names)
-        for chunk in checked(chain([first], chunks), dtype, True, first=self._first):
+        self._kind = (np.ndim(first.y) == 1, not isinstance(first.X, Tensor), first.named(columns).names)
+        for chunk in checked(chain([first], chunks), dtype, True, columns, self._first):
             weight = chunk.sample_weight
-            self._inputs.add(chunk.X)
-            self._targets.add(chunk.y)
+            self._inputs.add(chunk.X, weight)
+            self._targets.add(chunk.y, weight)
             self._sample.add(chunk)
             for digest, tensor in zip(digests, chunk[:4], strict=True):
                 if tensor is not None:

@@ -183,7 +183,11 @@ def _scaling(columns: Any, tensors: Tensors) -> Scaling:
     }
     if columns is not None and not (isinstance(columns, list) and all(isinstance(name, str) for name in columns)):
         raise ValueError("the columns are no names")
-    return Scaling(maps["targets"], maps.get("inputs"), None if columns is None else tuple(columns))
+    scaling = Scaling(maps["targets"], maps.get("inputs"), None if columns is None else tuple(columns))
+    width = 0 if scaling.inputs is None else len(scaling.inputs.scale)
+    if columns is not None and (len(columns) != width or len(set(columns)) != width):
+        raise ValueError(f"the names of the columns are not {width} different ones")
+    return scaling
 
 
 def _values(names: list[str], tensors: Tensors, scaling: Scaling, family: Family) -> Values:

@@ -41,6 +41,29 @@ def resolve_seed(random_state: Any) -> int:
         ) from error
 
 
+def read_weights(sample_weight: Any, n: int) -> Any:
+    """Return the weights of the rows that have a positive one, (m,) or None for ones, and the mask (n,) of these rows.
+
+    Raises:
+        DataError: another shape, or weights that are negative or not finite, or fewer than two positive ones.
+    """
+    if sample_weight is None:
+        return None, np.ones(n, dtype=bool)
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"sample_weight is not an array of numbers: {error}.") from error
+    weight = np.full(n, float(weight)) if weight.ndim == 0 else weight
+    if weight.shape != (n,):
+        raise DataError(f"sample_weight must have one value for each of the {n} rows, got shape {weight.shape}.")
+    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if len(bad):
+        raise DataError(f"sample_weight must be finite and not negative, but is {weight[bad[0]]:g} in row {bad[0]}.")
+    if np.count_nonzero(weight) < 2:
+        raise DataError("At least two observations need a positive sample_weight; rows of weight zero are left out.")
+    return weight[weight > 0], weight > 0
+
+
 def common_float(X: Any, y: Any) -> Any:
     """Return the floating dtype in which X (n, d) and y (n,) or (n, k) lose nothing: float32 or float64.
 

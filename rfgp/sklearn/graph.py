@@ -1,6 +1,7 @@
 """The Gaussian process on the nodes of a graph as a scikit-learn regressor."""
 
 import copy
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ from rfgp.counts import check_count
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.models.graph import GraphGP
 from rfgp.parameters import Hyperprior
-from rfgp.sklearn.checks import resolve_seed
+from rfgp.sklearn.checks import read_weights, resolve_seed
 from rfgp.sklearn.regressor import ProcessRegressor
 
 
@@ -92,12 +93,13 @@ class GraphGPRegressor(ProcessRegressor):
         self.max_iter = max_iter
         self.walk_options = walk_options
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the hyperparameters and condition on the data.
 
         Args:
             X: n labels, at least 2; a node may come more than once.
             y: Targets (n,), or (n, k) for k outputs that share one kernel; (n, 1) is taken as (n,).
+            sample_weight: How often each observation counts (n,), not negative; None: once.
 
         Returns:
             The estimator.
@@ -119,7 +121,9 @@ class GraphGPRegressor(ProcessRegressor):
         check_consistent_length(labels, y)
         if len(labels) < 2:
             raise DataError("GraphGPRegressor needs at least two observations, got one sample.")
-        return self._learn(gp, labels, y)
+        weight, counts = read_weights(sample_weight, len(labels))
+        labels = labels[counts] if isinstance(labels, np.ndarray) else list(itertools.compress(labels, counts))
+        return self._learn(gp, labels, y[counts], weight)
 
     def _process(self) -> GraphGP:
         if self.graph is None:

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from rfgp.counts import check_count
-from rfgp.errors import ConstantTargetWarning, InvalidArgumentError
+from rfgp.errors import ConstantTargetWarning, InvalidArgumentError, called
 from rfgp.models.process import Process
 from rfgp.sklearn.checks import resolve_seed
 from rfgp.sklearn.targets import Targets
@@ -88,6 +88,7 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         gp: Process[Any],
         X: Any,
         y: Any,  # (n,) or (n, k)
+        weight: Any,  # (n,)
     ) -> Self:
         """Fit the process to the outputs that are not constant."""
         most = None if self.max_iter is None else check_count("max_iter", self.max_iter, least=0)
@@ -96,13 +97,24 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             _warn_of_constants(targets)
         learns = bool(targets.varies.any())
         if learns:
-            gp.fit(X, targets.learned(y), fixed=self.fixed, max_iterations=most)
+            with called(**_NAMES):
+                gp.fit(X, targets.learned(y), sample_weight=weight, fixed=self.fixed, max_iterations=most)
         report = gp.fit_report
         self._targets = targets
         self.gp_ = gp if learns else None
         self.log_marginal_likelihood_value_ = float("nan") if report is None else report.log_marginal_likelihood
         self.n_iter_ = 0 if report is None else report.iterations
         return self
+
+
+_NAMES: dict[str, str | None] = {
+    "max_iterations": "max_iter",
+    "num_frequencies": "n_frequencies",
+    "num_walkers": "n_walkers",
+    "degree": None,
+    "rank": None,
+}
+"""What the arguments of the models are called here; None: they cannot be given."""
 
 
 def _warn_of_constants(targets: Targets) -> None:

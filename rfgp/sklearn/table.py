@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+import pandas as pd
+
 from rfgp.counts import check_count
 from rfgp.couplings import Coupling
 from rfgp.models import SparseSpectrumGP
 from rfgp.parameters import Hyperprior
-from rfgp.sklearn.checks import FLOATS, common_float, resolve_seed, validate_data
+from rfgp.sklearn.checks import FLOATS, common_float, read_weights, resolve_seed, validate_data
 from rfgp.sklearn.regressor import ProcessRegressor
 from rfgp.spectra import Spectrum
 
@@ -25,9 +27,8 @@ class RandomFeatureGPRegressor(ProcessRegressor):
     a `rfgp.ConstantTargetWarning` says so; that is the limit of the likelihood, and what
     `GaussianProcessRegressor` comes close to.
 
-    Weights of rows are left out, because the scaling of the columns does not know them, so that a weight would not
-    quite be a repetition. `rfgp.SparseSpectrumGP().fit(X, y, sample_weight=...)` has them, known variances of rows, and
-    tables larger than memory.
+    A weight of a row is a number of repetitions, as everywhere in scikit-learn: the result is that of as many rows.
+    `rfgp.SparseSpectrumGP().fit` knows variances of rows, and tables larger than memory, as well.
 
     Args:
         n_frequencies: m; Fourier features number 2m.
@@ -90,7 +91,7 @@ class RandomFeatureGPRegressor(ProcessRegressor):
         self.fixed = fixed
         self.max_iter = max_iter
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the hyperparameters and condition on the data.
 
         float32 is kept where X and y have it; everything else is computed in float64.
@@ -98,6 +99,8 @@ class RandomFeatureGPRegressor(ProcessRegressor):
         Args:
             X: Rows (n, d), n at least 2.
             y: Targets (n,), or (n, k) for k outputs that share one kernel; (n, 1) is taken as (n,).
+            sample_weight: How often each row counts (n,), not negative; None: once. Weights that only compare rows are
+                best divided by their mean: a target that is repeated without change speaks for little noise.
 
         Returns:
             The estimator.
@@ -113,7 +116,10 @@ class RandomFeatureGPRegressor(ProcessRegressor):
         gp = self._process()
         X, y = validate_data(self, X, y, dtype=FLOATS, multi_output=True, y_numeric=True, ensure_min_samples=2)
         dtype = common_float(X, y)
-        return self._learn(gp, X.astype(dtype, copy=False), y.astype(dtype, copy=False))
+        weight, counts = read_weights(sample_weight, len(X))
+        X, y = X.astype(dtype, copy=False)[counts], y.astype(dtype, copy=False)[counts]
+        names = getattr(self, "feature_names_in_", None)  # which `gp_` is to know as well
+        return self._learn(gp, X if names is None else pd.DataFrame(X, columns=names), y, weight)
 
     def _process(self) -> SparseSpectrumGP:
         return SparseSpectrumGP(

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables import content
-from rfgp.tables.messages import listed, plain, show, title
+from rfgp.tables.marks import pointed, pointed_text
+from rfgp.tables.messages import like, listed, plain, show, title
 from rfgp.tables.options import TextFormat
 
 NUMBER = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
@@ -141,7 +142,19 @@ class Frame:
             place = width
         if -width <= place < width and not isinstance(wanted, bool):
             return place % width
-        raise InvalidArgumentError(f"There is no column {show(str(wanted))}; the columns are {listed(self.names)}.")
+        raise InvalidArgumentError(
+            f"There is no column {show(str(wanted))}; the columns are {listed(self.names)}."
+            f"{like(str(wanted), self.names)}"
+        )
+
+    def holds_truth(self, column: Column) -> bool:
+        """Say whether the numbers of a column of this file are truth values."""
+        import pyarrow as pa
+
+        if column.kind != "number" or column.cells is None:
+            return bool(pa.types.is_boolean(self.sources[column.place].type))
+        first = column.cells.drop_null()[:1]
+        return len(first) > 0 and _all_match(first, _TRUTH)
 
     def check_names(self, places: Sequence[int]) -> None:
         """Check that the columns at these positions have different names.
@@ -218,10 +231,10 @@ def _read_texts(cells: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64]
     import pyarrow.compute as pc
 
     try:
-        return "number", _floats(_pointed(cells, form.decimal)), cells
+        return "number", _floats(pointed(cells, form)), cells
     except pa.ArrowInvalid:  # some are no numbers, or have blanks around them
         cells = _with_gaps(cells, form)
-    numbers = _pointed(cells, form.decimal)
+    numbers = pointed(cells, form)
     is_number = pc.fill_null(pc.match_substring_regex(numbers, _NUMERIC), False)
     numbers = pc.if_else(is_number, numbers, pa.scalar(None, numbers.type))
     values = _floats(pc.replace_substring_regex(numbers, "^[+]", ""))
@@ -232,15 +245,6 @@ def _read_texts(cells: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64]
     if _all_match(cells, DATE):
         return "date", _days(_timestamps(cells)), cells
     return "text", values, cells
-
-
-def _pointed(cells: Any, decimal: str) -> Any:
-    """Return the cells with a point as the decimal mark."""
-    import pyarrow.compute as pc
-
-    if decimal == ".":
-        return cells
-    return pc.replace_substring(pc.replace_substring(cells, ".", "no number"), ",", ".")
 
 
 def _all_match(cells: Any, pattern: str) -> bool:
@@ -296,5 +300,4 @@ def _days(array: Any) -> NDArray[np.float64]:
 
 def is_value(cell: str, form: TextFormat) -> bool:
     """Say whether a text is a number or a date."""
-    pointed = cell if form.decimal == "." else "text" if "." in cell else cell.replace(",", ".")
-    return re.match(NUMBER, pointed) is not None or re.match(DATE, cell) is not None
+    return re.match(NUMBER, pointed_text(cell, form)) is not None or re.match(DATE, cell) is not None

@@ -1,18 +1,25 @@
 """From a file's columns to a matrix of numbers: of the file to fit to, and of the next one."""
 
 import re
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
 from rfgp.tables import content
 from rfgp.tables.columns import Column, Frame
-from rfgp.tables.messages import counted, listed, show, title
+from rfgp.tables.marks import advice, marked
+from rfgp.tables.messages import counted, like, listed, show, title
 from rfgp.tables.options import Request
 from rfgp.tables.schema import ColumnRule, Schema
 from rfgp.tables.table import Inputs, Table
+
+T = TypeVar("T")
 
 _MOST_LEVELS = 256
 _MOST_FAULTS = 8
@@ -27,19 +34,21 @@ def encode_table(frame: Frame, request: Request) -> Table:
         InvalidArgumentError: there is no such target or dropped column.
     """
     inputs, output = _choose(frame, request)
-    gap = np.zeros(frame.num_rows, dtype=bool)
-    for column in sorted((*inputs, output), key=lambda column: column.place):
-        if column.missing.all():
-            raise column.error(f"has no values, all {frame.num_rows:,} are missing. Leave it out with {column.drop}.")
-        check_gaps(column, "target" if column is output and request.missing == "mean" else request.missing)
-        gap |= column.missing
+    columns = sorted((*inputs, output), key=lambda column: column.place)
+    is_target = [column is output and request.missing == "mean" for column in columns]
+    policies = ["target" if alone else request.missing for alone in is_target]
+    _all(frame, [partial(_check_cells, *pair) for pair in zip(columns, policies, strict=True)])
+    gap = np.any([column.missing for column in columns], axis=0)
     rows = _used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
+    if frame.holds_truth(output):
+        said = f"{title(frame.file)}: the target {show(output.name)} holds truth values; they are fitted as 0 and 1."
+        warnings.warn(BooleanTargetWarning(said), stacklevel=4)
     inputs, output = [column.take(rows) for column in inputs], output.take(rows)
-    rules, target = tuple(_rule(column, request.decimal) for column in inputs), _rule(output, request.decimal)
-    X, y = join(rules, inputs), class_codes(target, output)
+    *rules, target = _all(frame, [partial(_rule, column, frame) for column in (*inputs, output)])
+    X, y = join(tuple(rules), inputs), class_codes(target, output)
     used = {column.place for column in (*inputs, output)}
     schema = Schema(
-        rules,
+        tuple(rules),
         target,
         width=len(frame.names),
         header=frame.header,
@@ -58,17 +67,21 @@ def encode_inputs(frame: Frame, schema: Schema) -> Inputs:
         DataError: columns are missing, or hold what the schema does not know.
     """
     places, target = _match_names(frame, schema) if schema.header else _match_places(frame, schema)
-    columns = [_follow(rule, frame.column(place)) for rule, place in zip(schema.inputs, places, strict=True)]
-    gap = np.zeros(frame.num_rows, dtype=bool)
-    for column in columns:
-        check_gaps(column, schema.missing)
-        gap |= column.missing
+    policy = "inputs" if schema.missing == "error" else schema.missing
+
+    def follow(rule: ColumnRule, place: int) -> Column:
+        column = _follow(rule, frame.column(place))
+        check_gaps(column, policy)
+        return column
+
+    columns = _all(frame, [partial(follow, *pair) for pair in zip(schema.inputs, places, strict=True)])
+    gap = np.any([column.missing for column in columns], axis=0)
     rows = _used_rows(frame, gap, schema.missing, ", and rows with gaps are left out")
     X = join(schema.inputs, [column.take(rows) for column in columns])
     y = None
     if target is not None:
-        output = _follow(schema.output, frame.column(target)).take(rows)
-        check_gaps(output, "drop")
+        (output,) = _all(frame, [partial(_target, frame, schema.output, target)])
+        output = output.take(rows)
         y = None if output.missing.any() else class_codes(schema.output, output)
     return Inputs(_filled(X, schema), rows, frame.num_rows, y)
 
@@ -84,27 +97,40 @@ def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
         raise InvalidArgumentError(f"The target {show(frame.names[target])} is among the columns to drop.")
     frame.check_names(places)
     forced = {frame.find(name) for name in request.forced}
-    inputs, faults = [], []
-    for place in places:
-        try:
-            column = None if place == target else _used(frame, place, request, place in forced)
-            inputs += [] if column is None else [column]
-        except DataError as error:
-            faults.append(str(error))
-    if faults:
-        raise DataError(_joined(faults, f"{title(frame.file)}: "))
+    read = [partial(_used, frame, place, request, place in forced, place == target) for place in places]
+    found = dict(zip(places, _all(frame, read), strict=True))
+    output = found.pop(target)
+    inputs = [column for column in found.values() if column is not None]
     if not inputs:
         raise DataError(f"{title(frame.file)} has no input columns left; the others were dropped.")
-    output = _used(frame, target, request, target in forced, is_target=True)
     assert output is not None
     return inputs, output
 
 
-def _joined(faults: list[str], prefix: str) -> str:
+def _all(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
+    """Return what the steps return, one for each column.
+
+    Raises:
+        DataError: with what all of those say that fail.
+    """
+    found, faults = [], []
+    for step in steps:
+        try:
+            found.append(step())
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        raise DataError(_joined(faults, frame))
+    return found
+
+
+def _joined(faults: list[str], frame: Frame) -> str:
     """Return one message of several that begin with the file's name."""
-    more = [fault.removeprefix(prefix) for fault in faults[1:_MOST_FAULTS]]
-    rest = f"\n(and {len(faults) - _MOST_FAULTS} columns more)" if len(faults) > _MOST_FAULTS else ""
-    return "\n".join([faults[0], *more]) + rest
+    more = [fault.removeprefix(f"{title(frame.file)}: ") for fault in faults[1:_MOST_FAULTS]]
+    rest = [f"(and {len(faults) - _MOST_FAULTS} columns more)"] if len(faults) > _MOST_FAULTS else []
+    message = "\n".join([faults[0], *more, *rest])
+    names_row = re.search(r"\brow \d", message) is not None
+    return message + f" Rows count from 0{', after the header' if frame.header else ''}." * names_row
 
 
 def _used(frame: Frame, place: int, request: Request, forced: bool, is_target: bool = False) -> Column | None:
@@ -119,14 +145,14 @@ def _used(frame: Frame, place: int, request: Request, forced: bool, is_target: b
     if is_date:
         check_dates(column)
     else:
-        _check_mixed(column, request)
+        _check_mixed(column, frame)
     if choice in ("days", "one-hot") or (is_target and not is_date):
         return column
     if choice == "drop" and not is_target:
         return None
     if column.missing.all():
         return column
-    raise _refused_dates(column, is_target) if is_date else _refused_text(column, request)
+    raise _refused_dates(column, is_target) if is_date else _refused_text(column, frame)
 
 
 def _refused_dates(column: Column, is_target: bool) -> DataError:
@@ -136,9 +162,9 @@ def _refused_dates(column: Column, is_target: bool) -> DataError:
     return column.error(f"holds dates ({column.spell(row)} in row {row}). {remedy}")
 
 
-def _refused_text(column: Column, request: Request) -> DataError:
+def _refused_text(column: Column, frame: Frame) -> DataError:
     remedy = f'Give categories="one-hot" or leave the column out ({column.drop} or categories="drop").'
-    return column.error(f"{_holds_text(column)}. {_hint(column, request.decimal)}{remedy}")
+    return column.error(f"{_holds_text(column)}. {_hint(column, frame)}{remedy}")
 
 
 def _holds_text(column: Column) -> str:
@@ -147,23 +173,33 @@ def _holds_text(column: Column) -> str:
     return f"holds text ({column.spell(row)} in row {row}, {len(column.odd)} such cells)"
 
 
-def _hint(column: Column, decimal: str) -> str:
-    """Return what the first text cell suggests."""
+def _hint(column: Column, frame: Frame) -> str:
+    """Return what the text cells suggest."""
+    cells = {name: marked(source) for name, source in zip(frame.names, frame.sources, strict=True)}
+    cells[column.name] = marked(frame.sources[column.place])
+    if hint := advice(cells, column.name, frame.form):
+        return hint
     cell = str(column.cells[column.odd[0]]) if len(column.odd) else ""
-    if decimal == "." and re.fullmatch(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?", cell):
-        return 'Give decimal="," where a comma is the decimal mark. '
     if re.fullmatch(r"\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:\D.*)?", cell):
         return "Dates must be ISO (YYYY-MM-DD). "
     return ""
 
 
-def _check_mixed(column: Column, request: Request) -> None:
+def _check_mixed(column: Column, frame: Frame) -> None:
     """Refuse a column of numbers with some texts among them."""
     numbers = int(np.count_nonzero(~np.isnan(column.values)))
     if 2 * numbers >= int(np.count_nonzero(~column.missing)):
         remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or leave it out"
-        fault = f"{_holds_text(column)} among {counted(numbers, 'number')}. {_hint(column, request.decimal)}"
+        fault = f"{_holds_text(column)} among {counted(numbers, 'number')}. {_hint(column, frame)}"
         raise column.error(f"{fault}{remedy} ({column.drop}).")
+
+
+def _check_cells(column: Column, policy: str) -> None:
+    """Refuse a column without any values, and gaps where the policy does."""
+    if column.missing.all():
+        count = len(column.values)
+        raise column.error(f"has no values, all {count:,} are missing. Leave it out with {column.drop}.")
+    check_gaps(column, policy)
 
 
 def check_dates(column: Column) -> None:
@@ -209,14 +245,14 @@ def _used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -
     return rows[~gap]
 
 
-def _rule(column: Column, decimal: str) -> ColumnRule:
+def _rule(column: Column, frame: Frame) -> ColumnRule:
     if column.kind != "text":
         return ColumnRule(column.name, column.place, column.kind)
     cells = column.cells.drop_null()
     levels = cells.unique()
     if len(levels) > _MOST_LEVELS or len(levels) == len(cells):
         fault = f"has {len(levels):,} different texts in {counted(len(cells), 'cell')}; it looks like an identifier"
-        raise column.error(f"{fault}. {_hint(column, decimal)}Leave it out with {column.drop}.")
+        raise column.error(f"{fault}. {_hint(column, frame)}Leave it out with {column.drop}.")
     return ColumnRule(column.name, column.place, "category", tuple(sorted(levels.to_pylist())))
 
 
@@ -264,7 +300,7 @@ def _match_names(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
     if lacking:
         raise DataError(
             f"{title(frame.file)} lacks {counted(len(lacking), 'column')}: {listed(lacking)}. "
-            f"Its columns are {listed(frame.names)}."
+            f"Its columns are {listed(frame.names)}.{like(lacking[0], frame.names)}"
         )
     wanted = {rule.name for rule in (*schema.inputs, schema.output)}
     frame.check_names([place for place, name in enumerate(frame.names) if name in wanted])
@@ -295,6 +331,13 @@ def _follow(rule: ColumnRule, column: Column) -> Column:
             f"holds {column.kind}s ({column.as_text().spell(row)} in row {row}), where the model knows {rule.role}s."
         )
     check_dates(column)
+    return column
+
+
+def _target(frame: Frame, rule: ColumnRule, place: int) -> Column:
+    """Return the target's column of a file to predict, which may have gaps."""
+    column = _follow(rule, frame.column(place))
+    check_gaps(column, "drop")
     return column
 
 

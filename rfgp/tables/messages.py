@@ -1,5 +1,6 @@
 """What a message may show of a file: short, and never characters that steer a terminal."""
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +25,13 @@ def plain(text: str) -> str:
 def listed(names: Sequence[str], most: int = 8) -> str:
     """Return the first names, separated by commas."""
     return ", ".join(plain(name) for name in names[:most]) + (", ..." if len(names) > most else "")
+
+
+def like(wanted: str, names: Sequence[str]) -> str:
+    """Return " Did you mean 'price'?" where a name is much like the one that is wanted, else nothing."""
+    by_lower = {name.lower(): name for name in reversed(names)}
+    close = difflib.get_close_matches(wanted.lower(), by_lower, n=1)
+    return f" Did you mean {show(by_lower[close[0]])}?" if close else ""
 
 
 def title(file: Path) -> str:

@@ -14,6 +14,8 @@ Missing = Literal["error", "drop", "mean"]
 Decimal = Literal[".", ","]
 
 MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
+SEPARATORS = (",", ".", "'", "_", " ", "\u00a0", "\u202f", "\u2019")
+"""Of thousands; a blank may be one that does not break a line, an apostrophe a typographic one."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "categories": ("error", "one-hot", "drop"),
     "dates": ("error", "days", "drop"),
@@ -30,10 +32,17 @@ class TextFormat:
     comment: str | None = None
     missing_marks: tuple[str, ...] = MISSING_MARKS
     encoding: str = "utf-8"
+    thousands: str | None = None
 
     def __post_init__(self) -> None:
         if self.decimal not in CHOICES["decimal"]:
-            raise _no_choice("decimal", self.decimal)
+            raise no_choice("decimal", self.decimal)
+        if self.thousands is not None and (self.thousands not in SEPARATORS or self.thousands == self.decimal):
+            choices = ", ".join(repr(mark) for mark in SEPARATORS if mark != self.decimal)
+            raise InvalidArgumentError(
+                f"thousands is {show(self.thousands)} with the decimal mark {self.decimal!r}; "
+                f"the choices are {choices}."
+            )
         if self.comment is not None and not re.fullmatch(r"\S{1,10}", self.comment):
             raise InvalidArgumentError(
                 f"comment is {show(self.comment)}; give one to ten characters, none of them blank."
@@ -61,6 +70,7 @@ class TableOptions(TypedDict, total=False):
     comment: str | None
     missing_marks: Sequence[str]
     encoding: str
+    thousands: str | None
 
 
 @dataclass(frozen=True)
@@ -78,11 +88,12 @@ class Request:
     missing_marks: Sequence[str] = MISSING_MARKS
     encoding: str = "utf-8"
     as_categories: str | int | Sequence[str | int] = ()
+    thousands: str | None = None
 
     def __post_init__(self) -> None:
         for option in ("categories", "dates", "missing"):
             if getattr(self, option) not in CHOICES[option]:
-                raise _no_choice(option, getattr(self, option))
+                raise no_choice(option, getattr(self, option))
         for option in ("names", "missing_marks"):
             value = getattr(self, option)
             if value is not None and (isinstance(value, str) or not all(isinstance(name, str) for name in value)):
@@ -91,7 +102,7 @@ class Request:
     @property
     def format(self) -> TextFormat:
         """How the text file spells its cells."""
-        return TextFormat(self.decimal, self.comment, tuple(self.missing_marks), self.encoding)
+        return TextFormat(self.decimal, self.comment, tuple(self.missing_marks), self.encoding, self.thousands)
 
     @property
     def left_out(self) -> tuple[str | int, ...]:
@@ -108,6 +119,7 @@ def _as_tuple(columns: str | int | Sequence[str | int]) -> tuple[str | int, ...]
     return (columns,) if isinstance(columns, str | int) else tuple(columns)
 
 
-def _no_choice(option: str, value: object) -> InvalidArgumentError:
+def no_choice(option: str, value: object) -> InvalidArgumentError:
+    """Return the error of an option's value that is none of its choices."""
     choices = ", ".join(repr(choice) for choice in CHOICES[option])
     return InvalidArgumentError(f"{option} is {show(str(value))}; the choices are {choices}.")

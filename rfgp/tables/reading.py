@@ -32,6 +32,7 @@ def read_table(
     missing_marks: Sequence[str] = MISSING_MARKS,
     encoding: str = "utf-8",
     as_categories: str | int | Sequence[str | int] = (),
+    thousands: str | None = None,
 ) -> Table:
     """Read a table with a target column from a text file (.csv, .tsv, .txt, .data, also .gz) or Parquet.
 
@@ -53,6 +54,7 @@ def read_table(
         encoding: The text's encoding.
         as_categories: Columns, by name or position, that are one-hot encoded whatever they hold, numbers
             among texts too; for the target: that become classes.
+        thousands: What separates groups of three digits before the decimal mark, such as "," in 1,200; None: nothing.
 
     Raises:
         DataError: the file cannot be read, or has cells that cannot become finite numbers (named by
@@ -60,7 +62,18 @@ def read_table(
         InvalidArgumentError: there is no such column, choice, encoding or ending of a name.
     """
     request = Request(
-        target, names, categories, dates, missing, drop, decimal, comment, missing_marks, encoding, as_categories
+        target,
+        names,
+        categories,
+        dates,
+        missing,
+        drop,
+        decimal,
+        comment,
+        missing_marks,
+        encoding,
+        as_categories,
+        thousands,
     )
     return _read_parquet(path, request) if _is_parquet(path) else _read_csv(path, request)
 
@@ -104,7 +117,7 @@ def read_inputs(path: str | Path, schema: Schema) -> Inputs:
 
     Args:
         path: The file.
-        schema: `Table.schema`.
+        schema: `Table.schema`; `Schema.with_missing` has another policy about missing cells.
 
     Raises:
         DataError: the file cannot be read, lacks columns, or has cells that the schema does not know.

@@ -3,13 +3,13 @@
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables.messages import counted, show
-from rfgp.tables.options import CHOICES, MISSING_MARKS, TextFormat
+from rfgp.tables.options import CHOICES, MISSING_MARKS, TextFormat, no_choice
 
 _VERSION = 1
 _ROLES = ("number", "category", "date")
@@ -54,6 +54,7 @@ class Schema:
         comment: What lines begin with that are skipped.
         missing_marks: The texts that stand for a missing cell.
         encoding: The text's encoding.
+        thousands: What separates thousands.
     """
 
     inputs: tuple[ColumnRule, ...] = ()
@@ -67,6 +68,7 @@ class Schema:
     comment: str | None = None
     missing_marks: tuple[str, ...] = MISSING_MARKS
     encoding: str = "utf-8"
+    thousands: str | None = None
 
     @classmethod
     def of_numbers(cls, columns: Sequence[str], target: str) -> "Schema":
@@ -92,11 +94,29 @@ class Schema:
     @property
     def format(self) -> TextFormat:
         """How a text file spells its cells."""
-        return TextFormat(self.decimal, self.comment, self.missing_marks, self.encoding)
+        return TextFormat(self.decimal, self.comment, self.missing_marks, self.encoding, self.thousands)
+
+    def with_missing(self, missing: str) -> "Schema":
+        """Return the schema with another policy about missing cells.
+
+        Raises:
+            InvalidArgumentError: there is no such policy, or it needs means that the fitted table had not.
+        """
+        if missing not in CHOICES["missing"]:
+            raise no_choice("missing", missing)
+        if missing == "mean" and not self.fills:
+            raise InvalidArgumentError(
+                'missing="mean" fills gaps with the means of the fitted table, which was read without it. Give '
+                'missing="drop", or read and fit it with missing="mean" again.'
+            )
+        return replace(self, missing=missing, fills=self.fills if missing == "mean" else ())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema in lists, texts and numbers, ready for JSON."""
-        return {"version": _VERSION, **_listed(asdict(self))}
+        content = {"version": _VERSION, **_listed(asdict(self))}
+        if self.thousands is None:
+            del content["thousands"]  # which older readers do not know
+        return content
 
     @classmethod
     def from_dict(cls, content: Any) -> "Schema":
@@ -107,7 +127,7 @@ class Schema:
         """
         if not isinstance(content, dict) or "version" not in content:
             raise _bad("it is not a dictionary with a version")
-        fields = dict(content)
+        fields = {"thousands": None, **content}
         version = fields.pop("version")
         if type(version) is not int or version != _VERSION:
             raise _bad(f"its version is {show(str(version))}, and {_VERSION} is the one known")

@@ -1,12 +1,13 @@
 """Tables of numbers, and the inputs of a file without them all."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import DataError
-from rfgp.tables.messages import listed, show
+from rfgp.tables.messages import counted, listed, show
 from rfgp.tables.schema import Schema
 
 
@@ -14,7 +15,7 @@ def _no_rows() -> NDArray[np.int64]:
     return np.empty(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """A numeric table with a target column.
 
@@ -46,6 +47,18 @@ class Table:
         if self.num_rows == 0:
             object.__setattr__(self, "num_rows", len(self.y))
 
+    def __repr__(self) -> str:
+        n, d = self.X.shape
+        classes = "" if self.classes is None else f" of {len(self.classes)} classes"
+        size = f"{counted(n, 'row')}, {counted(d, 'column')} ({listed(self.columns)})"
+        return f"Table({size}, target {show(self.target)}{classes})"
+
+    def frame(self) -> Any:
+        """Return the inputs as a pandas DataFrame (n, d), whose names a model that is fitted to it keeps."""
+        import pandas as pd
+
+        return pd.DataFrame(self.X, columns=list(self.columns))
+
     def check_numeric_target(self) -> None:
         """Refuse a target of classes, whose numbers mean nothing to a regression.
 
@@ -59,7 +72,7 @@ class Table:
             )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Inputs:
     """The inputs of a file to predict at.
 
@@ -74,3 +87,7 @@ class Inputs:
     rows: NDArray[np.int64]
     num_rows: int
     y: NDArray[np.float64] | None = None
+
+    def __repr__(self) -> str:
+        n, d = self.X.shape
+        return f"Inputs({counted(n, 'row')}, {counted(d, 'column')}, {'no' if self.y is None else 'with'} targets)"

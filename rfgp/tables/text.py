@@ -12,6 +12,7 @@ from graphs.builders.files import brief
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables.columns import Frame, is_value
 from rfgp.tables.content import read_first, read_utf8
+from rfgp.tables.marks import advice, has_marks
 from rfgp.tables.messages import counted, show, title, unreadable
 from rfgp.tables.options import TextFormat
 
@@ -157,18 +158,19 @@ def _is_header(file: Path, cells: list[str], form: TextFormat) -> bool:
     values = [is_value(cell, form) for cell in cells]
     if all(value or cell in form.missing_marks for value, cell in zip(values, cells, strict=True)):
         return not any(values)
-    commas = [cell for cell in cells if re.fullmatch(r"[+-]?\d+,\d+", cell)]
+    numbers = {str(place): [cell] if has_marks(cell) else [] for place, cell in enumerate(cells)}
     if any(values):
-        odd = cells[values.index(False)]
-        hint = ' Give decimal="," where a comma is the decimal mark.' if odd in commas else ""
+        odd = values.index(False)
+        hint = advice(numbers, str(odd), form)
         raise DataError(
-            f"{title(file)}: the first line mixes numbers and text ({show(odd)}); is it a header or a row? If a row, "
-            f"give names for the columns; if a header, no name may be a number.{hint}"
+            f"{title(file)}: the first line mixes numbers and text ({show(cells[odd])}); is it a header or a row? If a "
+            f"row, give names for the columns; if a header, no name may be a number. {hint}".rstrip()
         )
-    if commas and all(re.fullmatch(r"[+-]?[\d,]+", cell) for cell in cells):
+    hints = {name: hint for name in numbers if (hint := advice(numbers, name, form))}
+    if hints and all(has_marks(cell) or cell.isdecimal() for cell in cells):
+        odd = int(min(hints, key=int))
         raise DataError(
-            f'{title(file)}: the first line holds cells like {show(commas[0])}. Give decimal="," where a comma is the '
-            "decimal mark."
+            f"{title(file)}: the first line holds cells like {show(cells[odd])}. {hints[str(odd)]}".rstrip()
         )
     return True
 

@@ -25,8 +25,23 @@ def said_by(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-def test_an_import_loads_nothing_heavy():
-    assert ast.literal_eval(said_by(f"import sys, rfgp; print([m for m in {HEAVY} if m in sys.modules])")) == []
+def test_an_import_loads_nothing_heavy_and_a_model_only_what_it_needs():
+    more = ("torch", "numpy", "scipy", "graphs", *HEAVY)
+    assert ast.literal_eval(said_by(f"import sys, rfgp; print([m for m in {more} if m in sys.modules])")) == []
+    assert ast.literal_eval(said_by(f"import sys, rfgp.models; print([m for m in {HEAVY} if m in sys.modules])")) == []
+
+
+def test_every_name_comes_on_first_use():
+    named = said_by(
+        "import rfgp; print([n for n in rfgp.__all__ if not hasattr(rfgp, n)], set(rfgp.__all__) <= set(dir(rfgp)))"
+    )
+    assert named == "[] True\n"
+    assert said_by("from rfgp import *; print(SparseSpectrumGP.__name__, spectra.__name__)") == (
+        "SparseSpectrumGP rfgp.spectra\n"
+    )
+    assert said_by("import rfgp; print(hasattr(rfgp, 'nothing'), hasattr(rfgp, '_check'), 'Any' in dir(rfgp))") == (
+        "False False False\n"
+    )
 
 
 def test_an_import_of_graphs_loads_nothing_heavy_and_its_use_never_torch():

@@ -11,6 +11,7 @@ FOLDERS = ("rfgp", "graphs", "tests", "benchmarks", "examples")
 THEIRS = {
     ("rfgp/attention/module.py", "_C"): "torch tells only there whether a backward pass is running",
     ("rfgp/attention/module.py", "_current_graph_task_id"): "the same",
+    ("rfgp/cli/interrupts.py", "_exit"): "Python's own name for an end at once",
     (
         "rfgp/gpytorch/latent.py",
         "_variational_distribution",

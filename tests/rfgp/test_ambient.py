@@ -104,7 +104,8 @@ def test_surroundings_change_nothing(tmp_path, model):
         with surrounding():
             gp, found = said(MODELS[model], tmp_path / "m")
         for a, b in zip(found, expected, strict=True):
-            assert np.array_equal(a, b), name
+            same = a == pytest.approx(b, rel=1e-10) if isinstance(a, float) else np.array_equal(a, b)
+            assert same, name  # a likelihood without its gradient may add up in another order
         gp.log_marginal_likelihood().backward()
         assert all(p.grad is not None for p in gp.hyperparameters.parameters()), name
 

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -87,6 +89,23 @@ def test_curves_by_size_show_the_means(comparison, plot, figure):
         np.testing.assert_allclose(heights, expected)
     assert [label.get_text() for label in axes.get_xticklabels()] == ["8", "32"]
     drawn(axes)
+    assert len(written_ticks(axes)) >= 2
+
+
+def written_ticks(axes):
+    """The labels within a logarithmic vertical axis, which are the values of their ticks."""
+    low, high = axes.get_ylim()
+    labels = {label.get_text(): tick for tick, label in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)}
+    assert all(float(text) == pytest.approx(tick) for text, tick in labels.items())
+    return [text for text, tick in labels.items() if low <= tick <= high]
+
+
+def test_values_that_hardly_differ_have_several_ticks_as_well(comparison):
+    draws = [dataclasses.replace(draw, kl=0.31 + 0.001 * draw.kernel_error) for draw in comparison.draws]
+    axes = plotting.plot_kl(dataclasses.replace(comparison, draws=draws))
+    assert written_ticks(axes) == ["0.2", "0.5"]
+    exact = dataclasses.replace(comparison, draws=[dataclasses.replace(draw, kl=0.0) for draw in comparison.draws])
+    drawn(plotting.plot_kl(exact))
 
 
 def test_a_mesh_field_colours_every_face():
@@ -136,5 +155,6 @@ def test_a_spectrum_shows_the_fitted_kernel_its_family_and_the_noise():
     np.testing.assert_allclose(family.get_ydata(), scale * kernel.base.spectral(np.linspace(0, 2, 401)))
     assert noise.get_ydata()[0] == pytest.approx(gp.hyperparameters.noise.item())
     assert drawn(axes)
+    assert len(written_ticks(axes)) >= 3
     plain = rfgp.GraphGP(ball().graph).condition(np.arange(80), ball().values)
     assert len(plotting.plot_spectrum(plain).lines) == 2

@@ -50,6 +50,15 @@ def test_a_terminal_has_a_bar_which_goes(monkeypatch):
     assert stream.getvalue() == before
 
 
+@pytest.mark.parametrize(("done", "words"), [(0, "count, no end known yet"), (3, "count: 3 so far, 0 s")])
+def test_a_terminal_is_told_that_the_end_is_not_known(done, words, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with Bar(stream=stream) as tell:
+        tell("count", done, 0)
+    assert words in stream.getvalue()
+
+
 def test_marks_of_markup_are_shown_as_they_are(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()

@@ -131,7 +131,7 @@ def test_any_shape(n, count, samples, kind, seed):
         (lambda: SoftmaxSampler(softmax.Positive(DRAW), [1.0]), rfgp.DataError, "Class vectors must be"),
         (lambda: sampler().estimates(QUERIES[:, :2]), rfgp.DataError, "need 3 columns"),
         (lambda: sampler().sample(QUERIES, 0, generator=random.generator(0)), rfgp.InvalidArgumentError, "positive"),
-        (lambda: sampler().sample(QUERIES, generator=None), rfgp.InvalidArgumentError, "generator"),
+        (lambda: sampler().sample(QUERIES, generator=3), rfgp.InvalidArgumentError, "generator"),
         (lambda: SoftmaxSampler(3, CLASSES), rfgp.InvalidArgumentError, "pair of feature maps"),
         (lambda: sampler().report(QUERIES[:0]), rfgp.DataError, "no queries"),
         (lambda: sampler().report(QUERIES, ground="words"), rfgp.InvalidArgumentError, "ground"),

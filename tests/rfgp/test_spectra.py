@@ -205,3 +205,30 @@ def test_distances_far_from_the_origin():
     torch.testing.assert_close(
         far, torch.tensor([[0.0, 1e-6], [1e-6, 0.0]], dtype=torch.float64), rtol=1e-3, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("ard", [True, False])
+@pytest.mark.parametrize("name", ISOTROPIC)
+def test_the_kernel_of_scaled_points_and_its_gradient(name, ard):
+    spectrum, generator = ISOTROPIC[name], rfgp.random.generator(3)
+    x, pull = (torch.randn(*size, generator=generator, dtype=torch.float64) for size in ((9, 3), (9, 9)))
+    x[4], x = x[2], 5 + x  # coincident points, far from the origin
+    lengthscale = (torch.tensor([0.7, 2.0, 30.0]) if ard else torch.tensor(1.3)).double().requires_grad_()
+
+    def wanted():
+        z = x / lengthscale
+        kernel = spectrum.kernel_between(z, z)
+        (gradient,) = torch.autograd.grad((pull * kernel).sum(), lengthscale)
+        return kernel.detach(), gradient
+
+    ours = spectra.scaled_gram(spectrum, x, lengthscale)
+    (gradient,) = torch.autograd.grad((pull * ours).sum(), lengthscale)
+    kernel, theirs = wanted()
+    torch.testing.assert_close(ours.detach(), kernel, rtol=0, atol=1e-14)
+    torch.testing.assert_close(gradient, theirs, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(spectra.scaled_gram(spectrum, x, lengthscale.detach()), kernel, rtol=0, atol=1e-14)
+
+
+def test_there_is_no_such_shortcut_where_coordinates_are_independent():
+    with pytest.raises(rfgp.InvalidArgumentError, match="no kernel of the distance"):
+        spectra.ProductCauchy().gram_and_slope(torch.zeros(2, 2))

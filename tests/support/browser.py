@@ -70,21 +70,26 @@ def probe(page: str, folder: Path, *, size=(1100, 900), frame=None):
     assert watched.count(_WATCH) == watched.count(_TELL) == 1
     path = folder / "watched.html"
     path.write_text(watched, encoding="utf-8")
-    if frame is not None:
-        outer = folder / "frame.html"
-        filled = _FRAME.replace("PAGE", path.name).replace("WIDTH", f"{frame[0]}").replace("HEIGHT", f"{frame[1]}")
-        outer.write_text(filled, encoding="utf-8")
-        path = outer
+    path = path if frame is None else _framed(path, frame)
     dom = run(folder, path, size, "--dump-dom")
     found = re.search(r'<html[^>]*? data-probe="([^"]*)"', dom)
     assert found, "the page never said how it went"
     return json.loads(html.unescape(found.group(1)))
 
 
-def screenshot(page: str, folder: Path, *, size):
-    """Return the page's top as a PNG of the given size."""
+def _framed(path: Path, frame) -> Path:
+    """Return a page beside a page that shows it in a frame (width, height)."""
+    outer = path.with_name("frame.html")
+    filled = _FRAME.replace("PAGE", path.name).replace("WIDTH", f"{frame[0]}").replace("HEIGHT", f"{frame[1]}")
+    outer.write_text(filled, encoding="utf-8")
+    return outer
+
+
+def screenshot(page: str, folder: Path, *, size, frame=None):
+    """Return the page's top as a PNG of the given size; `frame` (width, height) shows it in a frame of that size."""
     path, picture = folder / "page.html", folder / "page.png"
     path.write_text(page, encoding="utf-8")
+    path = path if frame is None else _framed(path, frame)
     run(folder, path, size, f"--screenshot={picture}")
     return picture
 

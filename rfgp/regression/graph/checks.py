@@ -72,7 +72,7 @@ class FeatureCheck:
                 f"{self.divergence:.2g} nats a node (means by {self.shift:.2g} deviations)"
             )
         if self.walk_variance is not None:
-            parts.append(f"their own variance at observed nodes is {self.walk_variance:.2g} of the noise")
+            parts.append(f"their own variance at observed nodes is {self.walk_variance:.2g} times that of the noise")
         if self.kernel_error is not None:
             parts.append(f"the kernel on a sample of nodes is off by {self.kernel_error:.2g} of its norm")
         if self.calibration is not None:

@@ -15,7 +15,7 @@ from torch import Tensor
 import graphs
 from graphs.kernels import GraphKernel
 from rfgp import random
-from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning
+from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
 from rfgp.inference import Prior
 from rfgp.parameters import Hyperprior, Values
 from rfgp.regression.family import Family
@@ -31,7 +31,7 @@ from rfgp.regression.graph.features import (
 from rfgp.regression.graph.inputs import NodeInputs, with_default_priors
 from rfgp.regression.report import FitReport
 from rfgp.rows import Block, Rows, gathered
-from rfgp.scaling import Scaling
+from rfgp.scaling import Scaling, moments
 
 FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "exact")
 EXACT_LIMIT = 2000
@@ -187,7 +187,8 @@ class NodeFamily(Family):
         Graph kernels are not 1 on the diagonal: exp(-t L) is small there for long lengthscales.
         """
         with torch.no_grad():
-            size = float(self.prior(values).diagonal(rows.inputs[:NORMALIZED_ROWS]).mean())
+            some = rows.take(slice(NORMALIZED_ROWS))
+            size = float(moments(self.prior(values).diagonal(some.inputs), some.weight)[0])
             if not (size > 0 and math.isfinite(size)):
                 return values
             low, high = (float(b.log()) for b in values.space.quantities["outputscale"].bounds)
@@ -261,9 +262,9 @@ class NodeFamily(Family):
         if check.is_poor:
             yield PoorFeaturesWarning(
                 f"These features are poor for {self.fitted_kernel(values)} and this noise. {check}. More of them "
-                "(num_walkers, degree, rank), other ones (features='auto' measures which), or the exact process "
-                "(gp.exact(), up to 20,000 nodes) are the remedy; long lengthscales with little noise need a truncated "
-                "spectrum."
+                f"({arguments('num_walkers', 'degree', 'rank')}), other ones (features='auto' measures which), or the "
+                "exact process (features='exact', up to 20,000 nodes) are the remedy; long lengthscales with little "
+                "noise need a truncated spectrum."
             )
 
     def identity(self) -> Iterator[str | Tensor]:

@@ -44,8 +44,8 @@ class NodeInputs:
         positions = torch.as_tensor(self.graph.index(labels))
         return positions, Origin(not isinstance(inputs, Tensor), torch.empty(0, dtype=torch.float64))
 
-    def quantities(self, inputs: Tensor, scaling: Scaling) -> dict[str, Quantity]:
-        """Return the kernel's parameters, whatever the inputs (n,)."""
+    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Quantity]:
+        """Return the kernel's parameters, whatever the positions and their spread ()."""
         one = torch.ones((), dtype=self.dtype)
         pairs = zip(self.kernel.parameters, self.kernel.values, strict=True)
         bounds = (PARAMETER_BOUNDS[0] * one, PARAMETER_BOUNDS[1] * one)

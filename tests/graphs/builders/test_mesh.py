@@ -137,13 +137,21 @@ class TestShapes:
             (np.zeros((3, 3)), [[0, 1, 2], [0, -1, 2]], "Face 1 has corners"),
             (np.zeros((4, 3)), [[0, 1, 2, 3]], r"triangles \(F, 3\), got \(4, 3\) and \(1, 4\)"),
             (np.zeros((4, 2)), [[0, 1, 2]], r"got \(4, 2\)"),
+            (np.zeros((3, 3)), [[0, 1, 2.9]], r"corners of faces must be integers .* entry \[0, 2\] is 2\.9"),
+            (np.zeros((3, 3)), np.array([[0, 1, np.nan]]), "must be integers"),
+            (np.zeros((3, 3)), [[True, False, 2]], r"entry \[0, 0\] is True"),
+            (np.zeros((3, 3)), np.ones((1, 3), bool), "must be integers"),
+            (np.zeros((3, 3)), [["a", "b", "c"]], "must be integers"),
+            (np.zeros((3, 3)), [[0, 1, 2], [0, 1, 2, 0]], "must be integers"),
+            (np.zeros((3, 3)), [[0, 1, 2**70]], r"integers below 2\^53"),
+            ("no numbers", [[0, 1, 2]], r"vertices \(V, 3\), real numbers"),
         ],
     )
     def test_what_is_no_mesh(self, vertices, faces, message):
         class Plain:
             pass
 
-        Plain.vertices, Plain.faces = vertices, np.array(faces)
+        Plain.vertices, Plain.faces = vertices, faces
         with pytest.raises(graphs.InvalidGraphError, match=message):
             Graph.from_mesh(Plain())
 

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.sparse.csgraph import connected_components
 
 import graphs
 from graphs import Graph
@@ -60,6 +61,14 @@ def test_haversine_is_metres():
         ((LINES, [0], [1.0]), r"inside \(0, 1\)"),
         ((LINES, [0, 0], [0.5, 0.5]), "shares its place"),
         ((LINES, [0], [0.1, 0.2]), r"must be \(S,\)"),
+        ((LINES, [0.9], [0.5]), r"roads of sensors must be integers .* entry \[0\] is 0\.9"),
+        ((LINES, [0, True], [0.5, 0.5]), r"must be integers .* entry \[1\] is True"),
+        ((LINES, np.array([True]), [0.5]), "must be integers"),
+        ((LINES, [float("nan")], [0.5]), r"entry \[0\] is nan"),
+        ((LINES, [2**63], [0.5]), "integers below 2"),
+        ((LINES, ["0"], [0.5]), "must be integers"),
+        ((LINES, [[0], [0, 1]], [0.5]), "must be integers"),
+        ((LINES, [0], ["half"]), r"must be \(S,\)"),
     ],
 )
 def test_bad_roads_are_named(arguments, message):
@@ -165,7 +174,10 @@ def test_sensors_without_a_road_go_to_the_nearest(tmp_path):
         (collection([ROAD, ("Point", [8.0, 50.0], {"value": True})]), "'value' of sensor 0 is 'True'"),
         (collection([ROAD, ("Point", [50.0, 8.0], {"value": 3})]), "km|m from the nearest road.*in this order"),
         (collection([ROAD, ("Point", [8.0, 50.0], {"value": 3, "edge": [], "fraction": 1})]), "must be numbers"),
-        (collection([ROAD, ("Point", [8.0, 50.0], {"value": 3, "edge": 0.5, "fraction": 0.5})]), "no whole number"),
+        *(
+            (collection([ROAD, ("Point", [8.0, 50.0], {"value": 3, "edge": edge, "fraction": 0.5})]), "no whole number")
+            for edge in (0.5, True, 1e300)
+        ),
         ("[" * 100_000, "not a road network that can be read"),
         ("\x00" * 100, "not a road network that can be read"),
     ],
@@ -189,3 +201,134 @@ def test_short_edges_may_count_as_longer():
     for wrong in (-1, float("nan"), float("inf")):
         with pytest.raises(graphs.InvalidArgumentError, match="min_length"):
             Graph.from_roads(lines, metric="euclidean", min_length=wrong)
+
+
+def feature(kind, coordinates, **properties):
+    return {"type": "Feature", "geometry": {"type": kind, "coordinates": coordinates}, "properties": properties}
+
+
+MIXED = [
+    feature("LineString", [[8.0, 49.0], [8.1, 49.0]]),
+    feature("Polygon", [[[8.0, 49.0], [8.1, 49.0], [8.0, 49.1], [8.0, 49.0]]], value=1),
+    {"type": "Feature", "geometry": None},
+    feature("Point", [8.01, 49.0], value=1.5),
+    feature("Point", [8.02, 49.0], value="2.5"),
+    feature("Point", [8.03, 49.0], value="fast"),
+    feature("Point", [8.04, 49.0], value=None),
+    feature("Point", [8.05, 49.0]),
+    feature("Point", [8.06, 49.01], value=6),
+]
+"""Two features that are neither road nor sensor, two sensors without a number, one with a text, one 1,112 m away."""
+
+
+def test_what_is_no_road_or_sensor_is_left_out_if_one_says_so(tmp_path):
+    path = tmp_path / "r.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": MIXED}))
+    with pytest.warns(graphs.SkippedFeaturesWarning) as caught:
+        roads = graphs.read_roads(path, skip=True)
+    np.testing.assert_array_equal(roads.values, [1.5, 2.5, np.nan, np.nan, np.nan])
+    np.testing.assert_allclose(roads.sensor_fractions, [0.1, 0.2, 0.3, 0.4, 0.5], rtol=1e-4)
+    assert len(roads.properties) == 5
+    assert str(caught[0].message) == (
+        f"{path}: 1 Polygon left out, 1 numbers written as text, 1 sensors further than 500 m from a road left out, "
+        "2 sensors without a number 'value' not observed, 1 without geometry left out."
+    )
+    with pytest.warns(graphs.SkippedFeaturesWarning, match="written as text, 2 sensors"):
+        assert graphs.read_roads(path, skip=True, within=1200).values[-1] == 6
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], *MIXED[3:4], MIXED[8]]}))
+    assert graphs.read_roads(path, within=1200).values.tolist() == [1.5, 6.0]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (1, "feature 1 is a 'Polygon'.* Pass skip=True to leave others out"),
+        (2, "feature 1 has no geometry"),
+        (4, "is '2.5', not a finite number or null. Pass skip=True"),
+        (7, "has no property 'value'.* Pass skip=True to take it as not measured"),
+        (8, "at most 500 m are allowed.* Pass within= for more, or skip=True to leave it out"),
+    ],
+)
+def test_without_a_word_they_are_refused_with_a_remedy(place, message, tmp_path):
+    path = tmp_path / "r.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], MIXED[place]]}))
+    with pytest.raises(graphs.FileFormatError, match=message):
+        graphs.read_roads(path)
+    with pytest.raises(graphs.InvalidArgumentError, match="within must be a positive number"):
+        graphs.read_roads(path, within=0)
+
+
+def test_whole_numbers_of_a_table_name_roads():
+    g = Graph.from_roads(LINES, np.array([1.0, 0.0]), [0.5, 0.5], metric="euclidean")
+    np.testing.assert_array_equal(g.coordinates[-1], [0.5, 0.0])
+
+
+# --- ends that nearly meet -----------------------------------------------------------------------
+
+
+def town(rng, spread, size=5):
+    """Blocks of 0.001 degrees, each end of a street off by up to `spread` degrees, in random order and sense."""
+    streets = []
+    for i in range(size):
+        for j in range(size):
+            for step in ((1, 0), (0, 1)):
+                ends = np.array([(i, j), (i + step[0], j + step[1])]) * 1e-3 + [7.0, 46.0]
+                streets.append((ends + rng.uniform(-spread, spread, (2, 2)))[:: rng.choice([-1, 1])])
+    return [streets[k] for k in rng.permutation(len(streets))]
+
+
+def count_parts(graph):
+    return connected_components(graph.adjacency, directed=False)[0]
+
+
+def test_ends_that_nearly_meet_are_joined_by_a_tolerance():
+    exact, loose = (town(np.random.default_rng(0), spread) for spread in (0.0, 1e-6))
+    whole, snapped = Graph.from_roads(exact), Graph.from_roads(loose, snap=1.0)
+    assert count_parts(whole) == count_parts(snapped) == 1
+    assert count_parts(Graph.from_roads(loose)) == len(loose)
+    assert whole.labels == snapped.labels
+    np.testing.assert_array_equal(whole.adjacency.indices, snapped.adjacency.indices)
+    np.testing.assert_allclose(whole.adjacency.data, snapped.adjacency.data, rtol=0.01)
+    first = np.concatenate([road[[0, -1]] for road in loose]).tolist()
+    assert all(place in first for place in snapped.coordinates.tolist())  # of the ends, none moves a crossing
+
+
+def test_a_tolerance_is_a_length_on_the_globe_and_in_the_plane():
+    """A thousandth of a degree east and north at 60 degrees, 55.6 and 111.2 m, and across the date line."""
+    for step, meters in (((1e-3, 0.0), 55.597), ((0.0, 1e-3), 111.195), ((1e-3 - 360.0, 0.0), 55.597)):
+        roads = [[(10.0, 59.9), (180.0 if step[0] < -1 else 10.0, 60.0)]]
+        roads.append([np.add(roads[0][1], step), (20.0, 60.1)])
+        assert [count_parts(Graph.from_roads(roads, snap=f * meters)) for f in (0.999, 1.001)] == [2, 1]
+    plane = [[(0, 0), (1, 0)], [(1.25, 0), (2, 0)]]
+    assert [count_parts(Graph.from_roads(plane, metric="euclidean", snap=s)) for s in (0.2, 0.3)] == [2, 1]
+
+
+def test_chains_of_ends_are_one_crossing_whatever_the_order():
+    """Four ends in a row, each within the tolerance of the next only."""
+    spokes = [[(0.9 * k, 0), (0.9 * k, 10 + k)] for k in range(4)]
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2], [2, 0, 3, 1]):
+        g = Graph.from_roads([spokes[k] for k in order], metric="euclidean", snap=1.0)
+        assert g.num_nodes == 5
+        assert g.coordinates[0].tolist() == [0.9 * order[0], 0]
+        assert g.adjacency[[0], :].nnz == 4
+    with pytest.raises(graphs.InvalidGraphError, match=r"crossing of 6 road ends, each near the next .* 4\.5 apart"):
+        Graph.from_roads([[(0.9 * k, 0), (0.9 * k, 10 + 2 * k)] for k in range(6)], metric="euclidean", snap=1.0)
+    rng = np.random.default_rng(1)
+    many = [rng.uniform(0, 1, (2, 2)) for _ in range(2000)]
+    with pytest.raises(graphs.InvalidGraphError, match="more than the distance of neighbouring crossings"):
+        Graph.from_roads(many, metric="euclidean", snap=0.5)
+    for wrong in (-1, float("nan"), float("inf"), True, "1", None):
+        with pytest.raises(graphs.InvalidArgumentError, match="snap must be a number"):
+            Graph.from_roads(LINES, metric="euclidean", snap=wrong)
+
+
+def test_a_road_whose_ends_become_one_joins_nothing_without_a_sensor():
+    roads = [[(0, 0), (5, 0)], [(5, 0), (5.4, 0)], [(5.4, 0), (9, 0)]]
+    short = Graph.from_roads(roads, metric="euclidean", snap=0.5)
+    assert (short.num_nodes, short.num_edges) == (3, 2)
+    sensor = Graph.from_roads(roads, [1], [0.25], metric="euclidean", snap=0.5)
+    assert (sensor.num_nodes, sensor.num_edges) == (4, 3)
+    for edges, fractions in (((), ()), ([1, 2], [0.25, 0.5])):
+        _, coordinates, pieces = graphs.cut_roads(roads, edges, fractions, "euclidean", 0.5)
+        for piece in pieces:
+            np.testing.assert_allclose(piece.shape[[0, -1]], coordinates[[piece.source, piece.target]], atol=1e-12)

@@ -8,7 +8,7 @@ import pytest
 import graphs
 import rfgp
 from rfgp import datasets
-from rfgp.compare import Comparison, Draw, Estimate, Plan, compare_nodes, compare_table, to_json
+from rfgp.compare import Comparison, Draw, Estimate, Plan, compare_file, compare_nodes, compare_table, to_json
 from rfgp.compare.show import format_estimate
 from rfgp.plotting import draw_comparison, save
 
@@ -34,6 +34,18 @@ def test_every_method_size_split_and_draw_is_there(table, nodes):
     assert table.groups() == [(m, s) for s in (8, 64) for m in ("iid", "orthogonal", "pairwise", "energy")]
     assert len(nodes.draws) == 6 * 2
     assert all(np.isfinite([d.kernel_error, d.kl, d.rmse, d.nlpd]).all() and d.kl >= 0 for d in nodes.draws)
+
+
+def test_observations_of_one_node_are_on_one_side_of_a_split():
+    """Each node is observed twice: a test value that was trained on would be predicted by itself."""
+    twice, values = np.repeat(np.arange(40), 2), np.repeat(VALUES[:40], 2)
+    found = compare_nodes(GRAPH, twice, values, methods=("chebyshev",), sizes=(8,), num_train=61, plan=Plan(1, 1, 0))
+    exact = found.example.process
+    known = {int(i) for i in exact.regression.rows.inputs.tolist()}
+    assert len(known) == 31
+    assert found.example.observed.shape == (80 - 62,)
+    with pytest.raises(rfgp.DataError, match="All test observations are at nodes of the training part"):
+        compare_nodes(GRAPH, twice, values, num_train=79, plan=Plan(1, 1, 0))
 
 
 def test_a_comparison_repeats_with_its_seed(nodes):
@@ -142,3 +154,29 @@ def test_pictures_are_drawn(table, nodes, tmp_path):
 def test_bad_requests_are_named(call, error, message):
     with pytest.raises(error, match=re.escape(message)):
         call()
+
+
+@pytest.mark.parametrize(
+    ("count", "given", "parts"),
+    [
+        (9, {}, "7 training and 2 test"),
+        (60, {}, "45 training and 15 test"),
+        (60, {"num_train": 20}, "20 training and 40 test"),
+        (60, {"num_test": 20}, "40 training and 20 test"),
+        (600, {}, "256 training and 256 test"),
+    ],
+)
+def test_small_tables_are_compared_on_what_there_is(count, given, parts, tmp_path, monkeypatch):
+    X = np.random.default_rng(0).standard_normal((count, 2))
+    np.savetxt(tmp_path / "t.csv", X, delimiter=",", header="a,b", comments="")
+    monkeypatch.setattr(rfgp.ExactGP, "fit", rfgp.ExactGP.condition)  # how well it does is not asked
+    comparison, _ = compare_file(tmp_path / "t.csv", sizes=[2], plan=Plan(draws=1), **given)
+    assert comparison.protocol.startswith(parts)
+
+
+def test_too_many_rows_asked_for_name_what_to_change(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{i},{i % 3}\n" for i in range(20)))
+    with pytest.raises(
+        rfgp.DataError, match=r"18 training and 5 test .* there are 20\. Ask for fewer with num_train and num_"
+    ):
+        compare_file(tmp_path / "t.csv", num_train=18, num_test=5)

@@ -96,6 +96,16 @@ def test_products_have_their_law(name, spectrum):
         assert_mean(np.cos(part @ v.T).mean(1), kernel)
 
 
+def test_a_seed_draws_what_a_model_of_this_seed_draws():
+    draw = couplings.by_name("orthogonal").sample(6, 3, seed=4)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=6, coupling="orthogonal", seed=4).condition(np.eye(3), np.arange(3.0))
+    assert torch.equal(draw.dense(), gp.feature_map.frequencies.dense())
+    assert not torch.equal(couplings.by_name("iid").sample(6, 3).dense(), couplings.by_name("iid").sample(6, 3).dense())
+    with pytest.raises(rfgp.InvalidArgumentError, match="Give a seed or a generator, not both"):
+        couplings.by_name("iid").sample(6, 3, seed=0, generator=random.generator(0))
+    assert repr(draw) == "Frequencies(m=6, d=3)"
+
+
 @pytest.mark.parametrize("name", ANTITHETIC)
 def test_antithetic_pairs(name):
     coupling, generator = couplings.by_name(name), random.generator(3)

@@ -67,6 +67,26 @@ def test_values_by_place_go_to_the_nearest_face(ball, tmp_path):
     assert field.nodes.tolist() == [5, 60]
 
 
+def test_a_field_may_lie_on_vertices_by_place_or_by_normals(ball, tmp_path):
+    path, mesh = ball
+    places = 1.01 * mesh.vertices[[7, 30]]
+    rows = "".join(f"{x},{y},{z},{i}\n" for i, (x, y, z) in zip((7, 30), places, strict=True))
+    values = write(tmp_path / "v.csv", "x,y,z,heat\n,,,\n" + rows)
+    options = {"nodes": "vertices", "weights": "cotangent", "table_options": {"missing": "drop"}}
+    field = fields.read_mesh_field(path, values, **options)
+    assert (field.on_faces, field.nodes.tolist()) == (False, [7, 30])
+    assert not np.allclose(field.graph.adjacency.data, 1)
+    field = fields.read_mesh_field(path, nodes="vertices")
+    np.testing.assert_allclose(field.values, mesh.vertex_normals[:, 2], atol=1e-6)
+    with pytest.raises(rfgp.DataError, match="a field on a mesh's vertices needs vertex, or x, y and z"):
+        fields.read_mesh_field(path, write(tmp_path / "f.csv", "face,heat\n1,2\n3,4\n"), nodes="vertices")
+    far = write(tmp_path / "far.csv", "x,y,z,heat\n,,,\n0,0,1,1\n9,9,9,2\n")
+    with pytest.raises(rfgp.DataError, match=r"row 2 lies 14\.\d+ from the nearest vertex.* Rows count from 0"):
+        fields.read_mesh_field(path, far, nodes="vertices", table_options={"missing": "drop"})
+    with pytest.raises(graphs.InvalidArgumentError, match="nodes"):
+        fields.read_mesh_field(path, nodes="corners")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -244,6 +264,31 @@ def test_coordinates_in_a_plane(tmp_path):
     assert fields.write_nodes(tmp_path / "n.csv", field, law_of(field)).read_text().startswith("node,x,y,observed")
     assert field.roads.sensor_fractions[0] == pytest.approx(0.5)
     assert sorted(piece.length for piece in field.pieces()) == pytest.approx([50, 50, 300])
+
+
+LOOSE = ((8.0, 50.0, 8.0, 50.01), (8.0, 50.010001, 8.02, 50.01), (8.3, 50.0, 8.4, 50.0))
+"""Two roads that miss each other by a millionth of a degree, and one far away."""
+
+
+def test_a_graph_in_parts_is_told_of(tmp_path):
+    path = roads_file(tmp_path / "r.geojson", [([8.0, 50.004], {"value": 1}), ([8.01, 50.01], {"value": 2})], LOOSE)
+    with pytest.warns(
+        graphs.DisconnectedWarning, match="roads fall into 3 parts .* One part has no obs.*1 m, snap=1, would leave 2"
+    ):
+        fields.read_road_field(path)
+    with pytest.warns(graphs.DisconnectedWarning, match="2 parts") as caught:
+        field = fields.read_road_field(path, snap=1.0)
+    assert "snap" not in str(caught[0].message)
+    law = law_of(field)
+    pieces = field.pieces()
+    assert {piece.source for piece in pieces} | {piece.target for piece in pieces} == set(range(field.graph.num_nodes))
+    with pytest.warns(graphs.DisconnectedWarning, match="2 parts"):  # what is written meets exactly
+        again = fields.read_road_field(fields.write_roads(tmp_path / "out.geojson", field, law))
+    assert again.graph.num_nodes == field.graph.num_nodes + 2  # sensors were nodes, and are crossings now
+    two = trimesh.util.concatenate([trimesh.creation.box(), trimesh.creation.box().apply_translation([3, 0, 0])])
+    two.export(tmp_path / "two.ply")
+    with pytest.warns(graphs.DisconnectedWarning, match=r"mesh falls into 2 parts .* largest of 12 of 24 nodes"):
+        fields.read_field(tmp_path / "two.ply")
 
 
 @pytest.mark.parametrize(

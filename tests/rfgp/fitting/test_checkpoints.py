@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -209,19 +210,23 @@ def test_a_missing_folder_is_named(tmp_path):
         rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).fit(X, y, checkpoint=tmp_path / "nowhere" / "c")
 
 
-def test_a_file_that_may_not_be_opened_is_named(tmp_path, monkeypatch):
+def test_what_cannot_be_a_checkpoint_is_named(tmp_path, monkeypatch):
     X, y = table(50)
-    gp = rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).fit(X, y, checkpoint=tmp_path / "c")
+    gp = rfgp.SparseSpectrumGP(num_frequencies=4, seed=0)
+    os.mkfifo(tmp_path / "pipe")
+    for path, message in ((tmp_path, "is a folder"), (tmp_path / "pipe", "is no regular file")):
+        with pytest.raises(rfgp.CheckpointError, match=message):
+            gp.fit(X, y, checkpoint=path)
 
-    given = type(tmp_path).open
+    original = Path.open
 
-    def refused(path, mode="r", *others, **more):
+    def refuse(path, mode="r", *arguments, **options):
         if mode == "r+b":
             raise PermissionError(13, "Permission denied")
-        return given(path, mode, *others, **more)
+        return original(path, mode, *arguments, **options)
 
-    monkeypatch.setattr(type(tmp_path), "open", refused)
-    with pytest.raises(rfgp.CheckpointError, match="c cannot be read and written: Permission denied"):
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(rfgp.CheckpointError, match=r"c cannot be opened: Permission denied\. Choose another name"):
         gp.fit(X, y, checkpoint=tmp_path / "c")
 
 

@@ -46,6 +46,9 @@ def test_it_pays_where_features_are_few():
     assert gp.fit_report.frequencies == "learned"
     assert fixed.fit_report.frequencies == "fixed"
     assert "learned frequencies gained" in gp.fit_report.message
+    stage, trace = gp.fit_report.traces()[-1]
+    assert (stage.name, len(trace)) == ("learning frequencies", stage.iterations)
+    assert np.mean(trace[-20:]) - trace[0] == pytest.approx(stage.gain * stage.rows, rel=0.2)
     z = (y[2500:] - gp.predict(X[2500:]).mean) ** 2 / gp.predict(X[2500:]).observed().variance
     for calibration in (z.mean(), gp.fit_report.calibration):  # 1.0 to 2.2 over seeds 0 to 4; a fit warns from 4 on
         assert 0.5 < calibration < 2.5

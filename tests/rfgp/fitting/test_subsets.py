@@ -11,6 +11,15 @@ from rfgp.fitting import subsets
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")  # most have few features, to be fast
 
 
+def assert_all_stages_are_traced(report):
+    """Each stage has its start and one entry an iteration, whose gain is the stage's."""
+    assert [stage for stage, _ in report.traces()] == list(report.stages)
+    assert tuple(value for _, part in report.traces() for value in part) == report.trace
+    for stage, part in report.traces():
+        assert len(part) == stage.iterations + 1
+        assert part[-1] - part[0] == pytest.approx(stage.gain * stage.rows)
+
+
 def test_a_large_table_is_not_optimised_as_a_whole(monkeypatch):
     monkeypatch.setattr(subsets, "SETTLED", 0.02)
     X, y = table(20_000)
@@ -18,6 +27,7 @@ def test_a_large_table_is_not_optimised_as_a_whole(monkeypatch):
     report = gp.fit_report
     assert [stage.rows for stage in report.stages] == [2000, 2000, 8000]  # two starts, then a larger subset
     assert report.stages[-1].gain < subsets.SETTLED
+    assert_all_stages_are_traced(report)
     assert report.message.startswith("converged: 8,000 rows gained")
     best = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X[:8000], y[:8000])
     best.condition(X, y)
@@ -164,3 +174,32 @@ def test_the_share_of_weights():
         gram = phi.T @ phi / gp.hyperparameters.standardized("noise")
     expected = torch.trace(torch.linalg.solve(gram + torch.eye(12), gram)).item() / 12
     assert gp.fit_report.weights_used == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("spectrum", ["gaussian", rfgp.spectra.Matern(0.7)])
+def test_few_rows_begin_with_the_exact_kernel(spectrum):
+    """Not where a kernel value costs a Bessel function. What is reported is the features' own optimum."""
+    X, y = table(90)
+    gp = rfgp.SparseSpectrumGP(spectrum, num_frequencies=64, seed=0).fit(X, y)
+    names = [stage.name for stage in gp.fit_report.stages]
+    assert names[-1] in ("all rows", "all rows again")
+    assert (names[0] == "all rows, exact kernel") == (spectrum == "gaussian")
+    assert gp.fit_report.log_marginal_likelihood == pytest.approx(gp.log_marginal_likelihood().item(), rel=1e-9)
+    gradients = torch.autograd.grad(gp.log_marginal_likelihood(), list(gp.hyperparameters.raw.values()))
+    assert max(float(gradient.abs().max()) for gradient in gradients) < 1
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_few_rows_take_one_thread(cores):
+    seen, before = [], torch.get_num_threads()
+    X, y = table(60)
+    try:
+        torch.set_num_threads(cores)
+        for gp in (rfgp.ExactGP(), rfgp.SparseSpectrumGP(num_frequencies=16, seed=0)):
+            gp.fit(X, y, callback=lambda *_: seen.append(torch.get_num_threads()))
+            with pytest.raises(ZeroDivisionError):
+                gp.fit(X, y, callback=lambda *_: 1 // 0)
+            assert torch.get_num_threads() == cores
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {1}

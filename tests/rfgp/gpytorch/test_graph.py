@@ -201,5 +201,6 @@ def test_copies_share_the_draw():
 
 def test_positions_are_whole_numbers():
     kernel = GraphFeatureKernel(WALKS, graphs.kernels.Diffusion(1.0))
-    with pytest.raises(rfgp.InvalidArgumentError, match=r"whole numbers, got 1\.5"):
-        kernel(torch.tensor([[1.5]])).to_dense()
+    for inputs in (torch.tensor([[1.5]]), torch.tensor([[[0.0]], [[1.5]]])):  # and in batches
+        with pytest.raises(rfgp.InvalidArgumentError, match=r"whole numbers, got 1\.5"):
+            kernel(inputs).to_dense()

@@ -7,6 +7,7 @@ import re
 import warnings
 
 import browser
+import networkx
 import numpy as np
 import pytest
 import trimesh
@@ -15,10 +16,11 @@ from PIL import Image
 import graphs
 import rfgp
 from rfgp import datasets, fields, report
+from rfgp.cli.common import print_study
 from rfgp.models.graph import GraphGP
-from rfgp.report import figures, page, words
-from rfgp.report import study as study_module
-from rfgp.report.study import split
+from rfgp.palette import COLORS, log_ticks, styles
+from rfgp.report import baselines, comparing, figures, notes, page, words
+from rfgp.report.study import copies, split
 from rfgp.tables import Table
 
 pytestmark = [
@@ -96,7 +98,7 @@ def test_a_page_is_well_formed_and_loads_nothing(pages):
         reader.feed(content)
         assert reader.loads == [], name
         assert reader.open == []
-        assert len(content) < 8e6
+        assert len(content) < 2.4e6  # nearly all of it is plotly, packed
 
 
 def test_every_section_is_there(pages):
@@ -182,7 +184,8 @@ def test_the_card_of_the_distance_is_the_models_own():
         ({"features": "walks", "num_walkers": 4}, ("exact-hops", 4)),
         ({"features": "walks", "num_walkers": 8, "exact_hops": 0}, ("stratified", 8)),
         ({"features": "walks", "num_walkers": 6, "directions": "independent", "exact_hops": 0}, ("systematic", 6)),
-        ({"features": "walks", "num_walkers": 6, "walk_options": {"max_nonzeros": 9}}, None),
+        ({"features": "walks", "num_walkers": 6, "walk_options": {"max_nonzeros": 9}}, ("walks", 6)),
+        ({"features": "chebyshev", "num_walkers": 6}, ("chebyshev", 6)),
         ({"features": "exact"}, None),
     ):
         study = report.study_field(field, GraphGP(field.graph, seed=0, **options), test_share=0.2)
@@ -213,16 +216,158 @@ def test_couplings_with_options_and_ones_own_are_compared_as_they_are(coupling, 
 
 
 def test_other_warnings_of_the_comparison_are_not_lost(monkeypatch):
-    original = study_module.node_case
+    original = comparing.node_case
 
-    def warn(*arguments):
+    def warn(*arguments, **named):
         warnings.warn(rfgp.JitterWarning("found"), stacklevel=1)
-        return original(*arguments)
+        return original(*arguments, **named)
 
-    monkeypatch.setattr(study_module, "node_case", warn)
+    monkeypatch.setattr(comparing, "node_case", warn)
     field = ball(True)
     with pytest.warns(rfgp.JitterWarning, match="found"):
         report.study_field(field, GraphGP(field.graph, seed=0), test_share=0.2)
+
+
+def test_the_distance_from_the_exact_process_is_that_of_the_model_in_use():
+    """A truncated spectrum has no randomness: the comparison's figure is that of the fitted model itself."""
+    field = ball(True, subdivisions=1)
+    for options, size in (({"features": "spectrum", "rank": 21}, 6), ({"features": "chebyshev", "degree": 3}, 64)):
+        gp = GraphGP(field.graph, seed=0, **options)
+        study = report.study_field(field, gp, test_share=0.2)
+        assert study.own == (options["features"], size) == study.comparison.groups()[-1]
+        hidden = field.nodes[study.test]
+        expected = rfgp.metrics.kl_divergence(gp.exact().predict(hidden), gp.predict(hidden))
+        found = study.comparison.estimate("kl", *study.own)
+        assert found.mean == pytest.approx(float(expected), rel=1e-6)
+        assert np.isnan(found.error)  # drawn once
+        K = gp.fitted_kernel.exact(field.graph)
+        error = np.linalg.norm(comparing_kernel(gp) - K) / np.linalg.norm(K)
+        assert study.comparison.estimate("kernel_error", *study.own).mean == pytest.approx(error, rel=1e-6)
+        content = report.field_report(study, field, fields.law_at_nodes(gp, field))
+        name, value = next((name, value) for name, value in options.items() if name != "features")
+        assert f'<th scope="row">{name}</th><td>{value}</td>' in content
+        assert "num_walkers" not in content[content.index("How it was made</h2>") :]  # the fit has none
+
+
+def comparing_kernel(gp):
+    """The kernel of a model's features over all nodes, from the draw itself."""
+    draw = gp.family.features.draw
+    features = draw.at(range(gp.graph.num_nodes)).features(gp.fitted_kernel)
+    phi = features.toarray() if hasattr(features, "toarray") else np.asarray(features)
+    return phi @ phi.T
+
+
+def test_what_was_left_out_and_simple_rules_that_do_better_are_said(monkeypatch, capsys):
+    monkeypatch.setattr(comparing, "EXACT_NODES", 100)
+    field = ball(False)
+    rng = np.random.default_rng(0)
+    field = dataclasses.replace(field, values=rng.standard_normal(len(field.values)))
+    study = report.study_field(field, GraphGP(field.graph, features="spectrum", seed=0), test_share=0.2)
+    said = " ".join(study.notes)
+    assert "162 nodes are more than 100. What is known of the error without it: spectrum: the kernel" in said
+    best = min(study.baselines, key=lambda rule: rule.rmse)
+    assert (f"the {best.name} has an RMSE" in said) == (best.rmse < 0.99 * study.rmse)
+    assert notes.of_rules(study.baselines, 1.1 * best.rmse) != () == notes.of_rules(study.baselines, best.rmse)
+    print_study(study, "observations")
+    out = capsys.readouterr().out
+    assert all(note in out for note in study.notes)
+    assert study.summary()["notes"] == list(study.notes)
+    content = report.field_report(study, field, fields.law_at_nodes(study.model, field))
+    assert all(note.split(":")[0] in content for note in study.notes)
+
+
+def test_simple_rules_are_what_they_say():
+    table = small_table()
+    train, test = split(150, 0.2, 0)
+    X, y = (table.X - table.X[train].mean(0)) / table.X[train].std(0), table.y
+    near = [train[np.argmin(((X[train] - X[i]) ** 2).sum(1))] for i in test]
+    line = np.linalg.solve(np.cov(X[train].T), np.cov(X[train].T, y[train])[:-1, -1])
+    predicted = {
+        "mean": np.full(len(test), y[train].mean()),
+        "nearest row": y[near],
+        "straight line": y[train].mean() + (X[test] - X[train].mean(0)) @ line,
+    }
+    found = baselines.baselines_of_rows(table, train, test)
+    assert [rule.name for rule in found] == list(predicted)
+    for rule in found:
+        assert rule.rmse == pytest.approx(np.sqrt(np.mean((y[test] - predicted[rule.name]) ** 2)))
+    _, study = table_page(table, compare=False)
+    assert words.cards(study, "rows")[0][2].endswith(f"{min(r.rmse for r in study.baselines):.4g}")
+
+
+def test_the_nearest_observed_node_is_that_by_the_way():
+    field = town()
+    train, test = split(len(field.values), 0.2, 0)
+    lengths = field.graph.adjacency.toarray()
+    ways = networkx.from_numpy_array(np.where(lengths > 0, 1 / np.where(lengths > 0, lengths, 1), 0))
+    at = field.graph.index(field.nodes)
+    errors = []
+    for i in test:
+        far = networkx.single_source_dijkstra_path_length(ways, int(at[i]))
+        errors.append(field.values[i] - field.values[min(train, key=lambda j: far[int(at[j])])])
+    rule = baselines.baselines_of_nodes(field, train, test)[1]
+    assert rule.name == "nearest observed node"
+    assert rule.rmse == pytest.approx(np.sqrt(np.mean(np.square(errors))))
+
+
+def test_a_bound_is_said_in_words():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    gp = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0, priors={"noise": None}).fit(X, np.sin(X[:, 0]))
+    said = notes.of_bounds(gp, ("a", "b"))
+    assert set(gp.fit_report.at_bounds) >= {"noise"}
+    assert any(note.startswith("The noise is at its lower bound, ") and "as exact" in note for note in said)
+    assert len(said) == len(gp.fit_report.at_bounds)
+
+
+def test_convergence_shows_all_stages():
+    """The axis ends at the iterations that the caption counts."""
+    field = ball(True)
+    fit = (
+        GraphGP(field.graph, seed=0)
+        .fit(field.nodes, field.values + 0.1 * np.cos(np.arange(len(field.values))))
+        .fit_report
+    )
+    lines = figures.convergence(fit).data
+    assert [line.name for line in lines] == [stage.name for stage in fit.stages]
+    assert len(lines) == 3
+    assert lines[-1].x[-1] == fit.iterations == sum(len(line.x) - 1 for line in lines)
+    assert f"after {fit.iterations} iterations" in words.convergence(fit)
+    assert lines[0].y[-1] == pytest.approx(fit.traces()[0][1][-1] / fit.stages[0].rows, rel=1e-5)
+    old = dataclasses.replace(fit, trace=fit.traces()[-1][1])  # as older versions saved it
+    assert [line.name for line in figures.convergence(old).data] == [fit.stages[-1].name]
+
+
+def test_what_it_takes_to_make_it_again_is_listed():
+    content, _ = table_page(small_table(), fit_rows=60, compare=False, test_share=0.2, seed=3)
+    made = content[content.index("How it was made</h2>") :]
+    for name, value in (("share of the test", "0.2"), ("seed of the split", "3"), ("hyperparameters", "60")):
+        assert re.search(rf"{name}</th><td>{value}<", made)
+
+
+def test_copies_of_rows_are_found():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 2)), rng.standard_normal(40)
+    X[0, 0], X[7], y[7], X[9] = 0.0, X[3], y[3], X[3]  # 9 has the inputs of 3, but another target
+    X[11], y[11] = X[0] * [-1.0, 1.0], y[0]  # a negative zero
+    groups, repeated = copies(Table(X, y, ("a", "b"), "y"))
+    assert repeated == 2
+    assert groups[7] == groups[3] != groups[9]
+    assert groups[11] == groups[0]
+    coarse = np.repeat(np.eye(3)[:, :2], 20, axis=0)
+    assert copies(Table(coarse, np.zeros(60), ("a", "b"), "y")) == (None, 0)
+
+
+def test_sensors_at_one_node_are_held_out_together_and_it_is_said():
+    field = town()
+    twice = np.concatenate([field.nodes, field.nodes[:7]])
+    field = dataclasses.replace(field, nodes=twice, values=np.concatenate([field.values, field.values[:7]]))
+    study = report.study_field(field, GraphGP(field.graph, seed=0), test_share=0.2, compare=False)
+    at = field.graph.index(field.nodes)
+    assert not set(at[study.train]) & set(at[study.test])
+    assert study.repeated == 7
+    assert words.repeats(study).startswith("7 observations are at the node of another; those of one node are held out")
+    assert words.repeats(study) in report.field_report(study, field, fields.law_at_nodes(study.model, field))
 
 
 def test_observations_of_one_node_stay_together():
@@ -230,6 +375,7 @@ def test_observations_of_one_node_stay_together():
     train, test = split(200, 0.2, 0, groups)
     assert not set(groups[train]) & set(groups[test])
     assert sorted([*train, *test]) == list(range(200))
+    assert len(test) == 40  # a share of the observations, however many there are of a node
     with pytest.raises(rfgp.DataError, match="too few different nodes"):
         split(20, 0.5, 0, np.zeros(20, dtype=np.int64))
 
@@ -255,9 +401,27 @@ def test_names_that_are_cut_alike_keep_their_own_bars():
 
 
 def test_logarithmic_axes_have_written_out_ticks():
-    ticks = figures.log_ticks([0.03, 0.4])
-    assert ticks["ticktext"][:3] != ["1", "2", "5"]
-    assert {"0.05", "0.1", "0.2"} <= set(ticks["ticktext"])
+    for low in (1e-9, 0.03, 0.0999, 7.0):
+        for span in (1.0, 3.0, 1e3, 1e12):
+            ticks, (first, last) = log_ticks([low, span * low])
+            assert first < low <= span * low < last
+            assert 2 <= len(ticks) <= 13
+            assert all(first <= tick <= last for tick in ticks)
+    assert {0.05, 0.1, 0.2} <= set(log_ticks([0.03, 0.4])[0])
+
+
+def test_a_method_has_one_colour_everywhere():
+    report_has, compare_has = (
+        styles(("iid", "orthogonal", "energy")),
+        styles(("iid", "orthogonal", "pairwise", "energy")),
+    )
+    assert {name: compare_has[name] for name in report_has} == report_has
+    walks = styles(("iid", "stratified", "chebyshev", "spectrum"))
+    assert {name: styles((name, "other"))[name] for name in walks} == walks
+    ours = styles(("iid", "MyCoupling(3)", "energy", "iid", "sobol"))
+    assert len(set(ours.values())) == 4
+    assert len(styles(f"method {i}" for i in range(20))) == 20
+    assert all(0 <= number < len(COLORS) for number in styles(f"method {i}" for i in range(20)).values())
 
 
 def test_too_few_rows_are_named():
@@ -327,6 +491,39 @@ def test_a_phone_needs_no_sideways_scrolling(pages, name, tmp_path):
     assert found["width"] == 390
     assert found["scroll"] <= 390
     assert not any(plot["wider"] for plot in found["plots"])
+
+
+def body_in_frame(content, folder):
+    """Open a page with one mesh 390 pixels wide; return the margins around the body (4,), and its largest share."""
+    found = browser.probe(content, folder, frame=(390, 700))
+    assert found["errors"] == []
+    (box,) = found["plots"]
+    picture = Image.open(browser.screenshot(content, folder, size=(390, 700), frame=(390, 700))).convert("RGB")
+    left, top, width = round(box["x"]), round(box["y"]), round(box["width"])
+    height = round(0.8 * box["height"])  # its scale is below
+    part = np.asarray(picture.crop((left, top, left + width, top + height))).astype(int)
+    down, across = np.nonzero(np.ptp(part, axis=2) > 40)
+    margins = (across.min(), down.min(), width - 1 - across.max(), height - 1 - down.max())
+    return margins, max(np.ptp(across) / width, np.ptp(down) / height)
+
+
+@browser.needs_browser
+@pytest.mark.slow
+@pytest.mark.parametrize("stretch", [(1, 1, 1), (6, 1, 1)])
+def test_a_body_is_whole_on_a_phone_and_fills_its_frame(stretch, tmp_path, monkeypatch):
+    field = ball(True)
+    field.mesh.apply_scale(stretch)
+    field = dataclasses.replace(field, values=field.coordinates[:, 2])
+
+    def one_page():
+        view = page.Plot(figures.mesh_view(field, field.graph.coordinates[:, 2], "height", "viridis"), "A body.", 460)
+        return page.render("A body", "", [], [page.Section("It", [view])])
+
+    margins, share = body_in_frame(one_page(), tmp_path)
+    assert min(margins) > 3
+    assert share > 0.4  # a long body is seen along its diagonal
+    monkeypatch.setattr(figures, "distance_of_camera", lambda vertices: 0.55)  # as good as a body that is cut
+    assert min(body_in_frame(one_page(), tmp_path)[0]) <= 3
 
 
 @browser.needs_browser

@@ -10,6 +10,8 @@ from scipy import stats
 
 import graphs
 import rfgp
+from rfgp.rows import Chunk
+from rfgp.tables import Blocks
 
 GRAPH = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(6, 6)))
 START = {"outputscale": 1.3, "noise": 0.1}
@@ -48,13 +50,12 @@ def test_the_likelihood_is_that_of_the_dense_covariance(name):
 
 
 @pytest.mark.parametrize("fixed", [False, True], ids=["learned", "fixed"])
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "standardized"])
+@pytest.mark.parametrize("name", MODELS)
 def test_a_weight_is_a_number_of_repetitions(name, fixed):
     make, d = MODELS[name], data(name)
     rows, noise = np.repeat(np.arange(24), d.weight), d.noise if fixed else None
     once = make().condition(d.X, d.y, noise=noise, sample_weight=d.weight)
-    several = make().condition(d.X, d.y)  # the same scaling and hyperparameters
-    several.condition(take(d.X, rows), d.y[rows], noise=None if noise is None else noise[rows])
+    several = make().condition(take(d.X, rows), d.y[rows], noise=None if noise is None else noise[rows])
     once.hyperparameters.set(noise=0.07, mean=0.3)
     several.hyperparameters.set(**{q: getattr(once.hyperparameters, q).detach() for q in once.hyperparameters.names})
     a, b = once.log_marginal_likelihood(), several.log_marginal_likelihood()
@@ -70,6 +71,53 @@ def test_a_weight_is_a_number_of_repetitions(name, fixed):
     np.testing.assert_allclose(p.variance, q.variance, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["blocks", "arrays", "raw", "graph"])
+def test_a_weight_repeats_its_row_from_the_units_on(name):
+    """Means, deviations, starting values, the likelihood and predictions are those of the repeated rows."""
+    options = {"num_frequencies": 6, "seed": 0, "standardize": name != "raw"}
+    make = (lambda: rfgp.GraphGP(GRAPH, seed=0)) if name == "graph" else lambda: rfgp.SparseSpectrumGP(**options)
+    d, rows = data(name), np.repeat(np.arange(24), data(name).weight)
+    several = make().condition(take(d.X, rows), d.y[rows])
+    if name == "blocks":
+        parts = [Chunk(d.X[part], d.y[part], None, d.weight[part]) for part in (slice(0, 9), slice(9, 24))]
+        once = make().condition(Blocks(parts))
+    else:
+        once = make().condition(d.X, d.y, sample_weight=d.weight)
+    for quantity in once.hyperparameters.names:
+        ours, expected = (getattr(m.hyperparameters, quantity).detach() for m in (once, several))
+        torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-13)
+    a, b = (m.log_marginal_likelihood().item() for m in (once, several))
+    assert a == pytest.approx(b, rel=1e-11)
+    np.testing.assert_allclose(once.predict(d.new).mean, several.predict(d.new).mean, rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(once.predict(d.new).variance, several.predict(d.new).variance, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_weighted_row_has_the_noise_divided_by_its_weight(name):
+    """The posterior is dense algebra with D = noise / w, w no integers.
+
+    A repeated value is N(y; f, s)^w = N(y; f, s / w) (2 pi s)^(-(w - 1) / 2) w^(-1 / 2), so the likelihood of the
+    repetitions is that of D with the factors after it, which the function does not enter.
+    """
+    make, d = MODELS[name], data(name)
+    weight = d.weight * 0.37
+    gp = make().condition(d.X, d.y, sample_weight=weight)
+    both, s = take_all(d.X, d.new), gp.hyperparameters.noise.item()
+    K = gp.prior_covariance(both).detach().numpy()
+    residual, A = d.y - gp.hyperparameters.mean.item(), K[:24, :24] + np.diag(s / weight)
+    mean = gp.hyperparameters.mean.item() + K[24:, :24] @ np.linalg.solve(A, residual)
+    np.testing.assert_allclose(gp.predict(d.new).mean, mean, rtol=1e-8, atol=1e-9)
+    covariance = K[24:, 24:] - K[24:, :24] @ np.linalg.solve(A, K[:24, 24:])
+    np.testing.assert_allclose(gp.predict(d.new).covariance, covariance, rtol=1e-6, atol=1e-9)
+    factors = -0.5 * ((weight - 1) * np.log(2 * np.pi * s) + np.log(weight)).sum()
+    expected = stats.multivariate_normal(np.zeros(24), A).logpdf(residual) + factors
+    assert gp.log_marginal_likelihood().item() == pytest.approx(expected, rel=1e-8)
+
+
+def take_all(first, second):
+    return np.concatenate([first, second]) if isinstance(first, np.ndarray) else [*first, *second]
+
+
 @pytest.mark.parametrize("extra", ["plain", "noise", "both"])
 @pytest.mark.parametrize("name", MODELS)
 def test_leaving_one_out_is_leaving_one_out(name, extra):
@@ -79,7 +127,7 @@ def test_leaving_one_out_is_leaving_one_out(name, extra):
     out, noise = gp.leave_one_out(), per_row.get("noise", np.zeros(24))
     for i in (0, 11, 23):
         others = [k for k in range(24) if k != i]
-        left = make().condition(d.X, d.y)
+        left = make().condition(d.X, d.y, **per_row)
         left.hyperparameters.load_state_dict(gp.hyperparameters.state_dict())
         left.condition(take(d.X, others), d.y[others], **{key: value[others] for key, value in per_row.items()})
         p = left.predict(take(d.X, [i]))

@@ -55,6 +55,27 @@ def test_it_equals_the_process_of_the_same_seed(features, y):
     assert estimator.sample_y(HIDDEN, 3).shape == (21, *y.shape[1:], 3)
 
 
+@pytest.mark.parametrize("form", [list, objects], ids=["list", "array"])
+def test_weights_repeat_observations(form):
+    weight = np.arange(21) % 3
+    rows = np.repeat(np.arange(21), weight)
+    options = {"features": "exact", "fixed": ("lengthscale", "outputscale", "noise", "mean")}
+    once = regressor(**options).fit(form(SEEN), Y[::2], sample_weight=weight)
+    several = regressor(**options).fit([SEEN[i] for i in rows], Y[::2][rows])
+    np.testing.assert_allclose(once.predict(HIDDEN), several.predict(HIDDEN), rtol=1e-9)
+    assert once.log_marginal_likelihood_value_ == pytest.approx(several.log_marginal_likelihood_value_, rel=1e-9)
+    assert once.gp_.num_observations == 14
+
+
+@pytest.mark.filterwarnings("ignore::graphs.GraphWarning")
+def test_warnings_call_options_as_the_estimator_does():
+    options = {"features": "walks", "exact_hops": 0, "noise": 1e-5}
+    with pytest.warns(rfgp.PoorFeaturesWarning, match=r"More of them \(n_walkers\), other ones"):
+        regressor(n_walkers=2, fixed=("noise",), **options).fit(SEEN, Y[::2])
+    with pytest.warns(rfgp.PoorFeaturesWarning, match=r"More of them \(num_walkers, degree, rank\), other ones"):
+        rfgp.GraphGP(GRAPH, num_walkers=2, seed=0, **options).fit(SEEN, Y[::2], fixed="noise")
+
+
 @pytest.mark.filterwarnings("ignore::graphs.GraphWarning")  # walks without exact hops, or that halt often
 @pytest.mark.parametrize(
     "option",

@@ -52,7 +52,7 @@ def check_twin(estimator, gp):
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")  # some of their data are noise, or few
 @parametrize_with_checks(
     [
-        RandomFeatureGPRegressor(n_frequencies=8, max_iter=5),
+        RandomFeatureGPRegressor(n_frequencies=16, max_iter=5),  # features enough: repeated rows take the same steps
         RandomFeatures(n_frequencies=8),
         RandomFeatures(n_frequencies=8, features="laplace", lengthscale="scale"),
     ]
@@ -131,17 +131,54 @@ def test_the_deviation_is_that_of_the_latent_function():
     assert noise > 1e-3
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+@pytest.mark.parametrize("y", [Y, PAIR], ids=["one", "two"])
+def test_weights_are_those_of_the_process_and_rows_of_weight_zero_are_gone(y):
+    weight = np.random.default_rng(1).integers(0, 3, 60)
+    rows, kept = np.repeat(np.arange(60), weight), weight > 0
+    estimator = small(max_iter=5).fit(X, y, sample_weight=list(weight))
+    gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0)
+    gp.fit(X[kept], y[kept], sample_weight=weight[kept], max_iterations=5)
+    np.testing.assert_allclose(estimator.gp_.predict(NEW).mean, gp.predict(NEW).mean, rtol=1e-9)
+    repeated = small(max_iter=5).fit(X[rows], y[rows])
+    np.testing.assert_allclose(estimator.gp_.predict(NEW).mean, repeated.predict(NEW), rtol=1e-7)
+    score = repeated.score(X[rows], y[rows])
+    assert estimator.score(X, y, sample_weight=weight) == pytest.approx(score, rel=1e-7)
+    ones, none = (small(max_iter=2).fit(X, y, weight).predict(NEW) for weight in (1.0, None))
+    np.testing.assert_allclose(ones, none, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.ones(3), r"one value for each of the 60 rows, got shape \(3,\)"),
+        (-np.ones(60), "must be finite and not negative, but is -1 in row 0"),
+        (np.full(60, np.nan), "but is nan in row 0"),
+        (np.eye(60)[0], "At least two observations need a positive sample_weight"),
+        (["a"] * 60, "sample_weight is not an array of numbers"),
+    ],
+)
+def test_bad_weights_are_named(weight, message):
+    with pytest.raises(rfgp.DataError, match=message):
+        small().fit(X, Y, sample_weight=weight)
+
+
 def test_options_reach_the_process():
     estimator = small(noise=0.04, fixed=("noise",), max_iter=2)
-    with pytest.warns(rfgp.ConvergenceWarning, match="Raise max_iterations"):
+    with pytest.warns(rfgp.ConvergenceWarning, match="Raise max_iter if they"):
         estimator.fit(X, Y)
     assert estimator.gp_.hyperparameters.noise.item() == pytest.approx(0.04)
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
 def test_warnings_of_the_process_go_through():
-    rough = np.sin(40 * X[:, 0])
-    with pytest.warns(rfgp.RfgpWarning):
-        small(n_frequencies=2, lengthscale=0.05, noise=1e-4, fixed=("noise", "lengthscale")).fit(X, rough)
+    """And call options as the estimator does; afterwards they are the model's again."""
+    rough, options = np.sin(40 * X[:, 0]), {"lengthscale": 0.05, "noise": 1e-4}
+    fixed = ("noise", "lengthscale")
+    with pytest.warns(rfgp.VarianceStarvationWarning, match="Raise n_frequencies, or"):
+        small(n_frequencies=2, fixed=fixed, **options).fit(X, rough)
+    with pytest.warns(rfgp.VarianceStarvationWarning, match="Raise num_frequencies, or"):
+        rfgp.SparseSpectrumGP(num_frequencies=2, seed=0, **options).fit(X, rough, fixed=fixed)
 
 
 # --- types and shapes --------------------------------------------------------------------------------------

@@ -74,6 +74,12 @@ BAD = [
     ("huge.csv", b"a,b\n1,2\n1e999,4\n", {"missing": "drop"}, ["'a' has 1 missing or infinite", "row 1 (inf)"]),
     ("comma.csv", b"a;b\n1,5;2,3\n2,5;3,3\n", {}, ["holds text ('1,5' in row 0", 'decimal=","']),
     ("comma2.csv", b"1,5;2,3\n2,5;3,3\n", {}, ["'1,5'", 'decimal=","']),
+    ("groups.csv", b"a;b\n1,200;2\n950;3\n", {}, ["('1,200' in row 0", 'Give thousands="," where a comma separates']),
+    ("groups2.csv", b"1,200;2\n950;3\n", {}, ["mixes numbers and text ('1,200')", 'Give thousands=","']),
+    ("groups3.csv", b"1,200;2,300\n950;3\n", {}, ["cells like '1,200'", 'Give thousands="," where']),
+    ("groups4.csv", b"a;b\n1.200,5;3\n0,5;9\n", {}, ['Give decimal="," and thousands="."']),
+    ("groups5.csv", b"a;b\n1.200,5;3\n0,5;9\n", {"decimal": ","}, ['Give thousands="." where a point']),
+    ("groups6.csv", b"a;b\n12,00;3\n1,200;9\n", {"thousands": ","}, ["holds text ('12,00' in row 0, 1 such"]),
     ("points.csv", b"a;b\n1.234;2,3\n1.2;3\n", {"decimal": ","}, ["holds text ('1.234' in row 0, 2 such"]),
     ("hash.csv", b"# made in May\na,b\n1,2\n", {}, ['starts with "#"', 'comment="#"']),
     ("long.csv", b"a,b\n1,2\n3,4,5,6\n", {}, ["line 3 has 4 cells, more cells than the first line (2)"]),
@@ -178,6 +184,8 @@ CALLS = [
     ({"dates": "iso"}, "dates is 'iso'"),
     ({"missing": "median"}, "missing is 'median'"),
     ({"decimal": ";"}, "decimal is ';'"),
+    ({"thousands": ";"}, "thousands is ';' with the decimal mark '.'; the choices are ','"),
+    ({"thousands": ",", "decimal": ","}, "thousands is ',' with the decimal mark ','; the choices are '.'"),
     ({"comment": ""}, "comment is ''"),
     ({"encoding": "klingon"}, "no text encoding 'klingon'"),
     ({"encoding": "../x"}, "no text encoding"),
@@ -190,6 +198,24 @@ def test_bad_calls_are_named(tmp_path, options, message):
     path.write_text("a,b\n1,2\n")
     with pytest.raises(rfgp.InvalidArgumentError, match=re.escape(message)):
         read_table(path, **options)
+
+
+DECIDED = 'Give decimal="," only if it is a decimal mark in all columns'
+MARKS = [
+    ("0,5;1,200\n950;950\n", ["In '0,5' the comma is a decimal mark, in '1,200' it may separate", DECIDED]),
+    ("1,200;0,5\n950;950\n", ["In '0,5' the comma is a decimal mark, in '1,200' it may separate", DECIDED]),
+    ("0,5;1.5\n950;950\n", ["Some numbers have a decimal comma and some a decimal point: spell them alike."]),
+    ("1.200,5;1.5\n0,5;950\n", ["Some numbers have a decimal comma and some a decimal point"]),
+]
+
+
+@pytest.mark.parametrize(("rows", "messages"), MARKS)
+def test_no_mark_is_advised_that_would_give_another_column_another_scale(tmp_path, rows, messages):
+    (tmp_path / "t.csv").write_text("a;b\n" + rows)
+    with pytest.raises(rfgp.DataError) as error:
+        read_table(tmp_path / "t.csv")
+    assert all(message in str(error.value) for message in messages)
+    assert not re.search(r'Give (decimal|thousands)="."( and thousands="."|) where', str(error.value))
 
 
 def test_unknown_endings_and_options(tmp_path):

@@ -68,6 +68,8 @@ CHANGES = [
     (("fills",), ["1"] * 4),
     (("fills",), [True] * 4),
     (("decimal",), ";"),
+    (("thousands",), "."),
+    (("thousands",), 3),
     (("comment",), ""),
     (("comment",), 3),
     (("missing_marks",), [None]),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rfgp.tables import Table, read_csv, read_inputs, read_parquet, read_table
+from rfgp.tables import Schema, Table, read_csv, read_inputs, read_parquet, read_table
 
 DATA = Path(os.environ.get("RFGP_DATA_DIR", Path(__file__).parents[4] / "shared" / "data"))
 
@@ -163,6 +163,28 @@ def test_a_column_of_numbers_and_texts_is_a_category_only_when_named(tmp_path):
     assert table.classes == ("7", "8", "9")
     np.testing.assert_array_equal(table.y[:4], [0, 1, 2, 0])
     np.testing.assert_array_equal(read_inputs(path, table.schema).X, table.X)
+
+
+@pytest.mark.parametrize(
+    ("decimal", "mark"), [(".", ","), (".", "'"), (".", "_"), (".", " "), (".", "\u202f"), (",", "."), (",", " ")]
+)
+def test_thousands_come_back(tmp_path, decimal, mark):
+    numbers = [1200.0, 950.0, -1234567.5, 0.125, 12.0, 3e3]
+    cells = [f"{number:,.10g}".translate({ord(","): mark, ord("."): decimal}) for number in numbers]
+    text = "a;b\n" + "".join(f"{cell};{place}\n" for place, cell in enumerate(cells))
+    table = read_table(write(tmp_path, text), decimal=decimal, thousands=mark)
+    np.testing.assert_array_equal(table.X[:, 0], numbers)
+    schema = Schema.from_dict(table.schema.to_dict())
+    assert schema.thousands == mark
+    np.testing.assert_array_equal(read_inputs(write(tmp_path, text), schema).X, table.X)
+    bare = read_table(write(tmp_path, text.split("\n", 1)[1]), decimal=decimal, thousands=mark)
+    np.testing.assert_array_equal(bare.X, table.X)  # the first line is no header
+
+
+def test_a_schema_of_before_has_no_separator_of_thousands(tmp_path):
+    content = read_table(write(tmp_path, "a;b\n1;2\n3;4\n")).schema.to_dict()
+    assert "thousands" not in content
+    assert Schema.from_dict(content).thousands is None
 
 
 def test_spellings(tmp_path):

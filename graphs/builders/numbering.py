@@ -1,0 +1,49 @@
+"""Numbers that name something: the corners of a face, the road of a sensor."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphs.checks import is_count
+from graphs.errors import InvalidGraphError
+
+_MOST = 2**53  # beyond it, floats are no longer exact
+
+
+def read_integers(
+    values: Any,
+    what: str,
+) -> NDArray[np.int64]:
+    """Return a new array of integers, of any shape; floats that are whole numbers, as tables have them, are integers.
+
+    Raises:
+        InvalidGraphError: an entry is none, such as 0.9, True, NaN or a text; `what` begins the message.
+    """
+    given = np.asarray(values) if hasattr(values, "__array__") else _as_objects(values)
+    wrong = ~_are_whole(given)
+    if wrong.any():
+        place = np.unravel_index(int(wrong.argmax()), given.shape)
+        where = ", ".join(str(int(i)) for i in place)
+        raise InvalidGraphError(f"{what} must be integers below 2^53; entry [{where}] is {str(given[place])[:40]}.")
+    return given.astype(np.int64)
+
+
+def _as_objects(values: Any) -> NDArray[Any]:
+    """Return an array of what is given, nothing converted: numpy makes 1 of True beside other integers."""
+    try:
+        return np.array(values, dtype=object)
+    except ValueError:  # ragged in a way that fits no array
+        return np.array([str(values)], dtype=object)
+
+
+def _are_whole(given: NDArray[Any]) -> NDArray[np.bool_]:
+    if given.dtype.kind in "iuf":
+        return np.asarray((np.abs(given.astype(np.float64)) < _MOST) & (np.floor(given) == given))
+    whole = [_is_whole(entry) for entry in given.reshape(-1)] if given.dtype.kind == "O" else False
+    return np.broadcast_to(np.array(whole, dtype=bool), given.size).reshape(given.shape)
+
+
+def _is_whole(entry: Any) -> bool:
+    whole = is_count(entry) or (isinstance(entry, float | np.floating) and float(entry).is_integer())
+    return bool(whole and abs(entry) < _MOST)

@@ -1,0 +1,166 @@
+"""The model of a report against the exact process, beside other features of the same size."""
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import graphs
+from rfgp.compare import WALKS, Comparison, Exact, Plan
+from rfgp.compare.protocol import Case, Report, node_case, row_case, run_comparison
+from rfgp.couplings import Coupling, by_name, name_of
+from rfgp.errors import InvalidArgumentError
+from rfgp.fields import Field
+from rfgp.models import SparseSpectrumGP
+from rfgp.models.graph import GraphGP, describe_features
+from rfgp.regression.graph import NONZEROS_PER_WALKER, chosen_size
+from rfgp.tables import Table
+
+EXACT_ROWS = 800
+"""Training rows, at random, on which an approximation on a table is compared with the exact process."""
+
+EXACT_NODES = 5000
+"""The largest graph on which features are compared with the exact process."""
+
+_TEST_POINTS = 300
+_DRAWS = 5
+_OTHER_WALKS = ("iid", "systematic", "stratified")
+
+
+class Compared(NamedTuple):
+    """The comparison of a `Study`, or why there is none; and which method and size of it is the model's own."""
+
+    comparison: Comparison | None
+    remark: str
+    own: tuple[str, int] | None = None
+
+
+NOT_ASKED = Compared(None, "The comparison with the exact process was not asked for.")
+
+
+def coupling_label(coupling: Coupling) -> str:
+    """Return a coupling's name, or its description where it has options or is the user's own."""
+    try:
+        name = name_of(coupling)
+    except InvalidArgumentError:
+        return repr(coupling)
+    return name if repr(by_name(name)) == repr(coupling) else repr(coupling)
+
+
+def compare_rows(
+    table: Table,
+    model: SparseSpectrumGP,
+    train: NDArray[np.int64],
+    test: NDArray[np.int64],
+    title: str,
+    seed: int,
+    tell: Report,
+) -> Compared:
+    """Compare a fitted model of a table on some of its training rows (n,) and held-out rows (k,)."""
+    rows, points = train[:EXACT_ROWS], test[:_TEST_POINTS]
+    X, y = table.X[points], table.y[points]
+    small = model.redraw(seed=model.seed).condition(table.X[rows], table.y[rows])
+    both = np.concatenate([table.X[rows], X])
+    m, own = small.feature_map.frequencies.shape[0], coupling_label(model.coupling)
+    methods = [*(name for name in ("iid", "orthogonal") if name != own), own]
+    sizes = sorted({max(2, size - size % 2) for size in (m // 4, m // 2)} | {m})  # even, for antithetic pairs
+
+    def run(_: int) -> tuple[Case, Exact]:
+        start = time.perf_counter()
+        return row_case(small.exact(), X, y, both, small.features, start, {own: model.coupling})
+
+    remark = (
+        f"The exact process and the features condition on the same {len(rows)} training rows and predict the same "
+        f"{len(points)} held-out rows, with the hyperparameters fitted above; {_DRAWS} draws each."
+    )
+    comparison = run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, tell)
+    return Compared(comparison, remark, (own, m))
+
+
+def compare_nodes(
+    field: Field,
+    model: GraphGP,
+    train: NDArray[np.int64],
+    test: NDArray[np.int64],
+    title: str,
+    seed: int,
+    tell: Report,
+) -> Compared:
+    """Compare a fitted model of a field, given observations (n,), on held-out ones (k,), with the exact process."""
+    if field.graph.num_nodes > EXACT_NODES:
+        remark = (
+            f"The exact process was not computed beside: {field.graph.num_nodes:,} nodes are more than {EXACT_NODES:,}."
+        )
+        if model.features == "exact":
+            return Compared(None, f"{remark} The model itself is exact.")
+        return Compared(None, f"{remark} What is known of the error without it: {model.check(seed=seed)}.")
+    hidden, y = list(field.nodes[test[:_TEST_POINTS]]), field.values[test[:_TEST_POINTS]]
+    halt, own, m = model.walk_options["halt"], _own_method(model), _own_size(model)
+
+    def run(_: int) -> tuple[Case, Exact]:
+        start = time.perf_counter()
+        return node_case(model.exact(), hidden, y, halt, start, named=named)
+
+    named = {} if own is None or own in WALKS else {own: _at_size(model, m)}
+    methods = [*(name for name in _OTHER_WALKS if name != own), *([own] if own else [])]
+    sizes = sorted({max(2, m // 4), m} if not model.options.walk_options else {m})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        remark = _remark(model, m, len(train), len(hidden))
+        plan = Plan(1, _DRAWS, seed)
+        comparison = run_comparison(title, remark, "walkers", methods, sizes, plan, run, tell)
+    walks = next((str(w.message) for w in caught if issubclass(w.category, graphs.GraphWarning)), None)
+    for entry in caught:
+        if not issubclass(entry.category, graphs.GraphWarning):
+            warnings.warn(entry.message, stacklevel=3)
+    remark += "" if walks is None else f" About the walks of this comparison: {walks}"
+    return Compared(comparison, remark, (own, m) if own else None)
+
+
+def _remark(model: GraphGP, m: int, num_train: int, num_hidden: int) -> str:
+    remark = (
+        f"The exact process and the features condition on the same {num_train} observations and predict the same "
+        f"{num_hidden} held-out ones, with the hyperparameters fitted above; {_DRAWS} draws each of what is random."
+    )
+    if model.features == "exact":
+        return f"{remark} The model itself is exact; walks would do as shown."
+    if model.features == "walks":
+        return remark
+    return (
+        f"{remark} The model in use, {describe_features(model)}, stands at m = {m}: it has as many features a node as "
+        f"{m} walkers, at {NONZEROS_PER_WALKER} for each."
+    )
+
+
+def _own_method(model: GraphGP) -> str | None:
+    """Return what the features in use are called: those of walks by their coupling where it has a name."""
+    if model.features != "walks":
+        return None if model.features == "exact" else model.features
+    options = model.walk_options
+    if set(options) - {"num_walkers", "halt", *WALKS["iid"]}:
+        return "walks"
+    names = (name for name, entry in WALKS.items() if name != "sigma" and entry.items() <= options.items())
+    return next(names, "walks")
+
+
+def _own_size(model: GraphGP) -> int:
+    """Return the number of walkers that the features in use are as many as."""
+    rank = chosen_size(model.family.features).get("rank")
+    return int(model.options.num_walkers) if rank is None else -(-rank // NONZEROS_PER_WALKER)
+
+
+def _at_size(model: GraphGP, m: int) -> Callable[[int, int], GraphGP]:
+    """Return what makes the model's features in another size, with a seed; of its own size as they are."""
+    own = chosen_size(model.family.features)
+
+    def make(size: int, seed: int) -> GraphGP:
+        if size == m:
+            return model.redraw(seed=seed)
+        if not own:
+            return model.redraw(num_walkers=size, seed=seed)
+        return model.redraw(seed=seed, **{name: max(1, value * size // m) for name, value in own.items()})
+
+    return make

@@ -1,0 +1,75 @@
+"""What a reader of a study should know besides its figures, in sentences for the page and the terminal."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from graphs.builders.files import printable
+from rfgp.models import Process
+from rfgp.report.baselines import Baseline
+
+_NEAR = 0.01
+_WORTH = 0.99  # of the model's error: what a simple rule has to stay below to be spoken of
+_NAMED = 3
+
+_SIDES = {
+    (
+        "noise",
+        "lower",
+    ): "the fit takes the observations as exact, as values that are computed, or copied, or too few for "
+    "the model; error bars are those of the function alone",
+    ("noise", "upper"): "the fit explains nothing of the observations",
+    ("outputscale", "lower"): "the fit explains nothing of the observations",
+    (
+        "outputscale",
+        "upper",
+    ): "the data do not bound how far the function swings, and predictions far from them are wild",
+}
+
+
+def of_rules(rules: Sequence[Baseline], rmse: float) -> tuple[str, ...]:
+    """Say that a simple rule predicts better than a model with this error, where one does."""
+    best = min(rules, key=lambda rule: rule.rmse)
+    if best.rmse >= _WORTH * rmse:
+        return ()
+    return (f"A simple rule predicts the held-out part better: the {best.name} has an RMSE of {best.rmse:.4g}.",)
+
+
+def of_bounds(model: Process[Any], columns: Sequence[str]) -> tuple[str, ...]:
+    """Say in words which hyperparameters ended at a bound, and what that means; columns (d,) name lengthscales."""
+    report = model.fit_report
+    return tuple(
+        text for name in (() if report is None else report.at_bounds) for text in _of_bound(model, name, columns)
+    )
+
+
+def _of_bound(model: Process[Any], name: str, columns: Sequence[str]) -> Iterator[str]:
+    found = model.hyperparameters.values
+    raw = found.raw[name].detach().double().cpu().reshape(-1).tolist()
+    for side, place in (("lower", 0), ("upper", 1)):
+        limits = [pair[place] for pair in found.space.bounds(name)]
+        at = [
+            i
+            for i, (value, limit) in enumerate(zip(raw, limits, strict=True))
+            if limit is not None and abs(value - limit) < _NEAR
+        ]
+        if at and name == "lengthscale" and len(raw) == len(columns):
+            yield _of_lengthscales([columns[i] for i in at], side)
+        elif at:
+            value = float(model.hyperparameters.value(name).detach().reshape(-1)[at[0]])
+            shown = f"{math.sqrt(value):.3g} as a standard deviation" if name == "noise" else f"{value:.3g}"
+            meaning = _SIDES.get((name, side), "the search could not go on, so doubt it, or let it begin elsewhere")
+            yield f"The {name} is at its {side} bound, {shown}: {meaning}."
+
+
+def _of_lengthscales(columns: list[str], side: str) -> str:
+    names = ", ".join(printable(name)[:40] for name in columns[:_NAMED])
+    more = f" and {len(columns) - _NAMED} others" if len(columns) > _NAMED else ""
+    of = (
+        f"The lengthscale of {names} is at its"
+        if len(columns) == 1
+        else f"The lengthscales of {names}{more} are at their"
+    )
+    if side == "upper":
+        return f"{of} upper bound: the function is flat that way, or a straight line."
+    return f"{of} lower bound: the function changes from row to row that way, which no other row can predict."

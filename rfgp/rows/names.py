@@ -1,0 +1,66 @@
+"""Columns with names: dataframes of pandas, polars, Arrow and their like, and which of their columns a model means."""
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from rfgp.errors import DataError
+
+
+def names_of(X: Any) -> tuple[str, ...] | None:
+    """Return the names of the columns of a dataframe (n, d), numbers as texts; None of anything else.
+
+    Raises:
+        DataError: several columns have one name.
+    """
+    labels = _labels(X)
+    if labels is None:
+        return None
+    names = tuple(map(str, labels))
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"Several columns of X are named {twice!r}. Rename them, or pass X.to_numpy().")
+    return names
+
+
+def _labels(X: Any) -> Any:
+    """Return the labels of the columns of a dataframe, of pandas, Arrow or polars; None: it is none."""
+    if not hasattr(X, "__array__") or isinstance(X, np.ndarray | Tensor):
+        return None
+    arrows = None if hasattr(X, "iloc") else getattr(X, "column_names", None)  # where it is no column of pandas
+    return getattr(X, "columns", None) if arrows is None else arrows
+
+
+def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | None = None) -> Any:
+    """Return inputs (n, d) with the wanted columns in the wanted order; others are left out.
+
+    Args:
+        X: Inputs; a dataframe, or what has columns whose names are told apart from it.
+        wanted: The names of the training data's columns; None: they had none, and columns go by their position.
+        names: Of the columns of X; None: those that it has itself. Without any, columns go by their position.
+
+    Raises:
+        DataError: a wanted column is missing.
+    """
+    names = names_of(X) if wanted is not None and names is None else names
+    if wanted is None or names is None or names == wanted:
+        return X
+    place_of = {name: place for place, name in enumerate(names)}
+    missing = [name for name in wanted if name not in place_of]
+    if missing:
+        raise DataError(
+            f"X has no column {missing[0]!r}, which the training data have; {len(missing)} of their {len(wanted)} are "
+            f"missing. It has {', '.join(names)[:200]}. Rename its columns, or go by their position: X.to_numpy()."
+        )
+    return _taken(X, [place_of[name] for name in wanted])
+
+
+def _taken(X: Any, places: list[int]) -> Any:
+    """Return some columns of inputs (n, d)."""
+    if hasattr(X, "iloc"):
+        return X.iloc[:, places]
+    if hasattr(X, "select") and not isinstance(X, Tensor):  # of polars and Arrow; a tensor's is another
+        labels = _labels(X)
+        return X.select([labels[place] for place in places])
+    return X[:, places] if isinstance(X, Tensor) else np.asarray(X)[:, places]

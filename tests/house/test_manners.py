@@ -1,0 +1,83 @@
+"""What a user sees who lists names or shows objects: what is ours, in a line or two."""
+
+import types
+import typing
+
+import numpy as np
+import pytest
+
+import graphs
+import rfgp
+from rfgp.gpytorch import GraphClassifier
+from rfgp.tables import Inputs, Table
+
+
+def foreign(module):
+    """Return the public names that a module lists and that are neither its package's nor a module of it."""
+    out = []
+    for name in dir(module):
+        thing = getattr(module, name)
+        home = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", module.__name__)
+        is_alias = typing.get_origin(thing) is not None  # of a type, which has the home of what it stands for
+        if not name.startswith("_") and not is_alias and home.split(".")[0] != "rfgp":
+            out.append(name)
+    return out
+
+
+LISTED = [rfgp, *(thing for name in dir(rfgp) if isinstance(thing := getattr(rfgp, name), types.ModuleType))]
+
+
+@pytest.mark.parametrize("module", LISTED, ids=lambda module: module.__name__)
+def test_what_a_module_lists_is_ours_and_there(module):
+    assert foreign(module) == []
+    assert len(set(dir(module))) == len(dir(module))
+
+
+def test_planted_a_foreign_name_is_found():
+    module = types.ModuleType("rfgp.planted")
+    vars(module).update(np=np, Table=Table, path=np.ndarray)
+    assert foreign(module) == ["np", "path"]
+
+
+def model():
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    return rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).condition(X, X[:, 0] ** 2)
+
+
+def classifier():
+    gp = GraphClassifier(graphs.Graph.from_edges([(i, i + 1) for i in range(8)]), seed=0)
+    assert repr(gp) == "GraphClassifier(not fitted)"
+    return gp.fit(range(9), [0, 0, 0, 1, 1, 1, 0, 0, 0])
+
+
+def table(n, columns, **options):
+    return Table(np.zeros((n, len(columns))), np.zeros(n), columns, "price", **options)
+
+
+COLUMNS = tuple(f"column {i}" for i in range(40))
+SHOWN = {
+    "table": (lambda: table(500, COLUMNS), "Table(500 rows, 40 columns (column 0"),
+    "classes": (lambda: table(1, ("a",), classes=("x", "y")), "target 'price' of 2 classes)"),
+    "inputs": (lambda: Inputs(np.zeros((500, 40)), np.arange(500), 500), "Inputs(500 rows, 40 columns, no targets)"),
+    "prediction": (lambda: model().predict(np.zeros((500, 3))), "Prediction(latent function)"),
+    "leave one out": (lambda: model().leave_one_out(), "LeaveOneOut(200 observations, mean log density "),
+    "regression": (lambda: model().regression, "Regression(200 observations, lengthscale=["),
+    "values": (lambda: model().hyperparameters.values, "Values(lengthscale=["),
+    "classifier": (classifier, "GraphClassifier(2 classes, lengthscale="),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_is_shown_is_short(name):
+    make, words = SHOWN[name]
+    shown = repr(make())
+    assert words in shown
+    assert len(shown) < 200
+    assert "\n" not in shown
+
+
+def test_hyperparameters_list_themselves_and_little_else():
+    listed = dir(model().hyperparameters)
+    assert {"lengthscale", "outputscale", "noise", "mean", "set", "parameters"} <= set(listed)
+    assert len(listed) < 25
+    assert all(hasattr(model().hyperparameters, name) for name in listed)

@@ -1,0 +1,132 @@
+"""The library's messages in the words of the command line."""
+
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+from commands import run
+
+import rfgp
+from rfgp.cli import speech
+from rfgp.cli.common import show_warning
+from rfgp.cli.program import app
+
+
+def learn(command):
+    speech.learn_options(typer.main.get_command(app).commands[command])
+
+
+@pytest.mark.parametrize(
+    ("command", "said", "meant"),
+    [
+        ("fit", 'Give missing="drop", or missing="mean".', "Give --missing drop, or --missing mean."),
+        ("predict", 'it is UTF-16 text; give encoding="utf-16".', "it is UTF-16 text; give --encoding utf-16."),
+        ("fit", 'give comment="#" to skip such lines.', "give --comment '#' to skip such lines."),
+        ("fit", 'Give decimal="," where', "Give --decimal , where"),
+        ("fit", "leave it out with drop='a b'.", "leave it out with --drop 'a b'."),
+        ("fit", "leave it out with drop='a'.", "leave it out with --drop 'a'."),
+        ("fit", "leave it out with drop=3.", "leave it out with --drop 3."),
+        ("fit", "fit_rows must be at least 2, got 1.", "--fit-rows must be at least 2, got 1."),
+        ("compare", "draws must be at least 1, got 0.", "--draws must be at least 1, got 0."),
+        ("fit", "draws must be at least 1, got 0.", "draws must be at least 1, got 0."),
+        ("compare", "so num_walkers must be even, got 3.", "so --num-walkers must be even, got 3."),
+        ("compare", "Ask for fewer with num_train and num_test.", "Ask for fewer with --num-train and --num-test."),
+        ("fit", "column 'fit_rows' of /a/num_test/fit_rows.csv", "column 'fit_rows' of /a/num_test/fit_rows.csv"),
+        ("traffic", 'Pass metric="euclidean" for', "Pass --metric euclidean for"),
+        ("traffic", "Pass within= for more, or skip=True to", "Pass --within for more, or --skip to"),
+        ("mesh", "pass nodes=\"vertices\", or weights='unit'.", "pass --nodes vertices, or --weights unit."),
+        ("mesh", 'Give categories="one-hot" or leave the column out (drop=\'a\' or categories="drop").',
+         "Leave it out (--drop 'a')."),
+        ("mesh", "add them to missing_marks, name the column in as_categories or", "name them in --missing-mark or"),
+        ("fit", "add them to missing_marks, name the column in as_categories or",
+         "name them in --missing-mark, name the column in --as-category or"),
+    ],
+)  # fmt: skip
+def test_arguments_become_options_where_there_are_such(command, said, meant):
+    learn(command)
+    assert speech.as_options(said) == meant
+
+
+def test_warnings_are_translated_as_well(capsys):
+    learn("fit")
+    show_warning(rfgp.VarianceStarvationWarning("Raise num_frequencies."), rfgp.VarianceStarvationWarning)
+    assert capsys.readouterr().err == "VarianceStarvationWarning: Raise --num-frequencies.\n"
+
+
+PYTHON = ("max_iterations", "ard=", "gp.", "by_name", "effort", "features=", "num_", "frequencies=", "merge_vertices")
+PYTHON += ("max_memory", "chebyshev_features", "names()", "_marks", "as_categories", "prior.", "nodes=")
+
+
+@pytest.mark.parametrize("command", ["fit", "compare", "mesh", "traffic"])
+def test_remedies_of_python_alone_have_words_of_their_own(command):
+    learn(command)
+    said = [
+        "The fit stopped after 3 iterations without converging: x. Raise max_iterations if they ran out; otherwise fix "
+        "a hyperparameter or give it a prior.",
+        'the features miss). Raise num_frequencies, or use frequencies="learned" for accuracy.',
+        "to few rows (try ard=False, or priors), or the target has outliers.",
+        "More of them (num_walkers, degree, rank), other ones (features='auto' measures which), or the exact process "
+        "(gp.exact(), up to 20,000 nodes) are the remedy;",
+        'takes few steps. by_name("energy", effort="full") solves them, once.',
+        "Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'.",
+        'Merge coincident vertices (mesh.merge_vertices()), or pass weights="unit".',
+        "These walks take up to 9 MiB, more than max_memory allows (3 MiB). Use fewer walkers",
+        "converged. Ask for a smaller rank, or use chebyshev_features.",
+        "There is no data set 'x'. rfgp.datasets.names() lists all 34 of them.",
+    ]
+    relevant = {"fit": (0, 1, 2, 4, 9), "compare": (0, 1, 7, 9), "mesh": (0, 3, 5, 6, 7, 8, 9)}
+    for i in relevant.get(command, relevant["mesh"][:3]):
+        words = speech.as_options(said[i])
+        assert not [word for word in PYTHON if word in words.replace("--num-", "")], words
+
+
+def test_the_phrases_are_those_of_the_library():
+    """A message that is worded anew in the library must be worded anew here."""
+    root = Path(rfgp.__path__[0])
+    files = [*root.glob("*.py"), *root.glob("[!c]*/**/*.py"), *(root.parent / "graphs").rglob("*.py")]
+    files += root.glob("couplings/**/*.py")
+    text = "".join(path.read_text("utf-8") for path in files).replace('\\"', '"')
+    text = re.sub(r"[\"']\n\s*f?[\"']", "", text)  # texts in two parts
+    text = re.sub(
+        r"\{arguments\((.*?)\)\}", lambda found: found[1].replace("'", ""), text
+    )  # names that adapters change
+    assert [pattern for pattern, _ in speech.PHRASES if not re.search(pattern, text)] == []
+
+
+@pytest.mark.parametrize(("command", "same"), [("fit", ["--ard", "--shared"]), ("compare", ["--ard", "--shared"])])
+def test_commands_take_the_same_words(command, same):
+    learn(command)
+    common = ["target", "features", "categories", "dates", "missing", "drop", "as_category", "decimal", "comment"]
+    common += ["encoding", "missing_mark", "seed", "json", "num_frequencies"]
+    assert [name for name in common if not speech.as_options(f"{name} must").startswith("--")] == []
+    assert [speech.as_options(f"{flag[2:]} must") for flag in same] == [f"{flag} must" for flag in same]
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning", "default::rfgp.BooleanTargetWarning")
+def test_a_mistyped_column_gets_a_hint_and_all_bad_ones_are_named(monkeypatch, capsys, tmp_path):
+    rows = "".join(f"{i},{'x' if i == 3 else i},{'' if i == 5 else i},{i % 4 == 0}\n" for i in range(30))
+    (tmp_path / "t.csv").write_text("Size,weight,height,cheap\n" + rows)
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", "--target", "hieght")
+    assert (code, "Did you mean 'height'?" in err) == (1, True)
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", "--drop", "size")
+    assert "no column 'size'; the columns are Size, weight, height, cheap. Did you mean 'Size'?" in err
+    options = ("--missing-mark", "x", "--out", tmp_path / "o", "--no-compare", "--num-frequencies", "8")
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options)
+    assert code == 1
+    for words in (
+        "column 'weight' has 1 missing",
+        "column 'height' has 1 missing",
+        "Rows count from 0, after the header.",
+    ):
+        assert words in err
+
+    def stop(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("rfgp.report.study_table", stop)
+    with pytest.raises(ZeroDivisionError):
+        run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options, "--missing", "drop")
+    err = capsys.readouterr().err
+    assert "BooleanTargetWarning: " in err
+    assert "the target 'cheap' holds truth values; they are fitted as 0 and 1." in err

@@ -1,0 +1,134 @@
+"""How the command line starts and stops, in processes of its own."""
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow
+
+HEAVY = ("torch", "scipy", "numba", "networkx", "numpy", "pandas", "pyarrow", "matplotlib", "graphs")
+MESSAGE = "Interrupted. Files are written whole or not at all.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--help"], 0, "traffic"),
+        (["fit", "--help"], 0, "--fit-rows"),
+        (["compare", "--help"], 0, "--num-train"),
+        (["--version"], 0, "rfgp "),
+        (["fit", "t.csv", "--coupli", "iid"], 2, "No such option"),
+        (["fit", "t.csv", "--fit-rows", "many"], 2, "--fit-rows"),
+        (["fitt"], 2, "No such command"),
+    ],
+)
+def test_help_and_mistyped_words_load_nothing_heavy(arguments, code, message):
+    script = (
+        "import sys, time; from rfgp.cli import main\n"
+        "try: main()\n"
+        f"finally: print([m for m in {HEAVY} if m in sys.modules], time.process_time(), file=sys.stderr)"
+    )
+    started = [sys.executable, "-c", script, *arguments]
+    run = subprocess.run(started, capture_output=True, text=True, check=False)
+    *said, last = run.stderr.splitlines()
+    loaded, seconds = last.rsplit(" ", 1)
+    assert (run.returncode, ast.literal_eval(loaded)) == (code, [])
+    assert message in run.stdout + "".join(said)
+    assert float(seconds) < 1
+
+
+def heed():
+    """A shell that runs the tests in the background has its children ignore interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def started(folder, *arguments):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-m", "rfgp", *arguments], cwd=folder, preexec_fn=heed, **pipes)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("interrupts")
+    rows = np.random.default_rng(0).standard_normal((3000, 9))
+    np.savetxt(folder / "t.csv", rows, delimiter=",", header=",".join("abcdefghi"), comments="")
+    return folder
+
+
+def wait(process, seconds):
+    """Wait until a process has used so many seconds of a processor, which a busy machine changes little."""
+    used = 0.0
+    while used < seconds:
+        time.sleep(0.005)
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no processor times of other processes")
+@pytest.mark.parametrize("seconds", [0.15, 0.3, 0.6, 1.0, 1.5, 2.0])
+def test_an_interrupt_while_modules_load_is_one_line(seconds, folder):
+    """Python's own start, in which nobody heeds interrupts, takes less than 0.05 s of a processor."""
+    with started(folder, "fit", "t.csv", "--out", "o") as process:
+        wait(process, seconds)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err.endswith(MESSAGE)
+    assert all(line.split(",")[0].startswith(("Reading", "Fitting")) for line in err.splitlines()[:-1])
+    assert os.listdir(folder) == ["t.csv"]
+
+
+@pytest.mark.parametrize("stage", ["Reading", "Fitting", "exact process"])
+def test_an_interrupt_leaves_no_folder_and_no_file(stage, folder):
+    with started(folder, "fit", "t.csv", "--num-frequencies", "64", "--out", "o") as process:
+        while stage not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err.endswith(MESSAGE)
+    assert "Traceback" not in err
+    assert os.listdir(folder) == ["t.csv"]
+
+
+LOST = """
+import os, signal, sys
+from rfgp.cli.interrupts import heeded
+class Last:
+    def __del__(self): os.kill(os.getpid(), signal.SIGINT); print("on", file=sys.stderr)
+def swallowed():
+    try: os.kill(os.getpid(), signal.SIGINT)
+    except BaseException: raise ValueError("swallowed") from None
+def begin():
+    with heeded(): {action}
+begin()
+"""
+
+
+@pytest.mark.parametrize("action", ["Last()", "swallowed()", "raise KeyboardInterrupt"])
+def test_an_interrupt_that_python_would_lose_ends_the_process(action):
+    command = [sys.executable, "-c", LOST.format(action=action)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=heed)
+    assert (run.returncode, run.stderr.removeprefix("on\n")) == (130, MESSAGE)
+
+
+def test_a_fit_through_a_pipe_says_how_far_it_is(folder, tmp_path):
+    command = [sys.executable, "-m", "rfgp", "fit", "t.csv", "--no-compare", "--num-frequencies", "16"]
+    run = subprocess.run([*command, "--out", tmp_path], cwd=folder, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "Fitting 2,700 observations, 0 s" in run.stderr.splitlines()
+    assert "up to 200 iterations): 1 of 200, " in run.stderr
+
+
+def test_a_standard_output_that_is_full_is_named(folder):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "rfgp", "datasets"]
+        run = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (run.returncode, run.stderr) == (1, "Error: The standard output: No space left on device.\n")

@@ -1,0 +1,51 @@
+"""What a search walks through."""
+
+import numpy as np
+import pytest
+import torch
+
+import rfgp
+from rfgp.fitting.coordinates import Coordinates
+from rfgp.parameters import Quantity, Space
+from rfgp.scaling import Affine
+
+
+def space():
+    one = torch.ones((), dtype=torch.float64)
+    flat = Affine(0 * one, one)
+    bounds = (torch.tensor([1e-3, 2e-3]), torch.tensor([1e4, 2e4]))
+    lengthscale = Quantity(torch.ones(2), one, tuple(b.double() for b in bounds), fades=True)
+    return Space.of({"lengthscale": lengthscale, "noise": Quantity(one, one, (1e-6 * one, one))}, flat, flat)
+
+
+def test_there_and_back():
+    there = Coordinates.of(space(), ["noise", "lengthscale", "mean"])
+    np.testing.assert_allclose(np.exp(there.fading), [np.inf, 1e3, 2e3, np.inf])
+    for x in (np.array([-3.0, -2.0, 3.0, 0.5]), np.array([-3.0, np.log(1e4), np.log(2e4), -7.0])):
+        u = there.at(x)
+        np.testing.assert_allclose(there.raw(u), x, rtol=1e-10)
+        expected = [x[0], *(-0.5 * np.log(np.exp(-2 * x[1:3]) + np.exp(-2 * there.fading[1:3]))), x[3]]
+        np.testing.assert_allclose(u, expected, rtol=1e-12)
+        step = 1e-7 * np.exp(-2 * (x - np.minimum(there.fading, 50))).clip(0, 1)
+        slope = (there.raw(u + step) - there.raw(u - step)) / (2 * step)
+        np.testing.assert_allclose(there.slope(x)[1:3], slope[1:3], rtol=1e-5)
+        np.testing.assert_array_equal(there.slope(x)[[0, 3]], 1.0)
+
+
+def test_bounds_go_where_their_points_go():
+    there = Coordinates.of(space(), ["lengthscale", "mean"])
+    ends = (np.log(1e-3), np.log(1e4))
+    limits = there.limits([ends, ends, (None, 1.0)])
+    assert limits[0] == tuple(there.at(np.array([end, 0.0, 0.0]))[0] for end in ends)
+    assert limits[2] == (None, 1.0)
+
+
+@pytest.mark.parametrize("model", [rfgp.ExactGP, lambda **o: rfgp.SparseSpectrumGP(num_frequencies=64, seed=0, **o)])
+def test_a_column_that_was_given_up_comes_back(model):
+    """In the logarithm of the lengthscale the slope there is 10^-8 of what it is where columns matter."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.05 * rng.standard_normal(60)
+    gp = model(lengthscale=[1.0, 9e3]).fit(X, y)
+    assert gp.hyperparameters.lengthscale[1] < 100
+    np.testing.assert_allclose(gp.predict(X).mean, y, atol=0.2)
