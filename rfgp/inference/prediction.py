@@ -79,7 +79,6 @@ class Prediction:
         """
         return self._out(_quantile(self, probability))
 
-    @plain()
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Return the ends of the central intervals that hold a value with this probability, each (n,) or (n, k).
 
@@ -90,7 +89,6 @@ class Prediction:
         """
         return _interval(self, level)
 
-    @plain()
     def cdf(self, y: Any) -> Any:
         """Return the probabilities that values are at most y, under their marginal laws.
 
@@ -171,7 +169,6 @@ class Prediction:
             values = values + errors.mT
         return self._out(self._to_units(values))
 
-    @plain()
     def log_density(self, y: Any) -> Any:
         """Return the log density of each value under its marginal law; `observed().log_density(y)` for observations.
 
@@ -201,7 +198,6 @@ class Prediction:
         noise = _noise(self)
         return self._per_output(self.law.variance() + (noise.diagonal() if noise.ndim == 2 else noise))
 
-    @plain()
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n) or (n, n, k), float64 tensor."""
         covariance, noise = self.law.covariance(), _noise(self)
@@ -348,6 +344,7 @@ def _real(name: str, values: Any) -> Tensor:
         raise InvalidArgumentError(f"{name} is not an array of numbers: {str(error)[:100]}.") from error
 
 
+@plain()
 def _values(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
     """Return values of y shaped as a mean (n,) or (n, k), or one of them, ()."""
     values = _real("y", y).to(mean)
