@@ -82,8 +82,6 @@ class Prediction:
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Return the ends of the central intervals that hold a value with this probability, each (n,) or (n, k).
 
-        Those of the latent function; `observed().interval(level)` for observations.
-
         Raises:
             InvalidArgumentError: the level is not strictly between 0 and 1.
         """
@@ -198,6 +196,7 @@ class Prediction:
         noise = _noise(self)
         return self._per_output(self.law.variance() + (noise.diagonal() if noise.ndim == 2 else noise))
 
+    @plain()
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n) or (n, n, k), float64 tensor."""
         covariance, noise = self.law.covariance(), _noise(self)
