@@ -28,8 +28,9 @@ demo: $(STAMP)  ## a table, a mesh and a road network, each against its exact pr
 test: $(STAMP)  ## the fast tests (WORKERS=2)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m 'not slow'
 
-test-all: $(STAMP)  ## all tests, as CI runs them
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+test-all: $(STAMP)  ## all tests, as CI runs them, and how much of the code they reach
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report=term-missing:skip-covered
+	$(BIN)/python .ci/coverage-floor
 
 lint: $(STAMP)  ## format, lint, types, and the arrows between modules
 	$(BIN)/ruff format --check .
@@ -58,4 +59,4 @@ test-lowest:  ## all tests on the lowest supported versions (all but torch, whic
 	OMP_NUM_THREADS=1 .venv-lowest/bin/pytest -q -n $(WORKERS) --dist worksteal
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) .venv-lowest build dist out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-lowest .coverage* build dist out .mypy_cache .ruff_cache .pytest_cache

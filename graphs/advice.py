@@ -73,6 +73,7 @@ class Advice:
         return "\n".join([self.reason, *(f"  {candidate}" for candidate in self.candidates)])
 
 
+@np.errstate(under="ignore")
 def advise(
     graph: Graph,
     kernel: GraphKernel,

@@ -17,6 +17,7 @@ from graphs.walks import choose_halt
 Floats = NDArray[np.float64]
 
 
+@np.errstate(under="ignore")
 def walk_costs(
     graph: Graph,
     kernel: GraphKernel,

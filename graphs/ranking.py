@@ -23,6 +23,7 @@ DENSE = 1500
 _PROBES = 16
 
 
+@np.errstate(under="ignore")
 def pagerank(
     graph: Graph,
     halt: float = 0.2,
@@ -78,6 +79,7 @@ def pagerank(
     return np.asarray(rank / (len(reachable) + (size - len(reachable)) * p))
 
 
+@np.errstate(under="ignore")
 def match_pagerank_quantiles(graph: Graph, halt: float = 0.2, num_quantiles: int = 50) -> NDArray[np.int64]:
     """Return the permutation (num_quantiles,) of length quantiles that serves PageRank.
 

@@ -78,6 +78,7 @@ def squared_growth(graph: Graph, transitions: str) -> float:
     return float(eigsh(sp.csr_array(symmetric), k=1, which="LA", v0=start, return_eigenvectors=False)[0])
 
 
+@np.errstate(under="ignore")
 def spectral_density(
     graph: Graph,
     eigenvalues: ArrayLike,  # (n,)

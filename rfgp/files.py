@@ -4,11 +4,14 @@ import errno
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rfgp.errors import FileWriteError, MissingFolderError
+
+_DAY = 86400  # seconds
 
 
 def cache_folder() -> Path:
@@ -17,6 +20,14 @@ def cache_folder() -> Path:
 
     named = os.path.expanduser(os.environ.get("RFGP_CACHE_DIR") or str(pooch.os_cache("rfgp")))
     return Path(named).absolute()
+
+
+def sweep(folder: Path, pattern: str) -> None:
+    """Remove the temporary files of a cache folder that are a day old: those of processes that were killed."""
+    for stray in folder.glob(pattern):
+        with suppress(OSError):
+            if stray.is_file() and stray.stat().st_mtime < time.time() - _DAY:
+                stray.unlink()
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+from rfgp.ambient import plain
 from rfgp.errors import ModelFileError
 from rfgp.models import ExactGP, Process, SparseSpectrumGP
 from rfgp.models.process import Fitted
 from rfgp.saving import Codec, read
 
 
+@plain()
 def load(path: str | Path) -> Any:
     """Load a model that `save` wrote: the same draw and numbers, bit for bit, on the CPU.
 

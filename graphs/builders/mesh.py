@@ -1,5 +1,6 @@
 """Triangle meshes to edges: faces or vertices are the nodes."""
 
+import io
 import re
 import warnings
 from pathlib import Path
@@ -180,7 +181,8 @@ def load_mesh(path: str | Path) -> Any:
     if file.suffix.lower() not in MESH_SUFFIXES:
         raise FileFormatError(f"{file.name} is not a known mesh format ({', '.join(MESH_SUFFIXES)}).")
     try:
-        mesh = trimesh.load(file, force="mesh", skip_materials=True)
+        content = io.BytesIO(file.read_bytes())  # without a path: files that this one names are not read
+        mesh = trimesh.load(content, file_type=file.suffix[1:].lower(), force="mesh", skip_materials=True)
     except Exception as error:  # trimesh's parsers raise whatever their bytes lead them to
         raise FileFormatError(f"{file} could not be read as a mesh: {brief(error)}") from error
     if len(getattr(mesh, "faces", ())) == 0:

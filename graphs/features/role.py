@@ -81,6 +81,7 @@ class NodeFeatures(ABC):
         return feature_matrix(self, kernel)
 
 
+@np.errstate(under="ignore")
 def feature_matrix(draw: NodeFeatures, kernel: GraphKernel) -> sp.csr_array:
     """Return Phi (n, N) of features for a kernel, without the warnings of walks."""
     indptr, indices, shape = draw.pattern

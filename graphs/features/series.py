@@ -53,6 +53,7 @@ class SeriesFeatures(NodeFeatures):
         """The degree h."""
         return int(self.table.shape[1]) - 1
 
+    @np.errstate(under="ignore")
     def weights(self, kernel: GraphKernel) -> Floats:
         """Return the coefficients (h + 1,): the modulation, or those of the Chebyshev interpolant of sqrt(k)."""
         if self.basis == "taylor":
@@ -60,6 +61,7 @@ class SeriesFeatures(NodeFeatures):
         points, transform = interpolation(self.max_length)
         return np.asarray(transform @ kernel.root(1 - points))
 
+    @np.errstate(under="ignore")
     def weights_jacobian(self, kernel: GraphKernel) -> Floats:
         """Return their derivatives in the kernel's parameters, (h + 1, p)."""
         if self.basis == "taylor":
@@ -67,6 +69,7 @@ class SeriesFeatures(NodeFeatures):
         points, transform = interpolation(self.max_length)
         return np.asarray(transform @ kernel.root_jacobian(1 - points))
 
+    @np.errstate(under="ignore")
     def values(
         self,
         weights: ArrayLike,  # (h + 1,)
@@ -74,6 +77,7 @@ class SeriesFeatures(NodeFeatures):
         """Return the values (nnz,) of Phi on `pattern` for coefficients (h + 1,)."""
         return np.asarray(self.table @ as_vector("weights", weights, self.table.shape[1]))
 
+    @np.errstate(under="ignore")
     def values_adjoint(
         self,
         v: ArrayLike,  # (nnz,)
@@ -81,6 +85,7 @@ class SeriesFeatures(NodeFeatures):
         """Return the adjoint of `values` at v (nnz,), (h + 1,)."""
         return np.asarray(self.table.T @ as_vector("v", v, self.table.shape[0]))
 
+    @np.errstate(under="ignore")
     def times(self, kernel: GraphKernel, right: ArrayLike) -> Floats:
         """Return Phi of all N nodes times a matrix (N, p), by h sparse products, without any row of Phi."""
         weights, U = self.weights(kernel), self.graph.shift_operator
@@ -97,6 +102,7 @@ class SeriesFeatures(NodeFeatures):
         """Return the features of other nodes (labels)."""
         return _series(self.graph, self.graph.index(nodes), self.basis, self.max_length, None)
 
+    @np.errstate(under="ignore")
     def error_bound(self, kernel: GraphKernel) -> float:
         """Return max |f - c_h| over [-1, 1], on a fine grid of the interval that holds every spectrum."""
         u = np.cos(np.linspace(0, np.pi, _GRID))
@@ -105,6 +111,7 @@ class SeriesFeatures(NodeFeatures):
         return float(np.abs(kernel.root(1 - u) - series(u, self.weights(kernel))).max())
 
 
+@np.errstate(under="ignore")
 def taylor_features(
     graph: Graph,
     nodes: Iterable[Hashable] | None = None,  # (n,)
@@ -128,6 +135,7 @@ def taylor_features(
     return _make(graph, nodes, "taylor", degree, max_memory)
 
 
+@np.errstate(under="ignore")
 def chebyshev_features(
     graph: Graph,
     nodes: Iterable[Hashable] | None = None,  # (n,)

@@ -48,14 +48,17 @@ class SpectralFeatures(NodeFeatures):
         n, r = len(self.nodes), len(self.eigenvalues)
         return Pattern(np.arange(n + 1) * r, np.tile(np.arange(r, dtype=np.int32), n), (n, r))
 
+    @np.errstate(under="ignore")
     def weights(self, kernel: GraphKernel) -> Floats:
         """Return sqrt(k) at the eigenvalues, (r,)."""
         return kernel.root(1 - self.eigenvalues)
 
+    @np.errstate(under="ignore")
     def weights_jacobian(self, kernel: GraphKernel) -> Floats:
         """Return their derivatives in the kernel's parameters, (r, p)."""
         return kernel.root_jacobian(1 - self.eigenvalues)
 
+    @np.errstate(under="ignore")
     def values(
         self,
         weights: ArrayLike,  # (r,)
@@ -63,6 +66,7 @@ class SpectralFeatures(NodeFeatures):
         """Return the values (n r,) of Phi, row by row."""
         return np.asarray(self.eigenvectors[self.nodes] * as_vector("weights", weights, len(self.eigenvalues))).ravel()
 
+    @np.errstate(under="ignore")
     def values_adjoint(
         self,
         v: ArrayLike,  # (n r,)
@@ -76,6 +80,7 @@ class SpectralFeatures(NodeFeatures):
         """Return the features of other nodes (labels)."""
         return SpectralFeatures(self.graph, self.graph.index(nodes), self.eigenvalues, self.eigenvectors)
 
+    @np.errstate(under="ignore")
     def error_bound(self, kernel: GraphKernel) -> float:
         """Return max f over what is left out, between -1 and the last eigenvalue."""
         u = np.linspace(-1, self.eigenvalues[-1], _GRID)
@@ -83,6 +88,7 @@ class SpectralFeatures(NodeFeatures):
         return float(np.abs(kernel.root(1 - u)).max()) if left else 0.0
 
 
+@np.errstate(under="ignore")
 def spectral_features(
     graph: Graph,
     nodes: Iterable[Hashable] | None = None,  # (n,)

@@ -86,10 +86,12 @@ class Walks(NodeFeatures):
         """The number L of steps of the longest walk."""
         return self.visits.max_length
 
+    @np.errstate(under="ignore")
     def weights(self, kernel: GraphKernel) -> NDArray[np.float64]:
         """Return what `values` wants of a kernel: its modulation (L + 1,)."""
         return kernel.modulation(self.max_length)
 
+    @np.errstate(under="ignore")
     def weights_jacobian(self, kernel: GraphKernel) -> NDArray[np.float64]:
         """Return the derivatives of `weights` in the kernel's parameters, (L + 1, p)."""
         return kernel.modulation_jacobian(self.max_length)
@@ -108,6 +110,7 @@ class Walks(NodeFeatures):
         self.check_second_moment(kernel)
         return feature_matrix(self, kernel)
 
+    @np.errstate(under="ignore")
     def values(
         self,
         f: ArrayLike,  # (>= L + 1,)
@@ -125,6 +128,7 @@ class Walks(NodeFeatures):
             )
         return self.visits.values(modulation[: self.max_length + 1])
 
+    @np.errstate(under="ignore")
     def values_adjoint(
         self,
         v: ArrayLike,  # (nnz,)
@@ -132,6 +136,7 @@ class Walks(NodeFeatures):
         """Return the adjoint of `values` at v (nnz,): the gradient with respect to f, (L + 1,)."""
         return self.visits.adjoint(as_vector("v", v, len(self.pattern.indices)))
 
+    @np.errstate(under="ignore")
     def at(self, nodes: Iterable[Hashable]) -> "Walks":
         """Return the walks of other start nodes (labels) of the same draw.
 
@@ -156,6 +161,7 @@ class Walks(NodeFeatures):
         check_second_moment(self.graph, kernel, s.halting, s.transitions, s.num_walkers, fewest)
 
 
+@np.errstate(under="ignore")
 def sample_walks(
     graph: Graph,
     nodes: Iterable[Hashable] | None = None,  # (n,) labels

@@ -25,19 +25,23 @@ class Diffusion(GraphKernel):
         """Infinite: the series of an exponential."""
         return np.inf
 
+    @np.errstate(under="ignore")
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return exp(-lengthscale^2 / 2 lambda): (n,) -> (n,)."""
         return np.asarray(np.exp(-0.5 * self.lengthscale**2 * eigenvalues))
 
+    @np.errstate(under="ignore")
     def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
         """Return -lengthscale lambda k(lambda): (n,) -> (n, 1)."""
         return np.asarray(-self.lengthscale * eigenvalues * self.spectral(eigenvalues))[:, None]
 
+    @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
         """Return the Poisson law with mean lengthscale^2 / 4, shape (length + 1,)."""
         steps, mean = powers(length), self.lengthscale**2 / 4
         return np.asarray(np.exp(special.xlogy(steps, mean) - special.gammaln(steps + 1) - mean))
 
+    @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
         """Return df / d lengthscale = lengthscale / 2 (f_{l-1} - f_l), shape (length + 1, 1)."""
         f = self.modulation(length)
@@ -62,19 +66,23 @@ class RegularizedLaplacian(GraphKernel):
         """1 / c = (1 + sigma^2) / sigma^2."""
         return 1 + 1 / self.sigma**2
 
+    @np.errstate(under="ignore")
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return (1 + sigma^2 lambda)^-order: (n,) -> (n,)."""
         return np.asarray((1 + self.sigma**2 * eigenvalues) ** -float(self.order))
 
+    @np.errstate(under="ignore")
     def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
         """Return dk / d sigma: (n,) -> (n, 1)."""
         inner = 1 + self.sigma**2 * eigenvalues
         return np.asarray(-2 * self.order * self.sigma * eigenvalues * inner ** (-self.order - 1.0))[:, None]
 
+    @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
         """Return the negative binomial law, shape (length + 1,)."""
         return np.asarray(stats.nbinom.pmf(powers(length), self.order / 2, 1 / (1 + self.sigma**2)))
 
+    @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
         """Return df / d sigma = f_l (2 l / sigma - order sigma) / (1 + sigma^2), shape (length + 1, 1)."""
         slope = 2 * powers(length) / self.sigma - self.order * self.sigma
@@ -103,20 +111,24 @@ class Matern(GraphKernel):
         """1 + 2 nu / kappa^2."""
         return 1 + self._shift
 
+    @np.errstate(under="ignore")
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return (2 nu / kappa^2 + lambda)^-nu: (n,) -> (n,)."""
         return np.asarray((self._shift + eigenvalues) ** -float(self.nu))
 
+    @np.errstate(under="ignore")
     def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
         """Return dk / d kappa: (n,) -> (n, 1)."""
         slope = self.nu * (self._shift + eigenvalues) ** (-self.nu - 1.0)
         return np.asarray(slope * 2 * self._shift / self.kappa)[:, None]
 
+    @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
         """Return the negative binomial law times (2 nu / kappa^2)^(-nu / 2), shape (length + 1,)."""
         a = self._shift
         return np.asarray(a ** (-self.nu / 2) * stats.nbinom.pmf(powers(length), self.nu / 2, a / (1 + a)))
 
+    @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
         """Return df / d kappa = f_l (nu / 2 + l) / (1 + a) 2 a / kappa, a = 2 nu / kappa^2, shape (length + 1, 1)."""
         slope = (self.nu / 2 + powers(length)) / (1 + self._shift) * 2 * self._shift / self.kappa

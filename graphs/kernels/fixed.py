@@ -39,10 +39,12 @@ class RandomWalk(GraphKernel):
         """The number alpha - 1 for odd p, infinite for even p."""
         return float(self.alpha) - 1 if self.p % 2 else np.inf
 
+    @np.errstate(under="ignore")
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return (alpha - lambda)^p: (n,) -> (n,)."""
         return np.asarray((self.alpha - eigenvalues) ** int(self.p))
 
+    @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
         """Return binom(p / 2, l) (alpha - 1)^(p / 2 - l), shape (length + 1,)."""
         ell, base = powers(length)[1:], float(self.alpha) - 1
@@ -61,10 +63,12 @@ class InverseCosine(GraphKernel):
         """1, the distance of u = -1."""
         return 1.0
 
+    @np.errstate(under="ignore")
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return cos(pi lambda / 4): (n,) -> (n,)."""
         return np.maximum(np.cos(np.pi / 4 * eigenvalues), 0.0)
 
+    @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
         check_count("length", length, 0, MOST_SERIES)
@@ -99,14 +103,17 @@ class Modulated(GraphKernel):
         """Infinite: the series ends."""
         return np.inf
 
+    @np.errstate(under="ignore")
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return f(1 - lambda)^2: (n,) -> (n,)."""
         return np.asarray(polyval(1 - eigenvalues, self.coefficients) ** 2)
 
+    @np.errstate(under="ignore")
     def root(self, eigenvalues: Vector) -> Vector:
         """Return f(1 - lambda), with its sign: (n,) -> (n,)."""
         return np.asarray(polyval(1 - eigenvalues, self.coefficients))
 
+    @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
         """Return f, cut or padded with zeros, shape (length + 1,)."""
         out = np.zeros_like(powers(length))
@@ -146,10 +153,12 @@ class PowerSeries(GraphKernel):
         blur = min(0.03, 2 * np.finfo(float).eps ** (1 / len(zeros)))  # a zero of multiplicity m is known to eps^(1/m)
         return 1.0 if 1 - blur <= least < 1 else least
 
+    @np.errstate(under="ignore")
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return sum_l alpha_l (1 - lambda)^l: (n,) -> (n,)."""
         return np.asarray(np.maximum(polyval(1 - eigenvalues, self.coefficients), 0.0))
 
+    @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, shape (length + 1,)."""
         check_count("length", length, 0, MOST_SERIES)

@@ -66,29 +66,35 @@ class FreeModulation(GraphKernel):
         """The base's: finitely many coefficients do not change it."""
         return self.base.radius
 
+    @np.errstate(under="ignore")
     def root(self, eigenvalues: Vector) -> Vector:
         """Return f(1 - lambda) = base.root + sum_l (c_l - 1) f_l^base (1 - lambda)^l, with its sign: (n,) -> (n,)."""
         excess = (np.array(self.factors) - 1) * self._first
         return np.asarray(self.base.root(eigenvalues) + self._powers(eigenvalues) @ excess)
 
+    @np.errstate(under="ignore")
     def root_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
         """Return df / d parameters at eigenvalues of L: (n,) -> (n, p + m)."""
         powers, excess = self._powers(eigenvalues), np.array(self.factors)[:, None] - 1
         inner = powers @ (excess * self.base.modulation_jacobian(len(self.factors) - 1))
         return np.hstack([self.base.root_jacobian(eigenvalues) + inner, powers * self._first])
 
+    @np.errstate(under="ignore")
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return f(1 - lambda)^2: (n,) -> (n,)."""
         return np.asarray(self.root(eigenvalues) ** 2)
 
+    @np.errstate(under="ignore")
     def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
         """Return dk / d parameters = 2 f df / d parameters: (n,) -> (n, p + m)."""
         return np.asarray(2 * self.root(eigenvalues)[:, None] * self.root_jacobian(eigenvalues))
 
+    @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length, shape (length + 1,)."""
         return self.base.modulation(length) * self._stretch(length)
 
+    @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
         """Return df / d parameters, shape (length + 1, p + m); that in factor l is f_l^base in row l."""
         own = self._stretch(length)[:, None] * self.base.modulation_jacobian(length)

@@ -75,6 +75,7 @@ class GraphKernel(ABC):
             raise InvalidArgumentError(f"{type(self).__name__} has parameters {self.parameters}, got {numbers!r}.")
         return replace(self, **{name: float(v) for name, v in zip(self.parameters, numbers, strict=True)})
 
+    @np.errstate(under="ignore")
     def exact(self, graph: Graph) -> NDArray[np.float64]:
         """Return the dense, unnormalised kernel matrix (N, N); O(N^3) once per graph."""
         check_graph(graph)

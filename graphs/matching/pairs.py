@@ -48,6 +48,7 @@ _TIE = 1e-12
 _SHORT = 0.05
 
 
+@np.errstate(under="ignore")
 def match_quantiles(
     graph: Graph,
     kernel: GraphKernel,
@@ -110,6 +111,7 @@ def match_quantiles(
     return exhaustive(averaged_features(kernel, halting, num_quantiles, u), mass)
 
 
+@np.errstate(under="ignore")
 def matching_variance(
     graph: Graph, kernel: GraphKernel, permutation: ArrayLike, halt: float | ArrayLike = 0.1
 ) -> float:
@@ -134,6 +136,7 @@ def matching_variance(
     return float(mass @ paired**2 / (mass @ kernel.spectral(1 - u) ** 2) - 1)
 
 
+@np.errstate(under="ignore")
 def quantile_costs(
     graph: Graph, kernel: GraphKernel, halt: float | ArrayLike | Halting, num_quantiles: int
 ) -> Floats:  # (n, n)

@@ -29,6 +29,7 @@ _LARGEST = 300.0
 """Of costs over the regularisation: beyond that pairs are all the same, and products stay within double precision."""
 
 
+@np.errstate(under="ignore")
 def couple_quantiles(
     graph: Graph,
     kernel: GraphKernel,

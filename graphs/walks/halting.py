@@ -14,6 +14,7 @@ _LARGEST, _SMALLEST = 0.5, 1e-3
 _LEFT_OUT = 1e-9
 
 
+@np.errstate(under="ignore")
 def choose_halt(
     graph: Graph,
     kernel: GraphKernel,
@@ -60,6 +61,7 @@ def choose_halt(
     return low
 
 
+@np.errstate(under="ignore")
 def survival_for(kernel: GraphKernel, mean_length: float = 9.0) -> NDArray[np.float64]:  # (L + 1,)
     """Return the survival probabilities of the lengths that serve a kernel best, for a mean length.
 

@@ -14,6 +14,7 @@ from graphs.spectral import squared_growth
 from graphs.walks.settings import TRANSITIONS
 
 
+@np.errstate(under="ignore")
 def relative_variance(
     kernel: GraphKernel, halt: float | ArrayLike | Halting, exact_hops: int = 0, *, growth: float = 1.0
 ) -> float:
@@ -44,6 +45,7 @@ def relative_variance(
     return float(ratio) if np.isfinite(ratio) else np.inf
 
 
+@np.errstate(under="ignore")
 def largest_halt(graph: Graph, kernel: GraphKernel, *, transitions: str = "weights") -> float:
     """Return the supremum of the halting probabilities with a finite second moment.
 

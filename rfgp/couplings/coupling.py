@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.ambient import plain
 from rfgp.counts import check_counts
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.errors import InvalidArgumentError
@@ -35,6 +36,7 @@ class Coupling(ABC):
         """Whether frequencies come in pairs omega, -omega, for positive features only."""
         return False
 
+    @plain()
     def sample(
         self,
         num_frequencies: int,

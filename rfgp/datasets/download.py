@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rfgp.datasets.catalog import Entry, describe
 from rfgp.errors import DataError
-from rfgp.files import cache_folder
+from rfgp.files import cache_folder, sweep
 from rfgp.progress import Report
 
 _ATTEMPTS = 3
@@ -116,6 +116,7 @@ def _download(entry: Entry, cached: Path, progress: Report | None) -> Path:
         raise DataError(f"{entry.name}: {entry.url} could not be downloaded: {error}. {remedy}") from error
     except ValueError as error:
         raise DataError(f"{entry.name}: {entry.url} sent a wrong file: {error} It was not kept. {remedy}") from error
+    sweep(cached.parent, "tmp*")  # pooch's names
     return cached
 
 

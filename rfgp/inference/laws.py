@@ -3,12 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from rfgp.ambient import Cached
 from rfgp.errors import InvalidArgumentError
 
 Functions = Callable[[Tensor], Tensor]
@@ -134,7 +134,7 @@ class ChunkedLaw:
     def _size(self) -> int:
         return max(1, ENTRIES // max(self.posterior.width, 1))
 
-    @cached_property
+    @Cached
     def _whole(self) -> tuple[Tensor, Tensor]:
         if not isinstance(self.inputs, Tensor):
             raise InvalidArgumentError(

@@ -12,7 +12,6 @@ variances are computed in chunks of points, so that memory does not grow with th
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from rfgp.ambient import Cached
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.laws import ChunkedPosterior, Functions, root_of
 from rfgp.inference.priors import FeaturePrior, KernelPrior, SparsePrior
@@ -261,7 +261,7 @@ class KernelPosterior(ChunkedPosterior):
         told = self.prior.functions.through(self.inputs, coefficients)
         return lambda inputs: (prior(inputs) + told(inputs)).reshape(len(inputs), count, k).movedim(0, 1)
 
-    @cached_property
+    @Cached
     def _precision(self) -> Tensor:
         """C^-1 (n, n)."""
         return torch.cholesky_inverse(self.factor)

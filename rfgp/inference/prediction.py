@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.ambient import plain
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.laws import Law, LinearLaw, normal_log_density, root_of
@@ -63,6 +64,7 @@ class Prediction:
         """The covariance matrix, (n, n) or (n, n, k)."""
         return self._out(self.covariance_tensor())
 
+    @plain()
     def quantile(self, probability: Any) -> Any:
         """Return the quantiles of the marginal laws.
 
@@ -79,8 +81,6 @@ class Prediction:
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Return the ends of the central intervals that hold a value with this probability, each (n,) or (n, k).
-
-        Those of the latent function; `observed().interval(level)` for observations.
 
         Raises:
             InvalidArgumentError: the level is not strictly between 0 and 1.
@@ -105,6 +105,7 @@ class Prediction:
         share = 0.5 * torch.special.erfc(-distance / scale)  # ndtr loses the digits of small ones
         return self._out(torch.where(deviation > 0, share, (distance >= 0).to(share)))
 
+    @plain()
     def linear(
         self,
         weights: Any,  # (n,) or (m, n)
@@ -138,6 +139,7 @@ class Prediction:
         """Return the law of the values' exponentials: of a target whose logarithm the process was fitted to."""
         return LogNormal(self)
 
+    @plain()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint law.
 
@@ -183,15 +185,18 @@ class Prediction:
         mean, variance = self.mean_tensor(), self.variance_tensor()
         return self._out(normal_log_density(_values(y, mean), mean, variance))
 
+    @plain()
     def mean_tensor(self) -> Tensor:
         """Return the mean (n,) or (n, k), float64 tensor."""
         return self._to_units(self.law.mean())
 
+    @plain()
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,) or (n, k), float64 tensor."""
         noise = _noise(self)
         return self._per_output(self.law.variance() + (noise.diagonal() if noise.ndim == 2 else noise))
 
+    @plain()
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n) or (n, n, k), float64 tensor."""
         covariance, noise = self.law.covariance(), _noise(self)
@@ -338,6 +343,7 @@ def _real(name: str, values: Any) -> Tensor:
         raise InvalidArgumentError(f"{name} is not an array of numbers: {str(error)[:100]}.") from error
 
 
+@plain()
 def _values(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
     """Return values of y shaped as a mean (n,) or (n, k), or one of them, ()."""
     values = _real("y", y).to(mean)

@@ -9,6 +9,7 @@ import graphs
 from graphs.graph import wrong_graph
 from graphs.kernels import GraphKernel
 from rfgp import random
+from rfgp.ambient import plain
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_nodes
 from rfgp.inference import FeaturePrior, SparsePrior
@@ -65,6 +66,7 @@ class GraphGP(Process[NodeFamily]):
     codec = NODES
     strategy = staticmethod(fit_nodes)
 
+    @plain()
     def __init__(
         self,
         graph: graphs.Graph,
@@ -156,6 +158,7 @@ class GraphGP(Process[NodeFamily]):
 
     # --- other models ----------------------------------------------------------------------------
 
+    @plain()
     def redraw(self, **changes: Any) -> "GraphGP":
         """Return a new model with new features; what is not named stays, data and hyperparameters too.
 
@@ -178,7 +181,7 @@ class GraphGP(Process[NodeFamily]):
         family = family if family.features is not None else family.chosen(family.options.kernel)
         regression = rows.replace(family=family)
         for warning in family.checked(regression.hyperparameters, None, regression.scaling, None):
-            warnings.warn(warning, stacklevel=2)
+            warnings.warn(warning, stacklevel=3)
         return GraphGP.of(family, Fitted.of(regression))
 
     def _changed(self, changes: Mapping[str, Any], walks: Mapping[str, Any]) -> GraphOptions:
@@ -200,12 +203,14 @@ class GraphGP(Process[NodeFamily]):
             return {}
         return {"exact_hops": self.walks.settings.exact_hops}
 
+    @plain()
     def exact(self) -> "GraphGP":
         """Return the exact process with a copy of the hyperparameters and the same data."""
         return self.redraw(features="exact")
 
     # --- what it answers -------------------------------------------------------------------------
 
+    @plain()
     def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
         """Draw functions from the posterior, by pathwise conditioning: one draw, evaluated wherever it is asked for.
 
@@ -225,6 +230,7 @@ class GraphGP(Process[NodeFamily]):
         """
         return self.regression.sample_functions(num_samples, seed)
 
+    @plain()
     def check(self, *, seed: int = 0) -> FeatureCheck:
         """Return what is known about the error of the features, where the exact process need not be computed.
 

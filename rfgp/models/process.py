@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from torch import Tensor
 
+from rfgp.ambient import lasting, plain
 from rfgp.errors import ConvergenceWarning, NotFittedError, arguments
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
 from rfgp.inference import LeaveOneOut, Prediction
@@ -111,6 +112,7 @@ class Process(ABC, Generic[F]):
         return self._needed().regression.num_observations
 
     @property
+    @plain()
     def regression(self) -> Regression:
         """The value behind the model, at the hyperparameters as they are now.
 
@@ -121,6 +123,7 @@ class Process(ABC, Generic[F]):
 
     # --- what changes it -------------------------------------------------------------------------
 
+    @plain()
     def fit(
         self,
         X: Any,
@@ -163,7 +166,7 @@ class Process(ABC, Generic[F]):
             ConvergenceWarning: the optimiser stopped early.
         """
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
-        begun = begin(self._family, Chunk(X, y, noise, sample_weight))
+        begun = begin(self._family, _given(X, y, noise, sample_weight))
         journaled = open_journal(checkpoint, lambda: fingerprint(begun, names, max_iterations))
         with journaled as journal, Reporter(callback, progress) as reporter:
             regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, journal))
@@ -174,11 +177,12 @@ class Process(ABC, Generic[F]):
                 f"Raise {arguments('max_iterations')} if they ran out; otherwise fix a hyperparameter or give it a "
                 "prior."
             )
-            warnings.warn(ConvergenceWarning(message), stacklevel=2)
+            warnings.warn(ConvergenceWarning(message), stacklevel=3)
         for warning in self._told(report):
-            warnings.warn(warning, stacklevel=2)
+            warnings.warn(warning, stacklevel=3)
         return self
 
+    @plain()
     def condition(self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None) -> Self:
         """Replace the data, hyperparameters as they are (starting values where there are none yet).
 
@@ -191,15 +195,16 @@ class Process(ABC, Generic[F]):
         Raises:
             DataError: the data cannot be used; the message names the place.
         """
-        data, fitted = Chunk(X, y, noise, sample_weight), self._fitted
+        data, fitted = _given(X, y, noise, sample_weight), self._fitted
         if fitted is None:
             self._fitted = Fitted.of(solved_if_read(begin(self._family, data)))
         else:
             self._fitted = replace(fitted, regression=conditioned(fitted.now(), data))
         for warning in self._told():
-            warnings.warn(warning, stacklevel=2)
+            warnings.warn(warning, stacklevel=3)
         return self
 
+    @plain()
     def update(self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None) -> Self:
         """Add data, hyperparameters as they are; arguments as for `condition`.
 
@@ -207,11 +212,12 @@ class Process(ABC, Generic[F]):
         `noise` have none but the learned one, rows without `sample_weight` count once.
         """
         fitted = self._needed()
-        self._fitted = replace(fitted, regression=extended(fitted.now(), Chunk(X, y, noise, sample_weight)))
+        self._fitted = replace(fitted, regression=extended(fitted.now(), _given(X, y, noise, sample_weight)))
         return self
 
     # --- what it answers -------------------------------------------------------------------------
 
+    @plain()
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of the targets in their own units, 0-d, constants included.
 
@@ -220,6 +226,7 @@ class Process(ABC, Generic[F]):
         fitted = self._needed()
         return fitted.regression.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
 
+    @plain()
     def leave_one_out(self) -> LeaveOneOut:
         """Return the law of each training observation given all the others, in closed form, in the user's units.
 
@@ -229,6 +236,7 @@ class Process(ABC, Generic[F]):
         """
         return self.regression.leave_one_out()
 
+    @plain()
     def predict(self, X: Any) -> Prediction:
         """Return the law of the latent function at new inputs, in the user's units.
 
@@ -242,6 +250,7 @@ class Process(ABC, Generic[F]):
         """
         return self.regression.predict(X)
 
+    @plain()
     def prior_covariance(self, X: Any) -> Tensor:
         """Return the prior covariance of the latent function at inputs, in the user's units, float64.
 
@@ -251,6 +260,7 @@ class Process(ABC, Generic[F]):
         """
         return self.regression.prior_covariance(X)
 
+    @plain()
     def save(self, path: str | Path, data: bool = False) -> None:
         """Write the model to a file that `rfgp.load` reads; see `rfgp.saving`.
 
@@ -292,3 +302,8 @@ class Process(ABC, Generic[F]):
         """
         self.regression.needed_rows("exact and redraw")
         return self.regression
+
+
+def _given(*columns: Any) -> Chunk:
+    """Return what the user gave, to be kept."""
+    return Chunk(*map(lasting, columns))

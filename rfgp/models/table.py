@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from rfgp import couplings, spectra
+from rfgp.ambient import plain
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_features, fit_whole
 from rfgp.models.process import Fitted, Process
@@ -109,6 +110,7 @@ class SparseSpectrumGP(Process[FeatureFamily]):
         self._needed()
         return self.family.drawn_map
 
+    @plain()
     def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
         """Draw functions from the posterior: one draw of the weights, evaluated wherever it is asked for.
 
@@ -129,6 +131,7 @@ class SparseSpectrumGP(Process[FeatureFamily]):
         """
         return self.regression.sample_functions(num_samples, seed)
 
+    @plain()
     def redraw(self, **changes: Any) -> "SparseSpectrumGP":
         """Return a new model with a new draw; what is not named stays, data and hyperparameters too.
 
@@ -142,6 +145,7 @@ class SparseSpectrumGP(Process[FeatureFamily]):
         """
         return _drawn(_changed(self.options, changes), self._with_rows())
 
+    @plain()
     def exact(self) -> "ExactGP":
         """Return the exact process with a copy of the hyperparameters and the same data."""
         family = self.family.exact()
@@ -182,6 +186,7 @@ class ExactGP(Process[KernelFamily]):
         spectrum: spectra.Spectrum = self.options.spectrum
         return spectrum
 
+    @plain()
     def approximate(self, **options: Any) -> SparseSpectrumGP:
         """Return a `SparseSpectrumGP` with a copy of these hyperparameters and the same data.
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.ambient import plain
 from rfgp.counts import check_count
 from rfgp.errors import NotFittedError
 from rfgp.inference import (
@@ -181,6 +182,7 @@ class Regression:
         with torch.no_grad():
             drawn = self.posterior.sample_functions(num_samples, generator)
 
+        @plain()
         def functions(X: Any) -> Any:
             inputs, origin = self.points(X)
             with torch.set_grad_enabled(torch.is_grad_enabled() and inputs.requires_grad):

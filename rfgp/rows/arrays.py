@@ -167,6 +167,8 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
     if isinstance(values, Tensor):
         if values.is_complex():
             raise DataError(f"{name} is complex; a real Gaussian process needs real numbers.")
+        if values.is_meta:
+            raise DataError(f"{name} is on torch's meta device, where tensors have no values. Make it on another one.")
         return values, False
     if isinstance(values, np.ma.MaskedArray):
         raise DataError(f"{name} is a masked array; drop or fill its masked entries first.")

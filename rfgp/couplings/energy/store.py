@@ -15,7 +15,7 @@ import numpy as np
 from rfgp.couplings.energy import solver
 from rfgp.couplings.energy.solver import Problem, Progress, Solution
 from rfgp.errors import CacheWarning
-from rfgp.files import cache_folder, write_atomically
+from rfgp.files import cache_folder, sweep, write_atomically
 
 SHIPPED = Path(__file__).with_name("solved.npz")
 
@@ -143,6 +143,7 @@ def write(key: str, found: Solution) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, hashlib.sha256(payload).digest() + payload)
+        sweep(path.parent, ".*")
     except OSError as error:
         warnings.warn(
             f"Solved directions could not be kept in {path.parent}: {error.strerror or error}. The next process solves "

@@ -1,0 +1,223 @@
+"""What a process has set around a call changes nothing: the same numbers, and gradients afterwards."""
+
+import multiprocessing
+import os
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+
+import numpy as np
+import pytest
+import torch
+
+import graphs
+import rfgp
+from rfgp import ambient
+
+
+@contextmanager
+def default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextmanager
+def errors_of_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+SURROUNDINGS = {
+    "float16": lambda: default_dtype(torch.float16),
+    "bfloat16": lambda: default_dtype(torch.bfloat16),
+    "float64": lambda: default_dtype(torch.float64),
+    "meta": lambda: torch.device("meta"),
+    "inference_mode": torch.inference_mode,
+    "no_grad": torch.no_grad,
+    "errstate": lambda: np.errstate(all="raise"),
+    "warnings": errors_of_warnings,
+}
+
+
+def table():
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0)
+    return gp, X, np.sin(X[:, 0])
+
+
+def learned():
+    _, X, y = table()
+    return rfgp.SparseSpectrumGP(num_frequencies=8, frequencies="learned", seed=0), X, y
+
+
+def exact():
+    _, X, y = table()
+    return rfgp.ExactGP(), X, y
+
+
+def nodes(features):
+    graph = graphs.Graph.from_edges([(i, i + 1) for i in range(120)])
+    seen = list(range(0, 120, 3))
+    options = {"rank": 20} if features == "spectrum" else {"num_walkers": 8}
+    gp = rfgp.GraphGP(graph, kernel=graphs.kernels.Diffusion(2.0), features=features, seed=0, **options)
+    return gp, seen, np.sin(np.array(seen) / 9)
+
+
+MODELS = {
+    "table": table,
+    "learned": learned,
+    "exact": exact,
+    "walks": lambda: nodes("walks"),
+    "spectrum": lambda: nodes("spectrum"),
+    "chebyshev": lambda: nodes("chebyshev"),
+}
+
+
+def said(make, path):
+    """Return what a model of everything answers: fitted, asked, grown, saved and loaded."""
+    gp, X, y = make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rfgp.RfgpWarning)
+        gp.fit(X, y, max_iterations=3)
+    gp.update(X[:2], y[:2])
+    p, n = gp.predict(X), len(y)
+    out = [p.mean, p.variance, p.observed().variance, p.covariance, gp.leave_one_out().mean]
+    out += [gp.log_marginal_likelihood().item(), gp.prior_covariance(X).numpy(), p.observed().log_density(y)]
+    out += [p.sample(2, generator=torch.Generator("cpu").manual_seed(0))]
+    if not isinstance(gp, rfgp.ExactGP):
+        out += [gp.exact().predict(X).variance, gp.sample_functions(2, seed=0)(X)]
+        assert gp.redraw(seed=1).predict(X).mean.shape == (n,)
+    gp.save(path, data=True)
+    return gp, [*out, rfgp.load(path).predict(X).mean]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_surroundings_change_nothing(tmp_path, model):
+    _, expected = said(MODELS[model], tmp_path / "m")
+    for name, surrounding in SURROUNDINGS.items():
+        with surrounding():
+            gp, found = said(MODELS[model], tmp_path / "m")
+        for a, b in zip(found, expected, strict=True):
+            same = a == pytest.approx(b, rel=1e-10) if isinstance(a, float) else np.array_equal(a, b)
+            assert same, name  # a likelihood without its gradient may add up in another order
+        gp.log_marginal_likelihood().backward()
+        assert all(p.grad is not None for p in gp.hyperparameters.parameters()), name
+
+
+@pytest.mark.parametrize("kept", ["fit", "predict"])
+def test_tensors_of_inference_mode_have_no_part_in_what_is_kept(kept):
+    """Tensors of a user who is in it himself, and a posterior that was first asked for in it."""
+    gp, X, y = table()
+    with torch.inference_mode() if kept == "fit" else nullcontext():
+        X, y = torch.as_tensor(X), torch.as_tensor(y)
+        gp.condition(X, y).update(X[:2], y[:2])
+    with torch.inference_mode():
+        mean, variance = gp.predict(X).mean, gp.predict(X).variance
+    points = X.clone().requires_grad_()
+    p = gp.predict(points)
+    assert torch.equal(p.mean, mean)
+    assert torch.equal(p.variance, variance)
+    (gradient,) = torch.autograd.grad(p.mean.sum() + p.variance.sum(), points)
+    assert bool(torch.isfinite(gradient).all())
+    gp.log_marginal_likelihood().backward()
+
+
+def test_tensors_without_values_are_named():
+    gp, X, y = table()
+    with pytest.raises(rfgp.DataError, match="X is on torch's meta device"):
+        gp.condition(torch.as_tensor(X, device="meta"), torch.as_tensor(y))
+    with pytest.raises(rfgp.DataError, match="y is on torch's meta device"):
+        gp.condition(torch.as_tensor(X), torch.as_tensor(y, device="meta"))
+
+
+def test_frequencies_are_drawn_on_the_cpu():
+    for name in rfgp.couplings.names():
+        draws = []
+        for surrounding in (nullcontext(), torch.device("meta"), torch.inference_mode()):
+            spectrum, generator = rfgp.spectra.Gaussian(), torch.Generator("cpu").manual_seed(0)
+            with surrounding:
+                draws.append(rfgp.couplings.by_name(name).sample(8, 2, spectrum=spectrum, generator=generator))
+        first, *others = (draw.dense() for draw in draws)
+        assert all(torch.equal(draw, first) for draw in others), name
+
+
+@pytest.mark.filterwarnings("ignore::graphs.GraphWarning")
+def test_small_numbers_of_graphs_are_no_errors():
+    """Underflow, in kernels of long and short scales, in every public way to walks and series."""
+    graph = graphs.Graph.from_edges([(0, i) for i in range(1, 40)] + [(i, i + 1) for i in range(40, 160)])
+
+    def asked(kernel):
+        out = [kernel.exact(graph), kernel.modulation(200), kernel.modulation_jacobian(200)]
+        out += [graphs.spectral_features(graph, rank=5).weights(kernel), graphs.relative_variance(kernel, 0.1)]
+        out += [graphs.chebyshev_features(graph, degree=5).features(kernel).toarray()]
+        for lengths in ("systematic", "sigma"):
+            walks = graphs.sample_walks(graph, num_walkers=4, lengths=lengths, kernel=kernel, seed=0)
+            out += [walks.features(kernel).toarray(), walks.values_adjoint(np.ones(len(walks.pattern.indices)))]
+        return out
+
+    small, long = graphs.kernels.RegularizedLaplacian(order=5, sigma=1e-3), graphs.kernels.Diffusion(40.0)
+    for kernel in (small, long, graphs.kernels.Diffusion(1e-3), graphs.kernels.FreeModulation(long, np.ones(3))):
+        expected = asked(kernel)
+        with np.errstate(all="raise"):
+            found = asked(kernel)
+        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True)), kernel
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_that_is_forked_after_a_fit_computes():
+    """Torch's pool of threads is not there in a child, which would wait for it forever."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        gp, X, y = rfgp.SparseSpectrumGP(num_frequencies=128, seed=0), *table()[1:]
+        X, y = np.tile(X, (20, 1)), np.tile(y, 20)
+        expected = gp.condition(X, y).predict(X).variance
+        torch.ones(500, 500) @ torch.ones(500, 500)  # the pool is there
+
+        def child(sender):
+            again = rfgp.SparseSpectrumGP(num_frequencies=128, seed=0).condition(X, y)
+            sender.send((torch.get_num_threads(), gp.predict(X).variance, again.predict(X).variance))
+
+        context = multiprocessing.get_context("fork")
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=child, args=(sender,))
+        process.start()
+        try:
+            assert receiver.poll(60), "the child hangs"
+            alone, *found = receiver.recv()
+        finally:
+            process.kill()
+            process.join()
+    finally:
+        torch.set_num_threads(threads)
+    assert alone == 1
+    for variance in found:
+        np.testing.assert_allclose(variance, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_property_that_is_computed_does_not_hold_up_other_objects():
+    """Two objects that wait for each other's property; under one lock the second would never begin."""
+    meeting = threading.Barrier(2)
+
+    class Thing:
+        @ambient.Cached
+        def value(self):
+            meeting.wait(10)
+            return object()
+
+    things = [Thing(), Thing()]
+    with ThreadPoolExecutor(2) as pool:
+        values = list(pool.map(lambda thing: thing.value, things))
+    assert [thing.value for thing in things] == values
+
+
+def test_what_was_not_made_in_inference_mode_is_no_copy():
+    x = torch.ones(2)
+    assert ambient.lasting(x) is x
+    assert ambient.lasting("labels") == "labels"
