@@ -78,9 +78,9 @@ def check_fits(what: str, size: float, remedy: str, max_memory: float | None = N
     """
     allowed = machine_memory() if max_memory is None else max_memory
     if not size <= allowed:
-        bound = "this machine has" if max_memory is None else "max_memory allows"
+        bound = "more than this machine has" if max_memory is None else "more than max_memory allows"
         raise MemoryBudgetError(
-            f"{what} take up to {size / 2**20:,.4g} MiB, more than {bound} ({allowed / 2**20:,.4g} MiB). {remedy}"
+            f"{what} take up to {size / 2**20:,.4g} MiB, {bound} ({allowed / 2**20:,.4g} MiB). {remedy}"
         )
 
 

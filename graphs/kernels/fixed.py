@@ -195,6 +195,9 @@ class Spectral(GraphKernel):
                 "and at 0 positive."
             )
 
+    def __repr__(self) -> str:
+        return f"Spectral({getattr(self.function, '__name__', type(self.function).__name__)})"
+
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return the function at the eigenvalues: (n,) -> (n,)."""
         return np.asarray(self.function(eigenvalues))

@@ -32,7 +32,7 @@ PHRASES = (  # patterns of what the library says, and what the command line says
     (r"Merge coincident vertices \(mesh\.merge_vertices\(\)\), or pass", "Pass"),
     (r"Ask for a smaller rank, or use chebyshev_features", "Use --features chebyshev"),
     (r"nodes are allowed\. Use walks\.", "nodes are allowed. Use --features walks."),
-    (r"more than max_memory allows \((.*?)\)", r"more than the \1 that are allowed"),
+    (r"more than max_memory allows", "more than is allowed"),
     (r"give names for the columns", "add a line of names above it"),
     (r"`?rfgp\.datasets\.names\(\)`? lists", "`rfgp datasets` lists"),
     (r"add them to missing_marks", "name them in --missing-mark"),

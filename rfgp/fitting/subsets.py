@@ -51,6 +51,8 @@ by itself there, and longer ones often end higher. (On 18 tables at 50, 150 and 
 a nat in 3 of the 8 cases with a start that short, and in 3 of the other 42.)"""
 MOST_EXACT = 4000
 """Rows from which on the exact kernel is used only where features are more, for which all pairs are needed anyway."""
+_ROUNDED = 6
+"""Decimals of a likelihood in nats by which two are compared."""
 _POLISHED = 1e-3
 """Nats that an iteration must gain on the features' likelihood, from the optimum of the exact kernel."""
 TRIED = (0.125, 0.25, 0.5)
@@ -157,12 +159,15 @@ def _best_of_starts(fit: FeatureFit, values: Values, rows: Block) -> tuple[Value
         _optimize(fit, _scaled(values, factor), rows, restart=number)
         for number, factor in enumerate(dict.fromkeys([order[0], *others[:1]]))
     ]
-    best, report = max(ends, key=lambda end: end[1].log_marginal_likelihood)
+    best, report = max(ends, key=lambda end: round(end[1].log_marginal_likelihood, _ROUNDED))
     return best, report.with_all([report for _, report in ends])
 
 
 def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:
-    """Return multiples of the starting lengthscale, the best first by the likelihood of rows."""
+    """Return multiples of the starting lengthscale, the best first by the likelihood of rows, or the longer of equals.
+
+    Lengthscales shorter than all distances are equal but for rounding, which is not to choose between them.
+    """
     if not _may_scale(fit):
         return [1.0]
     density = _density(fit, values, rows)
@@ -174,8 +179,9 @@ def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:
     def compute() -> dict[str, Tensor]:
         return {"values": torch.tensor([likelihood(factor) for factor in STARTS], dtype=torch.float64)}
 
-    ranks = fit.plan.journal.remember("starts", compute)["values"].argsort(descending=True)
-    return [STARTS[i] for i in ranks.tolist()]
+    likelihoods = fit.plan.journal.remember("starts", compute)["values"].tolist()
+    ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
+    return [factor for _, factor in reversed(ranked)]
 
 
 def _may_scale(fit: FeatureFit) -> bool:

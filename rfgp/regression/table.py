@@ -42,6 +42,8 @@ variance of the latent function at test points was .22 to .45 of the exact one i
 
 STRUCTURED = 0.3
 """The correlation of the errors of neighbours from which on a fit warns; of 200 rows its standard error is .09."""
+NEGLIGIBLE = 0.01
+"""Noise, of the targets' variance, in which no structure is looked for."""
 GIVEN_UP = 0.01
 """Of the largest lengthscale: from there on a column as good as does not matter."""
 
@@ -309,18 +311,20 @@ def _given_up(values: Values) -> str:
 
 def _warnings(report: FitReport, values: Values) -> Iterator[Warning]:
     used = report.weights_used
-    if report.neighbors is not None and report.neighbors > STRUCTURED:
-        yield UnderfittingWarning(
-            f"The leave-one-out errors of neighbouring rows have a correlation of {report.neighbors:.2f}: what the fit "
-            f"took for noise has structure that the model misses. {_given_up(values)}Raise num_frequencies, use "
-            'frequencies="learned", or try another seed or a shorter starting lengthscale.'
-        )
     if report.frequencies != "learned" and used is not None and used > EXHAUSTED:
         yield VarianceStarvationWarning(
             f"The data determine {used:.0%} of the weights, so the features are exhausted: the variance of the latent "
             "function is too small between the data and far from them (variance starvation; the noise has taken over "
             f"what the features miss). Raise {arguments('num_frequencies')}, or use "
             'frequencies="learned" for accuracy.'
+        )
+    elif (report.neighbors or 0) > STRUCTURED and float(values.standardized("noise")) > NEGLIGIBLE:
+        learned = ' use frequencies="learned",' if report.frequencies == "fixed" else ""
+        yield UnderfittingWarning(
+            f"The leave-one-out errors of neighbouring rows have a correlation of {report.neighbors:.2f}: what the fit "
+            f"took for noise has structure that the model misses. {_given_up(values)}Raise "
+            f"{arguments('num_frequencies')},{learned} or try another {arguments('seed')} or a shorter starting "
+            f"{arguments('lengthscale')}."
         )
     if report.calibration is not None and report.calibration > MISCALIBRATED:
         yield OverfittingWarning(

@@ -7,7 +7,10 @@ from problems import exhausted, table
 import rfgp
 from rfgp.fitting import Progress
 
-pytestmark = pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")  # most have few features, to be fast
+pytestmark = [  # most have few features, to be fast
+    pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning"),
+    pytest.mark.filterwarnings("ignore::rfgp.UnderfittingWarning"),
+]
 
 
 def test_it_tells_stage_likelihood_and_time():

@@ -8,7 +8,10 @@ from problems import exhausted, table
 import rfgp
 from rfgp.fitting import subsets
 
-pytestmark = pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")  # most have few features, to be fast
+pytestmark = [  # most have few features, to be fast
+    pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning"),
+    pytest.mark.filterwarnings("ignore::rfgp.UnderfittingWarning"),
+]
 
 
 def assert_all_stages_are_traced(report):
@@ -104,7 +107,12 @@ def test_the_best_of_several_starts_is_taken():
     y = np.sin(25 * x[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(800)
     gp = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0).fit(x, y)
     assert gp.hyperparameters.noise.item() < 0.05
-    given = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0, lengthscale=30.0).fit(x, y)
+    with pytest.warns(
+        rfgp.UnderfittingWarning, match=r"correlation of 0\.9.*column 0 does not matter.*shorter starting"
+    ):
+        given = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0, lengthscale=30.0).fit(x, y)
+    assert given.fit_report.neighbors > 0.9
+    assert gp.fit_report.neighbors < 0.2
     assert given.hyperparameters.noise.item() > 0.3
 
 

@@ -366,7 +366,7 @@ def test_bad_arguments_are_named(options, message):
 
 
 def test_more_bad_arguments():
-    with pytest.raises(rfgp.InvalidArgumentError, match="is needed, got Graph; build"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="is needed, got Graph of networkx"):
         GraphClassifier(nx.cycle_graph(3))
     with pytest.raises(graphs.GraphError, match="degree"):
         GraphClassifier(RING, features="chebyshev", degree=-1)
