@@ -5,9 +5,10 @@ of the README's example ("readme", 10,000 rows): of each at most 8,000 rows in t
 For each of 20 seeds, which draw rows and frequencies: 64 fixed frequencies, 64 learned ones with 100 steps, the same
 read in blocks of 1,000 rows, and a straight line by least squares. What is compared is the log density of a held-out
 row, standardised: a fit is behind where the mean of the paired differences is below 0 by more than four of its
-standard errors and by more than .02 nats.
+standard errors and by more than .02 nats. Tables that `rfgp.datasets` does not have are NAME.csv.gz, as in
+github.com/treforevans/uci_datasets, in a folder of one's own.
 
-    python -m benchmarks.studies.learned [--tables concrete,...] [--seeds N] [--out FILE]
+    python -m benchmarks.studies.learned [--tables concrete,...] [--folder UCI] [--seeds N] [--out FILE]
 """
 
 import argparse
@@ -21,23 +22,27 @@ import numpy as np
 
 import rfgp
 from benchmarks import protocol
+from rfgp import datasets
 
 TABLES = ("readme", "power-plant", "tamielectric", "keggdirected", "skillcraft", "concrete", "gas")
 MOST, BLOCK = 8000, 1000
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def load(name: str, seed: int) -> tuple[Array, Array]:
-    if name != "readme":
+def load(name: str, seed: int, folder: Path) -> tuple[Array, Array]:
+    if name in datasets.names():
         return protocol.load(name)
+    if name != "readme":
+        numbers = np.loadtxt(folder / f"{name}.csv.gz", delimiter=",")
+        return numbers[:, :-1], numbers[:, -1]
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((10_000, 4))
     f = np.sin(4 * X[:, 0]) * X[:, 1] + np.cos(3 * X[:, 2] + X[:, 3])
     return X, f + 0.1 * rng.standard_normal(len(X))
 
 
-def split(name: str, seed: int) -> tuple[Array, ...]:
-    X, y = load(name, seed)
+def split(name: str, seed: int, folder: Path) -> tuple[Array, ...]:
+    X, y = load(name, seed, folder)
     order = np.random.default_rng(seed).permutation(len(y))[: 10_000 if name == "readme" else MOST]
     test, train = order[: len(order) // 5], order[len(order) // 5 :]
     X = X[:, X[train].std(0) > 0]
@@ -53,9 +58,9 @@ def line(X: Array, y: Array, Z: Array, w: Array) -> Array:
     return np.asarray(-0.5 * (np.square(w - other @ found) / variance + np.log(2 * np.pi * variance)))
 
 
-def densities(name: str, seed: int) -> dict[str, Any]:
+def densities(name: str, seed: int, folder: Path) -> dict[str, Any]:
     """Return the densities of the held-out rows by method, and what the fits said and took."""
-    X, y, Z, w = split(name, seed)
+    X, y, Z, w = split(name, seed, folder)
     blocks = rfgp.tables.Blocks(lambda: ((X[i : i + BLOCK], y[i : i + BLOCK]) for i in range(0, len(y), BLOCK)))
     fits: dict[str, tuple[str, tuple[Any, ...], int | None]] = {
         "fixed": ("fixed", (X, y), None),
@@ -83,13 +88,14 @@ def densities(name: str, seed: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", default=",".join(TABLES))
+    parser.add_argument("--folder", type=Path, default=Path("uci"))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     records = []
     for name in given.tables.split(","):
         for seed in range(given.seeds):
-            found = densities(name, seed)
+            found = densities(name, seed, given.folder)
             record: dict[str, Any] = {"table": name, "seed": seed}
             for method in ("learned", "in blocks"):
                 for rival in ("fixed", "line"):
