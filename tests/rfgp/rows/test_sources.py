@@ -1,7 +1,7 @@
 """Rows that are read in blocks: whatever they come from, the model is that of the same rows in memory."""
 
-import re
 import gzip
+import re
 from itertools import chain, repeat
 
 import numpy as np
