@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 _SEEDS, _DRAWS = 4, 4
 _WALKERS = (64, 32, 16, 8, 4)
-_TOLERANCE, _MOST_TERMS, _SPARSE = 1e-10, 2000, 0.1
+_TOLERANCE, _MOST_TERMS, _MOST_EIGENVECTORS, _SPARSE = 1e-10, 2000, 2000, 0.1
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def advise(
 
     Raises:
         InvalidArgumentError: counts that are not positive, a bad halt or seed; or a kernel that no Chebyshev series of
-            2,000 terms resolves.
+            2,000 terms resolves, on more than 2,000 nodes.
     """
     check_graph_and_kernel(graph, kernel)
     check_counts(max_nonzeros=max_nonzeros, num_nodes=num_nodes)
@@ -121,12 +121,16 @@ def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64])
     """Return the exact kernel (n, n) between some positions (n,) of a graph of any size.
 
     A Chebyshev series of k(1 - u), whose terms fall geometrically for smooth kernels, on n vectors, which are sparse
-    until a tenth of their entries is filled.
+    until a tenth of their entries is filled. Where 2,000 terms are not enough, all eigenvectors, on up to 2,000 nodes.
 
     Raises:
-        InvalidArgumentError: 2,000 terms are not enough.
+        InvalidArgumentError: 2,000 terms are not enough, on more nodes.
     """
     series, U, n = _series_of(kernel), graph.shift_operator, len(positions)
+    if series is None:
+        if graph.num_nodes > _MOST_EIGENVECTORS:
+            raise InvalidArgumentError(f"{kernel} needs more than {_MOST_TERMS} terms of a Chebyshev series.")
+        return kernel.exact(graph)[np.ix_(positions, positions)]
     columns = np.arange(n)
     before: Any = sp.csr_array((np.ones(n), (positions, columns)), shape=(graph.num_nodes, n))
     now: Any = U @ before
@@ -140,10 +144,10 @@ def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64])
     return np.asarray(total)
 
 
-def _series_of(kernel: GraphKernel) -> Floats:
-    """Return the Chebyshev coefficients of k(1 - u), at least two, without those that are rounding."""
+def _series_of(kernel: GraphKernel) -> Floats | None:
+    """Return the Chebyshev coefficients of k(1 - u), at least two, without those that are rounding; None: too many."""
     count = 64
-    while True:
+    while count <= _MOST_TERMS:
         points, transform = interpolation(count)
         values = kernel.spectral(1 - points)
         if not np.isfinite(values).all() or not values.any():
@@ -154,8 +158,7 @@ def _series_of(kernel: GraphKernel) -> Floats:
             tail = np.cumsum(sizes[::-1])[::-1]
             return series[: max(2, int((tail > _TOLERANCE * sizes.max()).sum()))]
         count *= 2
-        if count > _MOST_TERMS:
-            raise InvalidArgumentError(f"{kernel} needs more than {_MOST_TERMS} terms of a Chebyshev series.")
+    return None
 
 
 def node_sample(graph: Graph, num_nodes: int, seed: int) -> NDArray[np.int64]:

@@ -54,11 +54,21 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
 
 
 def as_numbers(values: Any) -> NDArray[np.float64]:
-    """Return a new array of real numbers of any shape; (0,) for what is none, such as text, ragged lists, complex."""
+    """Return a new array of real numbers of any shape; (0,) for what is none: text, truth, ragged, complex."""
     try:
-        return np.zeros(0) if np.iscomplexobj(values) else np.array(values, dtype=np.float64)
+        given = values if hasattr(values, "__array__") else np.array(values, dtype=object)
+        foreign = np.iscomplexobj(values) or _holds_words(given)
+        return np.zeros(0) if foreign else np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         return np.zeros(0)
+
+
+def _holds_words(given: Any) -> bool:
+    """Whether texts or truth values are among what is given; numpy would make numbers of them."""
+    kind = getattr(getattr(given, "dtype", None), "kind", "")
+    if kind == "O":
+        return any(isinstance(entry, bool | np.bool_ | str | bytes) for entry in np.asarray(given).flat)
+    return kind in tuple("bUS")
 
 
 def is_hashable(value: Any) -> bool:

@@ -128,7 +128,8 @@ class Graph(Sources):
         plain = [_in_tuples(label) for label in listed]
         table = self._positions
         for label in plain:
-            if not is_hashable(label) or label not in table:
+            known = is_hashable(label) and label in table
+            if not known or (_is_truth(label) and not _is_truth(self.labels[table[label]])):
                 raise UnknownNodeError(f"There is no node {shown(label)}; labels look like {shown(self.labels[0])}.")
         return np.array([table[label] for label in plain], dtype=np.int64)
 
@@ -219,9 +220,15 @@ def _in_tuples(label: Any) -> Any:
     return tuple(_in_tuples(part) for part in label) if isinstance(label, list) else label
 
 
+def _is_truth(label: Any) -> bool:
+    """Whether a label is True or False, which Python counts among the numbers."""
+    return isinstance(label, bool | np.bool_)
+
+
 def _check_positions(given: Any, num_nodes: int) -> NDArray[np.int64]:
+    listed = given if isinstance(given, np.ndarray) else _listed(given)
     try:
-        positions = np.asarray(given if isinstance(given, np.ndarray) else _listed(given))
+        positions = np.asarray(listed)
     except ValueError as error:
         raise UnknownNodeError(f"Nodes are integers 0..{num_nodes - 1}, got {shown(given)}.") from error
     if positions.size == 0:
@@ -230,6 +237,8 @@ def _check_positions(given: Any, num_nodes: int) -> NDArray[np.int64]:
         raise UnknownNodeError(
             f"Nodes are integers 0..{num_nodes - 1} in one dimension, got {positions.dtype} of shape {positions.shape}."
         )
+    if listed is not given and any(map(_is_truth, listed)):
+        raise UnknownNodeError(f"Nodes are integers 0..{num_nodes - 1}, and True or False is none, got {shown(given)}.")
     outside = (positions < 0) | (positions >= num_nodes)
     if outside.any():
         raise UnknownNodeError(f"There is no node {positions[outside][0]}; nodes are 0..{num_nodes - 1}.")

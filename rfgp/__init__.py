@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from rfgp import metrics as metrics
     from rfgp import plotting as plotting
     from rfgp import report as report
+    from rfgp import sampling as sampling
     from rfgp import sklearn as sklearn
     from rfgp import spectra as spectra
     from rfgp import tables as tables
@@ -108,7 +109,19 @@ _HOMES = {
     "SparseSpectrumGP": "rfgp.models",
     "load": "rfgp.loading",
 }
-_RIM = ("attention", "botorch", "compare", "dask", "datasets", "fields", "gpytorch", "plotting", "report", "sklearn")
+_RIM = (
+    "attention",
+    "botorch",
+    "compare",
+    "dask",
+    "datasets",
+    "fields",
+    "gpytorch",
+    "plotting",
+    "report",
+    "sampling",
+    "sklearn",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -274,3 +274,7 @@ def _inverse(
     """Return positions by the inverse of cumulative sums at levels in [0, 1)."""
     scaled = levels.to(cumulative) * cumulative[:, -1:]
     return torch.searchsorted(cumulative.contiguous(), scaled, right=True).clamp_max(cumulative.shape[1] - 1)
+
+
+def __dir__() -> list[str]:
+    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)

@@ -65,7 +65,7 @@ def from_scipy(
         raise InvalidGraphError(f"The adjacency is not a numeric matrix, scipy sparse or dense, but {shown(matrix)}.")
     if given.dtype.kind == "c":
         raise InvalidGraphError("The adjacency is complex; weights are real numbers.")
-    table = sp.coo_array(given).astype(np.float64)
+    table = _as_entries(given)
     if table.shape[0] != table.shape[1]:
         raise InvalidGraphError(f"The adjacency must be square, got shape {table.shape}.")
     names = None if labels is None else tuple(_listed(labels, "Labels", "one label for each node"))
@@ -83,6 +83,31 @@ def from_scipy(
     upper = table.row <= table.col
     ends = (table.row[upper].astype(np.int64), table.col[upper].astype(np.int64))
     return EdgeArrays(table.shape[0], *ends, table.data[upper], names)
+
+
+def _as_entries(
+    given: Any,  # (N, N) scipy sparse or dense
+) -> sp.coo_array:
+    """Return the entries (N, N) of a matrix whose arrays fit each other; scipy would write where they do not."""
+    if sp.issparse(given) and given.format in ("csr", "csc", "bsr") and not _is_whole(given):
+        raise InvalidGraphError(
+            f"The adjacency is no {given.format} matrix: its indptr must ascend from 0 to the number of its indices "
+            "and values. Build it anew, for example from rows, columns and values with scipy.sparse.coo_array."
+        )
+    try:
+        return sp.coo_array(given).astype(np.float64)
+    except ValueError as error:
+        raise InvalidGraphError(f"The adjacency holds arrays that do not fit each other: {error}.") from error
+
+
+def _is_whole(given: Any) -> bool:
+    """Whether the pointers of a CSR, CSC or BSR matrix are those of its entries."""
+    size = given.shape[1] if given.format == "csc" else given.shape[0]
+    if given.format == "bsr":
+        size //= given.blocksize[0]
+    ends, entries = given.indptr, len(given.indices)
+    fits = ends.shape == (size + 1,) and len(given.data) == entries
+    return bool(fits and ends[0] == 0 and ends[-1] == entries and (ends[1:] >= ends[:-1]).all())
 
 
 def clean(

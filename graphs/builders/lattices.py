@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.edges import EdgeArrays
-from graphs.checks import check_fits, is_count
+from graphs.checks import as_numbers, check_fits, is_count, shown
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 _MOST = int(np.iinfo(np.int32).max)
@@ -105,13 +105,10 @@ def _check_periodic(periodic: Any, count: int) -> list[bool]:
 def _check_spacing(spacing: ArrayLike | None, sizes: tuple[int, ...]) -> NDArray[np.float64]:
     if spacing is None:
         return np.ones(len(sizes))
-    try:
-        steps = np.asarray(spacing, dtype=np.float64)
-    except (TypeError, ValueError):
-        steps = np.zeros(0)
+    steps = as_numbers(spacing)
     if steps.shape != (len(sizes),) or not ((steps > 0) & (steps < np.inf)).all():
         raise InvalidArgumentError(
-            f"spacing must be one positive number for each of the {len(sizes)} axes, got {spacing!r}."
+            f"spacing must be one positive number for each of the {len(sizes)} axes, got {shown(spacing)}."
         )
     with np.errstate(over="ignore"):
         if not np.isfinite(steps * sizes).all():

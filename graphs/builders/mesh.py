@@ -1,8 +1,11 @@
 """Triangle meshes to edges: faces or vertices are the nodes."""
 
 import io
+import logging
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -182,7 +185,8 @@ def load_mesh(path: str | Path) -> Any:
         raise FileFormatError(f"{file.name} is not a known mesh format ({', '.join(MESH_SUFFIXES)}).")
     try:
         content = io.BytesIO(file.read_bytes())  # without a path: files that this one names are not read
-        mesh = trimesh.load(content, file_type=file.suffix[1:].lower(), force="mesh", skip_materials=True)
+        with _without_last_resort():
+            mesh = trimesh.load(content, file_type=file.suffix[1:].lower(), force="mesh", skip_materials=True)
     except Exception as error:  # trimesh's parsers raise whatever their bytes lead them to
         raise FileFormatError(f"{file} could not be read as a mesh: {brief(error)}") from error
     if len(getattr(mesh, "faces", ())) == 0:
@@ -194,6 +198,17 @@ def load_mesh(path: str | Path) -> Any:
     except Exception as error:  # coordinates that are no numbers
         raise FileFormatError(f"{file} could not be read as a mesh: {brief(error)}") from error
     return _drop_degenerate(mesh, whole, file)
+
+
+@contextmanager
+def _without_last_resort() -> Iterator[None]:
+    """Let trimesh log to handlers that there are, and not, where there is none, a traceback to the standard error."""
+    nowhere = logging.NullHandler()
+    logging.getLogger("trimesh").addHandler(nowhere)
+    try:
+        yield
+    finally:
+        logging.getLogger("trimesh").removeHandler(nowhere)
 
 
 def declared_faces(path: str | Path) -> int | None:

@@ -24,8 +24,8 @@ def read_integers(
     wrong = ~_are_whole(given)
     if wrong.any():
         place = np.unravel_index(int(wrong.argmax()), given.shape)
-        where = ", ".join(str(int(i)) for i in place)
-        raise InvalidGraphError(f"{what} must be integers below 2^53; entry [{where}] is {str(given[place])[:40]}.")
+        where = f"; entry [{', '.join(str(int(i)) for i in place)}] is" if place else ", got"
+        raise InvalidGraphError(f"{what} must be integers below 2^53{where} {str(given[place])[:40]}.")
     return given.astype(np.int64)
 
 

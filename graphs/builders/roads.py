@@ -1,8 +1,8 @@
 """Road geometry to edges: line strings join at their ends, sensors are inserted on them."""
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence, Sized
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -91,6 +91,12 @@ def cut_roads(
         raise InvalidGraphError("There are no roads.")
     shapes = [_check_line(i, line) for i, line in enumerate(lines)]
     edges, fractions = read_integers(sensor_edges, "The roads of sensors"), as_numbers(sensor_fractions)
+    counted = isinstance(sensor_fractions, Sized) and edges.ndim == 1 and edges.shape == fractions.shape
+    if not counted or len(cast(Sized, sensor_fractions)) != len(edges):
+        raise InvalidArgumentError(
+            f"sensor_fractions must be a number for each of the sensor_edges {edges.shape}, got "
+            f"{shown(sensor_fractions)}."
+        )
     _check_sensors(edges, fractions, len(shapes))
     steps = [segment_lengths(shape, metric) for shape in shapes]
     crossings, ends = join_ends(np.concatenate([shape[[0, -1]] for shape in shapes]), metric, snap)
@@ -237,8 +243,6 @@ def _check_line(index: int, line: ArrayLike) -> NDArray[np.float64]:
 
 
 def _check_sensors(edges: NDArray[np.int64], fractions: NDArray[np.float64], count: int) -> None:
-    if edges.ndim != 1 or edges.shape != fractions.shape:
-        raise InvalidArgumentError(f"Sensor edges {edges.shape} and fractions {fractions.shape} must be (S,).")
     wrong = (edges < 0) | (edges >= count)
     if wrong.any():
         raise InvalidGraphError(f"Sensor {int(wrong.argmax())} lies on road {edges[wrong][0]}; there are {count}.")

@@ -52,7 +52,7 @@ def by_name(name: str, **options: Any) -> GraphKernel:
     Raises:
         InvalidArgumentError: an unknown name, or an option that the kernel does not have.
     """
-    if name not in _REGISTRY:
+    if not isinstance(name, str) or name not in _REGISTRY:
         raise InvalidArgumentError(f"There is no graph kernel {name!r}; known are {', '.join(_REGISTRY)}.")
     try:
         return _REGISTRY[name](**options)

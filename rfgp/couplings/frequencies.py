@@ -17,10 +17,18 @@ class Frequencies:
         antithetic: Whether the rows come in pairs omega, -omega, which only positive features can use.
 
     Raises:
-        InvalidArgumentError: shapes that do not match, or weights that are negative or not finite.
+        InvalidArgumentError: what is no real tensor, shapes that do not match, or weights that are negative or not
+            finite.
     """
 
     def __init__(self, matrix: Tensor, weights: Tensor | None = None, antithetic: bool = False) -> None:
+        for given in (matrix,) if weights is None else (matrix, weights):
+            if not isinstance(given, Tensor) or given.is_complex():
+                kind = given.dtype if isinstance(given, Tensor) else type(given).__name__
+                raise InvalidArgumentError(
+                    "Frequencies are a real tensor (m, d), or a draw of a coupling, and their weights one (m,), got "
+                    f"{kind}. torch.as_tensor makes one of an array."
+                )
         if matrix.ndim != 2 or 0 in matrix.shape:
             raise InvalidArgumentError(f"Frequencies are a matrix (m, d), got shape {tuple(matrix.shape)}.")
         w = torch.ones_like(matrix[:, 0]) if weights is None else weights

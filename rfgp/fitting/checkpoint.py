@@ -33,6 +33,17 @@ _HEAD = struct.Struct("<QI")
 Tensors = dict[str, Tensor]
 
 
+class _Record(dict[str, Tensor]):
+    """What a file remembers of a step; a tensor that it lacks is said as a fault of the file."""
+
+    def __init__(self, tensors: Tensors, path: Path) -> None:
+        super().__init__(tensors)
+        self._path = path
+
+    def __missing__(self, name: str) -> Tensor:
+        raise CheckpointError(f"{self._path} has a record without {name!r}. Delete it to begin anew.")
+
+
 class Journal:
     """Remembers results of a deterministic computation; this one in memory only, so it never remembers.
 
@@ -81,7 +92,8 @@ class FileJournal(Journal):
             CheckpointWarning: the file cannot be written; the fit goes on without.
 
         Raises:
-            CheckpointError: the file remembers another step here.
+            CheckpointError: the file remembers another step here, or not all that a step computes, which is said
+                where it is asked for.
         """
         if self._replaying and (record := self._read()) is not None:
             step, tensors = record
@@ -90,7 +102,7 @@ class FileJournal(Journal):
             if self._steps == 0:
                 self._compare(tensors, compute())
             self._steps += 1
-            return tensors
+            return _Record(tensors, self.path)
         self._replaying = False
         tensors = compute()
         self._append(name, tensors)

@@ -67,6 +67,13 @@ class FitReport:
     neighbors: float | None = None
     likelihood_error: float = 0.0
 
+    def __repr__(self) -> str:
+        bounds = f", at bounds: {', '.join(self.at_bounds)}" if self.at_bounds else ""
+        return (
+            f"FitReport({'' if self.converged else 'not '}converged, {self.iterations} iterations, log marginal "
+            f"likelihood {self.log_marginal_likelihood:.6g}{bounds})"
+        )
+
     def with_all(self, reports: "Sequence[FitReport]") -> "FitReport":
         """Return this one of several reports of a fit, with stages, iterations and traces of all, in order."""
         return replace(

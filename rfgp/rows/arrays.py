@@ -147,7 +147,8 @@ def read_per_row(
     `first` is what messages call the first row.
 
     Raises:
-        DataError: another shape, values that are not finite, negative, or zero where they must be positive.
+        DataError: another shape, values that are not finite, negative, or zero where they must be positive; there also
+            those whose square leaves double precision, by which rows would be multiplied or divided.
     """
     if values is None:
         return None
@@ -160,7 +161,17 @@ def read_per_row(
         row = int(bad[0])
         kind = "positive" if positive else "not negative"
         raise DataError(f"{name} must be finite and {kind}, but is {t[row].item():g} in row {first + row}.")
+    lost = ((t < _SMALLEST) | (t > 1 / _SMALLEST)).nonzero()
+    if positive and len(lost):
+        row = int(lost[0])
+        raise DataError(
+            f"{name} is {t[row].item():g} in row {first + row}, whose square is out of double precision; it must lie "
+            f"between {_SMALLEST:.0e} and {1 / _SMALLEST:.0e}. Leave rows out that do not count."
+        )
     return t.clone()
+
+
+_SMALLEST = 1e-150
 
 
 def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -> tuple[Tensor, bool]:

@@ -49,6 +49,7 @@ def _encode(family: NodeFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "outputscale": plain.plain(options.outputscale),
         "noise": plain.plain(options.noise),
         "labels": None if graph.labels is None else [_encode_label(label) for label in graph.labels],
+        "has_labels": graph.labels is not None,
         "num_self_loops_dropped": graph.num_self_loops_dropped,
         "laplacian": graph.laplacian,
     }
@@ -132,6 +133,8 @@ def _build_graph(described: Mapping[str, Any], arrays: Mapping[str, Any]) -> gra
     matrix = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(size, size))
     matrix.check_format(full_check=True)
     labels = described["labels"]
+    if described.get("has_labels", labels is not None) != (labels is not None):
+        raise InvalidArgumentError("the labels of the graph's nodes are lost")
     graph = graphs.Graph.from_scipy(
         matrix, None if labels is None else [_decode_label(label) for label in labels], self_loops="keep"
     )

@@ -234,7 +234,8 @@ def _check_quantity(name: str, quantity: Quantity, scaling: Scaling) -> None:
     columns = torch.Size() if affine is None else affine.scale.shape
     shape, parts = quantity.start.shape, (quantity.start, *quantity.bounds)
     fits = shape == torch.Size() or (shape == columns and not of_targets)
-    if not fits or quantity.unit.shape != columns or any(part.shape != shape for part in parts):
+    shared = shape == quantity.unit.shape == torch.Size() and not of_targets  # one for all columns, in the user's units
+    if not fits or not (shared or quantity.unit.shape == columns) or any(part.shape != shape for part in parts):
         raise ValueError(f"{name} does not fit the columns of the data")
     if not all(part.dtype == quantity.start.dtype and part.is_floating_point() for part in (*parts, quantity.unit)):
         raise ValueError(f"{name} has parts of other kinds")

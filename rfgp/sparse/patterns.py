@@ -65,7 +65,8 @@ class SparsityPattern:
         object.__setattr__(self, "indptr", starts)
         object.__setattr__(self, "indices", columns)
         bounded = len(columns) == 0 or (columns.min() >= 0 and columns.max() < self.shape[1])
-        if len(starts) != self.shape[0] + 1 or starts[-1] != len(columns) or not bounded:
+        whole = len(starts) == self.shape[0] + 1 and starts[0] == 0 and starts[-1] == len(columns)
+        if not whole or not bounded or (starts[1:] < starts[:-1]).any():
             raise InvalidArgumentError(f"These are no rows and columns of a sparse matrix of shape {self.shape}.")
         if bool((np.diff(self.keys) <= 0).any()):
             raise InvalidArgumentError("The columns of each row must increase.")

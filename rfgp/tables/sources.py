@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from graphs.builders.files import brief
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError
 from rfgp.rows import Chunk
+from rfgp.tables.marks import pointed, pointed_text
 from rfgp.tables.messages import listed, plain, show, title, unreadable
-from rfgp.tables.options import MISSING_MARKS, TextFormat
+from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat
 from rfgp.tables.parquet import opened
 from rfgp.tables.text import read_head
 
@@ -155,10 +156,12 @@ class CSV:
         noise: Name of the column of known noise variances.
         sample_weight: Name of the column of weights.
         names: The columns' names, for a file without a header.
+        decimal: The decimal mark, "." or ",".
+        thousands: What separates groups of three digits before the decimal mark, such as "," in 1,200; None: nothing.
 
     Raises:
         DataError: the file is missing or no table; later, where it is read: cells that are no finite numbers.
-        InvalidArgumentError: there is no such column.
+        InvalidArgumentError: there is no such column, or no such mark.
     """
 
     def __init__(
@@ -170,10 +173,12 @@ class CSV:
         noise: str | None = None,
         sample_weight: str | None = None,
         names: Sequence[str] | None = None,
+        decimal: Decimal = ".",
+        thousands: str | None = None,
     ) -> None:
-        self.path = Path(path)
+        self.path, self._form = Path(path), TextFormat(decimal, thousands=thousands)
         self._roles = _Roles(target, columns, noise, sample_weight)
-        self._head, self._names = read_head(self.path, TextFormat(), names), names
+        self._head, self._names = read_head(self.path, self._form, names), names
         self._inputs = self._roles.inputs(self._head.names, title(self.path))
 
     def chunks(self) -> Iterator[Chunk]:
@@ -181,8 +186,8 @@ class CSV:
         import pyarrow as pa
         import pyarrow.csv as arrow
 
-        head = self._head
-        if read_head(self.path, TextFormat(), self._names) != head:
+        head, has_marks = self._head, self._form != TextFormat()
+        if read_head(self.path, self._form, self._names) != head:
             raise DataError(f"{title(self.path)} has another header than at first; it must not change.")
         columns = [*self._inputs, *self._roles.others]
         try:
@@ -193,12 +198,14 @@ class CSV:
                 ),
                 arrow.ParseOptions(delimiter=head.mark),
                 arrow.ConvertOptions(
-                    column_types=dict.fromkeys(columns, pa.float64()),
+                    column_types=dict.fromkeys(columns, pa.string() if has_marks else pa.float64()),
+                    strings_can_be_null=has_marks,
                     include_columns=columns,
                     null_values=list(MISSING_MARKS),
                 ),
             )
-            for chunk in self._roles.chunks(self.path, batches, self._inputs):
+            rows = (_pointed(self.path, batch, self._form) for batch in batches) if has_marks else batches
+            for chunk in self._roles.chunks(self.path, rows, self._inputs):
                 yield chunk if head.is_named else chunk._replace(names=None)
         except (pa.ArrowException, OSError) as error:
             raise unreadable(self.path, f"{brief(error).rstrip('.')}.") from error
@@ -286,6 +293,33 @@ class Blocks:
 
     def __repr__(self) -> str:
         return "Blocks()"
+
+
+def _pointed(file: Path, batch: Any, form: TextFormat) -> Any:
+    """Return an Arrow batch of numbers of one of texts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    out = {}
+    for name in batch.schema.names:
+        cells = pc.utf8_trim_whitespace(batch.column(name))
+        try:
+            out[name] = pointed(cells, form).cast(pa.float64())
+        except pa.ArrowInvalid as error:
+            cell = next(cell for cell in cells.to_pylist() if cell is not None and not _is_number(cell, form))
+            marks = f"the decimal mark {form.decimal!r} and the separator of thousands {form.thousands!r}"
+            raise DataError(f"{title(file)}: in column {show(name)} {show(cell)} is no number with {marks}.") from error
+    return pa.RecordBatch.from_pydict(out)
+
+
+def _is_number(cell: str, form: TextFormat) -> bool:
+    import pyarrow as pa
+
+    try:
+        pa.scalar(pointed_text(cell, form)).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:

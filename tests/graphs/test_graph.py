@@ -140,6 +140,45 @@ def test_an_isolated_node_has_laplacian_zero():
         np.testing.assert_allclose(kernel.exact(g)[2], [0, 0, 1], atol=1e-14)
 
 
+def falling(kind):
+    """A matrix that scipy makes without a word, and whose conversion writes out of bounds."""
+    values = np.ones((4, 1, 1) if kind is sp.bsr_array else 4)
+    return kind((values, np.array([1, 0, 2, 1]), np.array([0, 1, 3, 4, 0])), shape=(4, 4))
+
+
+def altered(**arrays):
+    matrix = sp.csr_array(np.ones((2, 2)) - np.eye(2))
+    for name, array in arrays.items():
+        setattr(matrix, name, np.array(array))
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: falling(sp.csr_array), "no csr matrix"),
+        (lambda: falling(sp.csr_matrix), "no csr matrix"),
+        (lambda: falling(sp.csc_array), "no csc matrix"),
+        (lambda: falling(sp.bsr_array), "no bsr matrix"),
+        (lambda: altered(indptr=[0, 1]), "must ascend from 0"),
+        (lambda: altered(indptr=[1, 1, 2]), "must ascend from 0"),
+        (lambda: altered(indptr=[0, 1, 200]), "must ascend from 0"),
+        (lambda: altered(data=[1.0]), "no csr matrix"),
+        (lambda: altered(indices=[1, 7]), "do not fit each other: axis 1 index 7"),
+        (lambda: altered(indices=[1, -1]), "do not fit each other: negative axis 1 index"),
+    ],
+)
+def test_a_sparse_matrix_whose_arrays_do_not_fit_is_refused_before_scipy_converts_it(make, message):
+    with pytest.raises(graphs.InvalidGraphError, match=message):
+        Graph.from_scipy(make())
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.bsr_array, sp.coo_array, sp.lil_array, sp.dia_array])
+def test_every_format_of_scipy_is_one_graph(kind):
+    matrix = np.array([[0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 0], [0, 0, 0, 0]], dtype=float)
+    np.testing.assert_array_equal(Graph.from_scipy(kind(matrix)).adjacency.toarray(), matrix)
+
+
 def test_self_loops_error_drop_keep():
     matrix = np.array([[2.0, 1.0], [1.0, 0.0]])
     with pytest.raises(graphs.InvalidGraphError, match=r"1 self-loops.*self_loops="):
@@ -291,6 +330,22 @@ LINE = [[0, 0], [1, 1]]
         (lambda: Graph.from_roads([LINE, [[1, 2], [3, "x"]]]), "Road 1 needs"),
         (lambda: Graph.from_roads([LINE], min_length=None), "min_length"),
         (lambda: Graph.from_scipy(TWO).subgraph([]), "at least one node"),
+        (lambda: Graph.from_roads([LINE], None), "roads of sensors must be integers below 2.53, got None"),
+        (lambda: Graph.from_roads([LINE], (), None), r"for each of the sensor_edges \(0,\), got None"),
+        (lambda: Graph.from_roads([LINE], (), "half"), r"for each of the sensor_edges \(0,\), got 'half'"),
+        (lambda: Graph.from_roads([LINE], (), (f for f in ())), "got <generator"),
+        (lambda: Graph.from_roads([LINE], [0], "half"), r"for each of the sensor_edges \(1,\), got 'half'"),
+        (lambda: Graph.from_roads([LINE], [0], ["0.5"]), r"got \['0.5'\]"),
+        (lambda: Graph.from_roads([LINE], [0], [True]), r"got \[True\]"),
+        (lambda: Graph.from_roads([LINE], [0, 0], [[0.1], [0.2, 0.3]]), r"got \[\[0.1\], \[0.2, 0.3\]\]"),
+        (lambda: Graph.from_points([[0, True], [1, 1]], 1), "Points are numbers"),
+        (lambda: Graph.from_grid((2, 2), spacing=[1, True]), r"spacing must be .* got \[1, True\]"),
+        (lambda: Graph.from_grid((2, 2), spacing=["1", 2]), "spacing must be"),
+        (lambda: Graph.from_grid((2, 2), spacing=[1, 10**400]), "spacing must be"),
+        (lambda: Graph.from_scipy(TWO).index([0, True]), "True or False is none"),
+        (lambda: Graph.from_scipy(TWO).labels_at([0, True]), "True or False is none"),
+        (lambda: Graph.from_scipy(TWO).subgraph([0, np.True_]), "True or False is none"),
+        (lambda: Graph.from_edges([(0, 1)]).index([False, True]), "no node False"),
     ],
 )
 def test_what_is_none_ragged_or_unhashable_is_named(make, message):
@@ -350,3 +405,7 @@ def test_what_takes_a_graph_names_the_way_in(what, message):
     ):
         with pytest.raises(graphs.InvalidArgumentError, match=message):
             ask()
+
+
+def test_a_label_may_be_a_truth_value():
+    assert Graph.from_edges([(True, "a")]).index(["a", True]).tolist() == [1, 0]

@@ -155,6 +155,8 @@ def test_parameters_must_be_positive_numbers(value):
 def test_unknown_names_and_shapes():
     with pytest.raises(graphs.InvalidArgumentError, match="no graph kernel 'heat'"):
         kernels.by_name("heat")
+    with pytest.raises(graphs.InvalidArgumentError, match=r"no graph kernel \[2\]"):
+        kernels.by_name([2])
     with pytest.raises(graphs.InvalidArgumentError, match="nu"):
         kernels.by_name("diffusion", nu=1)
     with pytest.raises(graphs.InvalidArgumentError, match="has parameters"):

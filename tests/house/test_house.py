@@ -188,5 +188,5 @@ def test_no_global_random_state_and_nothing_left_open():
 def test_the_names_of_the_page_exist():
     for name in dir(rfgp):
         assert getattr(rfgp, name) is not None
-    assert {"GraphGP", "gpytorch"} <= set(dir(rfgp))
+    assert {"GraphGP", "gpytorch", "sampling"} <= set(dir(rfgp))
     assert not hasattr(rfgp, "nothing")

@@ -9,6 +9,7 @@ import pytest
 import graphs
 import rfgp
 from rfgp.gpytorch import GraphClassifier
+from rfgp.regression import FitReport
 from rfgp.tables import Inputs, Table
 
 
@@ -62,6 +63,10 @@ SHOWN = {
     "prediction": (lambda: model().predict(np.zeros((500, 3))), "Prediction(latent function)"),
     "leave one out": (lambda: model().leave_one_out(), "LeaveOneOut(200 observations, mean log density "),
     "regression": (lambda: model().regression, "Regression(200 observations, lengthscale=["),
+    "report": (
+        lambda: FitReport(True, 9, 9, -1 / 3, "", ("noise",), (0.1,) * 999),
+        "(converged, 9 iterations, log marg",
+    ),
     "values": (lambda: model().hyperparameters.values, "Values(lengthscale=["),
     "classifier": (classifier, "GraphClassifier(2 classes, lengthscale="),
 }

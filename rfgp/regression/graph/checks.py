@@ -21,7 +21,7 @@ from rfgp import random
 from rfgp.inference import Law, Prior, SparsePrior, evidence
 from rfgp.linalg import cholesky
 from rfgp.regression.graph.choosing import sample_of
-from rfgp.regression.graph.features import ExactFeatures, NodeFeatures
+from rfgp.regression.graph.features import DrawnFeatures, ExactFeatures, NodeFeatures
 from rfgp.rows import Block
 
 MOST_ROWS, MOST_HELD_OUT, LEAST_ROWS = 1000, 64, 8
@@ -42,7 +42,8 @@ class FeatureCheck:
         walk_variance: The variance that draws have at an observed node, on average, over the noise: it stands in for
             noise in a fit, and error bars at observed nodes are too small by it. Or None.
         shift: The root mean square difference of the two means, in standard deviations of an observation; or None.
-        kernel_error: |Phi Phi^T - K| / |K| over a sample of nodes, for features that are not drawn; or None.
+        kernel_error: |Phi Phi^T - K| / |K| over a sample of nodes, for features that are not drawn; infinite for
+            polynomials where not even one of degree 2,000 is the kernel; or None.
         calibration: The mean squared standardised error of the held-out observations, 1 where error bars are honest.
         nlpd: Their mean negative log predictive density, in the user's units.
         num_rows: Observations that they were predicted from.
@@ -73,7 +74,9 @@ class FeatureCheck:
             )
         if self.walk_variance is not None:
             parts.append(f"their own variance at observed nodes is {self.walk_variance:.2g} times that of the noise")
-        if self.kernel_error is not None:
+        if self.kernel_error == math.inf:
+            parts.append("not even a polynomial of degree 2,000 is this kernel")
+        elif self.kernel_error is not None:
             parts.append(f"the kernel on a sample of nodes is off by {self.kernel_error:.2g} of its norm")
         if self.calibration is not None:
             parts.append(f"squared held-out errors are {self.calibration:.2g} times what is expected")
@@ -156,9 +159,12 @@ def _walk_variance(first: Prior, second: Prior, rows: Block) -> float:
     return 0.5 * float(first.variance) * float((a - b).power(2).sum()) / len(rows)
 
 
-def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatures) -> float:
+def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatures) -> float | None:
     sample = sample_of(graph)
-    exact = exact_block(graph, kernel, sample)
+    try:
+        exact = exact_block(graph, kernel, sample)
+    except graphs.InvalidArgumentError:  # a graph too large, and a kernel too long: the fit that led to it stands
+        return math.inf if isinstance(features, DrawnFeatures) else None
     theta = torch.as_tensor(kernel.values)
     positions = torch.from_numpy(sample)
     with torch.no_grad():

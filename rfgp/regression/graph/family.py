@@ -224,7 +224,10 @@ class NodeFamily(Family):
         if not self.kernel_names:
             return self, False  # the kernel is the one that they were tuned to
         if self.is_auto:
-            advice = self.measured(kernel)
+            try:
+                advice = self.measured(kernel)
+            except graphs.InvalidArgumentError:  # no series is this kernel, so that nothing can be measured
+                return self, False
             if self.features is None or is_worth_it(advice, self.features.name):
                 return self._using(advice, kernel), True
             family = replace(self, advice=advice)

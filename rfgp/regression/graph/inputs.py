@@ -52,8 +52,11 @@ class NodeInputs:
         return {name: Quantity(one * value, one, bounds) for name, value in pairs}
 
     def complete(self, given: Chunk) -> Chunk:
-        """Return the rows whose value is not missing (NaN)."""
-        return without_missing(given)
+        """Return the rows whose value is not missing (NaN); the labels of all of them name nodes."""
+        present = without_missing(given)
+        if present is not given:
+            self.read(given.X)
+        return present
 
     def check(self, inputs: Tensor) -> None:
         """Refuse what are no positions (n,).

@@ -1,6 +1,7 @@
 """Weights and shapes of meshes, against twins by angles and by hand."""
 
 import itertools
+import logging
 import warnings
 
 import numpy as np
@@ -354,6 +355,23 @@ def test_mesh_files(tmp_path):
     for name in ("missing.stl", "empty.ply", "bad.ply", "bad.stl", "box.txt", "cut.ply"):
         with pytest.raises(graphs.GraphError, match=name):
             graphs.load_mesh(tmp_path / name)
+
+
+def test_a_bad_mesh_is_told_by_the_error_alone(tmp_path, capsys, caplog):
+    corners = "vertex 0 0 0\nvertex 1 0 0\nvertex 0 inf 0\n"
+    (tmp_path / "bad.stl").write_text(f"solid bad\nfacet normal 0 0 x\nouter loop\n{corners}endloop\nendsolid\n")
+    root = logging.getLogger()
+    with pytest.raises(graphs.InvalidGraphError, match=r"bad\.stl holds no faces"):
+        graphs.load_mesh(tmp_path / "bad.stl")
+    assert caplog.records  # a handler that there is hears of it
+    handlers, root.handlers = root.handlers, []  # as in a program that has none
+    try:
+        with pytest.raises(graphs.InvalidGraphError):
+            graphs.load_mesh(tmp_path / "bad.stl")
+    finally:
+        root.handlers = handlers
+    assert capsys.readouterr().err == ""
+    assert logging.getLogger("trimesh").handlers == []
 
 
 def test_faces_without_area_are_left_out_and_counted(tmp_path):

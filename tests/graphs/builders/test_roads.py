@@ -60,7 +60,7 @@ def test_haversine_is_metres():
         (([[(500_000, 5_000_000), (500_100, 5_000_000)]],), "no longitude and latitude"),
         ((LINES, [0], [1.0]), r"inside \(0, 1\)"),
         ((LINES, [0, 0], [0.5, 0.5]), "shares its place"),
-        ((LINES, [0], [0.1, 0.2]), r"must be \(S,\)"),
+        ((LINES, [0], [0.1, 0.2]), r"a number for each of the sensor_edges \(1,\)"),
         ((LINES, [0.9], [0.5]), r"roads of sensors must be integers .* entry \[0\] is 0\.9"),
         ((LINES, [0, True], [0.5, 0.5]), r"must be integers .* entry \[1\] is True"),
         ((LINES, np.array([True]), [0.5]), "must be integers"),
@@ -68,7 +68,7 @@ def test_haversine_is_metres():
         ((LINES, [2**63], [0.5]), "integers below 2"),
         ((LINES, ["0"], [0.5]), "must be integers"),
         ((LINES, [[0], [0, 1]], [0.5]), "must be integers"),
-        ((LINES, [0], ["half"]), r"must be \(S,\)"),
+        ((LINES, [0], ["half"]), r"a number for each of the sensor_edges \(1,\), got \['half'\]"),
     ],
 )
 def test_bad_roads_are_named(arguments, message):

@@ -325,6 +325,12 @@ def test_unknown_names_are_refused():
         couplings.by_name("iid", blocks=2)
     with pytest.raises(rfgp.InvalidArgumentError, match="matrix"):
         couplings.Frequencies(torch.zeros(3))
+    for odd in (None, [[1.0, 2.0]], np.ones((2, 2)), 1j * torch.ones(2, 2)):
+        with pytest.raises(rfgp.InvalidArgumentError, match=r"Frequencies are a real tensor \(m, d\)"):
+            couplings.as_frequencies(odd)
+    for odd in ([1.0, 2.0], np.ones(2), 1j * torch.ones(2)):
+        with pytest.raises(rfgp.InvalidArgumentError, match=r"and their weights one \(m,\)"):
+            couplings.Frequencies(torch.ones(2, 2), odd)
     with pytest.raises(rfgp.InvalidArgumentError, match="as many weights"):
         couplings.Frequencies(torch.zeros(3, 2), torch.ones(4))
     for weights in ([1.0, -0.1], [1.0, float("nan")], [float("inf"), 1.0]):

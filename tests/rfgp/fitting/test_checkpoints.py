@@ -234,3 +234,16 @@ def test_without_a_path_nothing_is_remembered():
     with open_journal(None, lambda: "x") as journal:
         assert journal.remember("a", lambda: {"v": torch.ones(1)})["v"].item() == 1
         assert journal.remember("a", lambda: {"v": torch.zeros(1)})["v"].item() == 0
+
+
+def test_a_record_without_a_tensor_is_a_fault_of_the_file(tmp_path):
+    def step():
+        return {"value": torch.ones(()), "gradient": torch.ones(2)}
+
+    with open_journal(tmp_path / "c", lambda: "x") as journal:
+        journal.remember("a", lambda: {"value": torch.ones(())})
+        journal.remember("b", lambda: {"value": torch.ones(())})
+    with open_journal(tmp_path / "c", lambda: "x") as journal:
+        assert journal.remember("a", step)["value"].item() == 1
+        with pytest.raises(rfgp.CheckpointError, match="c has a record without 'gradient'"):
+            journal.remember("b", step)["gradient"]

@@ -147,6 +147,8 @@ class TestPattern:
             ([0, 1], [-1], (1, 3)),
             ([0, 1], [0], (2, 3)),  # a row too few
             ([0, 2], [0], (1, 3)),  # an entry too few
+            ([0, 2, 1], [0], (2, 3)),  # falling
+            ([1, 1], [0], (1, 3)),  # not from 0
         ],
     )
     def test_what_is_none_is_refused(self, indptr, indices, shape):

@@ -316,6 +316,10 @@ class TestMissingValues:
         with pytest.raises(rfgp.DataError, match="Row 7 has a value for some outputs"):
             GraphGP(GRAPH).condition(TRAIN, both)
 
+    def test_the_label_of_a_missing_value_is_a_node(self):
+        with pytest.raises(graphs.UnknownNodeError, match="no node 'nowhere'"):
+            GraphGP(graphs.Graph.from_edges([("n1", "n2")])).condition(["n1", "nowhere"], [1.0, np.nan])
+
     def test_nothing_left(self):
         with pytest.raises(rfgp.DataError, match="All 50 values are missing"):
             GraphGP(GRAPH).fit(TRAIN, Y * np.nan)
@@ -551,3 +555,24 @@ def test_a_learned_coupling_serves_the_check_as_well(monkeypatch):
     gp = GraphGP(GRAPH, features="walks", lengths="learned", num_walkers=4, seed=0).condition(TRAIN, Y)
     monkeypatch.setattr("graphs.walks.sampling.couple_quantiles", lambda *_: pytest.fail("learned anew"))
     assert gp.check().divergence > 0
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+class TestAKernelThatNoSeriesIs:
+    def test_a_fit_that_ends_at_the_bound_of_kappa_stands(self):
+        g, y = graphs.Graph.from_grid((4, 6)), np.add.outer(np.arange(4), np.arange(6)).ravel()
+        with pytest.warns(rfgp.PoorFeaturesWarning, match="the kernel on a sample of nodes is off by"):
+            gp = GraphGP(g, "matern", features="taylor", seed=0).fit(np.arange(24), y)
+        assert gp.fitted_kernel.kappa == pytest.approx(1000)
+
+    def test_on_a_large_graph_polynomials_are_poor_and_others_stay(self):
+        g, nodes = graphs.Graph.from_grid((2001,)), np.arange(0, 2001, 40)
+        for features, error in (("chebyshev", np.inf), ("spectrum", None)):
+            kernel = graphs.kernels.Matern(kappa=1000.0)
+            found = GraphGP(g, kernel, features, seed=0, rank=8, degree=8).condition(nodes, np.sin(nodes / 100)).check()
+            assert (found.kernel_error, found.is_poor) == (error, error is not None)
+            assert ("not even a polynomial of degree 2,000 is this kernel" in str(found)) == found.is_poor
+        auto = GraphGP(g, "matern", "auto", num_walkers=2, seed=0).condition(nodes, np.sin(nodes / 100))
+        auto.hyperparameters.set(kappa=999.0)
+        family, changed = auto.family.retuned(auto.hyperparameters.values)
+        assert (family, changed) == (auto.family, False)

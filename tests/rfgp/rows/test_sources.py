@@ -1,6 +1,7 @@
 """Rows that are read in blocks: whatever they come from, the model is that of the same rows in memory."""
 
 import gzip
+import re
 from itertools import chain, repeat
 
 import numpy as np
@@ -373,3 +374,34 @@ def test_arrays_are_read_in_slices(monkeypatch):
     assert chunks[0].noise is None
     np.testing.assert_array_equal(np.concatenate([chunk.sample_weight for chunk in chunks]), WEIGHT)
     assert isinstance(chunks[0], Chunk)
+
+
+SPELLED = [
+    ("a;y\n1.234,5;2\n-0,25;1.000.000\n", {"decimal": ",", "thousands": "."}),
+    ('a,y\n"1,234.5",2\n -0.25,"1,000,000"\n', {"thousands": ","}),
+    ("a\ty\n1 234,5\t2\n-0,25\t1 000 000,\n", {"decimal": ",", "thousands": " "}),
+]
+
+
+@pytest.mark.parametrize(("text", "marks"), SPELLED)
+def test_marks_within_numbers_in_blocks(text, marks, tmp_path):
+    (tmp_path / "t.csv").write_text(text)
+    (chunk,) = CSV(tmp_path / "t.csv", "y", **marks).chunks()
+    assert (chunk.X.tolist(), chunk.y.tolist()) == ([[1234.5], [-0.25]], [2, 1_000_000])
+    table = rfgp.tables.read_table(tmp_path / "t.csv", target="y", **marks)
+    np.testing.assert_array_equal(table.X, chunk.X)
+
+
+@pytest.mark.parametrize("cell", ["12.34,5", "1,5,2", "x", "1.2345"])
+def test_a_cell_that_is_no_number_with_these_marks(cell, tmp_path):
+    (tmp_path / "t.csv").write_text(f"a;y\n1,5;2\n{cell};3\n")
+    source = CSV(tmp_path / "t.csv", "y", decimal=",", thousands=".")
+    with pytest.raises(
+        rfgp.DataError, match=rf"in column 'a' '{re.escape(cell)}' is no number with the decimal mark ','"
+    ):
+        list(source.chunks())
+    (tmp_path / "t.csv").write_text("a;y\n1,5;2\n;3\n")
+    with pytest.raises(rfgp.DataError, match="column 'a' has a missing cell in row 1"):
+        list(CSV(tmp_path / "t.csv", "y", decimal=",").chunks())
+    with pytest.raises(rfgp.InvalidArgumentError, match="decimal is ';'; the choices are"):
+        CSV(tmp_path / "t.csv", "y", decimal=";")

@@ -1,5 +1,6 @@
 """Rows with their own noise, rows that count several times, and rows left out."""
 
+import re
 from types import SimpleNamespace
 
 import networkx as nx
@@ -69,6 +70,26 @@ def test_a_weight_is_a_number_of_repetitions(name, fixed):
     p, q = once.predict(d.new), several.predict(d.new)
     np.testing.assert_allclose(p.mean, q.mean, atol=1e-8)
     np.testing.assert_allclose(p.variance, q.variance, atol=1e-8)
+
+
+@pytest.mark.parametrize("weight", [5e-324, 1e-310, 1e-200, 1e200])
+@pytest.mark.parametrize("name", ["primal", "rows", "exact", "graph"])
+def test_a_weight_whose_square_is_no_number_is_refused(name, weight):
+    make, d = MODELS[name], data(name)
+    weights, shown = np.r_[np.ones(23), weight], re.escape(f"{weight:g}")
+    with pytest.raises(rfgp.DataError, match=rf"is {shown} in row 23.*between 1e-150 and 1e\+150"):
+        make().condition(d.X, d.y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_weight_of_nearly_nothing_is_a_row_left_out(name):
+    make, d = MODELS[name], data(name)
+    gp = make().condition(d.X, d.y, sample_weight=np.r_[np.ones(23), 1e-140])
+    assert np.isfinite(gp.log_marginal_likelihood().item())
+    if name != "standardized":
+        less = make().condition(d.X[:23], d.y[:23])
+        less.hyperparameters.set(**{q: getattr(gp.hyperparameters, q).detach() for q in gp.hyperparameters.names})
+        np.testing.assert_allclose(gp.predict(d.new).mean, less.predict(d.new).mean, rtol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["blocks", "arrays", "raw", "graph"])

@@ -251,6 +251,15 @@ def test_labels_come_back_as_they_were(tmp_path):
     np.testing.assert_array_equal(again.adjacency.toarray(), g.adjacency.toarray())
 
 
+def test_labels_that_are_lost_are_missed(tmp_path):
+    rfgp.GraphGP(graphs.Graph.from_edges([("a", "b"), ("b", "c")])).condition(["a", "b"], [0.0, 1.0]).save(
+        tmp_path / "m"
+    )
+    rewrite(tmp_path / "m", tmp_path / "forged", set_option("labels", None))
+    with pytest.raises(rfgp.ModelFileError, match="the labels of the graph's nodes are lost"):
+        rfgp.load(tmp_path / "forged")
+
+
 # --- files that are not right ------------------------------------------------------------------
 
 
@@ -600,11 +609,13 @@ def no_edges():
     [
         (lambda: rfgp.SparseSpectrumGP(num_frequencies=1, coupling="iid", seed=1).fit(X[:, :1], Y), NEW[:, :1]),
         (lambda: rfgp.ExactGP().fit(X[:2, :1], Y[:2]), NEW[:, :1]),
+        (lambda: rfgp.ExactGP(ard=False, standardize=False).condition(X, Y), NEW),
+        (lambda: rfgp.ExactGP(ard=False, standardize=False).condition(X, np.stack([Y, X[:, 0]], 1)), NEW),
         (lambda: no_edges().fit([0, 1], [1.0, 2.0]), [0, 5]),
         (lambda: rfgp.GraphGP(graphs.Graph.from_edges([], nodes=["a"])).fit(["a", "a"], [1.0, 2.0]), ["a"]),
         (lambda: rfgp.GraphGP(GRID, features="spectrum", rank=1, seed=1).fit(SEEN, VALUES), HIDDEN),
     ],
-    ids=["one frequency", "two rows", "no edges", "one node", "one eigenvector"],
+    ids=["one frequency", "two rows", "one unit", "one unit of two outputs", "no edges", "one node", "one eigenvector"],
 )
 def test_the_smallest_models_go_through_a_file(make, inputs, tmp_path):
     gp = make()
