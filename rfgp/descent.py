@@ -54,6 +54,8 @@ def descend(
         after: Called after each iteration with the value.
         options: Further ones of scipy's method "L-BFGS-B".
     """
+    if most <= 0:  # scipy would do one iteration
+        return Descent(start, False, "no iterations were allowed", 0, 0)
     point, iterations, evaluations, before, done = start, 0, 0, np.inf, 0
 
     def tell(intermediate_result: Any) -> None:  # scipy goes by this name

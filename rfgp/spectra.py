@@ -36,6 +36,11 @@ class Spectrum(ABC):
         """Whether a value of the kernel costs no more than a few exponentials."""
         return True
 
+    @property
+    def has_slope(self) -> bool:
+        """Whether the kernel is a function of the squared distance with a finite derivative at 0."""
+        return False
+
     @abstractmethod
     def kernel_between(
         self,
@@ -58,7 +63,7 @@ class Spectrum(ABC):
     ) -> tuple[Tensor, Tensor]:  # (n, n), (n, n)
         """Return the exact kernel of points with themselves, and its derivative in the squared distance, no gradients.
 
-        The derivative is taken as 0 at coincident points, where it may be infinite.
+        Of spectra that have a slope; at coincident points it may be taken as 0, for there it is multiplied by 0.
 
         Raises:
             InvalidArgumentError: the spectrum is not isotropic.
@@ -109,6 +114,11 @@ class Spectrum(ABC):
 
 class Gaussian(Spectrum):
     """The standard normal measure of the kernel exp(-r^2 / 2); the norm is chi with d degrees."""
+
+    @property
+    def has_slope(self) -> bool:
+        """It has one, -1/2 at 0."""
+        return True
 
     def kernel(self, r: Tensor) -> Tensor:
         """Return exp(-r^2 / 2), (...) -> (...)."""
@@ -168,6 +178,11 @@ class Matern(Spectrum):
         """Whether nu is a half-integer, for which there is a polynomial."""
         return has_polynomial(self.nu)
 
+    @property
+    def has_slope(self) -> bool:
+        """Whether nu is above 1; otherwise the derivative grows like r^(2 nu - 2) at 0."""
+        return self.nu > 1
+
     def kernel(self, r: Tensor) -> Tensor:
         """Return the Matern function, (...) -> (...)."""
         return matern(math.sqrt(2 * self.nu) * r, self.nu)
@@ -203,6 +218,11 @@ class RationalQuadratic(Spectrum):
         self.alpha = _positive("alpha", alpha)
         if not 0.02 <= self.alpha <= 1e4:
             raise InvalidArgumentError(f"alpha must lie between 0.02 and 10^4, got {alpha:g}.")
+
+    @property
+    def has_slope(self) -> bool:
+        """It has one, -1/2 at 0."""
+        return True
 
     def kernel(self, r: Tensor) -> Tensor:
         """Return (1 + r^2 / (2 alpha))^-alpha, (...) -> (...)."""
@@ -338,11 +358,12 @@ def scaled_gram(
 
         -(2 / l_c) sum_ij W_ij (z_ic - z_jc)^2 = -(2 / l_c) (sum_i z_ic^2 (W 1 + W^T 1)_i - 2 sum_i z_ic (W z)_ic):
 
-    one product (n, n) by (n, d), where autograd takes twenty passes over (n, n).
-
-    Raises:
-        InvalidArgumentError: the spectrum is not isotropic.
+    one product (n, n) by (n, d), where autograd takes twenty passes over (n, n). Of spectra without a slope by autograd
+    all the same: the difference would cancel where rows coincide but for rounding and W is infinite.
     """
+    if not spectrum.has_slope:
+        z = x / lengthscale
+        return spectrum.kernel_between(z, z)
     out: Tensor = _ScaledGram.apply(spectrum, x, lengthscale)
     return out
 

@@ -65,7 +65,7 @@ class Coordinates:
         """
         back = self.fading + np.log(_BACK)
         with np.errstate(over="ignore", invalid="ignore"):
-            gain = 0.5 * gradient * np.exp(2 * (x - back))
+            gain = 0.5 * gradient * np.expm1(2 * (x - back))
             return np.where(self._fades & (x > back) & (gain > _WORTH), back, x)
 
     def limits(self, bounds: Sequence[Limits]) -> list[Limits]:

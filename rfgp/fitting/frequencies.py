@@ -2,12 +2,12 @@
 
 They start from the model's own draw, at the hyperparameters that a short climb from each of a few prefers (a search
 with fixed frequencies gives up columns that these are too few for, and learned ones would not be); and, with all other
-hyperparameters, climb the marginal likelihood of random
-batches of rows by Adam (Kingma and Ba 2015), under a normal prior around that draw. A tenth of the rows is kept out of
-all this, at most 2,000. Their leave-one-out density, given each other and up to 6,000 of the rows that were learned
-from, decides: that of one half, which step to keep, and how large the noise is in the end; that of the other half,
-whether learning was worth it at all. If it is not above that of the fixed frequencies by more than a standard error,
-these are taken. The other half also gives the reported calibration, so nothing was chosen by what is reported.
+hyperparameters, climb the marginal likelihood of random batches of rows by Adam (Kingma and Ba 2015), under a normal
+prior around that draw. A tenth of the rows is kept out of all this, at most 2,000. Their leave-one-out density, given
+each other and up to 6,000 of the rows that were learned from, decides: that of one half, where to start, which step to
+keep, and how large the noise is in the end; that of the other half, whether learning was worth it at all. If it is not
+above that of the fixed frequencies by more than a standard error, these are taken. The other half also gives the
+reported calibration, and nothing but learned or fixed was chosen by it.
 """
 
 import math
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.couplings import Frequencies
+from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import Journal
 from rfgp.fitting.context import FeatureFit, HeldOut, leave_one_out_densities, solve_scales
 from rfgp.fitting.progress import Reporter
@@ -94,6 +95,9 @@ def refusal(fit: FeatureFit, held_out: HeldOut) -> Outcome:
 
 def best_start(fit: FeatureFit, held_out: HeldOut, starts: Sequence[Values]) -> Values:
     """Return the start from which a short climb on few rows gives those rows the best density that choose."""
+    starts = [start for number, start in enumerate(starts) if number == 0 or has_prior(start)]
+    if len(starts) == 1:
+        return starts[0]
     few = held_out._replace(
         learned_from=held_out.learned_from.take(torch.arange(len(held_out.learned_from))[:TRIAL_ROWS])
     )
@@ -101,12 +105,21 @@ def best_start(fit: FeatureFit, held_out: HeldOut, starts: Sequence[Values]) -> 
     trial, half = replace(fit, plan=plan), len(held_out.chosen_by)
 
     def density(start: Values) -> float:
-        return max(float(step.density[:half].mean()) for step in Learning(trial, few, start).climb().segments)
+        means = [float(step.density[:half].mean()) for step in Learning(trial, few, start).climb().segments]
+        return max((mean for mean in means if math.isfinite(mean)), default=-math.inf)
 
     def compute() -> dict[str, Tensor]:
         return {"values": torch.tensor([density(start) for start in starts], dtype=torch.float64)}
 
     return starts[int(fit.plan.journal.remember("trials", compute)["values"].argmax())]
+
+
+def has_prior(values: Values) -> bool:
+    """Return whether the hyperpriors have a density at a start that nobody gave."""
+    try:
+        return bool(torch.isfinite(values.log_hyperprior()))
+    except InvalidArgumentError:
+        return False
 
 
 def judged(fit: FeatureFit, held_out: HeldOut, values: Values) -> Tensor:

@@ -14,7 +14,7 @@ from rfgp.counts import check_count
 from rfgp.descent import Descent, descend
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import Journal
-from rfgp.fitting.coordinates import Coordinates
+from rfgp.fitting.coordinates import Coordinates, Limits
 from rfgp.fitting.progress import Reporter
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression, Stage
@@ -158,13 +158,8 @@ class _Search:
         entries = [(name, limits) for name in self._free for limits in self._start.space.bounds(name)]
         bounds = self._coordinates.limits([changed.get(name, limits) for name, limits in entries])
         search = self._descend(self._start.vector(self._free), bounds, tolerance)
-        value, slope = self._evaluate(search.point)
-        ended = self._coordinates.raw(search.point)
-        revived = self._coordinates.revived(ended, slope / self._coordinates.slope(ended) * self._objective.count)
-        if search.iterations < self._plan.max_iterations and not np.array_equal(revived, ended):
-            search, before = self._descend(revived, bounds, tolerance), search
-            search = search._replace(evaluations=search.evaluations + before.evaluations)
-            value, _ = self._evaluate(search.point)
+        search = self._again(search, bounds, tolerance)
+        value, _ = self._evaluate(search.point)
         reached = self._reached()
         with torch.no_grad():
             likelihood = self._total(value) - float(reached.log_hyperprior())
@@ -176,9 +171,23 @@ class _Search:
         trace = tuple(self._trace)
         return reached, FitReport(search.converged, *figures, search.message, at_bounds, trace, (done,))
 
-    def _descend(
-        self, start: NDArray[np.float64], bounds: list[tuple[float | None, float | None]], tolerance: float
-    ) -> Descent:
+    def _again(self, search: Descent, bounds: list[Limits], tolerance: float) -> Descent:
+        """Search again with the columns back that were given up and promise a gain, if any; return the better end."""
+        value, slope = self._evaluate(search.point)
+        ended = self._coordinates.raw(search.point)
+        revived = self._coordinates.revived(ended, slope / self._coordinates.slope(ended) * self._objective.count)
+        if search.iterations >= self._plan.max_iterations or np.array_equal(revived, ended):
+            return search
+        last, length = self._last, len(self._trace)
+        again = self._descend(revived, bounds, tolerance)
+        evaluations = search.evaluations + again.evaluations
+        if self._evaluate(again.point)[0] < value:
+            return again._replace(evaluations=evaluations)
+        self._last = last
+        del self._trace[length:]
+        return search._replace(evaluations=evaluations)
+
+    def _descend(self, start: NDArray[np.float64], bounds: list[Limits], tolerance: float) -> Descent:
         return descend(
             self._evaluate,
             self._coordinates.at(start),

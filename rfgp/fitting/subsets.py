@@ -1,8 +1,9 @@
 """Fitting through features: a subset of the rows that grows until the optimum stops moving, then all of them.
 
 1. Starts: common lengthscales, compared on the first subset by their likelihood; the best two that are far apart are
-   both optimised there. Where these rows are fewer than twice the features all this is done with the exact kernel,
-   whose likelihood then costs less than that of the features, and these start from its optimum.
+   both optimised there. Where these rows are fewer than twice the features, and the kernel is a quick one, all this is
+   done with the exact kernel, whose likelihood then costs less than that of the features, and these start from its
+   optimum.
 2. Subsets: L-BFGS on n_1, 4 n_1, ... rows, until a larger subset gains less than a thousandth of a nat a row on what
    the last one found. The output scale is solved for at each evaluation.
 3. Frequencies, where they are learned (`rfgp.fitting.frequencies`), in the place of larger subsets.
@@ -11,6 +12,7 @@
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -23,6 +25,7 @@ from rfgp.fitting.frequencies import (
     NOTHING_BEFORE,
     Outcome,
     best_start,
+    has_prior,
     judged,
     learn,
     mean_and_error,
@@ -86,7 +89,8 @@ def _fit_fixed(fit: FeatureFit, outcome: Outcome | None = None) -> tuple[Regress
         if outcome.frequencies is not None:
             ahead, _ = mean_and_error(outcome.judged - judged(fit, outcome.held_out, values))
             if ahead > 0:
-                return _finish_learned(fit, outcome)
+                words = f"{outcome.words}; {ahead:.2g} ahead of fixed ones, fitted to the end"
+                return _finish_learned(fit, outcome._replace(words=words), reports)
             outcome = outcome.refused(f"fixed ones, fitted to the end, are {-ahead:.2g} ahead and were taken")
         words = f"{words}; {outcome.words}"
     return finish(fit, values, reports, words, reports[-1].stages[-1].rows == len(fit.rows), outcome)
@@ -99,10 +103,12 @@ def _fit_learned(fit: FeatureFit) -> tuple[Regression, FitReport]:
     return _fit_fixed(fit, outcome) if is_close else _finish_learned(fit, outcome)
 
 
-def _finish_learned(fit: FeatureFit, outcome: Outcome) -> tuple[Regression, FitReport]:
+def _finish_learned(
+    fit: FeatureFit, outcome: Outcome, beside: Sequence[FitReport] = ()
+) -> tuple[Regression, FitReport]:
     assert outcome.frequencies is not None
     learned = fit.with_frequencies(outcome.frequencies)
-    return finish(learned, outcome.values, [outcome.begun], outcome.words, False, outcome)
+    return finish(learned, outcome.values, [*beside, outcome.begun], outcome.words, False, outcome)
 
 
 def _grow(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport], str]:
@@ -143,7 +149,7 @@ def _first(fit: FeatureFit, values: Values, rows: Block) -> tuple[Values, list[F
     if len(rows) >= min(2 * features, max(features, MOST_EXACT)) or not fit.family.options.spectrum.is_quick:
         values, report = _best_of_starts(fit, values, rows)
         return values, [report]
-    exact = replace(fit, regression=fit.regression.replace(family=fit.family.exact()))
+    exact = replace(fit, regression=fit.regression.replace(family=fit.family.exact()), solves_scales=False)
     values, begun = _best_of_starts(exact, values, rows)
     values, report = _optimize(fit, values, rows, tolerance=_POLISHED / rows.count)
     return values, [begun, report]
@@ -173,7 +179,10 @@ def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:
     density = _density(fit, values, rows)
 
     def likelihood(factor: float) -> float:
-        total, reached = density(_scaled(values, factor))
+        scaled = _scaled(values, factor)
+        if not has_prior(scaled):
+            return -math.inf
+        total, reached = density(scaled)
         return float(total + reached.log_hyperprior())
 
     def compute() -> dict[str, Tensor]:

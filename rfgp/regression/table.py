@@ -42,8 +42,8 @@ variance of the latent function at test points was .22 to .45 of the exact one i
 
 STRUCTURED = 0.3
 """The correlation of the errors of neighbours from which on a fit warns; of 200 rows its standard error is .09."""
-NEGLIGIBLE = 0.01
-"""Noise, of the targets' variance, in which no structure is looked for."""
+NEGLIGIBLE = 1e-4
+"""Noise in which no structure is looked for, of the largest, which is a hundred variances of the targets."""
 GIVEN_UP = 0.01
 """Of the largest lengthscale: from there on a column as good as does not matter."""
 
@@ -201,7 +201,7 @@ class KernelFamily(Family):
 
 
 def _kernel(spectrum: Spectrum, lengthscale: Tensor, outputscale: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    if a is b and spectrum.is_isotropic and not a.requires_grad:
+    if a is b and not a.requires_grad:
         return outputscale * scaled_gram(spectrum, a.double(), lengthscale)
     return outputscale * spectrum.kernel_between(a.double() / lengthscale, b.double() / lengthscale)
 
@@ -309,17 +309,23 @@ def _given_up(values: Values) -> str:
     return f"By the lengthscales found {which} not matter, which may be wrong: the search may have missed the optimum. "
 
 
+def _has_noise(values: Values) -> bool:
+    _, largest = values.space.quantities["noise"].bounds
+    return bool(values.standardized("noise") > NEGLIGIBLE * largest)
+
+
 def _warnings(report: FitReport, values: Values) -> Iterator[Warning]:
     used = report.weights_used
+    is_fixed = report.frequencies == "fixed"
     if report.frequencies != "learned" and used is not None and used > EXHAUSTED:
         yield VarianceStarvationWarning(
             f"The data determine {used:.0%} of the weights, so the features are exhausted: the variance of the latent "
             "function is too small between the data and far from them (variance starvation; the noise has taken over "
-            f"what the features miss). Raise {arguments('num_frequencies')}, or use "
-            'frequencies="learned" for accuracy.'
+            f"what the features miss). Raise {arguments('num_frequencies')}"
+            + (', or use frequencies="learned" for accuracy.' if is_fixed else ".")
         )
-    elif (report.neighbors or 0) > STRUCTURED and float(values.standardized("noise")) > NEGLIGIBLE:
-        learned = ' use frequencies="learned",' if report.frequencies == "fixed" else ""
+    elif (report.neighbors or 0) > STRUCTURED and _has_noise(values):
+        learned = ' use frequencies="learned",' if is_fixed else ""
         yield UnderfittingWarning(
             f"The leave-one-out errors of neighbouring rows have a correlation of {report.neighbors:.2f}: what the fit "
             f"took for noise has structure that the model misses. {_given_up(values)}Raise "
@@ -334,6 +340,6 @@ def _warnings(report: FitReport, values: Values) -> Iterator[Warning]:
         )
     if report.frequencies == "fell back":
         yield OverfittingWarning(
-            "Learned frequencies predict kept-out rows no better than fixed ones, which were taken instead. There may "
-            "be too few rows to learn from, or enough frequencies already."
+            f"Fixed frequencies were taken in the place of learned ones ({report.message.rpartition('; ')[2]}). There "
+            "may be too few rows to learn from, or enough frequencies already."
         )

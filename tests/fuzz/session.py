@@ -359,7 +359,7 @@ class Session:
             return
         X = np.vstack([rows[0] for rows in self.state.rows]).astype(float)
         if self.setup["standardize"] and len(self.state.rows) == 1 and np.ndim(self.state.location) == 0:
-            self.state.location = X.mean(0)
+            self.state.location = np.average(X, axis=0, weights=self.state.rows[0][3])
         if not self.is_exact:
             frequencies = self.model.feature_map.frequencies
             self.state.draw = tuple(t.detach().clone().numpy() for t in (frequencies.dense(), frequencies.weights))

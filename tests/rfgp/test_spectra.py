@@ -229,6 +229,21 @@ def test_the_kernel_of_scaled_points_and_its_gradient(name, ard):
     torch.testing.assert_close(spectra.scaled_gram(spectrum, x, lengthscale.detach()), kernel, rtol=0, atol=1e-14)
 
 
+def test_rows_that_coincide_but_for_rounding_have_a_right_gradient():
+    """Of Matern kernels with nu at most 1 the slope at 0 is infinite, and the closed form would cancel."""
+    b = np.linspace(0, 5.9, 60)
+    x = np.column_stack([np.r_[0, np.cumsum(np.full(59, 0.1)), b], np.r_[np.sin(7 * b), np.sin(7 * b)]])
+    for nu in (0.3, 0.5, 1.0, 1.5):
+        found = []
+        for rows in (x, np.round(x, 9)):
+            lengthscale = torch.ones(2, dtype=torch.float64, requires_grad=True)
+            kernel = spectra.scaled_gram(spectra.Matern(nu), torch.from_numpy(rows), lengthscale)
+            pull = torch.linspace(-1, 1, kernel.numel(), dtype=torch.float64).sin().reshape(kernel.shape)
+            found.append(torch.autograd.grad((pull * kernel).sum(), lengthscale)[0])
+        torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-5)
+
+
 def test_there_is_no_such_shortcut_where_coordinates_are_independent():
+    assert not spectra.ProductCauchy().has_slope
     with pytest.raises(rfgp.InvalidArgumentError, match="no kernel of the distance"):
         spectra.ProductCauchy().gram_and_slope(torch.zeros(2, 2))

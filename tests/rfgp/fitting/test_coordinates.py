@@ -49,3 +49,18 @@ def test_a_column_that_was_given_up_comes_back(model):
     gp = model(lengthscale=[1.0, 9e3]).fit(X, y)
     assert gp.hyperparameters.lengthscale[1] < 100
     np.testing.assert_allclose(gp.predict(X).mean, y, atol=0.2)
+
+
+def test_the_better_of_two_ends_is_returned(monkeypatch):
+    """A column that comes back is a promise: a search from there that ends lower is forgotten, its trace as well."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 2))
+    y = np.sin(2 * X[:, 0]) + 0.05 * rng.standard_normal(40)
+    alone = rfgp.ExactGP().fit(X, y)
+    poor = np.log(1e-3)
+    monkeypatch.setattr(Coordinates, "revived", lambda self, x, gradient: np.where(np.isinf(self.fading), x, poor))
+    gp = rfgp.ExactGP().fit(X, y)
+    assert gp.fit_report.evaluations > alone.fit_report.evaluations
+    assert gp.fit_report.log_marginal_likelihood == alone.fit_report.log_marginal_likelihood
+    assert gp.fit_report.trace == alone.fit_report.trace
+    assert gp.log_marginal_likelihood().item() == pytest.approx(alone.log_marginal_likelihood().item(), rel=1e-12)

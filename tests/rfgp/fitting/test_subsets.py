@@ -197,6 +197,32 @@ def test_few_rows_begin_with_the_exact_kernel(spectrum):
     assert max(float(gradient.abs().max()) for gradient in gradients) < 1
 
 
+@pytest.mark.parametrize("n", [40, 90])
+def test_the_exact_stage_sees_no_features(n, monkeypatch):
+    """With 64 of them: fewer rows, and more but not twice as many."""
+    seen = []
+
+    def optimize(fit, *args, **options):
+        seen.append((type(fit.regression.family).__name__, fit.solves_scales))
+        return original(fit, *args, **options)
+
+    original = subsets._optimize
+    monkeypatch.setattr(subsets, "_optimize", optimize)
+    X, y = table(n)
+    rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, y)
+    assert seen[0] == ("KernelFamily", False)
+    assert seen[-1] == ("FeatureFamily", True)
+
+
+def test_starts_keep_within_a_prior():
+    """The fit's own starts, a thirtieth of the usual lengthscale among them, may lie where a prior has no density."""
+    X, y = table(300)
+    priors = {"lengthscale": torch.distributions.Uniform(0.5, 10.0)}
+    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, priors=priors).fit(X, y, max_iterations=0)
+    assert (gp.hyperparameters.lengthscale > 0.5).all()
+    assert gp.fit_report.iterations == 0
+
+
 @pytest.mark.parametrize("cores", [1, 3])
 def test_few_rows_take_one_thread(cores):
     seen, before = [], torch.get_num_threads()
