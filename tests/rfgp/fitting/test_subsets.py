@@ -214,6 +214,7 @@ def test_the_exact_stage_sees_no_features(n, monkeypatch):
     assert seen[-1] == ("FeatureFamily", True)
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
 def test_starts_keep_within_a_prior():
     """The fit's own starts, a thirtieth of the usual lengthscale among them, may lie where a prior has no density."""
     X, y = table(300)
