@@ -190,8 +190,8 @@ def test_products_have_no_radial_law(name):
         lambda: spectra.Matern("3/2"),
         lambda: spectra.Matern(1000),
         lambda: spectra.RationalQuadratic(0),
-        lambda: spectra.RationalQuadratic(1e9),
-        lambda: spectra.RationalQuadratic(1e-3),
+        lambda: spectra.RationalQuadratic(1.001e4),
+        lambda: spectra.RationalQuadratic(0.0199),
     ],
 )
 def test_bad_shape_parameters_are_named(make):

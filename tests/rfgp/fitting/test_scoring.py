@@ -116,3 +116,28 @@ def test_scoring_minds_priors_and_what_is_fixed(iterative):
     assert everything.iterations == 0
     assert everything.likelihood_error > 0
     assert torch.equal(same.flat(), regression.hyperparameters.flat())
+
+
+def test_the_average_information_is_that_of_dense_matrices(iterative):
+    regression = model(observations(), "noise").regression
+    rows, values = regression.rows, regression.hyperparameters
+
+    def evidence(values):
+        return regression.replace(hyperparameters=values).evidence(rows)
+
+    free = values.space.free(())
+    names = [name for name in free for _ in range(values.raw[name].numel())]
+    point, one = values.vector(free), np.ones(len(rows))
+
+    def covariance(point):
+        return evidence(values.moved(free, point)).product(torch.eye(len(rows), dtype=torch.float64)).numpy()
+
+    shifts = 1e-5 * np.eye(len(point))
+    slopes = [(covariance(point + s) - covariance(point - s)) / 2e-5 for s in shifts]
+    inverse = np.linalg.inv(covariance(point))
+    a = inverse @ evidence(values).residual[:, 0].numpy()
+    expected = np.array([[a @ s @ inverse @ t @ a / 2 for t in slopes] for s in slopes])
+    mean = names.index("mean")
+    expected[mean, mean] = one @ inverse @ one
+    found = Scoring(evidence, rows, 0.0, values, Plan(), "all rows").information(point, evidence(values))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
