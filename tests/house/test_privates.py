@@ -18,6 +18,7 @@ THEIRS = {
     ): "GPyTorch's strategy has no other name for its parameters",
     ("rfgp/sklearn/checks.py", "_validate_data"): "scikit-learn's own name before 1.6",
     ("tests/faults/kills.py", "_exit"): "os has no other name for the end of a forked child",
+    ("tests/support/mutants.py", "_exit"): "likewise",
     ("tests/rfgp/attention/test_functional.py", "_python_dispatch"): "torch's only module for it",
     ("tests/rfgp/sklearn/test_transform.py", "_gamma"): "scikit-learn tells only there what gamma='scale' came to",
     ("tests/rfgp/sklearn/test_transform.py", "_get_tags"): "scikit-learn's own name before 1.6",

@@ -149,6 +149,11 @@ class TestRivals:
             return float(cosines.max())
 
         assert closest("near-orthogonal") < closest("orthogonal") - 0.1
+        for d in (2, 3, 5):  # d + 1 of them are the corners of a simplex
+            omega = couplings.by_name("near-orthogonal").sample(d + 1, d, seed=0).dense()
+            unit = omega / omega.norm(dim=1, keepdim=True)
+            cosines = (unit @ unit.T)[~torch.eye(d + 1, dtype=torch.bool)].numpy()
+            np.testing.assert_allclose(cosines, -1 / d, atol=1e-4)
 
     def test_quadrature_integrates_quadratic_forms_exactly(self):
         """sum_j d / rho^2 omega_j omega_j^T over the d + 1 nodes of a rule is (d + 1) I."""

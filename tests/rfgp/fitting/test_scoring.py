@@ -115,6 +115,7 @@ def test_scoring_minds_priors_and_what_is_fixed(iterative):
     same, everything = ascended(regression, fixed=regression.hyperparameters.space.names)
     assert everything.iterations == 0
     assert everything.likelihood_error > 0
+    assert report.trace[0] == pytest.approx(everything.log_marginal_likelihood, rel=1e-9)
     assert torch.equal(same.flat(), regression.hyperparameters.flat())
 
 

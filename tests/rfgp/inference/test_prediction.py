@@ -148,7 +148,7 @@ def test_seeds_and_generators():
         (lambda p: p.interval(95), "level must be strictly between 0 and 1, got 95"),
         (lambda p: p.cdf(np.zeros(3)), r"y has shape \(3,\), the mean \(5,\)"),
         (lambda p: p.linear([1.0, -1.0]), r"weights must be finite, .* with n = 5, got shape \(1, 2\)\."),
-        (lambda p: p.linear([np.nan] * 5), r"got shape \(1, 5\) with values that are not\."),
+        (lambda p: p.linear([np.nan, 0, 0, 0, 0]), r"got shape \(1, 5\) with values that are not\."),
         (lambda p: p.exp().cdf(["a"]), "y is not an array of numbers"),
     ],
 )
