@@ -2,8 +2,9 @@
 
 1. Starts: common lengthscales, compared on the first subset by their likelihood; the best two that are far apart are
    both optimised there. Where these rows are fewer than twice the features, and the kernel is a quick one, all this is
-   done with the exact kernel, whose likelihood then costs less than that of the features, and these start from its
-   optimum.
+   done with the exact kernel, whose likelihood then costs less than that of the features. These start from that of its
+   optima at which they are likelier themselves: the exact kernel may explain mere noise by lengthscales so short that
+   random features have nothing but noise there.
 2. Subsets: L-BFGS on n_1, 4 n_1, ... rows, until a larger subset gains less than a thousandth of a nat a row on what
    the last one found. The output scale is solved for at each evaluation.
 3. Frequencies, where they are learned (`rfgp.fitting.frequencies`), in the place of larger subsets.
@@ -50,8 +51,8 @@ APART = 4.0
 """The factor between the lengthscales of two starts that are both optimised."""
 FEW_ROWS, SHORT = 250, 0.2
 """Rows up to which the best start alone is optimised, unless its lengthscales are this short: features explain each row
-by itself there, and longer ones often end higher. (On 18 tables at 50, 150 and 400 rows a second start gained more than
-a nat in 3 of the 8 cases with a start that short, and in 3 of the other 42.)"""
+by itself there, and the usual start often ends higher. (On 18 tables at 50, 150 and 400 rows it gained more than a nat
+in 4 of the 8 cases with a best start that short; a second start did in 3 of the other 42.)"""
 MOST_EXACT = 4000
 """Rows from which on the exact kernel is used only where features are more, for which all pairs are needed anyway."""
 _ROUNDED = 6
@@ -150,23 +151,31 @@ def _first(fit: FeatureFit, values: Values, rows: Block) -> tuple[Values, list[F
         values, report = _best_of_starts(fit, values, rows)
         return values, [report]
     exact = replace(fit, regression=fit.regression.replace(family=fit.family.exact()), solves_scales=False)
-    values, begun = _best_of_starts(exact, values, rows)
+    ends, density = _ends_of_starts(exact, values, rows), _density(fit, values, rows)
+    values, _ = max(ends, key=lambda end: round(float(density(end[0])[0]), _ROUNDED))
+    begun = ends[-1][1].with_all([report for _, report in ends])
     values, report = _optimize(fit, values, rows, tolerance=_POLISHED / rows.count)
     return values, [begun, report]
 
 
 def _best_of_starts(fit: FeatureFit, values: Values, rows: Block) -> tuple[Values, FitReport]:
-    """Optimise from the best of the starts, and from the best one far from it; return the better optimum."""
-    order = _ranked_starts(fit, values, rows)
-    others = [factor for factor in order if not 1 / APART < factor / order[0] < APART]
-    if len(rows) <= FEW_ROWS and order[0] > SHORT:
-        others = []
-    ends = [
-        _optimize(fit, _scaled(values, factor), rows, restart=number)
-        for number, factor in enumerate(dict.fromkeys([order[0], *others[:1]]))
-    ]
+    """Optimise from the best of the starts, and from another far from it; return the better optimum."""
+    ends = _ends_of_starts(fit, values, rows)
     best, report = max(ends, key=lambda end: round(end[1].log_marginal_likelihood, _ROUNDED))
     return best, report.with_all([report for _, report in ends])
+
+
+def _ends_of_starts(fit: FeatureFit, values: Values, rows: Block) -> list[tuple[Values, FitReport]]:
+    """Optimise from the best of the starts, and from another: the usual one where it is short, else one far away."""
+    order = _ranked_starts(fit, values, rows)
+    if order[0] <= SHORT:
+        others = [1.0]
+    elif len(rows) <= FEW_ROWS:
+        others = []
+    else:
+        others = [factor for factor in order if not 1 / APART < factor / order[0] < APART][:1]
+    starts = enumerate([order[0], *others])
+    return [_optimize(fit, _scaled(values, factor), rows, restart=number) for number, factor in starts]
 
 
 def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:

@@ -214,6 +214,16 @@ def test_the_exact_stage_sees_no_features(n, monkeypatch):
     assert seen[-1] == ("FeatureFamily", True)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_noise_is_taken_for_noise(seed):
+    """The exact kernel explains it by short lengthscales as well, with which random features have nothing but noise."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((150, 5)), rng.standard_normal(150)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=128, seed=seed).fit(X, y)
+    assert gp.hyperparameters.noise > 0.3
+    assert np.var(gp.predict(rng.standard_normal((200, 5))).mean) < 0.3
+
+
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
 def test_starts_keep_within_a_prior():
     """The fit's own starts, a thirtieth of the usual lengthscale among them, may lie where a prior has no density."""
