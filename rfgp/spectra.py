@@ -57,11 +57,8 @@ class Spectrum(ABC):
         """
         raise self._refusal("has no kernel of the distance alone; use kernel_between")
 
-    def gram_and_slope(
-        self,
-        z: Tensor,  # (n, d)
-    ) -> tuple[Tensor, Tensor]:  # (n, n), (n, n)
-        """Return the exact kernel of points with themselves, and its derivative in the squared distance, no gradients.
+    def gram_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the exact kernel of points (n, d) with themselves and its derivative in r^2, (n, n) each, no gradients.
 
         Of spectra that have a slope; at coincident points it may be taken as 0, for there it is multiplied by 0.
 
@@ -132,11 +129,8 @@ class Gaussian(Spectrum):
         """Return exp(-|x - z|^2 / 2), smooth at coincident points."""
         return torch.exp(-0.5 * squared_distance(x, z))
 
-    def gram_and_slope(
-        self,
-        z: Tensor,  # (n, d)
-    ) -> tuple[Tensor, Tensor]:  # (n, n), (n, n)
-        """Return k and -k / 2."""
+    def gram_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return k and -k / 2, (n, d) -> (n, n), (n, n)."""
         z = z.detach() - z.detach().mean(0)
         half = 0.5 * z.square().sum(1)
         kernel = (z @ z.mT).sub_(half[:, None]).sub_(half).clamp_max_(0).exp_()  # one matrix, in place
@@ -236,11 +230,8 @@ class RationalQuadratic(Spectrum):
         """Return the exact kernel, smooth at coincident points."""
         return torch.exp(-self.alpha * torch.log1p(squared_distance(x, z) / (2 * self.alpha)))
 
-    def gram_and_slope(
-        self,
-        z: Tensor,  # (n, d)
-    ) -> tuple[Tensor, Tensor]:  # (n, n), (n, n)
-        """Return k and -k / (2 (1 + r^2 / (2 alpha)))."""
+    def gram_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return k and -k / (2 (1 + r^2 / (2 alpha))), (n, d) -> (n, n), (n, n)."""
         z = z.detach()
         more = 1 + squared_distance(z, z) / (2 * self.alpha)
         kernel = more.pow(-self.alpha)
