@@ -58,7 +58,7 @@ class Spectrum(ABC):
         raise self._refusal("has no kernel of the distance alone; use kernel_between")
 
     def gram_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the exact kernel of points (n, d) with themselves and its derivative in r^2, (n, n) each, no gradients.
+        """Return the exact kernel of points (n, d) with themselves and its derivative in r^2, (n, n) each, detached.
 
         Of spectra that have a slope; at coincident points it may be taken as 0, for there it is multiplied by 0.
 
