@@ -21,7 +21,8 @@ from rfgp.regression import FitReport, Regression, Stage
 from rfgp.rows import Rows
 
 SMALL = 1000
-"""Rows of a table up to which one thread is as fast as two (`benchmarks/races/small.py`)."""
+"""Rows of a table up to which a fit takes one thread: there is little to share, and beside other work threads wait for
+each other (600 rows on two busy cores: ten times the processor's seconds)."""
 ENOUGH = 1e-5
 """Nats: the least gain of an iteration. What a likelihood tells of hyperparameters are differences of about one."""
 _ROUNDING = 1e-6

@@ -6,7 +6,7 @@ import torch
 from problems import exhausted, table
 
 import rfgp
-from rfgp.fitting import Plan, frequencies
+from rfgp.fitting import Plan, frequencies, subsets
 from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.frequencies import Learning, refusal
 
@@ -55,6 +55,32 @@ def test_it_pays_where_features_are_few():
     assert torch.equal(
         fixed.feature_map.frequencies.dense(), gp.condition(X, y).redraw().feature_map.frequencies.dense()
     )
+
+
+def test_it_starts_where_a_short_climb_leads_highest():
+    """Ten steps with fixed frequencies give columns up here, and learning from there ends at an error of .7."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4000, 4))
+    f = np.sin(4 * X[:, 0]) * X[:, 1] + np.cos(3 * X[:, 2] + X[:, 3])
+    y = f + 0.1 * rng.standard_normal(4000)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=64, frequencies="learned", seed=0)
+    gp.fit(X[:3500], y[:3500], max_iterations=80)
+    assert rfgp.metrics.rmse(y[3500:], gp.predict(X[3500:])) < 0.15
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+@pytest.mark.parametrize(("density", "expected"), [(1e3, "fell back"), (-1e3, "learned")])
+def test_close_ones_are_compared_with_fixed_ones_fitted_to_the_end(density, expected, monkeypatch):
+    monkeypatch.setattr(subsets, "CLOSE", np.inf)
+    monkeypatch.setattr(subsets, "judged", lambda *_: torch.tensor(density))
+    X, y = exhausted(1000)
+    report = (
+        rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, frequencies="learned").fit(X, y, max_iterations=30).fit_report
+    )
+    assert report.frequencies == expected
+    assert "all rows" in [stage.name for stage in report.stages]
+    assert report.stages[-1].name == "learning frequencies"
+    assert ("fixed ones, fitted to the end, are 1e+03 ahead" in report.message) == (expected == "fell back")
 
 
 def test_noise_alone_falls_back():
