@@ -57,8 +57,12 @@ MOST_EXACT = 4000
 """Rows from which on the exact kernel is used only where features are more, for which all pairs are needed anyway."""
 _ROUNDED = 6
 """Decimals of a likelihood in nats by which two are compared."""
-_POLISHED = 1e-3
-"""Nats that an iteration must gain on the features' likelihood, from the optimum of the exact kernel."""
+_APPROACHED, _POLISHED = 1e-3, 0.05
+"""Nats that an iteration must gain on the exact kernel's likelihood, and then on the features', from its optimum.
+
+On 5 tables at 50 to 400 rows, 4 samples each, .05 ends lower than 1e-3 does by .03 nats in the median (at most 1.5) in
+two thirds of the time; the log density of another row differs by .001 on average, by .07 at most, to either side.
+"""
 TRIED = (0.125, 0.25, 0.5)
 """Multiples of the starting lengthscale from which frequencies are learned as well, to see where it leads."""
 CLOSE = 0.2
@@ -151,7 +155,8 @@ def _first(fit: FeatureFit, values: Values, rows: Block) -> tuple[Values, list[F
         values, report = _best_of_starts(fit, values, rows)
         return values, [report]
     exact = replace(fit, regression=fit.regression.replace(family=fit.family.exact()), solves_scales=False)
-    ends, density = _ends_of_starts(exact, values, rows), _density(fit, values, rows)
+    ends = _ends_of_starts(exact, values, rows, _APPROACHED / rows.count)
+    density = _density(fit, values, rows)
     values, _ = max(ends, key=lambda end: round(float(density(end[0])[0]), _ROUNDED))
     begun = ends[-1][1].with_all([report for _, report in ends])
     values, report = _optimize(fit, values, rows, tolerance=_POLISHED / rows.count)
@@ -165,7 +170,9 @@ def _best_of_starts(fit: FeatureFit, values: Values, rows: Block) -> tuple[Value
     return best, report.with_all([report for _, report in ends])
 
 
-def _ends_of_starts(fit: FeatureFit, values: Values, rows: Block) -> list[tuple[Values, FitReport]]:
+def _ends_of_starts(
+    fit: FeatureFit, values: Values, rows: Block, tolerance: float | None = None
+) -> list[tuple[Values, FitReport]]:
     """Optimise from the best of the starts, and from another: the usual one where it is short, else one far away."""
     order = _ranked_starts(fit, values, rows)
     if order[0] <= SHORT:
@@ -175,7 +182,9 @@ def _ends_of_starts(fit: FeatureFit, values: Values, rows: Block) -> list[tuple[
     else:
         others = [factor for factor in order if not 1 / APART < factor / order[0] < APART][:1]
     starts = enumerate([order[0], *others])
-    return [_optimize(fit, _scaled(values, factor), rows, restart=number) for number, factor in starts]
+    return [
+        _optimize(fit, _scaled(values, factor), rows, restart=number, tolerance=tolerance) for number, factor in starts
+    ]
 
 
 def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:

@@ -41,6 +41,7 @@ class Column:
         values: (n,) numbers, or days since 1970-01-01; NaN where missing. In text columns the
             number that a cell happens to be, else NaN.
         cells: (n,) Arrow texts, null where missing; None where the file held typed values.
+        is_target: Whether this is the target, which cannot be left out.
     """
 
     file: Path
@@ -50,6 +51,7 @@ class Column:
     kind: Kind
     values: NDArray[np.float64]
     cells: Any = None
+    is_target: bool = False
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -62,6 +64,11 @@ class Column:
     def drop(self) -> str:
         """The option that leaves the column out."""
         return f"drop={show(self.name) if self.is_named else self.place}"
+
+    @property
+    def without(self) -> str:
+        """What to do to do without the column, as a sentence."""
+        return "It is the target; choose another." if self.is_target else f"Leave it out with {self.drop}."
 
     def error(self, why: str) -> DataError:
         """Return an error that names the column."""
@@ -111,7 +118,7 @@ class Frame:
     num_rows: int
     form: TextFormat
 
-    def column(self, place: int) -> Column:
+    def column(self, place: int, is_target: bool = False) -> Column:
         """Return the column at a position.
 
         Raises:
@@ -120,10 +127,10 @@ class Frame:
         import pyarrow as pa
 
         source = self.sources[place]
-        column = Column(self.file, self.names[place], place, self.header, "number", np.empty(0))
+        column = Column(self.file, self.names[place], place, self.header, "number", np.empty(0), is_target=is_target)
         if isinstance(source, pa.DataType):
             fault = f"holds values of type {plain(str(source))}, which cannot become numbers"
-            raise column.error(f"{fault}. Leave it out with {column.drop}.")
+            raise column.error(f"{fault}. {column.without}")
         kind, values, cells = _read(column, source, self.form)
         return replace(column, kind=kind, values=values, cells=cells)
 
@@ -205,7 +212,7 @@ def _check_size(column: Column, source: Any) -> None:
         lengths = (pc.binary_length(part.dictionary).take(part.indices).cast(pa.int64()) for part in source.chunks)
         total = sum(pc.sum(part).as_py() or 0 for part in lengths)
         if total > content.MOST_BYTES:
-            raise column.error(f"holds {total:,} bytes of text. Leave it out with {column.drop}.")
+            raise column.error(f"holds {total:,} bytes of text. {column.without}")
 
 
 def _floats(array: Any) -> NDArray[np.float64]:

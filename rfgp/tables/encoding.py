@@ -35,9 +35,7 @@ def encode_table(frame: Frame, request: Request) -> Table:
     """
     inputs, output = _choose(frame, request)
     columns = sorted((*inputs, output), key=lambda column: column.place)
-    is_target = [column is output and request.missing == "mean" for column in columns]
-    policies = ["target" if alone else request.missing for alone in is_target]
-    _all(frame, [partial(_check_cells, *pair) for pair in zip(columns, policies, strict=True)])
+    _all(frame, [partial(_check_cells, column, request.missing) for column in columns])
     gap = np.any([column.missing for column in columns], axis=0)
     rows = _used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
     if frame.holds_truth(output):
@@ -135,7 +133,7 @@ def _joined(faults: list[str], frame: Frame) -> str:
 
 def _used(frame: Frame, place: int, request: Request, forced: bool, is_target: bool = False) -> Column | None:
     """Return a column that can be used, one of text as a category; None where it is to be left out."""
-    column = frame.column(place)
+    column = frame.column(place, is_target)
     if forced and not column.missing.all():
         return column.as_text()
     if column.kind == "number":
@@ -168,9 +166,9 @@ def _refused_text(column: Column, frame: Frame) -> DataError:
 
 
 def _holds_text(column: Column) -> str:
-    """Return "holds text ('x' in row 1, 1 such cells)"."""
+    """Return "holds text ('x' in row 1, 1 such cell)"."""
     row = column.odd[0]
-    return f"holds text ({column.spell(row)} in row {row}, {len(column.odd)} such cells)"
+    return f"holds text ({column.spell(row)} in row {row}, {counted(len(column.odd), 'such cell')})"
 
 
 def _hint(column: Column, frame: Frame) -> str:
@@ -189,16 +187,17 @@ def _check_mixed(column: Column, frame: Frame) -> None:
     """Refuse a column of numbers with some texts among them."""
     numbers = int(np.count_nonzero(~np.isnan(column.values)))
     if 2 * numbers >= int(np.count_nonzero(~column.missing)):
-        remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or leave it out"
+        remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or "
+        remedy += "choose another target" if column.is_target else f"leave it out ({column.drop})"
         fault = f"{_holds_text(column)} among {counted(numbers, 'number')}. {_hint(column, frame)}"
-        raise column.error(f"{fault}{remedy} ({column.drop}).")
+        raise column.error(f"{fault}{remedy}.")
 
 
 def _check_cells(column: Column, policy: str) -> None:
     """Refuse a column without any values, and gaps where the policy does."""
     if column.missing.all():
         count = len(column.values)
-        raise column.error(f"has no values, all {count:,} are missing. Leave it out with {column.drop}.")
+        raise column.error(f"has no values, all {count:,} are missing. {column.without}")
     check_gaps(column, policy)
 
 
@@ -213,26 +212,25 @@ def check_dates(column: Column) -> None:
 
 
 def check_gaps(column: Column, policy: str) -> None:
-    """Name infinite cells, and missing ones where the policy is not to drop or fill them.
+    """Name infinite cells, and missing ones where the policy is not to drop or fill them; no mean fills a target.
 
     Raises:
         DataError: there are such cells.
     """
     missing = column.missing
     bad = np.isinf(column.values) if column.kind == "number" else np.zeros_like(missing)
-    if policy not in ("drop", "mean"):
+    if policy != "drop" and (policy != "mean" or column.is_target):
         bad |= missing
     if not bad.any():
         return
     row, count = np.flatnonzero(bad)[0], np.count_nonzero(bad)
     cell, remedy = column.spell(row), _CORRECT
     if missing[row]:
-        cell, remedy = (
-            "missing",
-            'Give missing="drop", or missing="mean".' if policy == "error" else 'Give missing="drop".',
-        )
-    role = "(the target) " if policy == "target" else ""
-    raise column.error(f"{role}has {count} missing or infinite values, the first in row {row} ({cell}). {remedy}")
+        may_fill = policy == "error" and not column.is_target
+        cell, remedy = "missing", 'Give missing="drop", or missing="mean".' if may_fill else 'Give missing="drop".'
+    role = "(the target) " * column.is_target
+    values = counted(int(count), "missing or infinite value")
+    raise column.error(f"{role}has {values}, the first in row {row} ({cell}). {remedy}")
 
 
 def _used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
@@ -252,7 +250,7 @@ def _rule(column: Column, frame: Frame) -> ColumnRule:
     levels = cells.unique()
     if len(levels) > _MOST_LEVELS or len(levels) == len(cells):
         fault = f"has {len(levels):,} different texts in {counted(len(cells), 'cell')}; it looks like an identifier"
-        raise column.error(f"{fault}. {_hint(column, frame)}Leave it out with {column.drop}.")
+        raise column.error(f"{fault}. {_hint(column, frame)}{column.without}")
     return ColumnRule(column.name, column.place, "category", tuple(sorted(levels.to_pylist())))
 
 

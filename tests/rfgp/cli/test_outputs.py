@@ -145,7 +145,7 @@ def test_gaps_in_a_file_to_predict_are_refused_or_left_out_as_one_says(here, mon
     (here / "gap.csv").write_text("a,b\n1,2\n1,\n,2\n3,4\n")
     code, out, err = run(monkeypatch, capsys, "predict", "m", "gap.csv")
     assert (code, out) == (1, "")
-    assert "column 'a' has 1 missing or infinite values, the first in row 2 (missing). Give --missing drop." in err
+    assert "column 'a' has 1 missing or infinite value, the first in row 2 (missing). Give --missing drop." in err
     assert "column 'b' has 1 missing" in err
     assert err.endswith("Rows count from 0, after the header.\n")
     code, out, err = run(monkeypatch, capsys, "predict", "m", "gap.csv", "--missing", "drop")

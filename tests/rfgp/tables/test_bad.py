@@ -62,12 +62,14 @@ BAD = [
     ("place.csv", b"1,2\nred,3\nx,3\n", {}, ["column '0' holds text", "drop=0"]),
     ("mixed.csv", b"a,b\n1,2\n3,4\nx,5\n", {"categories": "one-hot"}, ["('x' in row 2", "among 2 numbers"]),
     ("mixed2.csv", b"a,b\n1,2\n3,4\nx,5\n", {"categories": "drop"}, ["'a' holds text", "missing_marks"]),
-    ("target.csv", b"a,b\n1,2\n3,x\n5,6\n", {}, ["'b' holds text ('x' in row 1, 1 such cells)"]),
+    ("target.csv", b"a,b\n1,2\n3,x\n5,6\n", {}, ["'b' holds text ('x' in row 1, 1 such cell)", "or choose another target."]),
     ("ids.csv", b"id,b\n" + WORDS.encode(), {"categories": "one-hot"}, ["300 different texts", "drop='id'"]),
     ("many.csv", b"id,b\n" + MANY.encode(), {"categories": "one-hot"}, ["260 different texts in 600 cells"]),
-    ("classes.csv", b"b,id\n1,x\n2,y\n", {}, ["column 'id' has 2 different texts", "identifier"]),
+    ("classes.csv", b"b,id\n1,x\n2,y\n", {}, ["column 'id' has 2 different texts", "identifier. It is the target; choose"]),
     ("gap.csv", b"a,b\n1,2\n,4\nNA,5\n", {}, ["column 'a' has 2 missing", "row 1 (missing)", 'missing="drop"', "mean"]),
     ("gap2.csv", b"a,b\n1,2\n2,\n", {"missing": "mean"}, ["'b' (the target) has 1 missing", 'Give missing="drop".']),
+    ("gap3.csv", b"a,b\n1,2\n2,\n", {}, ["'b' (the target) has 1 missing", 'Give missing="drop". Rows']),
+    ("gone.csv", b"a,b\n1,\n2,\n", {}, ["'b' has no values, all 2 are missing. It is the target; choose another."]),
     ("allgone.csv", b"a,b\n,2\n,4\n", {"missing": "mean"}, ["column 'a' has no values, all 2", "drop='a'"]),
     ("nowhere.csv", b"a,b,c\n,2,3\n4,,5\n", {"missing": "drop"}, ["every row lacks a value"]),
     ("inf.csv", b"a,b\n1,2\n-inf,4\n", {"missing": "mean"}, ["column 'a' has 1 missing or infinite", "row 1 (-inf)"]),
@@ -129,7 +131,7 @@ BAD = [
     ("nocolumns.parquet", parquet(), {}, ["has no columns"]),
     ("gap.parquet", parquet(a=[1.0, None], b=[1.0, 2.0]), {}, ["column 'a' has 1 missing", "row 1 (missing)"]),
     ("void.parquet", parquet(a=pa.nulls(2), b=[1.0, 2.0]), {}, ["column 'a' has no values"]),
-    ("inf.parquet", parquet(a=[1.0, float("inf")], b=[1.0, 2.0]), {}, ["infinite values, the first in row 1 (inf)"]),
+    ("inf.parquet", parquet(a=[1.0, float("inf")], b=[1.0, 2.0]), {}, ["infinite value, the first in row 1 (inf)"]),
 ]  # fmt: skip
 
 
@@ -284,7 +286,7 @@ def test_bad_files_to_predict_at(tmp_path):
         ("a,color,when\n1,green,2024-01-01\n", "column 'color' holds 'green' in row 0 (1 such cell); "),
         ("a,color,when\n1,green,2024-01-01\n", "the model knows 2 levels: blue, red."),
         ("a,color,when\n1,7,2024-01-01\n", "column 'color' holds '7' in row 0"),
-        ("a,color,when\nx,red,2024-01-01\n", "column 'a' holds text ('x' in row 0, 1 such cells), where the model"),
+        ("a,color,when\nx,red,2024-01-01\n", "column 'a' holds text ('x' in row 0, 1 such cell), where the model"),
         ("a,color,when\n2024-01-01,red,2024-01-01\n", "column 'a' holds dates ('2024-01-01' in row 0), where the"),
         ("a,color,when\n1,red,5\n", "column 'when' holds numbers ('5' in row 0), where the model knows dates"),
         ("a,color,when\n1,red,2024-13-01\n", "a date that does not exist"),
@@ -292,7 +294,7 @@ def test_bad_files_to_predict_at(tmp_path):
         ("a,color,when,a\n1,red,2024-01-01,2\n", "two columns named 'a'"),
         (
             "a,color,when\ninf,red,2024-01-01\n",
-            "column 'a' has 1 missing or infinite values, the first in row 0 (inf)",
+            "column 'a' has 1 missing or infinite value, the first in row 0 (inf)",
         ),
         ("a,color,when,y\n1,red,2024-01-01,x\n", "column 'y' holds text"),
         ("a,color,when\n", "a header and no rows"),

@@ -48,9 +48,9 @@ def test_gzip(tmp_path):
     [
         (b"", "is empty"),
         (b"a,b\n", "a header and no rows"),
-        (b"a,b\n1,2\n3,x\n", r"column 'b' holds text \('x' in row 1, 1 such cells\)"),
-        (b"a,b\n1,\n3,4\n", r"column 'b' has 1 missing or infinite values, the first in row 0"),
-        (b"a,b\n1,inf\n3,4\n", r"column 'b' has 1 missing or infinite"),
+        (b"a,b\n1,2\n3,x\n", r"column 'b' holds text \('x' in row 1, 1 such cell\)"),
+        (b"a,b\n1,\n3,4\n", r"column 'b' \(the target\) has 1 missing or infinite value, the first in row 0"),
+        (b"a,b\n1,inf\n3,4\n", r"column 'b' \(the target\) has 1 missing or infinite"),
         (b"a,b\n1,2\n3,4,5,6\n", "not a table"),
         (b"a\n1\n2\n", "one column"),
         (b"a,b,a\n1,2,3\n", "two columns named 'a'"),

@@ -218,7 +218,7 @@ def test_spellings(tmp_path):
 
 def test_a_late_text_cell_is_found_in_a_column_that_began_as_numbers(tmp_path):
     text = "a,b\n" + "1,2\n" * 500 + "True,2\n"
-    with pytest.raises(ValueError, match=r"'a' holds text \('True' in row 500, 1 such cells\) among 500 numbers"):
+    with pytest.raises(ValueError, match=r"'a' holds text \('True' in row 500, 1 such cell\) among 500 numbers"):
         read_table(write(tmp_path, text))
     table = read_table(write(tmp_path, "a,b\n" + "1,2\n" * 500 + " NA ,2\n"), missing="drop")
     assert len(table.y) == 500
