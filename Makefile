@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 OUT ?= out/demo
 WORKERS ?= 2
 
-.PHONY: demo test test-all lint format test-lowest wheel-check data rooms clean help
+.PHONY: demo results test test-all lint format test-lowest wheel-check data rooms clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/' | expand -t 16
@@ -24,6 +24,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)  ## a table, a mesh and a road network, each against its exact process (OUT=out/demo)
 	$(BIN)/rfgp demo --out $(OUT)
+
+results: $(STAMP)  ## the papers' tables and figures beside ours (ONLY=couplings/table-1, QUICK=1: a tenth)
+	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python -m benchmarks.papers $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
+	$(if $(QUICK),,$(BIN)/python -m benchmarks.page)
 
 test: $(STAMP)  ## the fast tests (WORKERS=2)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m 'not slow'

@@ -1,0 +1,114 @@
+"""The documentation's page of reproductions, and what README and docs quote, made of the files of results.
+
+python -m benchmarks.page
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import counts, read, values_of
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "reproductions.md"
+PAPERS = {
+    "couplings": "Variance-reducing couplings for random features (Reid et al., 2024)",
+    "simplex": "Simplex random features (Reid et al., 2023)",
+    "hybrid": "Hybrid random features (Choromanski et al., 2022)",
+    "orthogonal": "Orthogonal random features (Yu et al., 2016)",
+    "article": "Random Fourier features, an article",
+}
+_INTRODUCTION = """# Reproductions
+
+What the papers print, beside what this package finds; made by `python -m benchmarks.page` of the files in
+`benchmarks/results`, which `make results` computes. "Apart" is the distance in standard errors, ours, the paper's where
+it gives one, and that of rounding. A figure "agrees" within two of them and is "close" within three.
+"""
+_QUOTED = re.compile(r"<!-- (?P<key>[\w-]+/[\w-]+): (?P<name>[^;]+?)(?:; (?P<form>[^ ]+))? -->(?P<text>[^<]*)<!-- -->")
+"""A quoted figure: `<!-- couplings/table-1: concrete, RFF, PNC; .3f -->0.563<!-- -->`."""
+
+
+def page(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page."""
+    parts = [_INTRODUCTION]
+    for paper, title in PAPERS.items():
+        own = {key: content for key, content in results.items() if content["paper"] == paper}
+        if own:
+            parts += [f"## {title}\n", _summary(own), *(_section(content) for content in own.values())]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _summary(own: Mapping[str, Mapping[str, Any]]) -> str:
+    total, near, close = counts(value for content in own.values() for value in values_of(content))
+    seconds = sum(content["seconds"] for content in own.values())
+    return (
+        f"Of {total} printed figures that can be compared {near} lie within two standard errors and {close} within "
+        f"three. All of it takes {seconds / 60:.0f} minutes.\n"
+    )
+
+
+def _section(content: Mapping[str, Any]) -> str:
+    made = content["made_with"]
+    parts = [
+        f"### {content['figure'].replace('-', ' ').capitalize()}: {content['title']}\n",
+        content["protocol"] + "\n",
+    ]
+    if content["impossible"]:
+        parts.append(f"Cannot be run here: {content['impossible']}\n")
+    if content["missing"]:
+        parts.append("What is missing: " + "; ".join(content["missing"]) + ".\n")
+    if values := values_of(content):
+        rows = ["| of | printed | ours | apart | |", "|---|---|---|---|---|"]
+        for value in values:
+            apart = "" if value.distance is None else f"{value.distance:.1f}"
+            why = f"{value.verdict}: {value.why}" if value.why else value.verdict
+            rows.append(f"| {value.name} | {value.printed} | {shown(value.ours, value.error)} | {apart} | {why} |")
+        parts.append("\n".join(rows) + "\n")
+    parts += [note + "\n" for note in content["notes"]]
+    parts.append(f"{content['seconds']:.0f} s on {made['machine']}, commit {made['commit']}.\n")
+    return "\n".join(parts)
+
+
+def shown(value: float, error: float) -> str:
+    """Return a number with two digits of its standard error in brackets, or four digits where it is exact."""
+    if not error > 0:
+        return f"{value:.4g}"
+    digits = max(0, 1 - int(f"{error:e}".rpartition("e")[2]))
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
+def texts() -> Iterator[Path]:
+    """Yield the files that may quote results."""
+    yield ROOT / "README.md"
+    yield from sorted((ROOT / "docs").glob("**/*.md"))
+
+
+def quoted(text: str, results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a text with every figure that it quotes from the results as these have it.
+
+    Raises:
+        KeyError: there is no such result.
+    """
+
+    def renew(found: re.Match[str]) -> str:
+        values = {value.name: value.ours for value in values_of(results[found["key"]])}
+        form = found["form"]
+        mark = f"<!-- {found['key']}: {found['name']}{f'; {form}' if form else ''} -->"
+        return f"{mark}{values[found['name']]:{form or '.3g'}}<!-- -->"
+
+    return _QUOTED.sub(renew, text)
+
+
+def main() -> None:
+    results = read()
+    PAGE.write_text(page(results), encoding="utf-8")
+    for path in texts():
+        text = path.read_text(encoding="utf-8")
+        if (renewed := quoted(text, results)) != text:
+            path.write_text(renewed, encoding="utf-8")
+            print(f"{path.relative_to(ROOT)}: quotes renewed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""An article on random Fourier features: its regression."""

@@ -1,0 +1,200 @@
+"""Results as files: what a paper prints beside what is found here, with errors, and a verdict on each figure.
+
+A paper's module has `FIGURES`, from names to functions of a `Scale` that return a `Result`. `python -m
+benchmarks.papers` runs them and writes `benchmarks/results/PAPER/NAME.json`; `benchmarks.page` makes the documentation
+of these files.
+"""
+
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rfgp.files import write_atomically
+
+RESULTS = Path(__file__).parent / "results"
+_LIBRARIES = ("numpy", "scipy", "torch", "networkx", "scikit-learn")
+AGREES, CLOSE = 2.0, 3.0
+"""Standard errors."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is computed: all of it, or about a tenth."""
+
+    quick: bool = False
+
+    def __call__(self, count: int, least: int = 2) -> int:
+        """Return a number of repeats, a tenth of it where this is quick."""
+        return max(least, count // 10) if self.quick else count
+
+
+@dataclass(frozen=True)
+class Value:
+    """One figure of a paper, and ours.
+
+    Attributes:
+        name: What it is of, as "concrete, orthogonal".
+        ours: What is found here.
+        error: Its standard error; 0 where it is computed exactly.
+        printed: The paper's, as it stands there: its digits say how it is rounded; "" where the paper gives none.
+        printed_error: The standard error of the paper's, where it gives one.
+        why: What explains a difference, or that it is open.
+        z: Where the two are compared by another statistic: its value as that of a standard normal variable.
+        comparable: Whether data, protocol and errors suffice to compare the two.
+    """
+
+    name: str
+    ours: float
+    error: float = 0.0
+    printed: str = ""
+    printed_error: float = 0.0
+    why: str = ""
+    z: float | None = None
+    comparable: bool = True
+
+    @property
+    def distance(self) -> float | None:
+        """How far ours is from the printed one, in standard errors; None where they cannot be compared."""
+        if not self.printed or not self.comparable:
+            return None
+        if self.z is not None:
+            return abs(self.z)
+        return abs(self.ours - float(self.printed)) / math.hypot(self.error, self.printed_error, rounding(self.printed))
+
+    @property
+    def verdict(self) -> str:
+        """Whether they agree, in words."""
+        far = self.distance
+        if far is None:
+            return "not compared" if self.printed else "not printed"
+        if far <= AGREES:
+            return "agrees"
+        return "close" if far <= CLOSE else "differs"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A table or figure of a paper.
+
+    Attributes:
+        title: What it shows.
+        protocol: How ours are found, and what is a reading of ours.
+        values: Its figures.
+        notes: What else is to be said, a sentence each.
+        impossible: Why it cannot be run here, where that is so.
+        missing: What the paper does not state or we do not have: data, protocol, errors.
+    """
+
+    title: str
+    protocol: str
+    values: Sequence[Value] = ()
+    notes: Sequence[str] = ()
+    impossible: str = ""
+    missing: Sequence[str] = field(default_factory=tuple)
+
+
+Figure = Callable[[Scale], Result]
+
+
+def rounding(printed: str) -> float:
+    """Return the standard deviation of what rounding to the digits of a number took away."""
+    digits, _, exponent = printed.lower().partition("e")
+    unit = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
+    return unit / math.sqrt(12)
+
+
+def counts(values: Iterable[Value]) -> tuple[int, int, int]:
+    """Return how many figures are compared, and how many of them lie within two and within three standard errors."""
+    far = [value.distance for value in values if value.distance is not None]
+    return len(far), sum(z <= AGREES for z in far), sum(z <= CLOSE for z in far)
+
+
+def write(paper: str, name: str, result: Result, seconds: float, scale: Scale, folder: Path = RESULTS) -> Path:
+    """Write a result; return its path."""
+    content = {
+        "paper": paper,
+        "figure": name,
+        **asdict(result),
+        "quick": scale.quick,
+        "seconds": round(seconds, 1),
+        "made_with": _made_with(),
+    }
+    text = json.dumps(content, indent=1, default=_plain)
+    path = folder / paper / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, (text + "\n").encode())
+    return path
+
+
+def read(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
+    """Return what the files hold, by "paper/figure"."""
+    paths = sorted(folder.glob("*/*.json"))
+    return {f"{path.parent.name}/{path.stem}": json.loads(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def values_of(content: Mapping[str, Any]) -> list[Value]:
+    """Return the figures of a file."""
+    return [Value(**entry) for entry in content["values"]]
+
+
+def run(paper: str, name: str, figure: Figure, scale: Scale, folder: Path = RESULTS) -> Path:
+    """Compute a figure, print it, and write it."""
+    begin = time.perf_counter()
+    result = figure(scale)
+    seconds = time.perf_counter() - begin
+    show(f"{paper}, {name}", result, seconds)
+    return write(paper, name, result, seconds, scale, folder)
+
+
+def show(heading: str, result: Result, seconds: float) -> None:
+    """Print a result."""
+    print(f"\n{heading}: {result.title} ({seconds:.0f} s)")
+    if result.impossible:
+        print(f"  cannot be run here: {result.impossible}")
+    for value in result.values:
+        far = "" if value.distance is None else f" {value.distance:.1f} standard errors apart;"
+        printed = f"printed {value.printed}" if value.printed else "not printed"
+        why = f" ({value.why})" if value.why else ""
+        print(f"  {value.name}: {value.ours:.4g} ± {value.error:.2g}, {printed};{far} {value.verdict}{why}", flush=True)
+    for note in result.notes:
+        print(f"  {note}")
+    total, near, close = counts(result.values)
+    print(f"  of {total} figures that can be compared {near} lie within two standard errors, {close} within three")
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON knows in the place of numpy's numbers."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} has no place in a result.")
+
+
+def _made_with() -> dict[str, Any]:
+    """Return versions, the commit, and the machine in words."""
+    root = Path(__file__).parents[1]
+    git = ["git", "-C", str(root)]
+    commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "--", "rfgp", "graphs", "benchmarks/*.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in _LIBRARIES},
+        "commit": commit.stdout.strip() + (" with changes" if changed.stdout.strip() else ""),
+        "machine": f"{os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GiB, {sys.platform}",
+    }

@@ -1,0 +1,93 @@
+"""Results as files: verdicts, the page that is made of them, and what README and docs quote."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+from benchmarks import page, record
+from benchmarks.papers import __main__ as papers
+from benchmarks.record import Result, Scale, Value
+
+
+def result(scale):
+    values = [Value("a", 0.563 + 0.02 * scale(10), 0.01, "0.563", 0.02), Value("b", 1.5)]
+    return Result("Of two things", "Read as it stands.", values, ["A note."], missing=["its errors"])
+
+
+def test_a_figure_is_as_far_as_all_errors_together_say():
+    one = Value("a", 0.60, 0.01, "0.56", 0.02)
+    assert one.distance == pytest.approx(0.04 / math.sqrt(0.01**2 + 0.02**2 + 0.01**2 / 12), rel=1e-12)
+    assert one.verdict == "agrees"
+    assert dataclasses.replace(one, ours=0.62).verdict == "close"
+    assert dataclasses.replace(one, ours=0.50).verdict == "close"
+    assert dataclasses.replace(one, ours=0.64).verdict == "differs"
+    assert dataclasses.replace(one, z=-2.5).verdict == "close"
+    assert dataclasses.replace(one, ours=9.0, comparable=False).verdict == "not compared"
+    assert Value("a", 1.0).verdict == "not printed"
+
+
+@pytest.mark.parametrize(
+    ("printed", "unit"), [("0.56", 0.01), ("1.", 1.0), ("12", 1.0), ("1.5e-3", 1e-4), ("2E4", 1e4), ("-0.1234", 1e-4)]
+)
+def test_rounding_is_uniform_over_the_last_digit(printed, unit):
+    assert record.rounding(printed) == pytest.approx(unit / math.sqrt(12), rel=1e-12)
+
+
+def test_a_result_is_a_file_that_says_what_it_was_made_with(tmp_path):
+    path = record.run("couplings", "table-9", result, Scale(quick=True), tmp_path)
+    content = json.loads(path.read_text())
+    assert path == tmp_path / "couplings" / "table-9.json"
+    assert content["quick"]
+    assert content["missing"] == ["its errors"]
+    assert {"python", "torch", "commit", "machine"} <= set(content["made_with"])
+    assert "/" not in content["made_with"]["machine"]
+    found = record.read(tmp_path)
+    assert record.values_of(found["couplings/table-9"]) == list(result(Scale(quick=True)).values)
+    assert record.counts(result(Scale()).values) == (1, 0, 0)
+    assert record.counts(result(Scale(quick=True)).values) == (1, 1, 1)
+
+
+def test_quick_is_a_tenth():
+    assert [Scale()(50), Scale(quick=True)(50), Scale(quick=True)(3), Scale(quick=True)(3, least=1)] == [50, 5, 2, 1]
+
+
+def test_the_page_has_every_figure_and_its_verdict(tmp_path):
+    record.run("couplings", "table-9", result, Scale(), tmp_path)
+    text = page.page(record.read(tmp_path))
+    assert "| a | 0.563 | 0.763 ± 0.010 | 8.9 | differs |" in text
+    assert "| b |  | 1.5 |  | not printed |" in text
+    assert "Of 1 printed figures that can be compared 0 lie within" in text
+
+
+def test_quotes_are_renewed_and_unknown_ones_refused(tmp_path):
+    record.run("couplings", "table-9", result, Scale(), tmp_path)
+    results = record.read(tmp_path)
+    text = "It is <!-- couplings/table-9: a; .2f -->0.99<!-- -->, not <!-- couplings/table-9: b -->7<!-- -->."
+    renewed = page.quoted(text, results)
+    assert "a; .2f -->0.76<!-- -->, not <!-- couplings/table-9: b -->1.5<!-- -->." in renewed
+    assert page.quoted(renewed, results) == renewed
+    with pytest.raises(KeyError):
+        page.quoted("<!-- couplings/table-9: c -->1<!-- -->", results)
+    with pytest.raises(KeyError):
+        page.quoted("<!-- couplings/table-8: a -->1<!-- -->", results)
+
+
+def test_the_documentation_is_what_the_results_say():
+    results = record.read()
+    assert [key for key, content in results.items() if content["quick"]] == []
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(results)
+    assert [
+        path for path in page.texts() if page.quoted(text := path.read_text(encoding="utf-8"), results) != text
+    ] == []
+
+
+def test_every_figure_of_a_paper_has_its_file():
+    known = {f"{paper}/{name}" for paper, name, _ in papers.figures()}
+    assert set(record.read()) == known
+
+
+def test_unknown_papers_are_refused():
+    with pytest.raises(ValueError, match="no couplings/table-99, poetry; the papers are"):
+        list(papers.figures("poetry,couplings/table-99"))
