@@ -19,6 +19,7 @@ class Role(IntEnum):
     BATCHES = 5
     FUNCTIONS = 6
     CHECK = 7
+    ORDER = 8
 
 
 def resolve_seed(seed: int | None) -> int:

@@ -1,20 +1,9 @@
 """The compiled loop behind the gradient of Phi Phi^T. Serial and `nogil`; threads take blocks of rows."""
 
-from collections.abc import Callable
-from typing import Any
-
-import numba
+from rfgp.compiled import jit
 
 
-def _jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile on first use, with a cache on disk where there is a writable folder for one."""
-    try:
-        return numba.njit(nogil=True, cache=True)(function)
-    except RuntimeError:  # numba found no folder for its cache
-        return numba.njit(nogil=True)(function)
-
-
-@_jit
+@jit()
 def sampled_product(first, last, grad, columns, rows, values, indptr, indices, out):
     """Write the entries of grad (n, k) @ right (k, N) on a pattern (n, N) to `out`, from row `first` to before `last`.
 

@@ -1,26 +1,16 @@
-"""The compiled loop over pairs of frequencies; the only compiled code of `rfgp`.
+"""The compiled loop over pairs of frequencies.
 
 Serial and `nogil`: `rfgp.couplings.energy.repulsion` runs it over blocks of rows in a thread pool.
 """
 
-from collections.abc import Callable
-from typing import Any
-
-import numba
 import numpy as np
+
+from rfgp.compiled import jit
 
 _FASTMATH = {"reassoc", "contract", "nsz"}  # sums in any order; no assumption about NaN or infinity
 
 
-def _jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile on first use, with a cache on disk where there is a writable folder for one."""
-    try:
-        return numba.njit(nogil=True, cache=True, fastmath=_FASTMATH)(function)
-    except RuntimeError:  # numba found no folder for its cache
-        return numba.njit(nogil=True, fastmath=_FASTMATH)(function)
-
-
-@_jit
+@jit(fastmath=_FASTMATH)
 def repel(gram, row_squares, squares, weights, value, slope, per_length, push, level):
     """Turn rows of the Gram matrix into the coefficients of the gradient, in place.
 

@@ -1,0 +1,11 @@
+"""Nearest-neighbour (Vecchia) processes: neighbours of rows in an order, and the sparse inverse factor."""
+
+from rfgp.local.factor import conditionals as conditionals
+from rfgp.local.factor import inverse_factor as inverse_factor
+from rfgp.local.factor import whitened as whitened
+from rfgp.local.factor import whitened_back as whitened_back
+from rfgp.local.kinds import KINDS as KINDS
+from rfgp.local.neighbors import nearest as nearest
+from rfgp.local.neighbors import nearest_before as nearest_before
+from rfgp.local.neighbors import nearest_predecessors as nearest_predecessors
+from rfgp.local.neighbors import part as part

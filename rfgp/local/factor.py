@@ -1,0 +1,176 @@
+"""The sparse inverse factor of a nearest-neighbour (Vecchia) process with noise, and its products.
+
+Rows in an order, each with some of those before it as neighbours: with b_i and d_i the weights and the variance of y_i
+given theirs (`rfgp.local.loops`), the precision of y is V^T V, where row i of V has -b_i / sqrt(d_i) at the neighbours
+and 1 / sqrt(d_i) at i. V y has independent entries of variance 1, and log |V| is the sum of the logarithms of its
+diagonal. With all predecessors as neighbours this is the Cholesky factorisation of the exact precision (Vecchia 1988;
+Katzfuss and Guinness 2021).
+"""
+
+import itertools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.autograd import Array, as_array
+from rfgp.local.neighbors import Indices
+from rfgp.sparse import SparseValues, SparsityPattern, multiply, row_blocks
+
+_IN_THREADS = 2**14
+"""Entries from which on a loop is worth threads."""
+
+
+def inverse_factor(
+    x: Tensor,  # (n, d)
+    lengthscale: Tensor,  # (d,) or ()
+    variance: Tensor,  # ()
+    noise: Tensor,  # (n,)
+    kind: int,
+    pattern: SparsityPattern,
+) -> Tensor:  # (nnz,)
+    """Return the entries of V, float64, differentiable once in lengthscale, variance and noise.
+
+    Args:
+        x: The rows, in order.
+        lengthscale: Of the local kernel.
+        variance: Its value at distance 0.
+        noise: Of each observation.
+        kind: One of `rfgp.local.loops`.
+        pattern: Of V, or of some of its rows (r, n): the neighbours of each, and the row itself as the last.
+    """
+    out: Tensor = _InverseFactor.apply(x.detach(), lengthscale, variance, noise, kind, pattern)
+    return out
+
+
+class _InverseFactor(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, lengthscale: Tensor, variance: Tensor, noise: Tensor, kind: int, pattern: SparsityPattern
+    ) -> Tensor:
+        from rfgp.local import loops
+
+        z = np.ascontiguousarray(as_array(x.double() / lengthscale.double()))
+        ctx.fixed = (kind, z, as_array(noise), float(variance), pattern.indices, pattern.indptr)
+        ctx.save_for_backward(lengthscale, variance, noise)
+        entries = np.empty(len(pattern.indices))
+        in_blocks(pattern.indptr, lambda a, b: loops.factor_rows(a, b, *ctx.fixed, entries))
+        return torch.from_numpy(entries)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        from rfgp.local import loops
+
+        (lengthscale, variance, noise), z = ctx.saved_tensors, ctx.fixed[1]
+        grad = np.ascontiguousarray(as_array(grads[0]))
+
+        def pull(a: int, b: int) -> tuple[float, Array, Array]:
+            in_lengths, in_noise = np.zeros(z.shape[1]), np.zeros(len(z))
+            in_variance = loops.pull_rows(a, b, *ctx.fixed, grad, in_lengths, in_noise)
+            return in_variance, in_lengths, in_noise
+
+        parts = in_blocks(ctx.fixed[5], pull)
+        in_variance, in_lengths, in_noise = (sum(part[i] for part in parts) for i in range(3))
+        in_lengthscale = -2 * torch.from_numpy(in_lengths).to(lengthscale) / lengthscale
+        return (
+            None,
+            in_lengthscale if lengthscale.ndim else in_lengthscale.sum(),
+            torch.as_tensor(in_variance, dtype=torch.float64).to(variance),
+            torch.from_numpy(in_noise).to(noise),
+            None,
+            None,
+        )
+
+
+def in_blocks(starts: Any, run: Callable[[int, int], Any]) -> list[Any]:
+    """Return run(first, last) of blocks of rows with about as many entries each, in threads where that pays.
+
+    Args:
+        starts: Where the entries of each row begin, (n + 1,).
+        run: Called with the first row of a block and that after its last.
+    """
+    count = (os.cpu_count() or 1) if starts[-1] > _IN_THREADS else 1
+    inner = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)[1:-1]).tolist()
+    ends = list(itertools.pairwise([0, *inner, len(starts) - 1]))
+    if count == 1:
+        return [run(*ends[0])]
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(lambda pair: run(*pair), ends))
+
+
+def whitened(
+    entries: Tensor,  # (nnz,)
+    dense: Tensor,  # (n, c)
+    pattern: SparsityPattern,  # (r, n)
+) -> Tensor:  # (r, c)
+    """Return V B, float64, differentiable once in both; for upstream G in V_ij G_i . B_j, in B V^T G."""
+    out: Tensor = _Whitened.apply(entries, dense.double(), pattern)
+    return out
+
+
+def whitened_back(
+    entries: Tensor,  # (nnz,)
+    dense: Tensor,  # (r, c)
+    pattern: SparsityPattern,  # (r, n)
+) -> Tensor:  # (n, c)
+    """Return V^T B, float64, without gradients."""
+    turned = SparseValues(entries, pattern).matrix().T.tocsr()
+    return torch.from_numpy(multiply(row_blocks(turned), as_array(dense)))
+
+
+def conditionals(
+    points: Tensor,  # (q, d)
+    x: Tensor,  # (n, d)
+    noise: Tensor,  # (n,)
+    near: Indices,  # (q, k)
+    lengthscale: Tensor,  # (d,) or ()
+    variance: Tensor,  # ()
+    kind: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the weights b (q, k) of the neighbours of points, and what variance d (q,) of the local process is left.
+
+    Args:
+        points: Anywhere.
+        x: The rows.
+        noise: Of each row's observation.
+        near: The rows that each point is conditioned on; -1: none, the last of a point.
+        lengthscale: Of the local kernel.
+        variance: Its value at distance 0.
+        kind: One of `rfgp.local.loops`.
+    """
+    from rfgp.local import loops
+
+    scaled = [np.ascontiguousarray(as_array(a.double() / lengthscale.double())) for a in (x, points)]
+    weights, left = np.zeros(near.shape), np.zeros(len(near))
+    fixed = (kind, scaled[0], as_array(noise), float(variance), scaled[1], near, weights, left)
+    in_blocks(np.arange(len(near) + 1) * near.shape[1], lambda a, b: loops.condition_points(a, b, *fixed))
+    return torch.from_numpy(weights), torch.from_numpy(left)
+
+
+class _Whitened(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, entries: Tensor, dense: Tensor, pattern: SparsityPattern) -> Tensor:
+        ctx.save_for_backward(entries, dense)
+        ctx.pattern = pattern
+        return torch.from_numpy(multiply(row_blocks(SparseValues(entries, pattern).matrix()), as_array(dense)))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        from rfgp.local import loops
+
+        (entries, dense), pattern = ctx.saved_tensors, ctx.pattern
+        grad, in_entries, in_dense = np.ascontiguousarray(as_array(grads[0])), None, None
+        if ctx.needs_input_grad[0]:
+            found, right = np.empty(len(entries)), np.ascontiguousarray(as_array(dense))
+            fixed = (grad, right, pattern.indices, pattern.indptr, found)
+            in_blocks(pattern.indptr, lambda a, b: loops.outer_rows(a, b, *fixed))
+            in_entries = torch.from_numpy(found)
+        if ctx.needs_input_grad[1]:
+            in_dense = whitened_back(entries, grads[0], pattern)
+        return in_entries, in_dense, None

@@ -1,0 +1,190 @@
+"""The compiled loops over rows and their neighbours: conditionals, and what pulls gradients back through them.
+
+Serial and `nogil`; `rfgp.local.factor` runs them over blocks of rows in threads. In float64 whatever the data are.
+
+Row i with neighbours N has, given their observations, the weights b = C^-1 c and the variance d = v + D_i - b^T c, with
+C = v K(N, N) + diag(D_N) and c = v K(N, i). Its entries are -b / sqrt(d) at its neighbours and 1 / sqrt(d) at itself.
+With gradients B and g in b and d, h = C^-1 B,
+
+    in c: h - 2 g b,      in C: g b b^T - (h b^T + b h^T) / 2,      in v and D_i beside: g.
+
+A neighbour that those before it determine but for rounding, such as an exact copy where there is no noise, says nothing
+new: its pivot of the factorisation of C is as good as zero, and it is left out.
+"""
+
+import numpy as np
+
+from rfgp.compiled import jit
+
+_SPENT = 1e-13
+"""Of v + D: a pivot below it is one of rounding."""
+MATERN12, MATERN32, MATERN52, GAUSSIAN = 0, 1, 2, 3
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def correlation(kind, square):
+    """Return k and dk / d(r^2) at r^2; of Matern 1/2 the slope at 0, which is infinite, as 0."""
+    if kind == GAUSSIAN:
+        value = np.exp(-0.5 * square)
+        return value, -0.5 * value
+    r = np.sqrt(square)
+    if kind == MATERN12:
+        value = np.exp(-r)
+        return value, -0.5 * value / r if r > 0 else 0.0
+    if kind == MATERN32:
+        r *= np.sqrt(3.0)
+        decay = np.exp(-r)
+        return (1 + r) * decay, -1.5 * decay
+    r *= np.sqrt(5.0)
+    decay = np.exp(-r)
+    return (1 + r + r * r / 3) * decay, -(5.0 / 6) * (1 + r) * decay
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _square(a, b):
+    total = 0.0
+    for c in range(a.size):
+        total += (a[c] - b[c]) ** 2
+    return total
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _condition(kind, z, noise, variance, point, near, lower, cross, weights, is_spent):
+    """Fill the factor of C, c and b of a point (d,) given rows `near`; return v - b^T c."""
+    count = near.size
+    for p in range(count):
+        cross[p] = variance * correlation(kind, _square(point, z[near[p]]))[0]
+        for q in range(p):
+            total = variance * correlation(kind, _square(z[near[p]], z[near[q]]))[0]
+            for s in range(q):
+                total -= lower[p, s] * lower[q, s]
+            lower[p, q] = 0.0 if is_spent[q] else total / lower[q, q]
+        full = variance + noise[near[p]]
+        pivot = full
+        for s in range(p):
+            pivot -= lower[p, s] ** 2
+        is_spent[p] = pivot < _SPENT * full
+        lower[p, p] = np.sqrt(max(pivot, _SPENT * full))
+    left = variance
+    for p in range(count):  # L u = c, and then L^T b = u
+        total = cross[p]
+        for s in range(p):
+            total -= lower[p, s] * weights[s]
+        weights[p] = 0.0 if is_spent[p] else total / lower[p, p]
+        left -= weights[p] ** 2
+    _solve_transposed(lower, weights, is_spent, count)
+    return left
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _solve_transposed(lower, x, is_spent, count):
+    for p in range(count - 1, -1, -1):
+        total = x[p]
+        for s in range(p + 1, count):
+            total -= lower[s, p] * x[s]
+        x[p] = 0.0 if is_spent[p] else total / lower[p, p]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def factor_rows(first, last, kind, z, noise, variance, near, starts, entries):
+    """Write the entries of rows from `first` to before `last`: of neighbours first, then of the row itself.
+
+    z (n, d), noise (n,), near (nnz,) the rows that the entries belong to, that of the row itself last, starts (r + 1,)
+    of the r rows whose entries are wanted, entries (nnz,).
+    """
+    most = 1
+    for i in range(first, last):
+        most = max(most, starts[i + 1] - starts[i])
+    lower, cross, weights = np.empty((most, most)), np.empty(most), np.empty(most)
+    is_spent = np.zeros(most, dtype=np.bool_)
+    for i in range(first, last):
+        a, b = starts[i], starts[i + 1] - 1
+        own = near[b]
+        left = _condition(kind, z, noise, variance, z[own], near[a:b], lower, cross, weights, is_spent)
+        scale = 1 / np.sqrt(max(left, 0.0) + noise[own])
+        for p in range(b - a):
+            entries[a + p] = -weights[p] * scale
+        entries[b] = scale
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def pull_rows(first, last, kind, z, noise, variance, near, starts, grad, in_lengths, in_noise):
+    """Add to `in_lengths` (d,) sum W k' (z_p - z_q)^2 over pairs and to `in_noise` (n,); return the gradient in v.
+
+    `grad` (nnz,) is that in the entries.
+    """
+    most = 1
+    for i in range(first, last):
+        most = max(most, starts[i + 1] - starts[i])
+    lower, cross, weights, back = np.empty((most, most)), np.empty(most), np.empty(most), np.empty(most)
+    is_spent = np.zeros(most, dtype=np.bool_)
+    in_variance = 0.0
+    for i in range(first, last):
+        a, b = starts[i], starts[i + 1] - 1
+        rows, own = near[a:b], near[b]
+        left = _condition(kind, z, noise, variance, z[own], rows, lower, cross, weights, is_spent)
+        scale = 1 / np.sqrt(max(left, 0.0) + noise[own])
+        in_d = -grad[b]
+        for p in range(b - a):
+            in_d += grad[a + p] * weights[p]
+        in_d *= 0.5 * scale**3
+        for p in range(b - a):  # h: L u = B, and then L^T h = u
+            total = -grad[a + p] * scale
+            for s in range(p):
+                total -= lower[p, s] * back[s]
+            back[p] = 0.0 if is_spent[p] else total / lower[p, p]
+        _solve_transposed(lower, back, is_spent, b - a)
+        in_noise[own] += in_d
+        in_variance += in_d
+        for p in range(b - a):
+            if is_spent[p]:
+                continue
+            in_cross = back[p] - 2 * in_d * weights[p]
+            in_variance += in_cross * _pull(kind, z[own], z[rows[p]], in_cross * variance, in_lengths)
+            in_pivot = weights[p] * (in_d * weights[p] - back[p])
+            in_noise[rows[p]] += in_pivot
+            in_variance += in_pivot
+            for q in range(p):
+                if not is_spent[q]:
+                    pair = 2 * in_d * weights[p] * weights[q] - back[p] * weights[q] - weights[p] * back[q]
+                    in_variance += pair * _pull(kind, z[rows[p]], z[rows[q]], pair * variance, in_lengths)
+    return in_variance
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _pull(kind, a, b, weight, in_lengths):
+    """Add weight k' (a - b)^2 to `in_lengths` (d,); return k."""
+    value, slope = correlation(kind, _square(a, b))
+    for c in range(a.size):
+        in_lengths[c] += weight * slope * (a[c] - b[c]) ** 2
+    return value
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def outer_rows(first, last, left, right, near, starts, out):
+    """Write left[i] . right[j] at the entries (i, j) of rows from `first` to before `last`; left, right (n, c)."""
+    for i in range(first, last):
+        for e in range(starts[i], starts[i + 1]):
+            j, total = near[e], 0.0
+            for c in range(left.shape[1]):
+                total += left[i, c] * right[j, c]
+            out[e] = total
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def condition_points(first, last, kind, z, noise, variance, points, near, weights, left):
+    """Write b (q, k) and d (q,), without noise, of points (q, d) given rows near (q, k); from `first` to before `last`.
+
+    A row -1 is none.
+    """
+    most = near.shape[1]
+    lower, cross, solved = np.empty((most, most)), np.empty(most), np.empty(most)
+    is_spent = np.zeros(most, dtype=np.bool_)
+    for i in range(first, last):
+        count = 0
+        while count < most and near[i, count] >= 0:
+            count += 1
+        rest = _condition(kind, z, noise, variance, points[i], near[i, :count], lower, cross, solved, is_spent)
+        left[i] = max(rest, 0.0)
+        for p in range(most):
+            weights[i, p] = solved[p] if p < count else 0.0

@@ -1,0 +1,191 @@
+"""Neighbours, and the sparse inverse factor, against dense twins."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from rfgp import local
+from rfgp.local import factor, kinds, loops
+from rfgp.local.neighbors import nearest_before, part
+from rfgp.sparse import SparsityPattern
+
+
+def rows(n=40, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    x = torch.from_numpy(rng.standard_normal((n, d)) * [1.0, 0.5, 2.0][:d])
+    x[7] = x[3]  # a copy
+    return x, torch.from_numpy(rng.uniform(0.02, 0.3, n))
+
+
+def all_before(n):
+    starts = np.cumsum([0, *range(1, n + 1)])
+    return SparsityPattern(starts, np.concatenate([np.arange(i + 1) for i in range(n)]), (n, n))
+
+
+def parameters(d=3, shared=False):
+    lengthscale = torch.tensor(0.9 if shared else [0.7, 1.1, 1.9][:d], dtype=torch.float64)
+    return [lengthscale.requires_grad_(), torch.tensor(1.3, dtype=torch.float64).requires_grad_()]
+
+
+def dense_factor(x, lengthscale, variance, noise, name):
+    kernel = variance * kinds.spectrum_of(name).kernel_between(x / lengthscale, x / lengthscale)
+    return torch.linalg.inv(torch.linalg.cholesky(kernel + noise.diag()))
+
+
+def as_dense(entries, pattern):
+    places = torch.as_tensor(pattern.rows), torch.as_tensor(pattern.indices)
+    return torch.zeros(pattern.shape, dtype=torch.float64).index_put(places, entries)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("name", local.KINDS)
+def test_with_all_predecessors_it_is_the_exact_inverse_factor(name, shared):
+    x, noise = rows()
+    theta = [*parameters(shared=shared), noise.requires_grad_()]
+    pattern = all_before(len(x))
+    found = as_dense(local.inverse_factor(x, *theta, local.KINDS[name], pattern), pattern)
+    exact = dense_factor(x, *theta, name)
+    assert torch.allclose(found, exact, rtol=1e-11, atol=1e-12)
+    weights = torch.randn(found.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).tril()
+    slopes, expected = (torch.autograd.grad((weights * v).sum(), theta) for v in (found, exact))
+    for one, other in zip(slopes, expected, strict=True):
+        assert torch.allclose(one, other, rtol=1e-9, atol=1e-10)
+
+
+def test_few_neighbors_are_conditioned_on_alone():
+    x, noise = rows(60)
+    lengthscale, variance = parameters()
+    pattern = local.nearest_predecessors((x / lengthscale.detach()).numpy(), 5)
+    found = as_dense(local.inverse_factor(x, lengthscale, variance, noise, 1, pattern), pattern)
+    for i in (0, 3, 7, 59):
+        near = [*pattern.indices[pattern.indptr[i] : pattern.indptr[i + 1]]]
+        exact = dense_factor(x[near], lengthscale, variance, noise[near], "matern32")[-1]
+        assert torch.allclose(found[i, near], exact, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", local.KINDS)
+def test_the_slope_of_a_kernel_is_that_of_its_values(name):
+    for square in (1e-8, 0.3, 2.0, 30.0):
+        step = 1e-4 * square
+        ends = [loops.correlation(local.KINDS[name], square + s * step)[0] for s in (1, -1)]
+        value, slope = loops.correlation(local.KINDS[name], square)
+        assert slope == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=2e-4, abs=1e-12)
+        assert value == pytest.approx(float(kinds.spectrum_of(name).kernel(torch.tensor(math.sqrt(square)))), rel=1e-6)
+
+
+def test_copies_without_noise_say_nothing_twice():
+    x, _ = rows(30)
+    x[20:] = x[:10]
+    lengthscale, variance = parameters()
+    pattern, noise = all_before(30), torch.full((30,), 1e-12, dtype=torch.float64)
+    noise[11] = 0.5
+    entries = local.inverse_factor(x, lengthscale, variance, noise, 1, pattern)
+    assert bool(entries.isfinite().all())
+    assert all(bool(g.isfinite().all()) for g in torch.autograd.grad(entries.sum(), [lengthscale, variance]))
+    scales = 1 / entries.detach()[torch.from_numpy(pattern.indptr[1:] - 1)]
+    assert float(scales[20:].max()) < 1e-5  # their values are known
+
+
+def test_products_and_their_gradients():
+    x, _ = rows(50)
+    pattern = local.nearest_predecessors(x.numpy(), 6)
+    generator = torch.Generator().manual_seed(0)
+    entries, dense = (
+        torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
+        for shape in ((len(pattern.indices),), (50, 4))
+    )
+    upstream = torch.randn(50, 4, dtype=torch.float64, generator=generator)
+    found, exact = local.whitened(entries, dense, pattern), as_dense(entries, pattern) @ dense
+    assert torch.allclose(found, exact, rtol=1e-12, atol=1e-13)
+    slopes, expected = (torch.autograd.grad((upstream * v).sum(), [entries, dense]) for v in (found, exact))
+    for one, other in zip(slopes, expected, strict=True):
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-13)
+    assert torch.allclose(local.whitened_back(entries, upstream, pattern), expected[1], rtol=1e-12, atol=1e-13)
+
+
+def test_a_part_of_the_rows_has_their_entries():
+    x, noise = rows(80)
+    lengthscale, variance = (p.detach() for p in parameters())
+    pattern, some = local.nearest_predecessors(x.numpy(), 7), np.array([0, 4, 31, 79])
+    entries = local.inverse_factor(x, lengthscale, variance, noise, 1, pattern)
+    smaller, used = part(pattern, some)
+    found = local.inverse_factor(x[used], lengthscale, variance, noise[used], 1, smaller)
+    expected = torch.cat([entries[pattern.indptr[i] : pattern.indptr[i + 1]] for i in some])
+    assert torch.equal(found, expected)
+
+
+def test_threads_change_nothing(monkeypatch):
+    x, noise = rows(300)
+    theta, pattern = parameters(), local.nearest_predecessors(x.numpy(), 10)
+
+    def both():
+        entries = local.inverse_factor(x, *theta, noise, 2, pattern)
+        return entries, *torch.autograd.grad(entries.square().sum(), theta)
+
+    alone = both()
+    monkeypatch.setattr(factor, "_IN_THREADS", 1)
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    for one, other in zip(alone, both(), strict=True):
+        assert torch.allclose(one, other, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize(("n", "count"), [(1, 3), (2, 5), (60, 4), (500, 12), (700, 40)])
+def test_neighbors_are_the_nearest_before(n, count):
+    rng = np.random.default_rng(n)
+    z = rng.standard_normal((n, 3))
+    z[n // 2 : n // 2 + n // 10] = z[: n // 10]  # copies
+    pattern = local.nearest_predecessors(z, count)
+    for i in range(n):
+        mine = pattern.indices[pattern.indptr[i] : pattern.indptr[i + 1]]
+        squares = ((z[:i] - z[i]) ** 2).sum(1)
+        assert mine[-1] == i
+        assert len(mine) == min(i, count) + 1
+        assert np.allclose(np.sort(squares[mine[:-1]]), np.sort(squares)[:count])
+
+
+def test_neighbors_of_new_points_may_be_new_points():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((30, 2))
+    near = nearest_before(z, 20, 25)
+    for i, found in zip(range(20, 30), near, strict=True):
+        assert [*found[found >= 0]] == sorted(np.argsort(((z[:i] - z[i]) ** 2).sum(1), kind="stable")[:25])
+        assert [*found[min(i, 25) :]] == [-1] * (25 - min(i, 25))
+
+
+@pytest.mark.parametrize("fault", ["noise", "slope", "cross"])
+def test_planted_errors_in_the_loops_are_seen(fault, monkeypatch):
+    x, noise = rows()
+    theta = [*parameters(), noise.requires_grad_()]
+    pattern = all_before(len(x))
+
+    def is_right(name="matern32"):
+        found = as_dense(local.inverse_factor(x, *theta, 1, pattern), pattern)
+        exact = dense_factor(x, *theta, name)
+        slopes, expected = (torch.autograd.grad(v.sum(), theta) for v in (found, exact))
+        return torch.allclose(found, exact, rtol=1e-9) and all(
+            torch.allclose(a, b, rtol=1e-7) for a, b in zip(slopes, expected, strict=True)
+        )
+
+    assert is_right()
+    original = {name: getattr(loops, name) for name in ("factor_rows", "pull_rows")}
+
+    def wrong_noise(first, last, kind, z, noise, *rest):
+        return original["factor_rows"](first, last, kind, z, noise * 1.001, *rest)
+
+    def wrong_slope(first, last, *rest):
+        value = original["pull_rows"](first, last, *rest)
+        rest[-2][0] *= 1.001
+        return value
+
+    def wrong_kernel(first, last, kind, *rest):
+        return original["factor_rows"](first, last, 2, *rest)
+
+    name, wrong = {
+        "noise": ("factor_rows", wrong_noise),
+        "slope": ("pull_rows", wrong_slope),
+        "cross": ("factor_rows", wrong_kernel),
+    }[fault]
+    monkeypatch.setattr(loops, name, wrong)
+    assert not is_right()
