@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.ambient import plain
-from rfgp.counts import check_count
+from rfgp.counts import check_count, counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.laws import Law, LinearLaw, normal_log_density, root_of
 from rfgp.scaling import Affine
@@ -377,7 +377,7 @@ class LeaveOneOut:
 
     def __repr__(self) -> str:
         density = float(self.log_density.mean())
-        return f"LeaveOneOut({len(self.mean)} observations, mean log density {density:.4g})"
+        return f"LeaveOneOut({counted(len(self.mean), 'observation')}, mean log density {density:.4g})"
 
     @classmethod
     def of(

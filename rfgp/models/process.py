@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 from torch import Tensor
 
 from rfgp.ambient import lasting, plain
+from rfgp.counts import counted
 from rfgp.errors import ConvergenceWarning, NotFittedError, arguments
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
 from rfgp.inference import LeaveOneOut, Prediction
@@ -173,9 +174,9 @@ class Process(ABC, Generic[F]):
         self._fitted = Fitted.of(regression, report)
         if not report.converged:
             message = (
-                f"The fit stopped after {report.iterations} iterations without converging: {report.message}. "
-                f"Raise {arguments('max_iterations')} if they ran out; otherwise fix a hyperparameter or give it a "
-                "prior."
+                f"The fit stopped after {counted(report.iterations, 'iteration')} without converging: "
+                f"{report.message}. Raise {arguments('max_iterations')} if they ran out; otherwise fix a "
+                "hyperparameter or give it a prior."
             )
             warnings.warn(ConvergenceWarning(message), stacklevel=3)
         for warning in self._told(report):

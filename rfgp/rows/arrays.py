@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rfgp.counts import counted, not_finite
 from rfgp.errors import DataError
 from rfgp.rows.names import names_of
 
@@ -33,7 +34,7 @@ def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tens
         row, column = bad[0].tolist()
         named = "" if names is None else f" ({names[column]!r})"
         raise DataError(
-            f"X has {len(bad)} values that are not finite, the first ({x[row, column].item()}) in row {first + row}, "
+            f"X has {not_finite(len(bad))}, the first ({x[row, column].item()}) in row {first + row}, "
             f"column {column}{named}. Leave such rows out, or fill them."
         )
     return x, Origin(is_numpy, x.new_empty(0))
@@ -48,7 +49,7 @@ def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least:
     """
     t = read_target_values(y)
     if len(t) != n:
-        raise DataError(f"X has {n} rows and y has {len(t)}.")
+        raise DataError(f"X has {counted(n, 'row')} and y has {len(t):,}.")
     if n < least:
         raise DataError(f"A process needs at least {'two observations' if least > 1 else 'one observation'}, got {n}.")
     check_dtypes(t, like, dtype)
@@ -87,7 +88,7 @@ def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
         DataError: another number of them, or values that are not finite.
     """
     if len(t) != n:
-        raise DataError(f"X has {n} rows and y has {len(t)}.")
+        raise DataError(f"X has {counted(n, 'row')} and y has {len(t):,}.")
     t = t.to(like)
     bad = (~torch.isfinite(t)).nonzero()
     if len(bad):
@@ -95,7 +96,7 @@ def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
         column = f", column {place[1]}" if len(place) > 1 else ""
         value = t[tuple(place)].item()
         row = first + place[0]
-        raise DataError(f"y has {len(bad)} values that are not finite, the first ({value}) in row {row}{column}.")
+        raise DataError(f"y has {not_finite(len(bad))}, the first ({value}) in row {row}{column}.")
     return t
 
 

@@ -122,7 +122,9 @@ def test_a_folder_that_cannot_be_made_ends_a_command_before_it_reads(command, he
     monkeypatch.setattr("rfgp.tables.reading.read_text", lambda *_, **__: pytest.fail("read"))
     code, _, err = run(monkeypatch, capsys, *command.split(), "--out", "t.csv/o")
     assert (code, "Traceback" in err) == (1, False)
-    assert "cannot be written: Not a directory." in err
+    assert "t.csv/o cannot be written: Not a directory. A file stands where a folder is needed; choose" in err
+    code, _, err = run(monkeypatch, capsys, *command.split(), "--out", "m")
+    assert "cannot be written: Not a directory. A file stands where a folder is needed; choose" in err
 
 
 @pytest.mark.parametrize(
@@ -196,7 +198,7 @@ def test_the_logarithm_of_a_target_is_fitted_and_predictions_are_in_its_own_unit
     (here / "y.csv").write_text("a,b,y\n" + rows + "1,1,0\n")
     code, _, err = run(monkeypatch, capsys, "fit", "y.csv", "--log", *options)
     assert code == 1
-    assert "--log needs a positive target, and 'y' has 1 values that are not, the first in row 200 (0)." in err
+    assert "--log needs a positive target, and 'y' has 1 value not above 0, the first in row 200 (0)." in err
 
 
 @pytest.mark.skipif("thousands" not in TableOptions.__annotations__, reason="tables know no thousands yet")
