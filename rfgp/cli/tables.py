@@ -89,6 +89,7 @@ def _fit(
     from rfgp import SparseSpectrumGP
     from rfgp.files import made_folder, write_atomically
     from rfgp.report import study_table, table_report
+    from rfgp.report.notes import of_scale
 
     folder = out or Path(f"{stem(file)}-fit")
     check_outputs((folder / "model.safetensors", folder / "report.html"), (file,))
@@ -96,8 +97,12 @@ def _fit(
     with progress(visible=visible) as report:
         report("Reading", 0, 0)
         table = open_table(file, target, reading, report)
+        if target is None:
+            say(f"No --target: it is the last column, {table.target}.", as_json=True)
         table = _in_logarithms(table) if log else table
         study = study_table(table, gp, title=f"{file.name}, target {table.target}", report=report, **judging)
+        if not log:
+            study = replace(study, notes=(*study.notes, *of_scale(table.y, table.target)))
         report("Writing", 0, 0)
         settings = {**model, **{name: value for name, value in reading.items() if value not in (None, ())}}
         settings.pop("missing_marks", None)

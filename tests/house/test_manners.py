@@ -60,7 +60,7 @@ SHOWN = {
     "table": (lambda: table(500, COLUMNS), "Table(500 rows, 40 columns (column 0"),
     "classes": (lambda: table(1, ("a",), classes=("x", "y")), "target 'price' of 2 classes)"),
     "inputs": (lambda: Inputs(np.zeros((500, 40)), np.arange(500), 500), "Inputs(500 rows, 40 columns, no targets)"),
-    "prediction": (lambda: model().predict(np.zeros((500, 3))), "Prediction(latent function)"),
+    "prediction": (lambda: model().predict(np.zeros((500, 3))), "Prediction(latent function at 500 points)"),
     "leave one out": (lambda: model().leave_one_out(), "LeaveOneOut(200 observations, mean log density "),
     "regression": (lambda: model().regression, "Regression(200 observations, lengthscale=["),
     "report": (
