@@ -14,6 +14,7 @@ from pandas.api.types import is_numeric_dtype
 from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import Chunk, RowSource
+from rfgp.rows.arrays import warn_of_truth
 
 T = TypeVar("T")
 _EXTRAS = ("y", "noise", "sample_weight")
@@ -39,7 +40,7 @@ class Partitions:
     they fit in the cluster's memory. rfgp must be installed on the workers.
 
     Args:
-        X: A Dask array (n, d), or a Dask dataframe, whose columns have to be numbers.
+        X: A Dask array (n, d), or a Dask dataframe; columns that a model takes have to be numbers.
         y: Targets, a Dask array (n,) or (n, k), or a series or dataframe partitioned as X; or, where X is a dataframe,
             the name of its target column, or k names. None: there are none.
         noise: Known variances (n,), likewise.
@@ -69,6 +70,12 @@ class Partitions:
         rows = zip(parts, *others.values(), strict=True)
         self._parts = [make(x, dict(zip(others, values, strict=True))) for x, *values in rows]
         self._lengths = known_lengths(X)
+        targets = X[list(y) if not isinstance(y, str) else y] if _is_name(y) else y
+        kinds = getattr(targets, "dtypes", None)  # of a dataframe
+        if kinds is None or not hasattr(targets, "columns"):
+            kinds = [getattr(targets, "dtype", None)]
+        if any(str(kind) in ("bool", "boolean") for kind in kinds):
+            warn_of_truth(np.empty(0, dtype=bool), stacklevel=3)
 
     def __len__(self) -> int:
         return sum(self.lengths)
@@ -129,8 +136,7 @@ def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
     if hasattr(X, "columns"):
         X = X.drop(columns=taken)
         names = tuple(map(str, X.columns))
-        _check_columns(X, names)
-        X = X.to_numpy()
+        X = X.to_numpy() if _are_numbers(X, names) else X  # of which a model may need the numbers alone
     for name, value in found.items():
         found[name] = value.to_numpy() if hasattr(value, "to_numpy") else value
         if len(found[name]) != len(X):
@@ -138,18 +144,16 @@ def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
     return _Part(Chunk(X, names=names, **found))
 
 
-def _check_columns(X: Any, names: tuple[str, ...]) -> None:
-    """Refuse columns that are no numbers, and names that stand for several.
+def _are_numbers(X: Any, names: tuple[str, ...]) -> bool:
+    """Return whether all columns of a dataframe hold numbers.
 
     Raises:
-        DataError: with the name.
+        DataError: a name stands for several columns.
     """
-    for place, name in enumerate(names):
+    for name in names:
         if names.count(name) > 1:
             raise DataError(f"Several columns of the dataframe are named {name!r}.")
-        kind = X.dtypes.iloc[place]
-        if not is_numeric_dtype(kind):
-            raise DataError(f"Column {name!r} holds {kind}, not numbers; encode it first.")
+    return all(map(is_numeric_dtype, X.dtypes))
 
 
 def _is_name(value: Any) -> bool:

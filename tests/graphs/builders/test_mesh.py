@@ -129,7 +129,7 @@ class TestShapes:
     def test_a_single_triangle(self):
         mesh = mesh_of([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)])
         for weights in ("unit", "edge-length"):
-            assert repr(Graph.from_mesh(mesh, weights=weights)) == "Graph(1 nodes, 0 edges)"
+            assert repr(Graph.from_mesh(mesh, weights=weights)) == "Graph(1 node, 0 edges)"
 
     @pytest.mark.parametrize(
         ("vertices", "faces", "message"),

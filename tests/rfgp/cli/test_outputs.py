@@ -185,6 +185,13 @@ def test_the_logarithm_of_a_target_is_fitted_and_predictions_are_in_its_own_unit
     code, out, err = run(monkeypatch, capsys, "fit", "y.csv", "--log", *options)
     assert code == 0, err
     assert json.loads(out)["title"] == "y.csv, target log of y"
+    assert "No --target: it is the last column, y.\n" in err
+    assert not [note for note in json.loads(out)["notes"] if "--log" in note]
+    code, out, err = run(monkeypatch, capsys, "fit", "y.csv", "--target", "y", *options[:-2], "other", "--json")
+    (note,) = [note for note in json.loads(out)["notes"] if "--log" in note]
+    assert note.startswith("y is positive, from ")
+    assert note.endswith("fitting its logarithm may serve better (--log).")
+    assert "No --target" not in err
     model = "o/model.safetensors"
     code, out, err = run(monkeypatch, capsys, "predict", model, "y.csv", "--out", "p.csv", "--json")
     assert 0.9 < json.loads(out)["coverage_95"] <= 1

@@ -1,6 +1,7 @@
 """Fits through features: subsets of the rows that grow, noise and scale that are solved for, honest reports."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from problems import exhausted, table
@@ -108,9 +109,11 @@ def test_the_best_of_several_starts_is_taken():
     gp = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0).fit(x, y)
     assert gp.hyperparameters.noise.item() < 0.05
     with pytest.warns(
-        rfgp.UnderfittingWarning, match=r"correlation of 0\.9.*column 0 does not matter.*shorter starting"
+        rfgp.UnderfittingWarning, match=r"correlation of 0\.9.*column 'speed' does not matter.*shorter starting"
     ):
-        given = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0, lengthscale=30.0).fit(x, y)
+        given = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0, lengthscale=30.0).fit(
+            pd.DataFrame(x, columns=["speed"]), y
+        )
     assert given.fit_report.neighbors > 0.9
     assert gp.fit_report.neighbors < 0.2
     assert given.hyperparameters.noise.item() > 0.3
