@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#999999")
 """Okabe and Ito's palette, but for its yellow, which is lost on white: a grey."""
 
-_ROUNDING = 1e-6  # beside a value, what no reader of a scale can see
+_ROUNDING = 2e-5  # beside a value: ends of a scale that agree in their first five digits
 
 COLOR_MAPS = {"mean": "viridis", "sd": "cividis"}
 """Of a field's mean and standard deviation; both grow lighter with the value."""
@@ -36,8 +36,8 @@ def styles(methods: Iterable[str]) -> dict[str, int]:
 def color_range(values: NDArray[np.float64]) -> tuple[float, float]:
     """Return the 1 % and 99 % quantiles of values (N,): a few extreme nodes would hide the others.
 
-    What is constant but for rounding lies in the middle of a tenth of it, so that rounding shows no pattern; the scale
-    of values that are nowhere negative, as standard deviations, does not begin below 0.
+    What is as good as constant lies in the middle of a tenth of it, so that what rounding left shows no pattern; the
+    scale of values that are nowhere negative, as standard deviations, does not begin below 0.
     """
     low, high = (float(end) for end in np.quantile(values, [0.01, 0.99]))
     largest = max(abs(low), abs(high))

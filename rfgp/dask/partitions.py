@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import dask
 import numpy as np
 from distributed import Client
-from pandas.api.types import is_numeric_dtype
+from pandas.api.types import is_numeric_dtype, is_string_dtype
 
 from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
@@ -70,11 +70,7 @@ class Partitions:
         rows = zip(parts, *others.values(), strict=True)
         self._parts = [make(x, dict(zip(others, values, strict=True))) for x, *values in rows]
         self._lengths = known_lengths(X)
-        targets = X[list(y) if not isinstance(y, str) else y] if _is_name(y) else y
-        kinds = getattr(targets, "dtypes", None)  # of a dataframe
-        if kinds is None or not hasattr(targets, "columns"):
-            kinds = [getattr(targets, "dtype", None)]
-        if any(str(kind) in ("bool", "boolean") for kind in kinds):
+        if {"bool", "boolean"} & set(_types(X, y)):
             warn_of_truth(np.empty(0, dtype=bool), stacklevel=3)
 
     def __len__(self) -> int:
@@ -136,7 +132,7 @@ def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
     if hasattr(X, "columns"):
         X = X.drop(columns=taken)
         names = tuple(map(str, X.columns))
-        X = X.to_numpy() if _are_numbers(X, names) else X  # of which a model may need the numbers alone
+        X = _values(X, names)
     for name, value in found.items():
         found[name] = value.to_numpy() if hasattr(value, "to_numpy") else value
         if len(found[name]) != len(X):
@@ -144,8 +140,10 @@ def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
     return _Part(Chunk(X, names=names, **found))
 
 
-def _are_numbers(X: Any, names: tuple[str, ...]) -> bool:
-    """Return whether all columns of a dataframe hold numbers.
+def _values(X: Any, names: tuple[str, ...]) -> Any:
+    """Return a dataframe (n, d) as an array; where some columns are no numbers, which a model may not need, as it is.
+
+    Columns of neither numbers nor text, as of categories or dates, then hold the name of their type.
 
     Raises:
         DataError: a name stands for several columns.
@@ -153,7 +151,21 @@ def _are_numbers(X: Any, names: tuple[str, ...]) -> bool:
     for name in names:
         if names.count(name) > 1:
             raise DataError(f"Several columns of the dataframe are named {name!r}.")
-    return all(map(is_numeric_dtype, X.dtypes))
+    if all(map(is_numeric_dtype, X.dtypes)):
+        return X.to_numpy()
+    X = X.copy(deep=False)
+    for place, kind in enumerate(X.dtypes):
+        if not is_numeric_dtype(kind) and not is_string_dtype(kind):
+            X.isetitem(place, str(kind))
+    return X
+
+
+def _types(X: Any, y: Any) -> list[str]:
+    """Return the types of targets, columns of X by their names or beside it, as words."""
+    if _is_name(y):
+        kinds = dict(zip(X.columns, X.dtypes, strict=True))
+        return [str(kinds.get(name)) for name in ([y] if isinstance(y, str) else y)]
+    return [str(kind) for kind in y.dtypes] if _is_frame(y) and y.ndim == 2 else [str(getattr(y, "dtype", None))]
 
 
 def _is_name(value: Any) -> bool:

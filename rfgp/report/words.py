@@ -23,6 +23,7 @@ from rfgp.report.study import Study
 
 FEW = 20
 """Fewer held-out points say nothing about the coverage of 95 % intervals."""
+_ROUNDING = 1e-9  # nats
 
 
 def number(value: float) -> str:
@@ -47,10 +48,10 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
         kl = study.comparison.estimate("kl", *study.own)
         points = len(study.comparison.example.observed)
         method, size = study.own
-        total = format_estimate(kl)
+        total = format_estimate(kl) if abs(kl.mean) > _ROUNDING else "0 but for rounding"
         key = ", with the standard error of the last digit in brackets" * ("(" in total)
         name = f"nats per held-out point; {method}, m = {size}: {total} over {points} {noun}{key}"
-        out.append(("KL from the exact process", f"{kl.mean / points:.2g}", name))
+        out.append(("KL from the exact process", f"{kl.mean / points if abs(kl.mean) > _ROUNDING else 0:.2g}", name))
     return out
 
 

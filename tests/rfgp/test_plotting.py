@@ -164,13 +164,13 @@ def test_a_spectrum_shows_the_fitted_kernel_its_family_and_the_noise():
     ("values", "expected"),
     [
         (np.linspace(0, 1, 101), (0.01, 0.99)),
-        (0.219889 + 1e-9 * np.arange(40), (0.95 * 0.219889, 1.05 * 0.219889)),
+        (0.219889 + 1e-7 * np.arange(40), (0.95 * 0.219889, 1.05 * 0.219889)),
         (np.full(9, -2.0), (-2.1, -1.9)),
         (np.zeros(9), (0.0, 0.5)),
     ],
 )
 def test_a_constant_field_has_a_scale_around_it(values, expected):
-    assert palette.color_range(values) == pytest.approx(expected, rel=1e-6)
+    assert palette.color_range(values) == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_scale_of_a_constant_field_is_read_as_one():

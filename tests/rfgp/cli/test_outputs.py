@@ -178,7 +178,7 @@ def test_gaps_in_values_on_a_mesh_are_refused_or_left_out_as_one_says(here, monk
 def test_the_logarithm_of_a_target_is_fitted_and_predictions_are_in_its_own_units(here, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     X = rng.random((200, 2))
-    y = np.exp(3 * X[:, 0] - 2 * X[:, 1] + 0.2 * rng.standard_normal(200))
+    y = np.exp(4 * X[:, 0] - 2 * X[:, 1] + 0.2 * rng.standard_normal(200))
     rows = "".join(f"{a!r},{b!r},{c!r}\n" for (a, b), c in zip(X.tolist(), y.tolist(), strict=True))
     (here / "y.csv").write_text("a,b,y\n" + rows)
     options = ("--num-frequencies", "16", "--no-compare", "--out", "o", "--json")
