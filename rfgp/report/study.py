@@ -209,7 +209,8 @@ def _fit_and_predict(
     first = train[:most]
 
     def show(now: Progress) -> None:
-        stage = f"Fitting {counted(now.rows, 'observation')} ({now.stage}, up to {now.iterations} {now.unit})"
+        most = counted(now.iterations, now.unit.removesuffix("s"))
+        stage = f"Fitting {counted(now.rows, 'observation')} ({now.stage}, up to {most})"
         tell(stage, now.iteration, now.iterations)
 
     tell(f"Fitting {len(first):,} observations", 0, 0)
