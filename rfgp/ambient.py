@@ -46,8 +46,11 @@ def plain() -> Iterator[None]:
 def hides(*names: str) -> Callable[[type[T]], type[T]]:
     """Return a decorator of classes whose objects do not list these names: they are there for the rest of the house."""
 
+    def listed(self: object) -> list[str]:
+        return sorted({*object.__dir__(self)} - {*names})
+
     def decorate(cls: type[T]) -> type[T]:
-        cls.__dir__ = lambda self: sorted({*object.__dir__(self)} - {*names})  # type: ignore[method-assign]
+        type.__setattr__(cls, "__dir__", listed)
         return cls
 
     return decorate
