@@ -321,15 +321,13 @@ def _chosen(model: type[Process[Any]], options: object) -> Iterator[str]:
 
 
 def _few_rows(regression: Regression, fixed: tuple[str, ...]) -> Iterator[Warning]:
-    """Yield a warning where no more observations than hyperparameters were fitted, which no prior holds."""
+    """Yield a warning where lengthscales of several columns and the rest, which no prior holds, are as many as rows."""
     values, count = regression.hyperparameters, regression.num_observations
     free = [name for name in values.space.free(fixed) if name not in values.space.hyperpriors]
     entries = sum(values.raw[name].numel() for name in free)
-    if count <= entries:
-        has_many = "lengthscale" in free and values.raw["lengthscale"].numel() > 1
-        remedy = "(try ard=False, or priors)" if has_many else "(try priors, or fix some)"
-        said = f"{counted(count, 'observation')} cannot determine {counted(entries, 'hyperparameter')} {remedy}."
-        yield OverfittingWarning(f"The hyperparameters are over-fitted: {said}")
+    if count <= entries and "lengthscale" in free and values.raw["lengthscale"].numel() > 1:
+        said = f"{counted(count, 'observation')} cannot determine {entries} hyperparameters"
+        yield OverfittingWarning(f"The hyperparameters are over-fitted: {said} (try ard=False, or priors).")
 
 
 def _given(*columns: Any) -> Chunk:
