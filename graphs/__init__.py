@@ -48,3 +48,9 @@ from graphs.walks import choose_halt as choose_halt
 from graphs.walks import largest_halt as largest_halt
 from graphs.walks import relative_variance as relative_variance
 from graphs.walks import survival_for as survival_for
+
+
+def __dir__() -> list[str]:
+    """Return what users need: rooms are left out, and what is there for the house."""
+    shown = {name: value for name, value in globals().items() if not name.startswith("_") and name != "quantile_costs"}
+    return sorted(n for n, value in shown.items() if n in ("errors", "kernels") or not isinstance(value, type(errors)))

@@ -179,7 +179,10 @@ class Graph(Sources):
         return {label: i for i, label in enumerate(self.labels or ())}
 
     def __repr__(self) -> str:
-        return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
+        nodes, edges = (
+            f"{n} {what}{'s' * (n != 1)}" for n, what in ((self.num_nodes, "node"), (self.num_edges, "edge"))
+        )
+        return f"Graph({nodes}, {edges})"
 
 
 _WAYS_IN = {"is_directed": "from_networkx", "toarray": "from_scipy", "faces": "from_mesh", "__array__": "from_scipy"}

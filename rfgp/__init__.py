@@ -21,6 +21,7 @@ from rfgp.errors import FileWriteError as FileWriteError
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
 from rfgp.errors import JitterWarning as JitterWarning
 from rfgp.errors import MissingExtraError as MissingExtraError
+from rfgp.errors import MissingFolderError as MissingFolderError
 from rfgp.errors import ModelFileError as ModelFileError
 from rfgp.errors import NotDifferentiableError as NotDifferentiableError
 from rfgp.errors import NotFittedError as NotFittedError
@@ -77,6 +78,7 @@ __all__ = [
     "JitterWarning",
     "LogNormal",
     "MissingExtraError",
+    "MissingFolderError",
     "ModelFileError",
     "NotDifferentiableError",
     "NotFittedError",

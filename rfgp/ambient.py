@@ -1,4 +1,4 @@
-"""What a process has set around a call: torch's inference mode and default device, numpy's errors, and forks."""
+"""What is around a call: torch's inference mode and default device, numpy's errors, forks; and what users see of us."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -41,6 +41,19 @@ def plain() -> Iterator[None]:
         if torch.empty(0).device.type != "cpu":
             stack.enter_context(torch.device("cpu"))
         yield
+
+
+def hides(*names: str) -> Callable[[type[T]], type[T]]:
+    """Return a decorator of classes whose objects do not list these names: they are there for the rest of the house."""
+
+    def listed(self: object) -> list[str]:
+        return sorted({*object.__dir__(self)} - {*names})
+
+    def decorate(cls: type[T]) -> type[T]:
+        type.__setattr__(cls, "__dir__", listed)
+        return cls
+
+    return decorate
 
 
 def lasting(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Counts that a caller gives."""
+"""Counts that a caller gives, and counts in messages."""
 
 from typing import Any
 
@@ -27,3 +27,13 @@ def check_counts(**counts: Any) -> None:
     """
     for name, value in counts.items():
         check_count(name, value)
+
+
+def counted(number: int, thing: str) -> str:
+    """Return "1 cell" or "2 cells"."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def not_finite(number: int) -> str:
+    """Return "1 value that is not finite" or "2 values that are not finite"."""
+    return f"{counted(number, 'value')} that {'is' if number == 1 else 'are'} not finite"

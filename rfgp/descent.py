@@ -11,6 +11,13 @@ Floats = NDArray[np.float64]
 Evaluate = Callable[[Floats], tuple[float, Floats]]
 
 _ITERATIONS_RAN_OUT = 1
+_ENDS = (  # what scipy says, and what it means
+    ("RELATIVE REDUCTION", "the last iteration changed almost nothing"),
+    ("PROJECTED GRADIENT", "the gradient is almost zero"),
+    ("NO. OF ITERATIONS", "the iterations ran out"),
+    ("EVALUATIONS", "the evaluations ran out"),
+    ("ABNORMAL", "the line search found no better point"),
+)
 
 
 class Descent(NamedTuple):
@@ -71,7 +78,7 @@ def descend(
             options={"maxiter": most - iterations, "ftol": tolerance, "gtol": gradient_tolerance, **options},
             callback=tell,
         )
-        point, message, converged = np.asarray(result.x), str(result.message), bool(result.success)
+        point, message, converged = np.asarray(result.x), _in_words(str(result.message)), bool(result.success)
         iterations, evaluations = iterations + int(result.nit), evaluations + int(result.nfev)
         if converged or iterations >= most or result.status == _ITERATIONS_RAN_OUT:
             return Descent(point, converged, message, iterations, evaluations)
@@ -80,3 +87,9 @@ def descend(
         if done >= restarts:
             return Descent(point, False, message, iterations, evaluations)
         before, done = float(result.fun), done + 1
+
+
+def _in_words(message: str) -> str:
+    """Return what scipy says of the end of a search in plain words."""
+    said = message.upper().replace("_", " ")
+    return next((words for sign, words in _ENDS if sign in said), message.lower().rstrip(".: "))

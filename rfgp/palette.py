@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#999999")
 """Okabe and Ito's palette, but for its yellow, which is lost on white: a grey."""
 
+_ROUNDING = 2e-5  # beside a value: ends of a scale that agree in their first five digits
+
 COLOR_MAPS = {"mean": "viridis", "sd": "cividis"}
 """Of a field's mean and standard deviation; both grow lighter with the value."""
 
@@ -32,9 +34,17 @@ def styles(methods: Iterable[str]) -> dict[str, int]:
 
 
 def color_range(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the 1 % and 99 % quantiles of values (N,): a few extreme nodes would hide the others."""
-    low, high = np.quantile(values, [0.01, 0.99])
-    return float(low), float(high)
+    """Return the 1 % and 99 % quantiles of values (N,): a few extreme nodes would hide the others.
+
+    What is as good as constant lies in the middle of a tenth of it, so that what rounding left shows no pattern; the
+    scale of values that are nowhere negative, as standard deviations, does not begin below 0.
+    """
+    low, high = (float(end) for end in np.quantile(values, [0.01, 0.99]))
+    largest = max(abs(low), abs(high))
+    if high - low <= _ROUNDING * largest:
+        half = 0.05 * largest or 0.5
+        low, high = low - half if low >= half or np.min(values) < 0 else 0.0, high + half
+    return low, high
 
 
 def log_ticks(values: Sequence[float]) -> tuple[list[float], tuple[float, float]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rfgp.counts import counted
 from rfgp.errors import DataError
 
 
@@ -140,4 +141,4 @@ class Scaling:
             DataError: with both numbers.
         """
         if self.inputs is not None and x.shape[1:] != self.inputs.scale.shape:
-            raise DataError(f"X has {x.shape[1]} columns, the training data {len(self.inputs.scale)}.")
+            raise DataError(f"X has {counted(x.shape[1], 'column')}, the training data {len(self.inputs.scale)}.")

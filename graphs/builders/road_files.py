@@ -4,7 +4,7 @@ import json
 import math
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 
 from graphs.builders.files import brief, check_file
 from graphs.builders.roads import Roads, segment_lengths
+from graphs.checks import is_number, shown
 from graphs.errors import FileFormatError, InvalidArgumentError, SkippedFeaturesWarning
 
 FARTHEST_SENSOR = 500.0
 """Metres from a road beyond which a sensor without a road of its own is refused."""
 
+_PLACE = ("edge", "fraction")  # the properties that say where a sensor is
+_SHOWN = 8
 _END = 1e-3  # sensors at a crossing are put this fraction of the road away from it
 
 
@@ -70,6 +73,33 @@ def read_roads(
         ) from error
 
 
+def missing_property(
+    sensors: Sequence[Mapping[str, Any]],  # their properties
+    name: str,
+) -> str:
+    """Say that no sensor has a property, and which of theirs hold numbers; "" where one has it, or there are none."""
+    if not sensors or any(name in sensor for sensor in sensors):
+        return ""
+    numbers = Counter(
+        key for sensor in sensors for key, value in sensor.items() if key not in _PLACE and is_number(value)
+    )
+    if numbers:
+        best = [shown(key) for key, _ in numbers.most_common(_SHOWN)]
+        return (
+            f"no sensor has the property {shown(name)}; they have numbers in {', '.join(best)}. Name the one to read, "
+            f"as in value={best[0]}."
+        )
+    others = list(dict.fromkeys(key for sensor in sensors for key in sensor))
+    names = ", ".join(map(shown, others[:_SHOWN])) or "none at all"
+    return f"no sensor has the property {shown(name)}, nor another that holds numbers (they have {names})."
+
+
+def _counted(count: int, what: str) -> str:
+    """Return "2 roads left out" of 2 and "road left out"."""
+    thing, _, rest = what.partition(" ")
+    return f"{count} {thing}{'s' * (count > 1)} {rest}"
+
+
 def _read_rda(file: Path, metric: str) -> Roads:
     import rdata
 
@@ -84,7 +114,14 @@ def _read_rda(file: Path, metric: str) -> Roads:
 
 
 def _read_geojson(file: Path, value: str, metric: str, within: float, skip: bool) -> Roads:
-    content = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}: {error.msg}"
+        raise FileFormatError(
+            f"{file} is not a road network that can be read: it is no JSON ({where}). Roads are GeoJSON, or an R data "
+            "file whose name ends in .rda."
+        ) from error
     features = content.get("features") if isinstance(content, dict) else None
     if not isinstance(features, list) or content.get("type") != "FeatureCollection":
         raise FileFormatError(f"{file} is not a GeoJSON FeatureCollection.")
@@ -109,6 +146,8 @@ def _read_geojson(file: Path, value: str, metric: str, within: float, skip: bool
     if not lines:
         raise FileFormatError(f"{file} has no LineString. There are no roads.")
     segments, places, values, details = _Segments(lines, metric), [], [], []
+    if not skip and (fault := missing_property([properties for _, properties in sensors], value)):
+        raise FileFormatError(f"{file}: {fault}")
     for i, sensor in enumerate(sensors):
         place = _place(sensor, i, segments, file, within, skipped)
         if place is not None:
@@ -116,7 +155,7 @@ def _read_geojson(file: Path, value: str, metric: str, within: float, skip: bool
             values.append(_read_value(sensor[1], value, i, file, skipped))
             details.append(sensor[1])
     if skipped:
-        what = ", ".join(f"{count} {name}" for name, count in sorted(skipped.items()))
+        what = ", ".join(_counted(count, name) for name, count in sorted(skipped.items()))
         warnings.warn(SkippedFeaturesWarning(f"{file}: {what}."), stacklevel=3)
     edges, fractions = np.array(places, dtype=np.float64).reshape(-1, 2).T
     whole = _whole(edges, file) if len(edges) else np.zeros(0, np.int64)
@@ -127,7 +166,7 @@ def _read_feature(feature: Any, index: int, file: Path, skip: bool) -> tuple[str
     geometry = feature.get("geometry") if isinstance(feature, dict) else None
     if not isinstance(geometry, dict) or "type" not in geometry:
         if skip:
-            return "without geometry", None, {}
+            return "feature without geometry", None, {}
         raise FileFormatError(f"{file}: feature {index} has no geometry.")
     properties = feature.get("properties")
     return str(geometry["type"]), geometry.get("coordinates"), properties if isinstance(properties, dict) else {}
@@ -149,7 +188,7 @@ def _read_value(
     """Return what a sensor measured, NaN where nothing; with something to count in, also where it is no number."""
     value = properties.get(name)
     if skipped is not None and isinstance(value, str) and math.isfinite(number := _number(value)):
-        skipped["numbers written as text"] += 1
+        skipped["number written as text"] += 1
         return number
     if skipped is None and name not in properties:
         names = ", ".join(map(repr, list(properties)[:8])) or "none"
@@ -159,7 +198,7 @@ def _read_value(
         )
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if skipped is not None and not is_number and (value is not None or name not in properties):
-        skipped[f"sensors without a number {name!r} not observed"] += 1
+        skipped[f"sensor without a number {name!r} not observed"] += 1
         return math.nan
     if value is None:
         return math.nan
@@ -188,8 +227,8 @@ def _place(
 ) -> tuple[float, float] | None:
     """Return the road of a sensor and the fraction of its length: as its properties say, or the nearest; or None."""
     point, properties = sensor
-    if "edge" in properties and "fraction" in properties:
-        given = (properties["edge"], properties["fraction"])
+    if all(name in properties for name in _PLACE):
+        given = [properties[name] for name in _PLACE]
         try:
             edge, fraction = (math.nan if isinstance(entry, bool) else float(entry) for entry in given)
         except (TypeError, ValueError) as error:
@@ -204,7 +243,7 @@ def _place(
             "Are its coordinates longitude and latitude, in this order? Pass within= for more, or skip=True to leave "
             "it out."
         )
-    skipped[f"sensors further than {within:g} m from a road left out"] += 1
+    skipped[f"sensor further than {within:g} m from a road left out"] += 1
     return None
 
 

@@ -16,6 +16,7 @@ from rfgp.progress import Bar, Report
 
 console = Console()
 error_console = Console(stderr=True)
+_STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
 def progress(visible: bool = True) -> Bar:
@@ -47,20 +48,64 @@ def print_json(content: Mapping[str, Any]) -> None:
     print(json.dumps(content, indent=1, allow_nan=False, default=str))
 
 
-def resolve(name: Path, report: Report | None = None) -> Path:
-    """Return the path of a file, or of a public data set of that name."""
-    from rfgp.datasets import CATALOG, fetch
+def check_input(path: Path) -> Path:
+    """Return a path that is to be read, which is no pipe and no device: files are read more than once.
 
-    if name.exists() or str(name) not in CATALOG:
-        return name
-    return fetch(str(name), progress=report)
+    Raises:
+        InvalidArgumentError: it is one, or "-".
+    """
+    is_standard = str(path) in _STANDARD_INPUT
+    if is_standard or (path.exists() and not (path.is_file() or path.is_dir())):
+        what = "Standard input" if is_standard else f"{path}, a pipe or a device,"
+        raise InvalidArgumentError(f"{what} is not read. Save what it holds to a file, and name that file.")
+    return path
+
+
+def resolve(name: Path, command: str, report: Report | None = None) -> Path:
+    """Return the path of a file, or of a public data set of that name, for a command.
+
+    Raises:
+        InvalidArgumentError: there is neither, or it is for another command.
+    """
+    from rfgp.datasets import CATALOG, describe, fetch
+
+    entry = None if check_input(name).exists() else CATALOG.get(str(name))
+    if entry is not None and entry.kind == "graph":
+        raise InvalidArgumentError(f"{name} is a graph without values, which no command reads.")
+    if entry is None and not name.exists() and not name.suffix:
+        try:
+            describe(str(name))
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"There is no file {name}. {error}") from None
+    if entry is not None or name.exists():
+        _check_ending(Path(name if entry is None else entry.file), name, command)
+    return name if entry is None else fetch(str(name), progress=report)
+
+
+def _check_ending(file: Path, name: Path, command: str) -> None:
+    """Refuse a file that by its ending is for another command.
+
+    Raises:
+        InvalidArgumentError: with the other command.
+    """
+    from graphs.builders.mesh import MESH_SUFFIXES
+    from rfgp.fields.reading import ROAD_SUFFIXES
+    from rfgp.tables import TABLE_SUFFIXES
+
+    kinds = {"fit": ("a table", TABLE_SUFFIXES), "mesh": ("a mesh", MESH_SUFFIXES), "traffic": ("roads", ROAD_SUFFIXES)}
+    found = next((key for key, (_, endings) in kinds.items() if file.suffix.lower() in endings), command)
+    if command in kinds and found != command:
+        raise InvalidArgumentError(
+            f"{name} is {kinds[found][0]} by its ending ({file.suffix}): `rfgp {found}` reads that, `rfgp {command}` "
+            f"needs {kinds[command][0]}."
+        )
 
 
 def open_table(name: Path, target: str | None, options: Mapping[str, Any], report: Report | None = None) -> Any:
     """Return the table in a file, or of a public data set of that name, whose own options yours are added to."""
     from rfgp.tables import read_table
 
-    return read_table(resolve(name, report), target, **table_options(name, options))
+    return read_table(resolve(name, "fit", report), target, **table_options(name, options))
 
 
 def table_options(name: Path, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,7 +136,7 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> Non
                 raise InvalidArgumentError(
                     f"{path} would be written over {given}, which is read. Choose another --out."
                 )
-        if path.parent.exists():
+        if path.parent.is_dir():
             check_target(path)
         else:
             check_folder(path.parent)

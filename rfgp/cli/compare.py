@@ -102,7 +102,7 @@ def _compare(
     from rfgp.files import made_folder, write_atomically
 
     with progress(visible=not as_json) as report:
-        path, reading = resolve(file, report), table_options(file, reading)
+        path, reading = resolve(file, "compare", report), table_options(file, reading)
         if out is not None:
             check_outputs((out / f"{stem(path)}.json", out / f"{stem(path)}.png"), (path,))
         comparison, fields = compare_file(path, table_options=reading, plan=Plan(*amount), report=report, **protocol)

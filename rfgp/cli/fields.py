@@ -6,7 +6,17 @@ from typing import Annotated, Any
 import typer
 
 from rfgp.cli import options
-from rfgp.cli.common import check_outputs, command_line, print_json, print_study, progress, resolve, say, stem
+from rfgp.cli.common import (
+    check_input,
+    check_outputs,
+    command_line,
+    print_json,
+    print_study,
+    progress,
+    resolve,
+    say,
+    stem,
+)
 
 Kernel = Annotated[str, typer.Option(help="diffusion or regularized-laplacian.")]
 Features = Annotated[
@@ -67,8 +77,8 @@ def mesh(
     }
     with progress(visible=not as_json) as report:
         report("Reading", 0, 0)
-        path, folder = resolve(file, report), out or Path(f"{stem(file)}-field")
-        check_outputs((folder / name for name in (*_OF_ALL, *_OF_MESHES)), (path, values))
+        path, folder = resolve(file, "mesh", report), out or Path(f"{stem(file)}-field")
+        check_outputs((folder / name for name in (*_OF_ALL, *_OF_MESHES)), (path, values and check_input(values)))
         field = fields.read_mesh_field(path, values, weights=weights, nodes=nodes, table_options=reading)
         if values is None:
             field = _hide(field, known, seed)
@@ -125,7 +135,7 @@ def traffic(
         raise typer.BadParameter(f"{value} is the name of a result; rename the sensors' property.")
     with progress(visible=not as_json) as report:
         report("Reading", 0, 0)
-        path, folder = resolve(file, report), out or Path(f"{stem(file)}-field")
+        path, folder = resolve(file, "traffic", report), out or Path(f"{stem(file)}-field")
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_ROADS)), (path,))
         field = fields.read_road_field(path, value, metric, min_length, snap, within=within, skip=skip)
         model = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt, "seed": seed}

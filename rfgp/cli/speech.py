@@ -16,8 +16,11 @@ _NAME = re.compile(r"(?<![\w'\"/.-])[a-z]+(?:_[a-z]+)+(?![\w'\"/=(-]|\.\w)")  # 
 _SUBJECT = re.compile(r"^([a-z]+)(?= (?:must|is|has|lies)\b)")
 
 PHRASES = (  # patterns of what the library says, and what the command line says instead
+    (r"Call condition\(X, y\) first, or save it with data=True\.", "Fit it again with --with-data."),
     (r"Raise max_iterations if they ran out; otherwise fix a hyperparameter or give it a prior\.", "{steps}"),
     (r", or use frequencies=\"learned\" for accuracy", ""),
+    (r" use frequencies=\"learned\",", ""),
+    (r"try another seed or a shorter starting lengthscale", "try another --seed"),
     (r"\(try ard=False, or priors\)", "(try --shared)"),
     (r"\(num_walkers, degree, rank\)", "(--num-walkers)"),
     (

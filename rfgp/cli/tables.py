@@ -7,7 +7,17 @@ from typing import Annotated, Any
 import typer
 
 from rfgp.cli import options
-from rfgp.cli.common import check_outputs, command_line, open_table, print_json, print_study, progress, say, stem
+from rfgp.cli.common import (
+    check_input,
+    check_outputs,
+    command_line,
+    open_table,
+    print_json,
+    print_study,
+    progress,
+    say,
+    stem,
+)
 
 _CHUNK = 8192
 
@@ -58,7 +68,8 @@ def fit(
         print_json({**study.summary(), "files": {name: str(path) for name, path in files.items()}})
     else:
         print_study(study, "rows")
-        left_out = f"; {counts[1] - counts[0]:,} with missing values are left out" if counts[1] > counts[0] else ""
+        gone = counts[1] - counts[0]
+        left_out = f"; {gone:,} with missing values {'is' if gone == 1 else 'are'} left out" if gone else ""
         used = f"conditioned on {counts[0]:,} of {counts[1]:,} rows{left_out}"
         say(f"Model: {files['model']} ({used})\nReport: {files['report']}")
 
@@ -78,6 +89,7 @@ def _fit(
     from rfgp import SparseSpectrumGP
     from rfgp.files import made_folder, write_atomically
     from rfgp.report import study_table, table_report
+    from rfgp.report.notes import of_scale
 
     folder = out or Path(f"{stem(file)}-fit")
     check_outputs((folder / "model.safetensors", folder / "report.html"), (file,))
@@ -85,8 +97,12 @@ def _fit(
     with progress(visible=visible) as report:
         report("Reading", 0, 0)
         table = open_table(file, target, reading, report)
+        if target is None:
+            say(f"No --target: it is the last column, {table.target}.", as_json=True)
         table = _in_logarithms(table) if log else table
         study = study_table(table, gp, title=f"{file.name}, target {table.target}", report=report, **judging)
+        if not log:
+            study = replace(study, notes=(*study.notes, *of_scale(table.y, table.target)))
         report("Writing", 0, 0)
         settings = {**model, **{name: value for name, value in reading.items() if value not in (None, ())}}
         settings.pop("missing_marks", None)
@@ -105,14 +121,15 @@ def _in_logarithms(table: Any) -> Any:
     """
     import numpy as np
 
+    from rfgp.counts import counted
     from rfgp.errors import DataError
 
     table.check_numeric_target()
     bad = np.flatnonzero(table.y <= 0)
     if len(bad):
         raise DataError(
-            f"--log needs a positive target, and {table.target!r} has {len(bad):,} values that are not, the first in "
-            f"row {table.rows[bad[0]]} ({table.y[bad[0]]:.6g}). Rows count from 0, after the header."
+            f"--log needs a positive target, and {table.target!r} has {counted(len(bad), 'value')} not above 0, the "
+            f"first in row {table.rows[bad[0]]} ({table.y[bad[0]]:.6g}). Rows count from 0, after the header."
         )
     return replace(table, y=np.log(table.y), target=f"log of {table.target}")
 
@@ -152,13 +169,13 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON; needs --out.")] = False,
 ) -> None:
     """Predict the rows of a table: mean, standard deviations and the 95 % interval of an observation."""
+    from rfgp.counts import counted
     from rfgp.files import write_atomically
     from rfgp.tables import read_inputs
 
     if as_json and out is None:
         raise typer.BadParameter("--json describes a file of predictions; name it with --out.")
-    if out is not None:
-        check_outputs((out,), (model, file))
+    check_outputs(() if out is None else (out,), (check_input(model), check_input(file)))
     gp, schema = _open_model(model)
     marks = (*schema.missing_marks, *(missing_mark or ()))
     schema = replace(schema, **options.spelling(decimal, thousands, comment, encoding, None), missing_marks=marks)
@@ -174,9 +191,10 @@ def predict(
     if as_json:
         print_json({"rows": len(inputs.rows), "left_out": left_out, **figures, "out": str(out)})
         return
-    say(f"Predicted {schema.target} in {len(inputs.rows)} rows: {out}")
+    say(f"Predicted {schema.target} in {counted(len(inputs.rows), 'row')}: {out}")
     if left_out:
-        say(f"{left_out} rows with missing values were left out{', as in the fit' if missing is None else ''}.")
+        gone = f"{counted(left_out, 'row')} with missing values {'was' if left_out == 1 else 'were'} left out"
+        say(f"{gone}{', as in the fit' if missing is None else ''}.")
     if figures:
         shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
         say(f"The file holds the target as well: {shown}.")

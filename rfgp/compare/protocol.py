@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 import graphs
 from rfgp import couplings, metrics, random
 from rfgp.compare.results import Comparison, Draw, Exact, Example
+from rfgp.counts import counted, not_finite
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference import Prediction
 from rfgp.models import ExactGP, Process
@@ -60,6 +61,11 @@ class Plan:
             if getattr(self, name) < 1:
                 raise InvalidArgumentError(f"{name} must be at least 1, got {getattr(self, name)}.")
         random.resolve_seed(self.seed)
+
+    @property
+    def extent(self) -> str:
+        """How often, in words."""
+        return f"{counted(self.splits, 'split')} x {counted(self.draws, 'draw')}"
 
     def order(self, split: int, count: int) -> NDArray[np.int64]:
         """Return the random order of `count` items in one split, (count,)."""
@@ -127,8 +133,8 @@ def compare_table(
 
     protocol = (
         f"{num_train} training and {num_test} test rows, {'one lengthscale per column' if ard else 'one lengthscale'}, "
-        f"hyperparameters of the exact process, {features} features, {plan.splits} splits x {plan.draws} draws, "
-        f"seed {plan.seed}"
+        f"hyperparameters of the exact process, {features} features, {plan.extent}, seed "
+        f"{plan.seed}"
     )
     return run_comparison(title, protocol, "frequencies", methods, sizes, plan, run, report)
 
@@ -194,8 +200,8 @@ def compare_nodes(
     protocol = (
         f"{train_count} training and {test_count} test nodes of {graph.num_nodes}, {kernel} kernel, hyperparameters of "
         f"the exact process, halt {halt:g}, stratified walkers have systematic lengths, exact-hops are the same after "
-        f"hops that {NONZEROS_PER_WALKER} non-zeros a row for each walker leave room for, {plan.splits} splits x "
-        f"{plan.draws} draws, seed {plan.seed}"
+        f"hops that {NONZEROS_PER_WALKER} non-zeros a row for each walker leave room for, {plan.extent}, seed "
+        f"{plan.seed}"
     )
     return run_comparison(title, protocol, "walkers", methods, list(sizes), plan, run, report)
 
@@ -376,7 +382,7 @@ def _check_finite(name: str, values: NDArray[np.float64]) -> None:
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         where = ", column ".join(str(i) for i in bad[0])
-        raise DataError(f"{name} has {len(bad)} values that are not finite, the first in row {where}.")
+        raise DataError(f"{name} has {not_finite(len(bad))}, the first in row {where}.")
 
 
 def _fit_parts(count: int, train: int, test: int) -> tuple[int, int]:

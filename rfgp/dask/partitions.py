@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import dask
 import numpy as np
 from distributed import Client
-from pandas.api.types import is_numeric_dtype
+from pandas.api.types import is_numeric_dtype, is_string_dtype
 
 from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import Chunk, RowSource
+from rfgp.rows.arrays import warn_of_truth
 
 T = TypeVar("T")
 _EXTRAS = ("y", "noise", "sample_weight")
@@ -39,7 +40,7 @@ class Partitions:
     they fit in the cluster's memory. rfgp must be installed on the workers.
 
     Args:
-        X: A Dask array (n, d), or a Dask dataframe, whose columns have to be numbers.
+        X: A Dask array (n, d), or a Dask dataframe; columns that a model takes have to be numbers.
         y: Targets, a Dask array (n,) or (n, k), or a series or dataframe partitioned as X; or, where X is a dataframe,
             the name of its target column, or k names. None: there are none.
         noise: Known variances (n,), likewise.
@@ -69,6 +70,8 @@ class Partitions:
         rows = zip(parts, *others.values(), strict=True)
         self._parts = [make(x, dict(zip(others, values, strict=True))) for x, *values in rows]
         self._lengths = known_lengths(X)
+        if {"bool", "boolean"} & set(_types(X, y)):
+            warn_of_truth(np.empty(0, dtype=bool), stacklevel=3)
 
     def __len__(self) -> int:
         return sum(self.lengths)
@@ -129,8 +132,7 @@ def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
     if hasattr(X, "columns"):
         X = X.drop(columns=taken)
         names = tuple(map(str, X.columns))
-        _check_columns(X, names)
-        X = X.to_numpy()
+        X = _values(X, names)
     for name, value in found.items():
         found[name] = value.to_numpy() if hasattr(value, "to_numpy") else value
         if len(found[name]) != len(X):
@@ -138,18 +140,32 @@ def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
     return _Part(Chunk(X, names=names, **found))
 
 
-def _check_columns(X: Any, names: tuple[str, ...]) -> None:
-    """Refuse columns that are no numbers, and names that stand for several.
+def _values(X: Any, names: tuple[str, ...]) -> Any:
+    """Return a dataframe (n, d) as an array; where some columns are no numbers, which a model may not need, as it is.
+
+    Columns of neither numbers nor text, as of categories or dates, then hold the name of their type.
 
     Raises:
-        DataError: with the name.
+        DataError: a name stands for several columns.
     """
-    for place, name in enumerate(names):
+    for name in names:
         if names.count(name) > 1:
             raise DataError(f"Several columns of the dataframe are named {name!r}.")
-        kind = X.dtypes.iloc[place]
-        if not is_numeric_dtype(kind):
-            raise DataError(f"Column {name!r} holds {kind}, not numbers; encode it first.")
+    if all(map(is_numeric_dtype, X.dtypes)):
+        return X.to_numpy()
+    X = X.copy(deep=False)
+    for place, kind in enumerate(X.dtypes):
+        if not is_numeric_dtype(kind) and not is_string_dtype(kind):
+            X.isetitem(place, str(kind))
+    return X
+
+
+def _types(X: Any, y: Any) -> list[str]:
+    """Return the types of targets, columns of X by their names or beside it, as words."""
+    if _is_name(y):
+        kinds = dict(zip(X.columns, X.dtypes, strict=True))
+        return [str(kinds.get(name)) for name in ([y] if isinstance(y, str) else y)]
+    return [str(kind) for kind in y.dtypes] if _is_frame(y) and y.ndim == 2 else [str(getattr(y, "dtype", None))]
 
 
 def _is_name(value: Any) -> bool:

@@ -64,6 +64,12 @@ class Field:
         sizes = np.bincount(self.part)
         if len(sizes) == 1:
             return ""
+        if self.mesh is not None and self.graph.num_edges == 0:
+            return (
+                f"No two of the mesh's {len(sizes):,} faces share an edge: what is observed at one says nothing about "
+                "the others. If they are meant to touch, their corners lie apart: merge close vertices, in the program "
+                "that made the mesh."
+            )
         silent = len(sizes) - len(np.unique(self.part[self.graph.index(self.nodes)]))
         what = "roads" if self.mesh is None else "mesh"
         text = (
@@ -74,7 +80,8 @@ class Field:
         if silent:
             those = "One part has" if silent == 1 else f"{silent:,} parts have"
             text += f" {those} no observation; the prior's mean and standard deviation stand there."
-        return text + self._snap_hint(len(sizes))
+        ends = " Lines join at their ends alone: where they cross in between, they do not meet." if self.roads else ""
+        return text + ends + self._snap_hint(len(sizes))
 
     def _snap_hint(self, parts: int) -> str:
         """Return how many parts of roads a tolerance would leave, where it would help."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import graphs
 from graphs.builders.mesh import MESH_SUFFIXES, declared_faces
-from graphs.builders.road_files import FARTHEST_SENSOR
+from graphs.builders.road_files import FARTHEST_SENSOR, missing_property
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields.field import Field, warn_of_parts
 from rfgp.tables import TABLE_SUFFIXES, Table, read_table
@@ -68,16 +68,19 @@ def read_road_field(
     Raises:
         FileFormatError: the file is missing, empty or of another format.
         InvalidGraphError: roads or sensors that make no graph.
+        DataError: no sensor has a value.
 
     Warns:
         graphs.DisconnectedWarning: the roads fall into parts.
     """
     roads = graphs.read_roads(path, value, metric, within=within, skip=skip)._replace(snap=snap)
+    known, quantity = np.isfinite(roads.values), "y" if Path(path).suffix.lower() == ".rda" else value
+    if not known.any():
+        none = "there are no sensors." if len(known) == 0 else f"no sensor has a number as its {quantity!r}."
+        raise DataError(f"{path}: {missing_property(roads.properties, value) or none} There is nothing to interpolate.")
     edges, fractions, place = roads.places()
     graph = graphs.Graph.from_roads(roads.lines, edges, fractions, metric=metric, min_length=min_length, snap=snap)
-    known = np.isfinite(roads.values)
     labels = np.array([f"sensor-{i}" for i in place[known]], dtype=object)
-    quantity = "y" if Path(path).suffix.lower() == ".rda" else value
     return warn_of_parts(Field(graph, labels, roads.values[known], quantity, 250 / 325, roads=roads))
 
 

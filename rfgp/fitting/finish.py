@@ -100,7 +100,7 @@ def _statistics(fit: FeatureFit, values: Values) -> Statistics:
     fit.plan.reporter.begin(stage, len(fit.rows), max(1, -(-len(fit.rows) // size)))
     model = fit.linear(values, fit.rows)
     sums = fit.plan.journal.remember(stage, lambda: gather(model, fit.plan.reporter.block)._asdict())
-    return Statistics(**{name: tensor.to(model.mean.device) for name, tensor in sums.items()})
+    return Statistics(*(sums[name].to(model.mean.device) for name in Statistics._fields))
 
 
 def _check(fit: FeatureFit, values: Values, evidence: Evidence, learned: Outcome | None) -> tuple[float, float, float]:

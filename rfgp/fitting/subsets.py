@@ -239,13 +239,13 @@ def _optimize(
     if tolerance is None:
         tolerance = ENOUGH / rows.count if len(rows) <= LEAST_ROWS else 1e-7
     if not fit.solves(rows):
-        return _maximize(fit, values, rows, plan, stage + " again" * restart, tolerance)
+        return _maximize(fit, values, rows, plan, stage + ", second start" * restart, tolerance)
     objective = Objective.of(fit.regression, rows, _density(fit, values, rows))
     values, report = maximize(
         objective,
         values,
         plan,
-        stage=stage + " again" * restart,
+        stage=stage + ", second start" * restart,
         held=("outputscale",),
         bounds={"noise": _ratio_bounds(values)},
         tolerance=tolerance,
@@ -253,7 +253,9 @@ def _optimize(
     inside, was_outside = values.clamped(("noise", "outputscale"))
     if not was_outside:
         return values, report
-    values, bounded = _maximize(fit, inside, rows, plan, f"{stage} within bounds" + " again" * restart, tolerance)
+    values, bounded = _maximize(
+        fit, inside, rows, plan, f"{stage} within bounds" + ", second start" * restart, tolerance
+    )
     return values, bounded.with_all([report, bounded])
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rfgp.ambient import Cached
+from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 
 Functions = Callable[[Tensor], Tensor]
@@ -153,6 +154,12 @@ class ChunkedLaw:
         )
         for x in blocks:
             yield x, self.posterior.prepare(x).double()
+
+
+def at_points(law: Law) -> str:
+    """Return " at 3 points"; "" where their number is not known before they are read."""
+    points = law.weights if isinstance(law, LinearLaw) else getattr(law, "inputs", None)
+    return f" at {counted(len(points), 'point')}" if isinstance(points, Tensor) else ""
 
 
 def normal_log_density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:

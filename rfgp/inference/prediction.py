@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.ambient import plain
-from rfgp.counts import check_count
+from rfgp.ambient import hides, plain
+from rfgp.counts import check_count, counted
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.laws import Law, LinearLaw, normal_log_density, root_of
+from rfgp.inference.laws import Law, LinearLaw, at_points, normal_log_density, root_of
 from rfgp.scaling import Affine
 
 
+@hides("law", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor")
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
     """The joint Gaussian law at n points, in the user's units; with k outputs, independent ones, an axis more.
@@ -205,7 +206,7 @@ class Prediction:
 
     def __repr__(self) -> str:
         outputs = f", {len(self.scale)} outputs" if self.scale.ndim else ""
-        return f"Prediction({'observations' if self.has_noise else 'latent function'}{outputs})"
+        return f"Prediction({'observations' if self.has_noise else 'latent function'}{at_points(self.law)}{outputs})"
 
     def _to_units(self, values: Tensor) -> Tensor:
         """Return standardised values (..., k) in the user's units, without the last axis where there is one output."""
@@ -377,7 +378,7 @@ class LeaveOneOut:
 
     def __repr__(self) -> str:
         density = float(self.log_density.mean())
-        return f"LeaveOneOut({len(self.mean)} observations, mean log density {density:.4g})"
+        return f"LeaveOneOut({counted(len(self.mean), 'observation')}, mean log density {density:.4g})"
 
     @classmethod
     def of(

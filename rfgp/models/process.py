@@ -2,23 +2,28 @@
 
 import warnings
 from abc import ABC
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from torch import Tensor
 
-from rfgp.ambient import lasting, plain
-from rfgp.errors import ConvergenceWarning, NotFittedError, arguments
+from rfgp.ambient import hides, lasting, plain
+from rfgp.counts import counted
+from rfgp.errors import ConvergenceWarning, NotFittedError, OverfittingWarning, arguments
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
 from rfgp.inference import LeaveOneOut, Prediction
 from rfgp.parameters import Hyperparameters
 from rfgp.regression import Family, FitReport, Regression, begin, conditioned, extended, solved_if_read
 from rfgp.rows import Chunk
+from rfgp.rows.arrays import warn_of_truth
 from rfgp.saving import Codec, Saved, write
 
 F = TypeVar("F", bound=Family)
+
+_SHOWN = 60  # characters of an option
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +54,7 @@ class Fitted:
         return cls(regression, Hyperparameters(regression.hyperparameters), report)
 
 
+@hides("codec", "strategy", "of", "family", "regression")
 class Process(ABC, Generic[F]):
     """A Gaussian process with a Gaussian likelihood and a constant mean.
 
@@ -166,6 +172,7 @@ class Process(ABC, Generic[F]):
             ConvergenceWarning: the optimiser stopped early.
         """
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
+        warn_of_truth(y)
         begun = begin(self._family, _given(X, y, noise, sample_weight))
         journaled = open_journal(checkpoint, lambda: fingerprint(begun, names, max_iterations))
         with journaled as journal, Reporter(callback, progress) as reporter:
@@ -173,12 +180,12 @@ class Process(ABC, Generic[F]):
         self._fitted = Fitted.of(regression, report)
         if not report.converged:
             message = (
-                f"The fit stopped after {report.iterations} iterations without converging: {report.message}. "
-                f"Raise {arguments('max_iterations')} if they ran out; otherwise fix a hyperparameter or give it a "
-                "prior."
+                f"The fit stopped after {counted(report.iterations, 'iteration')} without converging: "
+                f"{report.message}. Raise {arguments('max_iterations')} if they ran out; otherwise fix a "
+                "hyperparameter or give it a prior."
             )
             warnings.warn(ConvergenceWarning(message), stacklevel=3)
-        for warning in self._told(report):
+        for warning in (*_few_rows(regression, names), *self._told(report)):
             warnings.warn(warning, stacklevel=3)
         return self
 
@@ -195,6 +202,7 @@ class Process(ABC, Generic[F]):
         Raises:
             DataError: the data cannot be used; the message names the place.
         """
+        warn_of_truth(y)
         data, fitted = _given(X, y, noise, sample_weight), self._fitted
         if fitted is None:
             self._fitted = Fitted.of(solved_if_read(begin(self._family, data)))
@@ -279,8 +287,8 @@ class Process(ABC, Generic[F]):
 
     def __repr__(self) -> str:
         if self._fitted is None:
-            return f"{type(self).__name__}(not fitted)"
-        return f"{type(self).__name__}({self.num_observations} observations, {self.hyperparameters})"
+            return f"{type(self).__name__}({', '.join([*_chosen(type(self), self._family.options), 'not fitted'])})"
+        return f"{type(self).__name__}({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
 
     # --- for models ------------------------------------------------------------------------------
 
@@ -302,6 +310,24 @@ class Process(ABC, Generic[F]):
         """
         self.regression.needed_rows("exact and redraw")
         return self.regression
+
+
+def _chosen(model: type[Process[Any]], options: object) -> Iterator[str]:
+    """Yield the options that are not as by default, as one writes them."""
+    for name, parameter in signature(model).parameters.items():
+        shown = " ".join(repr(getattr(options, name, parameter.default)).split())
+        if shown not in (repr(parameter.default), f"{str(parameter.default).capitalize()}()", "{}"):
+            yield f"{name}={shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + '...'}"
+
+
+def _few_rows(regression: Regression, fixed: tuple[str, ...]) -> Iterator[Warning]:
+    """Yield a warning where lengthscales of several columns and the rest, which no prior holds, are as many as rows."""
+    values, count = regression.hyperparameters, regression.num_observations
+    free = [name for name in values.space.free(fixed) if name not in values.space.hyperpriors]
+    entries = sum(values.raw[name].numel() for name in free)
+    if count <= entries and "lengthscale" in free and values.raw["lengthscale"].numel() > 1:
+        said = f"{counted(count, 'observation')} cannot determine {entries} hyperparameters"
+        yield OverfittingWarning(f"The hyperparameters are over-fitted: {said} (try ard=False, or priors).")
 
 
 def _given(*columns: Any) -> Chunk:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.ambient import plain
-from rfgp.counts import check_count
+from rfgp.counts import check_count, counted
 from rfgp.errors import NotFittedError
 from rfgp.inference import (
     Evidence,
@@ -94,8 +94,8 @@ class Regression:
         """
         if self.rows is None:
             raise NotFittedError(
-                f"This model was loaded without its data, which {purpose} need. Call condition(X, y) first, or save "
-                "it with data=True."
+                f"This model was loaded without its data, needed for {purpose}. Call condition(X, y) first, or save it "
+                "with data=True."
             )
         return self.rows
 
@@ -212,7 +212,7 @@ class Regression:
         return mean, self.scaling.targets.scale.double(), noise
 
     def __repr__(self) -> str:
-        return f"Regression({self.num_observations} observations, {self.hyperparameters})"
+        return f"Regression({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
 
     # --- copies ----------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from rfgp.counts import counted
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -68,9 +70,12 @@ class FitReport:
     likelihood_error: float = 0.0
 
     def __repr__(self) -> str:
-        bounds = f", at bounds: {', '.join(self.at_bounds)}" if self.at_bounds else ""
+        steps, bounds = (
+            counted(self.iterations, "iteration"),
+            f", at bounds: {', '.join(self.at_bounds)}" if self.at_bounds else "",
+        )
         return (
-            f"FitReport({'' if self.converged else 'not '}converged, {self.iterations} iterations, log marginal "
+            f"FitReport({'' if self.converged else 'not '}converged, {steps}, log marginal "
             f"likelihood {self.log_marginal_likelihood:.6g}{bounds})"
         )
 

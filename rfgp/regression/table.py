@@ -270,7 +270,7 @@ class FeatureFamily(Family):
     ) -> Iterator[Warning]:
         """Yield what the report of a fit should not be the only place to say."""
         if report is not None:
-            yield from _warnings(report, values)
+            yield from _warnings(report, values, scaling.columns)
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield the options, and the draw (m, d) with its weights (m,)."""
@@ -295,8 +295,8 @@ def _texts(options: KernelOptions) -> Iterator[str]:
     yield from (f"{name}={value!r}" for name, value in sorted(vars(options).items()) if name != "priors")
 
 
-def _given_up(values: Values) -> str:
-    """Say which of several columns do not matter, by their lengthscales."""
+def _given_up(values: Values, columns: tuple[str, ...] | None) -> str:
+    """Say which of several columns do not matter, by their lengthscales; by name where they have names."""
     lengthscale, (_, largest) = (
         values.standardized("lengthscale").detach(),
         values.space.quantities["lengthscale"].bounds,
@@ -304,7 +304,8 @@ def _given_up(values: Values) -> str:
     numbers = (lengthscale > GIVEN_UP * largest).reshape(-1).nonzero()[:, 0].tolist()
     if lengthscale.ndim == 0 or not numbers:
         return ""
-    some = ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
+    called = [str(n) if columns is None else repr(columns[n]) for n in numbers[:8]]
+    some = ", ".join(called) + ", ..." * (len(numbers) > 8)
     which = f"column {some} does" if len(numbers) == 1 else f"columns {some} do"
     return f"By the lengthscales found {which} not matter, which may be wrong: the search may have missed the optimum. "
 
@@ -314,7 +315,7 @@ def _has_noise(values: Values) -> bool:
     return bool(values.standardized("noise") > NEGLIGIBLE * largest)
 
 
-def _warnings(report: FitReport, values: Values) -> Iterator[Warning]:
+def _warnings(report: FitReport, values: Values, columns: tuple[str, ...] | None) -> Iterator[Warning]:
     used = report.weights_used
     is_fixed = report.frequencies == "fixed"
     if report.frequencies != "learned" and used is not None and used > EXHAUSTED:
@@ -328,7 +329,7 @@ def _warnings(report: FitReport, values: Values) -> Iterator[Warning]:
         learned = ' use frequencies="learned",' if is_fixed else ""
         yield UnderfittingWarning(
             f"The leave-one-out errors of neighbouring rows have a correlation of {report.neighbors:.2f}: what the fit "
-            f"took for noise has structure that the model misses. {_given_up(values)}Raise "
+            f"took for noise has structure that the model misses. {_given_up(values, columns)}Raise "
             f"{arguments('num_frequencies')},{learned} or try another {arguments('seed')} or a shorter starting "
             f"{arguments('lengthscale')}."
         )

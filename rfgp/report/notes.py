@@ -4,6 +4,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
 from graphs.builders.files import printable
 from rfgp.models import Process
 from rfgp.report.baselines import Baseline
@@ -11,6 +15,7 @@ from rfgp.report.baselines import Baseline
 _NEAR = 0.01
 _WORTH = 0.99  # of the model's error: what a simple rule has to stay below to be spoken of
 _NAMED = 3
+_SPANNED, _SKEWED = 100.0, 1.0  # of a target: the ratio of its ends, and its skewness
 
 _SIDES = {
     (
@@ -33,6 +38,19 @@ def of_rules(rules: Sequence[Baseline], rmse: float) -> tuple[str, ...]:
     if best.rmse >= _WORTH * rmse:
         return ()
     return (f"A simple rule predicts the held-out part better: the {best.name} has an RMSE of {best.rmse:.4g}.",)
+
+
+def of_scale(y: NDArray[np.float64], name: str) -> tuple[str, ...]:
+    """Say that the logarithm of targets (n,) may serve better: they span a factor of 100, and it is far less skewed."""
+    if y.min() <= 0 or y.max() < _SPANNED * y.min():
+        return ()
+    skewness, of_logarithm = float(stats.skew(y)), abs(float(stats.skew(np.log(y))))
+    if skewness < _SKEWED or of_logarithm > skewness / 2:
+        return ()
+    return (
+        f"{printable(name)[:40]} is positive, from {y.min():.3g} to {y.max():.3g}, and skewed ({skewness:.1f}; its "
+        f"logarithm {of_logarithm:.1f}): fitting its logarithm may serve better (--log).",
+    )
 
 
 def of_bounds(model: Process[Any], columns: Sequence[str]) -> tuple[str, ...]:

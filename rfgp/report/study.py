@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rfgp import metrics, random
 from rfgp.compare import Comparison
 from rfgp.compare.protocol import Report
+from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields import Field
 from rfgp.fitting import Progress
@@ -208,7 +209,8 @@ def _fit_and_predict(
     first = train[:most]
 
     def show(now: Progress) -> None:
-        stage = f"Fitting {now.rows:,} observations ({now.stage}, up to {now.iterations} {now.unit})"
+        most = counted(now.iterations, now.unit.removesuffix("s"))
+        stage = f"Fitting {counted(now.rows, 'observation')} ({now.stage}, up to {most})"
         tell(stage, now.iteration, now.iterations)
 
     tell(f"Fitting {len(first):,} observations", 0, 0)
@@ -240,9 +242,9 @@ def split(
         DataError: fewer than 8 observations.
     """
     if not 0 < share < 1:
-        raise InvalidArgumentError(f"The held-out share must lie strictly between 0 and 1, got {share}.")
+        raise InvalidArgumentError(f"test_share must lie strictly between 0 and 1, got {share}.")
     if count < 8:
-        raise DataError(f"There are {count} observations; at least 8 are needed to hold some out.")
+        raise DataError(f"{counted(count, 'observation')}: at least 8 are needed to hold some out.")
     order = random.numpy_generator(seed, random.Role.SPLIT, 0).permutation(count)
     held = min(max(2, round(share * count)), count - 4)
     if groups is None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.counts import counted
 from rfgp.models import SparseSpectrumGP
 from rfgp.report import figures, words
 from rfgp.report.comparing import coupling_label
@@ -32,10 +33,10 @@ def table_report(
     order = np.argsort(-found, kind="stable")
     features = model.feature_map.num_features
     coupling = coupling_label(model.coupling)
+    columns = counted(len(table.columns), "column")
     lead = (
-        f"A Gaussian process for {table.target} from {len(table.columns)} columns, through {features} random features "
-        f"({coupling} frequencies), fitted on {len(study.train):,} rows and judged on {len(study.test):,} "
-        "others."
+        f"A Gaussian process for {table.target} from {columns}, through {features} random features ({coupling} "
+        f"frequencies), fitted on {len(study.train):,} rows and judged on {len(study.test):,} others."
     )
     memory = 8.0 * features * len(study.train)
     sections = [
@@ -70,7 +71,8 @@ def _glance(table: Table, order: list[int]) -> list[Block]:
     ]
     if len(table.y) < table.num_rows:
         gone = table.num_rows - len(table.y)
-        blocks.append(Text(f"{len(table.y):,} of {table.num_rows:,} rows; {gone:,} with missing values are left out."))
+        those = f"{gone:,} with missing values {'is' if gone == 1 else 'are'}"
+        blocks.append(Text(f"{len(table.y):,} of {table.num_rows:,} rows; {those} left out."))
     if table.schema.missing == "mean":
         filled = "Missing inputs were replaced by their column's mean over all rows, the held-out ones included."
         blocks.append(Text(filled))

@@ -13,6 +13,7 @@ from scipy import stats
 from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.compare.show import format_estimate
+from rfgp.counts import counted
 from rfgp.models import Process
 from rfgp.models.graph import GraphGP
 from rfgp.regression import FitReport
@@ -22,6 +23,7 @@ from rfgp.report.study import Study
 
 FEW = 20
 """Fewer held-out points say nothing about the coverage of 95 % intervals."""
+_ROUNDING = 1e-9  # nats
 
 
 def number(value: float) -> str:
@@ -46,8 +48,10 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
         kl = study.comparison.estimate("kl", *study.own)
         points = len(study.comparison.example.observed)
         method, size = study.own
-        name = f"nats per held-out point; {method}, m = {size}: {format_estimate(kl)} over {points} {noun}"
-        out.append(("KL from the exact process", f"{kl.mean / points:.2g}", name))
+        total = format_estimate(kl) if abs(kl.mean) > _ROUNDING else "0 but for rounding"
+        key = ", with the standard error of the last digit in brackets" * ("(" in total)
+        name = f"nats per held-out point; {method}, m = {size}: {total} over {points} {noun}{key}"
+        out.append(("KL from the exact process", f"{kl.mean / points if abs(kl.mean) > _ROUNDING else 0:.2g}", name))
     return out
 
 
@@ -118,7 +122,7 @@ def shown(count: int, most: int) -> str:
 
 def convergence(fit: FitReport) -> str:
     """Say in words how a fit went."""
-    steps = f"{fit.iterations} iterations and {fit.evaluations} evaluations"
+    steps = f"{counted(fit.iterations, 'iteration')} and {counted(fit.evaluations, 'evaluation')}"
     return (
         f"The optimiser converged after {steps}."
         if fit.converged
@@ -130,12 +134,14 @@ def repeats(study: Study) -> str:
     """Say that rows repeat each other, or observations their node, where they do."""
     if not study.repeated:
         return ""
+    one = study.repeated == 1
     if isinstance(study.model, GraphGP):
         return (
-            f"{study.repeated:,} observations are at the node of another; those of one node are held out, or trained "
-            "on, together."
+            f"{counted(study.repeated, 'observation')} {'is' if one else 'are'} at the node of another; those of one "
+            "node are held out, or trained on, together."
         )
-    return f"{study.repeated:,} rows repeat another exactly; copies are held out, or trained on, together."
+    those = f"{counted(study.repeated, 'row')} {'repeats' if one else 'repeat'}"
+    return f"{those} another exactly; copies are held out, or trained on, together."
 
 
 def accuracy(study: Study) -> Section:

@@ -1,12 +1,14 @@
 """Arrays at the door: numpy or torch in, checked tensors inside."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.errors import DataError
+from rfgp.counts import counted, not_finite
+from rfgp.errors import BooleanTargetWarning, DataError
 from rfgp.rows.names import names_of
 
 
@@ -33,7 +35,7 @@ def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tens
         row, column = bad[0].tolist()
         named = "" if names is None else f" ({names[column]!r})"
         raise DataError(
-            f"X has {len(bad)} values that are not finite, the first ({x[row, column].item()}) in row {first + row}, "
+            f"X has {not_finite(len(bad))}, the first ({x[row, column].item()}) in row {first + row}, "
             f"column {column}{named}. Leave such rows out, or fill them."
         )
     return x, Origin(is_numpy, x.new_empty(0))
@@ -48,7 +50,7 @@ def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least:
     """
     t = read_target_values(y)
     if len(t) != n:
-        raise DataError(f"X has {n} rows and y has {len(t)}.")
+        raise DataError(f"X has {counted(n, 'row')} and y has {len(t):,}.")
     if n < least:
         raise DataError(f"A process needs at least {'two observations' if least > 1 else 'one observation'}, got {n}.")
     check_dtypes(t, like, dtype)
@@ -87,7 +89,7 @@ def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
         DataError: another number of them, or values that are not finite.
     """
     if len(t) != n:
-        raise DataError(f"X has {n} rows and y has {len(t)}.")
+        raise DataError(f"X has {counted(n, 'row')} and y has {len(t):,}.")
     t = t.to(like)
     bad = (~torch.isfinite(t)).nonzero()
     if len(bad):
@@ -95,7 +97,7 @@ def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
         column = f", column {place[1]}" if len(place) > 1 else ""
         value = t[tuple(place)].item()
         row = first + place[0]
-        raise DataError(f"y has {len(bad)} values that are not finite, the first ({value}) in row {row}{column}.")
+        raise DataError(f"y has {not_finite(len(bad))}, the first ({value}) in row {row}{column}.")
     return t
 
 
@@ -188,9 +190,10 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
         if array.dtype == object:
             array = array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name} is not a numeric array: {_column_at_fault(values, columns)}{error}.") from error
+        raise DataError(f"{name} is not a numeric array: {_fault(values, columns) or error}. {_ENCODE}") from error
     if array.dtype.kind not in "fiub":
-        raise DataError(f"{name} holds {array.dtype} values; encode text and dates as numbers first.")
+        held = "text" if array.dtype.kind in "US" else f"{array.dtype} values"
+        raise DataError(f"{name} holds {held}. {_ENCODE}")
     if array.dtype.kind == "f" and array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
     # A copy of its own: later changes of the caller's array do not reach the model, and torch takes
@@ -198,11 +201,33 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
     return torch.as_tensor(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)), True
 
 
-def _column_at_fault(table: Any, names: tuple[str, ...] | None) -> str:
-    """Return how a message begins that tells of the first column of a dataframe (n, d) that holds no numbers."""
-    for place, name in enumerate(names or ()):
+_ENCODE = "Encode text and dates as numbers first, as pandas.get_dummies and rfgp.tables.read_table do."
+
+
+def _fault(values: Any, names: tuple[str, ...] | None) -> str:
+    """Say which is the first cell of a matrix (n, d) or of columns (n,) that is no number; "" where there is none."""
+    try:
+        cells = np.asarray(values)
+    except (TypeError, ValueError):  # ragged
+        return ""
+    for place, cell in np.ndenumerate(cells):
         try:
-            np.asarray(table)[:, place].astype(np.float64)
+            float(cell)
         except (TypeError, ValueError):
-            return f"column {name!r}: "
+            column = "it" if len(place) < 2 else f"column {place[1] if names is None else repr(names[place[1]])}"
+            return f"{column} holds {' '.join(repr(cell).split())[:40]}, which is no number"
     return ""
+
+
+def warn_of_truth(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
+    """Warn of targets, (n,) or (n, k), that are truth values; return whether they are."""
+    kind = str(getattr(y, "dtype", "object"))
+    cells: Any = y if isinstance(y, list) else ()
+    if kind == "object" and hasattr(y, "__array__"):
+        cells = np.asarray(y).reshape(-1)
+    found = kind.removeprefix("torch.") in ("bool", "boolean")
+    found |= len(cells) > 0 and all(isinstance(cell, bool | np.bool_) for cell in cells)
+    if found:
+        said = f"{name} holds truth values; they are fitted as 0 and 1. Pass them as numbers to say that this is meant."
+        warnings.warn(BooleanTargetWarning(said), stacklevel=stacklevel)
+    return found

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.rows.arrays import check_dtypes, check_targets, read_matrix, read_per_row, read_target_values
 from rfgp.rows.blocks import Block
@@ -135,7 +136,7 @@ def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = Non
         return None
     for name, value in (("y", y), ("noise", noise), ("sample_weight", sample_weight)):
         if value is not None and np.shape(value)[:1] != X.shape[:1]:
-            raise DataError(f"X has {len(X)} rows and {name} has shape {np.shape(value)}.")
+            raise DataError(f"X has {counted(len(X), 'row')} and {name} has shape {np.shape(value)}.")
     return ArraySource(X, y, noise, sample_weight)
 
 
@@ -165,7 +166,7 @@ def checked(
         names = chunk.names
         inputs, _ = read_matrix(chunk.X, dtype, first)
         if width is not None and inputs.shape[1] != width:
-            raise DataError(f"A block of the source has {inputs.shape[1]} columns, the first has {width}.")
+            raise DataError(f"A block of the source has {counted(inputs.shape[1], 'column')}, the first has {width}.")
         y = noise = weight = None
         if targets:
             beside = tuple(name for name in ("noise", "sample_weight") if getattr(chunk, name) is not None)

@@ -47,6 +47,8 @@ def read_file(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     from safetensors import SafetensorError
     from safetensors.torch import load as from_bytes
 
+    if file.is_dir():
+        raise ModelFileError(f"{file} is a folder; name the model in it, as {file / 'model.safetensors'}.")
     if not file.is_file():
         raise ModelFileError(f"There is no file {file}.")
     content = file.read_bytes()

@@ -16,6 +16,7 @@ from rfgp.counts import check_count
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.models.graph import GraphGP
 from rfgp.parameters import Hyperprior
+from rfgp.rows.arrays import warn_of_truth
 from rfgp.sklearn.checks import read_weights, resolve_seed
 from rfgp.sklearn.regressor import ProcessRegressor
 
@@ -117,6 +118,7 @@ class GraphGPRegressor(ProcessRegressor):
         if y is None:
             raise DataError("GraphGPRegressor requires y to be passed, but the target y is None.")
         labels = _read_labels(X)
+        warn_of_truth(y, stacklevel=3)
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         check_consistent_length(labels, y)
         if len(labels) < 2:

@@ -9,6 +9,7 @@ from rfgp.counts import check_count
 from rfgp.couplings import Coupling
 from rfgp.models import SparseSpectrumGP
 from rfgp.parameters import Hyperprior
+from rfgp.rows.arrays import warn_of_truth
 from rfgp.sklearn.checks import FLOATS, common_float, read_weights, resolve_seed, validate_data
 from rfgp.sklearn.regressor import ProcessRegressor
 from rfgp.spectra import Spectrum
@@ -114,6 +115,7 @@ class RandomFeatureGPRegressor(ProcessRegressor):
             RfgpWarning: as `rfgp.SparseSpectrumGP.fit`.
         """
         gp = self._process()
+        warn_of_truth(y, stacklevel=3)
         X, y = validate_data(self, X, y, dtype=FLOATS, multi_output=True, y_numeric=True, ensure_min_samples=2)
         dtype = common_float(X, y)
         weight, counts = read_weights(sample_weight, len(X))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphs.builders.files import printable
+from rfgp.counts import counted as counted
 from rfgp.errors import DataError
 
 _SHOWN = 60
@@ -42,8 +43,3 @@ def title(file: Path) -> str:
 def unreadable(file: Path, why: str) -> DataError:
     """Return the error of a file that is no table."""
     return DataError(f"{title(file)} is not a table that can be read: {why}")
-
-
-def counted(number: int, thing: str) -> str:
-    """Return "1 cell" or "2 cells"."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
-from rfgp.errors import InvalidArgumentError
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.tables.columns import Frame, is_value
 from rfgp.tables.encoding import encode_inputs, encode_table
-from rfgp.tables.messages import plain
+from rfgp.tables.marks import marked
+from rfgp.tables.messages import plain, show
 from rfgp.tables.options import MISSING_MARKS, Categories, Dates, Decimal, Missing, Request, TableOptions
 from rfgp.tables.parquet import read_parquet_frame
 from rfgp.tables.schema import Schema
@@ -124,8 +126,23 @@ def read_inputs(path: str | Path, schema: Schema) -> Inputs:
         InvalidArgumentError: the ending of the file's name is not known.
     """
     if _is_parquet(path):
-        return encode_inputs(read_parquet_frame(Path(path), schema.format), schema)
-    return encode_inputs(read_text(Path(path), schema.format, header=schema.header), schema)
+        return _encoded(read_parquet_frame(Path(path), schema.format), schema)
+    return _encoded(read_text(Path(path), schema.format, header=schema.header), schema)
+
+
+def _encoded(frame: Frame, schema: Schema) -> Inputs:
+    """Return the inputs of a file's columns; what is wrong with them may be marks unlike those of the fitted table."""
+    try:
+        return encode_inputs(frame, schema)
+    except DataError as error:
+        cells = (cell for source in frame.sources for cell in marked(source) if not is_value(cell, frame.form))
+        if (odd := next(cells, None)) is None:
+            raise
+        mark, other = schema.decimal, "," if schema.decimal == "." else "."
+        raise DataError(
+            f"{error} The numbers are read as in the fitted table, where the decimal mark is {mark!r}; in {show(odd)} "
+            f'it may be another: give decimal="{other}" if so.'
+        ) from error
 
 
 def _read_csv(path: str | Path, request: Request) -> Table:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from graphs.builders.files import brief
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError
 from rfgp.rows import Chunk
+from rfgp.rows.arrays import warn_of_truth
 from rfgp.tables.marks import pointed, pointed_text
 from rfgp.tables.messages import listed, plain, show, title, unreadable
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat
@@ -57,10 +58,14 @@ class _Roles:
             raise InvalidArgumentError("target is an empty list; leave it out where there is none.")
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the targets."""
+        return (self.target,) if isinstance(self.target, str) else tuple(self.target or ())
+
+    @property
     def others(self) -> tuple[str, ...]:
         """The names of the columns that are no inputs: targets, noise and weights."""
-        targets = (self.target,) if isinstance(self.target, str) else self.target or ()
-        return (*targets, *(name for name in (self.noise, self.sample_weight) if name is not None))
+        return (*self.targets, *(name for name in (self.noise, self.sample_weight) if name is not None))
 
     def inputs(self, names: Sequence[str], where: str) -> list[str]:
         """Return the names of the inputs among all names.
@@ -127,6 +132,7 @@ class Parquet:
         self._roles = _Roles(target, columns, noise, sample_weight)
         inputs = [self._roles.inputs(_names(file), title(file)) for file in self.paths]
         self._inputs = inputs[0]
+        _warn_of_truth(self.paths[0], self._roles.targets)
         for file, others in zip(self.paths, inputs, strict=True):
             if set(others) != set(self._inputs):
                 raise DataError(f"{title(file)} has other columns than {title(self.paths[0])}.")
@@ -251,6 +257,7 @@ class Blocks:
             raise InvalidArgumentError("columns, noise and sample_weight are names; give target by its name as well.")
         self._roles = _Roles(None if is_position else target, columns, noise, sample_weight)
         self._inputs: list[str] | None = None
+        self._warned = False
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows, some at a time."""
@@ -269,9 +276,9 @@ class Blocks:
 
     def _chunk(self, block: Any) -> Chunk:
         if isinstance(block, Chunk):
-            return block
+            return self._told(block)
         if isinstance(block, tuple) and len(block) == 2:
-            return Chunk(*block)
+            return self._told(Chunk(*block))
         if isinstance(block, Mapping) or hasattr(block, "columns"):
             return self._by_name({str(name): np.atleast_1d(np.asarray(block[name])) for name in block})
         if self._position is None:
@@ -281,6 +288,11 @@ class Blocks:
             raise InvalidArgumentError(f"A block of shape {X.shape} has no column {self._position}.")
         return Chunk(np.delete(X, self._position, axis=1), X[:, self._position])
 
+    def _told(self, chunk: Chunk) -> Chunk:
+        """Return rows, with a warning of the first targets that are truth values."""
+        self._warned = self._warned or warn_of_truth(chunk.y)
+        return chunk
+
     def _by_name(self, table: Columns) -> Chunk:
         """Return the rows of columns by name, in the order of the first block that was read."""
         if self._position is not None:
@@ -289,6 +301,8 @@ class Blocks:
             self._inputs = self._roles.inputs(list(table), "A block")
         if missing := {*self._inputs, *self._roles.others} - set(table):
             raise DataError(f"A block has no column {show(min(missing))}, which the first has.")
+        if self._roles.targets and not self._warned:
+            self._warned = any(warn_of_truth(table[name], show(name)) for name in self._roles.targets)
         return self._roles.chunk(table, self._inputs)
 
     def __repr__(self) -> str:
@@ -337,6 +351,13 @@ def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
 def _names(file: Path) -> list[str]:
     with opened(file) as parquet:
         return list(parquet.schema_arrow.names)
+
+
+def _warn_of_truth(file: Path, targets: Iterable[str]) -> None:
+    with opened(file) as parquet:
+        for name in targets:
+            kind = str(parquet.schema_arrow.field(name).type)
+            warn_of_truth(np.empty(0, dtype=bool if kind == "bool" else float), f"{title(file)}: {show(name)}")
 
 
 def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.ambient import hides
 from rfgp.errors import DataError
 from rfgp.tables.messages import counted, listed, show
 from rfgp.tables.schema import Schema
@@ -15,6 +16,7 @@ def _no_rows() -> NDArray[np.int64]:
     return np.empty(0, dtype=np.int64)
 
 
+@hides("check_numeric_target")
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """A numeric table with a target column.

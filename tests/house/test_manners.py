@@ -60,7 +60,7 @@ SHOWN = {
     "table": (lambda: table(500, COLUMNS), "Table(500 rows, 40 columns (column 0"),
     "classes": (lambda: table(1, ("a",), classes=("x", "y")), "target 'price' of 2 classes)"),
     "inputs": (lambda: Inputs(np.zeros((500, 40)), np.arange(500), 500), "Inputs(500 rows, 40 columns, no targets)"),
-    "prediction": (lambda: model().predict(np.zeros((500, 3))), "Prediction(latent function)"),
+    "prediction": (lambda: model().predict(np.zeros((500, 3))), "Prediction(latent function at 500 points)"),
     "leave one out": (lambda: model().leave_one_out(), "LeaveOneOut(200 observations, mean log density "),
     "regression": (lambda: model().regression, "Regression(200 observations, lengthscale=["),
     "report": (
@@ -86,3 +86,35 @@ def test_hyperparameters_list_themselves_and_little_else():
     assert {"lengthscale", "outputscale", "noise", "mean", "set", "parameters"} <= set(listed)
     assert len(listed) < 25
     assert all(hasattr(model().hyperparameters, name) for name in listed)
+
+
+INNER = {  # what is there for the rest of the house, and not for completion
+    "model": (model, ("codec", "family", "of", "regression", "strategy"), ("fit", "options", "predict", "seed")),
+    "prediction": (
+        lambda: model().predict(np.zeros((2, 3))),
+        ("law", "location", "scale", "template"),
+        ("mean", "std"),
+    ),
+    "table": (lambda: table(5, ("a",)), ("check_numeric_target",), ("X", "frame", "y")),
+    "graphs": (lambda: graphs, ("costs", "matching", "quantile_costs", "walks"), ("Graph", "errors", "kernels")),
+    "rfgp": (lambda: rfgp, ("models", "rows"), ("MissingFolderError", "GraphGP")),
+}
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_what_is_for_the_house_is_there_and_not_listed(name):
+    make, inner, outer = INNER[name]
+    thing = make()
+    listed = set(dir(thing))
+    assert not listed & set(inner)
+    assert set(outer) <= listed
+    assert all(hasattr(thing, other) for other in (*inner, *outer))
+
+
+def test_a_model_that_is_not_fitted_shows_what_was_chosen():
+    gp = rfgp.SparseSpectrumGP(num_frequencies=64, ard=False, lengthscale=np.ones(40), seed=3)
+    assert repr(gp).startswith("SparseSpectrumGP(num_frequencies=64, ard=False, lengthscale=array([1., 1., ")
+    assert repr(gp).endswith("..., seed=3, not fitted)")
+    assert repr(rfgp.ExactGP(spectrum=rfgp.spectra.Gaussian())) == "ExactGP(not fitted)"
+    graph = graphs.Graph.from_edges([(0, 1)])
+    assert repr(rfgp.GraphGP(graph, seed=2)) == "GraphGP(kernel=Diffusion(lengthscale=2.0), seed=2, not fitted)"

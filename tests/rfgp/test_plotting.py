@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import graphs
 import rfgp
-from rfgp import datasets, fields, plotting
+from rfgp import datasets, fields, palette, plotting
 from rfgp.compare import Plan, compare_table
 
 
@@ -158,3 +158,25 @@ def test_a_spectrum_shows_the_fitted_kernel_its_family_and_the_noise():
     assert len(written_ticks(axes)) >= 3
     plain = rfgp.GraphGP(ball().graph).condition(np.arange(80), ball().values)
     assert len(plotting.plot_spectrum(plain).lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.linspace(0, 1, 101), (0.01, 0.99)),
+        (0.219889 + 1e-7 * np.arange(40), (0.95 * 0.219889, 1.05 * 0.219889)),
+        (np.full(9, -2.0), (-2.1, -1.9)),
+        (np.zeros(9), (0.0, 0.5)),
+    ],
+)
+def test_a_constant_field_has_a_scale_around_it(values, expected):
+    assert palette.color_range(values) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_scale_of_a_constant_field_is_read_as_one():
+    field = ball()
+    for values, colors in ((np.full(80, 0.2) + 1e-13 * np.arange(80), "viridis"), (np.zeros(80), "cividis")):
+        figure = plotting.plot_mesh_field(field, values, title="t", colors=colors).figure
+        low, high = figure.axes[1].get_ylim()
+        assert low >= 0
+        assert high - low > 0.01

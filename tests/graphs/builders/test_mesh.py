@@ -117,19 +117,19 @@ class TestShapes:
         np.testing.assert_array_equal(W, [[0, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 0, 0]])
         assert Graph.from_mesh(mesh, "vertices").num_edges == 5
 
-    @pytest.mark.parametrize(("nodes", "count"), [("faces", 1), ("vertices", 3)])
+    @pytest.mark.parametrize(("nodes", "count"), [("faces", "1 node"), ("vertices", "3 nodes")])
     def test_nothing_but_a_point(self, nodes, count):
         """A face that names one vertex three times has no side."""
         mesh = mesh_of([(0, 0), (1, 0), (0, 1)], [(1, 1, 1)])
         for weights in ("unit", "edge-length"):
-            assert repr(Graph.from_mesh(mesh, nodes, weights=weights)) == f"Graph({count} nodes, 0 edges)"
+            assert repr(Graph.from_mesh(mesh, nodes, weights=weights)) == f"Graph({count}, 0 edges)"
         with pytest.warns(graphs.DegenerateFacesWarning, match="1 of 1"):
             assert Graph.from_mesh(mesh, "vertices", weights="cotangent").num_edges == 0
 
     def test_a_single_triangle(self):
         mesh = mesh_of([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)])
         for weights in ("unit", "edge-length"):
-            assert repr(Graph.from_mesh(mesh, weights=weights)) == "Graph(1 nodes, 0 edges)"
+            assert repr(Graph.from_mesh(mesh, weights=weights)) == "Graph(1 node, 0 edges)"
 
     @pytest.mark.parametrize(
         ("vertices", "faces", "message"),

@@ -168,8 +168,18 @@ def test_sensors_without_a_road_go_to_the_nearest(tmp_path):
         (collection([("LineString", [[1], [2]], {})]), "points of longitude and latitude"),
         (collection([("LineString", [], {})]), "points of longitude and latitude"),
         (collection([("LineString", [[1, 10**400], [2, 2]], {})]), "coordinates that are no numbers"),
-        (collection([ROAD, ("Point", [8.0, 50.0], {})]), r"sensor 0 has no property 'value' \(it has none\)"),
-        (collection([ROAD, ("Point", [8.0, 50.0], {"speed": 3})]), r"no property 'value' \(it has 'speed'\)"),
+        (collection([ROAD, ("Point", [8.0, 50.0], {})]), r"no sensor has the property 'value'.* have none at all"),
+        (
+            collection(
+                [ROAD, *[("Point", [8.0, 50.0], {"edge": 0, **more}) for more in ({"a": "1"}, {"b": 3, "a": 1})]]
+            ),
+            r"no sensor has the property 'value'; they have numbers in 'b', 'a'. Name the one to read, as in value='b'",
+        ),
+        (collection([ROAD, ("Point", [8.0, 50.0], {"a": True})]), r"nor another that holds numbers \(they have 'a'\)"),
+        (
+            collection([ROAD, *[("Point", [8.0, 50.0], {name: 3}) for name in ("value", "speed")]]),
+            r"sensor 1 has no property 'value' \(it has 'speed'\)",
+        ),
         (collection([ROAD, ("Point", [8.0, 50.0], {"value": "fast"})]), "'value' of sensor 0 is 'fast'"),
         (collection([ROAD, ("Point", [8.0, 50.0], {"value": True})]), "'value' of sensor 0 is 'True'"),
         (collection([ROAD, ("Point", [50.0, 8.0], {"value": 3})]), "km|m from the nearest road.*in this order"),
@@ -179,7 +189,7 @@ def test_sensors_without_a_road_go_to_the_nearest(tmp_path):
             for edge in (0.5, True, 1e300)
         ),
         ("[" * 100_000, "not a road network that can be read"),
-        ("\x00" * 100, "not a road network that can be read"),
+        ("\x00" * 100, "not a road network that can be read: it is no JSON \\(line 1, column 1: "),
     ],
 )
 def test_bad_geojson_is_named(content, message, tmp_path):
@@ -230,10 +240,10 @@ def test_what_is_no_road_or_sensor_is_left_out_if_one_says_so(tmp_path):
     np.testing.assert_allclose(roads.sensor_fractions, [0.1, 0.2, 0.3, 0.4, 0.5], rtol=1e-4)
     assert len(roads.properties) == 5
     assert str(caught[0].message) == (
-        f"{path}: 1 Polygon left out, 1 numbers written as text, 1 sensors further than 500 m from a road left out, "
-        "2 sensors without a number 'value' not observed, 1 without geometry left out."
+        f"{path}: 1 Polygon left out, 1 feature without geometry left out, 1 number written as text, 1 sensor further "
+        "than 500 m from a road left out, 2 sensors without a number 'value' not observed."
     )
-    with pytest.warns(graphs.SkippedFeaturesWarning, match="written as text, 2 sensors"):
+    with pytest.warns(graphs.SkippedFeaturesWarning, match="1 number written as text, 2 sensors without"):
         assert graphs.read_roads(path, skip=True, within=1200).values[-1] == 6
     path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], *MIXED[3:4], MIXED[8]]}))
     assert graphs.read_roads(path, within=1200).values.tolist() == [1.5, 6.0]
@@ -242,8 +252,8 @@ def test_what_is_no_road_or_sensor_is_left_out_if_one_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        (1, "feature 1 is a 'Polygon'.* Pass skip=True to leave others out"),
-        (2, "feature 1 has no geometry"),
+        (1, "feature 2 is a 'Polygon'.* Pass skip=True to leave others out"),
+        (2, "feature 2 has no geometry"),
         (4, "is '2.5', not a finite number or null. Pass skip=True"),
         (7, "has no property 'value'.* Pass skip=True to take it as not measured"),
         (8, "at most 500 m are allowed.* Pass within= for more, or skip=True to leave it out"),
@@ -251,7 +261,7 @@ def test_what_is_no_road_or_sensor_is_left_out_if_one_says_so(tmp_path):
 )
 def test_without_a_word_they_are_refused_with_a_remedy(place, message, tmp_path):
     path = tmp_path / "r.geojson"
-    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], MIXED[place]]}))
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], MIXED[3], MIXED[place]]}))
     with pytest.raises(graphs.FileFormatError, match=message):
         graphs.read_roads(path)
     with pytest.raises(graphs.InvalidArgumentError, match="within must be a positive number"):

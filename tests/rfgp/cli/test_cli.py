@@ -66,7 +66,7 @@ def bad_files(folder):
     ring = '{"type": "FeatureCollection", "features": []}'
     contents = {
         "empty.csv": (b"", "is empty"),
-        "nan.csv": (b"a,b\n1,nan\n2,3\n", "column 'b' has 1 missing"),
+        "nan.csv": (b"a,b\n1,nan\n2,3\n", "column 'b' (the target) has 1 missing"),
         "text.csv": (b"a,b\n1,red\n2,3\n", "column 'b' holds text"),
         "constant.csv": (b"a,b\n" + b"".join(b"%d,5\n" % i for i in range(60)), "target is constant"),
         "one.csv": (b"a,b\n1,2\n", "40 training and 10 test items are asked for, but there are 1"),
@@ -173,7 +173,7 @@ def test_predict_reads_other_tables_as_the_first(fitted, monkeypatch, capsys, tm
     )
     code, out, err = run(monkeypatch, capsys, "predict", model, tmp_path / "new.csv", "--out", tmp_path / "p.csv")
     assert code == 0, err
-    assert "1 rows with missing values were left out" in " ".join(out.split())
+    assert "1 row with missing values was left out" in " ".join(out.split())
     found = rows_of(tmp_path / "p.csv")
     assert [row["row"] for row in found] == ["0", "2"]
     gp = rfgp.load(model)
@@ -223,6 +223,23 @@ def test_predict_names_what_does_not_fit(fitted, content, message, monkeypatch, 
     assert message in " ".join(err.split())
     assert not out
     assert not (tmp_path / "p.csv").exists()
+
+
+@pytest.mark.parametrize("decimal", [",", "."])
+def test_predict_names_the_decimal_mark_that_the_model_brings(decimal, monkeypatch, capsys, tmp_path):
+    rows = np.random.default_rng(0).standard_normal((20, 2))
+    text = "".join(f"{a:.3f};{b:.3f}\n" for a, b in rows)
+    for name, mark in (("same.csv", decimal), ("other.csv", "," if decimal == "." else ".")):
+        (tmp_path / name).write_text("a;b\n" + text.replace(".", mark))
+    table = rfgp.tables.read_table(tmp_path / "same.csv", decimal=decimal)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=4, coupling="iid", seed=0).condition(table.frame(), table.y)
+    gp.metadata = {"schema": table.schema.to_dict()}
+    gp.save(tmp_path / "m")
+    code, _, err = run(monkeypatch, capsys, "predict", tmp_path / "m", tmp_path / "other.csv")
+    assert code == 1
+    assert f"where the decimal mark is {decimal!r}; in " in err
+    assert f"it may be another: give --decimal {mark} if so." in err
+    assert run(monkeypatch, capsys, "predict", tmp_path / "m", tmp_path / "other.csv", "--decimal", mark)[0] == 0
 
 
 def test_predict_refuses_other_models(fitted, monkeypatch, capsys, tmp_path):
@@ -301,22 +318,31 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
     [
         (["fit", "table.csv", "--target", "cost"], 1, "cost"),
         (["fit", "table.csv", "--coupling", "best"], 1, "no coupling 'best'"),
-        (["fit", "table.csv", "--test-share", "2"], 1, "strictly between 0 and 1"),
+        (["fit", "table.csv", "--test-share", "1.5"], 1, "Error: --test-share must lie strictly between 0 and 1"),
         (["fit", "table.csv", "--categories", "guess"], 1, "guess"),
         (["fit", "table.csv", "--num-frequencies", "0"], 1, "Error: --num-frequencies must be"),
         (["fit", "table.csv", "--num-frequencies", "many"], 2, "--num-frequencies"),
-        (["fit", "mesh.ply"], 1, "mesh.ply"),
+        (["fit", "mesh.ply"], 1, "is a mesh by its ending (.ply): `rfgp mesh` reads that, `rfgp fit` needs a table."),
+        (["fit", "pems"], 1, "pems is roads by its ending (.rda): `rfgp traffic` reads that"),
+        (["fit", "cora"], 1, "cora is a graph without values, which no command reads"),
+        (["fit", "airfoyl"], 1, "There is no file airfoyl. There is no data set 'airfoyl'. Did you mean airfoil?"),
+        (["compare", "-"], 1, "Standard input is not read. Save what it holds to a file"),
+        (["mesh", "mesh.ply", "--values", "/dev/null"], 1, "/dev/null, a pipe or a device, is not read."),
+        (["predict", "-", "table.csv"], 1, "Standard input is not read."),
+        (["predict", "model", "/dev/stdin"], 1, "Standard input is not read."),
         (["fit"], 2, "Missing argument"),
-        (["mesh", "roads.geojson"], 1, "not a known mesh format"),
+        (["mesh", "roads.geojson"], 1, "`rfgp traffic` reads that, `rfgp mesh` needs a mesh."),
         (["mesh", "mesh.ply", "--values", "table.csv"], 1, "has the columns angle"),
         (["mesh", "mesh.ply", "--values", "none.csv"], 1, "no file"),
         (["mesh", "mesh.ply", "--kernel", "heat"], 1, "no graph kernel"),
         (["mesh", "mesh.ply", "--weights", "cotangent"], 1, "Cotangent weights"),
-        (["traffic", "mesh.ply"], 1, "not a road network"),
-        (["traffic", "roads.geojson", "--value", "speed"], 1, "no property 'speed' (it has 'edge'"),
+        (["traffic", "mesh.ply"], 1, "`rfgp mesh` reads that, `rfgp traffic` needs roads."),
+        (["traffic", "table.csv"], 1, "is a table by its ending (.csv): `rfgp fit` reads that"),
+        (["traffic", "roads.geojson", "--value", "speed"], 1, "as in --value value."),
         (["traffic", "none.geojson"], 1, "There is no file"),
         (["traffic", "roads.geojson", "--value", "gp_mean"], 2, "the name of a result"),
         (["predict", "none", "table.csv"], 1, "There is no file"),
+        (["predict", "..", "table.csv"], 1, "/.. is a folder; name the model in it, as "),
         (["train"], 2, "No such command"),
     ],
 )

@@ -122,7 +122,9 @@ def test_a_folder_that_cannot_be_made_ends_a_command_before_it_reads(command, he
     monkeypatch.setattr("rfgp.tables.reading.read_text", lambda *_, **__: pytest.fail("read"))
     code, _, err = run(monkeypatch, capsys, *command.split(), "--out", "t.csv/o")
     assert (code, "Traceback" in err) == (1, False)
-    assert "cannot be written: Not a directory." in err
+    assert "t.csv/o cannot be written: Not a directory. A file stands where a folder is needed; choose" in err
+    code, _, err = run(monkeypatch, capsys, *command.split(), "--out", "m")
+    assert "cannot be written: Not a directory. A file stands where a folder is needed; choose" in err
 
 
 @pytest.mark.parametrize(
@@ -176,13 +178,20 @@ def test_gaps_in_values_on_a_mesh_are_refused_or_left_out_as_one_says(here, monk
 def test_the_logarithm_of_a_target_is_fitted_and_predictions_are_in_its_own_units(here, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     X = rng.random((200, 2))
-    y = np.exp(3 * X[:, 0] - 2 * X[:, 1] + 0.2 * rng.standard_normal(200))
+    y = np.exp(4 * X[:, 0] - 2 * X[:, 1] + 0.2 * rng.standard_normal(200))
     rows = "".join(f"{a!r},{b!r},{c!r}\n" for (a, b), c in zip(X.tolist(), y.tolist(), strict=True))
     (here / "y.csv").write_text("a,b,y\n" + rows)
     options = ("--num-frequencies", "16", "--no-compare", "--out", "o", "--json")
     code, out, err = run(monkeypatch, capsys, "fit", "y.csv", "--log", *options)
     assert code == 0, err
     assert json.loads(out)["title"] == "y.csv, target log of y"
+    assert "No --target: it is the last column, y.\n" in err
+    assert not [note for note in json.loads(out)["notes"] if "--log" in note]
+    code, out, err = run(monkeypatch, capsys, "fit", "y.csv", "--target", "y", *options[:-2], "other", "--json")
+    (note,) = [note for note in json.loads(out)["notes"] if "--log" in note]
+    assert note.startswith("y is positive, from ")
+    assert note.endswith("fitting its logarithm may serve better (--log).")
+    assert "No --target" not in err
     model = "o/model.safetensors"
     code, out, err = run(monkeypatch, capsys, "predict", model, "y.csv", "--out", "p.csv", "--json")
     assert 0.9 < json.loads(out)["coverage_95"] <= 1
@@ -196,7 +205,7 @@ def test_the_logarithm_of_a_target_is_fitted_and_predictions_are_in_its_own_unit
     (here / "y.csv").write_text("a,b,y\n" + rows + "1,1,0\n")
     code, _, err = run(monkeypatch, capsys, "fit", "y.csv", "--log", *options)
     assert code == 1
-    assert "--log needs a positive target, and 'y' has 1 values that are not, the first in row 200 (0)." in err
+    assert "--log needs a positive target, and 'y' has 1 value not above 0, the first in row 200 (0)." in err
 
 
 @pytest.mark.skipif("thousands" not in TableOptions.__annotations__, reason="tables know no thousands yet")

@@ -334,7 +334,7 @@ class TestErrors:
         ("table", "message"),
         [
             (pd.DataFrame({"a": X[:, 0], "b": ["x"] * 600}), "'b' holds"),
-            (pd.DataFrame({"a": X[:, 0], "b": pd.Categorical([1, 2] * 300)}), "'b' holds category"),
+            (pd.DataFrame({"a": X[:, 0], "b": pd.Categorical([1, 2] * 300)}), "'b' holds 'category', which is no"),
             (pd.DataFrame(X[:, :2], columns=["a", "a"]), "Several columns .* 'a'"),
         ],
     )
@@ -389,3 +389,17 @@ class TestWalks:
     def test_numbers_of_parts_are_checked(self, client):
         with pytest.raises(rfgp.InvalidArgumentError, match="num_parts"):
             rfgp.dask.sample_walks(self.GRAPH, num_parts=0)
+
+
+def test_columns_that_a_model_does_not_know_may_hold_text(client):
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": Y})
+    gp = model().condition(table[["a", "b", "c"]], Y)
+    more = dd.from_pandas(table.assign(color="red", flag=Y > 3), npartitions=3)
+    other = copy.deepcopy(gp).condition(Partitions(more.drop(columns="flag"), "y", client=client))
+    assert_same(gp, other)
+    with pytest.raises(rfgp.DataError, match="column 'color' holds 'red', which is no number"):
+        model().condition(Partitions(more, "y", client=client))
+    for target in ("flag", more["flag"]):
+        with pytest.warns(rfgp.BooleanTargetWarning) as caught:
+            Partitions(more, target, client=client)
+        assert [entry.filename for entry in caught] == [__file__]

@@ -47,6 +47,22 @@ def test_values_by_number(ball, tmp_path, column, count):
     np.testing.assert_allclose(field.coordinates[7], where[7], atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("properties", "skip", "message"),
+    [
+        ([{"speed": 3.0}, {}], True, "no sensor has the property 'value'; they have numbers in 'speed'.*value='speed'"),
+        ([{"value": None}, {"value": "fast"}], True, "no sensor has a number as its 'value'. There is nothing to"),
+        ([{"value": None}], False, "no sensor has a number as its 'value'"),
+        ([], False, "there are no sensors. There is nothing to interpolate"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::graphs.SkippedFeaturesWarning")
+def test_roads_on_which_nothing_was_measured_are_refused(tmp_path, properties, skip, message):
+    path = roads_file(tmp_path / "r.geojson", [([8.0, 50.004], entry) for entry in properties])
+    with pytest.raises(rfgp.DataError, match=message):
+        fields.read_road_field(path, skip=skip)
+
+
 def test_edges_may_be_weighted(ball, tmp_path):
     path, mesh = ball
     values = write(tmp_path / "v.csv", "vertex,heat\n3,1.5\n7,2.5\n")
@@ -273,7 +289,8 @@ LOOSE = ((8.0, 50.0, 8.0, 50.01), (8.0, 50.010001, 8.02, 50.01), (8.3, 50.0, 8.4
 def test_a_graph_in_parts_is_told_of(tmp_path):
     path = roads_file(tmp_path / "r.geojson", [([8.0, 50.004], {"value": 1}), ([8.01, 50.01], {"value": 2})], LOOSE)
     with pytest.warns(
-        graphs.DisconnectedWarning, match="roads fall into 3 parts .* One part has no obs.*1 m, snap=1, would leave 2"
+        graphs.DisconnectedWarning,
+        match="into 3 parts .* One part has no obs.* Lines join at their ends alone.*1 m, snap=1, would leave 2",
     ):
         fields.read_road_field(path)
     with pytest.warns(graphs.DisconnectedWarning, match="2 parts") as caught:
@@ -289,6 +306,10 @@ def test_a_graph_in_parts_is_told_of(tmp_path):
     two.export(tmp_path / "two.ply")
     with pytest.warns(graphs.DisconnectedWarning, match=r"mesh falls into 2 parts .* largest of 12 of 24 nodes"):
         fields.read_field(tmp_path / "two.ply")
+    loose = trimesh.Trimesh(np.random.default_rng(0).normal(size=(60, 3)), np.arange(60).reshape(20, 3))
+    loose.export(tmp_path / "loose.obj")
+    with pytest.warns(graphs.DisconnectedWarning, match="No two of the mesh's 20 faces share an edge: .* merge close"):
+        fields.read_field(tmp_path / "loose.obj")
 
 
 @pytest.mark.parametrize(

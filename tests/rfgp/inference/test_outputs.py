@@ -212,7 +212,7 @@ class TestFunctions:
     def test_columns_are_checked(self):
         X, Y, new = data()
         f = MODELS["primal"]().condition(X, Y[:, 0]).sample_functions(1)
-        with pytest.raises(rfgp.DataError, match="X has 1 columns"):
+        with pytest.raises(rfgp.DataError, match="X has 1 column"):
             f(new[:, :1])
 
 

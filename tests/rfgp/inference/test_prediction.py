@@ -190,8 +190,9 @@ def test_a_sure_value_has_a_step():
 
 def test_they_show_what_they_are_in_a_line():
     p = predicted(outputs=2).p
-    assert repr(p) == "Prediction(latent function, 2 outputs)"
-    assert repr(p.observed().exp()) == "LogNormal(Prediction(observations, 2 outputs))"
+    assert repr(p) == "Prediction(latent function at 5 points, 2 outputs)"
+    assert repr(p.observed().exp()) == "LogNormal(Prediction(observations at 5 points, 2 outputs))"
+    assert repr(p.linear(np.ones((1, 5)))) == "Prediction(latent function at 1 point, 2 outputs)"
     X = np.linspace(0, 1, 9)[:, None]
     out = MODELS["exact"]().condition(X, X[:, 0]).leave_one_out()
     assert repr(out) == f"LeaveOneOut(9 observations, mean log density {out.log_density.mean():.4g})"

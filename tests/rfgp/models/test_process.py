@@ -3,9 +3,12 @@
 import copy
 import pickle
 import threading
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
 import graphs
 import rfgp
@@ -122,3 +125,70 @@ def test_a_copy_has_hyperparameters_of_its_own(fitted):
     other.predict(X)
     assert_same(model, X, before)
     assert other.hyperparameters.noise.item() == pytest.approx(30.0)
+
+
+# --- what is warned of ---------------------------------------------------------------------------
+
+
+def truth(n=30):
+    X = np.random.default_rng(0).standard_normal((n, 2))
+    return X, X[:, 0] > 0
+
+
+def as_blocks(X, y):
+    return (rfgp.tables.Blocks(lambda: iter([(X[:20], y[:20]), (X[20:], y[20:])])),)
+
+
+def as_named_blocks(X, y):
+    block = {"a": X[:, 0], "b": X[:, 1], "y": y}
+    return (rfgp.tables.Blocks([block, block], target="y"),)
+
+
+WAYS_IN = {
+    "array": lambda X, y: (X, y),
+    "several": lambda X, y: (X, np.stack([y, X[:, 1] > 0], axis=1)),
+    "list": lambda X, y: (X, y.tolist()),
+    "tensor": lambda X, y: (torch.as_tensor(X), torch.as_tensor(y)),
+    "series": lambda X, y: (X, pd.Series(y)),
+    "nullable": lambda X, y: (X, pd.Series(y, dtype="boolean")),
+    "frame": lambda X, y: (X, pd.DataFrame({"y": y})),
+    "blocks": as_blocks,
+    "named blocks": as_named_blocks,
+}
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+def test_truth_values_are_told_of_once_whichever_way_they_come(way):
+    for verb in ("fit", "condition"):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            gp = rfgp.SparseSpectrumGP(num_frequencies=4, coupling="iid", seed=0)
+            getattr(gp, verb)(*WAYS_IN[way](*truth()))
+        found = [entry for entry in caught if issubclass(entry.category, rfgp.BooleanTargetWarning)]
+        assert len(found) == 1
+        assert "hold truth values" in str(found[0].message).replace("holds", "hold")
+
+
+def test_truth_values_of_files_nodes_and_estimators_are_told_of(tmp_path):
+    X, y = truth()
+    pd.DataFrame({"a": X[:, 0], "y": y}).to_parquet(tmp_path / "t.parquet")
+    with pytest.warns(rfgp.BooleanTargetWarning, match="t.parquet: 'y' holds truth values") as caught:
+        rfgp.tables.Parquet(tmp_path / "t.parquet", target="y")
+    assert [entry.filename for entry in caught] == [__file__]
+    gp = rfgp.GraphGP(graphs.Graph.from_edges([(i, i + 1) for i in range(29)]), seed=0)
+    with pytest.warns(rfgp.BooleanTargetWarning) as caught:
+        gp.condition(range(30), y)
+    assert [entry.filename for entry in caught] == [__file__]
+    with pytest.warns(rfgp.BooleanTargetWarning) as caught:
+        rfgp.sklearn.RandomFeatureGPRegressor(n_frequencies=4, random_state=0, max_iter=200).fit(X, y)
+    assert [entry.category for entry in caught].count(rfgp.BooleanTargetWarning) == 1
+
+
+def test_no_more_rows_than_hyperparameters_are_told_of():
+    X = np.random.default_rng(0).standard_normal((8, 4))
+    gp = rfgp.SparseSpectrumGP(num_frequencies=4, seed=0)
+    with pytest.warns(rfgp.OverfittingWarning, match=r"7 observations cannot determine 7 hyperp.* \(try ard=False, or"):
+        gp.fit(X[:7], X[:7, 0])
+    gp.fit(X, X[:, 0])
+    rfgp.SparseSpectrumGP(num_frequencies=4, seed=0, ard=False).fit(X[:5], X[:5, 0])
+    rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).fit(X[:7], X[:7, 0], fixed="noise")

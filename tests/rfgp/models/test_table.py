@@ -114,7 +114,9 @@ def test_fixed_hyperparameters_and_priors():
 
 
 def test_a_fit_that_stops_early_says_so():
-    with pytest.warns(rfgp.ConvergenceWarning, match="stopped after 1 iterations"):
+    with pytest.warns(
+        rfgp.ConvergenceWarning, match="stopped after 1 iteration without converging: the iterations ran out"
+    ):
         ExactGP().fit(X, Y, max_iterations=1)
 
 
@@ -241,7 +243,7 @@ def with_value(value, row=3, column=1):
     [
         (with_value(np.nan), Y, r"\(nan\) in row 3, column 1"),
         (with_value(np.inf), Y, r"\(inf\) in row 3, column 1"),
-        (X, np.where(np.arange(120) == 7, np.nan, Y), "y has 1 values that are not finite.*row 7"),
+        (X, np.where(np.arange(120) == 7, np.nan, Y), "y has 1 value that is not finite.*row 7"),
         (X, np.full(120, 4.0), r"constant \(4 in all 120 rows\)"),
         (X[:1], Y[:1], "at least two observations, got 1"),
         (X[:0], Y[:0], "at least two observations, got 0"),
@@ -249,9 +251,9 @@ def with_value(value, row=3, column=1):
         (X[0], Y, r"matrix \(n, d\)"),
         (X[:, :0], Y, r"matrix \(n, d\)"),
         (X, Y[:, None, None], r"y must have shape \(n,\), or \(n, k\)"),
-        ([["a", "b"], ["c", "d"]], [1.0, 2.0], "encode text"),
+        ([["a", "b"], ["c", "d"]], [1.0, 2.0], "X holds text. Encode text"),
         ([[1, None], [2, 3]], [1.0, 2.0], "not finite"),
-        ([[1, {}], [2, 3]], [1.0, 2.0], "not a numeric array"),
+        ([[1, {}], [2, 3]], [1.0, 2.0], "not a numeric array: column 1 holds {}, which is no number"),
         (X.astype(complex), Y, "complex"),
         (X, torch.as_tensor(Y).to(torch.complex128), "complex"),
     ],

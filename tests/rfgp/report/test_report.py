@@ -178,7 +178,9 @@ def test_the_card_of_the_distance_is_the_models_own():
         gp = rfgp.SparseSpectrumGP(num_frequencies=20, coupling=coupling, seed=0)
         study = report.study_table(table, gp)
         assert study.own == (coupling, 20) == study.comparison.groups()[-1]
-        assert f"{coupling}, m = 20" in words.cards(study, "rows")[-1][2]
+        said = words.cards(study, "rows")[-1][2]
+        assert f"{coupling}, m = 20" in said
+        assert ("(" in said) == said.endswith(", with the standard error of the last digit in brackets")
     field = ball(True)
     for options, own in (
         ({"features": "walks", "num_walkers": 4}, ("exact-hops", 4)),

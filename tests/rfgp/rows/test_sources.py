@@ -273,7 +273,7 @@ BAD = {
     "not finite": (
         lambda f: (Blocks([(X[:90], Y[:90]), (X[90:], with_value(97, np.nan)[90:])]),),
         rfgp.DataError,
-        r"y has 1 values that are not finite, the first \(nan\) in row 97",
+        r"y has 1 value that is not finite, the first \(nan\) in row 97",
     ),
     "widths": (lambda f: (Blocks([(X[:90], Y[:90]), (X[90:, :2], Y[90:])]),), rfgp.DataError, "has 2 columns, the fir"),
     "lengths": (lambda f: (Blocks([(X[:90], Y[:80])]),), rfgp.DataError, "X has 90 rows and y has 80"),

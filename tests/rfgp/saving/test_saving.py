@@ -135,9 +135,9 @@ def test_without_data_the_model_says_what_to_do(name, tmp_path):
         updated = rfgp.load(tmp_path / "m.safetensors").update(new, y).predict(new)
         np.testing.assert_allclose(updated.mean, copy.deepcopy(gp).update(new, y).predict(new).mean, rtol=1e-4)
     for call in calls:
-        with pytest.raises(rfgp.NotFittedError, match=r"loaded without its data.*Call condition"):
+        with pytest.raises(rfgp.NotFittedError, match=r"loaded without its data, needed for .*Call condition"):
             call()
-    with pytest.raises(rfgp.NotFittedError, match="data=True need"):
+    with pytest.raises(rfgp.NotFittedError, match="without its data, needed for a file with data=True"):
         again.save(tmp_path / "n.safetensors", data=True)
     assert not (tmp_path / "n.safetensors").exists()
     data = (X, Y) if name not in GRAPHS else (list(SEEN), VALUES)
@@ -449,7 +449,7 @@ def versioned(version):
 
 BAD = {
     "missing": (lambda path: None, "There is no file"),
-    "folder": (lambda path: path.mkdir(), "There is no file"),
+    "folder": (lambda path: path.mkdir(), "is a folder; name the model in it, as "),
     "empty": (lambda path: path.write_bytes(b""), "not a saved model"),
     "text": (lambda path: path.write_text("hello, world"), "not a saved model"),
     "torch.save": (pickle_bomb, "pickle"),
