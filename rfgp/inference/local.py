@@ -131,7 +131,7 @@ class LocalEvidence(Evidence):
 
     @classmethod
     def of(cls, prior: LocalPrior, rows: Block, mean: Tensor, noise: Tensor) -> "LocalEvidence":
-        """Return that of rows as they are given, ordered here, with the nearest neighbours."""
+        """Return that of n rows as they are given, ordered here, with the nearest neighbours, for a mean (k,)."""
         order = prior.order(len(rows))
         ordered = rows.take(order)
         return cls(prior, ordered, mean, noise, prior.neighbors(ordered.inputs), order)
@@ -293,7 +293,7 @@ class LocalPosterior(ChunkedPosterior):
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the rows, and weights with their factor."""
+        """Return the rows: inputs (n, d), targets (n, k), noise (n,); and weights (F, k) with their factor (F, F)."""
         names = ("inputs", "targets", "noise", "weights", "factor")
         return {name: getattr(self, name) for name in names}
 
