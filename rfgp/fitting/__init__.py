@@ -3,6 +3,7 @@
 from rfgp.fitting.checkpoint import Journal as Journal
 from rfgp.fitting.checkpoint import fingerprint as fingerprint
 from rfgp.fitting.checkpoint import open_journal as open_journal
+from rfgp.fitting.local import fit_local as fit_local
 from rfgp.fitting.maximize import Objective as Objective
 from rfgp.fitting.maximize import Plan as Plan
 from rfgp.fitting.maximize import maximize as maximize

@@ -1,5 +1,6 @@
 """Gaussian inference: what rows say under a prior, the posterior that is kept of them, and predictions."""
 
+from rfgp.inference.choice import Prior as Prior
 from rfgp.inference.choice import evidence as evidence
 from rfgp.inference.choice import iterates as iterates
 from rfgp.inference.choice import restore as restore
@@ -10,6 +11,9 @@ from rfgp.inference.laws import InputBlocks as InputBlocks
 from rfgp.inference.laws import Law as Law
 from rfgp.inference.laws import Posterior as Posterior
 from rfgp.inference.linear import LinearModel as LinearModel
+from rfgp.inference.local import LocalEvidence as LocalEvidence
+from rfgp.inference.local import LocalPosterior as LocalPosterior
+from rfgp.inference.local import LocalPrior as LocalPrior
 from rfgp.inference.posteriors import KernelPosterior as KernelPosterior
 from rfgp.inference.posteriors import WeightPosterior as WeightPosterior
 from rfgp.inference.prediction import LeaveOneOut as LeaveOneOut
@@ -20,7 +24,6 @@ from rfgp.inference.primal import absorb as absorb
 from rfgp.inference.primal import absorbs as absorbs
 from rfgp.inference.priors import FeaturePrior as FeaturePrior
 from rfgp.inference.priors import KernelPrior as KernelPrior
-from rfgp.inference.priors import Prior as Prior
 from rfgp.inference.priors import SparsePrior as SparsePrior
 from rfgp.inference.sparse import SparseEvidence as SparseEvidence
 from rfgp.inference.sparse import SparsePosterior as SparsePosterior

@@ -8,12 +8,15 @@ from rfgp.inference.dense import KernelEvidence, RowEvidence
 from rfgp.inference.evidence import Evidence
 from rfgp.inference.laws import Posterior
 from rfgp.inference.linear import LinearModel
+from rfgp.inference.local import LocalEvidence, LocalPosterior, LocalPrior
 from rfgp.inference.posteriors import FactorCovariance, KernelPosterior, RowCovariance, WeightPosterior
 from rfgp.inference.primal import FeatureEvidence
-from rfgp.inference.priors import FeaturePrior, KernelPrior, Prior, SparsePrior
+from rfgp.inference.priors import FeaturePrior, KernelPrior, SparsePrior
 from rfgp.inference.sparse import SparseEvidence, SparsePosterior
 from rfgp.rows import Rows, gathered
 
+Prior = FeaturePrior | KernelPrior | SparsePrior | LocalPrior
+"""A zero-mean prior on functions."""
 MOST_DENSE = 4000
 """Rows up to which a matrix of all pairs is factorised where features are sparse."""
 
@@ -38,6 +41,8 @@ def evidence(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Evidence:
     if isinstance(prior, FeaturePrior) and prior.num_features <= len(rows):
         return FeatureEvidence(LinearModel(prior, rows, mean, noise))
     block = gathered(rows)
+    if isinstance(prior, LocalPrior):
+        return LocalEvidence.of(prior, block, mean, noise)
     if isinstance(prior, FeaturePrior):
         return RowEvidence(prior, block, mean, noise)
     if isinstance(prior, SparsePrior) and iterates(prior, block):
@@ -55,6 +60,8 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
     """
     if isinstance(prior, KernelPrior):
         return KernelPosterior(prior, **tensors)
+    if isinstance(prior, LocalPrior):
+        return LocalPosterior(prior, **tensors)
     if isinstance(prior, SparsePrior):
         return SparsePosterior(prior, **tensors) if "draws" in tensors else KernelPosterior(prior, **tensors)
     weights, others = tensors["weights"], {name: t for name, t in tensors.items() if name != "weights"}

@@ -31,6 +31,7 @@ from rfgp.inference.posteriors import make_contiguous
 from rfgp.inference.priors import FeaturePrior
 from rfgp.linalg import cholesky
 from rfgp.local import (
+    KINDS,
     conditionals,
     inverse_factor,
     nearest,
@@ -39,6 +40,7 @@ from rfgp.local import (
     whitened,
     whitened_back,
 )
+from rfgp.local.kinds import spectrum_of
 from rfgp.rows import Block
 from rfgp.sparse import SparsityPattern
 
@@ -51,7 +53,7 @@ class LocalPrior:
 
     Attributes:
         features: The first part; None: there is none.
-        kind: The kernel of g, one of `rfgp.local.KINDS`.
+        name: Of the kernel of g, one of `rfgp.local.KINDS`.
         lengthscale: Of g, (d,) or ().
         variance: Of g, ().
         num_neighbors: The most of a row.
@@ -59,7 +61,7 @@ class LocalPrior:
     """
 
     features: FeaturePrior | None
-    kind: int
+    name: str
     lengthscale: Tensor
     variance: Tensor
     num_neighbors: int
@@ -88,6 +90,17 @@ class LocalPrior:
     ) -> Tensor:  # (n, F)
         """Return s phi; no columns where there are no features."""
         return x.new_zeros(len(x), 0) if self.features is None else self.features.scaled(x)
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance of the two parts together, (n_a, n_b), float64, without neighbours."""
+        of = spectrum_of(self.name).kernel_between(a.double() / self.lengthscale, b.double() / self.lengthscale)
+        near = self.variance.double() * of
+        return near if self.features is None else near + self.features.kernel(a, b)
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return the variances of the two parts together, (n_a,)."""
+        near = self.variance.double().expand(len(a))
+        return near if self.features is None else near + self.features.diagonal(a)
 
     def detached(self) -> "LocalPrior":
         """Return the prior without gradients."""
@@ -120,7 +133,7 @@ class LocalEvidence(Evidence):
         self._prior, self._rows, self._mean, self._pattern, self._order = prior, rows, mean, pattern, order
         self._noise, x = rows.noise_diag(noise.double()).expand(len(rows)), rows.inputs
         lengthscale, variance = prior.lengthscale.double(), prior.variance.double()
-        self._entries = inverse_factor(x, lengthscale, variance, self._noise, prior.kind, pattern)
+        self._entries = inverse_factor(x, lengthscale, variance, self._noise, KINDS[prior.name], pattern)
         both = torch.cat([prior.phi(x).double(), rows.targets - mean], dim=1)
         both = whitened(self._entries, both, pattern)
         self._phi, self._targets = both[:, : prior.num_features], both[:, prior.num_features :]
@@ -305,4 +318,5 @@ class LocalPosterior(ChunkedPosterior):
         return root
 
     def _conditionals(self, points: Tensor, x: Tensor, noise: Tensor, near: Any) -> tuple[Tensor, Tensor]:
-        return conditionals(points, x, noise, near, self.prior.lengthscale, self.prior.variance, self.prior.kind)
+        prior = self.prior
+        return conditionals(points, x, noise, near, prior.lengthscale, prior.variance, KINDS[prior.name])

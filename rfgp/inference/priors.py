@@ -135,7 +135,3 @@ class SparsePrior:
             return torch.from_numpy(np.concatenate(parts)) if len(inputs) else torch.zeros(0, array.shape[1])
 
         return values
-
-
-Prior = FeaturePrior | KernelPrior | SparsePrior
-"""A zero-mean prior on functions."""

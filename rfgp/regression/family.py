@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from torch import Tensor
 
@@ -11,6 +11,18 @@ from rfgp.parameters import Hyperprior, Quantity, Values
 from rfgp.regression.report import FitReport
 from rfgp.rows import Block, InputReader, Rows
 from rfgp.scaling import Scaling
+
+NOISE_BOUNDS = (1e-6, 1e2)
+OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
+"""Of the variance of the targets."""
+
+
+class Variance(NamedTuple):
+    """A variance among the hyperparameters, with its start and its bounds in those of the targets."""
+
+    name: str
+    start: float
+    bounds: tuple[float, float]
 
 
 class Inputs(InputReader, Protocol):
@@ -52,6 +64,11 @@ class Family(ABC):
     @abstractmethod
     def inputs(self) -> Inputs:
         """What the inputs are, and how they are read."""
+
+    @property
+    def variances(self) -> tuple[Variance, ...]:
+        """The variances among the hyperparameters."""
+        return Variance("outputscale", 1.0, OUTPUTSCALE_BOUNDS), Variance("noise", 0.1, NOISE_BOUNDS)
 
     @property
     def kernel_names(self) -> tuple[str, ...]:

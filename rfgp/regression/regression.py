@@ -47,9 +47,6 @@ from rfgp.rows.arrays import Origin
 from rfgp.rows.names import arranged
 from rfgp.scaling import Affine, Scaling
 
-NOISE_BOUNDS = (1e-6, 1e2)  # of the variance of the targets
-OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Regression:
@@ -305,7 +302,7 @@ def _space(family: Family, summary: DataSummary) -> Space:
         family.inputs.quantities(summary.spread, summary.scaling),
         (summary.deviation**2 / unit).mean(),
     )
-    for name, start, bounds in (("outputscale", 1.0, OUTPUTSCALE_BOUNDS), ("noise", 0.1, NOISE_BOUNDS)):
+    for name, start, bounds in family.variances:
         quantities[name] = Quantity(start * variance, unit, (bounds[0] * variance, bounds[1] * variance))
     mean = Affine(summary.center, summary.deviation)
     return Space.of(quantities, mean, summary.scaling.targets, family.options.hyperpriors)
