@@ -1,0 +1,214 @@
+"""The classification of the simplex paper: kernel regression of the classes of eight tables by positive features.
+
+The rows, scales and repeats are those of the authors' public code (isaac-reid/simplex_random_features), whose files are
+the tables at hand: all text columns one-hot, the ranks of chess among them, after the numbers; the last line of a file
+left out; rows in the order of numpy's generator 42; the first 95 % train, the last 5 % test; columns standardised on
+the training rows. "Validation" rows are the test rows there.
+"""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from benchmarks.protocol import mean_error
+from benchmarks.record import Result, Scale, Value
+from rfgp import couplings, datasets, lengthscales
+from rfgp.couplings.hadamard import next_power_of_two
+
+NAMES = ("abalone", "banknote", "car", "yeast", "cmc", "nursery", "wifi", "chess")
+SIGMAS = (0.41331138, 1.06445901, 0.77656608, 0.90918797, 0.48389667, 0.18788887, 0.21997651, 0.25754408)
+SIGMA = dict(zip(NAMES, SIGMAS, strict=True))
+MEAN_V = ("1.7", "2.6", "5.0", "3.1", "2.0", "1.4", "0.8", "2.3")
+TEXT = {"abalone": (0,), "car": tuple(range(6)), "nursery": tuple(range(8)), "chess": tuple(range(6))}
+LARGE, DRAWS = ("nursery", "chess"), 500
+PLUS = couplings.SimplexPlus(5)
+
+TABLE_2 = {
+    "SimRFs": "0.1421 0.7229 0.6754 0.3202 0.4047 0.6874 0.6314 0.2000",
+    "SimRFs+": "0.1419 0.7132 0.6751 0.3208 0.4065 0.6917 0.6473 0.2000",
+}
+ERRORS_2 = {"SimRFs": (2, 12, 4, 4, 5, 5, 18, 1), "SimRFs+": (2, 12, 4, 4, 5, 4, 18, 1)}
+TABLE_3 = {
+    "IIDRFs": "0.1432 0.6441 0.6768 0.3187 0.4088 0.5870 0.4914 0.2011",
+    "ORFs": "0.1445 0.6612 0.6788 0.3193 0.4149 0.6213 0.5224 0.2017",
+    "fast ORFs": "0.1447 0.6596 0.6784 0.3171 0.4159 0.6193 0.5310 0.2016",
+    "SimRFs": "0.1455 0.7196 0.6797 0.3187 0.4206 0.7030 0.6509 0.2021",
+    "fast SimRFs": "0.1462 0.7296 0.6800 0.3195 0.4222 0.7037 0.6533 0.2021",
+}
+ERRORS_3 = {
+    "IIDRFs": (3, 24, 6, 6, 9, 13, 26, 2),
+    "ORFs": (3, 25, 6, 6, 9, 19, 25, 2),
+    "fast ORFs": (3, 24, 6, 6, 9, 19, 24, 2),
+    "SimRFs": (3, 19, 6, 6, 8, 8, 27, 2),
+    "fast SimRFs": (3, 17, 6, 6, 8, 8, 27, 2),
+}
+COUPLINGS = {
+    "IIDRFs": "iid",
+    "ORFs": "orthogonal",
+    "fast ORFs": "fast-orthogonal",
+    "SimRFs": "simplex",
+    "fast SimRFs": "fast-simplex",
+    "SimRFs+": PLUS,
+}
+ROWS = (
+    "Rows, split and scales sigma are those of the authors' public code: text columns one-hot, numpy's generator 42, "
+    "95 % train, 5 % test, standardised on the training rows, then multiplied by the published sigma. Errors are over "
+    "draws of the frequencies, as the paper's: 500 draws, the split is one and the same."
+)
+
+
+class Case(NamedTuple):
+    """Rows of one table, standardised, and their classes."""
+
+    train: torch.Tensor
+    labels: np.ndarray
+    test: torch.Tensor
+    truth: np.ndarray
+
+
+@functools.cache
+def case(name: str) -> Case:
+    """Return the rows of the paper's split."""
+    lines = datasets.fetch(name).read_text(encoding="utf-8").split("\n")
+    lines = lines[:-1] if lines[-1] == "" else lines
+    cells = np.array([line.split(",") if "," in line else line.split() for line in lines[:-1]])
+    cells = cells[:, 1:] if name == "yeast" else cells
+    inputs, text = range(cells.shape[1] - 1), TEXT.get(name, ())
+    numbers = [cells[:, k].astype(float)[:, None] for k in inputs if k not in text]
+    dummies = [(cells[:, k][:, None] == np.unique(cells[:, k])).astype(float) for k in text]
+    X, y = np.concatenate([*numbers, *dummies], axis=1), np.unique(cells[:, -1], return_inverse=True)[1]
+    order = np.random.default_rng(42).permutation(len(X))
+    train, test = order[: int(len(X) * 0.95)], order[-int(len(X) * 0.05) :]
+    mean, spread = X[train].mean(0), X[train].std(0)
+    a, b = (torch.as_tensor((X[rows] - mean) / spread) for rows in (train, test))
+    return Case(a, y[train], b, y[test])
+
+
+def padded(x: torch.Tensor) -> torch.Tensor:
+    """Return the columns with zeros up to the next power of two."""
+    return torch.nn.functional.pad(x, (0, next_power_of_two(x.shape[1]) - x.shape[1]))
+
+
+def accuracies(name: str, method: str, multiple: int, draws: int, *, pad: bool = False) -> np.ndarray:
+    """Return the share of test rows that are put right, for each draw of m = multiple d frequencies."""
+    rows = case(name)
+    a, b = (SIGMA[name] * (padded(x) if pad else x) for x in (rows.train, rows.test))
+    m = multiple * a.shape[1]
+    return lengthscales.class_accuracies(COUPLINGS[method], a, rows.labels, b, rows.truth, m, draws)
+
+
+def draws_of(name: str, scale: Scale) -> int:
+    """Return how many draws there are, as in the authors' code; a fiftieth where a quick look meets a large table."""
+    return scale(DRAWS) // (5 if scale.quick and name in LARGE else 1)
+
+
+def compared(
+    table: dict[str, str], errors: dict[str, tuple[int, ...]], scale: Scale, *, pad: bool
+) -> tuple[list[Value], dict[tuple[str, str], float]]:
+    """Return the values of a table of accuracies at m = d, and the means by method and data set."""
+    values, means = [], {}
+    for method, printed in table.items():
+        for name, figure, error in zip(NAMES, printed.split(), errors[method], strict=True):
+            mean, ours = mean_error(accuracies(name, method, 1, draws_of(name, scale), pad=pad))
+            means[method, name] = mean
+            values.append(Value(f"{name}, {method}", mean, ours, figure, error * 1e-4))
+    return values, means
+
+
+def mean_v(name: str) -> tuple[float, float]:
+    """Return the mean of |x + y| over pairs of a test and a training row, scaled, and its error over test rows."""
+    rows = case(name)
+    lengths = torch.cat([torch.cdist(part, -rows.train).mean(1) for part in rows.test.split(100)]) * SIGMA[name]
+    return mean_error(lengths.tolist())
+
+
+def table_2(scale: Scale) -> Result:
+    """SimRFs and SimRFs+ at m = d."""
+    values = [Value(f"{name}, mean v", *mean_v(name), printed) for name, printed in zip(NAMES, MEAN_V, strict=True)]
+    found, means = compared(TABLE_2, ERRORS_2, scale, pad=False)
+    wins = sum(means["SimRFs+", name] >= means["SimRFs", name] for name in NAMES)
+    return Result(
+        "accuracy of kernel regression by SimRFs and SimRFs+, m = d",
+        ROWS + " The mean of v = |x + y| is over pairs of a test and a training row. SimRFs+ take 5 sweeps, as there.",
+        values + found,
+        [f"SimRFs+ are at least as good as SimRFs on {wins} of 8 tables; in the paper on 5."],
+        missing=["the pairs over which the mean of v goes are not stated"],
+    )
+
+
+def table_3(scale: Scale) -> Result:
+    """Regular and fast mechanisms at m = D, the inputs padded by zeros."""
+    values, means = compared(TABLE_3, ERRORS_3, scale, pad=True)
+    apart = [abs(means[f"fast {kind}", name] - means[kind, name]) for kind in ("ORFs", "SimRFs") for name in NAMES]
+    return Result(
+        "accuracy with regular and fast mechanisms, inputs padded to a power of two, m = D",
+        ROWS + " Fast ones have three products H D in place of the Haar rotation, and chi norms with D degrees.",
+        values,
+        [f"The fast mechanisms are within {max(apart):.3f} of the regular ones, on average {np.mean(apart):.4f}."],
+    )
+
+
+def figure_8(scale: Scale) -> Result:
+    """Accuracy against m / d."""
+    methods, values, averages = ("IIDRFs", "ORFs", "SimRFs"), [], {}
+    for multiple in (1, 2, 4, 10):
+        found = {}
+        for name in NAMES:
+            draws = scale(20 if name in LARGE else 100)
+            for method in methods:
+                found[method, name] = mean_error(accuracies(name, method, multiple, draws))
+            gain = found["SimRFs", name][0] - found["ORFs", name][0]
+            error = float(np.hypot(found["SimRFs", name][1], found["ORFs", name][1]))
+            values.append(Value(f"{name}, m = {multiple} d, SimRFs less ORFs", gain, error))
+        for method in methods:
+            mean, error = np.mean([found[method, n] for n in NAMES], axis=0)
+            error = float(np.linalg.norm([found[method, n][1] for n in NAMES]) / len(NAMES))
+            averages[method, multiple] = Value(f"average, m = {multiple} d, {method}", float(mean), error)
+    gains = np.array([value.ours / max(value.error, 1e-12) for value in values])
+    order = all(
+        averages["SimRFs", k].ours > averages["ORFs", k].ours > averages["IIDRFs", k].ours for k in (1, 2, 4, 10)
+    )
+    return Result(
+        "accuracy of kernel regression against m / d",
+        ROWS + " 100 draws, 20 for nursery and chess. The plot prints no figures; its caption says that SimRFs "
+        "consistently perform best.",
+        [*averages.values(), *values],
+        [
+            f"On average over the tables SimRFs > ORFs > IIDRFs at each of the four m: {'yes' if order else 'no'}.",
+            f"Of the 32 differences between SimRFs and ORFs {int((gains > 2).sum())} are above 0 by two standard "
+            f"errors, {int((gains < -2).sum())} are below.",
+        ],
+    )
+
+
+def figure_10(scale: Scale) -> Result:
+    """The scale sigma that is tuned."""
+    values = []
+    for name in NAMES:
+        rows = case(name)
+        few = (1000, 100) if name in LARGE else (len(rows.train), len(rows.test))
+        given = (rows.train[: few[0]], rows.labels[: few[0]], rows.test[: few[1]], rows.truth[: few[1]])
+        draws = scale(10)
+        length, _ = lengthscales.tuned_to_classes(*given, num_draws=draws)
+        a, p, b, q = given
+        best, there = (
+            lengthscales.class_accuracies("iid", a * s, p, b * s, q, 10 * a.shape[1], draws, seed=1)
+            for s in (1 / length, SIGMA[name])
+        )
+        z = max(0.0, best.mean() - there.mean()) / max(
+            np.hypot(best.std(ddof=1), there.std(ddof=1)) / np.sqrt(draws), 1e-9
+        )
+        why = f"accuracy {best.mean():.4f} there and {there.mean():.4f} at the published one, over {draws} other draws"
+        values.append(Value(f"{name}, sigma", 1 / length, 0.0, f"{SIGMA[name]:.8f}", why=why, z=float(z)))
+    return Result(
+        "the scale of the inputs at which independent features classify best",
+        "The sigma among 20 from 0.1 to 2, evenly spaced in the logarithm, with the highest accuracy of independent "
+        "features at m = 10 d over 10 draws, 1000 training and 100 test rows of nursery and chess. The paper prints no "
+        "values; the authors' code publishes eight, all members of this grid, which the paper does not state either. "
+        "The rows to validate on are the test rows, as in that code. A published choice agrees unless its "
+        "accuracy over draws of its own is below that at our choice, in standard errors of the difference.",
+        values,
+        missing=["which rows validate is not stated in the paper"],
+    )
