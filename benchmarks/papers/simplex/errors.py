@@ -124,8 +124,8 @@ def figure_6(scale: Scale) -> Result:
     return Result(
         "mean squared error of positive features relative to independent ones, d = 64",
         "m = d = 64 frequencies, which the plot does not state, by Eq. 11 with the conformities 19, 23 and 24, and "
-        "over all rotations of 400 draws, up to v = 1, where these have errors. The one figure in the text is that of v^2 "
-        "at small v; it lacks a factor 1 / m, as its companions do, which cancels in the ratio.",
+        "over all rotations of 400 draws, up to v = 1, where these have errors. The one figure in the text is that of "
+        "v^2 at small v; it lacks a factor 1 / m, as its companions do, which cancels in the ratio.",
         values,
         [f"SimRFs < ORFs < IIDRFs at each of 100 v up to 4, as the caption says: {'yes' if best else 'no'}."],
         missing=["m"],
