@@ -46,7 +46,7 @@ def circulant(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def kronecker(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """KBE with random factors: the Kronecker product of 14 orthogonal matrices of two rows, after sign flips; some of its rows."""
+    """KBE with random factors: rows of the Kronecker product of 14 orthogonal matrices of size 2, after sign flips."""
     out = (x * signs((x.shape[1],), generator)).reshape(len(x), *[2] * 14)
     for axis in range(1, 15):
         factor = torch.linalg.qr(torch.randn(2, 2, generator=generator, dtype=torch.float64)).Q
