@@ -120,3 +120,16 @@ class TestOrthogonalPaper:
         normal = integrate.quad(lambda t: np.cos(t) * stats.norm(scale=np.sqrt(2)).pdf(t), -12, 12)[0]
         signs = np.mean([np.cos(a * x[0] + b * x[1]) for a in (-1, 1) for b in (-1, 1)])
         assert 1.5 * (x**3).sum() / (x @ x) < 0 < abs(normal - signs) <= 1.5 * (np.abs(x) ** 3).sum() / (x @ x)
+
+    def test_near_zero_the_ratio_of_a_finite_block(self):
+        for d in (2, 6, 32):
+            ratio = float(theory.variance("orthogonal", 0.05, d, d) / theory.variance("iid", 0.05, d, d))
+            assert ratio == pytest.approx(3 / (d + 2), rel=0.02)
+
+    def test_lemma_5_is_about_the_root_of_d(self):
+        d, z = 400, 1.2
+        y = stats.beta(0.5, (d - 1) / 2)  # of a squared coordinate on the unit sphere
+        mean = y.expect(lambda square: np.cos(np.sqrt(d * square) * z))
+        expected = np.exp(-(z**2) / 2) * (1 - z**4 / (4 * d))
+        assert mean == pytest.approx(expected, abs=1e-4)
+        assert abs(y.expect(lambda square: np.cos(d * np.sqrt(square))) - expected) > 0.1
