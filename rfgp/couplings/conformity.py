@@ -94,7 +94,7 @@ def least_conformity(
         slope = slope - (slope * unit).sum(1, keepdims=True) * unit
         return value, (slope * norms / size).ravel()
 
-    options = {"maxiter": 200, "ftol": 1e-10, "gtol": 1e-7}
+    options = {"maxiter": 200, "ftol": 1e-8, "gtol": 1e-6}
     found = optimize.minimize(objective, (vectors / norms).ravel(), jac=True, method="L-BFGS-B", options=options)
     free = found.x.reshape(vectors.shape)
     return np.asarray(norms * free / np.linalg.norm(free, axis=1, keepdims=True))

@@ -229,7 +229,7 @@ def figure_8(scale: Scale) -> Result:
 
 def figure_10(scale: Scale) -> Result:
     """The scale sigma that is tuned."""
-    values = []
+    values, worse = [], 0
     for name in NAMES:
         rows = case(name)
         few = (1000, 100) if name in LARGE else (len(rows.train), len(rows.valid))
@@ -241,18 +241,18 @@ def figure_10(scale: Scale) -> Result:
             lengthscales.class_accuracies("iid", a * s, p, b * s, q, 10 * a.shape[1], draws, seed=1)
             for s in (1 / length, SIGMA[name])
         )
-        z = max(0.0, best.mean() - there.mean()) / max(
-            np.hypot(best.std(ddof=1), there.std(ddof=1)) / np.sqrt(draws), 1e-9
-        )
+        difference, error = mean_error((best - there).tolist())  # the same frequencies at both scales
+        worse += bool(difference > 2 * error)
         why = f"accuracy {best.mean():.4f} there and {there.mean():.4f} at the published one, over {draws} other draws"
-        values.append(Value(f"{name}, sigma", 1 / length, 0.0, f"{SIGMA[name]:.8f}", why=why, z=float(z)))
+        values.append(Value(f"{name}, sigma", 1 / length, 0.0, f"{SIGMA[name]:.8f}", why=why, comparable=False))
     return Result(
         "the scale of the inputs at which independent features classify best",
         "The sigma among 20 from 0.1 to 2, evenly spaced in the logarithm, with the highest accuracy of independent "
         "features at m = 10 d over 10 draws, 1000 training and 100 test rows of nursery and chess. The paper prints no "
         "values; the authors' code publishes eight, all members of this grid, which the paper does not state either. "
-        "They are compared on the rows between those that train and those that test; a published choice agrees unless "
-        "its accuracy over draws of its own is below that at our choice, in standard errors of the difference.",
+        "They validate on the rows between those that train and those that test. As the accuracies are means of ten "
+        "noisy draws, the scales themselves are not compared, but their accuracies over other draws.",
         values,
+        [f"At {worse} of the 8 published scales the accuracy is below that at ours by two standard errors."],
         missing=["which rows validate"],
     )
