@@ -24,7 +24,8 @@ SCALES = np.geomspace(0.1, 2.0, 20)
 def neighbor_distance(x: Any, neighbors: int = 50, *, num_points: int = 1000, seed: int = 0) -> float:
     """Return the mean distance to the 50th nearest neighbour, the lengthscale of Yu et al. (2016, Section 5, Fig. 4).
 
-    There it serves classification; most pairs are then within two lengthscales, where orthogonal frequencies win most.
+    There it serves classification. In their data most pairs are then within two lengthscales, where orthogonal
+    frequencies win most; in tables of few columns and many rows it is far shorter than that.
 
     Args:
         x: Inputs (n, d) in the units that they will have, n > neighbors.
