@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from rfgp import fields as fields
     from rfgp import gpytorch as gpytorch
     from rfgp import learn as learn
+    from rfgp import lengthscales as lengthscales
     from rfgp import metrics as metrics
     from rfgp import plotting as plotting
     from rfgp import report as report
@@ -119,6 +120,7 @@ _RIM = (
     "datasets",
     "fields",
     "gpytorch",
+    "lengthscales",
     "plotting",
     "report",
     "sampling",

@@ -1,14 +1,20 @@
 """Couplings: joint laws of m frequencies, each of which follows the spectral law."""
 
 from rfgp.couplings.antithetic import Antithetic as Antithetic
+from rfgp.couplings.conformity import SimplexOptimized as SimplexOptimized
+from rfgp.couplings.conformity import conformity as conformity
+from rfgp.couplings.conformity import least_conformity as least_conformity
 from rfgp.couplings.coupling import Coupling as Coupling
 from rfgp.couplings.energy import Energy as Energy
 from rfgp.couplings.energy import distances_between as distances_between
+from rfgp.couplings.fast import Circulant as Circulant
+from rfgp.couplings.fast import Fastfood as Fastfood
 from rfgp.couplings.frequencies import Frequencies as Frequencies
 from rfgp.couplings.frequencies import as_frequencies as as_frequencies
 from rfgp.couplings.independent import IID as IID
 from rfgp.couplings.leverage import Leverage as Leverage
 from rfgp.couplings.leverage import leverage_tilt as leverage_tilt
+from rfgp.couplings.low_discrepancy import DigitalNet as DigitalNet
 from rfgp.couplings.low_discrepancy import Halton as Halton
 from rfgp.couplings.low_discrepancy import Sobol as Sobol
 from rfgp.couplings.near_orthogonal import NearOrthogonal as NearOrthogonal
@@ -28,6 +34,7 @@ from rfgp.couplings.shared_norms import SharedNorms as SharedNorms
 from rfgp.couplings.simplex import Simplex as Simplex
 from rfgp.couplings.simplex import SimplexPlus as SimplexPlus
 from rfgp.couplings.spherical_radial import SphericalRadial as SphericalRadial
+from rfgp.couplings.structured import FastOrthogonal as FastOrthogonal
 from rfgp.couplings.structured import FastSimplex as FastSimplex
 from rfgp.couplings.structured import Structured as Structured
 from rfgp.couplings.structured import StructuredFrequencies as StructuredFrequencies

@@ -13,7 +13,7 @@ from rfgp.spectra import Gaussian, Spectrum
 
 
 class Orthogonal(Coupling):
-    """Orthogonal random features (Yu et al. 2016): blocks of d Haar directions, independent norms."""
+    """Orthogonal random features (Yu et al. 2016, Eq. 2): blocks of d Haar directions, independent norms."""
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         directions = haar_blocks(m, d, generator)
@@ -33,7 +33,7 @@ class Pairwise(Coupling):
 
 
 class ConstantNorm(Coupling):
-    """ORF' (Yu et al. 2016, section 3.2): orthogonal directions, all norms sqrt(d); for the Gaussian spectrum.
+    """ORF' (Yu et al. 2016, section 4, Eq. 4): orthogonal directions, all norms sqrt(d); for the Gaussian spectrum.
 
     The estimate's mean is C(sqrt(d) z) = E cos(sqrt(d) z u) for one coordinate u of a uniform direction, not the kernel
     exp(-z^2 / 2): the bias is about -z^4 / (4 d) exp(-z^2 / 2) (their Theorem 2), and below 0.9 / d for d > 1.

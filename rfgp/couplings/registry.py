@@ -3,17 +3,19 @@
 from typing import Any
 
 from rfgp.couplings.antithetic import Antithetic
+from rfgp.couplings.conformity import SimplexOptimized
 from rfgp.couplings.coupling import Coupling
 from rfgp.couplings.energy import Energy
+from rfgp.couplings.fast import Circulant, Fastfood
 from rfgp.couplings.independent import IID
 from rfgp.couplings.leverage import Leverage
-from rfgp.couplings.low_discrepancy import Halton, Sobol
+from rfgp.couplings.low_discrepancy import DigitalNet, Halton, Sobol
 from rfgp.couplings.near_orthogonal import NearOrthogonal
 from rfgp.couplings.orthogonal import ConstantNorm, Copula, Monotone, Orthogonal, Pairwise, Stratified
 from rfgp.couplings.shared_norms import SharedNorms
 from rfgp.couplings.simplex import Simplex, SimplexPlus
 from rfgp.couplings.spherical_radial import SphericalRadial
-from rfgp.couplings.structured import FastSimplex, Structured
+from rfgp.couplings.structured import FastOrthogonal, FastSimplex, Structured
 from rfgp.errors import InvalidArgumentError
 from rfgp.registry import Registry
 
@@ -26,6 +28,7 @@ _REGISTRY: Registry[Coupling] = Registry(
         "iid": IID,
         "halton": Halton,
         "sobol": Sobol,
+        "digital-net": DigitalNet,
         "orthogonal": Orthogonal,
         "pairwise": Pairwise,
         "monotone": Monotone,
@@ -34,9 +37,13 @@ _REGISTRY: Registry[Coupling] = Registry(
         "copula": Copula,
         "simplex": Simplex,
         "simplex-plus": SimplexPlus,
+        "simplex-optimized": SimplexOptimized,
         "constant-norm": ConstantNorm,
         "structured": Structured,
+        "fast-orthogonal": FastOrthogonal,
         "fast-simplex": FastSimplex,
+        "fastfood": Fastfood,
+        "circulant": Circulant,
         "near-orthogonal": NearOrthogonal,
         "spherical-radial": SphericalRadial,
         "leverage": Leverage,

@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 
 class Simplex(Coupling):
-    """Simplex random features (Reid et al. 2023, Eq. 10): blocks of d directions, as far apart as d can be.
+    """Simplex random features (Reid et al. 2023, Eqs. 8-9): blocks of d directions, as far apart as d can be.
 
     Any two of a block have the cosine -1 / (d - 1); a random rotation of the block leaves each direction
     uniform. Norms are independent. Meant for positive features. At d = 2 a block is an antipodal pair, whose
@@ -48,8 +48,7 @@ class SimplexPlus(Coupling):
         _check_dims(d)
         blocks = -(-m // d)
         norms = spectrum.radial_quantile(uniform(blocks * d, generator), d).reshape(blocks, d)
-        vectors = _turned((simplex(d) * norms[:, :, None]).numpy(), norms.numpy(), self.num_sweeps)
-        return rotated(torch.as_tensor(vectors), generator)[:m]
+        return rotated(turned_blocks(norms, self.num_sweeps), generator)[:m]
 
     def __repr__(self) -> str:
         return f"SimplexPlus(num_sweeps={self.num_sweeps})"
@@ -68,6 +67,15 @@ def simplex_around(d: int) -> Tensor:
     """Return d + 1 unit vectors (d + 1, d) at the corners of a regular simplex that spans all of R^d."""
     flat = simplex(d + 1)  # in d + 1 dimensions, the last coordinate 0
     return flat[:, :d]
+
+
+def turned_blocks(
+    norms: Tensor,  # (b, d)
+    num_sweeps: int,
+) -> Tensor:  # (b, d, d)
+    """Return simplices whose corners have given norms, turned as `SimplexPlus` says, before any rotation."""
+    d = norms.shape[1]
+    return torch.as_tensor(_turned((simplex(d) * norms[:, :, None]).numpy(), norms.numpy(), num_sweeps))
 
 
 def _turned(

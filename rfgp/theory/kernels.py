@@ -110,8 +110,8 @@ def independent_variance(
 ) -> Array:  # (k,)
     """Return the variance of m independent frequencies.
 
-    Fourier: ((1 + k(2 z)) / 2 - k(z)^2) / m, for the Gaussian kernel (1 - k^2)^2 / (2 m) (Yu et al. 2016, section 3).
-    Positive: (exp(2 v^2) - exp(v^2)) / m (simplex paper, Theorem 4.3).
+    Fourier: ((1 + k(2 z)) / 2 - k(z)^2) / m, for the Gaussian kernel (1 - k^2)^2 / (2 m) (Yu et al. 2016, Lemma 1).
+    Positive: (exp(2 v^2) - exp(v^2)) / m (simplex paper, Eqs. 11 and 19).
 
     Args:
         distances: z, or v for positive features.
@@ -137,8 +137,8 @@ def orthogonal_moment(
     """Return the cross moment of two orthogonal frequencies with independent norms.
 
     For the Gaussian spectrum r^2 + r'^2 is chi-squared with 2 d degrees, and the average over it 1F1(d; d/2; -z^2 /
-    2) for Fourier features, 1F1(d; d/2; v^2 / 2) for positive ones (simplex paper, Theorem 4.4, with the factor 1 /
-    2^k that its Eq. 25 lacks). Other spectra by quadrature.
+    2) for Fourier features, 1F1(d; d/2; v^2 / 2) for positive ones (simplex paper, Eq. 23; its Eq. 25
+    lacks the factor 1 / 2^k). Other spectra by quadrature.
 
     Args:
         distances: z, or v for positive features.
@@ -200,7 +200,7 @@ def pairwise_moment(
 
 
 def simplex_moment(distances: Any, num_dims: int) -> Array:
-    """Return the cross moment of two simplex frequencies of positive features, (k,) (simplex paper, Theorem 4.5).
+    """Return the cross moment of two simplex frequencies of positive features, (k,) (simplex paper, Eq. 24).
 
     With r^2 + r'^2 = S chi-squared with 2 d degrees and r^2 / S = B independent of it, Beta(d / 2, d / 2), the
     squared length |omega_i + omega_j|^2 is S (1 - 2 sqrt(B (1 - B)) / (d - 1)); the paper's double series is the

@@ -64,7 +64,7 @@ class TestClosedForms:
 
     @pytest.mark.parametrize("d", [2, 3, 8])
     def test_simplex_moments_equal_the_double_series(self, d):
-        """Simplex paper, Theorem 4.5: E |omega_i + omega_j|^(2k) by the binomial theorem and moments of chi."""
+        """Simplex paper, Eq. 24: E |omega_i + omega_j|^(2k) by the binomial theorem and moments of chi."""
         v = 0.9
         with mpmath.workdps(40):
             half, total = mpmath.mpf(d) / 2, mpmath.mpf(0)
