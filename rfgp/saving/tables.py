@@ -1,5 +1,6 @@
 """Families of tables in files."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,7 +39,15 @@ def _decode_features(options: Mapping[str, Any], tensors: Tensors, scaling: Scal
     frequencies = _frequencies(family.options, tensors, shape[1])
     if frequencies.shape != shape:
         raise ValueError(f"frequencies of shape {frequencies.shape} do not fit the options or the columns")
+    _check_lengths(family.options, frequencies)
     return family.with_frequencies(frequencies)
+
+
+def _check_lengths(options: FeatureOptions, frequencies: Frequencies) -> None:
+    """Refuse frequencies of positive features by which exp(omega . x) overflows near the data, as no draw's are."""
+    d = frequencies.shape[1]
+    if options.features == "laplace" and not bool(frequencies.dense().norm(dim=1).max() < 3 * math.sqrt(d) + 40):
+        raise ValueError("the frequencies are longer than those of any draw")
 
 
 def _frequencies(options: FeatureOptions, tensors: Tensors, d: int) -> Frequencies:

@@ -31,7 +31,8 @@ def test_a_script_starts_and_its_docstring_tells_its_command(path):
             pytest.importorskip(extra)
     module = importlib.import_module(name_of(path))
     assert callable(module.main)
-    assert f"    python -m {name_of(path)}" in re.sub(r"^ +\w+=\d+ python", "    python", module.__doc__, flags=re.M)
+    command = f"    python -m {name_of(path).removesuffix('.__main__')}"
+    assert command in re.sub(r"^ +\w+=\d+ python", "    python", module.__doc__, flags=re.M)
 
 
 def test_nothing_is_loose():
