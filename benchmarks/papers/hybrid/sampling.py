@@ -50,12 +50,12 @@ def made(kind: str, size: int, generator: torch.Generator) -> softmax.FeaturePai
     return softmax.bipolar(omega, chosen, antithetic=True)
 
 
-@torch.no_grad()
 def table_4(scale: Scale) -> Result:
     """Return distances of estimated laws of the next word from the true ones."""
     text, names = read_text()
     model, contexts, perplexity = train(text, len(names), TEMPERATURE)
-    queries, classes = model.queries(contexts).double(), model.classes().double()
+    with torch.no_grad():
+        queries, classes = model.queries(contexts).double(), model.classes().double()
     values = []
     for row, kind in enumerate(TYPES):
         for column, size in enumerate(SIZES):
