@@ -1,5 +1,6 @@
 """Hybrid random features (Choromanski et al. 2022): all tables and figures, and the formulas."""
 
+from benchmarks.papers.hybrid.attention import both_signs
 from benchmarks.papers.hybrid.clusters import figure_6, table_3
 from benchmarks.papers.hybrid.formulas import formulas
 from benchmarks.papers.hybrid.pointwise import figure_1, figure_2, figure_5
@@ -20,4 +21,5 @@ FIGURES: dict[str, Figure] = {
     "figure-6": figure_6,
     "table-3": table_3,
     "figure-10": figure_10,
+    "both-signs": both_signs,
 }
