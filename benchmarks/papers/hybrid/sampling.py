@@ -2,14 +2,15 @@
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from benchmarks.record import Result, Scale, Value
-from benchmarks.studies.language_model import WIDTH, read_text, train
+from benchmarks.studies.language_model import TEMPERATURES, WIDTH, read_text, train
 from rfgp import couplings
 from rfgp.features import softmax
 from rfgp.sampling import SoftmaxSampler
 
-SIZES, SIGNS, DRAWS, TEMPERATURE = {64: 8, 128: 16, 256: 32, 512: 64}, 8, 10, 0.6
+SIZES, SIGNS, DRAWS = {64: 8, 128: 16, 256: 32, 512: 64}, 8, 10
 TYPES = ("FAVOR+", "Trig.", "Gaussian", "Angular")
 PRINTED = {
     "Wasserstein": (
@@ -33,7 +34,7 @@ PRINTED = {
 }
 
 
-def made(kind: str, size: int, generator: torch.Generator) -> softmax.FeaturePair:
+def made(kind: str, size: int, length: float, generator: torch.Generator) -> softmax.FeaturePair:
     """Return an estimator: `size` projections, or (m, n) for a hybrid."""
     law = couplings.by_name("iid")
 
@@ -45,40 +46,53 @@ def made(kind: str, size: int, generator: torch.Generator) -> softmax.FeaturePai
     if kind == "FAVOR+":
         return softmax.Positive(draw(size).with_negatives())
     omega, tau = draw(SIZES[size]), draw(SIGNS)
-    normal = {"complement": True, "length": 1 / TEMPERATURE}
+    normal = {"complement": True, "length": length}
     chosen = softmax.coefficients.Angular(tau) if kind == "Angular" else softmax.coefficients.Gaussian(tau, **normal)
     return softmax.bipolar(omega, chosen, antithetic=True)
+
+
+def _of_type(kind: str, size: int, length: float, queries: Tensor, classes: Tensor, draws: int) -> list[Value]:
+    """Return three distances of one estimator, beside those of the paper's model."""
+    found = []
+    for seed in range(draws):
+        pair = made(kind, size, length, torch.Generator().manual_seed(seed))
+        report = SoftmaxSampler(pair, classes).report(queries)
+        found.append((report.wasserstein * (len(classes) - 1), report.kolmogorov_smirnov, report.negative))
+    means, errors = np.mean(found, 0), np.std(found, 0, ddof=1) / len(found) ** 0.5
+    row, column = TYPES.index(kind), list(SIZES).index(size)
+    return [
+        Value(f"length {length:.1f}, {kind}, {size}: {what}", float(mean), float(error), PRINTED[what][row][column],
+              comparable=False)
+        for what, mean, error in zip(PRINTED, means, errors, strict=True)
+    ]  # fmt: skip
 
 
 def table_4(scale: Scale) -> Result:
     """Return distances of estimated laws of the next word from the true ones."""
     text, names = read_text()
-    model, contexts, perplexity = train(text, len(names), TEMPERATURE)
-    with torch.no_grad():
-        queries, classes = model.queries(contexts).double(), model.classes().double()
-    values = []
-    for row, kind in enumerate(TYPES):
-        for column, size in enumerate(SIZES):
-            found = []
-            for seed in range(scale(DRAWS)):
-                pair = made(kind, size, torch.Generator().manual_seed(seed))
-                report = SoftmaxSampler(pair, classes).report(queries)
-                moved = report.wasserstein * (len(names) - 1)
-                found.append((moved, report.kolmogorov_smirnov, report.negative))
-            means, errors = np.mean(found, 0), np.std(found, 0, ddof=1) / len(found) ** 0.5
-            for what, mean, error in zip(PRINTED, means, errors, strict=True):
-                text_of = PRINTED[what][row][column]
-                values.append(Value(f"{kind}, {size}: {what}", float(mean), float(error), text_of, comparable=False))
+    values, perplexities = [], []
+    for temperature in TEMPERATURES:
+        model, contexts, perplexity = train(text, len(names), temperature)
+        with torch.no_grad():
+            queries, classes = model.queries(contexts).double(), model.classes().double()
+        perplexities.append(f"{perplexity:.0f}")
+        for kind in TYPES:
+            for size in SIZES:
+                values += _of_type(kind, size, 1 / temperature, queries, classes, scale(DRAWS))
     return Result(
         "Softmax sampling: laws of the next word by random features, against the true ones",
-        "The paper's network on the Penn Treebank cannot be had. In its place the model of `benchmarks/studies/"
-        f"language_model.py`, on Python's reference, {len(names)} words for 10000, vectors of the length 1 / "
-        f"{TEMPERATURE} in {WIDTH} dimensions (the paper's vary), perplexity {perplexity:.0f}, so the figures are "
-        "not compared. Projections are independent; FAVOR+ with both signs; hybrids (m, 8) with m = 8, 16, 32, 64 as "
-        "in App. I; the Gaussian one normalised, sigma = 1. Wasserstein and Kolmogorov-Smirnov distances with words in "
-        "the order of frequency, Wasserstein in words; the share of negative estimates; 200 "
-        "contexts, standard errors over "
-        "ten draws.",
+        "The paper's network on the Penn Treebank cannot be had. In its place the models of "
+        f"`benchmarks/studies/language_model.py`, on Python's reference, {len(names)} words for 10000, vectors of one "
+        f"length in {WIDTH} dimensions (the paper's vary), perplexities {' and '.join(perplexities)}, so the figures "
+        "are not compared. Projections are independent; FAVOR+ with both signs; hybrids (m, 8) with m = 8, 16, 32, 64 "
+        "as in App. I; the Gaussian one normalised, sigma = 1. Wasserstein and Kolmogorov-Smirnov distances with words "
+        "in the order of frequency, Wasserstein in words; the share of negative estimates; 200 contexts, standard "
+        "errors over ten draws.",
         values,
+        [
+            "The printed distances hardly fall from 64 to 512 features, where errors should halve and more: estimates "
+            "there are far from the law, as ours are of the long vectors. The paper has FAVOR+ farthest and hybrids "
+            "nearest; in our models it is FAVOR+ that is nearest. Whether that is the network or the lengths is open.",
+        ],
         missing=("the text", "the trained network and the lengths of its vectors", "sigma of the Gaussian hybrid"),
     )
