@@ -91,7 +91,8 @@ def table_4(scale: Scale) -> Result:
         values,
         [
             "The printed distances hardly fall from 64 to 512 features, where errors should halve and more: estimates "
-            "there are far from the law, as ours are of vectors of the length 3.3. There trigonometric features and both "
+            "there are far from the law, as ours are of vectors of the length 3.3. There "
+            "trigonometric features and both "
             "hybrids have the printed order, the angular one nearest, and as little between them. FAVOR+, printed "
             "farthest, is nearest in our models at both lengths, and the shares of negative estimates differ: open, "
             "whether by the network or by lengths that vary.",
