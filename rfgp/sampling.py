@@ -50,7 +50,8 @@ class SamplingReport:
 class SoftmaxSampler:
     """Draws classes in proportion to estimated softmax probabilities.
 
-    Source: Choromanski et al. (2022), Section 4.3; Rawat et al. (2019), "Sampled softmax with random Fourier features".
+    Source: Choromanski et al. (2022), Section 4.2 and Appendix I.1; Rawat et al. (2019), "Sampled softmax with random
+    Fourier features".
 
     Args:
         pair: An estimator of the softmax kernel, such as `rfgp.features.softmax.Positive`.

@@ -144,15 +144,26 @@ def _given(
 
 
 def _hybrid(frequencies: Frequencies, others: Frequencies | None) -> FeaturePair:
-    """The angular hybrid of Choromanski et al. (2022), Lemma 3.2 and Theorem 3.1, of the Gaussian kernel."""
+    """The bipolar hybrid of the Gaussian kernel with an angular coefficient, its positive part of one sign."""
+    return _angular(frequencies, others, both_signs=False)
+
+
+def _hybrid_of_both_signs(frequencies: Frequencies, others: Frequencies | None) -> FeaturePair:
+    """The angular hybrid of Choromanski et al. (2022), Eqs. 3, 12 and 19, of the Gaussian kernel."""
+    return _angular(frequencies, others, both_signs=True)
+
+
+def _angular(frequencies: Frequencies, others: Frequencies | None, *, both_signs: bool) -> FeaturePair:
     assert others is not None
-    return softmax.bipolar(frequencies, softmax.coefficients.Angular(others), kernel="gaussian")
+    coefficient = softmax.coefficients.Angular(others)
+    return softmax.bipolar(frequencies, coefficient, antithetic=both_signs, kernel="gaussian")
 
 
 _ESTIMATORS = {
     "positive": Estimator(_positive, coupling="monotone-antithetic"),
     "trigonometric": Estimator(_trigonometric, each=2, of_pairs=False),
-    "hybrid": Estimator(_hybrid, each=3 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS, of_pairs=False),
+    "hybrid": Estimator(_hybrid_of_both_signs, each=4 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS, of_pairs=False),
+    "hybrid-one-sign": Estimator(_hybrid, each=3 * (_NUM_SIGNS + 1), num_others=_NUM_SIGNS, of_pairs=False),
 }
 
 

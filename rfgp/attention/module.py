@@ -49,8 +49,9 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         device: Of the parameters and the draw.
         dtype: Of the parameters.
         num_features: The most features that a head may have: one frequency of "trigonometric" makes 2 and of "hybrid"
-            27, so that 256 of these are 243.
-        features: "positive"; "hybrid" (angular) or "trigonometric", which can change sign; or a function that makes a
+            36, so that 256 of these are 252.
+        features: "positive"; "hybrid" (angular, Choromanski et al. 2022, with both signs of the positive part;
+            "hybrid-one-sign", 27 a frequency) or "trigonometric", which can change sign; or a function that makes a
             `FeaturePair` from the `HeadFrequencies` (H, m, d) of num_features frequencies. It is called in each pass,
             and what it returns may depend on nothing else; it must be stable, see `random_feature_attention`.
         coupling: Of the frequencies of a head, by name or as such, also a learned one (`rfgp.learn`); None:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
+from rfgp.features.softmax.coefficients import normalizer
 from rfgp.features.softmax.pair import check_kernel
 from rfgp.theory.kernels import variance
 
@@ -53,8 +54,7 @@ def softmax_variance(
     Coupled frequencies add m (m - 1) cross moments over m^2, those of `rfgp.theory.variance`; for opposite pairs of
     them (1 + exp(2 v^2)) / 2 takes the place of exp(2 v^2), and there are m / 2 (m / 2 - 1) cross moments.
 
-    Source: Choromanski et al. (2022), the lemma on mean squared errors, and Theorem D.1, whose Eq. 36 prints
-    binomial(m, 2) for the number m (m - 1) of cross moments.
+    Source: Choromanski et al. (2022), Lemma 2.2; cross moments are derived in `rfgp.theory.kernels`.
 
     Args:
         x: (..., d).
@@ -146,12 +146,16 @@ def gaussian_moments(
     scale: float = 1.0,
     of: str = "difference",
     complement: bool = False,
+    length: float | None = None,
+    estimator: str = "trigonometric",
 ) -> tuple[Array, Array]:  # (...), (...)
     """Return the mean and the second moment of the Gaussian coefficient with n independent frequencies.
 
-    With k = exp(-|x -+ y|^2 / (2 tau^2)) its variance is (1 - k^2)^2 / (2 n), and the mean k or 1 - k.
+    With k = exp(-|x -+ y|^2 / (2 tau^2)) the mean is k or 1 - k. The variance by trigonometric features is
+    (1 - k^2)^2 / (2 n); by positive ones that of the positive estimator of the Gaussian kernel. With a length the mean
+    is divided by rho = 1 - exp(-2 r^2 / tau^2), and the variance by its square.
 
-    Source: Choromanski et al. (2022), Theorem F.1.
+    Source: Choromanski et al. (2022), Theorems F.1 and F.2 (Eqs. 72 and 78).
 
     Args:
         x: (..., d).
@@ -160,17 +164,27 @@ def gaussian_moments(
         scale: tau.
         of: "difference" or "sum".
         complement: Whether the coefficient is one less the exponential.
+        length: As for `rfgp.features.softmax.coefficients.Gaussian`.
+        estimator: "trigonometric" or "positive".
 
     Raises:
-        InvalidArgumentError: another `of`, or a scale that is not positive.
+        InvalidArgumentError: another `of` or estimator, a scale that is not positive, or a length that does not belong.
     """
     if of not in ("difference", "sum") or not 0 < scale < math.inf:
         raise InvalidArgumentError(f'of must be "difference" or "sum" and scale positive, got {of!r} and {scale!r}.')
     a, b = _vectors(x, y)
     squares = ((a - b if of == "difference" else a + b) ** 2).sum(-1) / scale**2
-    mean = -np.expm1(-squares / 2) if complement else np.exp(-squares / 2)
+    rho = normalizer(length, scale, of == "difference" and complement)
+    mean = (-np.expm1(-squares / 2) if complement else np.exp(-squares / 2)) / rho
     n = check_count("num_frequencies", num_frequencies)
-    return np.asarray(mean), np.asarray(mean**2 + np.expm1(-squares) ** 2 / (2 * n))
+    if estimator == "positive":
+        sign = scale if of == "difference" else -scale
+        spread = softmax_variance(a / scale, b / sign, n, kernel="gaussian")
+    elif estimator == "trigonometric":
+        spread = np.expm1(-squares) ** 2 / (2 * n)
+    else:
+        raise InvalidArgumentError(f'estimator must be "trigonometric" or "positive", got {estimator!r}.')
+    return np.asarray(mean), np.asarray(mean**2 + spread / rho**2)
 
 
 def bipolar_variance(
@@ -188,7 +202,7 @@ def bipolar_variance(
     E lambda^2 MSE(S_+) + E (1 - lambda)^2 MSE(S_trig), and where both have the same m frequencies, less
     (2 / m) SM^2 (1 - cos(|x|^2 - |y|^2)) E lambda (1 - lambda); lambda is independent of both.
 
-    Source: Choromanski et al. (2022), Theorems 3.1, F.1 and F.2.
+    Source: Choromanski et al. (2022), Theorems 3.1, D.1, F.1 and F.2.
 
     Args:
         x: (..., d).

@@ -61,6 +61,11 @@ def nested(m, d, kernel, generator, name):
     return softmax.Hybrid(base, [constant, (sums, softmax.Positive(draw(m, d, generator, name), kernel))])
 
 
+def mixture(m, d, kernel, generator, name):
+    omega, others, base = (draw(n, d, generator, name) for n in (m, 2, m))
+    return softmax.gaussian_between_centers(softmax.Trigonometric(base, kernel), omega, others, X[1:, :d], Y[:, :d])
+
+
 MAKERS = {
     "Trigonometric": basic(softmax.Trigonometric),
     "Positive": basic(softmax.Positive),
@@ -74,5 +79,6 @@ MAKERS = {
     "gaussian_hybrid, difference": gaussian("difference"),
     "between_centers": centers(None),
     "between_centers, mixture": centers(0.3),
+    "gaussian_between_centers": mixture,
     "Hybrid": nested,
 }

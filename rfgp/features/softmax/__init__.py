@@ -15,4 +15,5 @@ from rfgp.features.softmax.recipes import angular_hybrid as angular_hybrid
 from rfgp.features.softmax.recipes import between_centers as between_centers
 from rfgp.features.softmax.recipes import bipolar as bipolar
 from rfgp.features.softmax.recipes import clustered as clustered
+from rfgp.features.softmax.recipes import gaussian_between_centers as gaussian_between_centers
 from rfgp.features.softmax.recipes import gaussian_hybrid as gaussian_hybrid

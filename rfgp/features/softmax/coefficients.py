@@ -1,6 +1,6 @@
 """Coefficients of hybrid estimators: lambda(x, y) = a + left(x) . right(y), estimated like the kernels themselves.
 
-Source: Choromanski et al. (2022), Lemma 2.3.
+Source: Choromanski et al. (2022), Eqs. 9 and 10.
 """
 
 import math
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from rfgp.couplings import Frequencies, as_frequencies
 from rfgp.errors import InvalidArgumentError
-from rfgp.features.softmax.basic import Trigonometric
-from rfgp.features.softmax.pair import SideMap
+from rfgp.features.softmax.basic import Positive, Trigonometric
+from rfgp.features.softmax.pair import SideMap, check_matrix, times
 
 
 class CoefficientMap(nn.Module, ABC):
@@ -111,7 +111,7 @@ class Angular(Coefficient):
     zero vector has the coefficient 1/2. The signs have no gradient, and none is missed: the mean of an estimator's
     gradient is that of the kernel whatever the coefficient.
 
-    Source: Choromanski et al. (2022), Lemma 3.2.
+    Source: Choromanski et al. (2022), Eq. 19 and Lemma 3.2.
 
     Args:
         frequencies: tau, `Frequencies` of an isotropic spectrum or a plain (n, d) tensor; only directions matter.
@@ -129,38 +129,59 @@ class Angular(Coefficient):
         super().__init__(0.5, _SignMap(drawn, 1.0), _SignMap(drawn, -1.0))
 
 
-class _ScaledMap(CoefficientMap):
-    """`sign` times the features of x times `factor`."""
+class _LinearMap(CoefficientMap):
+    """`factor` times the features of A x, or of x, divided by `scale`."""
 
-    def __init__(self, side: SideMap, factor: float, sign: float) -> None:
+    def __init__(self, side: SideMap, scale: float, factor: float, matrix: Tensor | None = None) -> None:
         super().__init__()
-        self.side, self.factor, self.sign = side, factor, sign
+        self.side, self.scale, self.factor, self.matrix = side, scale, factor, matrix
 
     @property
     def num_features(self) -> int:
         return self.side.num_features
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.sign * self.side(self.factor * x)
+        argument = x if self.matrix is None else times(self.matrix, x)
+        out: Tensor = self.factor * self.side(argument / self.scale)
         return out
 
 
+_ESTIMATORS = {"trigonometric": Trigonometric, "positive": Positive}
+
+
+def _gaussian_side(frequencies: Frequencies | Tensor, scale: float, estimator: str) -> SideMap:
+    """Return features of the Gaussian kernel."""
+    if not 0 < scale < math.inf:
+        raise InvalidArgumentError(f"scale must be positive and finite, got {scale!r}.")
+    if estimator not in _ESTIMATORS:
+        raise InvalidArgumentError(f'estimator must be "trigonometric" or "positive", got {estimator!r}.')
+    return _ESTIMATORS[estimator](frequencies, "gaussian").left
+
+
 class Gaussian(Coefficient):
-    """exp(-|x - y|^2 / (2 tau^2)), or with x + y, or one less that, by trigonometric features.
+    """exp(-|x - y|^2 / (2 tau^2)), or with x + y, or one less that, by trigonometric or positive features.
 
-    Known exactly where its argument is 0: `of="difference", complement=True` is 0 at x = y, where the trigonometric
-    estimator is exact, and `of="sum"` is 1 at x = -y, where the positive one is.
+    By trigonometric features it is known exactly where its argument is 0: `of="difference", complement=True` is 0 at
+    x = y, where the trigonometric estimator is exact, and `of="sum"` is 1 at x = -y, where the positive one is.
 
-    Source: Choromanski et al. (2022), Gaussian coefficients (Theorems F.1 and F.2).
+    With the length r of the vectors, (1 - exp(-|x - y|^2 / (2 tau^2))) / rho, rho = 1 - exp(-2 r^2 / tau^2), is 0 at
+    x = y and 1 at x = -y, since |x - y| = 2 r there. Trigonometric features know it at the first, where the bipolar
+    hybrid is then exact, positive ones at the second; tau is 1 / sigma of the paper.
+
+    Source: Choromanski et al. (2022), Appendix F, Eqs. 67 to 70, where rho = 1 without `length`; `of="sum"`: Eq. 20
+    with M = I.
 
     Args:
         frequencies: Gaussian `Frequencies` or a plain (n, d) tensor.
         scale: tau.
         of: "difference" or "sum".
         complement: Whether the coefficient is one less the exponential.
+        length: r, of all x and y, for a complement of the difference; None: not normalized.
+        estimator: "trigonometric", 2 n features, or "positive", n.
 
     Raises:
-        InvalidArgumentError: a scale that is not positive and finite, another `of`, or antithetic frequencies.
+        InvalidArgumentError: a scale or length that is not positive and finite, another `of` or estimator, a length
+            without a complement of the difference, or antithetic frequencies of trigonometric features.
     """
 
     def __init__(
@@ -170,15 +191,76 @@ class Gaussian(Coefficient):
         *,
         of: str = "difference",
         complement: bool = False,
+        length: float | None = None,
+        estimator: str = "trigonometric",
     ) -> None:
-        if not 0 < scale < math.inf:
-            raise InvalidArgumentError(f"scale must be positive and finite, got {scale!r}.")
         if of not in ("difference", "sum"):
             raise InvalidArgumentError(f'of must be "difference" or "sum", got {of!r}.')
-        side = Trigonometric(frequencies, "gaussian").left
-        left = _ScaledMap(side, 1 / scale, 1.0)
-        right = _ScaledMap(side, (1 if of == "difference" else -1) / scale, -1.0 if complement else 1.0)
-        super().__init__(1.0 if complement else 0.0, left, right)
+        side = _gaussian_side(frequencies, scale, estimator)
+        rho = normalizer(length, scale, of == "difference" and complement)
+        left = _LinearMap(side, scale, 1 / rho)
+        right = _LinearMap(side, scale if of == "difference" else -scale, -1.0 if complement else 1.0)
+        super().__init__(1 / rho if complement else 0.0, left, right)
+
+
+def normalizer(length: float | None, scale: float, is_complement: bool) -> float:
+    """Return rho = 1 - exp(-2 r^2 / tau^2), by which the coefficient of vectors of length r is divided; without it 1.
+
+    Source: Choromanski et al. (2022), Eq. 68.
+
+    Args:
+        length: r.
+        scale: tau.
+        is_complement: Whether the coefficient is one less the exponential of the difference.
+
+    Raises:
+        InvalidArgumentError: a length of another coefficient, or one that is not positive and finite.
+    """
+    if length is None:
+        return 1.0
+    if not is_complement:
+        raise InvalidArgumentError('length belongs to of="difference" with complement=True.')
+    if not 0 < length < math.inf:
+        raise InvalidArgumentError(f"length must be positive and finite, got {length!r}.")
+    return -math.expm1(-2 * (length / scale) ** 2)
+
+
+class Matched(Coefficient):
+    """exp(-|L x + R y|^2 / (2 tau^2)), the Gaussian kernel of L x and -R y: 1 where L x = -R y, and small far from it.
+
+    With L = I and R = M it fires where x is near -M y; with a real A, L = A and R = A^-T, where the estimator
+    `Exponential` of A is accurate.
+
+    Source: Choromanski et al. (2022), Eq. 20 (L = I), and Definition H.1 with Eqs. 93 to 96 (L = A, R = A^-T, positive
+    features). For a complex A Eq. 93 does not hold: see `gaussian_between_centers`.
+
+    Args:
+        frequencies: Gaussian `Frequencies` or a plain (n, d) tensor, which coefficients may share, not with estimators.
+        left: L, real, (d, d), or its diagonal (d,); None: the identity.
+        right: R, likewise.
+        scale: tau.
+        estimator: "trigonometric", 2 n features, or "positive", n.
+
+    Raises:
+        InvalidArgumentError: a scale that is not positive and finite, another estimator, matrices that are not real and
+            finite or of another shape, or antithetic frequencies of trigonometric features.
+    """
+
+    def __init__(
+        self,
+        frequencies: Frequencies | Tensor,
+        left: Tensor | None = None,  # (d, d) or (d,)
+        right: Tensor | None = None,  # (d, d) or (d,)
+        scale: float = 1.0,
+        *,
+        estimator: str = "trigonometric",
+    ) -> None:
+        drawn = as_frequencies(frequencies)
+        side = _gaussian_side(drawn, scale, estimator)
+        for matrix in (left, right):
+            if matrix is not None and check_matrix(matrix, drawn.shape[1]).is_complex():
+                raise InvalidArgumentError("The matrices of a Gaussian coefficient must be real.")
+        super().__init__(0.0, _LinearMap(side, scale, 1.0, left), _LinearMap(side, -scale, 1.0, right))
 
 
 class _ClusterMap(CoefficientMap):
@@ -210,7 +292,7 @@ class Clusters(Coefficient):
 
     Over all pairs of centers they sum to 1.
 
-    Source: Choromanski et al. (2022), clustered data (Eqs. 85 to 88).
+    Source: Choromanski et al. (2022), Definition H.2.
 
     Args:
         left_centers: Of the x, (K, d).
@@ -236,7 +318,8 @@ class GaussianMixture(Coefficient):
     Responsibilities exp(-|x - r_i|^2 / (2 scale^2)) are normalized over i, so that over all pairs of centers the
     coefficients sum to 1; as the scale goes to 0 they become those of `Clusters`.
 
-    Source: Choromanski et al. (2022), clustered data (Eqs. 85 to 88).
+    Source: ours, a softer Definition H.2 of Choromanski et al. (2022). The coefficients of their Definition H.1 are
+    `Matched`: estimated, and not normalized.
 
     Args:
         left_centers: Of the x, (K, d).

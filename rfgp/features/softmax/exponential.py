@@ -15,7 +15,7 @@ from torch import Tensor
 from rfgp.couplings import Frequencies, as_frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.basic import ExponentialMap
-from rfgp.features.softmax.pair import FeaturePair, SideMap
+from rfgp.features.softmax.pair import FeaturePair, SideMap, check_matrix, times
 
 
 class _RealMap(SideMap):
@@ -34,7 +34,7 @@ class _RealMap(SideMap):
 
     def log_values(self, x: Tensor) -> Tensor:
         self.plain.frequencies.check_inputs(x)
-        return self.plain.log_values(_times(self.matrix, x)) + self.shift(x)
+        return self.plain.log_values(times(self.matrix, x)) + self.shift(x)
 
 
 class _ComplexMap(SideMap):
@@ -51,7 +51,7 @@ class _ComplexMap(SideMap):
 
     def forward(self, x: Tensor) -> Tensor:
         self.frequencies.check_inputs(x)
-        u, v = _times(self.real, x), _times(self.imaginary, x)
+        u, v = times(self.real, x), times(self.imaginary, x)
         size = self.shift(x) + 0.5 * (v.square() - u.square()).sum(-1, keepdim=True)
         if not self.is_imaginary:
             size = size + self.frequencies.project(u)
@@ -66,7 +66,7 @@ class Exponential(FeaturePair):
     A = I gives `Positive`, A = i I `Trigonometric`. Exact where A x + A^-T y = 0. A real A gives m positive features, a
     complex one 2 m. To learn A, build the pair anew in each step.
 
-    Source: Choromanski et al. (2022), general complex exponential estimators.
+    Source: Choromanski et al. (2022), Eqs. 14 to 16; with A = I it is the estimator of one sign, Eq. 3 has both.
 
     Args:
         frequencies: Gaussian `Frequencies`, or a plain (m, d) tensor.
@@ -105,6 +105,7 @@ def matching_diagonal(
     *,
     spread: float = 0.0,
     floor: float = 0.1,
+    real: bool = False,
 ) -> Tensor:  # (d,)
     """Return the diagonal of an A with A r + A^-T s = 0, for which `Exponential` is exact at (r, s).
 
@@ -112,18 +113,22 @@ def matching_diagonal(
     the two is zero no a_k will do, and one is wanted that is neither small nor large; so entries are taken to be no
     smaller than the floor. Where both are zero a_k = 1.
 
+    Of the real ones (a r + s / a)^2 = a^2 r^2 + s^2 / a^2 + 2 r s is least for a_k = sqrt |s_k / r_k|, the same size,
+    whatever the signs. Where these agree 4 r_k s_k is left of |A r + A^-1 s|^2.
+
     Around the points the variance grows with sum_k |a_k x_k + y_k / a_k|^2. For independent x and y with the means r
     and s and the variance `spread`^2 of each entry its mean is least where |a_k|^4 = E y_k^2 / E x_k^2 = (s_k^2 +
     spread^2) / (r_k^2 + spread^2), with the same signs: for clusters that are not tight that is far better, though
     exact nowhere.
 
-    Source: Choromanski et al. (2022), Eqs. 85 to 88; for spread > 0 derived above.
+    Source: Choromanski et al. (2022), Eqs. 85 to 87, real ones Eq. 88; for spread > 0 derived above.
 
     Args:
         r: (d,).
         s: (d,).
         spread: The standard deviation of an entry around the points; 0: exact at the points.
         floor: Of the size of an entry, relative to the root mean square entry of r and s.
+        real: Whether the diagonal is to be real also where signs agree: features are half as many, and positive.
 
     Returns:
         (d,), real if all entries are, otherwise complex.
@@ -144,13 +149,8 @@ def matching_diagonal(
     least = floor * (0.5 * (r.square() + s.square()).mean()).sqrt().clamp_min(torch.finfo(r.dtype).tiny ** 0.5)
     squares = [v.abs().maximum(least).square() + spread**2 for v in (r, s)]
     size = (squares[1] / squares[0]) ** 0.25
-    same = r * s > 0
+    same = (r * s > 0) & (not real)
     return torch.complex(size * ~same, size * same) if bool(same.any()) else size
-
-
-def _times(matrix: Tensor, x: Tensor) -> Tensor:
-    """Return A x for each row."""
-    return x * matrix.to(x) if matrix.ndim == 1 else x @ matrix.to(x).mT
 
 
 def inverse_transpose(
@@ -162,17 +162,8 @@ def inverse_transpose(
     Raises:
         InvalidArgumentError: there is none.
     """
-    if not isinstance(matrix, Tensor) or not (matrix.is_floating_point() or matrix.is_complex()):
-        kind = matrix.dtype if isinstance(matrix, Tensor) else type(matrix).__name__
-        raise InvalidArgumentError(f"The matrix A must be a real or complex floating-point tensor, got {kind}.")
-    if matrix.shape not in ((num_dims,), (num_dims, num_dims)):
-        raise InvalidArgumentError(
-            f"Frequencies in {num_dims} dimensions need a matrix A of shape ({num_dims}, {num_dims}) or a diagonal "
-            f"({num_dims},), got {tuple(matrix.shape)}."
-        )
-    if not bool(torch.isfinite(matrix).all()):
-        raise InvalidArgumentError("The matrix A has entries that are not finite.")
-    sizes = matrix.detach().abs() if matrix.ndim == 1 else torch.linalg.svdvals(matrix.detach())
+    found = check_matrix(matrix, num_dims).detach()
+    sizes = found.abs() if matrix.ndim == 1 else torch.linalg.svdvals(found)
     if float(sizes.min()) <= num_dims * torch.finfo(sizes.dtype).eps * float(sizes.max()):
         raise InvalidArgumentError(
             f"The matrix A is singular: its singular values lie between {float(sizes.min()):.2g} and "

@@ -71,7 +71,7 @@ class Hybrid(FeaturePair):
     coefficients sum to 1 for all x and y, such as those of all pairs of clusters, there is no S_0. A hybrid is itself
     an estimator, so hybrids nest; its estimates can be negative.
 
-    Source: Choromanski et al. (2022), Lemma 2.3.
+    Source: Choromanski et al. (2022), Eq. 8 and Lemma 2.3.
 
     Args:
         base: S_0, or None where the coefficients sum to 1.

@@ -121,6 +121,36 @@ def check_kernel(kernel: str) -> str:
     return kernel
 
 
+def check_matrix(
+    matrix: Tensor,  # (d, d) or (d,)
+    num_dims: int,
+) -> Tensor:  # as the matrix
+    """Return a matrix or its diagonal.
+
+    Raises:
+        InvalidArgumentError: it is neither, or has entries that are not finite.
+    """
+    if not isinstance(matrix, Tensor) or not (matrix.is_floating_point() or matrix.is_complex()):
+        kind = matrix.dtype if isinstance(matrix, Tensor) else type(matrix).__name__
+        raise InvalidArgumentError(f"The matrix A must be a real or complex floating-point tensor, got {kind}.")
+    if matrix.shape not in ((num_dims,), (num_dims, num_dims)):
+        raise InvalidArgumentError(
+            f"Frequencies in {num_dims} dimensions need a matrix A of shape ({num_dims}, {num_dims}) or a diagonal "
+            f"({num_dims},), got {tuple(matrix.shape)}."
+        )
+    if not bool(torch.isfinite(matrix).all()):
+        raise InvalidArgumentError("The matrix A has entries that are not finite.")
+    return matrix
+
+
+def times(
+    matrix: Tensor,  # (d, d) or (d,)
+    x: Tensor,  # (..., n, d)
+) -> Tensor:  # (..., n, d)
+    """Return A x for each row, A being a matrix or its diagonal."""
+    return x * matrix.to(x) if matrix.ndim == 1 else x @ matrix.to(x).mT
+
+
 def exact(
     x: Tensor,  # (..., n, d)
     y: Tensor,  # (..., k, d)

@@ -10,7 +10,7 @@ from rfgp.counts import check_count
 from rfgp.couplings import Coupling, Frequencies, as_frequencies, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.basic import Positive, Trigonometric
-from rfgp.features.softmax.coefficients import Angular, Clusters, Coefficient, Gaussian, GaussianMixture
+from rfgp.features.softmax.coefficients import Angular, Clusters, Coefficient, Gaussian, GaussianMixture, Matched
 from rfgp.features.softmax.exponential import Exponential, matching_diagonal
 from rfgp.features.softmax.hybrid import Hybrid
 from rfgp.features.softmax.pair import FeaturePair
@@ -28,7 +28,7 @@ def bipolar(
 
     With a common draw, the default, the variance is lower: the two are negatively correlated (`rfgp.theory`).
 
-    Source: Choromanski et al. (2022), Theorem 3.1.
+    Source: Choromanski et al. (2022), Eq. 12 and Theorem 3.1.
 
     Args:
         frequencies: Of both estimators, or of the positive one where there are others; (m, d).
@@ -61,7 +61,7 @@ def angular_hybrid(
 
     The positive estimator has both signs of its frequencies, as in the paper.
 
-    Source: Choromanski et al. (2022), angular hybrids (Lemma 3.2).
+    Source: Choromanski et al. (2022), Eqs. 12 and 19.
 
     Args:
         num_features: The most features that it may have: 4 (n + 1) for each frequency.
@@ -87,6 +87,7 @@ def gaussian_hybrid(
     num_coefficients: int = 4,
     scale: float = 1.0,
     of: str = "sum",
+    length: float | None = None,
     coupling: str | Coupling = "orthogonal",
     kernel: str = "softmax",
     generator: torch.Generator,
@@ -94,9 +95,10 @@ def gaussian_hybrid(
     """Return the bipolar estimator with a Gaussian coefficient.
 
     Of the sum it is exp(-|x + y|^2 / (2 tau^2)), which makes the estimate exact at x = -y; of the difference it is
-    1 - exp(-|x - y|^2 / (2 tau^2)), exact at x = y. The positive estimator has both signs of its frequencies.
+    1 - exp(-|x - y|^2 / (2 tau^2)), exact at x = y. The positive estimator has both signs of its frequencies. With the
+    length r of all vectors it is the normalized one: lambda goes from 0 at x = y to 1 at x = -y.
 
-    Source: Choromanski et al. (2022), Gaussian coefficients (Theorems F.1 and F.2).
+    Source: Choromanski et al. (2022), Appendix F, with rho = 1 if there is no length; of the sum: Eq. 20 with M = I.
 
     Args:
         num_features: The most features that it may have: 2 (4 n + 1) for each frequency.
@@ -104,6 +106,7 @@ def gaussian_hybrid(
         num_coefficients: n, the number of frequencies of the coefficient.
         scale: tau.
         of: "sum" or "difference".
+        length: r, for the difference, as for `Gaussian`.
         coupling: Of the frequencies and, in a draw of their own, of those of the coefficient.
         kernel: "softmax" or "gaussian".
         generator: A CPU generator, advanced by the draws.
@@ -114,7 +117,7 @@ def gaussian_hybrid(
     law, n = by_name(coupling), check_count("num_coefficients", num_coefficients)
     m = _affordable(num_features, 2 * (4 * n + 1))
     frequencies, others = (law.sample(count, num_dims, generator=generator) for count in (m, n))
-    coefficient = Gaussian(others, scale, of=of, complement=of == "difference")
+    coefficient = Gaussian(others, scale, of=of, complement=of == "difference", length=length)
     return bipolar(frequencies, coefficient, antithetic=True, kernel=kernel)
 
 
@@ -127,6 +130,7 @@ def clustered(
     scale: float | None = None,
     spread: float | None = None,
     floor: float = 0.1,
+    real: bool = False,
     coupling: str | Coupling = "orthogonal",
     kernel: str = "softmax",
     generator: torch.Generator,
@@ -137,7 +141,7 @@ def clustered(
     `matching_diagonal`, for the spread of the clusters. With the spread 0, as in the paper, it is exact where both
     vectors are centers, and fails where clusters are not tight.
 
-    Source: Choromanski et al. (2022), Eqs. 85 to 88.
+    Source: Choromanski et al. (2022), Definition H.2; of their experiments: `real=True, spread=0.0`.
 
     Args:
         x: (n, d), examples of the left vectors.
@@ -148,6 +152,7 @@ def clustered(
         scale: None: each vector belongs to the nearest center; otherwise of Gaussian responsibilities.
         spread: As for `matching_diagonal`; None: the root mean square distance of an entry from its center.
         floor: As for `matching_diagonal`.
+        real: As for `matching_diagonal`.
         coupling: Of the frequencies, which all pairs of clusters share.
         kernel: "softmax" or "gaussian".
         generator: A CPU generator, advanced by the draw.
@@ -165,10 +170,10 @@ def clustered(
         )
     (left, near), (right, far) = (_centers(*pair, generator) for pair in zip((x, y), counts, strict=True))
     width = 0.5**0.5 * math.hypot(near, far) if spread is None else spread
-    complex_ones = [matching_diagonal(r, s, floor=floor).is_complex() for r in left for s in right]
+    complex_ones = [matching_diagonal(r, s, floor=floor, real=real).is_complex() for r in left for s in right]
     m = _affordable(num_features, len(complex_ones) + sum(complex_ones))
     frequencies = by_name(coupling).sample(m, x.shape[1], generator=generator)
-    return between_centers(frequencies, left, right, scale=scale, spread=width, floor=floor, kernel=kernel)
+    return between_centers(frequencies, left, right, scale=scale, spread=width, floor=floor, real=real, kernel=kernel)
 
 
 def between_centers(
@@ -179,11 +184,12 @@ def between_centers(
     scale: float | None = None,
     spread: float = 0.0,
     floor: float = 0.1,
+    real: bool = False,
     kernel: str = "softmax",
 ) -> Hybrid:
     """Return the estimator of `clustered` for given centers.
 
-    Source: Choromanski et al. (2022), Eqs. 85 to 88.
+    Source: Choromanski et al. (2022), Definition H.2; with a scale the coefficients are ours, see `GaussianMixture`.
 
     Args:
         frequencies: Gaussian `Frequencies` or a plain (m, d) tensor, for all pairs of centers.
@@ -192,6 +198,7 @@ def between_centers(
         scale: None: each vector belongs to the nearest center; otherwise of Gaussian responsibilities.
         spread: As for `matching_diagonal`.
         floor: As for `matching_diagonal`.
+        real: As for `matching_diagonal`.
         kernel: "softmax" or "gaussian".
 
     Raises:
@@ -202,9 +209,59 @@ def between_centers(
     for i, r in enumerate(left_centers):
         for j, s in enumerate(right_centers):
             weight = Clusters(*centers, (i, j)) if scale is None else GaussianMixture(*centers, (i, j), scale)
-            a = matching_diagonal(r, s, spread=spread, floor=floor)
+            a = matching_diagonal(r, s, spread=spread, floor=floor, real=real)
             parts.append((weight, Exponential(drawn, a, kernel)))
     return Hybrid(None, parts)
+
+
+def gaussian_between_centers(
+    base: FeaturePair,
+    frequencies: Frequencies | Tensor,  # (m, d)
+    coefficient_frequencies: Frequencies | Tensor,  # (n, d)
+    left_centers: Tensor,  # (K, d)
+    right_centers: Tensor,  # (L, d)
+    *,
+    scale: float = 1.0,
+    estimator: str = "positive",
+    spread: float = 0.0,
+    floor: float = 0.1,
+    real: bool = False,
+) -> Hybrid:
+    """Return the Gaussian mixture of `Exponential` estimators of all pairs of centers, and of a base for the rest.
+
+    The pair (r, s) has the coefficient exp(-|A x + A^-1 y|^2 / (2 tau^2)), estimated, with its diagonal A; the base has
+    what is left of 1. Near the centers the coefficient is 1. No vector needs to be assigned to a cluster.
+
+    Eq. 93 writes the exponential as a kernel of x and -y: so it is where A is real, since then A x . A^-1 y = x . y.
+    Where a_k is imaginary, |a_k x_k + y_k / a_k|^2 = (|a_k| x_k - y_k / |a_k|)^2, with the other sign of y_k, which is
+    what this takes; without the modulus the coefficient would be above 1 and least at the centers.
+
+    Source: Choromanski et al. (2022), Definition H.1.
+
+    Args:
+        base: The estimator S_0, of the kernel that is wanted.
+        frequencies: Gaussian `Frequencies` or a plain (m, d) tensor, for all pairs of centers.
+        coefficient_frequencies: Others, independent of them and of the base's, for all coefficients.
+        left_centers: Of the x, (K, d).
+        right_centers: Of the y, (L, d).
+        scale: tau.
+        estimator: As for `Matched`.
+        spread: As for `matching_diagonal`.
+        floor: As for `matching_diagonal`.
+        real: As for `matching_diagonal`.
+
+    Raises:
+        InvalidArgumentError: as `Matched`, `matching_diagonal` and `Hybrid`.
+    """
+    drawn, others = as_frequencies(frequencies), as_frequencies(coefficient_frequencies)
+    parts: list[tuple[Coefficient, FeaturePair]] = []
+    for r in left_centers:
+        for s in right_centers:
+            a = matching_diagonal(r, s, spread=spread, floor=floor, real=real)
+            sign = torch.where(a.imag != 0, -1.0, 1.0).to(r) if a.is_complex() else torch.ones_like(r)
+            weight = Matched(others, a.abs(), sign / a.abs(), scale, estimator=estimator)
+            parts.append((weight, Exponential(drawn, a, base.kernel)))
+    return Hybrid(base, parts)
 
 
 def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, float]:

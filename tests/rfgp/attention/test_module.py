@@ -269,12 +269,13 @@ class TestFeatures:
         torch.testing.assert_close(mine(x, x, x)[0], same(mine)(x, x, x)[0])
 
     @pytest.mark.parametrize("causal", [False, True])
-    def test_hybrid(self, causal):
-        mine, x = layer(features="hybrid", num_features=27 * 60), 0.5 * normals(2, 9, E)
-        assert mine.pair.num_features == 27 * 60
+    @pytest.mark.parametrize(("name", "each"), [("hybrid", 36), ("hybrid-one-sign", 27)])
+    def test_hybrid(self, name, each, causal):
+        mine, x = layer(features=name, num_features=each * 60), 0.5 * normals(2, 9, E)
+        assert mine.pair.num_features == each * 60
         wanted = exact(mine)(x, x, x, attn_mask=causal_mask(9) if causal else None)[0]
         assert (mine(x, x, x, is_causal=causal)[0] - wanted).abs().max() < 0.1
-        other = layer(9, features="hybrid", num_features=27 * 60)
+        other = layer(9, features=name, num_features=each * 60)
         other.load_state_dict(mine.state_dict())
         assert torch.equal(other(x, x, x)[0], mine(x, x, x)[0])
 
@@ -408,7 +409,7 @@ class TestWhatIsGiven:
     @pytest.mark.parametrize("features", ["positive", "hybrid"])
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
     def test_made_without_memory(self, features, dtype):
-        options = {"features": features, "dtype": dtype}
+        options = {"features": features, "dtype": dtype, "num_features": 36}
         wanted, mine = layer(**options), layer(device="meta", **options)
         mine.to_empty(device="cpu").load_state_dict(exact_state(wanted))
         for name, buffer in wanted.named_buffers():
@@ -418,9 +419,9 @@ class TestWhatIsGiven:
         again.redraw()
         assert not torch.equal(again.to_empty(device="cpu").frequencies, layer(dtype=dtype).frequencies)
 
-    @pytest.mark.parametrize("features", ["positive", "trigonometric", "hybrid", first_only])
+    @pytest.mark.parametrize("features", ["positive", "trigonometric", "hybrid", "hybrid-one-sign", first_only])
     def test_pickled(self, features):
-        mine, x = layer(features=features), 0.1 * normals(2, 9, E)
+        mine, x = layer(features=features, num_features=36), 0.1 * normals(2, 9, E)
         stream = io.BytesIO()
         torch.save(mine, stream)
         stream.seek(0)

@@ -114,7 +114,7 @@ class TestOneEstimator:
         assert_mean(samples, theory.exponential_covariance(A, B, REAL.numpy(), COMPLEX.numpy()))
 
     def test_cross_moments_of_orthogonal_pairs_equal_the_series(self):
-        """E cosh(omega . v) cosh(omega' . v) for orthogonal omega, omega': the series of Theorem D.1 in mpmath."""
+        """E cosh(omega . v) cosh(omega' . v) for orthogonal omega, omega', in mpmath (simplex paper, Theorem 4.4)."""
         v, d, m = 0.8, 3, 6
         with mpmath.workdps(40):
             series = mpmath.nsum(
@@ -161,6 +161,25 @@ class TestCoefficients:
         assert_mean(samples**2, second)
         assert fails(assert_mean, samples**2, mean**2 + 0.5 * (second - mean**2))  # half of the variance
         assert fails(assert_mean, samples, theory.gaussian_moments(A, B, 3, **{**options, "scale": 0.6})[0])
+
+    @pytest.mark.parametrize("estimator", ["trigonometric", "positive"])
+    def test_of_normalized_gaussians(self, estimator):
+        options = {"scale": 0.8, "complement": True, "length": 0.6, "estimator": estimator}
+        samples = self.samples(lambda tau: coefficients.Gaussian(tau, **options))
+        mean, second = theory.gaussian_moments(A, B, 3, **options)
+        assert_mean(samples, mean)
+        assert_mean(samples**2, second)
+        rho, k = 1 - np.exp(-2 * 0.6**2 / 0.8**2), np.exp(-Z / (2 * 0.8**2))
+        if estimator == "trigonometric":  # Eqs. 72 and 73
+            np.testing.assert_allclose(second, ((1 - k) ** 2 + (1 - k**2) ** 2 / 6) / rho**2, rtol=1e-12)
+            other = ((1 - rho - k) ** 2 + (1 - k**2) ** 2 / 6) / rho**2
+            np.testing.assert_allclose(1 - 2 * mean + second, other, rtol=1e-10)
+        assert fails(assert_mean, samples, rho * mean)
+
+    def test_a_length_belongs_to_a_complement(self):
+        for options in ({"length": 1.0}, {"estimator": "exact"}):
+            with pytest.raises(rfgp.InvalidArgumentError):
+                theory.gaussian_moments(A, B, 3, **options)
 
 
 def bipolar(common, antithetic=False, kernel="softmax", coefficient=coefficients.Angular):
@@ -214,7 +233,7 @@ class TestBipolar:
 
 class TestPlantedErrors:
     def test_half_of_the_cross_moments(self, monkeypatch):
-        """Eq. 36 as printed, with binomial(m, 2) for m (m - 1)."""
+        """As if there were binomial(m, 2) of them, not m (m - 1): so hybrid paper, App. C, Eq. 36."""
         original = module.variance_at
 
         def planted(coupling, distances, m, d, features):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 from checks import assert_mean, fails
-from estimators import MAKERS, X, Y, draw
+from estimators import MAKERS, REAL, X, Y, draw
 from sklearn.datasets import make_blobs
 
 import rfgp
@@ -61,6 +61,41 @@ class TestCoefficients:
         exact = make(draw(3, 3, random.generator(0)))(X, X if of == "difference" else -X).diagonal()
         torch.testing.assert_close(exact, torch.full((3,), 0.0 if complement else 1.0).double())
 
+    @pytest.mark.parametrize("estimator", ["trigonometric", "positive"])
+    def test_the_normalized_gaussian(self, estimator):
+        """(1 - exp(-|x - y|^2 / (2 tau^2))) / rho (hybrid paper, Eqs. 67 to 70): known at one end of a sphere."""
+        scale, length = 0.8, 0.6
+        options = {"complement": True, "length": length, "estimator": estimator}
+        rho = 1 - np.exp(-2 * length**2 / scale**2)
+
+        def make(tau):
+            return coefficients.Gaussian(tau, scale, **options)
+
+        samples = lambdas(make, 4000)
+        values = 1 - np.exp(-SQUARES["difference"] / (2 * scale**2))
+        assert_mean(samples, values / rho)
+        assert fails(assert_mean, samples, values)  # rho = 1
+        one = length * X / X.norm(dim=1, keepdim=True)
+        found = make(draw(3, 3, random.generator(0)))
+        ends = [found(one, sign * one).diagonal() for sign in (1, -1)]
+        exact = 0 if estimator == "trigonometric" else 1
+        torch.testing.assert_close(ends[exact], torch.full((3,), float(exact)).double())
+        assert (ends[1 - exact] - (1 - exact)).abs().min() > 1e-3
+
+    @pytest.mark.parametrize("estimator", ["trigonometric", "positive"])
+    def test_matched(self, estimator):
+        """exp(-|L x + R y|^2 / (2 tau^2)): Eq. 20 with L = I, and any L."""
+        for left, right in ((None, REAL), (REAL, REAL.diagonal()), (REAL.diagonal(), None)):
+
+            def make(tau, a=left, b=right):
+                return coefficients.Matched(tau, a, b, 0.9, estimator=estimator)
+
+            u, v = (z if a is None else z * a if a.ndim == 1 else z @ a.mT for z, a in ((X, left), (Y, right)))
+            values = np.exp(-(torch.cdist(u, -v) ** 2).numpy() / (2 * 0.9**2))
+            samples = lambdas(make, 4000)
+            assert_mean(samples, values)
+            assert fails(assert_mean, samples, np.exp(-(torch.cdist(u, v) ** 2).numpy() / (2 * 0.9**2)))
+
     def test_clusters(self):
         grid = [[coefficients.Clusters(X, Y, (i, j))(X, Y) for j in range(2)] for i in range(3)]
         for i in range(3):
@@ -98,6 +133,12 @@ class TestCoefficients:
             (lambda: coefficients.Gaussian(tau, 0.0), "scale must be positive"),
             (lambda: coefficients.Gaussian(tau, float("nan")), "scale must be positive"),
             (lambda: coefficients.Gaussian(tau, of="product"), "of must be"),
+            (lambda: coefficients.Gaussian(tau, estimator="exact"), "estimator must be"),
+            (lambda: coefficients.Gaussian(tau, length=1.0), "length belongs to"),
+            (lambda: coefficients.Gaussian(tau, complement=True, length=0.0), "length must be positive"),
+            (lambda: coefficients.Matched(tau, scale=0.0), "scale must be positive"),
+            (lambda: coefficients.Matched(tau, right=1j * REAL), "must be real"),
+            (lambda: coefficients.Matched(tau, REAL[:2]), "diagonal"),
             (lambda: coefficients.Constant(float("inf")), "must be finite"),
             (lambda: coefficients.Clusters(X, Y, (3, 0)), "no cluster 3 among 3"),
             (lambda: coefficients.Clusters(X[0], Y, (0, 0)), "finite matrix"),
@@ -270,6 +311,55 @@ class TestClustered:
         assert 0 < pair.num_features <= 100
         again = softmax.clustered(x.float(), y.float(), 100, num_clusters=(2, 3), generator=random.generator(0))
         assert torch.equal(pair(x, y), again(x, y))
+
+    def test_real_diagonals_and_given_centers(self):
+        """Hybrid paper, Definition H.2 with Eq. 88: features exp(omega . A x - |A x|^2 / 2) of the nearest centers."""
+        omega = draw(5, 3, random.generator(2))
+        pair, total = softmax.between_centers(omega, X, Y, real=True), np.zeros((3, 2))
+        for i, r in enumerate(X.numpy()):
+            for j, s in enumerate(Y.numpy()):
+                a = softmax.matching_diagonal(X[i], Y[j], real=True).numpy()
+                rows = [np.exp(omega.dense().numpy() @ v - v @ v / 2) for v in (a * r, s / a)]
+                total[i, j] = np.mean(rows[0] * rows[1])
+        np.testing.assert_allclose(pair(X, Y).numpy(), total, rtol=1e-12)
+        assert pair.num_features == 5 * 6
+        x, y = self.data()
+        drawn = softmax.clustered(x, y, 80, real=True, spread=0.0, generator=random.generator(0))
+        assert drawn.num_features == 80
+        assert (drawn(x, y) > 0).all()
+
+    def test_the_gaussian_mixture_by_its_definition(self):
+        """Hybrid paper, Definition H.1 with Eqs. 91, 92, 95 and 96, real diagonals, vectors apart from the centers."""
+        generator, tau = random.generator(2), 0.8
+        omega, others = (draw(n, 3, generator).dense() for n in (5, 4))
+        base = softmax.Positive(draw(6, 3, generator))
+        pair = softmax.gaussian_between_centers(base, omega, others, X[:2], Y, scale=tau, real=True)
+        x, y = 1.1 * X, Y - 0.05
+        total, rest = np.zeros((3, 2)), np.ones((3, 2))
+        for r in X[:2]:
+            for s in Y:
+                a = softmax.matching_diagonal(r, s, real=True).numpy()
+                u, v = a * x.numpy(), y.numpy() / a
+                scores, weights = (
+                    [np.exp(sign * z @ w.numpy().T / t - (z**2).sum(1, keepdims=True) / c) for z, sign in pairs]
+                    for w, t, c, pairs in (
+                        (omega, 1, 2, [(u, 1), (v, 1)]),
+                        (others, tau, tau**2, [(u, 1), (v, -1)]),
+                    )
+                )
+                weight = weights[0] @ weights[1].T / 4
+                total, rest = total + weight * (scores[0] @ scores[1].T / 5), rest - weight
+        np.testing.assert_allclose(pair(x, y).numpy(), total + rest * base(x, y).numpy(), rtol=1e-10)
+
+    def test_the_gaussian_mixture_is_exact_at_its_centers(self):
+        """Also where A is complex, and Eq. 93 as it stands would not be 1."""
+        generator = random.generator(2)
+        omega, others = (draw(n, 3, generator) for n in (5, 4))
+        for x, y in ((X[:1], Y[:1]), (X[:1], -Y[:1]), (X[1:2] + 0.2, Y[1:2])):
+            options = {"estimator": "trigonometric", "floor": 1e-6}
+            base = softmax.Positive(draw(6, 3, generator))
+            pair = softmax.gaussian_between_centers(base, omega, others, x, y, **options)
+            torch.testing.assert_close(pair(x, y), softmax.exact(x, y))
 
     def test_bad_data(self):
         x, y = self.data()

@@ -215,6 +215,17 @@ class TestMatchingDiagonal:
         assert softmax.matching_diagonal(torch.zeros(2), torch.zeros(2)).tolist() == [1, 1]
         assert softmax.matching_diagonal(torch.ones(1), torch.ones(1)).tolist() == [1j]
 
+    def test_a_real_one(self):
+        """The least |a r + s / a|^2 over real a, which leaves 4 r s where signs agree (hybrid paper, Eq. 88)."""
+        r, s = torch.tensor([0.5, -0.7, 1.0, 2.0]).double(), torch.tensor([0.3, 0.9, 2.0, -1.0]).double()
+        a = softmax.matching_diagonal(r, s, real=True)
+        assert not a.is_complex()
+        torch.testing.assert_close(a, (s / r).abs().sqrt())
+        grid = torch.cat([-torch.logspace(-2, 2, 4001), torch.logspace(-2, 2, 4001)]).double()[:, None]
+        left = (a * r + s / a).square()
+        np.testing.assert_allclose(left, ((grid * r + s / grid) ** 2).amin(0), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(left, 4 * (r * s).clamp_min(0), atol=1e-12)
+
     def test_a_spread(self):
         """The least mean of |a x + y / a|^2 over the real and the imaginary a of a grid."""
         generator = random.generator(0)
