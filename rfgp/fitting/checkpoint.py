@@ -21,7 +21,7 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from rfgp.errors import CheckpointError, CheckpointWarning
+from rfgp.errors import CheckpointError, CheckpointWarning, RfgpError
 from rfgp.files import write_atomically
 from rfgp.linalg import in_bytes
 from rfgp.regression import Regression
@@ -84,6 +84,7 @@ class FileJournal(Journal):
             self._file.close()
             raise
         self._replaying, self._steps = True, 0
+        self.has_told = False  # whether the last step was read and not computed
 
     def remember(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
         """Return the tensors (of any shapes) that `compute` returns, or returned in a run before this one.
@@ -101,9 +102,9 @@ class FileJournal(Journal):
                 raise CheckpointError(f"{self.path} has {step!r} where this fit has {name!r}. Delete it to begin anew.")
             if self._steps == 0:
                 self._compare(tensors, compute())
-            self._steps += 1
+            self._steps, self.has_told = self._steps + 1, True
             return _Record(tensors, self.path)
-        self._replaying = False
+        self._replaying = self.has_told = False
         tensors = compute()
         self._append(name, tensors)
         return tensors
@@ -116,7 +117,9 @@ class FileJournal(Journal):
     def _compare(self, before: Tensors, now: Tensors) -> None:
         """Refuse a first step with other likelihoods: its hyperpriors, say, are not in the identity."""
         alike = all(
-            key in now and value.shape == now[key].shape and torch.allclose(value, now[key].cpu(), rtol=1e-5)
+            key in now
+            and (value.shape, value.dtype) == (now[key].shape, now[key].dtype)
+            and torch.allclose(value, now[key].cpu(), rtol=1e-5)
             for key, value in before.items()
             if key in ("value", "values", "likelihoods")
         )
@@ -182,7 +185,7 @@ def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterat
     """Open a fit's journal; without a path one that never remembers.
 
     Raises:
-        CheckpointError: the file is no checkpoint, or one of another fit.
+        CheckpointError: the file is no checkpoint, or one of another fit, or a step cannot go on from what it tells.
         OSError: the folder is missing or cannot be written.
     """
     if path is None:
@@ -191,6 +194,15 @@ def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterat
     journal = FileJournal(Path(path), identity())
     try:
         yield journal
+    except RfgpError:
+        raise
+    except Exception as error:
+        if not journal.has_told:
+            raise
+        raise CheckpointError(
+            f"{path} has a record that does not fit this fit ({type(error).__name__}: {str(error)[:100]}). Delete it "
+            "to begin anew."
+        ) from error
     finally:
         journal.close()
 
