@@ -21,7 +21,7 @@ features for each projection: their number is printed, and the comparison at equ
   three draws.
 A second model, with lengths 1 / .6, was added after the results of the first were seen, where no estimator is good.
 
-    python -m benchmarks.papers.language_model
+    python -m benchmarks.studies.language_model
 """
 
 import math
