@@ -96,7 +96,7 @@ def test_products_have_their_law(name, spectrum):
         assert_mean(np.cos(part @ v.T).mean(1), kernel)
 
 
-class TestHaltonPoints:
+class TestPointsThatAreNotScrambled:
     def test_shifted_ones_have_their_law(self):
         check_law(sample(couplings.Halton("shifted"), 5, 3), spectra.Gaussian())
         matern = spectra.Matern(0.5)
