@@ -222,7 +222,7 @@ def _points_that_fit(values: list[Value]) -> str:
     """Return how many of the Halton figures agree under each reading of the points."""
     by_name, counts = {value.name: value for value in values}, []
     for reading, label in (("", "plain"), (" (shifted)", "shifted"), (" (scrambled)", "scrambled")):
-        plain = [value for name, value in by_name.items() if name.endswith(", Halton")]
+        plain = [value for name, value in by_name.items() if value.comparable and name.endswith(", Halton")]
         own = [replace(by_name[v.name + reading], comparable=True, printed_error=v.printed_error) for v in plain]
         counts.append(f"{sum(value.verdict == 'agrees' for value in own)} with {label} points")
     return f"Of the 12 Halton figures {', '.join(counts)} lie within two standard errors."
