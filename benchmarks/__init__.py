@@ -4,5 +4,5 @@
 - `races/`: time, memory and accuracy beside other packages, as ratios in one run.
 - `studies/`: what the package's own defaults, thresholds and shipped solutions rest on.
 
-`python -m benchmarks.papers.energy` runs one; `protocol.py` is what they share.
+`python -m benchmarks.studies.energy` runs one; `protocol.py` is what they share.
 """

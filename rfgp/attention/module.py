@@ -34,7 +34,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
     `attn_mask` only the causal one is served, or one that hides nothing; dropout drops the value of a key for all
     queries of a head at once, which for each single weight is the law of the exact layer.
 
-    Source: Choromanski et al. (2021); couplings for attention: Reid et al. (2024), section 5.
+    Source: Choromanski et al. (2021); couplings for attention: Reid et al. (2024), section 3.3.
 
     Args:
         embed_dim: The width of the queries and of the output.

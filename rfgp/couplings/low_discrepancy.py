@@ -1,7 +1,7 @@
-"""Scrambled low-discrepancy points, mapped to frequencies by quantiles."""
+"""Low-discrepancy points, scrambled unless asked otherwise, mapped to frequencies by quantiles."""
 
 import warnings
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -9,16 +9,53 @@ from scipy.stats import qmc
 from torch import Tensor
 
 from rfgp.couplings.coupling import Coupling
+from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
+
+RANDOMIZATIONS = ("scrambled", "shifted", "none")
 
 
 class Halton(Coupling):
-    """Scrambled Halton points (scipy): each is uniform in the cube, together they cover it evenly."""
+    """Halton points (scipy), scrambled: each is uniform in the cube, together they cover it evenly.
+
+    Args:
+        randomization: "scrambled": random permutations of the digits. "shifted": the plain points 1 to m of the
+            sequence, moved by one uniform vector modulo 1; each is uniform, but dimensions of large bases still go
+            together at first. "none": the plain points, the same in every draw but for their order, and biased, since
+            no point is random. The couplings paper calls its baseline fixed (Sec. 3.3); shifted points come nearest to
+            its Table 1.
+
+    Raises:
+        InvalidArgumentError: another randomization.
+    """
 
     needs_isotropy: ClassVar[bool] = False
+    randomization = "scrambled"
+
+    def __init__(self, randomization: str = "scrambled") -> None:
+        if randomization not in RANDOMIZATIONS:
+            raise InvalidArgumentError(
+                f"randomization must be one of {', '.join(RANDOMIZATIONS)}, got {randomization!r}."
+            )
+        if randomization != self.randomization:  # else it is no option: files of the usual ones stay as they were
+            self.randomization = randomization
+
+    @property
+    def is_biased(self) -> bool:
+        """Whether the points are plain."""
+        return self.randomization == "none"
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return _rows(qmc.Halton, m, d, spectrum, generator)
+        dims = _dims(d, spectrum)
+        if self.randomization == "scrambled":
+            return _rows(qmc.Halton(dims, scramble=True, seed=_seed(generator)).random(m), d, spectrum)
+        points = qmc.Halton(dims, scramble=False).random(m + 1)[1:]  # the first is 0, which has no quantile
+        if self.randomization == "shifted":
+            points = (points + _seed(generator).random(dims)) % 1
+        return _rows(points, d, spectrum)
+
+    def __repr__(self) -> str:
+        return f"Halton({'' if self.randomization == 'scrambled' else repr(self.randomization)})"
 
 
 class Sobol(Coupling):
@@ -27,7 +64,7 @@ class Sobol(Coupling):
     needs_isotropy: ClassVar[bool] = False
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return _rows(qmc.Sobol, m, d, spectrum, generator)
+        return _rows(_sobol(m, _dims(d, spectrum), _seed(generator)), d, spectrum)
 
 
 class DigitalNet(Coupling):
@@ -40,31 +77,40 @@ class DigitalNet(Coupling):
     needs_isotropy: ClassVar[bool] = False
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return _rows(_Net, m, d, spectrum, generator)
+        seed, others = _seed(generator), _dims(d, spectrum) - 1
+        first = (np.arange(m) / m + seed.random()) % 1.0
+        points = first[:, None] if others == 0 else np.column_stack([first, _sobol(m, others, seed)])
+        return _rows(points, d, spectrum)
 
 
-class _Net:
-    """The net as an engine of scipy's kind; all its points are drawn at once."""
-
-    def __init__(self, d: int, scramble: bool, seed: np.random.Generator) -> None:
-        self.shift = seed.random()
-        self.others = qmc.Sobol(d - 1, scramble=scramble, seed=seed) if d > 1 else None
-
-    def random(self, m: int) -> Any:
-        """Return m points (m, d) of the cube."""
-        first = (np.arange(m) / m + self.shift) % 1.0
-        return first[:, None] if self.others is None else np.column_stack([first, self.others.random(m)])
-
-
-def _rows(engine: Any, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-    """Map points of the cube to frequencies: by coordinates, or by a direction and a norm in one dimension more."""
-    by_coordinates = isinstance(spectrum, Gaussian) or not spectrum.is_isotropic
-    seed = int(torch.randint(2**62, (1,), generator=generator))
+def _sobol(m: int, dims: int, seed: np.random.Generator) -> np.ndarray:  # (m, dims)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that m is no power of two
-        points = engine(d if by_coordinates else d + 1, scramble=True, seed=np.random.default_rng(seed)).random(m)
+        points: np.ndarray = qmc.Sobol(dims, scramble=True, seed=seed).random(m)
+    return points
+
+
+def _seed(generator: torch.Generator) -> np.random.Generator:
+    return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
+
+
+def _by_coordinates(spectrum: Spectrum) -> bool:
+    return isinstance(spectrum, Gaussian) or not spectrum.is_isotropic
+
+
+def _dims(d: int, spectrum: Spectrum) -> int:
+    """Return the dimensions of the cube: by coordinates, or by a direction and a norm in one dimension more."""
+    return d if _by_coordinates(spectrum) else d + 1
+
+
+def _rows(
+    points: np.ndarray,  # (m, _dims)
+    d: int,
+    spectrum: Spectrum,
+) -> Tensor:  # (m, d)
+    """Map points of the cube to frequencies."""
     u = torch.as_tensor(points).clamp(2.0**-53, 1 - 2.0**-53)
-    if by_coordinates:
+    if _by_coordinates(spectrum):
         return spectrum.coordinate_quantile(u)
     normal = Gaussian().coordinate_quantile(u[:, :d])
     rows: Tensor = normal / normal.norm(dim=1, keepdim=True) * spectrum.radial_quantile(u[:, d], d)[:, None]

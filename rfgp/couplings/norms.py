@@ -12,7 +12,7 @@ from rfgp.linalg import read_numbers
 
 
 def pairwise(m: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return uniforms (m,) whose norms are negatively monotone in pairs (Reid et al. 2024, Theorem 3.2).
+    """Return uniforms (m,) whose norms are negatively monotone in pairs (Reid et al. 2024, Eq. 7).
 
     Within a block of d the places 2k and 2k + 1 have u + u' = 1; the last of an odd block is on its own.
     """

@@ -21,7 +21,7 @@ class Orthogonal(Coupling):
 
 
 class Pairwise(Coupling):
-    """Orthogonal directions whose norms are coupled in pairs (PNC, Reid et al. 2024, Theorem 3.2).
+    """Orthogonal directions whose norms are coupled in pairs (PNC, Reid et al. 2024, Def. 3.3).
 
     Within a block the norms of directions 2k and 2k + 1 are negatively monotone: F(r) + F(r') = 1
     with F the radial law. The last direction of a block of odd size has an independent norm.
@@ -54,7 +54,7 @@ class Monotone(Coupling):
     """Orthogonal directions of equal norm within each block: positively monotone norms (PM).
 
     The largest positive dependence that norms can have, where pairwise coupling has the largest negative
-    one. It makes kernel estimates worse and row-normalised attention better (Reid et al. 2024).
+    one. It makes kernel estimates worse and row-normalised attention better (Reid et al. 2024, App. B.3).
     """
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
@@ -75,7 +75,7 @@ class Stratified(Coupling):
 
 
 class Copula(Coupling):
-    """Orthogonal directions whose norms have a Gaussian copula (Reid et al. 2024, section 3).
+    """Orthogonal directions whose norms have a Gaussian copula (Reid et al. 2024, Def. A.7).
 
     Args:
         correlation: The copula's correlation matrix (k, k) of k consecutive norms: k = d couples those of a block,

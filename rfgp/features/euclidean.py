@@ -123,7 +123,7 @@ class Laplace(nn.Module):
     """Positive features sqrt(w_i / m) exp(-|x|^2 + omega_i . x), for the Gaussian spectrum only.
 
     Unbiased for exp(-|x - z|^2 / 2), since E exp(omega . (x + z)) = exp(|x + z|^2 / 2)
-    (Choromanski et al. 2021, Lemma 1; Reid et al. 2024). The second moment of one term of
+    (Choromanski et al. 2021, Lemma 1; Reid et al. 2024, Eq. 4). The second moment of one term of
     the estimate is exp(4 x . z): center the inputs, and keep them within a few lengthscales.
 
     Args:

@@ -1,7 +1,7 @@
 """Couplings learned for an objective: the copula of the norms, and the radial law with its weights.
 
 Frequencies are a differentiable function of the parameters and of random numbers that do not depend on them, so the
-gradient of the mean objective is the mean of gradients (couplings paper, section 3.3). Each step draws new ensembles;
+gradient of the mean objective is the mean of gradients (couplings paper, App. A.5). Each step draws new ensembles;
 what counts is the objective over a fixed set of others, by which the best parameters are kept and the search ends.
 """
 

@@ -32,7 +32,8 @@ def learn_copula(
     """Learn the correlation matrix of a Gaussian copula of the norms (couplings paper, Eqs. 34 and 35).
 
     Row i of its Cholesky factor is (theta_i1, ..., theta_i(i-1), 1) over its length, which reaches every
-    positive definite correlation matrix and no other (Eq. 34).
+    positive definite correlation matrix and no other (Eq. 34, where the paper prints i <= j for j <= i, and positive
+    theta, with which no two norms could be correlated negatively).
 
     Args:
         objective: Of frequencies; smaller is better. `kernel_error`, `posterior_divergence`, or any of your own.

@@ -7,7 +7,7 @@ that mean, without the factor in front, which is the same for every coupling.
 
 Every cross moment is one of two frequencies of an ensemble that is rotated at random as a whole or block by block.
 For a pair with lengths |omega_i +- omega_j| = s_+, s_-, it is E[C(s_+ z) + C(s_- z)] / 2 for Fourier features and
-E H(s_+ v) for positive ones (couplings paper, Eqs. 16-19; simplex paper, Eq. 10).
+E H(s_+ v) for positive ones (couplings paper, Eqs. 14 to 18; simplex paper, Eq. 10).
 """
 
 import math
@@ -52,7 +52,7 @@ def rotated_moments(
     Returns:
         E k_hat (k,) and E k_hat^2 (k,); without the factor in front for positive features.
 
-    Source: couplings paper, Eqs. 16-19, for any directions. Time m^2 k.
+    Source: couplings paper, Eqs. 14 to 18, which hold for any directions. Time m^2 k.
 
     Raises:
         InvalidArgumentError: unknown features.

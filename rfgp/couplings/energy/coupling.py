@@ -44,7 +44,7 @@ class Energy(Coupling):
         effort: "quick": a draw that has to solve takes at most 5 s on two cores, which for more than about
             1,000 frequencies means few steps from copies of one block. "full": as long as it takes.
 
-    Source: the second moment under a common rotation, Reid et al. (2024), Eqs. 16-19, for any directions.
+    Source: the second moment under a common rotation, Reid et al. (2024), Eqs. 14 to 18.
 
     Raises:
         InvalidArgumentError: an option out of range.

@@ -6,7 +6,7 @@ k_hat(z) = sum_i w_i / m cos(omega_i . z), and, the cosine of a sum and of a dif
     E k_hat^2 = sum_ij w_i w_j / m^2 [C(|omega_i + omega_j| z) + C(|omega_i - omega_j| z)] / 2,
     E k_hat   = sum_i  w_i / m C(r_i z),                    C(t) = E cos(t u_1), u uniform on the sphere
 
-(couplings paper, Eqs. 16-19, before directions are restricted to orthogonal ones). For pairs omega, -omega of
+(couplings paper, Eqs. 16 to 18, before directions are restricted to orthogonal ones). For pairs omega, -omega of
 positive features the same holds with cosh for cos, v = |x + y| for z, and the factor
 exp(-2 |x|^2 - 2 |y|^2) = exp(-v^2 - |x - y|^2) in front.
 """

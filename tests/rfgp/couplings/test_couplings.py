@@ -96,6 +96,43 @@ def test_products_have_their_law(name, spectrum):
         assert_mean(np.cos(part @ v.T).mean(1), kernel)
 
 
+class TestPointsThatAreNotScrambled:
+    def test_shifted_ones_have_their_law(self):
+        check_law(sample(couplings.Halton("shifted"), 5, 3), spectra.Gaussian())
+        matern = spectra.Matern(0.5)
+        check_law(sample(couplings.Halton("shifted"), 5, 3, spectrum=matern), matern)
+
+    def test_plain_ones_are_the_radical_inverses_in_each_draw(self):
+        """Of 1, 2, ..., in the bases 2, 3, 5; in an order of its own each time."""
+
+        def inverse(number, base):
+            return 0.0 if number == 0 else (number % base + inverse(number // base, base)) / base
+
+        u = np.array([[inverse(number, base) for base in (2, 3, 5)] for number in range(1, 8)])
+        coupling = couplings.Halton("none")
+        draws = [coupling.sample(7, 3, seed=seed).dense().numpy() for seed in (0, 1)]
+        for draw in draws:
+            np.testing.assert_allclose(np.sort(draw, axis=0), np.sort(stats.norm.ppf(u), axis=0), atol=1e-12)
+        assert not np.array_equal(*draws)
+        assert coupling.is_biased
+        assert fails(check_law, sample(coupling, 5, 3), spectra.Gaussian())
+
+    def test_in_thirteen_dimensions_the_first_shifted_ones_go_together(self):
+        """Below its base a radical inverse is linear, so that two dimensions of large bases say the same."""
+        shifted = couplings.Halton("shifted").sample(8, 13, seed=0).dense().numpy()
+        u = stats.norm.cdf(shifted[:, -2:])
+        gaps = np.diff(np.sort(u, axis=0), axis=0)
+        np.testing.assert_allclose(gaps[gaps[:, 0] < 0.5, 0], 1 / 37, atol=1e-12)
+
+    def test_names_options_and_files(self):
+        assert couplings.options_of(couplings.by_name("halton")) == {}
+        plain = couplings.by_name("halton", randomization="none")
+        assert couplings.options_of(plain) == {"randomization": "none"}
+        assert [repr(c) for c in (plain, couplings.Halton())] == ["Halton('none')", "Halton()"]
+        with pytest.raises(rfgp.InvalidArgumentError, match="one of scrambled, shifted, none, got 'owen'"):
+            couplings.Halton("owen")
+
+
 def test_a_seed_draws_what_a_model_of_this_seed_draws():
     draw = couplings.by_name("orthogonal").sample(6, 3, seed=4)
     gp = rfgp.SparseSpectrumGP(num_frequencies=6, coupling="orthogonal", seed=4).condition(np.eye(3), np.arange(3.0))

@@ -5,7 +5,7 @@ features its plan is negatively monotone at every distance; for Fourier features
 plotted against d for four spectra, beside the distances between the rows of six tables in units of the exact
 process's lengthscale.
 
-    python -m benchmarks.papers.transport [OUT]
+    python -m benchmarks.studies.transport [OUT]
 """
 
 import sys

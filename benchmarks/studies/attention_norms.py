@@ -12,7 +12,7 @@ A change after a first run with 100 draws: the variance of a positive feature gr
 length the averages of the first two quantities are a few draws. They are of half the queries and keys since; the
 error of the scores is of both lengths.
 
-    python -m benchmarks.papers.attention_norms [DRAWS]
+    python -m benchmarks.studies.attention_norms [DRAWS]
 """
 
 import functools

@@ -6,7 +6,7 @@ errors over splits. "sobol 2^k" has the next power of two from m on, to its adva
 radial law; "tilted" follows the ridge leverage of the training rows as well (power 1). `max |z|` is over 40 kernel
 entries of all splits and tests that the same draws are unbiased.
 
-    python -m benchmarks.papers.energy [--spectrum gaussian|matern32|matern52] [--features laplace] [OUT.json]
+    python -m benchmarks.studies.energy [--spectrum gaussian|matern32|matern52] [--features laplace] [OUT.json]
 
 Positive features have the lengthscale of `Split.for_positive_features`, m = 2 d, 8 d, 32 d, and no KL: at these sizes
 their estimates are not made for posteriors.

@@ -21,7 +21,7 @@ constant probabilities): Matern had 72.2 (4.7) and 1.133 (0.091). Since then the
 fit's bound is -215.9: 77.0 (0.6) and 1.045 (0.009). The means were bounded by 10 in it, by 3 since. All methods were
 then run on all splits at one commit; the other figures are those of the first run.
 
-    python -m benchmarks.papers.cora [NAME OF ANOTHER GRAPH WITH CLASSES [LABELS OF EACH CLASS [SPLITS [FIRST SEED]]]]
+    python -m benchmarks.studies.cora [NAME OF ANOTHER GRAPH WITH CLASSES [LABELS OF EACH CLASS [SPLITS [FIRST SEED]]]]
 """
 
 import sys

@@ -1,0 +1,64 @@
+"""The couplings of the paper's tables, and what they become under other readings."""
+
+import torch
+from scipy.stats import qmc
+from torch import Tensor
+
+from rfgp.couplings import Coupling, Frequencies, Halton, by_name
+from rfgp.couplings.coupling import uniform
+from rfgp.couplings.orthogonal import haar_blocks
+from rfgp.spectra import Gaussian, Spectrum
+
+KINDS = {"fourier": "RFF", "laplace": "RLF"}
+
+
+class OwnNorms(Coupling):
+    """Orthogonal directions and their opposites, every norm independent (App. B.1's words on the baseline)."""
+
+    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        directions = haar_blocks(m // 2, d, generator)
+        return torch.cat([directions, -directions]) * spectrum.radial_quantile(uniform(m, generator), d)[:, None]
+
+
+class PlainSobol(Coupling):
+    """The plain Sobol points 1 to m, the same in each draw, as `Halton("none")`."""
+
+    @property
+    def is_biased(self) -> bool:
+        """True."""
+        return True
+
+    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        points = torch.as_tensor(qmc.Sobol(d, scramble=False).random(2 ** m.bit_length())[1 : m + 1])
+        return Gaussian().coordinate_quantile(points)
+
+
+_COMMON = {
+    "i.i.d.": by_name("iid"),
+    "Halton": Halton("none"),
+    "Sobol": PlainSobol(),
+    "Halton (scrambled)": by_name("halton"),
+    "Halton (shifted)": Halton("shifted"),
+    "Sobol (scrambled)": by_name("sobol"),
+}
+ENSEMBLES = {
+    "fourier": {**_COMMON, "orthogonal": by_name("orthogonal"), "PNC": by_name("pairwise")},
+    "laplace": {
+        **_COMMON,
+        "orthogonal": OwnNorms(),
+        "PNC": by_name("pairwise-antithetic"),
+        "orthogonal (equal norms)": by_name("orthogonal-antithetic"),
+    },
+}
+"""By features and the names of our values; for positive features "PNC" is with antithetic sampling, as in Table 1."""
+
+
+def drawn(name: str, kind: str, d: int, count: int, generator: torch.Generator) -> list[Frequencies]:
+    """Return draws of an ensemble of the tables; one, where all are the same."""
+    coupling, m = ENSEMBLES[kind][name], number(kind, d)
+    return [coupling.sample(m, d, generator=generator) for _ in range(1 if coupling.is_biased else count)]
+
+
+def number(kind: str, d: int) -> int:
+    """Return how many frequencies the tables take."""
+    return d if kind == "fourier" else 2 * d
