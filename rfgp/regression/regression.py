@@ -12,7 +12,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.ambient import plain
 from rfgp.counts import check_count, counted
-from rfgp.errors import NotFittedError
+from rfgp.errors import DataError, NotFittedError
 from rfgp.inference import (
     Evidence,
     FeaturePrior,
@@ -46,6 +46,9 @@ from rfgp.rows import (
 from rfgp.rows.arrays import Origin
 from rfgp.rows.names import arranged
 from rfgp.scaling import Affine, Scaling
+
+_LEAST = 1e-290
+"""Of a hyperparameter's bounds: what observations multiply and divide by it stays a number."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -304,6 +307,14 @@ def _space(family: Family, summary: DataSummary) -> Space:
     )
     for name, start, bounds in family.variances:
         quantities[name] = Quantity(start * variance, unit, (bounds[0] * variance, bounds[1] * variance))
+    for name, quantity in quantities.items():
+        low, high = (end.double() for end in quantity.bounds)
+        if not bool((low > _LEAST).all() and (high < 1 / _LEAST).all()):
+            what = "targets" if name in ("outputscale", "noise") else "inputs"
+            raise DataError(
+                f"The scale of the {what} is out of the range of double precision: {name} would lie between "
+                f"{float(low.min()):.3g} and {float(high.max()):.3g}. Scale them, or use standardize=True."
+            )
     mean = Affine(summary.center, summary.deviation)
     return Space.of(quantities, mean, summary.scaling.targets, family.options.hyperpriors)
 
