@@ -17,7 +17,8 @@ for exhaustive search at n <= 9. Two ways make it linear in sigma:
 The first drops one node's fluctuation, the second the independence of the two nodes. Where f >= 0 it matters to
 neither, nor to Eq. 55: with c_ql the coefficients of g_q, which grow with q, each of them is a sum of products of
 sum_q c_ql c_sigma(q)l' and of constants, with factors tr U^k >= 0, and the reversal makes each such sum least. (It
-does so for each pair of nodes too, as all entries of U^k are >= 0.)
+does so for each pair of nodes too, as all entries of U^k are >= 0; docs/index.md has the same for Eq. 12, where
+directions are within the square.)
 
 Over pairs of nodes i = j only, with A_i = sum_q v_i(q) v_i(q)^T and v_i(q) = psi_i(q) + psi_i(sigma(q)), it is
 sum_i |A_i|_F^2 / (16 n^2)                                                                             (diagonal)

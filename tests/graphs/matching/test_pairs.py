@@ -89,6 +89,41 @@ def test_the_reversal_is_the_best_for_each_pair_of_nodes():
         assert values[3, 2, 1, 0] <= min(values.values()) * (1 + 1e-9)
 
 
+def moments_of_one_walker(graph, kernel, survival):
+    """Of a walker that may take 3 steps: E[psi(l)] (4, N, N) and E[psi(l) psi(l)^T] (4, N, N, N), by all its ways."""
+    U, size = graph.shift_operator.toarray(), graph.num_nodes
+    f, neighbors = kernel.modulation(3), [np.flatnonzero(row) for row in graph.adjacency.toarray()]
+    first, second = np.zeros((4, size, size)), np.zeros((4, size, size, size))
+
+    def go(start, here, length, chance, load, psi):
+        psi = psi.copy()
+        psi[here] += f[length] * load / survival[length]
+        first[length, start] += chance * psi
+        second[length, start] += chance * np.outer(psi, psi)
+        for there in neighbors[here] if length < 3 else ():
+            k = len(neighbors[here])
+            go(start, there, length + 1, chance / k, load * U[here, there] * k, psi)
+
+    for start in range(size):
+        go(start, start, 0, 1.0, 1.0, np.zeros(size))
+    return first, second
+
+
+@pytest.mark.parametrize("kernel", [LONG, kernels.RegularizedLaplacian(2, 1.0)], ids=str)
+def test_the_countermonotone_coupling_solves_the_transport_problem(kernel):
+    """Eq. 12 of the paper itself, directions within the square: all ways of all walkers, each pair of nodes."""
+    graph = Graph.from_networkx(nx.lollipop_graph(3, 2))
+    first, second = moments_of_one_walker(graph, kernel, [1.0, 0.75, 0.5, 0.25])
+    objectives = {}
+    for sigma in permutations(range(4)):
+        cross = np.einsum("qia,qib->iab", first, first[list(sigma)])
+        A = (second + second[list(sigma)]).sum(0) + cross + cross.swapaxes(1, 2)
+        objectives[sigma] = np.einsum("iab,jab->ij", A, A)
+    for values in objectives.values():
+        assert (objectives[3, 2, 1, 0] <= values * (1 + 1e-12)).all()
+    assert (objectives[0, 1, 2, 3] > 1.01 * objectives[3, 2, 1, 0]).all()
+
+
 def test_the_diagonal_objective_is_that_of_equal_nodes():
     G, sigma = averaged(SMALL, LONG, 4), np.array([1, 3, 0, 2])
     v = (G + G[sigma]) / 2
