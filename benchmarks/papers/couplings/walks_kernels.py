@@ -182,8 +182,8 @@ def figure_10(scale: Scale) -> Result:
         [
             "App. F.1 prints (I - sigma^2 L)^-2, with sigma = 1 U^-2; (I + sigma^2 L)^-2 of Table 5 is meant. The "
             "caption has errors divided by the variance of i.i.d. walkers, the text by their error, as here.",
-            "On eu-core antithetic walkers are ahead of sigma on average, by some two standard errors. That is noise or "
-            "the diagonal's bias: of the second moments off the diagonal sigma's are the least that any coupling of "
+            "On eu-core antithetic walkers are ahead of sigma on average, by some two standard errors. That is noise "
+            "or the diagonal's bias: of the second moments off the diagonal sigma's are the least that any coupling of "
             "lengths has, but for its quantiles' width (docs/index.md). Errors at p = .4 and .5 are those of few draws "
             "with rare large loads.",
             *notes,
