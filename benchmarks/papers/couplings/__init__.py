@@ -1,5 +1,5 @@
 """Variance-reducing couplings for random features (Reid et al. 2024): its tables and figures."""
 
-# from benchmarks.papers.couplings import walks
+from benchmarks.papers.couplings import walks
 
-# FIGURES = {**walks.FIGURES}
+FIGURES = {**walks.FIGURES}
