@@ -133,7 +133,7 @@ class Antithetic:
 
 @dataclass(frozen=True, eq=False)
 class Sigma:
-    """Pairs whose length quantiles are matched by a permutation (Reid et al. 2024, section 4).
+    """Pairs whose length quantiles are matched by a permutation (Reid et al. 2024, Definition 4.2).
 
     The first uniform of a pair falls into one of n quantile bins, the second, independently within
     it, into the bin's image under `permutation`.

@@ -53,7 +53,7 @@ def pagerank(
         permutation: For "sigma"; None: from `match_pagerank_quantiles` on this graph.
         num_threads: Threads; None: one per core. The estimate does not depend on it.
 
-    Source: Fogaras et al. (2005); Reid et al. (2024, "Variance-reducing couplings for random features", App. E).
+    Source: Fogaras et al. (2005); Reid et al. (2024, "Variance-reducing couplings for random features", Eq. 79).
 
     Raises:
         InvalidArgumentError: an argument out of range.
@@ -84,8 +84,9 @@ def match_pagerank_quantiles(graph: Graph, halt: float = 0.2, num_quantiles: int
     """Return the permutation (num_quantiles,) of length quantiles that serves PageRank.
 
     What a pair of walkers from node i adds to sum_j Var is their probability to end on one node, averaged over i:
-    cost(q, q') = tr(A_q A_q'^T), A_q = sum_l P(length = l | quantile q) P^l, P the moves. The trace is over all nodes
-    of small graphs, and over 16 random sign vectors for large ones, of a fixed internal seed.
+    cost(q, q') = tr(A_q A_q'^T), A_q = sum_l P(length = l | quantile q) P^l, P the moves (Reid et al. 2024, App. E,
+    Eq. 82, summed over the nodes where walks end). The trace is over all nodes of small graphs, and over 16 random
+    sign vectors for large ones, of a fixed internal seed.
 
     Args:
         graph: The graph, or a smaller one like it.

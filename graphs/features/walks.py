@@ -222,7 +222,7 @@ def sample_walks(
 
     Sources: general graph random features, Reid et al. (2024); antithetic termination, Reid et al.
     (2023); sigma, Reid et al. (2024, "Variance-reducing couplings for random features",
-    section 4); repelling walks, Reid et al. (2024, "Repelling random walks").
+    Definition 4.2); repelling walks, Reid et al. (2024, "Repelling random walks").
 
     Raises:
         InvalidArgumentError: an argument out of range, named with what is allowed.

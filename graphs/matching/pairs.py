@@ -7,14 +7,30 @@ with independent pairs have
 
     sum_ij E[(phi_i . phi_j)^2] = N / (16 n^2) sum_k w_k (sum_q a_q(u_k)^2)^2                               (quadratic)
 
-with u_k, w_k the spectral measure of U: a quadratic assignment problem, small enough for exhaustive search at n <= 9.
-With phi_j at its mean f(U) e_j it is linear in sigma, with the cost tr(g_q(U) K g_q'(U)) of a pair    (linear)
+with u_k, w_k the spectral measure of U: a quadratic assignment problem (Eq. 55, over all pairs of nodes), small enough
+for exhaustive search at n <= 9. Two ways make it linear in sigma:
+
+- With phi_j at its mean f(U) e_j a pair of quantiles costs tr(g_q(U) K g_q'(U)) / N                     (linear)
+- The paper keeps the terms in which both nodes are in one quantile, Eq. 56:                             (quartic)
+  the mean over i, j of [(psi_i(q) + psi_i(r)) . (psi_j(q) + psi_j(r))]^2 = sum_k w_k (g_q + g_r)(u_k)^4 / N
+
+The first drops one node's fluctuation, the second the independence of the two nodes. Where f >= 0 it matters to
+neither, nor to Eq. 55: with c_ql the coefficients of g_q, which grow with q, each of them is a sum of products of
+sum_q c_ql c_sigma(q)l' and of constants, with factors tr U^k >= 0, and the reversal makes each such sum least. (It
+does so for each pair of nodes too, as all entries of U^k are >= 0; docs/index.md has the same for Eq. 12, where
+directions are within the square.)
+
 Over pairs of nodes i = j only, with A_i = sum_q v_i(q) v_i(q)^T and v_i(q) = psi_i(q) + psi_i(sigma(q)), it is
 sum_i |A_i|_F^2 / (16 n^2)                                                                             (diagonal)
-A Gaussian g_i makes sum_i g_i^T A_i g_i = sum_i sum_q (g_i . v_i(q))^2, which is linear in sigma again: each draw of
-the g_i gives a candidate by linear assignment, and the best one by the objective itself is kept. The psi_i(q) enter
-through inner products only, so a Gaussian matrix (N, d) may take them to d dimensions first (Johnson and
-Lindenstrauss), at the cost of d vectors multiplied by each power of U.
+A matrix G_i makes sum_i <G_i, A_i> linear in sigma: each draw of the G_i gives a candidate by linear assignment, and
+the best one by the objective itself is kept. The paper's Lemma C.2 draws G_i with independent normal entries and says
+that sigma is found once G is all but orthogonal to its A, the shortest, and to no other. That cannot be: some G is
+orthogonal to any two given matrices, so nothing is "separated" as the lemma wants; and the least of the signed <G, A>
+belongs to whatever lies most against G, not to what G does not see. G_i = g_i g_i^T with g_i normal has no such signs:
+<G_i, A_i> = sum_q (g_i . v_i(q))^2 >= 0, small where A is; neither is more than a source of candidates. The psi_i(q)
+enter through inner products only, so a Gaussian matrix (N, d) may take them to d dimensions first (Johnson and
+Lindenstrauss, as in Eq. 62 for the A), at the cost of d vectors multiplied by each power of U. Sums over all pairs of
+nodes need none of it: they are sums over the spectrum.
 """
 
 from collections.abc import Callable
@@ -35,7 +51,8 @@ from graphs.spectral import spectral_measure
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-OBJECTIVES = ("linear", "diagonal", "quadratic")
+OBJECTIVES = ("linear", "quartic", "diagonal", "quadratic")
+PROJECTIONS = ("positive", "gaussian")
 _EXHAUSTIVE = 9
 MOST_QUANTILES, _MOST_PROJECTIONS = 10_000, 100_000
 _BLOCK = 4096
@@ -60,13 +77,14 @@ def match_quantiles(
     costs: ArrayLike | None = None,  # (num_quantiles, num_quantiles)
     num_projections: int = 32,
     dimension: int = 64,
+    projections: str = "positive",
 ) -> Integers:  # (num_quantiles,)
     """Return the permutation (n,) that pairs length quantiles for "sigma" walkers.
 
-    Where f >= 0 the reversal n-1, ..., 0 solves the linear problem whatever the graph: the ratios
-    P(length >= l | q) / P(length >= l) grow with q and tr(U^l K) >= 0, so the cost is supermodular, and the
-    rearrangement inequality pairs long lengths with short ones. It is returned where it is as good as what a solver
-    finds: quantiles with the same lengths are interchangeable.
+    Where f >= 0 the reversal n-1, ..., 0 solves the problem whatever the graph and the objective: the ratios
+    P(length >= l | q) / P(length >= l) grow with q and tr U^l >= 0, so costs are supermodular, and the rearrangement
+    inequality pairs long lengths with short ones. It is returned where it is as good as what a solver of linear
+    assignments finds: quantiles with the same lengths are interchangeable.
 
     Args:
         graph: The graph, or a smaller one like it.
@@ -74,12 +92,15 @@ def match_quantiles(
         halt: The halting probability in (0, 1), or a survival array.
         num_quantiles: The number n of bins, at least 2.
         objective: "linear": the other node at its mean, a linear assignment from the spectrum of U, dense up to 1500
-            nodes and by Lanczos quadrature beyond. "diagonal": i = j, by random projections of reduced vectors.
-            "quadratic": all pairs of nodes, by exhaustive search, n <= 9.
+            nodes and by Lanczos quadrature beyond. "quartic": that of Reid et al. (2024), Eq. 56, both nodes in one
+            quantile, likewise. "diagonal": i = j, by random projections of reduced vectors. "quadratic": all pairs of
+            nodes (Eq. 55), by exhaustive search, n <= 9.
         solver: Of linear assignments: "hungarian" (scipy) or "pot" (the network simplex of POT).
         costs: For "linear", in place of those from the spectrum, for example `walk_costs` (n, n).
         num_projections: Candidates for "diagonal".
         dimension: To which "diagonal" reduces the vectors.
+        projections: For "diagonal": "positive" (rank one) or "gaussian" (Lemma C.2 of the paper, whose proof has a
+            gap); see above.
 
     Raises:
         InvalidArgumentError: an argument out of range.
@@ -90,18 +111,20 @@ def match_quantiles(
     check_count("dimension", dimension)
     check_choice("objective", objective, OBJECTIVES)
     check_choice("solver", solver, _SOLVERS)
+    check_choice("projections", projections, PROJECTIONS)
     halting, assign = as_halting(halt), _SOLVERS[solver]
     if objective != "linear" and costs is not None:
         raise InvalidArgumentError(f'costs serve objective="linear" only, not {objective!r}.')
-    if objective == "linear":
+    if objective in ("linear", "quartic"):
         if costs is None:
-            matrix = quantile_costs(graph, kernel, halting, num_quantiles)
+            made = quantile_costs if objective == "linear" else quartic_costs
+            matrix = made(graph, kernel, halting, num_quantiles)
         else:
             matrix = _checked_costs(costs, num_quantiles)
         return _reversed_if_as_good(matrix, assign(matrix))
     if objective == "diagonal":
         reduced = reduced_vectors(graph, kernel, halting, num_quantiles, dimension)
-        return _best_projection(reduced, num_projections, assign)
+        return _best_projection(reduced, num_projections, assign, projections)
     if num_quantiles > _EXHAUSTIVE:
         raise InvalidArgumentError(
             f"Exhaustive search over {num_quantiles}! permutations is out of reach; at most {_EXHAUSTIVE} quantiles, "
@@ -141,12 +164,36 @@ def quantile_costs(
     graph: Graph, kernel: GraphKernel, halt: float | ArrayLike | Halting, num_quantiles: int
 ) -> Floats:  # (n, n)
     """Return tr(g_q(U) K g_q'(U)) / N for all pairs of n quantiles, (n, n), by the spectral measure of the graph."""
+    u, mass, g = _quantile_features(graph, kernel, halt, num_quantiles)
+    return np.asarray((g * (mass * kernel.spectral(1 - u))) @ g.T)
+
+
+@np.errstate(under="ignore")
+def quartic_costs(
+    graph: Graph, kernel: GraphKernel, halt: float | ArrayLike | Halting, num_quantiles: int
+) -> Floats:  # (n, n)
+    """Return the costs of all pairs of n quantiles, (n, n), in Eq. 56 of Reid et al. (2024), averaged over nodes.
+
+    That is the mean over i, j of [(psi_i(q) + psi_i(r)) . (psi_j(q) + psi_j(r))]^2, exactly, where the paper estimates
+    it by walks: tr (g_q + g_r)(U)^4 / N^2, by the spectral measure of the graph. It differs from `quantile_costs` in
+    what it leaves out of the variance; see the module.
+    """
+    _, mass, g = _quantile_features(graph, kernel, halt, num_quantiles)
+    square, mixed = g**2, g * mass
+    cubes, fourths = (g * square) @ mixed.T, square**2 @ mass
+    both = 4 * (cubes + cubes.T) + 6 * (square * mass) @ square.T + fourths[:, None] + fourths
+    return np.asarray(both / graph.num_nodes)
+
+
+def _quantile_features(
+    graph: Graph, kernel: GraphKernel, halt: float | ArrayLike | Halting, num_quantiles: int
+) -> tuple[Floats, Floats, Floats]:
+    """Return the spectral measure of a graph, (k,) and (k,), and the features (n, k) of quantiles there."""
     check_graph_and_kernel(graph, kernel)
     check_count("num_quantiles", num_quantiles, most=MOST_QUANTILES)
     halting = halt if isinstance(halt, Halting) else as_halting(halt)
     u, mass = spectral_measure(graph)
-    g = averaged_features(kernel, halting, num_quantiles, u)
-    return np.asarray((g * (mass * kernel.spectral(1 - u))) @ g.T)
+    return u, mass, averaged_features(kernel, halting, num_quantiles, u)
 
 
 def averaged_features(
@@ -241,15 +288,35 @@ def diagonal_objective(
     return float(np.sum((half + half[:, :, permutation]) ** 2) / (16 * len(permutation) ** 2))
 
 
-def _best_projection(reduced: Floats, num_projections: int, assign: Callable[[Floats], Integers]) -> Integers:
+def _best_projection(
+    reduced: Floats, num_projections: int, assign: Callable[[Floats], Integers], projections: str
+) -> Integers:
     """Return the candidate of least diagonal objective: one for each projection, and that of all directions at once."""
     generator = np.random.default_rng(_SEED + 1)
     grams = np.einsum("qid,rid->iqr", reduced, reduced, optimize=True)
-    candidates = [assign(grams.sum(0))]
-    for _ in range(num_projections):
-        seen = np.einsum("qid,id->qi", reduced, generator.standard_normal(reduced.shape[1:]))
-        candidates.append(assign(seen @ seen.T))
+    project = positive_projection if projections == "positive" else gaussian_projection
+    candidates = [assign(grams.sum(0)), *(assign(project(reduced, generator)) for _ in range(num_projections))]
     return min(candidates, key=lambda sigma: diagonal_objective(grams, sigma))
+
+
+def positive_projection(
+    reduced: Floats,  # (n, nodes, d)
+    generator: np.random.Generator,
+) -> Floats:  # (n, n)
+    """Return sum_i psi_i(q)^T G_i psi_i(r) with G_i = g_i g_i^T, g_i normal."""
+    seen = np.einsum("qid,id->qi", reduced, generator.standard_normal(reduced.shape[1:]))
+    return np.asarray(seen @ seen.T)
+
+
+def gaussian_projection(
+    reduced: Floats,  # (n, nodes, d)
+    generator: np.random.Generator,
+) -> Floats:  # (n, n)
+    """Return sum_i psi_i(q)^T G_i psi_i(r), both ways, with all entries of G_i normal."""
+    _, nodes, d = reduced.shape
+    turned = np.stack([generator.standard_normal((d, d)) @ reduced[:, i].T for i in range(nodes)])  # (nodes, d, n)
+    half = np.einsum("qid,idr->qr", reduced, turned, optimize=True)
+    return np.asarray(half + half.T)
 
 
 def exhaustive(

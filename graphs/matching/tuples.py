@@ -53,7 +53,7 @@ def couple_quantiles(
         num_tuples: S, a multiple of n; None: 4 n.
         seed: Of the start.
 
-    Source: Reid et al. (2024), "Variance-reducing couplings for random features", names the multi-marginal problem; the
+    Source: Reid et al. (2024), "Variance-reducing couplings for random features", sec. 4.1, names the problem; the
     solution by alternating entropic transport is ours.
 
     Raises:

@@ -1,5 +1,5 @@
-"""Variance-reducing couplings for random features (Reid et al. 2024)."""
+"""Variance-reducing couplings for random features (Reid et al. 2024): its tables and figures."""
 
-from benchmarks.papers.couplings import vectors
+from benchmarks.papers.couplings import vectors, walks
 
-FIGURES = {**vectors.FIGURES}
+FIGURES = {**vectors.FIGURES, **walks.FIGURES}

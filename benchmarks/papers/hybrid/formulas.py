@@ -124,7 +124,7 @@ def _bounds() -> list[Value]:
     for n, r in ((1, 1.0), (1, 5.0), (8, 5.0)):
         worst = float(np.sqrt(2 * m * closed("angular", r, angles, m, n).max()))
         scale = math.exp(2 * r**2) * (1 - math.exp(-4 * r**2)) / r
-        fails = "Eq. 64 has lost a factor r; see docs/index.md"
+        fails = "Eq. 64 has lost a factor r; see docs/differences.md"
         bound = scale * math.sqrt((1 - 1 / n) / math.pi + 1 / (n * math.sqrt(math.pi)))
         right = scale * math.sqrt((1 - 1 / n) / math.pi + r / (n * math.sqrt(math.pi)))
         ratio = worst / bound
@@ -175,5 +175,5 @@ def formulas(scale: Scale) -> Result:
         "a grid of 20001 angles. "
         "Misprints are among them, and differ.",
         [*_lemmas(count), *_angular(count), *_bounds(), *_gaussian(count)],
-        ["The short derivations of what differs are in docs/index.md."],
+        ["The short derivations of what differs are in docs/differences.md."],
     )

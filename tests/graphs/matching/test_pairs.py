@@ -51,6 +51,79 @@ def test_exhaustive_search_finds_the_least(kernel):
     assert max(values.values()) > 1.2 * min(values.values())
 
 
+@pytest.mark.parametrize("kernel", [LONG, ALTERNATING], ids=["diffusion", "alternating"])
+def test_quartic_costs_are_those_of_the_paper(kernel):
+    """Eq. 56, averaged over all pairs of nodes, by its definition."""
+    G = averaged(SMALL, kernel, 4)
+    expected = [[np.mean(((a + b) @ (a + b)) ** 2) for b in G] for a in G]
+    np.testing.assert_allclose(graphs.quartic_costs(SMALL, kernel, 0.1, 4), expected, rtol=1e-5)
+    costs, sigma = np.array(expected), graphs.match_quantiles(SMALL, kernel, 0.1, 4, objective="quartic")
+    least = min(costs[np.arange(4), list(tau)].sum() for tau in permutations(range(4)))
+    assert costs[np.arange(4), sigma].sum() == pytest.approx(least, rel=1e-5)
+
+
+def test_where_the_modulation_alternates_the_two_costs_want_different_permutations():
+    kernel, graph = kernels.InverseCosine(), Graph.from_networkx(nx.star_graph(6))
+    linear, quartic = (graphs.match_quantiles(graph, kernel, 0.1, 6, objective=o) for o in ("linear", "quartic"))
+    assert graphs.matching_variance(graph, kernel, quartic) < graphs.matching_variance(graph, kernel, linear)
+
+
+@pytest.mark.parametrize("kernel", [LONG, kernels.RegularizedLaplacian(2, 1.0)], ids=str)
+@pytest.mark.parametrize("halt", [0.1, 0.5])
+def test_the_reversal_is_the_best_of_every_objective_where_the_modulation_is_not_negative(kernel, halt):
+    reversal = np.arange(6)[::-1]
+    assert np.array_equal(graphs.match_quantiles(SMALL, kernel, halt, 6, objective="quartic"), reversal)
+    best = graphs.match_quantiles(SMALL, kernel, halt, 6, objective="quadratic")
+    least, reversed_ = (graphs.matching_variance(SMALL, kernel, sigma, halt) for sigma in (best, reversal))
+    assert reversed_ == pytest.approx(least, rel=1e-9)
+
+
+def test_the_reversal_is_the_best_for_each_pair_of_nodes():
+    """Eq. 55 of the paper, by its definition."""
+    G = averaged(SMALL, LONG, 4)
+    for i, j in ((0, 1), (3, 3), (2, 17)):
+        values = {}
+        for sigma in permutations(range(4)):
+            v = G + G[list(sigma)]
+            values[sigma] = np.sum(np.einsum("qa,ra->qr", v[:, i], v[:, j]) ** 2)
+        assert values[3, 2, 1, 0] <= min(values.values()) * (1 + 1e-9)
+
+
+def moments_of_one_walker(graph, kernel, survival):
+    """Of a walker that may take 3 steps: E[psi(l)] (4, N, N) and E[psi(l) psi(l)^T] (4, N, N, N), by all its ways."""
+    U, size = graph.shift_operator.toarray(), graph.num_nodes
+    f, neighbors = kernel.modulation(3), [np.flatnonzero(row) for row in graph.adjacency.toarray()]
+    first, second = np.zeros((4, size, size)), np.zeros((4, size, size, size))
+
+    def go(start, here, length, chance, load, psi):
+        psi = psi.copy()
+        psi[here] += f[length] * load / survival[length]
+        first[length, start] += chance * psi
+        second[length, start] += chance * np.outer(psi, psi)
+        for there in neighbors[here] if length < 3 else ():
+            k = len(neighbors[here])
+            go(start, there, length + 1, chance / k, load * U[here, there] * k, psi)
+
+    for start in range(size):
+        go(start, start, 0, 1.0, 1.0, np.zeros(size))
+    return first, second
+
+
+@pytest.mark.parametrize("kernel", [LONG, kernels.RegularizedLaplacian(2, 1.0)], ids=str)
+def test_the_countermonotone_coupling_solves_the_transport_problem(kernel):
+    """Eq. 12 of the paper itself, directions within the square: all ways of all walkers, each pair of nodes."""
+    graph = Graph.from_networkx(nx.lollipop_graph(3, 2))
+    first, second = moments_of_one_walker(graph, kernel, [1.0, 0.75, 0.5, 0.25])
+    objectives = {}
+    for sigma in permutations(range(4)):
+        cross = np.einsum("qia,qib->iab", first, first[list(sigma)])
+        A = (second + second[list(sigma)]).sum(0) + cross + cross.swapaxes(1, 2)
+        objectives[sigma] = np.einsum("iab,jab->ij", A, A)
+    for values in objectives.values():
+        assert (objectives[3, 2, 1, 0] <= values * (1 + 1e-12)).all()
+    assert (objectives[0, 1, 2, 3] > 1.01 * objectives[3, 2, 1, 0]).all()
+
+
 def test_the_diagonal_objective_is_that_of_equal_nodes():
     G, sigma = averaged(SMALL, LONG, 4), np.array([1, 3, 0, 2])
     v = (G + G[sigma]) / 2
@@ -101,6 +174,49 @@ def test_projections_come_near_the_best():
         assert best <= near < best + 0.1 * (worst - best)
 
 
+def test_projections_are_sums_over_the_vectors_of_the_lemma():
+    """u = vec((psi_q + psi_r) (psi_q + psi_r)^T) against G, less what q and r add by themselves."""
+    vectors, seed = np.random.default_rng(0).standard_normal((3, 2, 4)), 5
+    for project, squared in ((pairs.gaussian_projection, False), (pairs.positive_projection, True)):
+        drawn = np.random.default_rng(seed)
+        if squared:
+            g = drawn.standard_normal((2, 4))
+            G = np.einsum("id,ie->ide", g, g)
+        else:
+            G = np.stack([drawn.standard_normal((4, 4)) for _ in range(2)])
+        costs = project(vectors, np.random.default_rng(seed))
+        both = vectors[:, None] + vectors[None]
+        whole = np.einsum("qrid,ide,qrie->qr", both, G, both)
+        alone = np.einsum("qid,ide,qie->q", vectors, G, vectors)
+        np.testing.assert_allclose((1 + squared) * costs, whole - alone[:, None] - alone, rtol=1e-9)
+
+
+def test_what_a_gaussian_projection_does_not_see_is_not_what_it_finds():
+    """The gap in the proof of Lemma C.2: G is orthogonal to the shortest matrix, yet others lie against G."""
+    rng = np.random.default_rng(0)
+    vectors = np.sort(rng.uniform(size=(4, 5)), axis=0)
+    found = {}
+    for sigma in permutations(range(4)):
+        v = vectors + vectors[list(sigma)]
+        found[sigma] = (v.T @ v).ravel()
+    shortest = min(found, key=lambda sigma: np.linalg.norm(found[sigma]))
+    assert shortest == (3, 2, 1, 0)
+    unit = found[shortest] / np.linalg.norm(found[shortest])
+    right = 0
+    for _ in range(200):
+        G = rng.standard_normal(25)
+        G -= (G @ unit) * unit
+        right += min(found, key=lambda sigma: found[sigma] @ G) == shortest
+    assert right < 100
+
+
+def test_either_projection_finds_the_best_where_it_is_the_reversal():
+    for projections in pairs.PROJECTIONS:
+        sigma = graphs.match_quantiles(SMALL, LONG, 0.1, 5, objective="diagonal", projections=projections)
+        values = [graphs.matching_variance(SMALL, LONG, s) for s in (sigma, np.arange(5)[::-1], np.arange(5))]
+        assert values[0] < values[1] + 0.01 * (values[2] - values[1])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -110,6 +226,9 @@ def test_projections_come_near_the_best():
         (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 3, costs=np.ones((2, 2))), r"shape \(3, 3\)"),
         (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 2, costs=[[1, np.nan], [0, 1]]), "finite"),
         (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 4, objective="diagonal", dimension=0), "dimension must be"),
+        (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 3, projections="signed"), "projections must be one of"),
+        (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 2, costs=np.eye(2), objective="quartic"), "costs serve"),
+        (lambda: graphs.quartic_costs(SMALL, LONG, 0.1, 0), "num_quantiles must be an integer from 1 to"),
         (lambda: graphs.matching_variance(SMALL, LONG, [0, 0]), "each once"),
         (lambda: graphs.matching_variance(SMALL, LONG, [[0], [1, 2]]), "each once"),
         (lambda: graphs.match_quantiles(SMALL, LONG, 0.1, 2, costs="ab"), "finite real numbers"),

@@ -1,4 +1,4 @@
-"""Formulas of the simplex and orthogonal papers that docs/index.md corrects: as corrected they hold, as printed not."""
+"""Formulas of the simplex and orthogonal papers that docs/differences.md corrects: as corrected they hold, as printed not."""
 
 import numpy as np
 import pytest

@@ -5,7 +5,7 @@ with a fitted diffusion kernel, on pems and on data/roads.geojson; pieces shorte
 count as that long. Share 0 is the published weighting. The default of `rfgp traffic`, 0.5, was chosen after these
 figures were seen, at the end of the range, so they show that short pieces hurt, not what the best share is.
 
-    python -m benchmarks.papers.road_weights
+    python -m benchmarks.studies.road_weights
 """
 
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Speeds on the San Jose highways (pems): Fig. 11 of the couplings paper, every model with hyperparameters of its own.
+"""Speeds on the San Jose highways (pems), every model with hyperparameters of its own.
+
+Fig. 11 of the couplings paper, which freezes them, is in `benchmarks.papers.couplings.walks_processes`.
 
 Protocol, fixed before the results were seen. 1,016 nodes, edges weigh (mean length) / (length); 250 random sensors to
 train, 75 to test, ten splits (seeds 0 to 9). Each model fits all its hyperparameters by its own marginal likelihood and
@@ -10,7 +12,7 @@ modulation (eight factors on the diffusion kernel). RMSE in mph and mean negativ
 observations at the test sensors; means and standard errors over splits, and of the difference from the exact diffusion
 process on the same split.
 
-    python -m benchmarks.papers.traffic
+    python -m benchmarks.studies.road_models
 """
 
 import warnings

@@ -7,7 +7,7 @@ assignment (costs from the spectrum and from walks), projections over equal node
 reversal, and the mean of 50 random permutations. (3) The same ladder for all m walkers at once: the mean cost of a pair
 of learned tuples and of systematic lengths between independent ones (1) and the lower bound (0), 32 quantiles.
 
-    python -m benchmarks.papers.lengths [OUT]
+    python -m benchmarks.studies.lengths [OUT]
 """
 
 import sys
@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import graphs
-from benchmarks.papers.walks import load
+from benchmarks.papers.couplings.walks_shared import load
 from graphs import kernels
 from graphs.matching.tuples import tuple_cost
 

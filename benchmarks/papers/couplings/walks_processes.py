@@ -1,0 +1,274 @@
+"""Gaussian processes on graphs through walks: Figs. 4 and 11 of the couplings paper.
+
+The hyperparameters are trained through 8 i.i.d. walkers by Adam and frozen (App. F.2); the exact process with them is
+then compared with processes of 16, 32, 64 or 4, 8, 16 walkers.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, lapack
+
+import graphs
+from benchmarks.papers.couplings.walks_shared import (
+    OURS,
+    PAPER,
+    Floats,
+    curve,
+    draw,
+    mean_ratio,
+    nowhere_worse,
+    quiet,
+)
+from benchmarks.record import Figure, Result, Scale, Value
+from graphs import kernels
+from rfgp import datasets, random
+from rfgp.datasets import fetch
+from rfgp.fields import read_road_field
+
+HALT, QUANTILES, TRAINING_WALKERS = 0.4, 50, 8
+RATE, EPOCHS, SETTLED, WINDOW = 0.05, 1000, 1e-3, 50
+MESHES = ("teapot", "fuze", "unit_sphere", "idler_riser")
+MESH_WALKERS, MESH_DRAWS = (16, 32, 64), 10
+ROAD_WALKERS, ROAD_DRAWS, ROAD_SPLITS, ROAD_TRAIN = (4, 8, 16), 10, 10, 250
+METRICS = ("kernel error", "RMSE", "KL")
+TRAINED = (
+    f"All three hyperparameters (gamma, kappa, sigma; mean 0) by Adam in their logarithms on the marginal likelihood "
+    f"through {TRAINING_WALKERS} i.i.d. walkers a node, p = {HALT}, learning rate {RATE} (not stated in the paper), "
+    f"up to {EPOCHS} epochs, fewer where none moved by {SETTLED} within {WINDOW} of them; then frozen. Diffusion "
+    f"kernel, p = {HALT}, permutations of order {QUANTILES} by Eq. 56 for the frozen kernel on the graph itself. KL of "
+    "the joint law of observations at the test nodes, exact process first, total nats."
+)
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Values of some nodes, to be told from those of others.
+
+    Attributes:
+        graph: With N nodes.
+        train: Positions (n,).
+        test: Positions (t,).
+        y: Values (N,), less their mean and in units in which a start of 1 makes sense; others than those two are 0.
+        unit: Of y.
+    """
+
+    graph: graphs.Graph
+    train: Integers
+    test: Integers
+    y: Floats
+    unit: float = 1.0
+
+
+@dataclass(frozen=True)
+class Trained:
+    """exp(-gamma^2 L) times kappa, and the noise's standard deviation."""
+
+    gamma: float
+    kappa: float
+    sigma: float
+
+    @property
+    def kernel(self) -> kernels.Diffusion:
+        return kernels.Diffusion(float(np.sqrt(2) * self.gamma))
+
+
+def train(task: Task, seed: int) -> tuple[Trained, int]:
+    """Return hyperparameters and the epochs that they took."""
+    walks = draw(task.graph, TRAINING_WALKERS, HALT, seed, **PAPER["i.i.d."])
+    x, first, second, path = np.log([1.0, 1.0, 0.1]), np.zeros(3), np.zeros(3), []
+    for epoch in range(1, EPOCHS + 1):
+        slope = gradient(task, walks, Trained(*np.exp(x).tolist()))
+        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+        x = x - RATE * first / (1 - 0.9**epoch) / (np.sqrt(second / (1 - 0.999**epoch)) + 1e-8)
+        path.append(x)
+        if epoch > WINDOW and np.ptp(path[-WINDOW:], axis=0).max() < SETTLED:
+            break
+    return Trained(*np.exp(x).tolist()), epoch
+
+
+def gradient(task: Task, walks: graphs.Walks, at: Trained) -> Floats:  # (3,)
+    """Return the derivatives of the negative log marginal likelihood in the logarithms of gamma, kappa, sigma."""
+    kernel, y = at.kernel, task.y[task.train]
+    slope = kernel.modulation_jacobian(walks.max_length)[:, 0] * kernel.lengthscale
+    phi, moved = (
+        sp.csr_array((walks.values(f), walks.pattern.indices, walks.pattern.indptr), shape=walks.pattern.shape)[
+            task.train
+        ]
+        for f in (kernel.modulation(walks.max_length), slope)
+    )
+    M = at.kappa * (phi @ phi.T).toarray() + at.sigma**2 * np.eye(len(y))
+    inverse = lapack.dpotri(cho_factor(M, lower=True)[0], lower=1)[0]
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    alpha = inverse @ y
+    outer = inverse - np.outer(alpha, alpha)
+    in_gamma = 2 * at.kappa * (moved * (phi.T @ outer).T).sum()
+    in_sigma = 2 * at.sigma**2 * np.trace(outer)
+    in_kappa = np.sum(outer * M) - in_sigma / 2
+    return 0.5 * np.array([in_gamma, in_kappa, in_sigma])
+
+
+Law = tuple[Floats, Floats]
+
+
+def posterior(task: Task, K: Floats, noise: float) -> Law:
+    """Return mean (t,) and covariance (t, t) of observations at the test nodes."""
+    train, test = task.train, task.test
+    factor = cho_factor(K[np.ix_(train, train)] + noise * np.eye(len(train)), lower=True)
+    cross = K[np.ix_(train, test)]
+    solved = cho_solve(factor, np.column_stack([cross, task.y[train]]))
+    return cross.T @ solved[:, -1], K[np.ix_(test, test)] + noise * np.eye(len(test)) - cross.T @ solved[:, :-1]
+
+
+def divergence(first: Law, second: Law) -> float:
+    """Return KL(first || second), total nats."""
+    (m1, c1), (m2, c2) = first, second
+    shift = m2 - m1
+    solved = np.linalg.solve(c2, np.column_stack([c1, shift]))
+    logs = np.linalg.slogdet(c2)[1] - np.linalg.slogdet(c1)[1]
+    return float(0.5 * (np.trace(solved[:, :-1]) + shift @ solved[:, -1] - len(m1) + logs))
+
+
+def compare(
+    task: Task, found: Trained, sizes: Sequence[int], draws: int, first: int
+) -> tuple[dict[tuple[str, int, str], Floats], float]:
+    """Return the metrics (draws,) by metric, walkers and method, and the exact process's RMSE."""
+    exact = found.kappa * found.kernel.exact(task.graph)
+    best, norm, noise = posterior(task, exact, found.sigma**2), np.linalg.norm(exact), found.sigma**2
+    truth = task.y[task.test]
+    sigma = graphs.match_quantiles(task.graph, found.kernel, HALT, QUANTILES, objective="quartic")
+    out: dict[tuple[str, int, str], Floats] = {}
+    for m in sizes:
+        for method, options in {**PAPER, **OURS}.items():
+            rows = []
+            for seed in range(first, first + draws):
+                phi = draw(task.graph, m, HALT, seed, permutation=sigma, **options).features(found.kernel)
+                K = found.kappa * (phi @ phi.T).toarray()
+                law = posterior(task, K, noise)
+                rmse = task.unit * np.sqrt(np.mean((law[0] - truth) ** 2))
+                rows.append((np.linalg.norm(K - exact) / norm, rmse, divergence(best, law)))
+            for metric, column in zip(METRICS, np.array(rows).T, strict=True):
+                out[metric, m, method] = column
+    return out, float(task.unit * np.sqrt(np.mean((best[0] - truth) ** 2)))
+
+
+def cases(found: Mapping[tuple[str, int, str], Floats], metrics: Sequence[str] = METRICS) -> list[dict[str, Floats]]:
+    """Return the methods' values of each metric and number of walkers."""
+    sizes = sorted({m for _, m, _ in found})
+    methods = {**PAPER, **OURS}
+    return [{name: found[metric, m, name] for name in methods} for metric in metrics for m in sizes]
+
+
+def ratios(label: str, found: Mapping[tuple[str, int, str], Floats]) -> list[Value]:
+    """Return for each metric the mean ratios to i.i.d. walkers, over their numbers."""
+    return [
+        mean_ratio(f"{label}{metric}, mean over m", cases(found, [metric]), method)
+        for metric in METRICS
+        for method in ("antithetic", "sigma", "stratified")
+    ]
+
+
+def in_words(label: str, found: Mapping[tuple[str, int, str], Floats]) -> str:
+    """Return all means of a task in a row."""
+    sizes = sorted({m for _, m, _ in found})
+    parts = [
+        f"{metric}: "
+        + ", ".join(f"{name} {curve([found[metric, m, name].mean() for m in sizes])}" for name in PAPER | OURS)
+        for metric in METRICS
+    ]
+    return f"{label}, {', '.join(map(str, sizes))} walkers: {'; '.join(parts)}."
+
+
+def mesh_task(name: str) -> Task:
+    mesh = datasets.load(name)
+    graph = graphs.Graph.from_mesh(mesh)
+    order = random.numpy_generator(0, random.Role.SPLIT).permutation(graph.num_nodes)
+    masked = int(0.05 * graph.num_nodes)
+    y = np.asarray(mesh.face_normals[:, 2], dtype=np.float64)
+    return Task(graph, np.sort(order[masked:]), np.sort(order[:masked]), y)
+
+
+def figure_4(scale: Scale) -> Result:
+    values, notes, gains = [], [], []
+    with quiet():
+        for name in MESHES[:2] if scale.quick else MESHES:
+            task = mesh_task(name)
+            trained, epochs = train(task, seed=0)
+            found, rmse = compare(task, trained, MESH_WALKERS, scale(MESH_DRAWS), 1)
+            values += [nowhere_worse(name, cases(found)), *ratios(f"{name}, ", found)]
+            gains += [two_fold(case) for case in cases(found, ("RMSE", "KL"))]
+            notes.append(
+                f"{in_words(f'{name}, N = {task.graph.num_nodes}', found)} Exact process: RMSE {rmse:.3g}; gamma "
+                f"{trained.gamma:.3g}, kappa {trained.kappa:.3g}, sigma {trained.sigma:.3g} after {epochs} epochs."
+            )
+    ratio, error = max(gains)
+    short = min((2 - gain) / spread for gain, spread in gains)
+    values.append(Value("largest i.i.d. / sigma of RMSE and KL (above 2)", ratio, error, "2", z=max(0.0, short)))
+    return Result(
+        "interpolation of face normals on meshes",
+        "z component of the faces' normals, all parts of a mesh, 5 % of the faces masked at random, 16, 32 and 64 "
+        f"walkers, {MESH_DRAWS} draws (not stated). {TRAINED} The paper claims better predictions and error bars by "
+        "sigma, sometimes by a factor above 2: cases are metrics and numbers of walkers.",
+        values,
+        notes,
+        missing=(
+            "two of six meshes: those of 3,838 and 8,700 faces (busted with 3,878 and torus are at hand), as the time "
+            "of training grows with the cube of the faces; the paper's second one has 999 faces, fuze has 1,000",
+            "learning rate, starts and number of draws; which meshes",
+            "numbers: the figure is a plot",
+        ),
+    )
+
+
+def two_fold(case: Mapping[str, Floats]) -> tuple[float, float]:
+    """Return i.i.d. / sigma, and its standard error."""
+    a, b = case["i.i.d."], case["sigma"]
+    ratio = a.mean() / b.mean()
+    return float(ratio), float(ratio * (a / a.mean() - b / b.mean()).std(ddof=1) / np.sqrt(len(a)))
+
+
+def road_tasks(splits: int) -> Iterator[Task]:
+    field = read_road_field(fetch("pems"))
+    positions = field.graph.index(field.nodes)
+    for split in range(splits):
+        order = random.numpy_generator(0, random.Role.SPLIT, split).permutation(len(positions))
+        train, test = positions[order[:ROAD_TRAIN]], positions[order[ROAD_TRAIN:]]
+        known = field.values[order[:ROAD_TRAIN]]
+        y = np.zeros(field.graph.num_nodes)
+        y[positions] = (field.values - known.mean()) / known.std()
+        yield Task(field.graph, train, test, y, float(known.std()))
+
+
+def figure_11(scale: Scale) -> Result:
+    parts, exact = [], []
+    with quiet():
+        for split, task in enumerate(road_tasks(scale(ROAD_SPLITS))):
+            trained, _ = train(task, seed=split)
+            found, rmse = compare(task, trained, ROAD_WALKERS, ROAD_DRAWS, 1000 * (split + 1))
+            parts.append(found)
+            exact.append(rmse)
+    whole = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    spread = np.std(exact, ddof=1) / np.sqrt(len(exact))
+    values = [
+        nowhere_worse("pems", cases(whole)),
+        *ratios("", whole),
+        Value("RMSE of the exact process", np.mean(exact), spread),
+    ]
+    return Result(
+        "speeds on the highways of San Jose",
+        f"{ROAD_TRAIN} sensors to train, 75 to test, {ROAD_SPLITS} random splits with {ROAD_DRAWS} draws each (the "
+        "paper has one split, and errors over draws); speeds less the mean of those to train, in their standard "
+        f"deviations (not stated). {TRAINED} The paper claims that sigma is best in all three metrics for 4, 8 and 16 "
+        "walkers.",
+        values,
+        [f"{in_words('pems', whole)} RMSE in mph."],
+        missing=("the paper's split", "standardisation, learning rate, starts", "numbers: the figure is a plot"),
+    )
+
+
+FIGURES: dict[str, Figure] = {"figure-4": figure_4, "figure-11": figure_11}
