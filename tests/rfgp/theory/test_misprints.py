@@ -1,4 +1,4 @@
-"""Formulas of the simplex and orthogonal papers that docs/differences.md corrects: as corrected they hold, as printed not."""
+"""Formulas of the simplex and orthogonal papers as docs/differences.md corrects them hold, and as printed do not."""
 
 import numpy as np
 import pytest
