@@ -102,10 +102,21 @@ def _fit_fixed(fit: FeatureFit, outcome: Outcome | None = None) -> tuple[Regress
 
 
 def _fit_learned(fit: FeatureFit) -> tuple[Regression, FitReport]:
-    """Fit with learned frequencies, unless fixed ones are as good; where these are close they are fitted to the end."""
+    """Fit with learned frequencies, unless fixed ones are as good; where that is not sure these are fitted to the end.
+
+    It is not sure where they are close, nor where rows are fewer than the numbers learned from them: what fixed ones
+    at their beginning miss is then learned by heart as well (a table of 128 columns).
+    """
     outcome = _learned(fit)
-    is_close = outcome.frequencies is None or (outcome.gain < CLOSE and bool(fit.free))
+    is_sure = outcome.gain >= CLOSE and not _outnumber(outcome)
+    is_close = outcome.frequencies is None or (bool(fit.free) and not is_sure)
     return _fit_fixed(fit, outcome) if is_close else _finish_learned(fit, outcome)
+
+
+def _outnumber(outcome: Outcome) -> bool:
+    """Return whether there are more numbers in the frequencies (m, d) than rows that they were learned from."""
+    found = outcome.frequencies
+    return found is not None and math.prod(found.shape) > len(outcome.held_out.learned_from)
 
 
 def _finish_learned(

@@ -21,7 +21,7 @@ from rfgp.autograd import Array, as_array
 from rfgp.local.neighbors import Indices
 from rfgp.sparse import SparseValues, SparsityPattern, multiply, row_blocks
 
-_IN_THREADS = 2**14
+IN_THREADS = 2**14
 """Entries from which on a loop is worth threads."""
 
 
@@ -94,7 +94,7 @@ def in_blocks(starts: Any, run: Callable[[int, int], Any]) -> list[Any]:
         starts: Where the entries of each row begin, (n + 1,).
         run: Called with the first row of a block and that after its last.
     """
-    count = (os.cpu_count() or 1) if starts[-1] > _IN_THREADS else 1
+    count = (os.cpu_count() or 1) if starts[-1] > IN_THREADS else 1
     inner = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)[1:-1]).tolist()
     ends = list(itertools.pairwise([0, *inner, len(starts) - 1]))
     if count == 1:

@@ -155,6 +155,6 @@ class SumFamily(Family):
         return KernelPrior(both.kernel, both.diagonal)
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield what those of the parts are."""
+        """Yield what those of the parts are, texts and tensors (m, d) and (m,)."""
         yield "sum"
         yield from self.parts.identity()

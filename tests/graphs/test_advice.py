@@ -18,6 +18,7 @@ def test_the_exact_block_is_the_exact_kernel(g):
         np.testing.assert_allclose(exact_block(g, kernel, some), kernel.exact(g)[np.ix_(some, some)], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_it_recommends_what_is_best_by_its_own_measurement():
     """Where few hops do, where the kernel lives on few eigenvectors, and where neighbourhoods explode."""
     grid = Graph.from_networkx(nx.grid_2d_graph(30, 30))

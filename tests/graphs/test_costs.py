@@ -13,6 +13,7 @@ LARGE = Graph.from_networkx(nx.random_geometric_graph(2000, 0.04, seed=0)).large
 LONG = kernels.Diffusion(3.0)
 
 
+@pytest.mark.slow
 def test_costs_by_walks_are_unbiased():
     exact = graphs.quantile_costs(SMALL, LONG, 0.3, 4)
     options = {"num_nodes": SMALL.num_nodes, "num_walkers": 4, "exact_hops": 0}

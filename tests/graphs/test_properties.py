@@ -1,6 +1,7 @@
 """What holds for every graph: weighted, disconnected, with isolated nodes and self-loops."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ def test_the_laplacian_has_its_spectrum_and_kernels_are_positive(g, scale):
         assert values.max() <= 1 + 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(weighted_graphs(), st.sampled_from(["independent", "stratified"]), st.sampled_from(["weights", "uniform"]))
 def test_walks_of_any_graph(g, directions, transitions):

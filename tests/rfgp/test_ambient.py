@@ -97,6 +97,7 @@ def said(make, path):
     return gp, [*out, rfgp.load(path).predict(X).mean]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_surroundings_change_nothing(tmp_path, model):
     _, expected = said(MODELS[model], tmp_path / "m")

@@ -62,6 +62,7 @@ def test_quartic_costs_are_those_of_the_paper(kernel):
     assert costs[np.arange(4), sigma].sum() == pytest.approx(least, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_where_the_modulation_alternates_the_two_costs_want_different_permutations():
     kernel, graph = kernels.InverseCosine(), Graph.from_networkx(nx.star_graph(6))
     linear, quartic = (graphs.match_quantiles(graph, kernel, 0.1, 6, objective=o) for o in ("linear", "quartic"))

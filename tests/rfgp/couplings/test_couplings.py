@@ -21,12 +21,17 @@ WEIGHTED = ["spherical-radial"]
 GAUSSIAN_ONLY = [*BIASED, "spherical-radial", "fastfood", "simplex-optimized"]
 
 
-@pytest.fixture(params=couplings.names())
+def slow_where_solved(names):
+    """Return names as parameters; those of couplings that solve for each draw are slow."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name == "simplex-optimized")) for name in names]
+
+
+@pytest.fixture(params=slow_where_solved(couplings.names()))
 def name(request):
     return request.param
 
 
-@pytest.fixture(params=LAWFUL)
+@pytest.fixture(params=slow_where_solved(LAWFUL))
 def lawful(request):
     return request.param
 
@@ -231,6 +236,7 @@ def test_simplex_features_beat_independent_ones_for_the_positive_kernel():
 class TestPlantedErrors:
     """One fault in each family, found by `check_law`."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "name", [n for n in LAWFUL if n not in ("halton", "sobol", "digital-net", "spherical-radial")]
     )
@@ -273,6 +279,7 @@ class TestPlantedErrors:
         monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
         assert fails(check_law, sample(Sorted(), 4, 3), spectra.Gaussian())
 
+    @pytest.mark.slow
     def test_pairs_of_unequal_frequencies(self, monkeypatch):
         monkeypatch.setattr(
             couplings.Frequencies,

@@ -106,6 +106,7 @@ def test_conditioning_is_that_of_rows_in_memory(client, name):
     assert likelihoods[0] == pytest.approx(likelihoods[1], rel=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frequencies", ["fixed", "learned"])
 def test_a_fit_is_that_of_the_same_rows_in_blocks(client, frequencies):
     options = {"max_iterations": 30} if frequencies == "learned" else {}
@@ -212,6 +213,7 @@ def test_one_more_row(client):
     assert_same(gp.update(one), model().condition(X, Y).update(X[:1], Y[:1]))
 
 
+@pytest.mark.slow
 def test_the_survey_does_not_depend_on_the_partitions(client, monkeypatch):
     whole = survey.survey(rfgp.tables.Blocks([(X, Y)]), None, 3)
     for rows in (600, 110, 7):
@@ -363,6 +365,7 @@ class TestErrors:
 class TestWalks:
     GRAPH = graphs.Graph.from_edges([(i, (i + k) % 60) for i in range(60) for k in (1, 7)])
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "options",
         [

@@ -280,6 +280,7 @@ datasets.fetch("thing", progress=lambda *_: print("begun", flush=True))
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_may_download_too_and_be_killed(server, cache):
     server.answers = [hangs, whole]
     command = [sys.executable, "-c", CHILD, str(len(BODY)), SHA]

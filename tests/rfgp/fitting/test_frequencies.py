@@ -36,6 +36,7 @@ class Watched(Learning):
         return super().gradient(parameters, rows)
 
 
+@pytest.mark.slow
 def test_it_pays_where_features_are_few():
     X, y = exhausted(3000)
     with pytest.warns(rfgp.VarianceStarvationWarning):
@@ -57,6 +58,7 @@ def test_it_pays_where_features_are_few():
     )
 
 
+@pytest.mark.slow
 def test_it_starts_where_a_short_climb_leads_highest():
     """Ten steps with fixed frequencies give columns up here, and learning from there ends at an error of .7."""
     rng = np.random.default_rng(0)
@@ -81,6 +83,18 @@ def test_close_ones_are_compared_with_fixed_ones_fitted_to_the_end(density, expe
     assert "all rows" in [stage.name for stage in report.stages]
     assert report.stages[-1].name == "learning frequencies"
     assert ("fixed ones, fitted to the end, are 1e+03 ahead" in report.message) == (expected == "fell back")
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+def test_those_with_more_numbers_than_rows_are_compared_with_fixed_ones_fitted_to_the_end(monkeypatch):
+    monkeypatch.setattr(subsets, "CLOSE", -np.inf)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 30))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)
+    for m, are_compared in ((12, False), (24, True)):  # 360 and 720 numbers, learned from 540 rows
+        gp = rfgp.SparseSpectrumGP(num_frequencies=m, seed=0, frequencies="learned").fit(X, y, max_iterations=20)
+        names = [stage.name for stage in gp.fit_report.stages]
+        assert any(name.startswith("all rows") for name in names) == are_compared, names
 
 
 def test_noise_alone_falls_back():

@@ -34,6 +34,7 @@ def errors(regression, n=300):
     return float(np.sqrt(np.mean((regression.predict(X).mean - y) ** 2)))
 
 
+@pytest.mark.slow
 def test_it_finds_what_features_alone_cannot():
     found, report = fitted(1200)
     alone, _ = fit_features(begin(FeatureFamily(options().base), Chunk(*table(1200))), Plan())
@@ -47,6 +48,7 @@ def test_it_finds_what_features_alone_cannot():
     assert "local_lengthscale" not in near.hyperparameters.space.names
 
 
+@pytest.mark.slow
 def test_some_rows_come_first_and_keep_all_their_neighbors(monkeypatch):
     monkeypatch.setattr(fitting, "FIRST", 300)
     _, report = fitted(1200)

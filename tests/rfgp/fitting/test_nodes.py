@@ -40,6 +40,7 @@ def test_a_fit_end_to_end(whole, iterative):
     assert 0.3 < np.mean((p.mean - truth) ** 2 / p.variance) < 3
 
 
+@pytest.mark.slow
 def test_very_many_rows_begin_from_a_subset(whole, monkeypatch, iterative):
     whole, _ = whole
     assert {(stage.name, stage.rows) for stage in whole.fit_report.stages} == {("all rows", 253)}

@@ -74,6 +74,7 @@ def test_predictions_equal_those_of_factorisations(case, monkeypatch, iterative)
     assert_mean(samples[:, ::10], mean[::10])
 
 
+@pytest.mark.slow
 def test_many_variances_come_from_draws(monkeypatch, iterative):
     gp, nodes = model(observations()), np.arange(900)
 

@@ -217,6 +217,7 @@ class TestAttention:
         weights = torch.tensor([0.5, 1.0, 1.5], dtype=torch.float64, requires_grad=True)
         assert torch.autograd.gradcheck(lambda m, w: objective(couplings.Frequencies(m, w)), (omega, weights))
 
+    @pytest.mark.slow
     def test_what_is_learned_is_better_on_other_inputs(self):
         found = learn.learn_attention(learn.attention_error(*attention_inputs(0)), 32, 8, num_steps=100, num_draws=4)
         assert isinstance(found.coupling.base, couplings.SharedNorms)

@@ -125,7 +125,7 @@ def test_threads_change_nothing(monkeypatch):
         return entries, *torch.autograd.grad(entries.square().sum(), theta)
 
     alone = both()
-    monkeypatch.setattr(factor, "_IN_THREADS", 1)
+    monkeypatch.setattr(factor, "IN_THREADS", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 3)
     for one, other in zip(alone, both(), strict=True):
         assert torch.allclose(one, other, rtol=1e-13, atol=0)

@@ -115,6 +115,7 @@ def test_redraw_keeps_what_is_not_named():
         GraphGP(GRAPH).exact()
 
 
+@pytest.mark.slow
 def test_auto_is_readable(monkeypatch):
     assert GraphGP(GRAPH).features == "exact"
     monkeypatch.setattr("rfgp.regression.graph.family.EXACT_LIMIT", 10)
@@ -336,6 +337,7 @@ class TestChecks:
     FIELD = np.sin(np.arange(625) // 25 / 8) + np.cos(np.arange(625) % 25 / 9)
     SEEN = np.random.default_rng(3).permutation(625)[:500]
 
+    @pytest.mark.slow
     def test_poor_walks_are_named_with_numbers_and_the_remedy(self):
         gp = GraphGP(LONG_GRID, features="walks", num_walkers=16, seed=0)
         with pytest.warns(rfgp.PoorFeaturesWarning, match=r"differ by .* nats a node .*features='auto'"):

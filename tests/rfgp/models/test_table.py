@@ -120,6 +120,7 @@ def test_a_fit_that_stops_early_says_so():
         ExactGP().fit(X, Y, max_iterations=1)
 
 
+@pytest.mark.slow
 def test_many_features_approach_the_exact_process():
     exact = ExactGP().fit(X, Y)
     target = exact.predict(NEW)

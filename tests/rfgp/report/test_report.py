@@ -230,6 +230,7 @@ def test_other_warnings_of_the_comparison_are_not_lost(monkeypatch):
         report.study_field(field, GraphGP(field.graph, seed=0), test_share=0.2)
 
 
+@pytest.mark.slow
 def test_the_distance_from_the_exact_process_is_that_of_the_model_in_use():
     """A truncated spectrum has no randomness: the comparison's figure is that of the fitted model itself."""
     field = ball(True, subdivisions=1)
@@ -484,6 +485,7 @@ def test_every_plot_is_drawn_without_an_error(pages, name, tmp_path):
         assert saturated > 50, f"{plot['id']} shows {len(colors)} colours, {saturated} coloured pixels"
 
 
+@pytest.mark.slow
 @browser.needs_browser
 @pytest.mark.parametrize("name", ["table", "faces", "roads"])
 def test_a_phone_needs_no_sideways_scrolling(pages, name, tmp_path):
@@ -545,6 +547,7 @@ def test_planted_faults_are_found(pages, tmp_path):
     assert browser.probe(wide, tmp_path, frame=(390, 800))["scroll"] > 390
 
 
+@pytest.mark.slow
 @browser.needs_browser
 def test_it_prints(pages, tmp_path):
     path = tmp_path / "page.html"

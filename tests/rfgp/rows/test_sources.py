@@ -336,6 +336,7 @@ class TestSurvey:
         np.testing.assert_allclose(affine.scale, whole.std(0, ddof=1), rtol=1e-9)
         assert (found.num_rows, found.observations, found.is_uniform, found.is_vector) == (400, 400, True, True)
 
+    @pytest.mark.slow
     def test_the_sample_is_uniform(self, monkeypatch):
         """Each row is in a sample of 40 of 400 with probability 1/10; the mean rank of a sample is 199.5."""
         from checks import assert_mean

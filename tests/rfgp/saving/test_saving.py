@@ -580,6 +580,7 @@ def test_a_full_disk_leaves_the_old_file(saved, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_the_old_file_or_the_new_one(tmp_path):
     code = (
         "import numpy as np, rfgp, sys\n"

@@ -74,6 +74,7 @@ def troubles(estimator):
     return bad, sum(r["status"] == "passed" for r in results)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(LEGACY, reason="check_estimator has no summary before scikit-learn 1.6")
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 @pytest.mark.parametrize("estimator", [RandomFeatureGPRegressor(max_iter=5), RandomFeatures()])

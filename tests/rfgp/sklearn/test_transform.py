@@ -205,6 +205,7 @@ def test_the_machine_approximates_a_support_vector_machine(lengthscale, gamma):
     assert set(ours.predict(NEW)) == {"up", "down"}
 
 
+@pytest.mark.slow
 def test_a_grid_over_a_pipeline():
     grid = {"randomfeatures__lengthscale": [0.02, 1.5], "ridge__alpha": [0.01, 0.1]}
     search = GridSearchCV(make_kernel_ridge(n_frequencies=64, random_state=0), grid, cv=3, n_jobs=2).fit(X, Y)

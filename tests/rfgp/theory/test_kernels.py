@@ -164,6 +164,7 @@ class TestFrequenciesFor:
             squares.append(float(((phi @ phi.T - exact)[away] ** 2).mean()))
         return np.mean(squares) ** 0.5
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("coupling", "features", "scale", "tolerance"),
         [

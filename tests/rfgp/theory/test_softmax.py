@@ -162,6 +162,7 @@ class TestCoefficients:
         assert fails(assert_mean, samples**2, mean**2 + 0.5 * (second - mean**2))  # half of the variance
         assert fails(assert_mean, samples, theory.gaussian_moments(A, B, 3, **{**options, "scale": 0.6})[0])
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("estimator", ["trigonometric", "positive"])
     def test_of_normalized_gaussians(self, estimator):
         options = {"scale": 0.8, "complement": True, "length": 0.6, "estimator": estimator}

@@ -497,6 +497,7 @@ def test_draws_that_cannot_be_made():
         rfgp.features.Fourier(torch.ones(2, 3, dtype=torch.float64))(torch.ones(2, 3, dtype=torch.int64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spectrum", [spectra.Matern(0.01), spectra.RationalQuadratic(0.02)], ids=repr)
 def test_the_heaviest_tails(spectrum):
     omega = Energy().sample(20, 3, spectrum=spectrum, generator=random.generator(0))

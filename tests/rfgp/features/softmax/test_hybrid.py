@@ -82,6 +82,7 @@ class TestCoefficients:
         torch.testing.assert_close(ends[exact], torch.full((3,), float(exact)).double())
         assert (ends[1 - exact] - (1 - exact)).abs().min() > 1e-3
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("estimator", ["trigonometric", "positive"])
     def test_matched(self, estimator):
         """exp(-|L x + R y|^2 / (2 tau^2)): Eq. 20 with L = I, and any L."""
