@@ -4,7 +4,7 @@ python -m benchmarks.page
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,9 @@ _INTRODUCTION = """# Reproductions
 
 What the papers print, beside what this package finds; made by `python -m benchmarks.page` of the files in
 `benchmarks/results`, which `make results` computes. "Apart" is the distance in standard errors, ours, the paper's where
-it gives one, and that of rounding. A figure "agrees" within two of them and is "close" within three.
+it gives one, and that of rounding. A figure "agrees" within two of them and is "close" within three. Where a paper has
+a plot without numbers, what its caption or text claims is tested, as an ordering or a count of cases. Seconds are those of
+a machine that did other work beside.
 """
 _QUOTED = re.compile(r"<!-- (?P<key>[\w-]+/[\w-]+): (?P<name>[^;]+?)(?:; (?P<form>[^ ]+))? -->(?P<text>[^<]*)<!-- -->")
 """A quoted figure: `<!-- couplings/table-1: concrete, RFF, PNC; .3f -->0.563<!-- -->`."""
@@ -35,17 +37,29 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
     for paper, title in PAPERS.items():
         own = {key: content for key, content in results.items() if content["paper"] == paper}
         if own:
-            parts += [f"## {title}\n", _summary(own), *(_section(content) for content in own.values())]
+            order = sorted(own.values(), key=_place)
+            parts += [f"## {title}\n", _summary(order), *(_section(content) for content in order)]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _summary(own: Mapping[str, Mapping[str, Any]]) -> str:
-    total, near, close = counts(value for content in own.values() for value in values_of(content))
-    seconds = sum(content["seconds"] for content in own.values())
-    return (
-        f"Of {total} printed figures that can be compared {near} lie within two standard errors and {close} within "
-        f"three. All of it takes {seconds / 60:.0f} minutes.\n"
-    )
+def _place(content: Mapping[str, Any]) -> tuple[int, int, str]:
+    """Return what sorts tables before figures before all else, each by its number."""
+    kind, _, number = content["figure"].rpartition("-")
+    rank = {"table": 0, "figure": 1}.get(kind, 2)
+    return rank, int(number) if rank < 2 else 0, content["figure"]
+
+
+def _summary(own: Sequence[Mapping[str, Any]]) -> str:
+    """Say how many figures of tables agree, and how many claims of figures, captions and formulas."""
+    sentences = []
+    for is_table, what in ((True, "figures of tables"), (False, "claims of captions, texts, plots and formulas")):
+        chosen = [content for content in own if content["figure"].startswith("table") == is_table]
+        total, near, close = counts(value for content in chosen for value in values_of(content))
+        if total:
+            within = f"{near} lie within two standard errors and {close} within three"
+            sentences.append(f"Of {total} {what} that can be compared {within}.")
+    minutes = sum(content["seconds"] for content in own) / 60
+    return " ".join([*sentences, f"All of it takes {minutes:.0f} minutes of one core."]) + "\n"
 
 
 def _section(content: Mapping[str, Any]) -> str:

@@ -58,7 +58,7 @@ def test_the_page_has_every_figure_and_its_verdict(tmp_path):
     text = page.page(record.read(tmp_path))
     assert "| a | 0.563 | 0.763 ± 0.010 | 8.9 | differs |" in text
     assert "| b |  | 1.5 |  | not printed |" in text
-    assert "Of 1 printed figures that can be compared 0 lie within" in text
+    assert "Of 1 figures of tables that can be compared 0 lie within" in text
 
 
 def test_quotes_are_renewed_and_unknown_ones_refused(tmp_path):
