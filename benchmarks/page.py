@@ -24,8 +24,8 @@ _INTRODUCTION = """# Reproductions
 What the papers print, beside what this package finds; made by `python -m benchmarks.page` of the files in
 `benchmarks/results`, which `make results` computes. "Apart" is the distance in standard errors, ours, the paper's where
 it gives one, and that of rounding. A figure "agrees" within two of them and is "close" within three. Where a paper has
-a plot without numbers, what its caption or text claims is tested, as an ordering or a count of cases. Seconds are those of
-a machine that did other work beside.
+a plot without numbers, what its caption or text claims is tested, as an ordering or a count of cases. Seconds are those
+of a machine that did other work beside.
 """
 _QUOTED = re.compile(r"<!-- (?P<key>[\w-]+/[\w-]+): (?P<name>[^;]+?)(?:; (?P<form>[^ ]+))? -->(?P<text>[^<]*)<!-- -->")
 """A quoted figure: `<!-- couplings/table-1: concrete, RFF, PNC; .3f -->0.563<!-- -->`."""
