@@ -3,12 +3,14 @@
 python -m benchmarks.page
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import counts, read, values_of
+from benchmarks.record import claims, counts, read, values_of
+from rfgp.counts import counted
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reproductions.md"
@@ -24,9 +26,11 @@ _INTRODUCTION = """# Reproductions
 What the papers print, beside what this package finds; made by `python -m benchmarks.page` of the files in
 `benchmarks/results`, which `make results` computes. "Apart" is the distance in standard errors, ours, the paper's where
 it gives one, and that of rounding. A figure "agrees" within two of them and is "close" within three. Where a paper has
-a plot without numbers, what its caption or text claims is tested, as an ordering or a count of cases. Seconds are those
-of a machine that did other work beside.
+a plot without numbers, what its caption or text claims is tested, as a count of cases or as "< 1": that "holds" or
+"fails" where ours is two standard errors on one side or the other ("apart" says how many), else it is "undecided".
+Seconds are those of a machine that did other work beside; tables that share a computation have it with the first.
 """
+_MOST_DIGITS = 6
 _QUOTED = re.compile(r"<!-- (?P<key>[\w-]+/[\w-]+): (?P<name>[^;]+?)(?:; (?P<form>[^ ]+))? -->(?P<text>[^<]*)<!-- -->")
 """A quoted figure: `<!-- couplings/table-1: concrete, RFF, PNC; .3f -->0.563<!-- -->`."""
 
@@ -50,16 +54,22 @@ def _place(content: Mapping[str, Any]) -> tuple[int, int, str]:
 
 
 def _summary(own: Sequence[Mapping[str, Any]]) -> str:
-    """Say how many figures of tables agree, and how many claims of figures, captions and formulas."""
+    """Say how many printed numbers agree, of tables and of all else, and how many claims hold."""
     sentences = []
-    for is_table, what in ((True, "figures of tables"), (False, "claims of captions, texts, plots and formulas")):
+    for is_table, what in ((True, "printed number"), (False, "other value")):
         chosen = [content for content in own if content["figure"].startswith("table") == is_table]
         total, near, close = counts(value for content in chosen for value in values_of(content))
         if total:
             within = f"{near} lie within two standard errors and {close} within three"
-            sentences.append(f"Of {total} {what} that can be compared {within}.")
-    minutes = sum(content["seconds"] for content in own) / 60
-    return " ".join([*sentences, f"All of it takes {minutes:.0f} minutes of one core."]) + "\n"
+            where = "in tables" if is_table else "(of plots, formulas, and counts of cases)"
+            sentences.append(f"Of {counted(total, what)} {where} that can be compared {within}.")
+    held, open_, failed = claims(value for content in own for value in values_of(content))
+    if held + open_ + failed:
+        said = counted(held + open_ + failed, "claim")
+        rest = f"{held} hold by two standard errors, {open_} are undecided, {failed} fail"
+        sentences.append(f"Of {said} that something is smaller or larger {rest}.")
+    seconds = sum(content["seconds"] for content in own)
+    return " ".join([*sentences, f"All of it took {max(1, round(seconds / 60))} min."]) + "\n"
 
 
 def _section(content: Mapping[str, Any]) -> str:
@@ -75,7 +85,8 @@ def _section(content: Mapping[str, Any]) -> str:
     if values := values_of(content):
         rows = ["| of | printed | ours | apart | |", "|---|---|---|---|---|"]
         for value in values:
-            apart = "" if value.distance is None else f"{value.distance:.1f}"
+            far = value.support if value.distance is None else value.distance
+            apart = "" if far is None or math.isinf(far) else f"{far:.1f}"
             why = f"{value.verdict}: {value.why}" if value.why else value.verdict
             rows.append(f"| {value.name} | {value.printed} | {shown(value.ours, value.error)} | {apart} | {why} |")
         parts.append("\n".join(rows) + "\n")
@@ -89,6 +100,8 @@ def shown(value: float, error: float) -> str:
     if not error > 0:
         return f"{value:.4g}"
     digits = max(0, 1 - int(f"{error:e}".rpartition("e")[2]))
+    if digits > _MOST_DIGITS or abs(value) >= 10.0**_MOST_DIGITS:
+        return f"{value:.3g} ± {error:.2g}"
     return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 

@@ -47,7 +47,8 @@ class Value:
         name: What it is of, as "concrete, orthogonal".
         ours: What is found here.
         error: Its standard error; 0 where it is computed exactly.
-        printed: The paper's, as it stands there: its digits say how it is rounded; "" where the paper gives none.
+        printed: The paper's, as it stands there: its digits say how it is rounded; "" where the paper gives none. Or
+            "< 1" and "> 0", what it claims where it gives no number.
         printed_error: The standard error of the paper's, where it gives one.
         why: What explains a difference, or that it is open.
         z: Where the two are compared by another statistic: its value as that of a standard normal variable.
@@ -64,9 +65,17 @@ class Value:
     comparable: bool = True
 
     @property
+    def support(self) -> float | None:
+        """By how many standard errors what the paper claims holds, below 0 where it does not; None without a claim."""
+        if self.printed[:1] not in ("<", ">") or not self.comparable:
+            return None
+        ahead = (self.ours - float(self.printed[1:])) * (1 if self.printed[0] == ">" else -1)
+        return ahead / self.error if self.error > 0 else math.copysign(math.inf, ahead)
+
+    @property
     def distance(self) -> float | None:
         """How far ours is from the printed one, in standard errors; None where they cannot be compared."""
-        if not self.printed or not self.comparable:
+        if not self.printed or not self.comparable or self.support is not None:
             return None
         if self.z is not None:
             return abs(self.z)
@@ -74,8 +83,10 @@ class Value:
 
     @property
     def verdict(self) -> str:
-        """Whether they agree, in words."""
-        far = self.distance
+        """Whether they agree, or what is claimed holds, in words."""
+        far, support = self.distance, self.support
+        if support is not None:
+            return "holds" if support >= AGREES else "fails" if support <= -AGREES else "undecided"
         if far is None:
             return "not compared" if self.printed else "not printed"
         if far <= AGREES:
@@ -118,6 +129,12 @@ def counts(values: Iterable[Value]) -> tuple[int, int, int]:
     """Return how many figures are compared, and how many of them lie within two and within three standard errors."""
     far = [value.distance for value in values if value.distance is not None]
     return len(far), sum(z <= AGREES for z in far), sum(z <= CLOSE for z in far)
+
+
+def claims(values: Iterable[Value]) -> tuple[int, int, int]:
+    """Return how many claims hold by two standard errors, are undecided, and fail by two."""
+    said = [value.verdict for value in values if value.support is not None]
+    return said.count("holds"), said.count("undecided"), said.count("fails")
 
 
 def write(paper: str, name: str, result: Result, seconds: float, scale: Scale, folder: Path = RESULTS) -> Path:
@@ -163,7 +180,8 @@ def show(heading: str, result: Result, seconds: float) -> None:
     if result.impossible:
         print(f"  cannot be run here: {result.impossible}")
     for value in result.values:
-        far = "" if value.distance is None else f" {value.distance:.1f} standard errors apart;"
+        apart = value.support if value.distance is None else value.distance
+        far = "" if apart is None else f" {apart:.1f} standard errors {'ahead' if value.distance is None else 'apart'};"
         printed = f"printed {value.printed}" if value.printed else "not printed"
         why = f" ({value.why})" if value.why else ""
         print(f"  {value.name}: {value.ours:.4g} ± {value.error:.2g}, {printed};{far} {value.verdict}{why}", flush=True)

@@ -20,7 +20,7 @@ from rfgp.spectra import Gaussian
 Array = NDArray[np.float64]
 
 COUNTS, SIZES = (1, 10, 100, 1000), (1, 5, 100)
-RIDGE, LENGTHSCALE, NOISE = 0.1, 1.0, 0.1
+RIDGE, NOISE = 0.1, 0.1
 
 
 def mean_error(values: Array) -> tuple[float, float]:

@@ -28,6 +28,17 @@ def test_a_figure_is_as_far_as_all_errors_together_say():
     assert Value("a", 1.0).verdict == "not printed"
 
 
+def test_a_claim_holds_or_fails_by_two_standard_errors():
+    values = [Value("a", ours, 0.1, printed) for printed in ("< 1", "> 1") for ours in (0.7, 0.85, 1.15, 1.3)]
+    assert [value.verdict for value in values] == [
+        *("holds", "undecided", "undecided", "fails"),
+        *("fails", "undecided", "undecided", "holds"),
+    ]
+    assert [value.distance for value in values] == [None] * 8
+    assert record.claims([*values, Value("b", 0.9, 0.0, "< 1"), Value("c", 1.0, 0.1, "1.0")]) == (3, 4, 2)
+    assert record.counts(values) == (0, 0, 0)
+
+
 @pytest.mark.parametrize(
     ("printed", "unit"), [("0.56", 0.01), ("1.", 1.0), ("12", 1.0), ("1.5e-3", 1e-4), ("2E4", 1e4), ("-0.1234", 1e-4)]
 )
@@ -58,7 +69,7 @@ def test_the_page_has_every_figure_and_its_verdict(tmp_path):
     text = page.page(record.read(tmp_path))
     assert "| a | 0.563 | 0.763 ± 0.010 | 8.9 | differs |" in text
     assert "| b |  | 1.5 |  | not printed |" in text
-    assert "Of 1 figures of tables that can be compared 0 lie within" in text
+    assert "Of 1 printed number in tables that can be compared 0 lie within" in text
 
 
 def test_quotes_are_renewed_and_unknown_ones_refused(tmp_path):
