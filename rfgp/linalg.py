@@ -25,7 +25,7 @@ def read_numbers(name: str, values: Any) -> NDArray[np.float64]:
     try:
         if values is None or np.iscomplexobj(values):
             raise TypeError(f"not {'None' if values is None else 'complex ones'}")
-        return np.asarray(values, dtype=np.float64)
+        return np.asarray(values, dtype=np.float64, order="C")
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{name} must be real numbers in rows of one length: {str(error)[:100]}.") from error
 

@@ -95,9 +95,9 @@ class SoftmaxSampler:
         Rows are 0 where no estimate is positive.
 
         Raises:
-            DataError: queries that are no finite matrix (n, d).
+            DataError: queries that are no finite matrix (n, d), or so long that estimates overflow.
         """
-        kept = self.estimates(queries).clamp_min(0)
+        kept = _without_overflow(self.estimates(queries)).clamp_min(0)
         total = kept.sum(-1, keepdim=True)
         return torch.where(total > 0, kept / total, torch.zeros_like(kept))
 
@@ -217,10 +217,6 @@ class SoftmaxSampler:
 
     def _dense(self, x: Tensor, count: int, generator: torch.Generator) -> Tensor:
         law = self.probabilities(x).double()
-        if not bool(torch.isfinite(law).all()):
-            raise DataError(
-                "Estimates overflow: queries or classes are too long for these features; see positive ones."
-            )
         if not bool((law.sum(1) > 0).all()):
             raise DataError(
                 f"No estimate is positive for {int((law.sum(1) <= 0).sum())} of {len(law)} queries; take more "
@@ -262,6 +258,12 @@ def _finite(values: Tensor, what: str) -> Tensor:
     if not bool(torch.isfinite(values).all()):
         raise DataError(f"{what} must be finite; row {int((~torch.isfinite(values)).any(1).nonzero()[0])} is not.")
     return values
+
+
+def _without_overflow(estimates: Tensor) -> Tensor:
+    if not bool(torch.isfinite(estimates).all()):
+        raise DataError("Estimates overflow: queries or classes are too long for these features; see positive ones.")
+    return estimates
 
 
 def _uniform(rows: int, count: int, generator: torch.Generator) -> Tensor:

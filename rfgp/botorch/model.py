@@ -103,6 +103,11 @@ class RandomFeatureGP(SingleTaskGP):
                 raise InvalidArgumentError(
                     f"{name} must be a tensor (n, columns) with one column at least, got {shape}."
                 )
+        if not train_X.is_floating_point() or not train_Y.is_floating_point():
+            raise InvalidArgumentError("train_X and train_Y must hold floating-point numbers.")
+        if train_X.shape[-2] != train_Y.shape[-2] or train_X.shape[-2] == 0:
+            rows = f"{train_X.shape[-2]} and {train_Y.shape[-2]}"
+            raise InvalidArgumentError(f"train_X and train_Y must have the same rows, one at least; they have {rows}.")
         d, outputs = train_X.shape[-1], train_Y.shape[-1]
         batch = Size([*train_X.shape[:-2], *([outputs] if outputs > 1 else [])])
         prior = LogNormalPrior(math.sqrt(2) + 0.5 * math.log(d), math.sqrt(3))
@@ -122,5 +127,17 @@ class RandomFeatureGP(SingleTaskGP):
         model_kwargs.setdefault("outcome_transform", Standardize(outputs, batch_shape=train_X.shape[:-2]))
         super().__init__(train_X, train_Y, train_Yvar, covar_module=kernel.to(train_X), **model_kwargs)
         self._subset_batch_dict = {"mean_module.raw_constant": -1, "covar_module.raw_lengthscale": -3}
+        self._num_inputs = d
         if train_Yvar is None:  # what `subset_output` takes apart, and where its outputs are
             self._subset_batch_dict["likelihood.noise_covar.raw_noise"] = -2
+
+    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Return BoTorch's posterior at points X (..., q, d).
+
+        Raises:
+            InvalidArgumentError: points of other columns than the training inputs.
+        """
+        if not isinstance(X, Tensor) or X.ndim < 2 or X.shape[-1] != self._num_inputs:
+            shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
+            raise InvalidArgumentError(f"X must be a tensor (..., q, {self._num_inputs}), got {shape}.")
+        return super().posterior(X, *args, **kwargs)

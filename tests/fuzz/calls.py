@@ -280,10 +280,10 @@ def _feature_call(case):
         w, flat = np.ones(len(omega)), _numbers(x).reshape(-1, x.shape[-1])
         if not is_pair:
             expected = {"fourier": twin.fourier, "laplace": twin.laplace}[case["kind"]](flat, _numbers(omega), w)
-            _close(found.reshape(len(flat), -1), expected, "a feature", 1e-9)
+            _close(found.reshape(len(flat), expected.shape[1]), expected, "a feature", 1e-9)
         elif case["kind"] == "positive":
             expected = twin.laplace(flat, _numbers(omega), w) * np.exp((flat**2).sum(1) / 2)[:, None]
-            _close(found.reshape(len(flat), -1), expected, "a feature", 1e-9)
+            _close(found.reshape(len(flat), expected.shape[1]), expected, "a feature", 1e-9)
 
 
 SPECTRA = ["gaussian", "matern", "rational-quadratic", "product-laplace", "product-cauchy"]
@@ -367,7 +367,7 @@ def _metric_call(case):
 
 def _gram(y):
     y = _as_tensor(y) if isinstance(y, np.ndarray) and y.flags.c_contiguous else y
-    return y @ y.mT if isinstance(y, torch.Tensor) and y.ndim == 2 else y
+    return y @ y.mT if isinstance(y, torch.Tensor) and y.ndim == 2 and y.is_floating_point() else y
 
 
 # --- attention and sampling --------------------------------------------------------------------------

@@ -94,7 +94,10 @@ def without_missing(given: Chunk) -> Chunk:
         DataError: some outputs of a row are missing and others not; or every row is.
     """
     y = given.y
-    values = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y if y is not None else 0.0)
+    try:
+        values = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y if y is not None else 0.0)
+    except ValueError:  # ragged: whoever reads the targets says so
+        return given
     if values.dtype.kind != "f" or values.ndim not in (1, 2) or not np.isnan(values).any():
         return given
     missing = np.isnan(values).reshape(len(values), -1)
