@@ -417,7 +417,9 @@ def _attention_call(case):
     weights = features[0] @ np.swapaxes(features[1], -1, -2)
     if case["causal"]:
         weights = weights * np.tril(np.ones(weights.shape[-2:]))
-    _close(found, weights @ v / weights.sum(-1, keepdims=True), "attention", 1e-6)
+    total = weights.sum(-1, keepdims=True)
+    if np.isfinite(total).all() and (total > 0).all():  # where the twin, which subtracts no largest exponent, can tell
+        _close(found, weights @ v / total, "attention", 1e-6)
 
 
 @st.composite
