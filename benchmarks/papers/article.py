@@ -12,6 +12,7 @@ from sklearn.datasets import make_s_curve
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 from torch import Tensor
 
+from benchmarks.protocol import mean_error
 from benchmarks.record import Figure, Result, Scale, Value
 from rfgp import features, random
 from rfgp.couplings import IID
@@ -21,11 +22,6 @@ Array = NDArray[np.float64]
 
 COUNTS, SIZES = (1, 10, 100, 1000), (1, 5, 100)
 RIDGE, NOISE = 0.1, 0.1
-
-
-def mean_error(values: Array) -> tuple[float, float]:
-    """Return a mean and its standard error."""
-    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def evaluated(x: Tensor, count: int, seed: int, *, phases: bool) -> Tensor:

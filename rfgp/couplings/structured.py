@@ -107,17 +107,20 @@ class Structured(Coupling):
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         _check_gaussian(self, spectrum)
         signs = _signs(m, d, self.num_products, generator)
-        lengths = torch.full((m,), math.sqrt(signs.shape[2]), dtype=torch.float64)
-        return StructuredFrequencies(signs, lengths, d)
+        return StructuredFrequencies(signs, self._lengths(m, signs.shape[2], spectrum, generator), d)
+
+    def _lengths(self, m: int, size: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        """Return the norms (m,) of frequencies in D dimensions."""
+        return torch.full((m,), math.sqrt(size), dtype=torch.float64)
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:
-        return f"Structured(num_products={self.num_products})"
+        return f"{type(self).__name__}(num_products={self.num_products})"
 
 
-class FastOrthogonal(Coupling):
+class FastOrthogonal(Structured):
     """Orthogonal features by fast products (Reid et al. 2023, Table 3, App. B.2.2): chi norms, H D_3 H D_2 H D_1.
 
     As `Structured`, but norms are independent, chi with D degrees. That takes the leading term of the bias away: with
@@ -129,24 +132,8 @@ class FastOrthogonal(Coupling):
         num_products: 1, 2 or 3 products H D; fewer are faster and more biased.
     """
 
-    def __init__(self, num_products: int = 3) -> None:
-        self.num_products = _check_products(num_products)
-
-    @property
-    def is_biased(self) -> bool:
-        """True."""
-        return True
-
-    def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
-        _check_gaussian(self, spectrum)
-        signs = _signs(m, d, self.num_products, generator)
-        return StructuredFrequencies(signs, spectrum.radial_quantile(uniform(m, generator), signs.shape[2]), d)
-
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).dense()
-
-    def __repr__(self) -> str:
-        return f"FastOrthogonal(num_products={self.num_products})"
+    def _lengths(self, m: int, size: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        return spectrum.radial_quantile(uniform(m, generator), size)
 
 
 class FastSimplex(Coupling):

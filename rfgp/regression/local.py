@@ -12,7 +12,7 @@ from rfgp.inference import KernelPrior, LocalPrior
 from rfgp.local import KINDS
 from rfgp.parameters import Hyperprior, Quantity, Values
 from rfgp.regression.family import OUTPUTSCALE_BOUNDS, Family, Variance
-from rfgp.regression.table import FeatureFamily, FeatureOptions, KernelOptions, TableInputs
+from rfgp.regression.table import FeatureFamily, FeatureOptions, KernelOptions, TableInputs, texts_of
 from rfgp.scaling import Scaling
 
 START, SHARE = 0.5, 0.25
@@ -119,8 +119,7 @@ class LocalFamily(Family):
         if self.base is not None:
             yield from self.base.identity()
         else:
-            options = self.options.base
-            yield from (f"{name}={value!r}" for name, value in sorted(vars(options).items()) if name != "priors")
+            yield from texts_of(self.options.base)
 
 
 @dataclass(frozen=True, eq=False)

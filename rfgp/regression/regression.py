@@ -307,10 +307,11 @@ def _space(family: Family, summary: DataSummary) -> Space:
     )
     for name, start, bounds in family.variances:
         quantities[name] = Quantity(start * variance, unit, (bounds[0] * variance, bounds[1] * variance))
+    of_targets = {variance.name for variance in family.variances}
     for name, quantity in quantities.items():
         low, high = (end.double() for end in quantity.bounds)
         if not bool((low > _LEAST).all() and (high < 1 / _LEAST).all()):
-            what = "targets" if name in ("outputscale", "noise") else "inputs"
+            what = "targets" if name in of_targets else "inputs"
             raise DataError(
                 f"The scale of the {what} is out of the range of double precision: {name} would lie between "
                 f"{float(low.min()):.3g} and {float(high.max()):.3g}. Scale them, or use standardize=True."

@@ -197,7 +197,7 @@ class KernelFamily(Family):
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield the options (no tensors)."""
-        yield from _texts(self.options)
+        yield from texts_of(self.options)
 
 
 def _kernel(spectrum: Spectrum, lengthscale: Tensor, outputscale: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -274,7 +274,7 @@ class FeatureFamily(Family):
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield the options, and the draw (m, d) with its weights (m,)."""
-        yield from _texts(self.options)
+        yield from texts_of(self.options)
         frequencies = self.drawn_map.frequencies
         yield from (frequencies.dense(), frequencies.weights)
 
@@ -289,7 +289,7 @@ def _map_of(make: type[FeatureMap], weights: Tensor, x: Tensor, lengthscale: Ten
     return phi
 
 
-def _texts(options: KernelOptions) -> Iterator[str]:
+def texts_of(options: KernelOptions) -> Iterator[str]:
     """Yield the options but for the hyperpriors, which have no bytes of their own."""
     yield type(options).__name__
     yield from (f"{name}={value!r}" for name, value in sorted(vars(options).items()) if name != "priors")

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import optimize
 from sklearn.datasets import load_wine
 
 from benchmarks import protocol
@@ -78,7 +78,9 @@ def estimators(d: int) -> dict[str, Estimator]:
         "ORF-Had": trigonometric("structured"),
         "Halton-R": trigonometric("halton"),
         "ORF-Had with norms of chi": lambda generator: softmax.Trigonometric(_hadamard(d, generator)),
-        "Halton-R, shifted": lambda generator: softmax.Trigonometric(_shifted(d, generator)),
+        "Halton-R, shifted": lambda generator: softmax.Trigonometric(
+            couplings.Halton("shifted").sample(FEATURES, d, generator=generator)
+        ),
     }
 
 
@@ -88,13 +90,6 @@ def _hadamard(d: int, generator: torch.Generator) -> torch.Tensor:  # (512, d)
     width = 1 << (d - 1).bit_length()
     norms = torch.randn(FEATURES, width, generator=generator, dtype=drawn.dtype).norm(dim=1, keepdim=True)
     return drawn * norms / width**0.5
-
-
-def _shifted(d: int, generator: torch.Generator) -> torch.Tensor:  # (512, d)
-    """Return Halton's points, not scrambled but shifted modulo 1: another reading."""
-    points = torch.as_tensor(stats.qmc.Halton(d, scramble=False).random(FEATURES))
-    moved = (points + torch.rand(d, generator=generator, dtype=points.dtype)) % 1
-    return torch.special.ndtri(moved.clamp(1e-12, 1 - 1e-12))
 
 
 def errors(drawn: list[softmax.FeaturePair], x: torch.Tensor, y: torch.Tensor) -> Array:  # (draws,)

@@ -50,10 +50,21 @@ def test_it_finds_what_features_alone_cannot():
 
 @pytest.mark.slow
 def test_some_rows_come_first_and_keep_all_their_neighbors(monkeypatch):
+    seen, original = [], fitting.LocalEvidence
+
+    def watched(prior, rows, mean, noise, pattern):
+        seen.append((len(rows), pattern))
+        return original(prior, rows, mean, noise, pattern)
+
     monkeypatch.setattr(fitting, "FIRST", 300)
+    monkeypatch.setattr(fitting, "LocalEvidence", watched)
     _, report = fitted(1200)
     assert report.stages[0].rows == 300
     assert report.stages[-1].rows == 1200
+    used, pattern = seen[0]
+    assert pattern.shape == (300, used)
+    assert used > 900  # these rows with their neighbours, which are the nearest of all 1,200
+    assert np.diff(pattern.indptr)[4:].min() == 13
 
 
 def test_with_all_neighbors_the_likelihood_is_the_exact_one_at_the_end():

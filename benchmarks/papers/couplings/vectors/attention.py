@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from benchmarks.papers.couplings.vectors.growth import apart_from_one, below_one
-from benchmarks.papers.couplings.vectors.tables import average
+from benchmarks.protocol import mean_error
 from benchmarks.record import Result, Scale, Value
 from rfgp import random
 from rfgp.couplings import by_name
@@ -163,7 +163,7 @@ def _of_moments(found: dict[str, Array], reading: str) -> list[Value]:
     values = []
     for name, up in (("PNC", False), ("PM", True)):
         for column, label in enumerate(("variance", "covariance")):
-            ours = average(found[name][:, column] / found["orthogonal"][:, column] - 1)
+            ours = mean_error(found[name][:, column] / found["orthogonal"][:, column] - 1)
             far = max(0.0, ours[0] / ours[1] * (-1 if up else 1))
             values.append(
                 Value(
@@ -174,7 +174,7 @@ def _of_moments(found: dict[str, Array], reading: str) -> list[Value]:
                     comparable=not reading,
                 )
             )
-    both = average(found["PM"][:, 2] / found["orthogonal"][:, 2] - 1)
+    both = mean_error(found["PM"][:, 2] / found["orthogonal"][:, 2] - 1)
     name = f"Eq. 8's right side, PM / independent - 1{reading}"
     values.append(
         Value(
@@ -185,10 +185,10 @@ def _of_moments(found: dict[str, Array], reading: str) -> list[Value]:
 
 
 def _of_errors(errors: dict[str, Array], expansion: Array, blocks: int, reading: str) -> list[Value]:
-    pnc, pm = (average(errors[name] / errors["orthogonal"]) for name in ("PNC", "PM"))
+    pnc, pm = (mean_error(errors[name] / errors["orthogonal"]) for name in ("PNC", "PM"))
     where = f"m = {blocks} d{reading}"
     return [
         Value(f"error, PNC / independent, {where}", *pnc, "1", z=apart_from_one(*pnc), comparable=not reading),
         Value(f"error, PM / independent, {where}", *pm, "< 1", z=below_one(*pm), comparable=not reading),
-        Value(f"Eq. 8 / error, independent, {where}", *average(expansion / errors["orthogonal"])),
+        Value(f"Eq. 8 / error, independent, {where}", *mean_error(expansion / errors["orthogonal"])),
     ]

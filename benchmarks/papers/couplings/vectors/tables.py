@@ -11,6 +11,7 @@ from benchmarks.papers.couplings.vectors.ensembles import ENSEMBLES, KINDS, draw
 from benchmarks.papers.couplings.vectors.estimates import Exact, judged
 from benchmarks.papers.couplings.vectors.printed import DIVERGENCE, KERNEL, PREDICTION, REASONS, SPREADS, Rows
 from benchmarks.papers.couplings.vectors.splits import LOGARITHM, ONE_HOT, SPLITS, TABLES, Array, case
+from benchmarks.protocol import mean_error
 from benchmarks.record import Result, Scale, Value
 from rfgp import random
 
@@ -56,11 +57,6 @@ def spread(values: Array) -> tuple[float, float]:
     """Return the standard error of a mean over splits in units of it, and the error of that, as for a normal law."""
     found = float(values.std(ddof=1) / values.mean() / math.sqrt(len(values)))
     return found, found / math.sqrt(2 * (len(values) - 1))
-
-
-def average(values: Array) -> tuple[float, float]:
-    """Return a mean over splits and its standard error."""
-    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def kernel_errors(rows: Array) -> Array:
@@ -142,7 +138,7 @@ def _others(printed: dict[str, Rows], scale: Scale, measure: Callable[[Array], A
                 )
             for label, source, key in readings:
                 own = measure(source[key])
-                ours = ratio(own, measure(source[base])) if base else average(own)
+                ours = ratio(own, measure(source[base])) if base else mean_error(own)
                 values.append(Value(label, *ours, figure, comparable=False))
     return values
 
@@ -173,10 +169,10 @@ def table_3(scale: Scale) -> Result:
         for ensemble, name, figure, error in _printed(rows):
             found = outcomes(name, kind, *_count(scale, kind))
             label = f"{name}, {KINDS[kind]}, {ensemble}"
-            reason = _points(found, ensemble, lambda rows: average(rows[:, 2]))
+            reason = _points(found, ensemble, lambda rows: mean_error(rows[:, 2]))
             reason = reason or REASONS.get(("table-3", name, kind), "")
-            values.append(_explained(Value(label, *average(found[ensemble][:, 2]), figure, error / 2), reason))
-            reverse = average(found[ensemble][:, 3])
+            values.append(_explained(Value(label, *mean_error(found[ensemble][:, 2]), figure, error / 2), reason))
+            reverse = mean_error(found[ensemble][:, 3])
             values.append(Value(f"{label} (approximate first)", *reverse, figure, comparable=False))
     return Result(
         "divergences of the exact posterior from the approximate one, nats a test row",
