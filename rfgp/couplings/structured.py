@@ -105,22 +105,17 @@ class Structured(Coupling):
         return True
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
-        _check_gaussian(self, spectrum)
-        signs = _signs(m, d, self.num_products, generator)
-        return StructuredFrequencies(signs, self._lengths(m, signs.shape[2], spectrum, generator), d)
-
-    def _lengths(self, m: int, size: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        """Return the norms (m,) of frequencies in D dimensions."""
-        return torch.full((m,), math.sqrt(size), dtype=torch.float64)
+        signs = _signs(self, self.num_products, m, d, spectrum, generator)
+        return StructuredFrequencies(signs, torch.full((m,), math.sqrt(signs.shape[2]), dtype=torch.float64), d)
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(num_products={self.num_products})"
+        return f"Structured(num_products={self.num_products})"
 
 
-class FastOrthogonal(Structured):
+class FastOrthogonal(Coupling):
     """Orthogonal features by fast products (Reid et al. 2023, Table 3, App. B.2.2): chi norms, H D_3 H D_2 H D_1.
 
     As `Structured`, but norms are independent, chi with D degrees. That takes the leading term of the bias away: with
@@ -132,8 +127,23 @@ class FastOrthogonal(Structured):
         num_products: 1, 2 or 3 products H D; fewer are faster and more biased.
     """
 
-    def _lengths(self, m: int, size: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return spectrum.radial_quantile(uniform(m, generator), size)
+    def __init__(self, num_products: int = 3) -> None:
+        self.num_products = _check_products(num_products)
+
+    @property
+    def is_biased(self) -> bool:
+        """True."""
+        return True
+
+    def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
+        signs = _signs(self, self.num_products, m, d, spectrum, generator)
+        return StructuredFrequencies(signs, _chi_norms(m, signs, spectrum, generator), d)
+
+    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        return self._draw(m, d, spectrum, generator).dense()
+
+    def __repr__(self) -> str:
+        return f"FastOrthogonal(num_products={self.num_products})"
 
 
 class FastSimplex(Coupling):
@@ -156,12 +166,10 @@ class FastSimplex(Coupling):
         return True
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
-        _check_gaussian(self, spectrum)
+        signs = _signs(self, self.num_products, m, d, spectrum, generator)
         if d < 2:
             raise InvalidArgumentError("A simplex needs at least two dimensions.")
-        signs = _signs(m, d, self.num_products, generator)
-        lengths = spectrum.radial_quantile(uniform(m, generator), signs.shape[2])
-        return StructuredFrequencies(signs, lengths, d, simplex=True)
+        return StructuredFrequencies(signs, _chi_norms(m, signs, spectrum, generator), d, simplex=True)
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()
@@ -180,18 +188,21 @@ def times_simplex(
     return torch.cat([first, total / math.sqrt(d - 1)], dim=1)
 
 
-def _signs(m: int, d: int, num_products: int, generator: torch.Generator) -> Tensor:
+def _signs(
+    coupling: Coupling, num_products: int, m: int, d: int, spectrum: Spectrum, generator: torch.Generator
+) -> Tensor:
+    if not isinstance(spectrum, Gaussian):
+        raise InvalidArgumentError(f"{coupling!r} is for the Gaussian spectrum only, not {spectrum!r}.")
     size = next_power_of_two(d)
     bits = torch.randint(0, 2, (-(-m // size), num_products, size), generator=generator, dtype=torch.int8)
     return 2 * bits - 1
+
+
+def _chi_norms(m: int, signs: Tensor, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    return spectrum.radial_quantile(uniform(m, generator), signs.shape[2])
 
 
 def _check_products(num_products: int) -> int:
     if not isinstance(num_products, int) or isinstance(num_products, bool) or num_products not in (1, 2, 3):
         raise InvalidArgumentError(f"num_products must be 1, 2 or 3, got {num_products!r}.")
     return num_products
-
-
-def _check_gaussian(coupling: Coupling, spectrum: Spectrum) -> None:
-    if not isinstance(spectrum, Gaussian):
-        raise InvalidArgumentError(f"{coupling!r} is for the Gaussian spectrum only, not {spectrum!r}.")
