@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from rfgp.loading import load as load
     from rfgp.models import ExactGP as ExactGP
     from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
+    from rfgp.models import TableGP as TableGP
     from rfgp.models.graph import GraphGP as GraphGP
 
     __version__: str
@@ -92,6 +93,7 @@ __all__ = [
     "RfgpWarning",
     "SolverError",
     "SparseSpectrumGP",
+    "TableGP",
     "UnderfittingWarning",
     "VarianceStarvationWarning",
     "couplings",
@@ -110,6 +112,7 @@ _HOMES = {
     "LogNormal": "rfgp.inference.prediction",
     "Prediction": "rfgp.inference.prediction",
     "SparseSpectrumGP": "rfgp.models",
+    "TableGP": "rfgp.models",
     "load": "rfgp.loading",
 }
 _RIM = (

@@ -5,7 +5,7 @@ from typing import Any
 
 from rfgp.ambient import plain
 from rfgp.errors import ModelFileError
-from rfgp.models import ExactGP, Process, SparseSpectrumGP
+from rfgp.models import ExactGP, Process, SparseSpectrumGP, TableGP
 from rfgp.models.process import Fitted
 from rfgp.saving import Codec, read
 
@@ -15,7 +15,7 @@ def load(path: str | Path) -> Any:
     """Load a model that `save` wrote: the same draw and numbers, bit for bit, on the CPU.
 
     Returns:
-        A `SparseSpectrumGP`, `ExactGP` or `GraphGP`. Without data it predicts; `exact`, `redraw` and
+        A `TableGP`, `SparseSpectrumGP`, `ExactGP` or `GraphGP`. Without data it predicts; `exact`, `redraw` and
         `update` ask to `condition` first.
 
     Raises:
@@ -38,7 +38,7 @@ def _class_of(kind: str) -> type[Process[Any]]:
         from rfgp.models.graph import GraphGP  # graphs are loaded where they are needed
 
         return GraphGP
-    tables: dict[str, type[Process[Any]]] = {"SparseSpectrumGP": SparseSpectrumGP, "ExactGP": ExactGP}
+    tables: dict[str, type[Process[Any]]] = {each.__name__: each for each in (TableGP, SparseSpectrumGP, ExactGP)}
     if kind not in tables:
         raise ValueError(f"there is no model class {kind!r}")
     return tables[kind]

@@ -13,4 +13,5 @@ from rfgp.fitting.progress import Progress as Progress
 from rfgp.fitting.progress import Reporter as Reporter
 from rfgp.fitting.scoring import ascend as ascend
 from rfgp.fitting.subsets import fit_features as fit_features
+from rfgp.fitting.table import fit_table as fit_table
 from rfgp.fitting.whole import fit_whole as fit_whole

@@ -15,7 +15,7 @@ from rfgp.inference.laws import normal_log_density
 from rfgp.inference.linear import Statistics, block_rows, gather, solve
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
-from rfgp.rows import JoinedRows, gathered
+from rfgp.rows import Block, JoinedRows, gathered
 
 _FEW_NEIGHBORS = 200
 CHECKED_ROWS = 2000
@@ -61,9 +61,9 @@ def finish(
         trace=trace,
         stages=stages,
         frequencies="fixed" if outcome is None else ("fell back" if learned is None else "learned"),
-        calibration=calibration if math.isfinite(calibration) else None,
-        leave_one_out=density if math.isfinite(density) else None,
-        neighbors=neighbors if math.isfinite(neighbors) else None,
+        calibration=if_finite(calibration),
+        leave_one_out=if_finite(density),
+        neighbors=if_finite(neighbors),
         weights_used=evidence.weights_used if isinstance(evidence, FeatureEvidence) else None,
     )
 
@@ -110,11 +110,28 @@ def _check(fit: FeatureFit, values: Values, evidence: Evidence, learned: Outcome
         evidence = fit.evidence(values, gathered(JoinedRows([rows, learned.others])))
     elif not isinstance(evidence, FeatureEvidence):
         rows = gathered(fit.rows)
-    mean, variance = leave_one_out(evidence, rows, values.standardized("noise").double())
+    return left_out(fit.regression.replace(hyperparameters=values), evidence, rows)
+
+
+def left_out(regression: Regression, evidence: Evidence, rows: Block) -> tuple[float, float, float]:
+    """Return the leave-one-out errors' mean square, the mean log density, and the correlation of neighbours' errors.
+
+    Args:
+        regression: At its hyperparameters.
+        evidence: Of these rows and others, or of these alone.
+        rows: Of which; the neighbours are looked for among the first 2,000.
+    """
+    mean, variance = leave_one_out(evidence, rows, regression.hyperparameters.standardized("noise").double())
     errors = (rows.targets - mean) / variance.sqrt()
     density = normal_log_density(rows.targets, mean, variance).mean()
-    jacobian = fit.regression.scaling.targets.log_jacobian(1) / rows.num_outputs
-    return float(errors.square().mean()), float(density) + jacobian, neighbor_correlation(rows.inputs, errors)
+    jacobian = regression.scaling.targets.log_jacobian(1) / rows.num_outputs
+    neighbors = neighbor_correlation(rows.inputs[:CHECKED_ROWS], errors[:CHECKED_ROWS])
+    return float(errors.square().mean()), float(density) + jacobian, neighbors
+
+
+def if_finite(value: float) -> float | None:
+    """Return a number, or None where it is none."""
+    return value if math.isfinite(value) else None
 
 
 def neighbor_correlation(

@@ -11,8 +11,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from rfgp.fitting.finish import if_finite, left_out
 from rfgp.fitting.maximize import ENOUGH, SMALL, Objective, Plan, maximize
-from rfgp.inference import LocalEvidence, LocalPrior
+from rfgp.inference import Evidence, LocalEvidence, LocalPrior
 from rfgp.local import part
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression, mean_and_noise
@@ -37,8 +38,22 @@ def fit_local(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
             values = _searched(regression, ordered, values, size, plan, reports)
         found = regression.replace(hyperparameters=values)
         with torch.no_grad():
-            posterior = found.evidence(rows).posterior()
-    return found.replace(given=posterior), reports[-1].with_all(reports)
+            told = found.evidence(rows)
+            report = _ended(reports, told, found, rows)
+            return found.replace(given=told.posterior()), report
+
+
+def _ended(reports: list[FitReport], told: Evidence, found: Regression, rows: Block) -> FitReport:
+    """Return the report of all searches, with the likelihood and the leave-one-out errors at the end."""
+    total = float(told.log_marginal_likelihood()) + found.scaling.targets.log_jacobian(rows.count)
+    calibration, density, neighbors = map(if_finite, left_out(found, told, rows))
+    return replace(
+        reports[-1].with_all(reports),
+        log_marginal_likelihood=total,
+        calibration=calibration,
+        leave_one_out=density,
+        neighbors=neighbors,
+    )
 
 
 def _sizes(count: int) -> list[int]:

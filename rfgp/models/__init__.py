@@ -3,3 +3,4 @@
 from rfgp.models.process import Process as Process
 from rfgp.models.table import ExactGP as ExactGP
 from rfgp.models.table import SparseSpectrumGP as SparseSpectrumGP
+from rfgp.models.table import TableGP as TableGP

@@ -1,7 +1,7 @@
 """The Gaussian process on the nodes of a graph."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from rfgp.ambient import plain
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_nodes
 from rfgp.inference import FeaturePrior, SparsePrior
-from rfgp.models.process import Fitted, Process
+from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
 from rfgp.regression.graph import WALK_OPTIONS, FeatureCheck, GraphOptions, NodeFamily, chosen_size
 from rfgp.rows import gathered
@@ -176,7 +176,7 @@ class GraphGP(Process[NodeFamily]):
         unknown = set(walks) - {*_MORE_WALK_OPTIONS, *self.options.walks}
         if unknown:
             raise InvalidArgumentError(f"redraw does not know {', '.join(sorted(unknown))}.")
-        rows = self._with_rows()
+        rows = with_rows(self)
         family = NodeFamily.of(self.graph, self._changed(changes, walks), **self._present_hops(walks))
         family = family if family.features is not None else family.chosen(family.options.kernel)
         regression = rows.replace(family=family)
@@ -209,26 +209,6 @@ class GraphGP(Process[NodeFamily]):
         return self.redraw(features="exact")
 
     # --- what it answers -------------------------------------------------------------------------
-
-    @plain()
-    def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
-        """Draw functions from the posterior, by pathwise conditioning: one draw, evaluated wherever it is asked for.
-
-        The values at any nodes have the joint law of `predict`; memory does not grow with how many are asked for.
-
-        Args:
-            num_samples: s.
-            seed: An integer, or None for one from the system.
-
-        Returns:
-            A function that maps n labels to values (s, n), or (s, n, k) for k outputs: arrays to arrays, tensors to
-            tensors.
-
-        Raises:
-            NotFittedError: there are no data yet.
-            InvalidArgumentError: s is not a positive integer.
-        """
-        return self.regression.sample_functions(num_samples, seed)
 
     @plain()
     def check(self, *, seed: int = 0) -> FeatureCheck:

@@ -259,6 +259,28 @@ class Process(ABC, Generic[F]):
         return self.regression.predict(X)
 
     @plain()
+    def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
+        """Draw functions from the posterior: one draw of the weights, evaluated wherever it is asked for.
+
+        The values at any points have the joint law of `predict`. Through features they are finite sums phi(x) . w;
+        exact processes of graphs condition pathwise, and memory does not grow with how many nodes are asked for.
+
+        Args:
+            num_samples: s.
+            seed: An integer, or None for one from the system.
+
+        Returns:
+            A function that maps X, (n, d) or n labels, to values (s, n), or (s, n, k) for k outputs: arrays to arrays,
+            tensors to tensors, on tables differentiable in X.
+
+        Raises:
+            NotFittedError: there are no data yet.
+            InvalidArgumentError: s is not a positive integer, or the process has no functions to draw: an exact one
+                on a table, or one with a local process.
+        """
+        return self.regression.sample_functions(num_samples, seed)
+
+    @plain()
     def prior_covariance(self, X: Any) -> Tensor:
         """Return the prior covariance of the latent function at inputs, in the user's units, float64.
 
@@ -302,14 +324,15 @@ class Process(ABC, Generic[F]):
         now = self.regression
         return now.family.checked(now.hyperparameters, now.rows, now.scaling, report)
 
-    def _with_rows(self) -> Regression:
-        """Return the regression, for a model of other features.
 
-        Raises:
-            NotFittedError: there are no data.
-        """
-        self.regression.needed_rows("exact and redraw")
-        return self.regression
+def with_rows(model: Process[Any]) -> Regression:
+    """Return the regression of a model, for one of other features.
+
+    Raises:
+        NotFittedError: there are no data.
+    """
+    model.regression.needed_rows("exact and redraw")
+    return model.regression
 
 
 def _chosen(model: type[Process[Any]], options: object) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""The Gaussian processes on a table: through features, and the exact twin that every approximation is compared with."""
+"""The Gaussian processes on a table: by features, by a local process, by both; and the exact twin of each."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -8,34 +8,53 @@ import torch
 from rfgp import couplings, spectra
 from rfgp.ambient import plain
 from rfgp.errors import InvalidArgumentError
-from rfgp.fitting import fit_features, fit_whole
-from rfgp.models.process import Fitted, Process
+from rfgp.fitting import fit_table
+from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
-from rfgp.regression import FeatureFamily, FeatureOptions, KernelFamily, KernelOptions, Regression
-from rfgp.regression.table import FeatureMap
-from rfgp.saving import FEATURES, KERNELS
+from rfgp.regression import (
+    FeatureMap,
+    FeatureOptions,
+    KernelFamily,
+    KernelOptions,
+    Regression,
+    TableFamily,
+    family_of,
+    options_of,
+)
+from rfgp.saving import FEATURES, KERNELS, TABLES
 
-_REDRAWN = {"coupling", "num_frequencies", "features", "seed"}
 
+class TableGP(Process[TableFamily]):
+    """The front door for tables: features, an exact kernel, a local process, or features and a local process.
 
-class SparseSpectrumGP(Process[FeatureFamily]):
-    """A Gaussian process whose kernel is estimated by coupled random features.
+    f = Phi w + g: coupled random features carry what is smooth over the whole table, and a nearest-neighbour (Vecchia)
+    process g, independent and with lengthscales of its own, what is local. All hyperparameters are learned by the one
+    likelihood. Each row is conditioned on the observations of its `num_neighbors` nearest predecessors in a random
+    order, so the cost is linear in the rows. Predictions use the nearest rows: means and variances are those of one
+    point at a time; covariances and samples of several are of the joint law in which new points may be neighbours of
+    each other. A model with a local process keeps its rows, and has no functions to sample but at given points.
 
     Args:
-        spectrum: The kernel's spectrum, by name or as a `Spectrum`.
-        features: "fourier", or "laplace" (positive; Gaussian spectrum only).
+        features: "fourier"; "laplace" (positive; Gaussian spectrum only); "exact", the exact kernel, O(n^3); or None,
+            the local process alone.
+        spectrum: Of the features or the exact kernel, by name or as a `Spectrum`.
         num_frequencies: m; Fourier features number 2m.
         coupling: The frequencies' coupling, by name or as a `Coupling`; "energy" is tuned to the features.
         frequencies: "fixed": drawn once, never learned. "learned": `fit` learns them with the other hyperparameters,
             starting from the draw (Lazaro-Gredilla et al. 2010): far more accurate where m is small for the
             lengthscale, but no longer an estimate of the spectrum's kernel. Fourier features only. Of rows that are
             read in blocks a random sample of 32,768 is learned from.
+        local: The kernel of the local process: "matern12", "matern32", "matern52", "gaussian", or None for none.
+        num_neighbors: k, the most that a row is conditioned on; exact where it is n - 1. Costs grow like k^3.
         ard: One lengthscale per column, or one for all (of the standardised columns).
         standardize: Whether inputs and targets are standardised inside.
         lengthscale: Starting value in the user's units, () or (d,); with ard=False and
             standardize=True a single number is in standard deviations. None: sqrt(d) of them.
         outputscale: Starting value; None: the targets' variance.
         noise: Starting value of the noise variance; None: a tenth of the targets' variance.
+        local_lengthscale: Starting value of the local process beside features, () or (d,); None: half the other. Of a
+            local process alone `lengthscale` and `outputscale` are the names.
+        local_outputscale: Starting value, of that process; None: a quarter of the targets' variance.
         priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units; a
             lengthscale shared by standardised columns counts in standard deviations.
         seed: An integer, or None for one from the system, kept as `.seed`.
@@ -44,6 +63,118 @@ class SparseSpectrumGP(Process[FeatureFamily]):
             variance, means from float32 features are within .002 of its deviation of those from float64, deviations
             within 2 %.
 
+    Sources: sparse spectrum processes, Lazaro-Gredilla et al. (2010); nearest-neighbour processes, Vecchia (1988),
+    Datta et al. (2016); couplings as named there.
+
+    Raises:
+        InvalidArgumentError: an unknown name, m or k not a positive integer, or starting values of a local process
+            that is not there.
+    """
+
+    codec = TABLES
+    strategy = staticmethod(fit_table)
+
+    def __init__(
+        self,
+        features: str | None = "fourier",
+        spectrum: str | spectra.Spectrum = "gaussian",
+        num_frequencies: int = 512,
+        coupling: str | couplings.Coupling = "energy",
+        frequencies: str = "fixed",
+        *,
+        local: str | None = None,
+        num_neighbors: int = 30,
+        ard: bool = True,
+        standardize: bool = True,
+        lengthscale: Any = None,
+        outputscale: float | None = None,
+        noise: float | None = None,
+        local_lengthscale: Any = None,
+        local_outputscale: float | None = None,
+        priors: Mapping[str, Hyperprior | None] | None = None,
+        seed: int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        options = options_of(
+            features=features,
+            spectrum=spectrum,
+            num_frequencies=num_frequencies,
+            coupling=coupling,
+            frequencies=frequencies,
+            local=local,
+            num_neighbors=num_neighbors,
+            ard=ard,
+            standardize=standardize,
+            lengthscale=lengthscale,
+            outputscale=outputscale,
+            noise=noise,
+            local_lengthscale=local_lengthscale,
+            local_outputscale=local_outputscale,
+            priors=priors,
+            seed=seed,
+            dtype=dtype,
+        )
+        super().__init__(family_of(options))
+
+    @property
+    def options(self) -> KernelOptions:
+        """What the constructor was given."""
+        return self.family.options
+
+    @property
+    def spectrum(self) -> spectra.Spectrum:
+        """The kernel's spectrum."""
+        spectrum: spectra.Spectrum = self.options.spectrum
+        return spectrum
+
+    @property
+    def features(self) -> str | None:
+        """The kind of features."""
+        return self.options.features
+
+    @property
+    def seed(self) -> int:
+        """What everything random follows from."""
+        return int(self.options.seed)
+
+    @property
+    def feature_map(self) -> FeatureMap:
+        """The feature map with its draw, for standardised inputs divided by the lengthscale.
+
+        Raises:
+            NotFittedError: nothing is drawn before the first data.
+            InvalidArgumentError: there are no features.
+        """
+        self._needed()
+        if isinstance(self.family, KernelFamily):
+            raise InvalidArgumentError("An exact kernel has no features.")
+        return self.family.drawn_map
+
+    @plain()
+    def redraw(self, **changes: Any) -> "TableGP":
+        """Return a new model with a new draw; what is not named stays, data and hyperparameters too.
+
+        Args:
+            changes: As for `SparseSpectrumGP.redraw`.
+
+        Raises:
+            InvalidArgumentError: another name.
+            NotFittedError: there are no data yet.
+        """
+        regression = with_rows(self)
+        return TableGP.of(*_with(_changed(self.options, changes), regression))
+
+    @plain()
+    def exact(self) -> "ExactGP":
+        """Return the exact process with a copy of the hyperparameters and the same data."""
+        return ExactGP.of(*_with(self.options.without_features(), with_rows(self)))
+
+
+class SparseSpectrumGP(Process[TableFamily]):
+    """A Gaussian process whose kernel is estimated by coupled random features: `TableGP` with features.
+
+    Args are those of `TableGP`, in another order; `features` is "fourier" or "laplace".
+
     Sources: sparse spectrum processes, Lazaro-Gredilla et al. (2010); couplings as named there.
 
     Raises:
@@ -51,7 +182,7 @@ class SparseSpectrumGP(Process[FeatureFamily]):
     """
 
     codec = FEATURES
-    strategy = staticmethod(fit_features)
+    strategy = staticmethod(fit_table)
 
     def __init__(
         self,
@@ -68,15 +199,39 @@ class SparseSpectrumGP(Process[FeatureFamily]):
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
         dtype: torch.dtype | None = None,
+        *,
+        local: str | None = None,
+        num_neighbors: int = 30,
+        local_lengthscale: Any = None,
+        local_outputscale: float | None = None,
     ) -> None:
-        common = (spectrum, ard, standardize, lengthscale, outputscale, noise, priors, dtype)
-        options = FeatureOptions(*common, features, num_frequencies, coupling, frequencies, seed)
-        super().__init__(FeatureFamily(options))
+        options = FeatureOptions(
+            spectrum=spectrum,
+            features=features,
+            num_frequencies=num_frequencies,
+            coupling=coupling,
+            frequencies=frequencies,
+            ard=ard,
+            standardize=standardize,
+            lengthscale=lengthscale,
+            outputscale=outputscale,
+            noise=noise,
+            priors=priors,
+            seed=seed,
+            dtype=dtype,
+            local=local,
+            num_neighbors=num_neighbors,
+            local_lengthscale=local_lengthscale,
+            local_outputscale=local_outputscale,
+        )
+        super().__init__(family_of(options))
 
     @property
     def options(self) -> FeatureOptions:
         """What the constructor was given."""
-        return self.family.options
+        options = self.family.options
+        assert isinstance(options, FeatureOptions)
+        return options
 
     @property
     def spectrum(self) -> spectra.Spectrum:
@@ -108,58 +263,40 @@ class SparseSpectrumGP(Process[FeatureFamily]):
             NotFittedError: nothing is drawn before the first data.
         """
         self._needed()
+        assert not isinstance(self.family, KernelFamily)
         return self.family.drawn_map
-
-    @plain()
-    def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
-        """Draw functions from the posterior: one draw of the weights, evaluated wherever it is asked for.
-
-        Exact for this model, whose functions are the finite sums phi(x) . w, so the values at any points have the joint
-        law of `predict`.
-
-        Args:
-            num_samples: s.
-            seed: An integer, or None for one from the system.
-
-        Returns:
-            A function that maps X (n, d) to values (s, n), or (s, n, k) for k outputs: arrays to arrays, tensors to
-            tensors, differentiable in X.
-
-        Raises:
-            NotFittedError: there are no data yet.
-            InvalidArgumentError: s is not a positive integer.
-        """
-        return self.regression.sample_functions(num_samples, seed)
 
     @plain()
     def redraw(self, **changes: Any) -> "SparseSpectrumGP":
         """Return a new model with a new draw; what is not named stays, data and hyperparameters too.
 
         Args:
-            changes: Any of `coupling`, `num_frequencies`, `features`, `seed`. Where only the features change, an
-                energy coupling is tuned to them. Learned frequencies are not kept: `fit` learns from the new draw.
+            changes: Any of `coupling`, `num_frequencies`, `features`, `seed`, and beside a local process
+                `num_neighbors`. Where only the features change, an energy coupling is tuned to them. Learned
+                frequencies are not kept: `fit` learns from the new draw.
 
         Raises:
             InvalidArgumentError: another name.
             NotFittedError: there are no data yet.
         """
-        return _drawn(_changed(self.options, changes), self._with_rows())
+        regression = with_rows(self)
+        return SparseSpectrumGP.of(*_with(_changed(self.options, changes), regression))
 
     @plain()
     def exact(self) -> "ExactGP":
         """Return the exact process with a copy of the hyperparameters and the same data."""
-        family = self.family.exact()
-        return ExactGP.of(family, Fitted.of(self._with_rows().replace(family=family)))
+        return ExactGP.of(*_with(self.options.without_features(), with_rows(self)))
 
 
 class ExactGP(Process[KernelFamily]):
     """A Gaussian process with the exact stationary kernel; O(n^3) time, O(n^2) memory.
 
-    Args are those of `SparseSpectrumGP` without the features.
+    Args are those of `TableGP` without the features. With `local` its kernel is the sum of that of the spectrum and of
+    that of the local process, exactly.
     """
 
     codec = KERNELS
-    strategy = staticmethod(fit_whole)
+    strategy = staticmethod(fit_table)
 
     def __init__(
         self,
@@ -171,9 +308,14 @@ class ExactGP(Process[KernelFamily]):
         noise: float | None = None,
         priors: Mapping[str, Hyperprior | None] | None = None,
         dtype: torch.dtype | None = None,
+        *,
+        local: str | None = None,
+        local_lengthscale: Any = None,
+        local_outputscale: float | None = None,
     ) -> None:
-        options = KernelOptions(spectrum, ard, standardize, lengthscale, outputscale, noise, priors, dtype)
-        super().__init__(KernelFamily(options))
+        common = (spectrum, ard, standardize, lengthscale, outputscale, noise, priors, dtype)
+        beside = {"local_lengthscale": local_lengthscale, "local_outputscale": local_outputscale}
+        super().__init__(KernelFamily(KernelOptions(*common, local=local, **beside)))
 
     @property
     def options(self) -> KernelOptions:
@@ -191,28 +333,31 @@ class ExactGP(Process[KernelFamily]):
         """Return a `SparseSpectrumGP` with a copy of these hyperparameters and the same data.
 
         Args:
-            options: Any of `coupling`, `num_frequencies`, `features`, `seed`.
+            options: Any of `coupling`, `num_frequencies`, `features`, `seed`, and beside a local process
+                `num_neighbors`.
 
         Raises:
             InvalidArgumentError: another name.
             NotFittedError: there are no data yet.
         """
-        return _drawn(_changed(FeatureOptions(**vars(self.options)), options), self._with_rows())
+        regression = with_rows(self)
+        return SparseSpectrumGP.of(*_with(_changed(FeatureOptions(**vars(self.options)), options), regression))
 
 
-def _changed(options: FeatureOptions, changes: Mapping[str, Any]) -> FeatureOptions:
+def _changed(options: KernelOptions, changes: Mapping[str, Any]) -> KernelOptions:
     """Return options with some changed.
 
     Raises:
         InvalidArgumentError: another name than those of a redraw, or an option that cannot be.
     """
-    if set(changes) - _REDRAWN:
-        unknown = ", ".join(sorted(set(changes) - _REDRAWN))
-        raise InvalidArgumentError(f"redraw does not know {unknown}; it takes {', '.join(sorted(_REDRAWN))}.")
+    known = options.redrawn
+    if set(changes) - known:
+        unknown = ", ".join(sorted(set(changes) - known))
+        raise InvalidArgumentError(f"redraw does not know {unknown}; it takes {', '.join(sorted(known)) or 'nothing'}.")
     return options.changed(**changes)
 
 
-def _drawn(options: FeatureOptions, regression: Regression) -> SparseSpectrumGP:
-    """Return the model of a regression's rows with features of a new draw."""
-    family = FeatureFamily(options).drawn(regression.scaling)
-    return SparseSpectrumGP.of(family, Fitted.of(regression.replace(family=family)))
+def _with(options: KernelOptions, regression: Regression) -> tuple[Any, Fitted]:
+    """Return the family of options with a draw of its own, and a regression's rows and numbers under it."""
+    family = family_of(options).drawn(regression.scaling)
+    return family, Fitted.of(regression.replace(family=family))

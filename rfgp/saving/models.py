@@ -6,7 +6,7 @@ Tensors are named `draw.*`, `hyperparameters.*`, `scaling.*`, `predictor.*` (of 
 Without data is not without what the data say: the file holds the posterior. With fewer features than rows that is the
 F x F statistics of a linear regression. With fewer rows than features, and for graph models (which predict from their
 observed nodes), the targets, and on tables the inputs, can be computed from it: treat such a file as you treat the
-data. `ExactGP` predicts from its training inputs and is refused without data.
+data. `ExactGP`, and what has a local process, predict from the training data and are refused without.
 """
 
 import json
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference import FeaturePrior, restore
+from rfgp.inference import FeaturePrior, LocalPrior, Prior, restore
 from rfgp.parameters import Quantity, Space, Values
 from rfgp.regression import Family, FitReport, Regression, Stage
 from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
@@ -39,13 +39,13 @@ class Codec(NamedTuple):
         kind: The name of the class of models whose family it is.
         encode: Returns its options as JSON, and tensors.
         decode: Returns the family of options and of a file's tensors, for a scaling.
-        needs_data: Whether it predicts from its training data alone.
+        needs_data: Returns whether it predicts from its training data alone.
     """
 
     kind: str
     encode: Callable[[Any], tuple[Json, dict[str, Tensor]]]
     decode: Callable[[Mapping[str, Any], Tensors, Scaling], Family]
-    needs_data: bool = False
+    needs_data: Callable[[Any], bool] = lambda family: False
 
 
 class Saved(NamedTuple):
@@ -73,8 +73,8 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
     regression = saved.regression
     if saved.kind != codec.kind:
         raise InvalidArgumentError(f"A model of the class {saved.kind} cannot be saved; one of {codec.kind} can.")
-    if codec.needs_data and not data:
-        raise InvalidArgumentError("An exact process predicts from its training data, so save it with data=True.")
+    if codec.needs_data(regression.family) and not data:
+        raise InvalidArgumentError("This process predicts from its training data, so save it with data=True.")
     given, purpose = None, "a file with data=True"
     if data:
         given, as_numpy = in_memory(regression.needed_rows(purpose), purpose)
@@ -172,7 +172,7 @@ def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
     told = {names.get(name, name): tensor for name, tensor in part(tensors, "predictor.").items()}
     with torch.no_grad():
         prior = regression.prior()
-        _check_shapes(told, regression, prior.num_features if isinstance(prior, FeaturePrior) else 0)
+        _check_shapes(told, regression, prior)
         if "inputs" in told:
             family.inputs.check(told["inputs"])
         return regression.replace(given=restore(prior, told))
@@ -203,7 +203,7 @@ def _values(names: list[str], tensors: Tensors, scaling: Scaling, family: Family
     mean = Affine(tensors["center"], tensors["spread"])
     _check_affine(mean, scaling.targets)
     for name, quantity in quantities.items():
-        _check_quantity(name, quantity, scaling)
+        _check_quantity(name, quantity, scaling, {variance.name for variance in family.variances})
     values = Space.of(quantities, mean, scaling.targets, family.options.hyperpriors).start
     raw = {name: tensors[f"{name}.raw"] for name in values.space.names}
     for name, value in raw.items():
@@ -227,9 +227,9 @@ def _check_affine(affine: Affine | None, other: Affine | None = None) -> None:
         raise ValueError("the scaling is out of the range of double precision")
 
 
-def _check_quantity(name: str, quantity: Quantity, scaling: Scaling) -> None:
+def _check_quantity(name: str, quantity: Quantity, scaling: Scaling, variances: set[str]) -> None:
     """Refuse a quantity whose parts do not fit each other, or the columns whose unit it has."""
-    of_targets = name in ("outputscale", "noise")
+    of_targets = name in variances
     affine = scaling.targets if of_targets else scaling.inputs
     columns = torch.Size() if affine is None else affine.scale.shape
     shape, parts = quantity.start.shape, (quantity.start, *quantity.bounds)
@@ -261,14 +261,17 @@ def _check_inputs(inputs: Tensor, targets: Tensor | range, scaling: Scaling) -> 
         raise ValueError(f"inputs of shape {tuple(inputs.shape)} do not fit the targets or the columns")
 
 
-def _check_shapes(tensors: Tensors, regression: Regression, F: int) -> None:
+def _check_shapes(tensors: Tensors, regression: Regression, prior: Prior) -> None:
+    F = prior.num_features if isinstance(prior, FeaturePrior | LocalPrior) else 0
     n, scale = regression.num_observations, regression.scaling.targets.scale
     k = 1 if scale.ndim == 0 else len(scale)
     expected: dict[str, tuple[int, ...]] = {
         "weights": (F, k),
         "rows": (n, F),
         "coefficients": (n, k),
-        "factor": (n, n) if F == 0 else (F, F),
+        "factor": (F, F) if F or isinstance(prior, LocalPrior) else (n, n),
+        "targets": (n, k),
+        "noise": (n,),
     }
     expected |= {"noise_diag": (n,), "draws": (n, tensors["draws"].shape[-1] if "draws" in tensors else 0)}
     for name, shape in expected.items():

@@ -9,37 +9,54 @@ from torch import Tensor
 
 from rfgp.couplings import FastSimplex, Frequencies, StructuredFrequencies
 from rfgp.couplings.hadamard import next_power_of_two
-from rfgp.regression import FeatureFamily, FeatureOptions, KernelFamily, KernelOptions
+from rfgp.regression import (
+    FeatureFamily,
+    FeatureOptions,
+    KernelFamily,
+    LocalFamily,
+    TableFamily,
+    family_of,
+    kind_of,
+)
 from rfgp.saving import plain
 from rfgp.saving.models import Codec, Tensors
 from rfgp.scaling import Scaling
 
-
-def _encode_kernel(family: KernelFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    return plain.encode(vars(family.options)), {}
-
-
-def _decode_kernel(options: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> KernelFamily:
-    return KernelFamily(KernelOptions(**plain.decode(options)))
+_ALONE = "none"
+"""The features of a local process alone; files have no None."""
 
 
-def _encode_features(family: FeatureFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    frequencies = family.drawn_map.frequencies
+def _encode(family: TableFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    options = {**plain.encode(vars(family.options)), "features": family.options.features or _ALONE}
+    if isinstance(family, KernelFamily) or not isinstance(family.options, FeatureOptions):
+        return options, {}
+    return options, _encode_draw(family.drawn_map.frequencies)
+
+
+def _encode_draw(frequencies: Frequencies) -> dict[str, Tensor]:
     if isinstance(frequencies, StructuredFrequencies):
-        draw = {"draw.signs": frequencies.signs, "draw.lengths": frequencies.lengths}
-    else:
-        draw = {"draw.frequencies": frequencies.dense(), "draw.weights": frequencies.weights}
-    return plain.encode(vars(family.options)), draw
+        return {"draw.signs": frequencies.signs, "draw.lengths": frequencies.lengths}
+    return {"draw.frequencies": frequencies.dense(), "draw.weights": frequencies.weights}
 
 
-def _decode_features(options: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> FeatureFamily:
-    family = FeatureFamily(FeatureOptions(**plain.decode(options)))
+def _decode(options: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> TableFamily:
+    chosen = plain.decode(options)
+    features = chosen.pop("features", "exact")
+    kind = kind_of(None if features == _ALONE else features)
+    family = family_of(kind(**chosen, **({"features": features} if kind is FeatureOptions else {})))
+    return family if isinstance(family, KernelFamily) else _with_draw(family, tensors, scaling)
+
+
+def _with_draw(family: FeatureFamily | LocalFamily, tensors: Tensors, scaling: Scaling) -> FeatureFamily | LocalFamily:
+    options = family.options
+    if not isinstance(options, FeatureOptions):
+        return family
     assert scaling.inputs is not None
-    shape = (family.options.num_frequencies, len(scaling.inputs.scale))
-    frequencies = _frequencies(family.options, tensors, shape[1])
+    shape = (options.num_frequencies, len(scaling.inputs.scale))
+    frequencies = _frequencies(options, tensors, shape[1])
     if frequencies.shape != shape:
         raise ValueError(f"frequencies of shape {frequencies.shape} do not fit the options or the columns")
-    _check_lengths(family.options, frequencies)
+    _check_lengths(options, frequencies)
     return family.with_frequencies(frequencies)
 
 
@@ -62,5 +79,10 @@ def _frequencies(options: FeatureOptions, tensors: Tensors, d: int) -> Frequenci
     return StructuredFrequencies(signs, lengths, d, isinstance(options.coupling, FastSimplex))
 
 
-FEATURES = Codec("SparseSpectrumGP", _encode_features, _decode_features)
-KERNELS = Codec("ExactGP", _encode_kernel, _decode_kernel, needs_data=True)
+def _needs_data(family: TableFamily) -> bool:
+    return not isinstance(family, FeatureFamily)
+
+
+FEATURES = Codec("SparseSpectrumGP", _encode, _decode, _needs_data)
+KERNELS = Codec("ExactGP", _encode, _decode, _needs_data)
+TABLES = Codec("TableGP", _encode, _decode, _needs_data)

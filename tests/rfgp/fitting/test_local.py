@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-import rfgp
 from rfgp.fitting import Plan, fit_features, fit_local, fit_whole
 from rfgp.fitting import local as fitting
-from rfgp.regression import FeatureFamily, FeatureOptions, KernelOptions, begin
-from rfgp.regression.local import LocalFamily, LocalOptions
+from rfgp.regression import begin, family_of, options_of
 from rfgp.rows import Chunk
 
 
@@ -20,13 +18,13 @@ def table(n, seed=0):
     return X * [1.0, 5.0, 20.0], 7 + smooth + 0.5 * np.sign(np.sin(9 * X[:, 0]) * np.sin(9 * X[:, 1]))
 
 
-def options(with_features=True, **more):
-    base = FeatureOptions(num_frequencies=20, seed=0) if with_features else KernelOptions()
-    return LocalOptions(base, **{"num_neighbors": 12, **more})
+def family(features="fourier", local="matern32", num_neighbors=12):
+    more = {"num_frequencies": 20, "seed": 0}
+    return family_of(options_of(features=features, local=local, num_neighbors=num_neighbors, **more))
 
 
 def fitted(n, **more):
-    return fit_local(begin(LocalFamily.of(options(**more)), Chunk(*table(n))), Plan())
+    return fit_local(begin(family(**more), Chunk(*table(n))), Plan())
 
 
 def errors(regression, n=300):
@@ -37,12 +35,12 @@ def errors(regression, n=300):
 @pytest.mark.slow
 def test_it_finds_what_features_alone_cannot():
     found, report = fitted(1200)
-    alone, _ = fit_features(begin(FeatureFamily(options().base), Chunk(*table(1200))), Plan())
-    near, _ = fitted(1200, with_features=False)
+    alone, _ = fit_features(begin(family(local=None), Chunk(*table(1200))), Plan())
+    near, _ = fitted(1200, features=None)
     assert errors(found) < 0.8 * errors(alone)
     assert errors(found) < 1.02 * errors(near)
     assert report.converged
-    assert report.log_marginal_likelihood == pytest.approx(found.log_marginal_likelihood().item(), rel=1e-4)
+    assert report.log_marginal_likelihood == pytest.approx(found.log_marginal_likelihood().item(), rel=1e-12)
     names = found.hyperparameters.space.names
     assert {"local_lengthscale", "local_outputscale"} <= set(names)
     assert "local_lengthscale" not in near.hyperparameters.space.names
@@ -68,26 +66,21 @@ def test_some_rows_come_first_and_keep_all_their_neighbors(monkeypatch):
 
 
 def test_with_all_neighbors_the_likelihood_is_the_exact_one_at_the_end():
-    data = Chunk(*table(80))
-    found, _ = fit_local(begin(LocalFamily.of(options(num_neighbors=80)), data), Plan())
+    found, report = fit_local(begin(family(None, num_neighbors=80), Chunk(*table(80))), Plan())
     exact = found.replace(family=found.family.exact())
     assert found.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood().item(), abs=1e-7)
     again, _ = fit_whole(exact, Plan())
     assert again.log_marginal_likelihood().item() < found.log_marginal_likelihood().item() + 0.1
+    left = exact.leave_one_out()
+    errors = (table(80)[1] - left.mean) / np.sqrt(left.variance)
+    assert report.calibration == pytest.approx(np.mean(errors**2), rel=1e-6)
 
 
 def test_where_nothing_is_local_it_switches_itself_off():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (800, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(800)
-    found, _ = fit_local(begin(LocalFamily.of(options()), Chunk(X, y)), Plan())
+    found, _ = fit_local(begin(family(), Chunk(X, y)), Plan())
     with torch.no_grad():
         shares = [float(found.hyperparameters.standardized(name)) for name in ("local_outputscale", "noise")]
     assert shares[0] < 0.3 * shares[1]
-
-
-def test_unknown_kernels_and_numbers_are_refused():
-    with pytest.raises(rfgp.InvalidArgumentError, match="local must be one of matern12"):
-        options(local="cubic")
-    with pytest.raises(rfgp.InvalidArgumentError, match="num_neighbors"):
-        options(num_neighbors=0)

@@ -1,0 +1,103 @@
+"""The family of tables by random features."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Self
+
+from torch import Tensor
+
+from rfgp import features as feature_maps
+from rfgp import random
+from rfgp.couplings import Frequencies
+from rfgp.inference import FeaturePrior
+from rfgp.parameters import Values
+from rfgp.regression.family import Family
+from rfgp.regression.report import FitReport
+from rfgp.regression.table.inputs import TableInputs
+from rfgp.regression.table.kernel import KernelFamily
+from rfgp.regression.table.options import FeatureOptions, texts_of
+from rfgp.regression.table.told import warnings_of
+from rfgp.rows import Rows
+from rfgp.scaling import Scaling
+
+FeatureMap = feature_maps.Fourier | feature_maps.Laplace
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureFamily(Family):
+    """A kernel estimated by coupled random features.
+
+    Attributes:
+        options: The user's choices.
+        feature_map: The draw with its map; None before the number of columns is known.
+    """
+
+    options: FeatureOptions
+    feature_map: FeatureMap | None = None
+
+    @property
+    def inputs(self) -> TableInputs:
+        """Tables."""
+        return TableInputs(self.options)
+
+    @property
+    def num_features(self) -> int:
+        """F."""
+        return self.drawn_map.num_features
+
+    @property
+    def drawn_map(self) -> FeatureMap:
+        """The draw with its map, once there is one."""
+        assert self.feature_map is not None
+        return self.feature_map
+
+    def drawn(self, scaling: Scaling) -> Self:
+        """Return the family with frequencies for these columns."""
+        assert scaling.inputs is not None
+        generator, options = random.generator(self.options.seed, random.Role.FREQUENCIES), self.options
+        size = (options.num_frequencies, len(scaling.inputs.scale))
+        return self.with_frequencies(options.coupling.sample(*size, spectrum=options.spectrum, generator=generator))
+
+    def exact(self) -> KernelFamily:
+        """Return the family of the kernel that is estimated."""
+        return KernelFamily(self.options.without_features())
+
+    def with_frequencies(self, frequencies: Frequencies) -> Self:
+        """Return the family with these."""
+        return replace(self, feature_map=feature_maps.by_name(self.options.features)(frequencies))
+
+    def prior(self, values: Values) -> FeaturePrior:
+        """Return the prior of the features."""
+        lengthscale, variance = values.standardized("lengthscale"), values.standardized("outputscale")
+        return FeaturePrior(partial(_scaled_map, self.drawn_map), self.num_features, (lengthscale,), variance)
+
+    def prior_of(self, frequencies: Tensor, values: Values) -> FeaturePrior:
+        """Return the prior with other frequencies (m, d), in which gradients are wanted."""
+        make, weights = feature_maps.by_name(self.options.features), self.drawn_map.frequencies.weights
+        parameters = (values.standardized("lengthscale"), frequencies)
+        variance = values.standardized("outputscale")
+        return FeaturePrior(partial(_map_of, make, weights), self.num_features, parameters, variance)
+
+    def checked(
+        self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
+    ) -> Iterator[Warning]:
+        """Yield what the report of a fit should not be the only place to say."""
+        if report is not None:
+            yield from warnings_of(report, values, scaling.columns)
+
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield the options, and the draw (m, d) with its weights (m,)."""
+        yield from texts_of(self.options)
+        frequencies = self.drawn_map.frequencies
+        yield from (frequencies.dense(), frequencies.weights)
+
+
+def _scaled_map(feature_map: FeatureMap, x: Tensor, lengthscale: Tensor) -> Tensor:
+    phi: Tensor = feature_map(x / lengthscale)
+    return phi
+
+
+def _map_of(make: type[FeatureMap], weights: Tensor, x: Tensor, lengthscale: Tensor, frequencies: Tensor) -> Tensor:
+    phi: Tensor = make(Frequencies(frequencies, weights))(x / lengthscale)
+    return phi

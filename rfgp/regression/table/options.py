@@ -1,0 +1,165 @@
+"""What a user chooses of a process on a table."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+import torch
+
+from rfgp import couplings, random, spectra
+from rfgp import features as feature_maps
+from rfgp.counts import check_count
+from rfgp.errors import InvalidArgumentError
+from rfgp.local import KINDS
+from rfgp.local.kinds import spectrum_of
+from rfgp.parameters import Hyperprior
+
+LOCAL_STARTS = ("local_lengthscale", "local_outputscale")
+"""Of a local process beside another."""
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """What a user chooses of a process on a table; see `rfgp.TableGP`.
+
+    Raises:
+        InvalidArgumentError: an unknown spectrum or local kernel, a number of neighbours that is not positive, or
+            starting values of a local process that is not there.
+    """
+
+    spectrum: Any = "gaussian"
+    ard: bool = True
+    standardize: bool = True
+    lengthscale: Any = None
+    outputscale: float | None = None
+    noise: float | None = None
+    priors: Mapping[str, Hyperprior | None] | None = None
+    dtype: torch.dtype | None = None
+    local: str | None = None
+    num_neighbors: int = 30
+    local_lengthscale: Any = None
+    local_outputscale: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spectrum", spectra.by_name(self.spectrum))
+        if self.local is not None and self.local not in KINDS:
+            raise InvalidArgumentError(f"local must be None or one of {', '.join(KINDS)}, got {self.local!r}.")
+        object.__setattr__(self, "num_neighbors", check_count("num_neighbors", self.num_neighbors))
+        given = [name for name in LOCAL_STARTS if getattr(self, name) is not None]
+        if given and not self.has_both:
+            raise InvalidArgumentError(
+                f"{given[0]} is of a local process beside another: there is none here"
+                + ("." if self.local is None else f", so give {given[0].removeprefix('local_')}.")
+            )
+
+    @property
+    def features(self) -> str | None:
+        """Of the exact kernel."""
+        return "exact"
+
+    @property
+    def redrawn(self) -> frozenset[str]:
+        """What a redraw may change."""
+        return frozenset({"num_neighbors"} if self.local is not None else ())
+
+    @property
+    def has_both(self) -> bool:
+        """Whether there is a local process beside another."""
+        return self.local is not None and self.features is not None
+
+    @property
+    def seed(self) -> int:
+        """Nothing is drawn here but a sample of rows that are read in blocks."""
+        return 0
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """The user's starting values."""
+        names = ("lengthscale", "outputscale", "noise", *(LOCAL_STARTS if self.has_both else ()))
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def hyperpriors(self) -> Mapping[str, Hyperprior | None] | None:
+        """The user's log densities."""
+        return self.priors
+
+    def changed(self, **changes: Any) -> Self:
+        """Return the options with others."""
+        return replace(self, **changes)
+
+    def without_features(self) -> "KernelOptions":
+        """Return those of the exact process."""
+        return KernelOptions(**{field.name: getattr(self, field.name) for field in fields(KernelOptions)})
+
+
+@dataclass(frozen=True)
+class LocalOptions(KernelOptions):
+    """What he chooses of a local process alone, whose spectrum is that of `local`.
+
+    Raises:
+        InvalidArgumentError: as above, or no local process.
+    """
+
+    seed: Any = None
+    features: None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.local is None:
+            raise InvalidArgumentError(f"Without features there must be a local process: one of {', '.join(KINDS)}.")
+        object.__setattr__(self, "spectrum", spectrum_of(self.local))
+        object.__setattr__(self, "seed", random.resolve_seed(self.seed))
+
+    @property
+    def redrawn(self) -> frozenset[str]:
+        """What a redraw may change."""
+        return super().redrawn | {"seed"}
+
+    def without_features(self) -> KernelOptions:
+        """Return those of the exact process, which has this kernel as its own."""
+        return replace(super().without_features(), local=None)
+
+
+@dataclass(frozen=True)
+class FeatureOptions(KernelOptions):
+    """What he chooses beside that of one through features; see `rfgp.SparseSpectrumGP`.
+
+    Raises:
+        InvalidArgumentError: an unknown name, or m not a positive integer.
+    """
+
+    features: str = "fourier"
+    num_frequencies: int = 512
+    coupling: Any = "energy"
+    frequencies: str = "fixed"
+    seed: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.frequencies not in ("fixed", "learned"):
+            raise InvalidArgumentError(f'frequencies must be "fixed" or "learned", got {self.frequencies!r}.')
+        if self.frequencies == "learned" and self.features != "fourier":
+            raise InvalidArgumentError("Frequencies of Fourier features can be learned, of others not.")
+        feature_maps.by_name(self.features)
+        if self.features == "laplace" and not isinstance(self.spectrum, spectra.Gaussian):
+            raise InvalidArgumentError("Laplace features exist for the Gaussian spectrum only.")
+        object.__setattr__(self, "num_frequencies", check_count("num_frequencies", self.num_frequencies))
+        object.__setattr__(self, "coupling", couplings.for_features(self.coupling, self.features))
+        object.__setattr__(self, "seed", random.resolve_seed(self.seed))
+
+    @property
+    def redrawn(self) -> frozenset[str]:
+        """What a redraw may change."""
+        return super().redrawn | {"coupling", "num_frequencies", "features", "seed"}
+
+    def changed(self, **changes: Any) -> Self:
+        """Return the options with others; where only the features change, an energy coupling is tuned to them."""
+        if isinstance(self.coupling, couplings.Energy) and "features" in changes and "coupling" not in changes:
+            changes["coupling"] = self.coupling.tuned_to(changes["features"])
+        return replace(self, **changes)
+
+
+def texts_of(options: KernelOptions) -> Iterator[str]:
+    """Yield the options but for the hyperpriors, which have no bytes of their own."""
+    yield type(options).__name__
+    yield from (f"{name}={value!r}" for name, value in sorted(vars(options).items()) if name != "priors")

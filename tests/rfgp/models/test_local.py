@@ -1,0 +1,155 @@
+"""Tables with a local process, as users hold them."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import rfgp
+
+KINDS = {
+    "features": {"num_frequencies": 6},
+    "exact": {"features": "exact"},
+    "exact and local": {"features": "exact", "local": "matern12"},
+    "local": {"features": None, "local": "matern32"},
+    "features and local": {"num_frequencies": 6, "local": "matern52"},
+    "fast features and local": {"num_frequencies": 6, "local": "gaussian", "coupling": "structured"},
+}
+NAMES = {"local_lengthscale", "local_outputscale"}
+
+
+def table(n=60, seed=0, outputs=1):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    y = np.stack([np.sin(3 * X[:, 0] + j) + 0.3 * np.sign(np.sin(9 * X[:, 1])) for j in range(outputs)], axis=1)
+    return X * [1.0, 30.0], 5 + 2 * (y if outputs > 1 else y[:, 0])
+
+
+def model(kind, **more):
+    return rfgp.TableGP(**{"seed": 0, "num_neighbors": 8, **KINDS[kind], **more})
+
+
+def same(a, b, X):
+    p, q = a.predict(X), b.predict(X)
+    assert np.array_equal(p.mean, q.mean)
+    assert np.array_equal(p.variance, q.variance)
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_is_saved_loaded_copied_and_pickled(kind, tmp_path):
+    (X, y), new = table(outputs=2), table(9, seed=1)[0]
+    weight = np.random.default_rng(2).integers(1, 4, 60).astype(float)
+    gp = model(kind).fit(X, y, sample_weight=weight, max_iterations=5)
+    gp.save(tmp_path / "model", data=True)
+    for other in (rfgp.load(tmp_path / "model"), copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
+        same(gp, other, new)
+        assert repr(other.options) == repr(gp.options)
+        assert other.log_marginal_likelihood() == gp.log_marginal_likelihood()
+        assert other.update(*table(3, seed=3, outputs=2)).num_observations == 63
+    if kind != "features":
+        with pytest.raises(rfgp.InvalidArgumentError, match="data=True"):
+            gp.save(tmp_path / "other")
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+@pytest.mark.parametrize("kind", ["local", "features and local"])
+def test_with_all_neighbors_it_is_its_exact_twin_through_fit_and_update(kind):
+    """With features the twin has the features' covariance: that of a local process of the same rows plus theirs."""
+    (X, y), (more, z), new = table(), table(10, seed=1), table(20, seed=2)[0]
+    weight = np.random.default_rng(3).integers(1, 4, 60).astype(float)
+    gp = model(kind, num_neighbors=100).fit(X, y, sample_weight=weight, max_iterations=3).update(more, z)
+    rows, noise = np.concatenate([X, more]), gp.hyperparameters.noise.item()
+    K = gp.prior_covariance(np.concatenate([rows, new])).numpy()
+    C = K[:70, :70] + noise * np.diag(1 / np.concatenate([weight, np.ones(10)]))
+    mean = gp.hyperparameters.mean.item()
+    expected = mean + K[70:, :70] @ np.linalg.solve(C, np.concatenate([y, z]) - mean)
+    covariance = K[70:, 70:] - K[70:, :70] @ np.linalg.solve(C, K[:70, 70:])
+    p = gp.predict(new)
+    assert np.allclose(p.mean, expected, rtol=0, atol=1e-7)
+    assert np.allclose(p.covariance, covariance, rtol=0, atol=1e-7)
+    assert np.allclose(p.variance, covariance.diagonal(), rtol=0, atol=1e-7)
+
+
+def test_the_exact_twin_has_the_sum_of_the_kernels():
+    X, y = table()
+    gp = model("features and local", lengthscale=1.0, local_lengthscale=0.3).condition(X, y)
+    exact = gp.exact()
+    h = exact.hyperparameters
+    assert {name for name, _ in h.named_parameters()} >= {f"raw_{name}" for name in NAMES} or set(dir(h)) >= NAMES
+    K = h.outputscale.item() * np.exp(-0.5 * square(X / h.lengthscale.detach().numpy()))
+    r = np.sqrt(5 * square(X / h.local_lengthscale.detach().numpy()))
+    K += h.local_outputscale.item() * (1 + r + r**2 / 3) * np.exp(-r)
+    assert np.allclose(exact.prior_covariance(X).numpy(), K, rtol=1e-10)
+    again = exact.approximate(num_frequencies=6, coupling=gp.options.coupling, seed=0, num_neighbors=8)
+    same(gp, again, X)
+    alone = model("local").condition(X, y).exact()
+    assert isinstance(alone, rfgp.ExactGP)
+    assert alone.options.spectrum == rfgp.spectra.Matern(1.5)
+
+
+def square(z):
+    return ((z[:, None] - z[None]) ** 2).sum(-1)
+
+
+def test_the_other_classes_are_members():
+    (X, y), new = table(), table(9, seed=1)[0]
+    pairs = [
+        (rfgp.SparseSpectrumGP(num_frequencies=6, seed=0, local="matern52", num_neighbors=8), "features and local"),
+        (rfgp.SparseSpectrumGP(num_frequencies=6, seed=0), "features"),
+        (rfgp.ExactGP(local="matern12"), "exact and local"),
+        (rfgp.ExactGP(), "exact"),
+    ]
+    for gp, kind in pairs:
+        same(gp.condition(X, y), model(kind).condition(X, y), new)
+        if "features" in kind:
+            same(gp.redraw(seed=1), model(kind, seed=1).condition(X, y), new)
+
+
+def test_the_order_of_rows_is_that_of_the_seed():
+    (X, y), new = table(), table(9, seed=1)[0]
+    gp = model("local", num_neighbors=3).condition(X, y)
+    same(gp, model("local", num_neighbors=3).condition(X, y), new)
+    assert gp.log_marginal_likelihood() != gp.redraw(seed=1).log_marginal_likelihood()
+    assert gp.redraw(num_neighbors=59).options.num_neighbors == 59
+
+
+def test_copies_of_rows_constant_columns_and_no_noise_are_safe():
+    X, y = table(80)
+    X, y = np.concatenate([X, X[:20]]), np.concatenate([y, y[:20]])
+    X = np.concatenate([X, np.ones((100, 1))], axis=1)
+    with pytest.warns(rfgp.RfgpWarning) as told:
+        gp = model("features and local", noise=1e-6).fit(X, y, fixed=["noise"], max_iterations=5)
+    assert not any(issubclass(warning.category, rfgp.JitterWarning) for warning in told)
+    p = gp.predict(X)
+    assert np.allclose(p.mean, y, atol=0.05)
+    assert (p.variance >= 0).all()
+    assert np.isfinite(gp.log_marginal_likelihood().item())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"features": None}, "must be a local process"),
+        ({"features": "walks"}, "known are fourier, laplace, exact, and None"),
+        ({"local": "cubic"}, "local must be None or one of matern12"),
+        ({"local": "matern32", "num_neighbors": 0}, "num_neighbors"),
+        ({"local_lengthscale": 1.0}, "there is none here"),
+        ({"features": None, "local": "matern32", "local_outputscale": 1.0}, "so give outputscale"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+        rfgp.TableGP(**options)
+
+
+def test_what_cannot_be_is_named():
+    X, y = table()
+    gp = model("local").condition(X, y)
+    with pytest.raises(rfgp.InvalidArgumentError, match="no functions to draw"):
+        gp.sample_functions(2)
+    with pytest.raises(rfgp.InvalidArgumentError, match="no features"):
+        _ = gp.feature_map
+    with pytest.raises(rfgp.InvalidArgumentError, match="takes num_neighbors, seed"):
+        gp.redraw(num_frequencies=3)
