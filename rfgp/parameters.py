@@ -5,7 +5,7 @@ units. A `Space` says what there is, `Values` are numbers of it, `Hyperparameter
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,12 +74,14 @@ class Space:
         targets: The map from the user's units of the mean to standardised ones.
         hyperpriors: Log densities of named values, in the user's units; of a quantity that is shared by standardised
             columns, of its one standardised value.
+        others: Tensors without units or bounds, at their starts, which a fit searches beside them.
     """
 
     quantities: Mapping[str, Quantity]
     mean: Affine
     targets: Affine
     hyperpriors: Mapping[str, Hyperprior]
+    others: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -103,13 +105,13 @@ class Space:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all hyperparameters, "mean" last."""
-        return (*self.quantities, "mean")
+        return (*self.quantities, *self.others, "mean")
 
     @property
     def start(self) -> "Values":
         """The starting values."""
         raw = {name: quantity.start.log() for name, quantity in self.quantities.items()}
-        return Values(self, {**raw, "mean": torch.zeros_like(self.mean.location)})
+        return Values(self, {**raw, **self.others, "mean": torch.zeros_like(self.mean.location)})
 
     def check(self, name: str) -> None:
         """Refuse a name that there is not.
@@ -132,9 +134,9 @@ class Space:
         return [name for name in self.names if name not in held]
 
     def bounds(self, name: str) -> list[tuple[float | None, float | None]]:
-        """Return the bounds of the raw entries of a hyperparameter; of the mean there are none."""
-        if name == "mean":
-            return [(None, None)] * self.mean.location.numel()
+        """Return the bounds of the raw entries of a hyperparameter; of the mean and of others there are none."""
+        if name not in self.quantities:
+            return [(None, None)] * self.others.get(name, self.mean.location).numel()
         quantity = self.quantities[name]
         low, high = (bound.log().expand(quantity.start.shape).reshape(-1).tolist() for bound in quantity.bounds)
         return list(zip(low, high, strict=True))
@@ -175,19 +177,19 @@ class Values:
         self.space.check(name)
         if name == "mean":
             return self.space.targets.forward(self.space.mean.inverse(self.raw[name]))
-        return self.raw[name].exp()
+        return self.raw[name] if name in self.space.others else self.raw[name].exp()
 
     def value(self, name: str) -> Tensor:
         """Return a hyperparameter in the user's units, 0-d or (d,)."""
         if name == "mean":
             return self.space.mean.inverse(self.raw[name])
-        return self.standardized(name) * self.space.quantities[name].unit
+        return self.raw[name] if name in self.space.others else self.raw[name].exp() * self.space.quantities[name].unit
 
     def log_hyperprior(self) -> Tensor:
         """Return the total log density of the hyperpriors, 0-d."""
         total = torch.zeros((), dtype=self.raw["mean"].dtype, device=self.raw["mean"].device)
         for name, prior in self.space.hyperpriors.items():
-            shared = name != "mean" and self.space.quantities[name].is_shared
+            shared = name in self.space.quantities and self.space.quantities[name].is_shared
             value = self.standardized(name) if shared else self.value(name)
             try:
                 total = total + prior.log_prob(value).sum()
@@ -202,6 +204,11 @@ class Values:
         return all(torch.equal(raw, other.raw[name]) for name, raw in self.raw.items())
 
     # --- other values ----------------------------------------------------------------------------
+
+    def beside(self, others: Mapping[str, Tensor], hyperpriors: Mapping[str, Hyperprior]) -> "Values":
+        """Return these with other tensors (...) beside them, with log densities of their own."""
+        space = replace(self.space, others=others, hyperpriors={**self.space.hyperpriors, **hyperpriors})
+        return Values(space, {**self.raw, **others})
 
     def given(self, **values: Any) -> "Values":
         """Return these with others by name, in the user's units.

@@ -3,10 +3,12 @@
 Neighbours are the nearest in the local lengthscales, so they are found again after each search and stay fixed within
 one. First the likelihood of some rows, each beside all its neighbours, whatever rows these are: a table of these rows
 alone would be another one, in which less is local. It is that of what they say beside their neighbours, which with
-the features marginalised is no sum over rows: of the weights only these rows tell. Then all rows.
+the features marginalised is no sum over rows: of the weights only these rows tell. Then all rows. Frequencies are
+learned in `rfgp.fitting.together`.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ from rfgp.fitting.maximize import ENOUGH, SMALL, Objective, Plan, maximize
 from rfgp.inference import Evidence, LocalEvidence, LocalPrior
 from rfgp.local import part
 from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression, mean_and_noise
+from rfgp.regression import FitReport, LocalFamily, Regression, mean_and_noise
 from rfgp.rows import Block, gathered
 from rfgp.threads import in_one_thread
 
@@ -26,79 +28,102 @@ ROUNDS, SETTLED = 6, 2e-3
 """Searches with new neighbours on the same rows, at most, and the nats a row that one must gain for another."""
 EACH = 25
 """Iterations of a search before the neighbours are found again."""
+FREQUENCIES = "frequencies"
+"""The name of frequencies (m, d) among values that are searched."""
+
+
+@dataclass(frozen=True, eq=False)
+class LocalFit:
+    """A regression with a local process that is to be fitted.
+
+    Attributes:
+        family: Of the regression.
+        regression: At its starting values.
+        plan: What the user asked for.
+        rows: All that are learned from, in order.
+    """
+
+    family: LocalFamily
+    regression: Regression
+    plan: Plan
+    rows: Block
+
+    @classmethod
+    def of(cls, regression: Regression, plan: Plan) -> "LocalFit":
+        """Return the fit of a regression."""
+        rows, family = gathered(regression.needed_rows("a fit")), regression.family
+        assert isinstance(family, LocalFamily)
+        return cls(family, regression, plan, rows.take(family.prior(regression.hyperparameters).order(len(rows))))
+
+    def prior(self, values: Values) -> LocalPrior:
+        """Return the prior at values, with their frequencies where they have some."""
+        if FREQUENCIES in values.raw:
+            return self.family.prior_of(values.raw[FREQUENCIES], values)
+        return self.family.prior(values)
+
+    def search(self, values: Values, size: int, stage: str) -> tuple[Values, FitReport]:
+        """Search on so many rows with the neighbours that they have at these values; return values and report."""
+        objective = self._objective(values, size)
+        plan = replace(self.plan, given_iterations=min(EACH, self.plan.max_iterations))
+        name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"
+        return maximize(objective, values, plan, stage=name, tolerance=max(ENOUGH / objective.count, 1e-7))
+
+    def _objective(self, values: Values, size: int) -> Objective:
+        with torch.no_grad():
+            pattern, used = self.prior(values).neighbors(self.rows.inputs), self.rows
+        told = self.rows
+        if size < len(self.rows):
+            some = torch.linspace(0, len(self.rows) - 1, size).long()
+            pattern, kept = part(pattern, some.numpy())
+            used, told = self.rows.take(torch.from_numpy(kept)), self.rows.take(some)
+
+        def density(values: Values) -> tuple[Tensor, Values]:
+            prior, (mean, noise) = self.prior(values), mean_and_noise(values)
+            return LocalEvidence(prior, used, mean.double(), noise.double(), pattern).log_marginal_likelihood(), values
+
+        return Objective(density, size, told.count, self.regression.scaling.targets.log_jacobian(told.count))
 
 
 def fit_local(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression with a local process; return the one found, with its posterior, and how it went."""
-    rows = gathered(regression.needed_rows("a fit"))
-    values, reports = regression.hyperparameters, list[FitReport]()
-    with in_one_thread(len(rows) <= SMALL):
-        ordered = rows.take(_prior(regression, values).order(len(rows)))
-        for size in _sizes(len(rows)):
-            values = _searched(regression, ordered, values, size, plan, reports)
-        found = regression.replace(hyperparameters=values)
-        with torch.no_grad():
-            told = found.evidence(rows)
-            report = _ended(reports, told, found, rows)
-            return found.replace(given=told.posterior()), report
+    fit = LocalFit.of(regression, plan)
+    with in_one_thread(len(fit.rows) <= SMALL):
+        values, reports = search_all(fit)
+        return ended(regression.replace(hyperparameters=values), reports)
 
 
-def _ended(reports: list[FitReport], told: Evidence, found: Regression, rows: Block) -> FitReport:
-    """Return the report of all searches, with the likelihood and the leave-one-out errors at the end."""
-    total = float(told.log_marginal_likelihood()) + found.scaling.targets.log_jacobian(rows.count)
-    calibration, density, neighbors = map(if_finite, left_out(found, told, rows))
-    return replace(
-        reports[-1].with_all(reports),
-        log_marginal_likelihood=total,
-        calibration=calibration,
-        leave_one_out=density,
-        neighbors=neighbors,
-    )
+def search_all(fit: LocalFit) -> tuple[Values, list[FitReport]]:
+    """Search on more and more rows, one search after the other with new neighbours; return the values and reports."""
+    values, reports = fit.regression.hyperparameters, list[FitReport]()
+    for size in _sizes(len(fit.rows)):
+        for number in range(ROUNDS):
+            values, report = fit.search(values, size, f", neighbours {number + 1}" * bool(number))
+            reports.append(report)
+            if not report.stages or report.stages[0].gain < SETTLED:
+                break
+    return values, reports
 
 
-def _sizes(count: int) -> list[int]:
-    size, sizes = FIRST, []
+def _sizes(count: int) -> Iterator[int]:
+    size = FIRST
     while size * 2 < count:
-        sizes.append(size)
+        yield size
         size *= GROWTH
-    return [*sizes, count]
+    yield count
 
 
-def _searched(
-    regression: Regression, rows: Block, values: Values, size: int, plan: Plan, reports: list[FitReport]
-) -> Values:
-    """Return the values after one search after the other, each with the neighbours of its start; add their reports."""
-    each = replace(plan, given_iterations=min(EACH, plan.max_iterations))
-    for number in range(ROUNDS):
-        objective = _objective(regression, rows, values, size)
-        tolerance = max(ENOUGH / objective.count, 1e-7)
-        stage = ("all rows" if size == len(rows) else f"{size} rows") + f", neighbours {number + 1}" * bool(number)
-        values, report = maximize(objective, values, each, stage=stage, tolerance=tolerance)
-        reports.append(report)
-        if report.stages[0].gain < SETTLED:
-            break
-    return values
-
-
-def _objective(regression: Regression, rows: Block, values: Values, size: int) -> Objective:
-    """Return the likelihood of some rows beside the neighbours that they have at these values."""
-    pattern, used = _prior(regression, values).neighbors(rows.inputs), rows
-    if size < len(rows):
-        some = torch.linspace(0, len(rows) - 1, size).long()
-        pattern, kept = part(pattern, some.numpy())
-        used, told = rows.take(torch.from_numpy(kept)), rows.take(some)
-    else:
-        told = rows
-
-    def density(values: Values) -> tuple[Tensor, Values]:
-        prior, (mean, noise) = _prior(regression, values), mean_and_noise(values)
-        return LocalEvidence(prior, used, mean.double(), noise.double(), pattern).log_marginal_likelihood(), values
-
-    jacobian = regression.scaling.targets.log_jacobian(told.count)
-    return Objective(density, size, told.count, jacobian)
-
-
-def _prior(regression: Regression, values: Values) -> LocalPrior:
-    prior = regression.family.prior(values)
-    assert isinstance(prior, LocalPrior)
-    return prior
+def ended(found: Regression, reports: list[FitReport]) -> tuple[Regression, FitReport]:
+    """Return a regression with its posterior, and the report of all searches with what its rows say at the end."""
+    rows = gathered(found.needed_rows("a fit"))
+    with torch.no_grad():
+        told: Evidence = found.evidence(rows)
+        total = float(told.log_marginal_likelihood()) + found.scaling.targets.log_jacobian(rows.count)
+        calibration, density, neighbors = map(if_finite, left_out(found, told, rows))
+        report = replace(
+            reports[-1].with_all(reports),
+            log_marginal_likelihood=total,
+            calibration=calibration,
+            leave_one_out=density,
+            neighbors=neighbors,
+        )
+        return found.replace(given=told.posterior()), report

@@ -3,12 +3,15 @@
 from rfgp.fitting.local import fit_local
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.subsets import fit_features
+from rfgp.fitting.together import fit_together
 from rfgp.fitting.whole import fit_whole
-from rfgp.regression import FitReport, KernelFamily, LocalFamily, Regression
+from rfgp.regression import FeatureOptions, FitReport, KernelFamily, LocalFamily, Regression
 
 
 def fit_table(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression of a table; return the one found, and how it went."""
     if isinstance(regression.family, LocalFamily):
-        return fit_local(regression, plan)
+        options = regression.family.options
+        is_learned = isinstance(options, FeatureOptions) and options.frequencies == "learned"
+        return (fit_together if is_learned else fit_local)(regression, plan)
     return (fit_whole if isinstance(regression.family, KernelFamily) else fit_features)(regression, plan)
