@@ -112,15 +112,26 @@ def _sizes(count: int) -> Iterator[int]:
     yield count
 
 
-def ended(found: Regression, reports: list[FitReport]) -> tuple[Regression, FitReport]:
-    """Return a regression with its posterior, and the report of all searches with what its rows say at the end."""
+def ended(found: Regression, reports: list[FitReport], words: str = "") -> tuple[Regression, FitReport]:
+    """Return a regression with its posterior, and the report of all searches with what its rows say at the end.
+
+    Args:
+        found: At the values found.
+        reports: Of the searches; the last has converged if it says so, or if its new neighbours brought little.
+        words: How it ended, where that was no matter of the likelihood alone.
+    """
+    last = reports[-1]
+    converged = last.converged or bool(words) or last.stages[0].gain < SETTLED
+    message = last.message if last.converged else "new neighbours gained little" if converged else last.message
     rows = gathered(found.needed_rows("a fit"))
     with torch.no_grad():
         told: Evidence = found.evidence(rows)
         total = float(told.log_marginal_likelihood()) + found.scaling.targets.log_jacobian(rows.count)
         calibration, density, neighbors = map(if_finite, left_out(found, told, rows))
         report = replace(
-            reports[-1].with_all(reports),
+            last.with_all(reports),
+            converged=converged,
+            message=words or message,
             log_marginal_likelihood=total,
             calibration=calibration,
             leave_one_out=density,

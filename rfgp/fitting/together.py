@@ -16,6 +16,7 @@ together are as good as or better than each part alone, which 96 are not).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -90,20 +91,31 @@ def fit_together(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
         learned_from, kept_out = (whole.rows.take(part) for part in parts)
         part = regression.replace(rows=learned_from, num_observations=len(learned_from))
         candidates, reports = _candidates(part, plan, kept_out)
-        first, best = candidates[0], max(candidates, key=lambda each: each.score)
-        gain, error = mean_and_error((best.density - first.density)[best.half :])
-        if best is not first and not gain > error:
-            best = first
-        words = f"{best.name}; {gain:.2g} (standard error {error:.1g}) nats a kept-out row ahead of {first.name}"
+        best, gain, error = best_of(candidates)
+        first = candidates[0]
+        words = (
+            f"{best.name}: the best of the others is {gain:.2g} (standard error {error:.1g}) nats a kept-out row ahead"
+        )
+        if best is not first:
+            words = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a kept-out row ahead of {first.name}"
         changed = {"rows": regression.rows, "num_observations": regression.num_observations}
-        found, report = ended(best.regression.replace(**changed), reports)
+        found, report = ended(best.regression.replace(**changed), reports, words)
         errors = best.errors[best.half :]
         return found, replace(
             report,
             frequencies="fell back" if best is first else "learned",
-            message=f"{report.message}; {first.name}" if best is first else f"{report.message}; {words}",
             calibration=if_finite(float(errors.square().mean())),
         )
+
+
+def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
+    """Return the best by the rows that choose, with its gain on the first by those that judge, and its error.
+
+    The first, where that gain is not above its standard error.
+    """
+    first, best = candidates[0], max(candidates, key=lambda each: each.score)
+    gain, error = mean_and_error((best.density - first.density)[best.half :])
+    return (best if gain > error else first), gain, error
 
 
 def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
