@@ -3,11 +3,10 @@
 Neighbours are the nearest in the local lengthscales, so they are found again after each search and stay fixed within
 one. First the likelihood of some rows, each beside all its neighbours, whatever rows these are: a table of these rows
 alone would be another one, in which less is local. It is that of what they say beside their neighbours, which with
-the features marginalised is no sum over rows: of the weights only these rows tell. Then all rows. Frequencies are
-learned in `rfgp.fitting.together`.
+the features marginalised is no sum over rows: of the weights only these rows tell. Then of more, until these gain
+little, or are 65,536. Frequencies are learned in `rfgp.fitting.together`.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,14 +15,14 @@ from torch import Tensor
 from rfgp.fitting.finish import if_finite, left_out
 from rfgp.fitting.maximize import ENOUGH, SMALL, Objective, Plan, maximize
 from rfgp.inference import Evidence, LocalEvidence, LocalPrior
-from rfgp.local import part
+from rfgp.local import used
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, LocalFamily, Regression, mean_and_noise
 from rfgp.rows import Block, gathered
 from rfgp.threads import in_one_thread
 
-FIRST, GROWTH = 4000, 4
-"""Rows of the first stage, and how many times more the next one has."""
+FIRST, GROWTH, MOST_ROWS = 4000, 4, 2**16
+"""Rows of the first stage, how many times more the next one has, and how many are searched on at most."""
 ROUNDS, SETTLED = 6, 2e-3
 """Searches with new neighbours on the same rows, at most, and the nats a row that one must gain for another."""
 EACH = 25
@@ -69,17 +68,17 @@ class LocalFit:
         return maximize(objective, values, plan, stage=name, tolerance=max(ENOUGH / objective.count, 1e-7))
 
     def _objective(self, values: Values, size: int) -> Objective:
+        some = None if size == len(self.rows) else torch.linspace(0, len(self.rows) - 1, size).long()
         with torch.no_grad():
-            pattern, used = self.prior(values).neighbors(self.rows.inputs), self.rows
-        told = self.rows
-        if size < len(self.rows):
-            some = torch.linspace(0, len(self.rows) - 1, size).long()
-            pattern, kept = part(pattern, some.numpy())
-            used, told = self.rows.take(torch.from_numpy(kept)), self.rows.take(some)
+            pattern, columns = used(self.prior(values).neighbors(self.rows.inputs, some))
+        beside = self.rows.take(torch.from_numpy(columns))
+        told = self.rows if some is None else self.rows.take(some)
 
         def density(values: Values) -> tuple[Tensor, Values]:
             prior, (mean, noise) = self.prior(values), mean_and_noise(values)
-            return LocalEvidence(prior, used, mean.double(), noise.double(), pattern).log_marginal_likelihood(), values
+            return LocalEvidence(
+                prior, beside, mean.double(), noise.double(), pattern
+            ).log_marginal_likelihood(), values
 
         return Objective(density, size, told.count, self.regression.scaling.targets.log_jacobian(told.count))
 
@@ -101,15 +100,17 @@ def search_all(fit: LocalFit) -> tuple[Values, list[FitReport]]:
             reports.append(report)
             if not report.stages or report.stages[0].gain < SETTLED:
                 break
+        if number == 0 and len(reports) > 1:
+            break  # a larger subset that gained little
     return values, reports
 
 
-def _sizes(count: int) -> Iterator[int]:
-    size = FIRST
-    while size * 2 < count:
-        yield size
-        size *= GROWTH
-    yield count
+def _sizes(count: int) -> list[int]:
+    sizes, size = list[int](), FIRST
+    while size * 2 < count and size < MOST_ROWS:
+        sizes.append(size)
+        size = min(MOST_ROWS, size * GROWTH)
+    return [*sizes, count if count <= 2 * MOST_ROWS else MOST_ROWS]
 
 
 def ended(found: Regression, reports: list[FitReport], words: str = "") -> tuple[Regression, FitReport]:

@@ -29,7 +29,7 @@ from rfgp.couplings import Frequencies
 from rfgp.fitting.context import KEPT_OUT
 from rfgp.fitting.finish import if_finite
 from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, mean_and_error
-from rfgp.fitting.local import EACH, FREQUENCIES, SETTLED, LocalFit, ended, fit_local, search_all
+from rfgp.fitting.local import EACH, FREQUENCIES, MOST_ROWS, SETTLED, LocalFit, ended, fit_local, search_all
 from rfgp.fitting.maximize import SMALL, Plan
 from rfgp.fitting.subsets import fit_features
 from rfgp.inference.laws import normal_log_density
@@ -41,8 +41,6 @@ from rfgp.threads import in_one_thread
 
 FEWEST, A_ROW = 4, 0.1
 """Frequencies at least, and numbers of theirs for each row at most."""
-MOST_ROWS = 2**16
-"""Rows that frequencies are learned from at most, each beside all its neighbours."""
 PATIENCE = 2
 """Searches of 25 iterations in a row that may bring the kept-out rows nothing."""
 

@@ -80,9 +80,11 @@ class LocalPrior:
     def neighbors(
         self,
         x: Tensor,  # (n, d)
+        rows: Tensor | None = None,  # (r,)
     ) -> SparsityPattern:
-        """Return the nearest predecessors of rows in order, at this lengthscale."""
-        return nearest_predecessors((x.detach().double() / self.lengthscale.detach()).numpy(), self.num_neighbors)
+        """Return the nearest predecessors of rows in order, or of some of them, at this lengthscale."""
+        z = (x.detach().double() / self.lengthscale.detach()).numpy()
+        return nearest_predecessors(z, self.num_neighbors, None if rows is None else rows.numpy())
 
     def phi(
         self,

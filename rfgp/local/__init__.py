@@ -8,4 +8,4 @@ from rfgp.local.kinds import KINDS as KINDS
 from rfgp.local.neighbors import nearest as nearest
 from rfgp.local.neighbors import nearest_before as nearest_before
 from rfgp.local.neighbors import nearest_predecessors as nearest_predecessors
-from rfgp.local.neighbors import part as part
+from rfgp.local.neighbors import used as used

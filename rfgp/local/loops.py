@@ -41,21 +41,42 @@ def correlation(kind, square):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _square(a, b):
-    total = 0.0
-    for c in range(a.size):
-        total += (a[c] - b[c]) ** 2
-    return total
+def _spaces(most, d):
+    """Return room for one row with up to `most` neighbours.
+
+    Their places, and the row's after them (d, k + 1); values and slopes of the kernel between each of these and those
+    before it (k + 1, k); the factor of C (k, k); b, h, and weights of pairs (k,); and what is spent (k,).
+    """
+    tall = (most + 1, most)
+    matrices = np.empty((d, most + 1)), np.empty(tall), np.empty(tall), np.empty((most, most))
+    return matrices, (np.empty(most), np.empty(most), np.empty(most)), np.zeros(most, dtype=np.bool_)
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _condition(kind, z, noise, variance, point, near, lower, cross, weights, is_spent):
-    """Fill the factor of C, c and b of a point (d,) given rows `near`; return v - b^T c."""
-    count = near.size
-    for p in range(count):
-        cross[p] = variance * correlation(kind, _square(point, z[near[p]]))[0]
+def _correlate(kind, places, count, values, slopes):
+    """Fill values and slopes of the kernel between each of `count` places and those before it."""
+    for p in range(1, count):
         for q in range(p):
-            total = variance * correlation(kind, _square(z[near[p]], z[near[q]]))[0]
+            values[p, q] = 0.0
+        for c in range(places.shape[0]):
+            for q in range(p):
+                values[p, q] += (places[c, p] - places[c, q]) ** 2
+        for q in range(p):
+            values[p, q], slopes[p, q] = correlation(kind, values[p, q])
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def _condition(kind, z, noise, variance, point, near, matrices, vectors, is_spent):
+    """Fill the spaces of a point (d,) given rows `near`; return v - b^T c."""
+    (places, values, slopes, lower), (weights, _, _), count = matrices, vectors, near.size
+    for c in range(point.size):
+        for p in range(count):
+            places[c, p] = z[near[p], c]
+        places[c, count] = point[c]
+    _correlate(kind, places, count + 1, values, slopes)
+    for p in range(count):
+        for q in range(p):
+            total = variance * values[p, q]
             for s in range(q):
                 total -= lower[p, s] * lower[q, s]
             lower[p, q] = 0.0 if is_spent[q] else total / lower[q, q]
@@ -67,7 +88,7 @@ def _condition(kind, z, noise, variance, point, near, lower, cross, weights, is_
         lower[p, p] = np.sqrt(max(pivot, _SPENT * full))
     left = variance
     for p in range(count):  # L u = c, and then L^T b = u
-        total = cross[p]
+        total = variance * values[count, p]
         for s in range(p):
             total -= lower[p, s] * weights[s]
         weights[p] = 0.0 if is_spent[p] else total / lower[p, p]
@@ -95,12 +116,12 @@ def factor_rows(first, last, kind, z, noise, variance, near, starts, entries):
     most = 1
     for i in range(first, last):
         most = max(most, starts[i + 1] - starts[i])
-    lower, cross, weights = np.empty((most, most)), np.empty(most), np.empty(most)
-    is_spent = np.zeros(most, dtype=np.bool_)
+    matrices, vectors, is_spent = _spaces(most, z.shape[1])
+    weights = vectors[0]
     for i in range(first, last):
         a, b = starts[i], starts[i + 1] - 1
         own = near[b]
-        left = _condition(kind, z, noise, variance, z[own], near[a:b], lower, cross, weights, is_spent)
+        left = _condition(kind, z, noise, variance, z[own], near[a:b], matrices, vectors, is_spent)
         scale = 1 / np.sqrt(max(left, 0.0) + noise[own])
         for p in range(b - a):
             entries[a + p] = -weights[p] * scale
@@ -116,13 +137,13 @@ def pull_rows(first, last, kind, z, noise, variance, near, starts, grad, in_leng
     most = 1
     for i in range(first, last):
         most = max(most, starts[i + 1] - starts[i])
-    lower, cross, weights, back = np.empty((most, most)), np.empty(most), np.empty(most), np.empty(most)
-    is_spent = np.zeros(most, dtype=np.bool_)
+    matrices, vectors, is_spent = _spaces(most, z.shape[1])
+    (places, values, slopes, lower), (weights, back, pairs) = matrices, vectors
     in_variance = 0.0
     for i in range(first, last):
         a, b = starts[i], starts[i + 1] - 1
         rows, own = near[a:b], near[b]
-        left = _condition(kind, z, noise, variance, z[own], rows, lower, cross, weights, is_spent)
+        left = _condition(kind, z, noise, variance, z[own], rows, matrices, vectors, is_spent)
         scale = 1 / np.sqrt(max(left, 0.0) + noise[own])
         in_d = -grad[b]
         for p in range(b - a):
@@ -137,27 +158,33 @@ def pull_rows(first, last, kind, z, noise, variance, near, starts, grad, in_leng
         in_noise[own] += in_d
         in_variance += in_d
         for p in range(b - a):
+            pairs[p] = 0.0 if is_spent[p] else back[p] - 2 * in_d * weights[p]
+        in_variance += _pull(places, b - a, values, slopes, pairs, variance, in_lengths)
+        for p in range(b - a):
             if is_spent[p]:
                 continue
-            in_cross = back[p] - 2 * in_d * weights[p]
-            in_variance += in_cross * _pull(kind, z[own], z[rows[p]], in_cross * variance, in_lengths)
             in_pivot = weights[p] * (in_d * weights[p] - back[p])
             in_noise[rows[p]] += in_pivot
             in_variance += in_pivot
             for q in range(p):
-                if not is_spent[q]:
-                    pair = 2 * in_d * weights[p] * weights[q] - back[p] * weights[q] - weights[p] * back[q]
-                    in_variance += pair * _pull(kind, z[rows[p]], z[rows[q]], pair * variance, in_lengths)
+                pairs[q] = 2 * in_d * weights[p] * weights[q] - back[p] * weights[q] - weights[p] * back[q]
+            in_variance += _pull(places, p, values, slopes, pairs, variance, in_lengths)
     return in_variance
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _pull(kind, a, b, weight, in_lengths):
-    """Add weight k' (a - b)^2 to `in_lengths` (d,); return k."""
-    value, slope = correlation(kind, _square(a, b))
-    for c in range(a.size):
-        in_lengths[c] += weight * slope * (a[c] - b[c]) ** 2
-    return value
+def _pull(places, p, values, slopes, pairs, variance, in_lengths):
+    """Add what gradients (k,) in the kernel between place p and those before it are in `in_lengths`; return in v."""
+    in_variance = 0.0
+    for q in range(p):
+        in_variance += pairs[q] * values[p, q]
+        pairs[q] *= variance * slopes[p, q]
+    for c in range(places.shape[0]):
+        total = 0.0
+        for q in range(p):
+            total += pairs[q] * (places[c, p] - places[c, q]) ** 2
+        in_lengths[c] += total
+    return in_variance
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -178,13 +205,13 @@ def condition_points(first, last, kind, z, noise, variance, points, near, weight
     A row -1 is none.
     """
     most = near.shape[1]
-    lower, cross, solved = np.empty((most, most)), np.empty(most), np.empty(most)
-    is_spent = np.zeros(most, dtype=np.bool_)
+    matrices, vectors, is_spent = _spaces(most, z.shape[1])
+    solved = vectors[0]
     for i in range(first, last):
         count = 0
         while count < most and near[i, count] >= 0:
             count += 1
-        rest = _condition(kind, z, noise, variance, points[i], near[i, :count], lower, cross, solved, is_spent)
+        rest = _condition(kind, z, noise, variance, points[i], near[i, :count], matrices, vectors, is_spent)
         left[i] = max(rest, 0.0)
         for p in range(most):
             weights[i, p] = solved[p] if p < count else 0.0

@@ -15,33 +15,46 @@ _SPARE = 1.6
 """How many more points than neighbours are asked for first: of the nearest of a prefix most come before a row."""
 _TREE = 64
 """Rows below which all predecessors are compared."""
+EXACT, SLACK = 2**16, 0.3
+"""Rows up to which neighbours are the nearest; of more rows a neighbour may be farther than the nearest that is left
+out by this share. (Of 10^6 normal points in 3 and 8 dimensions 99 % of 50 neighbours are the nearest, in 8 dimensions
+in half of the time.)"""
 
 
 def nearest_predecessors(
     z: Floats,  # (n, d)
     count: int,
-) -> SparsityPattern:  # (n, n)
+    rows: Indices | None = None,  # (r,)
+) -> SparsityPattern:  # (r, n)
     """Return the pattern of each row's `count` nearest rows before it, or all where they are fewer, and itself.
 
-    Exact, but for ties. In a random order about three quarters of the rows of a prefix come before one of its second
-    half, so trees of prefixes that double need little more than `count` points of a query.
+    Exact up to 2^16 rows, but for ties. In a random order about three quarters of the rows of a prefix come before one
+    of its second half, so trees of prefixes that double need little more than `count` points of a query.
+
+    Args:
+        z: The rows, in order.
+        count: k.
+        rows: Of which rows, in increasing order; None: of all.
     """
-    n = len(z)
-    rows, columns = [], []
-    first = min(n, max(_TREE, 2 * count))
-    near = np.broadcast_to(np.arange(first), (first, first))
-    square = ((z[:first, None] - z[None, :first]) ** 2).sum(-1)
-    square[near >= np.arange(first)[:, None]] = np.inf
+    n, rows = len(z), np.arange(len(z)) if rows is None else rows
+    first, columns = min(n, max(_TREE, 2 * count)), []
+    early = rows[rows < first]
+    square = ((z[early, None] - z[None, :first]) ** 2).sum(-1)
+    square[np.arange(first) >= early[:, None]] = np.inf
     kept = np.argsort(square, axis=1, kind="stable")[:, :count]
     is_kept = np.isfinite(np.take_along_axis(square, kept, axis=1))
-    rows.append(np.nonzero(is_kept)[0])
+    sizes = [is_kept.sum(1)]
     columns.append(kept[is_kept])
     while first < n:
         last = min(n, 2 * first)
-        rows.append(np.repeat(np.arange(first, last), count))
-        columns.append(_before(cKDTree(z[:last]), z, np.arange(first, last), count).reshape(-1))
+        wanted = rows[(rows >= first) & (rows < last)]
+        if len(wanted):
+            columns.append(_before(cKDTree(z[:last]), z, wanted, count).reshape(-1))
+            sizes.append(np.full(len(wanted), count))
         first = last
-    return _pattern(np.concatenate([*rows, np.arange(n)]), np.concatenate([*columns, np.arange(n)]), n)
+    counts = np.concatenate(sizes)
+    of = np.concatenate([np.repeat(np.arange(len(rows)), counts), np.arange(len(rows))])
+    return _pattern(of, np.concatenate([*columns, rows]), (len(rows), n))
 
 
 def _before(tree: cKDTree, z: Floats, rows: Indices, count: int) -> Indices:
@@ -49,7 +62,7 @@ def _before(tree: cKDTree, z: Floats, rows: Indices, count: int) -> Indices:
     out = np.empty((len(rows), count), dtype=np.int64)
     asked, left = min(tree.n, int(_SPARE * count) + 2), np.arange(len(rows))
     while len(left):
-        near = tree.query(z[rows[left]], k=asked, workers=os.cpu_count() or 1)[1]
+        near = _query(tree, z[rows[left]], asked)
         is_before = near < rows[left, None]
         is_full = is_before.sum(1) >= count
         chosen = np.argsort(~is_before[is_full], axis=1, kind="stable")[:, :count]
@@ -58,22 +71,24 @@ def _before(tree: cKDTree, z: Floats, rows: Indices, count: int) -> Indices:
     return out
 
 
-def _pattern(rows: Indices, columns: Indices, n: int) -> SparsityPattern:
+def _query(tree: cKDTree, points: Floats, count: int) -> Indices:
+    """Return the nearest points (q, count) of a tree, in increasing order of the distance."""
+    slack = 0.0 if tree.n <= EXACT else SLACK
+    return np.asarray(tree.query(points, k=np.arange(1, count + 1), eps=slack, workers=os.cpu_count() or 1)[1])
+
+
+def _pattern(rows: Indices, columns: Indices, shape: tuple[int, int]) -> SparsityPattern:
     order = np.lexsort((columns, rows))
-    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
-    return SparsityPattern(starts, columns[order], (n, n))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))])
+    return SparsityPattern(starts, columns[order], shape)
 
 
-def part(
-    pattern: SparsityPattern,  # (n, n)
-    rows: Indices,  # (r,)
+def used(
+    pattern: SparsityPattern,  # (r, n)
 ) -> tuple[SparsityPattern, Indices]:
-    """Return the pattern (r, u) of some rows, given in order, and the u rows that they and their neighbours are."""
-    sizes = np.diff(pattern.indptr)[rows]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    entries = np.repeat(pattern.indptr[rows] - starts[:-1], sizes) + np.arange(starts[-1])
-    used, columns = np.unique(pattern.indices[entries], return_inverse=True)
-    return SparsityPattern(starts, columns.reshape(-1), (len(rows), len(used))), used
+    """Return the pattern (r, u) over the u columns that it has entries in, and which these are."""
+    columns, places = np.unique(np.asarray(pattern.indices, dtype=np.int64), return_inverse=True)
+    return SparsityPattern(pattern.indptr, places.reshape(-1), (pattern.shape[0], len(columns))), columns
 
 
 def nearest(
@@ -82,8 +97,7 @@ def nearest(
     count: int,
 ) -> Indices:  # (q, count)
     """Return the nearest rows of points, in increasing order of the rows."""
-    found = cKDTree(z).query(points, k=np.arange(1, min(count, len(z)) + 1), workers=os.cpu_count() or 1)[1]
-    return np.sort(found, axis=1)
+    return np.sort(_query(cKDTree(z), points, min(count, len(z))), axis=1)
 
 
 def nearest_before(

@@ -14,7 +14,7 @@ from rfgp.inference import local as inference
 from rfgp.inference.local import LocalEvidence, LocalPrior
 from rfgp.inference.priors import FeaturePrior, KernelPrior
 from rfgp.local import kinds
-from rfgp.local.neighbors import part
+from rfgp.local.neighbors import used
 from rfgp.rows import Block
 
 F64 = torch.float64
@@ -122,12 +122,12 @@ def test_a_part_of_the_rows_says_what_it_says_beside_its_neighbors():
     without = replace(prior, features=None)
     parts = []
     for some in (np.arange(0, 60, 2), np.arange(1, 60, 2)):
-        smaller, used = part(pattern, some)
-        parts.append(LocalEvidence(without, ordered.take(torch.from_numpy(used)), p["mean"], p["noise"], smaller))
+        smaller, columns = used(without.neighbors(ordered.inputs, torch.from_numpy(some)))
+        parts.append(LocalEvidence(without, ordered.take(torch.from_numpy(columns)), p["mean"], p["noise"], smaller))
     total = sum(one.log_marginal_likelihood() for one in parts)
     alone = LocalEvidence(without, ordered, p["mean"], p["noise"], pattern).log_marginal_likelihood()
     assert total.item() == pytest.approx(alone.item(), abs=1e-9)
-    everything = part(pattern, np.arange(60))[0]
+    everything = prior.neighbors(ordered.inputs, torch.arange(60))
     again = LocalEvidence(prior, ordered, p["mean"], p["noise"], everything).log_marginal_likelihood()
     assert again.item() == pytest.approx(whole.log_marginal_likelihood().item(), abs=1e-10)
 

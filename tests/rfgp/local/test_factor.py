@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from rfgp import local
-from rfgp.local import factor, kinds, loops
-from rfgp.local.neighbors import nearest_before, part
+from rfgp.local import factor, kinds, loops, neighbors
+from rfgp.local.neighbors import nearest_before
 from rfgp.sparse import SparsityPattern
 
 
@@ -110,8 +110,8 @@ def test_a_part_of_the_rows_has_their_entries():
     lengthscale, variance = (p.detach() for p in parameters())
     pattern, some = local.nearest_predecessors(x.numpy(), 7), np.array([0, 4, 31, 79])
     entries = local.inverse_factor(x, lengthscale, variance, noise, 1, pattern)
-    smaller, used = part(pattern, some)
-    found = local.inverse_factor(x[used], lengthscale, variance, noise[used], 1, smaller)
+    smaller, columns = local.used(local.nearest_predecessors(x.numpy(), 7, some))
+    found = local.inverse_factor(x[columns], lengthscale, variance, noise[columns], 1, smaller)
     expected = torch.cat([entries[pattern.indptr[i] : pattern.indptr[i + 1]] for i in some])
     assert torch.equal(found, expected)
 
@@ -143,6 +143,22 @@ def test_neighbors_are_the_nearest_before(n, count):
         assert mine[-1] == i
         assert len(mine) == min(i, count) + 1
         assert np.allclose(np.sort(squares[mine[:-1]]), np.sort(squares)[:count])
+    some = np.unique(rng.integers(0, n, 20))
+    part = local.nearest_predecessors(z, count, some)
+    for row, i in enumerate(some):
+        expected = pattern.indices[pattern.indptr[i] : pattern.indptr[i + 1]]
+        assert np.array_equal(part.indices[part.indptr[row] : part.indptr[row + 1]], expected)
+
+
+def test_of_many_rows_neighbors_are_almost_the_nearest(monkeypatch):
+    z = np.random.default_rng(0).standard_normal((3000, 6))
+    exact = local.nearest_predecessors(z, 20)
+    monkeypatch.setattr(neighbors, "EXACT", 100)
+    almost = local.nearest_predecessors(z, 20)
+    assert almost.shape == exact.shape
+    assert np.array_equal(almost.indptr, exact.indptr)
+    same = len(np.intersect1d(almost.rows * 3000 + almost.indices, exact.rows * 3000 + exact.indices))
+    assert 0.95 < same / len(exact.indices) < 1
 
 
 def test_neighbors_of_new_points_may_be_new_points():
