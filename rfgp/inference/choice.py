@@ -9,6 +9,7 @@ from rfgp.inference.evidence import Evidence
 from rfgp.inference.laws import Posterior
 from rfgp.inference.linear import LinearModel
 from rfgp.inference.local import LocalEvidence, LocalPosterior, LocalPrior
+from rfgp.inference.local_blocks import BlockedLocalEvidence, is_large
 from rfgp.inference.posteriors import FactorCovariance, KernelPosterior, RowCovariance, WeightPosterior
 from rfgp.inference.primal import FeatureEvidence
 from rfgp.inference.priors import FeaturePrior, KernelPrior, SparsePrior
@@ -42,7 +43,7 @@ def evidence(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Evidence:
         return FeatureEvidence(LinearModel(prior, rows, mean, noise))
     block = gathered(rows)
     if isinstance(prior, LocalPrior):
-        return LocalEvidence.of(prior, block, mean, noise)
+        return (BlockedLocalEvidence if is_large(prior, len(block)) else LocalEvidence.of)(prior, block, mean, noise)
     if isinstance(prior, FeaturePrior):
         return RowEvidence(prior, block, mean, noise)
     if isinstance(prior, SparsePrior) and iterates(prior, block):

@@ -72,6 +72,15 @@ class LocalPrior:
         """F."""
         return 0 if self.features is None else self.features.num_features
 
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """The tensors, (d,) or 0-d, that it depends on, and those of its features."""
+        own = (self.lengthscale, self.variance)
+        if self.features is None:
+            return own
+        scale = self.features.variance
+        return (*own, *self.features.parameters, *(() if scale is None else (scale,)))
+
     def order(self, count: int) -> Tensor:
         """Return the order of so many rows, (n,): a random one."""
         generator = random.numpy_generator(self.seed, random.Role.ORDER)
@@ -189,9 +198,14 @@ class LocalEvidence(Evidence):
 
 def solved_weights(phi: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the Cholesky factor (F, F) of A = I + P^T P, and w = A^-1 P^T u (F, k)."""
-    matrix = torch.eye(phi.shape[1], dtype=phi.dtype, device=phi.device) + phi.mT @ phi
+    return solved_sums(phi.mT @ phi, phi.mT @ targets)
+
+
+def solved_sums(squares: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the Cholesky factor (F, F) of A = I + P^T P, and w = A^-1 P^T u (F, k), of P^T P and P^T u."""
+    matrix = torch.eye(len(squares), dtype=squares.dtype, device=squares.device) + squares
     factor = cholesky(matrix, "The matrix I + P^T P of whitened features")
-    return factor, torch.cholesky_solve(phi.mT @ targets, factor)
+    return factor, torch.cholesky_solve(sums, factor)
 
 
 class _WhiteDensity(torch.autograd.Function):

@@ -91,6 +91,26 @@ def used(
     return SparsityPattern(pattern.indptr, places.reshape(-1), (pattern.shape[0], len(columns))), columns
 
 
+def of_rows(
+    pattern: SparsityPattern,  # (n, n)
+    rows: Indices,  # (r,)
+) -> tuple[SparsityPattern, Indices]:  # (r, n), (nnz,)
+    """Return the pattern of some rows of another, and which of its entries these are."""
+    sizes = np.diff(pattern.indptr)[rows]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    entries = np.repeat(np.asarray(pattern.indptr)[rows] - starts[:-1], sizes) + np.arange(starts[-1])
+    return SparsityPattern(starts, pattern.indices[entries], (len(rows), pattern.shape[1])), entries
+
+
+def near_each_other(
+    z: Floats,  # (n, d)
+    size: int,
+) -> list[Indices]:
+    """Return a division of the rows into blocks of about so many, each of rows near each other."""
+    leaves = cKDTree(z).indices
+    return np.array_split(np.asarray(leaves, dtype=np.int64), -(-len(z) // size))
+
+
 def nearest(
     z: Floats,  # (n, d)
     points: Floats,  # (q, d)

@@ -9,7 +9,7 @@ import torch
 
 import rfgp
 from rfgp import features
-from rfgp.inference import dense
+from rfgp.inference import choice, dense, local_blocks
 from rfgp.inference import local as inference
 from rfgp.inference.local import LocalEvidence, LocalPrior
 from rfgp.inference.priors import FeaturePrior, KernelPrior
@@ -130,6 +130,25 @@ def test_a_part_of_the_rows_says_what_it_says_beside_its_neighbors():
     everything = prior.neighbors(ordered.inputs, torch.arange(60))
     again = LocalEvidence(prior, ordered, p["mean"], p["noise"], everything).log_marginal_likelihood()
     assert again.item() == pytest.approx(whole.log_marginal_likelihood().item(), abs=1e-10)
+
+
+@pytest.mark.parametrize("with_features", [True, False])
+def test_by_blocks_many_rows_say_the_same(with_features, monkeypatch):
+    monkeypatch.setattr(local_blocks, "MOST_FEATURES", 0)
+    monkeypatch.setattr(local_blocks, "BLOCK_FEATURES", 200)
+    p, rows = {key: value.detach() for key, value in theta().items()}, data(400)
+    prior, new = local_prior(p, neighbors=7, with_features=with_features), torch.zeros(3, 3, dtype=F64)
+    with torch.no_grad():
+        one = LocalEvidence.of(prior, rows, p["mean"], p["noise"])
+        other = choice.evidence(prior, rows, p["mean"], p["noise"])
+        assert isinstance(other, local_blocks.BlockedLocalEvidence) is with_features
+        many = local_blocks.BlockedLocalEvidence(prior, rows, p["mean"], p["noise"])
+        assert many.log_marginal_likelihood().item() == pytest.approx(one.log_marginal_likelihood().item(), abs=1e-8)
+        assert torch.allclose(many.posterior().law(new).mean(), one.posterior().law(new).mean(), atol=1e-11)
+        assert torch.allclose(many.posterior().law(new).variance(), one.posterior().law(new).variance(), atol=1e-11)
+        assert torch.equal(many.leave_one_out()[0], one.leave_one_out()[0])
+    lively = local_prior(theta(), with_features=with_features)
+    assert not local_blocks.is_large(lively, 10**9)
 
 
 @pytest.mark.parametrize("fault", ["determinant", "mean", "left"])
