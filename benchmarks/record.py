@@ -54,8 +54,8 @@ class Value:
         why: What explains a difference, or that it is open.
         z: Where the two are compared by another statistic: its value as that of a standard normal variable.
         comparable: Whether data, protocol and errors suffice to compare the two.
-        together: Of a claim on several cases at once: the support of all (`everywhere`) or of any (`somewhere`); ours
-            and its error are then those of one of them.
+        together: Of a claim on several cases at once: the support of all of them (`everywhere`); ours and its error
+            are then those of the case that speaks most against it.
     """
 
     name: str
@@ -151,12 +151,7 @@ def everywhere(supports: Iterable[float]) -> float:
     dependent and then less often).
     """
     ahead = np.asarray(list(supports), dtype=np.float64)
-    return float(ahead.min()) if ahead.min() >= 0 else -worst(-ahead)
-
-
-def somewhere(supports: Iterable[float]) -> float:
-    """Return the support of a claim that holds of one case at least."""
-    return -everywhere(-support for support in supports)
+    return float(ahead.min()) if ahead.min() >= 0 else 0.0 - worst(-ahead)
 
 
 def worst(z: Iterable[float], two_sided: bool = False) -> float:

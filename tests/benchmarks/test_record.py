@@ -45,8 +45,6 @@ def test_a_claim_on_several_cases_holds_by_its_weakest_and_fails_by_more_than_ch
     rng = np.random.default_rng(0)
     assert record.everywhere([5.0, 2.5, 9.0]) == 2.5
     assert record.everywhere([5.0, -6.0, 9.0]) < -5
-    assert record.somewhere([-5.0, 6.0]) > 5
-    assert record.somewhere([-5.0, -2.5]) == -2.5
     ties = np.array([record.everywhere(rng.standard_normal(20)) for _ in range(4000)])
     assert np.mean(ties < -1) == pytest.approx(stats.norm.sf(1), abs=0.02)
     assert np.mean(ties > 1) < 1e-3

@@ -35,13 +35,16 @@ def test_few_draws_are_compared_by_students_law():
     assert walks_shared.behind(np.ones(5), np.ones(5)) == 0
 
 
-def test_gains_above_two_are_an_existence():
+def test_the_largest_of_equal_gains_is_not_found_too_large():
     rng = np.random.default_rng(0)
-    one, other = rng.standard_normal((2, 30))
-    gains = [(15 + one, 10 + other), (30 + one, 10 + other)]
-    assert walks_processes.above_two(gains).verdict == "holds"
-    assert walks_processes.above_two(gains).ours == pytest.approx(3, rel=0.1)
-    assert walks_processes.above_two(gains[:1]).verdict == "fails"
+    gains = []
+    for _ in range(300):
+        cases = [{name: 1 + 0.2 * rng.standard_normal(20) for name in ("i.i.d.", "sigma")} for _ in range(24)]
+        gains.append(walks_processes.largest_gain(cases))
+    z = np.array([(ratio - 1) / error for ratio, error in gains])
+    assert abs(z.mean()) < 4 * z.std() / len(z) ** 0.5
+    better = [{"i.i.d.": case["i.i.d."] * 3, "sigma": case["sigma"]} for case in cases[:1]]
+    assert walks_processes.largest_gain([*cases[1:], *better])[0] > 2
 
 
 def test_the_distance_of_permutations_counts_transpositions():

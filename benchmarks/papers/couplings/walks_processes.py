@@ -17,7 +17,6 @@ from benchmarks.papers.couplings.walks_shared import (
     OURS,
     PAPER,
     Floats,
-    behind,
     curve,
     draw,
     mean_ratios,
@@ -25,7 +24,7 @@ from benchmarks.papers.couplings.walks_shared import (
     quiet,
 )
 from benchmarks.protocol import kl, ratio_of_means
-from benchmarks.record import Figure, Result, Scale, Value, somewhere
+from benchmarks.record import Figure, Result, Scale, Value
 from graphs import kernels
 from rfgp import datasets, random
 from rfgp.datasets import fetch
@@ -34,7 +33,7 @@ from rfgp.fields import read_road_field
 HALT, QUANTILES, TRAINING_WALKERS = 0.4, 50, 8
 RATE, EPOCHS, SETTLED, WINDOW = 0.05, 1000, 1e-3, 50
 MESHES = ("teapot", "fuze", "unit_sphere", "idler_riser", "busted")
-MESH_WALKERS, MESH_DRAWS = (16, 32, 64), 10
+MESH_WALKERS, MESH_DRAWS = (16, 32, 64), 20
 ROAD_WALKERS, ROAD_DRAWS, ROAD_SPLITS, ROAD_TRAIN = (4, 8, 16), 10, 10, 250
 METRICS = ("kernel error", "RMSE", "KL")
 TRAINED = (
@@ -201,19 +200,22 @@ def figure_4(scale: Scale) -> Result:
         for name in MESHES[:2] if scale.quick else MESHES:
             task = mesh_task(name)
             trained, epochs = train(task, seed=0)
-            found, rmse = compare(task, trained, MESH_WALKERS, scale(MESH_DRAWS), 1)
+            found, rmse = compare(task, trained, MESH_WALKERS, scale(MESH_DRAWS, least=6), 1)
             values += claims(name, found)
-            gains += [(case["i.i.d."], case["sigma"]) for case in cases(found, ("RMSE", "KL"))]
+            gains += cases(found, ("RMSE", "KL"))
             notes.append(
                 f"{in_words(f'{name}, N = {task.graph.num_nodes}', found)} Exact process: RMSE {rmse:.3g}; gamma "
                 f"{trained.gamma:.3g}, kappa {trained.kappa:.3g}, sigma {trained.sigma:.3g} after {epochs} epochs."
             )
-    values.append(above_two(gains))
+    label = f"i.i.d. / sigma in the one of {len(gains)} cases of RMSE and KL that is largest in other draws"
+    values.append(Value(label, *largest_gain(gains), "> 2"))
     return Result(
         "interpolation of face normals on meshes",
         "z component of the faces' normals, all parts of a mesh, 5 % of the faces masked at random, 16, 32 and 64 "
         f"walkers, {MESH_DRAWS} draws (not stated). {TRAINED} The paper claims better predictions and error bars by "
-        "sigma, sometimes by a factor above 2: cases are metrics and numbers of walkers.",
+        "sigma, sometimes by a factor above 2: cases are metrics and numbers of walkers. The largest factor is that of "
+        "the case with the largest one in half of the draws, taken over the other half, as the largest of many is too "
+        "large; a first run, with 10 draws, had taken it over all.",
         values,
         notes,
         missing=(
@@ -226,11 +228,13 @@ def figure_4(scale: Scale) -> Result:
     )
 
 
-def above_two(gains: Sequence[tuple[Floats, Floats]]) -> Value:
-    """Return the claim that i.i.d. over sigma is above 2 in some case, by the case that speaks most for it."""
-    supports = [behind(2 * sigma, independent) for independent, sigma in gains]
-    ours = ratio_of_means(*gains[int(np.argmax(supports))], paired=True)
-    return Value("i.i.d. / sigma of RMSE and KL, the largest", *ours, "> 2", together=somewhere(supports))
+def largest_gain(found: Sequence[Mapping[str, Floats]]) -> tuple[float, float]:
+    """Return i.i.d. / sigma, and its standard error, over every second draw in the case that is best in the others."""
+
+    def gain(case: Mapping[str, Floats], first: int) -> tuple[float, float]:
+        return ratio_of_means(case["i.i.d."][first::2], case["sigma"][first::2], paired=True)
+
+    return gain(max(found, key=lambda case: gain(case, 0)), 1)
 
 
 def road_tasks(splits: int) -> Iterator[Task]:
