@@ -10,6 +10,7 @@ from scipy import stats
 
 from benchmarks import page, protocol, record
 from benchmarks.papers import __main__ as papers
+from benchmarks.papers import lists
 from benchmarks.record import Result, Scale, Value
 
 
@@ -142,6 +143,35 @@ def test_the_documentation_is_what_the_results_say():
 def test_every_figure_of_a_paper_has_its_file():
     known = {f"{paper}/{name}" for paper, name, _ in papers.figures()}
     assert set(record.read()) == known
+
+
+def test_every_figure_of_a_paper_is_listed_with_what_exists():
+    """Figures of our own have no paper that they could lack."""
+    own = {f"{paper}/{name}" for paper, name, _ in papers.figures() if paper != "own"}
+    assert set(lists.FACTS) == own
+    words = {fact.partition(":")[0] for facts in lists.FACTS.values() for fact in facts}
+    assert words == set(lists.WORDS)
+
+
+def test_nothing_is_compared_where_something_is_missing():
+    for key, content in record.read().items():
+        if key in lists.FACTS and not lists.FACTS[key].is_counted:
+            values = record.values_of(content)
+            assert (record.counts(values), record.claims(values)) == ((0, 0, 0), (0, 0, 0)), key
+
+
+def test_the_page_lists_what_exists_and_counts_only_that(tmp_path, monkeypatch):
+    facts = {"couplings/table-9": lists.Facts("exists", "partly: m not stated", "exists")}
+    monkeypatch.setattr(page, "FACTS", facts)
+    record.run("couplings", "table-9", result, Scale(), tmp_path)
+    text = page.page(record.read(tmp_path))
+    assert "| couplings/table-9 | exists | partly: m not stated | exists | 0 of 1 |  |" in text
+    assert "Where all three exist (0 figures) 0 of 0 numbers agree" in text
+    assert "Where one or more exist in part (1 figure) 0 of 1 numbers agree" in text
+    facts["couplings/table-9"] = lists.Facts("exists", "exists", "no: none printed")
+    text = page.page(record.read(tmp_path))
+    assert "| couplings/table-9 | exists | exists | no: none printed |  |  |" in text
+    assert "that can be compared" not in text.partition("## Variance")[2]
 
 
 def test_unknown_papers_are_refused():
