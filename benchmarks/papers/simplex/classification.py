@@ -164,7 +164,7 @@ def chosen_by(others: Sequence[Value]) -> str:
     return (
         "The split of 90, 5 and 5 % was chosen by this table, not before it: with 95 % to train, as that code's last "
         f"version has it, {len(off)} of {len(far)} accuracies of SimRFs are off by {', '.join(off)} standard errors. "
-        "That was a choice among two, and the agreement of 36 accuracies is so far no proof of the split."
+        "That was a choice among two: that these accuracies agree is no proof of the split."
     )
 
 
