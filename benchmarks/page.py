@@ -27,7 +27,7 @@ _INTRODUCTION = """# Reproductions
 What the papers print, beside what this package finds; made by `python -m benchmarks.page` of the files in
 `benchmarks/results`, which `make results` computes. "Apart" is the distance in standard errors, ours, the paper's where
 it gives one, and that of rounding. A figure "agrees" within two of them and is "close" within three. Where a paper has
-a plot without numbers, what its caption or text claims is tested, as a count of cases or as "< 1": that "holds" or
+a plot without numbers, what its caption or text claims is tested, as "< 1", in many cases by the worst: it "holds" or
 "fails" where ours is two standard errors on one side or the other ("apart" says how many), else it is "undecided".
 Seconds are those of a machine that did other work beside; tables that share a computation have it with the first.
 """
