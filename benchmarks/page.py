@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import claims, counts, read, values_of
+from benchmarks.papers.lists import FACTS
+from benchmarks.record import Value, claims, counts, read, values_of
 from rfgp.counts import counted
 
 ROOT = Path(__file__).parents[1]
@@ -26,9 +27,16 @@ _INTRODUCTION = """# Reproductions
 What the papers print, beside what this package finds; made by `python -m benchmarks.page` of the files in
 `benchmarks/results`, which `make results` computes. "Apart" is the distance in standard errors, ours, the paper's where
 it gives one, and that of rounding. A figure "agrees" within two of them and is "close" within three. Where a paper has
-a plot without numbers, what its caption or text claims is tested, as a count of cases or as "< 1": that "holds" or
+a plot without numbers, what its caption or text claims is tested, as "< 1", in many cases by the worst: it "holds" or
 "fails" where ours is two standard errors on one side or the other ("apart" says how many), else it is "undecided".
 Seconds are those of a machine that did other work beside; tables that share a computation have it with the first.
+"""
+_LISTS = """## What exists
+
+Of each figure, whether its data, its protocol and its errors exist, by the paper and what is at hand, whatever a run
+finds. What exists in part is filled by a reading of ours or by data of the same kind, as the figure's protocol tells.
+Where one of the three is missing nothing is counted, here and in the rates of the papers; single values that cannot be
+compared are not counted either.
 """
 _MOST_DIGITS = 6
 _QUOTED = re.compile(r"<!-- (?P<key>[\w-]+/[\w-]+): (?P<name>[^;]+?)(?:; (?P<form>[^ ]+))? -->(?P<text>[^<]*)<!-- -->")
@@ -37,13 +45,42 @@ _QUOTED = re.compile(r"<!-- (?P<key>[\w-]+/[\w-]+): (?P<name>[^;]+?)(?:; (?P<for
 
 def page(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the page."""
-    parts = [_INTRODUCTION]
+    parts = [_INTRODUCTION, *_lists(results)]
     for paper, title in PAPERS.items():
         own = {key: content for key, content in results.items() if content["paper"] == paper}
         if own:
             order = sorted(own.values(), key=_place)
             parts += [f"## {title}\n", _summary(order), *(_section(content) for content in order)]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _lists(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what exists of each figure, with what is counted of it, and the rates by that."""
+    known = {key: facts for key, facts in FACTS.items() if key in results}
+    if not known:
+        return
+    yield _LISTS
+    rows = ["| figure | data | protocol | errors | agree | claims hold, undecided, fail |", "|---|---|---|---|---|---|"]
+    for key, facts in known.items():
+        total, near, _ = counts(_counted(results[key]))
+        said = claims(_counted(results[key]))
+        agree, hold = f"{near} of {total}" if total else "", ", ".join(map(str, said)) if sum(said) else ""
+        rows.append(f"| {key} | {' | '.join(facts)} | {agree} | {hold} |")
+    yield "\n".join(rows) + "\n"
+    for words, wanted in (("Where all three exist", True), ("Where one or more exist in part", False)):
+        chosen = [results[key] for key, facts in known.items() if facts.is_counted and facts.is_whole == wanted]
+        values = [value for content in chosen for value in _counted(content)]
+        (total, near, _), (held, open_, failed) = counts(values), claims(values)
+        yield (
+            f"{words} ({counted(len(chosen), 'figure')}) {near} of {total} numbers agree; of {held + open_ + failed} "
+            f"claims {held} hold, {open_} are undecided, {failed} fail.\n"
+        )
+
+
+def _counted(content: Mapping[str, Any]) -> list[Value]:
+    """Return the values of a figure that rates count: none where its data, its protocol or its errors are missing."""
+    facts = FACTS.get(f"{content['paper']}/{content['figure']}")
+    return values_of(content) if facts is None or facts.is_counted else []
 
 
 def _place(content: Mapping[str, Any]) -> tuple[int, int, str]:
@@ -58,12 +95,12 @@ def _summary(own: Sequence[Mapping[str, Any]]) -> str:
     sentences = []
     for is_table, what in ((True, "printed number"), (False, "other value")):
         chosen = [content for content in own if content["figure"].startswith("table") == is_table]
-        total, near, close = counts(value for content in chosen for value in values_of(content))
+        total, near, close = counts(value for content in chosen for value in _counted(content))
         if total:
             within = f"{near} lie within two standard errors and {close} within three"
             where = "in tables" if is_table else "(of plots, formulas, and counts of cases)"
             sentences.append(f"Of {counted(total, what)} {where} that can be compared {within}.")
-    held, open_, failed = claims(value for content in own for value in values_of(content))
+    held, open_, failed = claims(value for content in own for value in _counted(content))
     if held + open_ + failed:
         said = counted(held + open_ + failed, "claim")
         rest = f"{held} hold by two standard errors, {open_} are undecided, {failed} fail"

@@ -11,14 +11,15 @@ process first.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from rich.console import Console
 
 import rfgp
-from rfgp import datasets, features, random, spectra
+from rfgp import datasets, features, metrics, random, spectra
 from rfgp.compare import Comparison, Plan, compare_file, to_json, to_table
 from rfgp.couplings import Coupling, Frequencies, for_features
 from rfgp.files import write_atomically
@@ -93,14 +94,35 @@ def split(name: str, index: int, spectrum: spectra.Spectrum | None = None, lengt
     return Split(x, target, noise / outputscale, outputscale, law)
 
 
-def kl(first: tuple[torch.Tensor, torch.Tensor], second: tuple[torch.Tensor, torch.Tensor]) -> float:
-    """KL of two normal laws in nats per point."""
-    (m1, c1), (m2, c2) = first, second
-    f1, f2 = torch.linalg.cholesky(c1), torch.linalg.cholesky(c2)
-    ratio = torch.linalg.solve_triangular(f2, f1, upper=False)
-    shift = torch.linalg.solve_triangular(f2, (m1 - m2)[:, None], upper=False)
-    logs = 2 * (f2.diagonal().log().sum() - f1.diagonal().log().sum())
-    return float(ratio.square().sum() + shift.square().sum() - len(m1) + logs) / (2 * len(m1))
+@dataclass(frozen=True, eq=False)
+class Law:
+    """A normal law of observations, as `rfgp.metrics` takes one.
+
+    Attributes:
+        mean: (n,).
+        covariance: (n, n), with noise.
+    """
+
+    mean: torch.Tensor
+    covariance: torch.Tensor
+
+    def observed(self) -> Self:
+        return self
+
+    def mean_tensor(self) -> torch.Tensor:
+        return self.mean
+
+    def variance_tensor(self) -> torch.Tensor:
+        return self.covariance.diagonal()
+
+    def covariance_tensor(self) -> torch.Tensor:
+        return self.covariance
+
+
+def kl(first: tuple[Any, Any], second: tuple[Any, Any], *, per_point: bool = True) -> float:
+    """Return KL(first || second) of two normal laws of observations, means (n,) and covariances (n, n), in nats."""
+    p, q = (Law(*map(torch.as_tensor, law)) for law in (first, second))
+    return metrics.kl_divergence(p, q, per_point=per_point)
 
 
 @dataclass(frozen=True)
@@ -149,6 +171,22 @@ def sampler(
 def mean_error(values: Iterable[float]) -> tuple[float, float]:
     found = np.array(list(values))
     return float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found))) if len(found) > 1 else np.nan
+
+
+def ratio_of_means(first: ArrayLike, second: ArrayLike, paired: bool = False) -> tuple[float, float]:
+    """Return the ratio of two means over draws or splits, and its standard error to first order.
+
+    Args:
+        first: (r,).
+        second: (r,), or another number of them.
+        paired: Whether they are of the same r draws or splits, in order.
+    """
+    a, b = (np.asarray(values, dtype=np.float64) for values in (first, second))
+    ratio = a.mean() / b.mean()
+    relative = [values / values.mean() for values in (a, b)]
+    parts = [relative[0] - relative[1]] if paired else relative
+    error = np.sqrt(sum(part.var(ddof=1) / len(part) for part in parts))
+    return float(ratio), float(abs(ratio) * error)
 
 
 def geometric(values: Iterable[float]) -> float:

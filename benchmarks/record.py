@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from rfgp.files import write_atomically
 
@@ -53,6 +54,8 @@ class Value:
         why: What explains a difference, or that it is open.
         z: Where the two are compared by another statistic: its value as that of a standard normal variable.
         comparable: Whether data, protocol and errors suffice to compare the two.
+        together: Of a claim on several cases at once: the support of all of them (`everywhere`); ours and its error
+            are then those of the case that speaks most against it.
     """
 
     name: str
@@ -63,12 +66,15 @@ class Value:
     why: str = ""
     z: float | None = None
     comparable: bool = True
+    together: float | None = None
 
     @property
     def support(self) -> float | None:
         """By how many standard errors what the paper claims holds, below 0 where it does not; None without a claim."""
         if self.printed[:1] not in ("<", ">") or not self.comparable:
             return None
+        if self.together is not None:
+            return self.together
         ahead = (self.ours - float(self.printed[1:])) * (1 if self.printed[0] == ">" else -1)
         return ahead / self.error if self.error > 0 else math.copysign(math.inf, ahead)
 
@@ -135,6 +141,24 @@ def claims(values: Iterable[Value]) -> tuple[int, int, int]:
     """Return how many claims hold by two standard errors, are undecided, and fail by two."""
     said = [value.verdict for value in values if value.support is not None]
     return said.count("holds"), said.count("undecided"), said.count("fails")
+
+
+def everywhere(supports: Iterable[float]) -> float:
+    """Return the support of a claim on several cases, of each of which it must hold, as one normal variable.
+
+    The least support where none is negative: all hold only if the weakest does. Else it counts how many were tried: of
+    k cases in which nothing differs the worst is the least of k normal variables (independent ones, or positively
+    dependent and then less often).
+    """
+    ahead = np.asarray(list(supports), dtype=np.float64)
+    return float(ahead.min()) if ahead.min() >= 0 else 0.0 - worst(-ahead)
+
+
+def worst(z: Iterable[float], two_sided: bool = False) -> float:
+    """Return the largest of some normal variables, or of their moduli, as one of them; not below 0."""
+    given, law = np.asarray(list(z), dtype=np.float64), stats.halfnorm if two_sided else stats.norm
+    tail = -np.expm1(len(given) * law.logcdf(given.max()))
+    return max(0.0, float(law.isf(max(tail, 1e-300))))
 
 
 def write(paper: str, name: str, result: Result, seconds: float, scale: Scale, folder: Path = RESULTS) -> Path:

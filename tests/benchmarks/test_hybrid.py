@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.papers.hybrid import clusters
+from benchmarks.papers.hybrid import clusters, ranges
 from rfgp import couplings, random
 from rfgp.features import softmax
 
@@ -58,3 +58,29 @@ def test_ranks_of_the_same_law_are_standard_normal(which):
     assert 0.75 < np.std(ranks) < 1.3
     twice = clusters.rank([errors], float(pick(np.exp(rng.standard_normal(20)) * 4)), which, 1e-9)
     assert twice > 1
+
+
+def test_smoothing_leaves_mean_and_variance_of_logarithms():
+    errors = np.exp(random.numpy_generator(0).standard_normal(80))
+    centers, width = ranges.smoothed(errors)
+    assert centers.mean() == pytest.approx(np.log(errors).mean())
+    assert centers.var() + width**2 == pytest.approx(np.log(errors).var())
+
+
+@pytest.mark.parametrize(("factor", "spread"), [(1.0, 1.0), (7.0, 1.0), (1.0, 1.5)])
+def test_ranges_tell_spreads_and_not_levels(factor, spread):
+    """Whatever the level, ranges of the same law have standard normal scores; wider ones lie above."""
+    rng = random.numpy_generator(1)
+    cells = {m: [np.exp(rng.standard_normal(200)) for _ in range(3)] for m in range(10)}
+    drawn = factor * np.exp(spread * rng.standard_normal((2, 10, 20)))
+    printed = {("a", str(k)): np.stack([rows.min(1), rows.max(1)], axis=1) for k, rows in enumerate(drawn)}
+    joint = ranges.Joint(dict.fromkeys(printed, cells), printed, 20, 1e-9)
+    mean, error = joint.whole()
+    assert error == pytest.approx(1 / np.sqrt(20), rel=0.25)
+    if spread == 1:
+        assert abs(mean / error) < 3
+        assert all(abs(joint.z(key)) < 3 for key in printed)
+        assert joint.share_as_uneven() > 0.01
+    else:
+        assert mean / error > 3
+        assert joint.share_as_uneven() < 0.01

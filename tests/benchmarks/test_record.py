@@ -4,10 +4,13 @@ import dataclasses
 import json
 import math
 
+import numpy as np
 import pytest
+from scipy import stats
 
-from benchmarks import page, record
+from benchmarks import page, protocol, record
 from benchmarks.papers import __main__ as papers
+from benchmarks.papers import lists
 from benchmarks.record import Result, Scale, Value
 
 
@@ -37,6 +40,49 @@ def test_a_claim_holds_or_fails_by_two_standard_errors():
     assert [value.distance for value in values] == [None] * 8
     assert record.claims([*values, Value("b", 0.9, 0.0, "< 1"), Value("c", 1.0, 0.1, "1.0")]) == (3, 4, 2)
     assert record.counts(values) == (0, 0, 0)
+
+
+def test_a_claim_on_several_cases_holds_by_its_weakest_and_fails_by_more_than_chance():
+    rng = np.random.default_rng(0)
+    assert record.everywhere([5.0, 2.5, 9.0]) == 2.5
+    assert record.everywhere([5.0, -6.0, 9.0]) < -5
+    ties = np.array([record.everywhere(rng.standard_normal(20)) for _ in range(4000)])
+    assert np.mean(ties < -1) == pytest.approx(stats.norm.sf(1), abs=0.02)
+    assert np.mean(ties > 1) < 1e-3
+    value = Value("a", 0.9, 0.01, "< 1", together=-2.5)
+    assert (value.support, value.verdict) == (-2.5, "fails")
+
+
+def test_the_worst_of_many_is_tested_as_one():
+    rng = np.random.default_rng(0)
+    for sides, draw in ((1, lambda: rng.standard_normal(20)), (2, lambda: np.abs(rng.standard_normal(20)))):
+        found = np.array([record.worst(draw(), two_sided=sides == 2) for _ in range(4000)])
+        assert np.mean(found > 1) == pytest.approx(sides * stats.norm.sf(1), abs=0.02)
+    assert record.worst([6.0, 0.0]) > 5
+    assert record.worst([-3.0, -4.0]) == 0
+    assert record.worst([60.0]) > 30
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_ratios_of_means_have_the_spread_that_they_say(paired):
+    rng = np.random.default_rng(0)
+    common = rng.standard_normal((400, 30)) * paired
+    pairs = [3 + common + rng.standard_normal((400, 30)) for _ in range(2)]
+    found = np.array([protocol.ratio_of_means(a, 2 * b, paired) for a, b in zip(*pairs, strict=True)])
+    z = (found[:, 0] - 0.5) / found[:, 1]
+    assert abs(z.mean()) < 0.2
+    assert z.std() == pytest.approx(1, abs=0.12)
+
+
+def test_the_divergence_is_that_of_normal_laws():
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((3, 3)) for _ in range(2))
+    first, second = (rng.standard_normal(3), a @ a.T + np.eye(3)), (rng.standard_normal(3), b @ b.T + np.eye(3))
+    draws = stats.multivariate_normal(*first).rvs(200_000, random_state=0)
+    logs = stats.multivariate_normal(*first).logpdf(draws) - stats.multivariate_normal(*second).logpdf(draws)
+    found = protocol.kl(first, second, per_point=False)
+    assert found == pytest.approx(logs.mean(), abs=5 * logs.std() / 200_000**0.5)
+    assert protocol.kl(first, second) == pytest.approx(found / 3, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +143,35 @@ def test_the_documentation_is_what_the_results_say():
 def test_every_figure_of_a_paper_has_its_file():
     known = {f"{paper}/{name}" for paper, name, _ in papers.figures()}
     assert set(record.read()) == known
+
+
+def test_every_figure_of_a_paper_is_listed_with_what_exists():
+    """Figures of our own have no paper that they could lack."""
+    own = {f"{paper}/{name}" for paper, name, _ in papers.figures() if paper != "own"}
+    assert set(lists.FACTS) == own
+    words = {fact.partition(":")[0] for facts in lists.FACTS.values() for fact in facts}
+    assert words == set(lists.WORDS)
+
+
+def test_nothing_is_compared_where_something_is_missing():
+    for key, content in record.read().items():
+        if key in lists.FACTS and not lists.FACTS[key].is_counted:
+            values = record.values_of(content)
+            assert (record.counts(values), record.claims(values)) == ((0, 0, 0), (0, 0, 0)), key
+
+
+def test_the_page_lists_what_exists_and_counts_only_that(tmp_path, monkeypatch):
+    facts = {"couplings/table-9": lists.Facts("exists", "partly: m not stated", "exists")}
+    monkeypatch.setattr(page, "FACTS", facts)
+    record.run("couplings", "table-9", result, Scale(), tmp_path)
+    text = page.page(record.read(tmp_path))
+    assert "| couplings/table-9 | exists | partly: m not stated | exists | 0 of 1 |  |" in text
+    assert "Where all three exist (0 figures) 0 of 0 numbers agree" in text
+    assert "Where one or more exist in part (1 figure) 0 of 1 numbers agree" in text
+    facts["couplings/table-9"] = lists.Facts("exists", "exists", "no: none printed")
+    text = page.page(record.read(tmp_path))
+    assert "| couplings/table-9 | exists | exists | no: none printed |  |  |" in text
+    assert "that can be compared" not in text.partition("## Variance")[2]
 
 
 def test_unknown_papers_are_refused():

@@ -19,10 +19,11 @@ from benchmarks.papers.couplings.walks_shared import (
     Floats,
     curve,
     draw,
-    mean_ratio,
+    mean_ratios,
     nowhere_worse,
     quiet,
 )
+from benchmarks.protocol import kl, ratio_of_means
 from benchmarks.record import Figure, Result, Scale, Value
 from graphs import kernels
 from rfgp import datasets, random
@@ -31,8 +32,8 @@ from rfgp.fields import read_road_field
 
 HALT, QUANTILES, TRAINING_WALKERS = 0.4, 50, 8
 RATE, EPOCHS, SETTLED, WINDOW = 0.05, 1000, 1e-3, 50
-MESHES = ("teapot", "fuze", "unit_sphere", "idler_riser")
-MESH_WALKERS, MESH_DRAWS = (16, 32, 64), 10
+MESHES = ("teapot", "fuze", "unit_sphere", "idler_riser", "busted")
+MESH_WALKERS, MESH_DRAWS = (16, 32, 64), 20
 ROAD_WALKERS, ROAD_DRAWS, ROAD_SPLITS, ROAD_TRAIN = (4, 8, 16), 10, 10, 250
 METRICS = ("kernel error", "RMSE", "KL")
 TRAINED = (
@@ -102,15 +103,21 @@ def gradient(task: Task, walks: graphs.Walks, at: Trained) -> Floats:  # (3,)
         ]
         for f in (kernel.modulation(walks.max_length), slope)
     )
-    M = at.kappa * (phi @ phi.T).toarray() + at.sigma**2 * np.eye(len(y))
-    inverse = lapack.dpotri(cho_factor(M, lower=True)[0], lower=1)[0]
-    inverse = np.tril(inverse) + np.tril(inverse, -1).T
-    alpha = inverse @ y
-    outer = inverse - np.outer(alpha, alpha)
-    in_gamma = 2 * at.kappa * (moved * (phi.T @ outer).T).sum()
-    in_sigma = 2 * at.sigma**2 * np.trace(outer)
-    in_kappa = np.sum(outer * M) - in_sigma / 2
-    return 0.5 * np.array([in_gamma, in_kappa, in_sigma])
+    gram, crossed = (sp.coo_array(part @ phi.T) for part in (phi, moved))
+    M = at.kappa * gram.toarray(order="F")
+    np.fill_diagonal(M, M.diagonal() + at.sigma**2)
+    factor = cho_factor(M, lower=True, overwrite_a=True)
+    alpha = cho_solve(factor, y)
+    inverse = lapack.dpotri(factor[0], lower=1, overwrite_c=1)[0]  # its lower triangle
+
+    def against(part: sp.coo_array) -> float:
+        """Return the sum of the products of entries with those of M^-1 - alpha alpha'."""
+        row, column = part.coords
+        entries = inverse[np.maximum(row, column), np.minimum(row, column)] - alpha[row] * alpha[column]
+        return float(part.data @ entries)
+
+    in_sigma = 2 * at.sigma**2 * (inverse.trace() - alpha @ alpha)
+    return 0.5 * np.array([2 * at.kappa * against(crossed), at.kappa * against(gram), in_sigma])
 
 
 Law = tuple[Floats, Floats]
@@ -123,15 +130,6 @@ def posterior(task: Task, K: Floats, noise: float) -> Law:
     cross = K[np.ix_(train, test)]
     solved = cho_solve(factor, np.column_stack([cross, task.y[train]]))
     return cross.T @ solved[:, -1], K[np.ix_(test, test)] + noise * np.eye(len(test)) - cross.T @ solved[:, :-1]
-
-
-def divergence(first: Law, second: Law) -> float:
-    """Return KL(first || second), total nats."""
-    (m1, c1), (m2, c2) = first, second
-    shift = m2 - m1
-    solved = np.linalg.solve(c2, np.column_stack([c1, shift]))
-    logs = np.linalg.slogdet(c2)[1] - np.linalg.slogdet(c1)[1]
-    return float(0.5 * (np.trace(solved[:, :-1]) + shift @ solved[:, -1] - len(m1) + logs))
 
 
 def compare(
@@ -151,7 +149,7 @@ def compare(
                 K = found.kappa * (phi @ phi.T).toarray()
                 law = posterior(task, K, noise)
                 rmse = task.unit * np.sqrt(np.mean((law[0] - truth) ** 2))
-                rows.append((np.linalg.norm(K - exact) / norm, rmse, divergence(best, law)))
+                rows.append((np.linalg.norm(K - exact) / norm, rmse, kl(best, law, per_point=False)))
             for metric, column in zip(METRICS, np.array(rows).T, strict=True):
                 out[metric, m, method] = column
     return out, float(task.unit * np.sqrt(np.mean((best[0] - truth) ** 2)))
@@ -164,13 +162,10 @@ def cases(found: Mapping[tuple[str, int, str], Floats], metrics: Sequence[str] =
     return [{name: found[metric, m, name] for name in methods} for metric in metrics for m in sizes]
 
 
-def ratios(label: str, found: Mapping[tuple[str, int, str], Floats]) -> list[Value]:
-    """Return for each metric the mean ratios to i.i.d. walkers, over their numbers."""
-    return [
-        mean_ratio(f"{label}{metric}, mean over m", cases(found, [metric]), method)
-        for metric in METRICS
-        for method in ("antithetic", "sigma", "stratified")
-    ]
+def claims(name: str, found: Mapping[tuple[str, int, str], Floats]) -> list[Value]:
+    """Return that sigma is nowhere worse, and for each metric the mean ratios over numbers of walkers."""
+    means = [mean_ratios(f"{name}, {metric}, mean over m", cases(found, [metric])) for metric in METRICS]
+    return [*nowhere_worse(name, cases(found)), *(value for some in means for value in some)]
 
 
 def in_words(label: str, found: Mapping[tuple[str, int, str], Floats]) -> str:
@@ -185,6 +180,7 @@ def in_words(label: str, found: Mapping[tuple[str, int, str], Floats]) -> str:
 
 
 def mesh_task(name: str) -> Task:
+    """Return the task of a mesh: the z component of the normals of its faces, 5 % of them masked."""
     mesh = datasets.load(name)
     graph = graphs.Graph.from_mesh(mesh)
     order = random.numpy_generator(0, random.Role.SPLIT).permutation(graph.num_nodes)
@@ -194,45 +190,55 @@ def mesh_task(name: str) -> Task:
 
 
 def figure_4(scale: Scale) -> Result:
+    """Return how well walkers interpolate the normals of meshes' faces: kernel error, RMSE and KL.
+
+    The paper's figure is a plot of the three over numbers of walkers for six meshes; its caption claims that sigma is
+    better, at times by a factor above 2.
+    """
     values, notes, gains = [], [], []
     with quiet():
         for name in MESHES[:2] if scale.quick else MESHES:
             task = mesh_task(name)
             trained, epochs = train(task, seed=0)
-            found, rmse = compare(task, trained, MESH_WALKERS, scale(MESH_DRAWS), 1)
-            values += [nowhere_worse(name, cases(found)), *ratios(f"{name}, ", found)]
-            gains += [two_fold(case) for case in cases(found, ("RMSE", "KL"))]
+            found, rmse = compare(task, trained, MESH_WALKERS, scale(MESH_DRAWS, least=6), 1)
+            values += claims(name, found)
+            gains += cases(found, ("RMSE", "KL"))
             notes.append(
                 f"{in_words(f'{name}, N = {task.graph.num_nodes}', found)} Exact process: RMSE {rmse:.3g}; gamma "
                 f"{trained.gamma:.3g}, kappa {trained.kappa:.3g}, sigma {trained.sigma:.3g} after {epochs} epochs."
             )
-    ratio, error = max(gains)
-    short = min((2 - gain) / spread for gain, spread in gains)
-    values.append(Value("largest i.i.d. / sigma of RMSE and KL (above 2)", ratio, error, "2", z=max(0.0, short)))
+    label = f"i.i.d. / sigma in the one of {len(gains)} cases of RMSE and KL that is largest in other draws"
+    values.append(Value(label, *largest_gain(gains), "> 2"))
     return Result(
         "interpolation of face normals on meshes",
         "z component of the faces' normals, all parts of a mesh, 5 % of the faces masked at random, 16, 32 and 64 "
         f"walkers, {MESH_DRAWS} draws (not stated). {TRAINED} The paper claims better predictions and error bars by "
-        "sigma, sometimes by a factor above 2: cases are metrics and numbers of walkers.",
+        "sigma, sometimes by a factor above 2: cases are metrics and numbers of walkers. The largest factor is that of "
+        "the case with the largest one in half of the draws, taken over the other half, as the largest of many is too "
+        "large; a first run, with 10 draws, had taken it over all.",
         values,
         notes,
         missing=(
-            "two of six meshes: those of 3,838 and 8,700 faces (busted with 3,878 and torus are at hand), as the time "
-            "of training grows with the cube of the faces; the paper's second one has 999 faces, fuze has 1,000",
+            "one of six meshes: torus, at hand, has the 8,700 faces of the paper's largest; a step of training inverts "
+            "a matrix of the faces that are not masked, and would take more than an hour of one core there, where "
+            "busted takes minutes. Other counts are the paper's, but 1,000 (fuze) for 999, and 3,878 for 3,838",
             "learning rate, starts and number of draws; which meshes",
             "numbers: the figure is a plot",
         ),
     )
 
 
-def two_fold(case: Mapping[str, Floats]) -> tuple[float, float]:
-    """Return i.i.d. / sigma, and its standard error."""
-    a, b = case["i.i.d."], case["sigma"]
-    ratio = a.mean() / b.mean()
-    return float(ratio), float(ratio * (a / a.mean() - b / b.mean()).std(ddof=1) / np.sqrt(len(a)))
+def largest_gain(found: Sequence[Mapping[str, Floats]]) -> tuple[float, float]:
+    """Return i.i.d. / sigma, and its standard error, over every second draw in the case that is best in the others."""
+
+    def gain(case: Mapping[str, Floats], first: int) -> tuple[float, float]:
+        return ratio_of_means(case["i.i.d."][first::2], case["sigma"][first::2], paired=True)
+
+    return gain(max(found, key=lambda case: gain(case, 0)), 1)
 
 
 def road_tasks(splits: int) -> Iterator[Task]:
+    """Yield random splits of the sensors on the highways."""
     field = read_road_field(fetch("pems"))
     positions = field.graph.index(field.nodes)
     for split in range(splits):
@@ -245,6 +251,10 @@ def road_tasks(splits: int) -> Iterator[Task]:
 
 
 def figure_11(scale: Scale) -> Result:
+    """Return the same three metrics for the speeds on highways, 325 of 1,016 nodes having one.
+
+    The paper's figure is a plot over 4, 8 and 16 walkers; its text claims that sigma is best in each.
+    """
     parts, exact = [], []
     with quiet():
         for split, task in enumerate(road_tasks(scale(ROAD_SPLITS))):
@@ -255,8 +265,7 @@ def figure_11(scale: Scale) -> Result:
     whole = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     spread = np.std(exact, ddof=1) / np.sqrt(len(exact))
     values = [
-        nowhere_worse("pems", cases(whole)),
-        *ratios("", whole),
+        *claims("pems", whole),
         Value("RMSE of the exact process", np.mean(exact), spread),
     ]
     return Result(

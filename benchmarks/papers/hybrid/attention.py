@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from benchmarks.protocol import mean_error
+from benchmarks.protocol import mean_error, ratio_of_means
 from benchmarks.record import Result, Scale, Value
 from rfgp import random
 from rfgp.attention import random_feature_attention
@@ -40,15 +40,10 @@ def both_signs(scale: Scale) -> Result:
     values = []
     for deviation in DEVIATIONS:
         for count in FEATURES:
-            (one, error), (other, spread) = (
-                mean_error(squared_errors(name, deviation, count, scale(DRAWS))) for name in NAMES
-            )
-            ratio = one / other
+            both, one = (squared_errors(name, deviation, count, scale(DRAWS)) for name in NAMES)
             name = f"deviation {deviation:g}, {count} features"
-            values.append(
-                Value(f"{name}: both signs over one", ratio, ratio * float(np.hypot(error / one, spread / other)))
-            )
-            values.append(Value(f"{name}: error with both signs", one, error))
+            values.append(Value(f"{name}: both signs over one", *ratio_of_means(both, one)))
+            values.append(Value(f"{name}: error with both signs", *mean_error(both)))
     return Result(
         "Attention by the angular hybrid, both signs of its positive part against one",
         f"Squared errors of rows of softmax weights, {POSITIONS} normal queries and keys in {WIDTH} dimensions, scores "

@@ -5,7 +5,7 @@ import torch
 
 from benchmarks.papers.orthogonal.data import ABSENT, NAMES, sampled
 from benchmarks.protocol import mean_error
-from benchmarks.record import Result, Scale, Value
+from benchmarks.record import Result, Scale, Value, everywhere
 from rfgp import couplings, random, special, theory
 from rfgp.couplings.orthogonal import haar_rows
 
@@ -51,6 +51,7 @@ def figure_2(scale: Scale) -> Result:
     )
     values = [Value("power of z with which the ratio falls at z to 0, d to infinity", slope, 0.0, "2", why=why)]
     values += [Value(f"Eq. 3 at z = {z:g}, D = d to infinity", float(asymptotic(z))) for z in Z]
+    values.append(Value("Eq. 3, the largest of 200 z up to 4", float(asymptotic(GRID).max()), 0.0, "< 1"))
     draws = scale(20_000)
     for d in DIMS:
         ratio, error = variance_ratio(estimates("orthogonal", d, draws, d), d)
@@ -66,7 +67,7 @@ def figure_2(scale: Scale) -> Result:
         exact = theory.variance("orthogonal", GRID, d, d) / theory.variance("iid", GRID, d, d)
         if (over := GRID[exact > 1]).size:
             values.append(Value(f"least z at which ORF is worse, d = {d}", float(over[0])))
-    values += [Value(f"share of pairs with z < 2, {name}", *_near(name)) for name in NAMES]
+    values += [Value(f"share of pairs with z < 2, {name}", *_near(name), "> 0.5", comparable=False) for name in NAMES]
     return Result(
         "variance of ORF relative to RFF, and the distances that occur",
         "(a) Eq. 3 with D = d; (b) 20,000 draws of D = d frequencies at two fixed points, beside the closed form; "
@@ -74,8 +75,9 @@ def figure_2(scale: Scale) -> Result:
         "neighbour among all rows (errors over rows).",
         values,
         [
-            "The ratio of Eq. 3 is below 1 for every z, as the text says; at finite d ORF is worse than RFF beyond "
-            "the z above, as the simplex paper's Sec. 4.1 says."
+            "The ratio of Eq. 3 is below 1 for every z, as the text claims (tested); at finite d ORF is worse than RFF "
+            "beyond the z above, as the simplex paper's Sec. 4.1 says. That most pairs have z < 2 is claimed of data "
+            "that are not at hand."
         ],
         missing=[ABSENT, "whether neighbours are sought among all rows or among the 1,000"],
     )
@@ -87,9 +89,31 @@ def _near(name: str) -> tuple[float, float]:
     return mean_error(((near.sum(1) - 1) / (len(x) - 1)).tolist())
 
 
+NEAR = 0.05
+"""What "close" is read as, in a caption: of a kernel value, or of a ratio, of 1. Chosen with our figures at hand."""
+
+
+def close_at_32(label: str, found: np.ndarray) -> list[Value]:
+    """Return the claims of bias and variance ratio at d = 32, from estimates (draws, 4), by the z farthest off."""
+    bias = found.mean(0) - np.exp(-(Z**2) / 2), found.std(0, ddof=1) / np.sqrt(len(found))
+    ratio, spread = variance_ratio(found, 32)
+    values = []
+    for what, (off, error) in (
+        ("bias", bias),
+        ("distance of its variance ratio from Eq. 3", (ratio - asymptotic(Z), spread)),
+    ):
+        supports = (NEAR - np.abs(off)) / error
+        at = int(supports.argmin())
+        name = f"largest {what}, {label}, d = 32"
+        values.append(
+            Value(name, float(abs(off[at])), float(error[at]), f"< {NEAR}", together=everywhere(supports.tolist()))
+        )
+    return values
+
+
 def figure_3(scale: Scale) -> Result:
     """Biases and variances of ORF' and SORF."""
-    values, draws = [], scale(20_000)
+    values, claims, draws = [], [], scale(20_000)
     for name, label in (("constant-norm", "ORF'"), ("structured", "SORF")):
         for d in DIMS:
             found = estimates(name, d, draws, d)
@@ -100,23 +124,15 @@ def figure_3(scale: Scale) -> Result:
                 values.append(
                     Value(f"variance ratio, {label}, d = {d}, z = {z:g}", float(ratio[k]), float(ratio_error[k]))
                 )
+        claims += close_at_32(label, found)
     for d in DIMS:
         exact = special.sphere_cosine(np.sqrt(d) * GRID, d) - np.exp(-(GRID**2) / 2)
         values.append(Value(f"largest bias of ORF', d = {d}, closed form", float(np.abs(exact).max())))
-    limit = asymptotic(Z)
-    tail = {
-        label: [v for v in values if v.name.startswith(f"variance ratio, {label}, d = 32")]
-        for label in ("ORF'", "SORF")
-    }
-    prime, fast = (max(abs(v.ours - a) for v, a in zip(tail[label], limit, strict=True)) for label in ("ORF'", "SORF"))
     return Result(
         "bias and variance of ORF' and SORF",
         "20,000 draws of D = d frequencies at two fixed points in a random direction, the same for all; errors over "
-        "draws; variances relative to the closed form of RFF.",
-        values,
-        [
-            f"At d = 32 the variance ratios are within {prime:.3f} (ORF') and {fast:.3f} (SORF) of "
-            "those of d to infinity, which the caption calls close."
-        ],
-        missing=["the two points"],
+        f"draws; variances relative to the closed form of RFF. Tested is the caption's claim that at d = 32 the "
+        f"bias is close to 0 and the variance close to that of d to infinity: within {NEAR}, a reading.",
+        [*values, *claims],
+        missing=["the two points", "how close is close"],
     )

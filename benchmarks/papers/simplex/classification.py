@@ -3,20 +3,22 @@
 The rows, scales and repeats are those of the authors' public code (isaac-reid/simplex_random_features), whose files are
 the tables at hand: all text columns one-hot, the ranks of chess among them, after the numbers; the last line of a file
 left out; rows in the order of numpy's generator 42; columns standardised on the training rows. The first 90 % train,
-the next 5 % validate, the last 5 % test. That code's last version trains on the first 95 % and validates on the test
-rows; with that the accuracies of three tables are 4 to 10 standard errors off, with a share to validate, of which the
-paper speaks, they agree.
+the next 5 % validate, the last 5 % test. That split was chosen by these tables: the code's last version trains on the
+first 95 % and validates on the test rows; with that the accuracies of three of six tables in Table 2 are 4.0 (abalone),
+4.3 (cmc) and 7.3 (wifi) standard errors off, with a share to validate, of which the paper speaks, they agree. What is
+tested is therefore everything but that one choice of two.
 """
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from benchmarks.protocol import mean_error
-from benchmarks.record import Result, Scale, Value
+from benchmarks.record import CLOSE, Result, Scale, Value
 from rfgp import couplings, datasets, lengthscales
 from rfgp.couplings.hadamard import next_power_of_two
 
@@ -60,9 +62,9 @@ COUPLINGS = {
 ROWS = (
     "Rows, their order and the scales sigma are those of the authors' public code: text columns one-hot, numpy's "
     "generator 42, standardised on the training rows, then multiplied by the published sigma. The first 90 % train, "
-    "the next 5 % validate, the last 5 % test: a reading, as the paper does not state the shares and that code's last "
-    "version trains on the first 95 %. Errors are over draws of the frequencies, as the paper's; the split is one and "
-    "the same."
+    "the next 5 % validate, the last 5 % test: a reading that was chosen by Table 2, as the paper does not state the "
+    "shares and that code's last version trains on the first 95 %. Errors are over draws of the frequencies, as the "
+    "paper's; the split is one and the same."
 )
 MANY_DRAWS = (
     " 500 draws of nursery and chess, as in that code, 2,000 of the others: the printed errors are those of some "
@@ -154,6 +156,18 @@ def other_splits(name: str, scale: Scale) -> list[Value]:
     ]
 
 
+def chosen_by(others: Sequence[Value]) -> str:
+    """Say by which figures the split was chosen: how far those of the other reading are from the printed ones."""
+    read = [dataclasses.replace(value, comparable=True) for value in others if value.printed]
+    far = {value.name.partition(",")[0]: value.distance or 0.0 for value in read}
+    off = [f"{z:.1f} ({name})" for name, z in far.items() if z > CLOSE]
+    return (
+        "The split of 90, 5 and 5 % was chosen by this table, not before it: with 95 % to train, as that code's last "
+        f"version has it, {len(off)} of {len(far)} accuracies of SimRFs are off by {', '.join(off)} standard errors. "
+        "That was a choice among two: that these accuracies agree is no proof of the split."
+    )
+
+
 def mean_v(name: str) -> tuple[float, float]:
     """Return the mean of |x + y| over pairs of a test and a training row, scaled, and its error over test rows."""
     rows = case(name)
@@ -165,15 +179,17 @@ def table_2(scale: Scale) -> Result:
     """SimRFs and SimRFs+ at m = d."""
     values = [Value(f"{name}, mean v", *mean_v(name), printed) for name, printed in zip(NAMES, MEAN_V, strict=True)]
     found, means = compared(TABLE_2, ERRORS_2, scale, pad=False)
+    others = [value for name in NAMES if name not in LARGE for value in other_splits(name, scale)]
     wins = sum(means["SimRFs+", name] >= means["SimRFs", name] for name in NAMES)
     return Result(
         "accuracy of kernel regression by SimRFs and SimRFs+, m = d",
         ROWS
         + " The mean of v = |x + y| is over pairs of a test and a training row. SimRFs+ take 5 sweeps, as there."
         + MANY_DRAWS,
-        values + found + [value for name in NAMES if name not in LARGE for value in other_splits(name, scale)],
+        values + found + others,
         [
             "That accuracies agree far within the spread over other orders shows that the order is theirs.",
+            chosen_by(others),
             f"SimRFs+ are at least as good as SimRFs on {wins} of 8 tables; in the paper on 5.",
         ],
         missing=["the shares of rows that train, validate and test", "the pairs over which the mean of v goes"],
@@ -196,35 +212,39 @@ def table_3(scale: Scale) -> Result:
 
 def figure_8(scale: Scale) -> Result:
     """Accuracy against m / d."""
-    methods, values, averages = ("IIDRFs", "ORFs", "SimRFs"), [], {}
+    methods, values = ("IIDRFs", "ORFs", "SimRFs"), []
+    parts: list[Value] = []
     for multiple in (1, 2, 4, 10):
-        found = {}
+        found = {
+            (method, name): mean_error(accuracies(name, method, multiple, scale(20 if name in LARGE else 100)))
+            for name in NAMES
+            for method in methods
+        }
+        on_average = {method: averaged([found[method, name] for name in NAMES]) for method in methods}
+        values += [Value(f"average, m = {multiple} d, {method}", *on_average[method]) for method in methods]
+        for other in methods[:2]:
+            gain = less(on_average["SimRFs"], on_average[other])
+            values.append(Value(f"average, m = {multiple} d, SimRFs less {other}", *gain, "> 0"))
         for name in NAMES:
-            draws = scale(20 if name in LARGE else 100)
-            for method in methods:
-                found[method, name] = mean_error(accuracies(name, method, multiple, draws))
-            gain = found["SimRFs", name][0] - found["ORFs", name][0]
-            error = float(np.hypot(found["SimRFs", name][1], found["ORFs", name][1]))
-            values.append(Value(f"{name}, m = {multiple} d, SimRFs less ORFs", gain, error))
-        for method in methods:
-            mean, error = np.mean([found[method, n] for n in NAMES], axis=0)
-            error = float(np.linalg.norm([found[method, n][1] for n in NAMES]) / len(NAMES))
-            averages[method, multiple] = Value(f"average, m = {multiple} d, {method}", float(mean), error)
-    gains = np.array([value.ours / max(value.error, 1e-12) for value in values])
-    order = all(
-        averages["SimRFs", k].ours > averages["ORFs", k].ours > averages["IIDRFs", k].ours for k in (1, 2, 4, 10)
-    )
+            gain = less(found["SimRFs", name], found["ORFs", name])
+            parts.append(Value(f"{name}, m = {multiple} d, SimRFs less ORFs", *gain, "> 0"))
     return Result(
         "accuracy of kernel regression against m / d",
         ROWS + " 100 draws, 20 for nursery and chess. The plot prints no figures; its caption says that SimRFs "
-        "consistently perform best.",
-        [*averages.values(), *values],
-        [
-            f"On average over the tables SimRFs > ORFs > IIDRFs at each of the four m: {'yes' if order else 'no'}.",
-            f"Of the 32 differences between SimRFs and ORFs {int((gains > 2).sum())} are above 0 by two standard "
-            f"errors, {int((gains < -2).sum())} are below.",
-        ],
+        "consistently perform best: tested on average over the tables, and against ORFs on each.",
+        [*values, *parts],
     )
+
+
+def averaged(found: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the mean of independent means, and its standard error."""
+    means, errors = zip(*found, strict=True)
+    return float(np.mean(means)), float(np.linalg.norm(errors)) / len(found)
+
+
+def less(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    """Return the difference of two independent means, and its standard error."""
+    return first[0] - second[0], float(np.hypot(first[1], second[1]))
 
 
 def figure_10(scale: Scale) -> Result:

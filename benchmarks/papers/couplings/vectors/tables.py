@@ -11,7 +11,7 @@ from benchmarks.papers.couplings.vectors.ensembles import ENSEMBLES, KINDS, draw
 from benchmarks.papers.couplings.vectors.estimates import Exact, judged
 from benchmarks.papers.couplings.vectors.printed import DIVERGENCE, KERNEL, PREDICTION, REASONS, SPREADS, Rows
 from benchmarks.papers.couplings.vectors.splits import LOGARITHM, ONE_HOT, SPLITS, TABLES, Array, case
-from benchmarks.protocol import mean_error
+from benchmarks.protocol import mean_error, ratio_of_means
 from benchmarks.record import Result, Scale, Value
 from rfgp import random
 
@@ -47,10 +47,8 @@ def outcomes(name: str, kind: str, splits: int, draws: int) -> dict[str, Array]:
     return {ensemble: np.array(rows) for ensemble, rows in found.items()}
 
 
-def ratio(values: Array, base: Array) -> tuple[float, float]:  # (splits,) each
-    """Return the ratio of two means and its standard error over splits, which both have in common."""
-    found = float(values.mean() / base.mean())
-    return found, float((values - found * base).std(ddof=1) / base.mean() / math.sqrt(len(base)))
+ratio = partial(ratio_of_means, paired=True)
+"""Of means over splits, which both have in common."""
 
 
 def spread(values: Array) -> tuple[float, float]:

@@ -1,0 +1,114 @@
+"""For each table and figure of the papers: whether its data, its protocol and its errors exist.
+
+Known before a figure is run, from the paper and from what is at hand, whatever a run finds. "partly" is filled by a
+reading of ours or by data of the same kind, which the figure's protocol tells; where one is "no", nothing is compared
+and rates count nothing. Errors are the paper's where it prints numbers, and ours where it has a plot or a formula, of
+which a claim is tested.
+"""
+
+from typing import NamedTuple
+
+WORDS = ("exists", "partly", "no")
+
+
+class Facts(NamedTuple):
+    """Each begins with one of `WORDS`; a word why follows."""
+
+    data: str
+    protocol: str
+    errors: str
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the figure can be compared: none of the three is missing."""
+        return not any(fact.startswith("no") for fact in self)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all three exist."""
+        return all(fact.startswith("exists") for fact in self)
+
+
+_NO_DATA, _OURS, _EXACT = "exists: none is needed", "exists: ours, over draws", "exists: exact numbers"
+_SPLITS = Facts("exists: six tables", "partly: standardisation, draws and small splits not stated", "exists: of splits")
+_ROWS = "partly: the shares of rows are not stated, and chosen by Table 2"
+_CLUSTERS = "partly: made by a reading of ours"
+_LENGTHS = "partly: lengths, laws and signs not stated"
+
+_COUPLINGS = {
+    "table-1": _SPLITS,
+    "table-2": Facts("no: ImageNet", "exists", "exists: over 34 to 48 seeds"),
+    "table-3": _SPLITS._replace(errors="exists: two standard errors, of splits"),
+    "table-4": _SPLITS._replace(errors="exists: two standard errors, of splits"),
+    "table-5": Facts(_NO_DATA, "exists: formulas", _EXACT),
+    "figure-3": Facts("exists: cora", "partly: draws, and edges of the random graph, not stated", _OURS),
+    "figure-4": Facts(
+        "partly: five of six meshes, told by their faces", "partly: rate, starts, draws not stated", _OURS
+    ),
+    "figure-5": Facts("exists: housing", "partly: split, m and steps not stated", _OURS),
+    "figure-6": Facts("exists: power-plant", "partly: split not stated", _OURS),
+    "figure-7": Facts("exists: random tokens", "partly: m and draws not stated", _OURS),
+    "figure-8": Facts("exists: eurosis", "partly: p and draws not stated", _OURS),
+    "figure-9": Facts("exists: ten graphs", "partly: edges of the random graph not stated", _OURS),
+    "figure-10": Facts("exists: ten graphs", "partly: draws not stated", _OURS),
+    "figure-11": Facts(
+        "exists: pems", "partly: split, scale and rate not stated", "exists: ours, over splits and draws"
+    ),
+}
+_SIMPLEX = {
+    "table-2": Facts("exists: the authors' files", _ROWS, "exists: of draws"),
+    "table-3": Facts("exists: the authors' files", _ROWS, "exists: of draws"),
+    "figure-4": Facts("partly: norms drawn anew", "exists", _OURS),
+    "figure-5": Facts(_NO_DATA, "partly: d not stated", _EXACT),
+    "figure-6": Facts(_NO_DATA, "partly: m not stated", _EXACT),
+    "figure-7": Facts("partly: points drawn anew", "partly: numbers of features not stated", _OURS),
+    "figure-8": Facts("exists: the authors' files", _ROWS, _OURS),
+    "figure-9": Facts("no: ImageNet and three more", "exists", "no: a plot"),
+    "figure-10": Facts(
+        "exists: the authors' files", "partly: which rows validate is not stated", "no: of a best scale"
+    ),
+}
+_HYBRID = {
+    "formulas": Facts(_NO_DATA, "exists: formulas", _OURS),
+    "figure-1": Facts(_NO_DATA, "exists", _EXACT),
+    "figure-2": Facts(_NO_DATA, "partly: (m, n) and sigma not stated", _EXACT),
+    "figure-4": Facts("no: robots' data", "no: policies' code", "no: a plot"),
+    "figure-5": Facts(_NO_DATA, "partly: (m, n) and sigma not stated", _EXACT),
+    "figure-6": Facts(_CLUSTERS, _LENGTHS, "exists: ours, over data sets"),
+    "figure-10": Facts("no: Penn Treebank", "exists", "no: a plot"),
+    "table-1": Facts(
+        "exists: wine, housing", "partly: the rows' scale, (m, n) not stated", "partly: of what not stated"
+    ),
+    "table-2": Facts("no: LibriSpeech", "exists", "exists: of ten runs"),
+    "table-3": Facts(_CLUSTERS, _LENGTHS, "exists: least and greatest of 20"),
+    "table-4": Facts("no: Penn Treebank", "partly: a network for theirs", "no: none printed"),
+    "table-5": Facts("no: WikiText2", "partly: a network for theirs", "no: none printed"),
+    "both-signs": Facts(_NO_DATA, "exists: ours, the paper has none", _OURS),
+}
+_ORTHOGONAL = {
+    "table-2": Facts("no: none of six tables", "partly: splits and C not stated", "exists: of draws"),
+    "figure-2": Facts("partly: other tables", "partly: whose neighbours is not stated", _EXACT),
+    "figure-3": Facts("partly: two points drawn anew", "exists", "exists: ours, over as many draws"),
+    "figure-4": Facts("partly: digits and five other tables", "partly: draws and pairs not stated", _OURS),
+    "figure-5": Facts("partly: digits for mnist", "partly: values of sigma not stated", _OURS),
+    "figure-6": Facts("partly: two photographs", "partly: bits and recall not stated", _OURS),
+    "speed": Facts("partly: not gisette", "partly: what is timed is not stated", "exists: ours, over repeats"),
+}
+_ARTICLE = {
+    "figure-2": Facts("partly: how many points is not stated", "partly: numbers of frequencies not stated", _OURS),
+    "figure-3": Facts("partly: points and noise of ours", "partly: lambda not stated", "exists: ours, over sets"),
+    "regression": Facts("partly: points of ours", "no: what was timed", "no: none stated"),
+}
+
+FACTS: dict[str, Facts] = {
+    f"{paper}/{figure}": facts
+    for paper, own in (
+        ("couplings", _COUPLINGS),
+        ("simplex", _SIMPLEX),
+        ("hybrid", _HYBRID),
+        ("orthogonal", _ORTHOGONAL),
+        ("article", _ARTICLE),
+    )
+    for figure, facts in own.items()
+}
+"""By paper and figure."""
