@@ -26,6 +26,8 @@ FIRST, GROWTH, MOST_ROWS = 4000, 4, 2**16
 """Rows of the first stage, how many times more the next one has, and how many are searched on at most."""
 ROUNDS, SETTLED = 6, 2e-3
 """Searches with new neighbours on the same rows, at most, and the nats a row that one must gain for another."""
+GROWN = 1e-2
+"""Nats a row that more rows must gain at their first search for still more."""
 EACH = 25
 """Iterations of a search before the neighbours are found again."""
 FREQUENCIES = "frequencies"
@@ -96,13 +98,16 @@ def search_all(fit: LocalFit) -> tuple[Values, list[FitReport]]:
     """Search on more and more rows, one search after the other with new neighbours; return the values and reports."""
     values, reports = fit.regression.hyperparameters, list[FitReport]()
     for size in _sizes(len(fit.rows)):
+        of_size = list[FitReport]()
         for number in range(ROUNDS):
             values, report = fit.search(values, size, f", neighbours {number + 1}" * bool(number))
-            reports.append(report)
+            of_size.append(report)
             if not report.stages or report.stages[0].gain < SETTLED:
                 break
-        if number == 0 and len(reports) > 1:
-            break  # a larger subset that gained little
+        has_grown = not reports or (bool(of_size[0].stages) and of_size[0].stages[0].gain >= GROWN)
+        reports += of_size
+        if not has_grown:
+            break
     return values, reports
 
 

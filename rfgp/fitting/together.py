@@ -7,7 +7,8 @@ rest:
 1. fixed frequencies and the local process, fitted by their likelihood;
 2. learned frequencies alone (`rfgp.fitting.frequencies`), the local process switched off;
 3. everything by one likelihood, frequencies too, from the better of the two. After every 25 iterations the neighbours
-   are found again, and the kept-out rows asked; the best of these steps stands.
+   are found again, and the kept-out rows asked; the best of these steps stands. Of many rows the likelihood is that of
+   16,000 beside all their neighbours.
 
 One half of the kept-out rows chooses steps and candidates, the other says whether the choice is better than the first
 candidate by more than a standard error; otherwise that one is taken. Frequencies beside a local process are few where
@@ -29,7 +30,7 @@ from rfgp.couplings import Frequencies
 from rfgp.fitting.context import KEPT_OUT
 from rfgp.fitting.finish import if_finite
 from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, mean_and_error
-from rfgp.fitting.local import EACH, FREQUENCIES, MOST_ROWS, SETTLED, LocalFit, ended, fit_local, search_all
+from rfgp.fitting.local import EACH, FIRST, FREQUENCIES, GROWTH, SETTLED, LocalFit, ended, fit_local, search_all
 from rfgp.fitting.maximize import SMALL, Plan
 from rfgp.fitting.subsets import fit_features
 from rfgp.inference.laws import normal_log_density
@@ -140,7 +141,7 @@ def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candida
     steps, reports, best = list[Candidate](), list[FitReport](), 0
     for number in range(-(-plan.steps // EACH)):
         values, report = fit.search(
-            values, min(MOST_ROWS, len(fit.rows)), f", frequencies too, neighbours {number + 1}"
+            values, min(FIRST * GROWTH, len(fit.rows)), f", frequencies too, neighbours {number + 1}"
         )
         reports.append(report)
         learned = Frequencies(values.raw[FREQUENCIES], omega.weights)
