@@ -53,6 +53,26 @@ def test_kl_against_torch_and_its_axioms():
     assert metrics.kl_divergence(q, p) != pytest.approx(expected)
 
 
+def test_crps_by_quadrature():
+    p, y = random_law(4, 2), np.array([0.1, 2.5, -3.0, 40.0])
+    scores = []
+    for mean, variance, value in zip(p.mu, np.diag(p.sigma), y, strict=True):
+        law = stats.norm(mean, variance**0.5)
+        parts = [quad(lambda t: law.cdf(t) ** 2, -60, value), quad(lambda t: law.sf(t) ** 2, value, 90)]  # noqa: B023
+        scores.append(sum(part[0] for part in parts))
+    assert metrics.crps(y, p) == pytest.approx(np.mean(scores), rel=1e-6)
+    assert metrics.crps(p.mu, Law(p.mu, 1e-12 * np.eye(4))) == pytest.approx(0, abs=1e-5)
+
+
+def test_crps_of_log_normal_laws_by_quadrature():
+    gp = rfgp.ExactGP().condition(np.arange(6.0)[:, None], np.linspace(0, 1, 6))
+    p = gp.predict(np.array([[2.5]]))
+    law = p.observed()
+    own = stats.lognorm(law.variance[0] ** 0.5, scale=np.exp(law.mean[0]))
+    parts = [quad(lambda t: own.cdf(t) ** 2, 0, 1.9), quad(lambda t: own.sf(t) ** 2, 1.9, 200)]
+    assert metrics.crps(np.array([1.9]), p.exp()) == pytest.approx(sum(part[0] for part in parts), rel=1e-6)
+
+
 def test_nlpd_is_the_marginal_density():
     p = random_law(5, 2)
     y = np.arange(5.0)

@@ -1,0 +1,247 @@
+"""Tables with local structure: features, a local process, both, and the rivals; accuracy, time and memory.
+
+Protocol, fixed before the results were seen. A random tenth of the rows is held out (numpy's generator, the seed of the
+run); columns and target are standardised on the others, float64. Errors are of the standardised target: RMSE, NLPD and
+CRPS of the law of an observation, and how often the interval of 95 % holds it. Each racer runs in a process of its own,
+alone, with as many threads as it takes; seconds of the wall and of the processor are of the fit, from arrays in memory,
+GiB the most that the process had. Nothing is tuned. The made tables are terrains: heights over a plane, an isotropic
+field whose spectrum falls like a power, sampled at random places with noise.
+
+- features, local, both: `TableGP` with 128 learned frequencies; with a Matern 3/2 process of 30 neighbours alone; with
+  both. both-fixed: the frequencies as they were drawn.
+- svgp: GPyTorch's SVGP, 512 inducing points, 60 epochs of batches of 1,024 rows, at most `--limit` seconds.
+- vnngp: GPyTorch's nearest-neighbour variational process, all rows inducing, 30 neighbours, as long.
+- gpboost, vif: GPBoost's Vecchia approximation of the observations, 30 neighbours, Matern 3/2, ARD; and with 512
+  inducing points beside it (`--gpboost`, the Python of an environment that has it).
+- boosting: scikit-learn's HistGradientBoostingRegressor, one for the mean and two for the ends of the interval of 90 %,
+  a normal law from these.
+
+    python -m benchmarks.races.local [--tables T,...] [--racers R,...] [--seeds N] [--gpboost PYTHON] [--out FILE]
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from benchmarks import protocol
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Law = tuple[Array, Array]
+
+TABLES = ("kin40k", "protein", "elevators", "bike", "keggdirected", "tamielectric", "terrain-5", "terrain-6")
+SIZES = {"terrain-5": 10**5, "terrain-6": 10**6}
+NEIGHBORS, FREQUENCIES, POINTS, BATCH, EPOCHS = 30, 128, 512, 1024, 60
+
+GPBOOST = """
+import resource, sys, time
+import gpboost, numpy as np
+a, more = np.load(sys.argv[1]), {"vif": {"gp_approx": "full_scale_vecchia", "num_ind_points": 512}}
+begin, busy = time.perf_counter(), time.process_time()
+options = {"gp_approx": "vecchia", **more.get(sys.argv[3], {})}
+model = gpboost.GPModel(gp_coords=a["X"], cov_function="matern_ard", cov_fct_shape=1.5, num_neighbors=30, **options)
+model.fit(y=a["y"], X=np.ones((len(a["y"]), 1)))
+seconds, busy = time.perf_counter() - begin, time.process_time() - busy
+p = model.predict(gp_coords_pred=a["Z"], X_pred=np.ones((len(a["Z"]), 1)), predict_var=True, predict_response=True)
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+np.savez(sys.argv[2], mean=p["mu"], variance=p["var"], spent=[seconds, busy, memory])
+"""
+
+
+def terrain(rows: int) -> tuple[Array, Array]:
+    """Heights at random places of a square: 2,000 waves whose power falls like the fourth power of their number."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (rows, 2))
+    length = 2 * np.pi * np.exp(rng.uniform(0, np.log(300), 2000))
+    angle, phase = rng.uniform(0, 2 * np.pi, (2, 2000))
+    waves, size = np.stack([length * np.cos(angle), length * np.sin(angle)]), length**-1.0
+    y = np.concatenate([np.cos(part @ waves + phase) @ size for part in np.array_split(X, -(-rows // 10_000))])
+    return X, y / y.std() + 0.05 * rng.standard_normal(rows)
+
+
+def split(name: str, seed: int) -> tuple[Array, Array, Array, Array]:
+    X, y = terrain(SIZES[name]) if name in SIZES else protocol.load(name)
+    order = np.random.default_rng(seed).permutation(len(y))
+    test, train = order[: len(order) // 10], order[len(order) // 10 :]
+    X = X[:, X[train].std(0) > 0]
+    X, y = (X - X[train].mean(0)) / X[train].std(0), (y - y[train].mean()) / y[train].std()
+    return X[train], y[train], X[test], y[test]
+
+
+# --- racers: each fits, and returns a function of new rows to the means and variances of an observation --------------
+
+
+def ours(racer: str, X: Array, y: Array, seed: int) -> Callable[[Array], Law]:
+    import rfgp
+
+    gp = rfgp.TableGP(
+        features=None if racer == "local" else "fourier",
+        num_frequencies=FREQUENCIES,
+        frequencies="fixed" if racer == "both-fixed" else "learned",
+        local=None if racer == "features" else "matern32",
+        num_neighbors=NEIGHBORS,
+        seed=seed,
+    ).fit(X, y)
+    print(gp.fit_report.message, file=sys.stderr)
+
+    def predict(Z: Array) -> Law:
+        law = gp.predict(Z).observed()
+        return law.mean, law.variance
+
+    return predict
+
+
+def variational(racer: str, X: Array, y: Array, limit: float) -> Callable[[Array], Law]:
+    import gpytorch
+    import torch
+
+    torch.manual_seed(0)
+    x, target = torch.as_tensor(X).float(), torch.as_tensor(y).float()
+    points = x.clone() if racer == "vnngp" else x[torch.randperm(len(x))[:POINTS]].clone()
+
+    class Model(gpytorch.models.ApproximateGP):
+        def __init__(self) -> None:
+            if racer == "vnngp":
+                law = gpytorch.variational.MeanFieldVariationalDistribution(len(points))
+                kind: Any = gpytorch.variational.nearest_neighbor_variational_strategy.NNVariationalStrategy
+                super().__init__(kind(self, points, law, k=NEIGHBORS, training_batch_size=BATCH))
+            else:
+                law = gpytorch.variational.CholeskyVariationalDistribution(len(points))
+                super().__init__(gpytorch.variational.VariationalStrategy(self, points, law))
+            kernel = gpytorch.kernels.MaternKernel(nu=1.5, ard_num_dims=x.shape[1])
+            self.mean_module, self.covar_module = gpytorch.means.ConstantMean(), gpytorch.kernels.ScaleKernel(kernel)
+
+        def forward(self, inputs: Any) -> Any:
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(inputs), self.covar_module(inputs))
+
+        def __call__(self, inputs: Any, prior: bool = False, **more: Any) -> Any:
+            return self.variational_strategy(x=inputs, prior=prior, **more)
+
+    model, likelihood, begin = Model(), gpytorch.likelihoods.GaussianLikelihood(), time.perf_counter()
+    objective = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
+    optimizer = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], lr=0.01)
+    for _ in range(EPOCHS):
+        for batch in torch.randperm(len(x)).split(BATCH):
+            optimizer.zero_grad()
+            if racer == "vnngp":
+                law = model(None)
+                loss = -objective(law, target[model.variational_strategy.current_training_indices])
+            else:
+                loss = -objective(model(x[batch]), target[batch])
+            loss.backward()
+            optimizer.step()
+            if time.perf_counter() - begin > limit:
+                break
+        if time.perf_counter() - begin > limit:
+            break
+    model.eval(), likelihood.eval()
+
+    def predict(Z: Array) -> Law:
+        with torch.no_grad():
+            laws = [likelihood(model(part)) for part in torch.as_tensor(Z).float().split(BATCH)]
+        mean, variance = (torch.cat([getattr(law, name) for law in laws]) for name in ("mean", "variance"))
+        return mean.double().numpy(), variance.double().numpy()
+
+    return predict
+
+
+def boosting(X: Array, y: Array) -> Callable[[Array], Law]:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    middle = HistGradientBoostingRegressor(random_state=0).fit(X, y)
+    ends = [HistGradientBoostingRegressor(loss="quantile", quantile=q, random_state=0).fit(X, y) for q in (0.05, 0.95)]
+
+    def predict(Z: Array) -> Law:
+        low, high = (end.predict(Z) for end in ends)
+        return middle.predict(Z), np.maximum((high - low) / (2 * 1.6448536), 1e-3) ** 2
+
+    return predict
+
+
+def run(racer: str, file: Path, out: Path, seed: int, limit: float) -> None:
+    """Fit and predict in this process, and write means, variances, seconds and memory."""
+    warnings.simplefilter("ignore")
+    data = np.load(file)
+    begin, busy = time.perf_counter(), time.process_time()
+    if racer in ("svgp", "vnngp"):
+        predict = variational(racer, data["X"], data["y"], limit)
+    else:
+        predict = boosting(data["X"], data["y"]) if racer == "boosting" else ours(racer, data["X"], data["y"], seed)
+    spent = [time.perf_counter() - begin, time.process_time() - busy]
+    mean, variance = predict(data["Z"])
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    np.savez(out, mean=mean, variance=variance, spent=[*spent, memory])
+
+
+def errors(y: Array, law: Law) -> dict[str, float]:
+    """RMSE, NLPD and CRPS of normal laws, and the share of rows in their intervals of 95 %."""
+    mean, deviation = law[0], np.sqrt(law[1])
+    z = (y - mean) / deviation
+    density = norm.logpdf(z) - np.log(deviation)
+    scores = deviation * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
+    figures = {"rmse": np.sqrt(np.mean((y - mean) ** 2)), "nlpd": -density.mean(), "crps": scores.mean()}
+    return {name: float(value) for name, value in {**figures, "coverage": np.mean(np.abs(z) < norm.ppf(0.975))}.items()}
+
+
+RACERS = ("features", "local", "both", "both-fixed", "svgp", "vnngp", "gpboost", "vif", "boosting")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tables", default=",".join(TABLES))
+    parser.add_argument("--racers", default=",".join(RACERS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=600.0)
+    parser.add_argument("--gpboost", help="the Python of an environment with gpboost")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--run", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        racer, file, out, seed = options.run
+        run(racer, Path(file), Path(out), int(seed), options.limit)
+        return
+    found = []
+    for name in options.tables.split(","):
+        for seed in range(options.seeds):
+            for racer in options.racers.split(","):
+                if racer in ("gpboost", "vif") and not options.gpboost:
+                    continue
+                found.append(race(name, seed, racer, options))
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1))
+
+
+def race(name: str, seed: int, racer: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Run one racer on one split in a process of its own; print and return what it came to."""
+    X, y, Z, w = split(name, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        file, out = Path(folder) / "rows.npz", Path(folder) / "law.npz"
+        np.savez(file, X=X, y=y, Z=Z)
+        own = [sys.executable, "-m", "benchmarks.races.local", "--limit", str(options.limit), "--run"]
+        command = [*own, racer, str(file), str(out), str(seed)]
+        if racer in ("gpboost", "vif"):
+            command = [options.gpboost, "-c", GPBOOST, str(file), str(out), racer]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not out.exists():
+            print(f"{name} {seed} {racer}: {done.stderr[-300:]}", flush=True)
+            return {"table": name, "seed": seed, "racer": racer, "failed": done.stderr[-300:]}
+        law = np.load(out)
+        figures = errors(w, (law["mean"], law["variance"]))
+        spent = dict(zip(("seconds", "processor", "GiB"), law["spent"].tolist(), strict=True))
+    said = "  ".join(f"{key} {value:.4g}" for key, value in {**figures, **spent}.items())
+    print(f"{name} {seed} {racer:10s} {said}  {done.stderr.strip()[-100:]}", flush=True)
+    return {"table": name, "seed": seed, "racer": racer, **figures, **spent}
+
+
+if __name__ == "__main__":
+    main()
