@@ -20,6 +20,7 @@ PAPERS = {
     "hybrid": "Hybrid random features (Choromanski et al., 2022)",
     "orthogonal": "Orthogonal random features (Yu et al., 2016)",
     "article": "Random Fourier features, an article",
+    "own": "Figures of our own",
 }
 _INTRODUCTION = """# Reproductions
 
@@ -28,6 +29,7 @@ What the papers print, beside what this package finds; made by `python -m benchm
 it gives one, and that of rounding. A figure "agrees" within two of them and is "close" within three. Where a paper has
 a plot without numbers, what its caption or text claims is tested, as a count of cases or as "< 1": that "holds" or
 "fails" where ours is two standard errors on one side or the other ("apart" says how many), else it is "undecided".
+Figures of our own that README and docs quote stand at the end; nothing is printed beside them.
 Seconds are those of a machine that did other work beside; tables that share a computation have it with the first.
 """
 _MOST_DIGITS = 6

@@ -136,7 +136,7 @@ def case(name: str, kind: str, index: int) -> Case:
     if kind == "fourier":
         fit = fitted(name, index)
     else:
-        length = 2 * float(np.linalg.norm(x[:, None] + x, axis=2).mean())
+        length = protocol.positive_lengthscale(x)
         fit = best_scales(distance.squareform(distance.pdist(x, "sqeuclidean")), y, length)
     train, test = (torch.as_tensor(rows / fit.lengthscale) for rows in (x, others))
     return Case(train, test, torch.as_tensor(y), torch.as_tensor(truth), fit)
