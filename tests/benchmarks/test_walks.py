@@ -85,6 +85,18 @@ def test_hyperparameters_are_trained_by_their_gradient():
     np.testing.assert_allclose(found, slopes, rtol=1e-5, atol=1e-5)
 
 
+def test_the_largest_of_equal_gains_is_not_found_too_large():
+    rng = np.random.default_rng(0)
+    gains = []
+    for _ in range(300):
+        cases = [{name: 1 + 0.2 * rng.standard_normal(20) for name in ("i.i.d.", "sigma")} for _ in range(24)]
+        gains.append(walks_processes.largest_gain(cases))
+    z = np.array([(ratio - 1) / error for ratio, error in gains])
+    assert abs(z.mean()) < 4 * z.std() / len(z) ** 0.5
+    better = [{"i.i.d.": case["i.i.d."] * 3, "sigma": case["sigma"]} for case in cases[:1]]
+    assert walks_processes.largest_gain([*cases[1:], *better])[0] > 2
+
+
 def test_the_divergence_is_that_of_normal_laws():
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((3, 3)) for _ in range(2))

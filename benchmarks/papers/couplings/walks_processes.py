@@ -32,7 +32,7 @@ from rfgp.fields import read_road_field
 HALT, QUANTILES, TRAINING_WALKERS = 0.4, 50, 8
 RATE, EPOCHS, SETTLED, WINDOW = 0.05, 1000, 1e-3, 50
 MESHES = ("teapot", "fuze", "unit_sphere", "idler_riser")
-MESH_WALKERS, MESH_DRAWS = (16, 32, 64), 10
+MESH_WALKERS, MESH_DRAWS = (16, 32, 64), 20
 ROAD_WALKERS, ROAD_DRAWS, ROAD_SPLITS, ROAD_TRAIN = (4, 8, 16), 10, 10, 250
 METRICS = ("kernel error", "RMSE", "KL")
 TRAINED = (
@@ -199,21 +199,22 @@ def figure_4(scale: Scale) -> Result:
         for name in MESHES[:2] if scale.quick else MESHES:
             task = mesh_task(name)
             trained, epochs = train(task, seed=0)
-            found, rmse = compare(task, trained, MESH_WALKERS, scale(MESH_DRAWS), 1)
+            found, rmse = compare(task, trained, MESH_WALKERS, scale(MESH_DRAWS, least=6), 1)
             values += [nowhere_worse(name, cases(found)), *ratios(f"{name}, ", found)]
-            gains += [two_fold(case) for case in cases(found, ("RMSE", "KL"))]
+            gains += cases(found, ("RMSE", "KL"))
             notes.append(
                 f"{in_words(f'{name}, N = {task.graph.num_nodes}', found)} Exact process: RMSE {rmse:.3g}; gamma "
                 f"{trained.gamma:.3g}, kappa {trained.kappa:.3g}, sigma {trained.sigma:.3g} after {epochs} epochs."
             )
-    ratio, error = max(gains)
-    short = min((2 - gain) / spread for gain, spread in gains)
-    values.append(Value("largest i.i.d. / sigma of RMSE and KL (above 2)", ratio, error, "2", z=max(0.0, short)))
+    label = f"i.i.d. / sigma in the one of {len(gains)} cases of RMSE and KL that is largest in other draws"
+    values.append(Value(label, *largest_gain(gains), "> 2"))
     return Result(
         "interpolation of face normals on meshes",
         "z component of the faces' normals, all parts of a mesh, 5 % of the faces masked at random, 16, 32 and 64 "
         f"walkers, {MESH_DRAWS} draws (not stated). {TRAINED} The paper claims better predictions and error bars by "
-        "sigma, sometimes by a factor above 2: cases are metrics and numbers of walkers.",
+        "sigma, sometimes by a factor above 2: cases are metrics and numbers of walkers. The largest factor is that of "
+        "the case with the largest one in half of the draws, taken over the other half, as the largest of many is too "
+        "large; a first run, with 10 draws, had taken it over all.",
         values,
         notes,
         missing=(
@@ -225,11 +226,21 @@ def figure_4(scale: Scale) -> Result:
     )
 
 
-def two_fold(case: Mapping[str, Floats]) -> tuple[float, float]:
+def gain(case: Mapping[str, Floats]) -> tuple[float, float]:
     """Return i.i.d. / sigma, and its standard error."""
     a, b = case["i.i.d."], case["sigma"]
     ratio = a.mean() / b.mean()
     return float(ratio), float(ratio * (a / a.mean() - b / b.mean()).std(ddof=1) / np.sqrt(len(a)))
+
+
+def largest_gain(found: Sequence[Mapping[str, Floats]]) -> tuple[float, float]:
+    """Return the gain, and its standard error, over every second draw in the case that is best in the others."""
+
+    def some(case: Mapping[str, Floats], first: int) -> dict[str, Floats]:
+        return {name: case[name][first::2] for name in ("i.i.d.", "sigma")}
+
+    best = max(found, key=lambda case: gain(some(case, 0))[0])
+    return gain(some(best, 1))
 
 
 def road_tasks(splits: int) -> Iterator[Task]:
