@@ -162,6 +162,7 @@ def table_1(scale: Scale) -> Result:
     """Return Table 1: errors of the kernel at the test rows."""
     values = _relative("table-1", KERNEL, 1, scale, kernel_errors)
     values += _others(KERNEL, scale, kernel_errors, "i.i.d.")
+    fit = _points_that_fit(values)
     for reading, measure in _READINGS.items():
         for value in _relative("table-1", KERNEL, 1, scale, measure):
             values.append(Value(f"{value.name} ({reading})", value.ours, value.error, value.printed, comparable=False))
@@ -174,8 +175,8 @@ def table_1(scale: Scale) -> Result:
         " i.i.d. ones: so the bars are read, and compared for i.i.d. features. A ratio on common splits has less:"
         " errors of our ratios are their own. App. B.2 calls the same figures relative errors in the Frobenius norm;"
         " what that and other readings give stands below.",
-        values,
-        notes=(_stricter(values), _points_that_fit(values), *readings_of_bars(_found(scale))),
+        [*values, *fit],
+        notes=(_stricter(values), _in_words(fit), *readings_of_bars(_found(scale))),
         missing=("standardisation", "how many draws", "where the small tables are split"),
     )
 
@@ -213,14 +214,15 @@ def table_4(scale: Scale) -> Result:
         return rows[:, 4]
 
     values = _relative("table-4", PREDICTION, 2, scale, measure) + _others(PREDICTION, scale, measure, "i.i.d.")
+    fit = _points_that_fit(values)
     return Result(
         "root mean squared errors of predictions, relative to independent frequencies",
         _SPLITS.format(*(_count(scale, kind)[1] for kind in KINDS)).replace("\n", " ")
         + " The error of a split is the mean over draws of the root mean squared error at the test rows, the figure the"
         " ratio of the means over splits. Printed errors are two standard errors of the errors over splits, of which a"
         " ratio on common splits has less: ours are the ratio's.",
-        values,
-        notes=(_stricter(values), _points_that_fit(values)),
+        [*values, *fit],
+        notes=(_stricter(values), _in_words(fit)),
         missing=("standardisation", "how many draws", "where the small tables are split"),
     )
 
@@ -235,22 +237,24 @@ def _stricter(values: list[Value]) -> str:
     )
 
 
-def _points_that_fit(values: list[Value]) -> str:
+_POINTS = (("Halton", "", "plain"), ("Halton", " (shifted)", "shifted"), ("Halton", " (scrambled)", "scrambled"))
+_POINTS += (("Sobol", "", "scrambled"),)
+
+
+def _points_that_fit(values: list[Value]) -> list[Value]:
     """Return how many of the figures of quasi-random points agree under each reading of them."""
-    by_name, sentences = {value.name: value for value in values}, []
-    for points, readings in (
-        ("Halton", {"": "plain", " (shifted)": "shifted", " (scrambled)": "scrambled"}),
-        ("Sobol", {"": "scrambled"}),
-    ):
+    by_name, counts = {value.name: value for value in values}, []
+    for points, reading, label in _POINTS:
         printed = [value for name, value in by_name.items() if value.comparable and name.endswith(f", {points}")]
-        counts = []
-        for reading, label in readings.items():
-            own = [replace(by_name[v.name + reading], comparable=True, printed_error=v.printed_error) for v in printed]
-            counts.append(f"{sum(value.verdict == 'agrees' for value in own)} with {label} points")
-        if printed:
-            sentences.append(f"of the {len(printed)} {points} figures {', '.join(counts)}")
-    said = "; ".join(sentences)
-    return f"{said[:1].upper()}{said[1:]} lie within two standard errors."
+        own = [replace(by_name[v.name + reading], comparable=True, printed_error=v.printed_error) for v in printed]
+        if own:
+            what = f"{points} figures of {len(own)} within two standard errors, {label} points"
+            counts.append(Value(what, sum(value.verdict == "agrees" for value in own)))
+    return counts
+
+
+def _in_words(counts: list[Value]) -> str:
+    return "; ".join(f"{value.name}: {value.ours}" for value in counts) + "."
 
 
 def _found(scale: Scale) -> dict[str, dict[str, dict[str, Array]]]:
