@@ -33,6 +33,7 @@ Figures of our own that README and docs quote stand at the end; nothing is print
 Seconds are those of a machine that did other work beside; tables that share a computation have it with the first.
 """
 _MOST_DIGITS = 6
+_END = "<!-- -->"
 _QUOTED = re.compile(r"<!-- (?P<key>[\w-]+/[\w-]+): (?P<name>[^;]+?)(?:; (?P<form>[^ ]+))? -->(?P<text>[^<]*)<!-- -->")
 """A quoted figure: `<!-- couplings/table-1: concrete, RFF, PNC; .3f -->0.563<!-- -->`."""
 
@@ -118,13 +119,16 @@ def quoted(text: str, results: Mapping[str, Mapping[str, Any]]) -> str:
 
     Raises:
         KeyError: there is no such result.
+        ValueError: a quote has an end, but no beginning that tells what it is of.
     """
+    if text.count(_END) != len(_QUOTED.findall(text)):
+        raise ValueError(f"{text.count(_END)} quotes end, and {len(_QUOTED.findall(text))} can be read.")
 
     def renew(found: re.Match[str]) -> str:
         values = {value.name: value.ours for value in values_of(results[found["key"]])}
         form = found["form"]
         mark = f"<!-- {found['key']}: {found['name']}{f'; {form}' if form else ''} -->"
-        return f"{mark}{values[found['name']]:{form or '.3g'}}<!-- -->"
+        return f"{mark}{values[found['name']]:{form or '.3g'}}{_END}"
 
     return _QUOTED.sub(renew, text)
 
