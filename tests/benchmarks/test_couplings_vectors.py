@@ -45,6 +45,15 @@ def test_low_rank_figures_are_those_of_dense_matrices(kind):
         assert prior == pytest.approx(protocol.kl(law, (zero, gram[18:, 18:] + noise)))
 
 
+def test_positive_features_have_the_lengthscale_of_the_paper():
+    """Eq. 36, over pairs of training rows: there the mean of |x + y| is 1/2."""
+    case = a_case("fourier")
+    rows = torch.cat([case.train, case.test])
+    found = protocol.Split(rows, case.y, 0.1, 1.7, splits.Gaussian()).for_positive_features().x
+    norms = [float((x + y).norm()) for x in found[:18] for y in found[:18]]
+    assert np.mean(norms) == pytest.approx(0.5, rel=1e-12)
+
+
 def test_divergences_of_single_rows_are_those_of_normal_variables(kind):
     case = a_case(kind)
     draws = [couplings.by_name("iid").sample(4, 3, seed=seed) for seed in range(3)]
