@@ -21,6 +21,7 @@ PAPERS = {
     "hybrid": "Hybrid random features (Choromanski et al., 2022)",
     "orthogonal": "Orthogonal random features (Yu et al., 2016)",
     "article": "Random Fourier features, an article",
+    "own": "Figures of our own",
 }
 _INTRODUCTION = """# Reproductions
 
@@ -29,6 +30,7 @@ What the papers print, beside what this package finds; made by `python -m benchm
 it gives one, and that of rounding. A figure "agrees" within two of them and is "close" within three. Where a paper has
 a plot without numbers, what its caption or text claims is tested, as "< 1", in many cases by the worst: it "holds" or
 "fails" where ours is two standard errors on one side or the other ("apart" says how many), else it is "undecided".
+Figures of our own that README and docs quote stand at the end; nothing is printed beside them.
 Seconds are those of a machine that did other work beside; tables that share a computation have it with the first.
 """
 _LISTS = """## What exists
@@ -39,6 +41,7 @@ Where one of the three is missing nothing is counted, here and in the rates of t
 compared are not counted either.
 """
 _MOST_DIGITS = 6
+_END = "<!-- -->"
 _QUOTED = re.compile(r"<!-- (?P<key>[\w-]+/[\w-]+): (?P<name>[^;]+?)(?:; (?P<form>[^ ]+))? -->(?P<text>[^<]*)<!-- -->")
 """A quoted figure: `<!-- couplings/table-1: concrete, RFF, PNC; .3f -->0.563<!-- -->`."""
 
@@ -153,13 +156,16 @@ def quoted(text: str, results: Mapping[str, Mapping[str, Any]]) -> str:
 
     Raises:
         KeyError: there is no such result.
+        ValueError: a quote has an end, but no beginning that tells what it is of.
     """
+    if text.count(_END) != len(_QUOTED.findall(text)):
+        raise ValueError(f"{text.count(_END)} quotes end, and {len(_QUOTED.findall(text))} can be read.")
 
     def renew(found: re.Match[str]) -> str:
         values = {value.name: value.ours for value in values_of(results[found["key"]])}
         form = found["form"]
         mark = f"<!-- {found['key']}: {found['name']}{f'; {form}' if form else ''} -->"
-        return f"{mark}{values[found['name']]:{form or '.3g'}}<!-- -->"
+        return f"{mark}{values[found['name']]:{form or '.3g'}}{_END}"
 
     return _QUOTED.sub(renew, text)
 

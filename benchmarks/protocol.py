@@ -1,4 +1,4 @@
-"""What the benchmarks share: the splits of the tables, how a draw is judged on them, and how a comparison is run.
+"""What the benchmarks share: the splits of the tables, and how draws are judged on them.
 
 `rfgp.datasets` finds the data: in the folder that RFGP_DATA_DIR names, in its cache, or at their pinned address.
 
@@ -9,23 +9,21 @@ process first.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from rich.console import Console
+from numpy.typing import ArrayLike, NDArray
 
 import rfgp
 from rfgp import datasets, features, metrics, random, spectra
-from rfgp.compare import Comparison, Plan, compare_file, to_json, to_table
 from rfgp.couplings import Coupling, Frequencies, for_features
-from rfgp.files import write_atomically
 
 TABLES = ("power-plant", "airfoil", "machine", "concrete", "abalone", "housing")
 TRAIN, TEST = 256, 256
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,15 +45,11 @@ class Split:
     spectrum: spectra.Spectrum
 
     def for_positive_features(self) -> "Split":
-        """Return the split at the lengthscale 2 sqrt(2 / n sum |x_i|^2) over the training rows, or the fitted one.
+        """Return the split at the lengthscale of Eq. 36, the mean of 2 |x + y| over pairs of training rows.
 
-        Whichever is longer; there |x + y| is about 1/2. The second moment of positive features grows like
-        exp(2 |x + y|^2), so that with shorter lengthscales the few farthest pairs are all of the kernel error, and 50
-        draws do not tell its mean: the factor, among .7, 1, 1.4, 2 and 2 sqrt(2), is the first for which its standard
-        error at m = 8 d over 4 x 50 draws was at most an eighth on each of bike, elevators, kin40k and protein.
+        Noise and outputscale stay those of the fit: the kernel's error has neither.
         """
-        scale = float((8 * self.x[: len(self.y)].square().sum(1).mean()).sqrt())
-        return Split(self.x / max(scale, 1.0), self.y, self.noise, self.outputscale, self.spectrum)
+        return replace(self, x=self.x / positive_lengthscale(self.x[: len(self.y)].numpy()))
 
     @property
     def kernel(self) -> torch.Tensor:
@@ -69,6 +63,11 @@ class Split:
         cross = torch.linalg.solve_triangular(factor, noisy[:n, n:], upper=False)
         target = torch.linalg.solve_triangular(factor, self.y[:, None], upper=False)
         return (cross.mT @ target)[:, 0], noisy[n:, n:] - cross.mT @ cross
+
+
+def positive_lengthscale(x: Array) -> float:  # (n, d)
+    """Return the couplings paper's lengthscale for positive features, Eq. 36: (2 / n^2) sum_ij |x_i + x_j|."""
+    return 2 * float(np.linalg.norm(x[:, None] + x, axis=2).mean())
 
 
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -191,21 +190,3 @@ def ratio_of_means(first: ArrayLike, second: ArrayLike, paired: bool = False) ->
 
 def geometric(values: Iterable[float]) -> float:
     return float(np.exp(np.mean(np.log(list(values)))))
-
-
-def save(figure: Any, out: Path | None, name: str) -> None:
-    """Write a figure under a folder, if there is to be one."""
-    figure.tight_layout()
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        figure.savefig(out / name, dpi=90)
-
-
-def run(name: str, *, splits: int, draws: int, out: Path | None, **options: object) -> Comparison:
-    """Compare on one data set with seed 0, print the table, and keep every draw under `out`."""
-    comparison, _ = compare_file(datasets.fetch(name), plan=Plan(splits, draws, seed=0), **options)
-    Console(width=100).print(to_table(comparison))
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomically(out / f"{name}.json", to_json(comparison).encode())
-    return comparison

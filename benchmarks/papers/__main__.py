@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.record import RESULTS, Figure, Scale, run
 
-PAPERS = ("couplings", "simplex", "hybrid", "orthogonal", "article")
+PAPERS = ("couplings", "simplex", "hybrid", "orthogonal", "article", "own")
 """Modules of this folder with `FIGURES`."""
 
 

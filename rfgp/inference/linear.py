@@ -4,8 +4,8 @@ The statistics of the pass are all that the posterior of the weights needs.
 
 Products of features are of their dtype within a block, sums over blocks and everything F x F are float64. Products of
 float32 features lose what the noise is to tell apart: with phi^T phi of n rows off by about sqrt(n b) 6e-8, b rows to a
-block, the density of a row was off by less than 3e-4 where e = sqrt(n b) 6e-8 s^2 / noise was below .3, by 2e-3 at .7,
-and matrices were indefinite from 6 on (`benchmarks/studies/rounding.py`). From `most_rounding` of e on, blocks of
+block, the density of a row was off by less than 3e-4 where e = sqrt(n b) 6e-8 s^2 / noise was below .3, by about 1e-3
+at .7, .01 at 2, .02 at 6 and .1 beyond (`benchmarks/papers/own/rounding.py`). From `most_rounding` of e on, blocks of
 features are cast to float64 first.
 
 Rows that lie on other machines are summed there (`summed`), part by part.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = sorted(path for path in ROOT.glob("benchmarks/*/*.py") if "__main__" in path.read_text(encoding="utf-8"))
+SCRIPTS = sorted(path for path in ROOT.glob("benchmarks/*/**/*.py") if "__main__" in path.read_text(encoding="utf-8"))
 RIVALS = ("grf_gp", "performer_pytorch", "xGPR")
 """Of other packages' environments: nothing here may need them to start."""
 
@@ -35,9 +35,17 @@ def test_a_script_starts_and_its_docstring_tells_its_command(path):
     assert command in re.sub(r"^ +\w+=\d+ python", "    python", module.__doc__, flags=re.M)
 
 
+@pytest.mark.parametrize("name", ["ship", "random_fits"])
+def test_a_tool_starts_and_its_docstring_tells_its_command(name):
+    module = importlib.import_module(name)
+    assert callable(module.main)
+    assert f"    python tests/support/{name}.py" in module.__doc__
+
+
 def test_nothing_is_loose():
     top = {path.name for path in (ROOT / "benchmarks").glob("*.py")}
     assert top <= {"__init__.py", "page.py", "protocol.py", "record.py"}
+    assert {path.parent.name for path in ROOT.glob("benchmarks/*/*.py")} == {"papers", "races"}
     for path in ROOT.glob("benchmarks/**/*.py"):
         names = {ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
         assert "sys.path" not in names, path
@@ -51,6 +59,8 @@ def test_the_benchmarks_that_texts_name_exist():
         *ROOT.glob("rfgp/**/*.py"),
     ]
     named = {
-        name for path in texts for name in re.findall(r"\bbenchmarks/[\w/]+\.py", path.read_text(encoding="utf-8"))
+        name
+        for path in texts
+        for name in re.findall(r"\b(?:benchmarks|tests)/[\w/]+\.py", path.read_text(encoding="utf-8"))
     }
     assert [name for name in named if not (ROOT / name).exists()] == []

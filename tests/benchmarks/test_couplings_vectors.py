@@ -7,7 +7,7 @@ from checks import assert_mean
 from scipy import special
 
 from benchmarks import protocol
-from benchmarks.papers.couplings.vectors import attention, ensembles, estimates, growth, splits
+from benchmarks.papers.couplings.vectors import attention, bars, ensembles, estimates, growth, readings, splits, tables
 from rfgp import couplings, random, theory
 
 
@@ -43,6 +43,44 @@ def test_low_rank_figures_are_those_of_dense_matrices(kind):
         np.testing.assert_allclose(values, expected, rtol=1e-8)
         law = zero, dense.kernel[18:, 18:] + noise
         assert prior == pytest.approx(protocol.kl(law, (zero, gram[18:, 18:] + noise)))
+
+
+def test_positive_features_have_the_lengthscale_of_the_paper():
+    """Eq. 36, over pairs of training rows: there the mean of |x + y| is 1/2."""
+    case = a_case("fourier")
+    rows = torch.cat([case.train, case.test])
+    found = protocol.Split(rows, case.y, 0.1, 1.7, splits.Gaussian()).for_positive_features().x
+    norms = [float((x + y).norm()) for x in found[:18] for y in found[:18]]
+    assert np.mean(norms) == pytest.approx(0.5, rel=1e-12)
+
+
+def test_divergences_of_single_rows_are_those_of_normal_variables(kind):
+    case = a_case(kind)
+    draws = [couplings.by_name("iid").sample(4, 3, seed=seed) for seed in range(3)]
+    train, test = (estimates.evaluated(draws, kind, x) for x in (case.train, case.test))
+    rows = torch.cat([case.train, case.test])
+    dense = protocol.Split(rows, case.y, case.fit.noise, case.fit.signal, splits.Gaussian())
+    exact, expected = dense.posterior(dense.kernel), []
+    for part in estimates.evaluated(draws, kind, rows):
+        drawn = dense.posterior(part @ part.T)
+        for place in range(12):
+            laws = [(mean[[place]], covariance[place, place].reshape(1, 1)) for mean, covariance in (exact, drawn)]
+            expected.append(protocol.kl(*laws))
+    found = readings.marginal(case, estimates.Exact.of(case), train, test)
+    assert found == pytest.approx(np.mean(expected), rel=1e-8)
+
+
+def test_bars_of_the_chosen_reading_are_those_of_the_table():
+    """Table 1 compares the bars of i.i.d. features, and the readings all of them, by one formula."""
+    rng = np.random.default_rng(0)
+    some = {e: np.abs(rng.standard_normal((20, len(tables.COLUMNS)))) + 1 for e in bars.ENSEMBLES}
+    found = {"fourier": dict.fromkeys(splits.TABLES, some)}
+    both = bars.compared(found, *bars.CHOSEN)
+    assert both.shape == (18, 2)
+    assert both[0, 0] == pytest.approx(tables.spread(tables.kernel_errors(some["i.i.d."]))[0], rel=1e-12)
+    assert both[:3, 1].tolist() == [0.028, 0.019, 0.019]
+    assert bars.agreeing(np.array([[1.0, 1.1], [1.0, 3.0]]), 20) == 1
+    assert len(bars.compared(found, "signal variance 1", "standard error of the splits' own ratios")) == 12
 
 
 def test_the_fit_is_where_no_other_is_likelier():

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.papers.own.language_model import TEMPERATURES, WIDTH, read_text, train
 from benchmarks.record import Result, Scale, Value
-from benchmarks.studies.language_model import TEMPERATURES, WIDTH, read_text, train
 from rfgp import couplings
 from rfgp.features import softmax
 from rfgp.sampling import SoftmaxSampler
@@ -82,12 +82,12 @@ def table_4(scale: Scale) -> Result:
     return Result(
         "Softmax sampling: laws of the next word by random features, against the true ones",
         "The paper's network on the Penn Treebank cannot be had. In its place the models of "
-        f"`benchmarks/studies/language_model.py`, on Python's reference, {len(names)} words for 10000, vectors of one "
-        f"length in {WIDTH} dimensions (the paper's vary), perplexities {' and '.join(perplexities)}, so the figures "
-        "are not compared. Projections are independent; FAVOR+ with both signs; hybrids (m, 8) with m = 8, 16, 32, 64 "
-        "as in App. I; the Gaussian one normalised, sigma = 1. Wasserstein and Kolmogorov-Smirnov distances with words "
-        "in the order of frequency, Wasserstein in words; the share of negative estimates; 200 contexts, standard "
-        "errors over ten draws.",
+        f"`benchmarks/papers/own/language_model.py`, on Python's reference, {len(names)} words for 10000, vectors of "
+        f"one length in {WIDTH} dimensions (the paper's vary), perplexities {' and '.join(perplexities)}, so the "
+        "figures are not compared. Projections are independent; FAVOR+ with both signs; hybrids (m, 8) with m = 8, 16, "
+        "32, 64 as in App. I; the Gaussian one normalised, sigma = 1. Wasserstein and Kolmogorov-Smirnov distances "
+        "with words in the order of frequency, Wasserstein in words; the share of negative estimates; 200 contexts, "
+        "standard errors over ten draws.",
         values,
         [
             "The printed distances hardly fall from 64 to 512 features, where errors should halve and more: estimates "

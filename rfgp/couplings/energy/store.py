@@ -82,7 +82,7 @@ def key_of(problem: Problem, n: int, *, full: bool) -> str:
 
 
 def ship(solutions: dict[str, Solution], path: Path = SHIPPED) -> None:
-    """Write the solutions that come with the package; `benchmarks/studies/ship.py` calls it."""
+    """Write the solutions that come with the package; `tests/support/ship.py` calls it."""
     content = {f"{key}.{name}": value for key, found in solutions.items() for name, value in _arrays(found).items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **content)

@@ -11,8 +11,8 @@ MISCALIBRATED = 4.0
 EXHAUSTED = 0.9
 """The share of the weights that the data determine from which on a fit warns of variance starvation.
 
-Over 28 fits (`benchmarks/studies/starvation.py`, the exact process with the same hyperparameters beside) the median
-variance of the latent function at test points was .22 to .45 of the exact one in all 8 with a larger share, and .005 to
+Over 28 fits (`benchmarks/papers/own/starvation.py`, the exact process with the same hyperparameters beside) the median
+variance of the latent function at test points was .22 to .46 of the exact one in all 8 with a larger share, and .005 to
 .09 at points three times as far out; with shares below a half .63 and .52 at the least.
 """
 

@@ -15,7 +15,7 @@ def table_2(scale: Scale) -> Result:
         " hidden units, patches of 16 x 16, 90 epochs of 1.3 million pictures in batches of 4096 with Adam, 34 to 48"
         " times for each coupling (App. B.3).",
         impossible="the pictures are not at hand, and about 120 trainings of this size are years of the machines here;"
-        " `benchmarks/studies/digits.py` asks the same of a small transformer on digits",
+        " `benchmarks/papers/own/digits.py` asks the same of a small transformer on digits",
         notes=(
             "Printed are accuracies of 0.625 (orthogonal), 0.620 (PNC) and 0.633 (PM), each ± 0.003: PM is 0.8 points"
             " above independent norms, 1.9 standard errors of the difference, and PNC 1.2 below.",

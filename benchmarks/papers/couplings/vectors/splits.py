@@ -20,6 +20,7 @@ from rfgp import random
 from rfgp.spectra import Gaussian
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 TABLES = ("concrete", "abalone", "machine", "power-plant", "airfoil", "housing")
 """In the paper's order, whose names are Concrete, Abalone, CPU, Power, Airfoil, Boston."""
@@ -79,12 +80,17 @@ def table(name: str) -> tuple[Array, Array]:
     return X, np.round(198 * np.exp(y - y[0])) if name == "machine" else y
 
 
+def parts(size: int, index: int) -> tuple[Integers, Integers]:
+    """Return the places of training and of test rows in a table of some size."""
+    order = random.numpy_generator(0, random.Role.SPLIT, index).permutation(size)
+    train = min(protocol.TRAIN, size // 2)
+    return order[:train], order[train : train + min(protocol.TEST, size - train)]
+
+
 def standardised(name: str, index: int) -> tuple[Array, Array, Array, Array]:
     """Return training rows and targets, test rows and targets of a split."""
     X, y = table(name)
-    order = random.numpy_generator(0, random.Role.SPLIT, index).permutation(len(X))
-    train = min(protocol.TRAIN, len(X) // 2)
-    rows, others = order[:train], order[train : train + min(protocol.TEST, len(X) - train)]
+    rows, others = parts(len(X), index)
     spread = np.where(X[rows].std(0) > 0, X[rows].std(0), 1.0)
     scaled, targets = (X - X[rows].mean(0)) / spread, (y - y[rows].mean()) / y[rows].std()
     return scaled[rows], targets[rows], scaled[others], targets[others]
@@ -94,6 +100,11 @@ def standardised(name: str, index: int) -> tuple[Array, Array, Array, Array]:
 def fitted(name: str, index: int) -> Fit:
     """Return the maximum of the likelihood in lengthscale, signal and noise."""
     x, y, _, _ = standardised(name, index)
+    return most_likely(x, y)
+
+
+def most_likely(x: Array, y: Array) -> Fit:  # (n, d), (n,)
+    """Return the maximum of the likelihood, where columns are within a few units."""
     squares = distance.squareform(distance.pdist(x, "sqeuclidean"))
 
     def at(log_length: float) -> Fit:
@@ -136,7 +147,7 @@ def case(name: str, kind: str, index: int) -> Case:
     if kind == "fourier":
         fit = fitted(name, index)
     else:
-        length = 2 * float(np.linalg.norm(x[:, None] + x, axis=2).mean())
+        length = protocol.positive_lengthscale(x)
         fit = best_scales(distance.squareform(distance.pdist(x, "sqeuclidean")), y, length)
     train, test = (torch.as_tensor(rows / fit.lengthscale) for rows in (x, others))
     return Case(train, test, torch.as_tensor(y), torch.as_tensor(truth), fit)

@@ -4,7 +4,7 @@ m = 256 and 512, the defaults of the models, in 2 to 20 dimensions, Gaussian spe
 not. Run it after
 `rfgp.couplings.energy.solver.VERSION` was raised.
 
-    python -m benchmarks.studies.ship
+    python tests/support/ship.py
 """
 
 from rfgp.couplings import Energy

@@ -1,27 +1,7 @@
 """Softmax sampling in a language model: how far laws of the next word by random features are from the true ones.
 
 The hybrid paper samples from the softmax of a language model trained on Penn Treebank, which cannot be had freely;
-this is its use at the size of a laptop. The text is the language reference that every CPython carries
-(`pydoc_data.topics`, so figures depend a little on the version of Python, which is printed), in lower case, words and
-punctuation; words seen less than three times are one class. The model reads four words, embedded in 32 numbers each,
-through a hidden layer of 256; the vector x of the context and those of the words c have length 1 / .3, so that
-logits are cosines times 11.1 (inverse temperature .3^-2 of Rawat et al. 2019); 64 numbers each. Topics repeat each
-other's passages, the last tenth too, which makes perplexities low.
-
-Protocol, fixed before the results were seen. Trained with the exact softmax by AdamW (rate 2e-3, weight decay .1,
-batches of 256, 6 epochs) on the first nine tenths; the last tenth gives the perplexity and 200 contexts. Methods, with
-m projections from 64 to 1,024: trigonometric and positive features over i.i.d. Gaussian projections, positive ones over
-"orthogonal" and "monotone-antithetic", the bipolar hybrid with lambda = 1/2 and the angular one with 8 signs over
-orthogonal ones, with both signs of the positive part. Hybrids have several
-features for each projection: their number is printed, and the comparison at equal numbers is along the columns.
-- Share of negative estimates; Wasserstein distance with words at 0 ... 1 in the order of their frequency;
-  Kolmogorov-Smirnov distance in the same order; total variation: means over contexts, mean and standard error over ten
-  draws of the projections.
-- The Wasserstein distance between the word vectors (POT) for the 500 most frequent words as the classes: ten contexts,
-  three draws.
-A second model, with lengths 1 / .6, was added after the results of the first were seen, where no estimator is good.
-
-    python -m benchmarks.studies.language_model
+this is its use at the size of a laptop, and the model of `benchmarks/papers/hybrid/sampling.py`.
 """
 
 import math
@@ -34,10 +14,9 @@ from pydoc_data import topics
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 
+from benchmarks.record import Result, Scale, Value
 from rfgp import couplings
 from rfgp.couplings import Frequencies
 from rfgp.features import softmax
@@ -48,6 +27,7 @@ from rfgp.sampling import SoftmaxSampler
 CONTEXT, EMBEDDED, HIDDEN, WIDTH, TEMPERATURES = 4, 32, 256, 64, (0.3, 0.6)
 EPOCHS, BATCH, LEAST = 6, 256, 3
 SIZES, DRAWS, JUDGED = (64, 256, 1024), 10, 200
+DISTANCES = ("negative", "Wasserstein", "Kolmogorov-Smirnov", "total variation")
 MOVED, MOVED_CONTEXTS, MOVED_DRAWS, SIGNS = 500, 10, 3, 8
 
 
@@ -138,43 +118,52 @@ def reports(
     return pair.num_features, np.array(found)
 
 
-def cell(values: np.ndarray) -> str:
-    return f"{values.mean():.3g} ({values.std(ddof=1) / len(values) ** 0.5:.1g})"
-
-
 @torch.no_grad()
-def compare(model: LanguageModel, contexts: Tensor) -> tuple[Table, Table]:
+def _judged(model: LanguageModel, contexts: Tensor, draws: int) -> list[Value]:
+    """Return the distances of each method, and at the most frequent words the one between vectors."""
     queries, classes = model.queries(contexts).double(), model.classes().double()
-    title = f"vectors of length 1 / {model.temperature}"
-    table = Table(title=f"{title}, {JUDGED} contexts, {DRAWS} draws: mean (standard error)")
-    few = Table(title=f"{title}, the {MOVED} most frequent words, {MOVED_CONTEXTS} contexts, {MOVED_DRAWS} draws")
-    for column in ("method", "m", "features", "negative", "Wasserstein", "Kolmogorov-Smirnov", "total variation"):
-        table.add_column(column)
-    for column in ("method", "m", "Wasserstein between vectors"):
-        few.add_column(column)
+    values = []
     for name in METHODS:
         for m in SIZES:
-            count, found = reports(name, m, queries, classes, DRAWS)
-            table.add_row(name, str(m), str(count), *(cell(found[:, i]) for i in range(4)))
-            _, found = reports(name, m, queries[:MOVED_CONTEXTS], classes[:MOVED], MOVED_DRAWS, "vectors")
-            few.add_row(name, str(m), cell(found[:, 1]))
-    return table, few
+            count, found = reports(name, m, queries, classes, draws)
+            label = f"length {1 / model.temperature:.1f}, {name}, {count} features"
+            means, errors = found.mean(0), found.std(0, ddof=1) / draws**0.5
+            values += [Value(f"{label}: {w}", means[i], errors[i]) for i, w in enumerate(DISTANCES)]
+            _, few = reports(name, m, queries[:MOVED_CONTEXTS], classes[:MOVED], min(draws, MOVED_DRAWS), "vectors")
+            moved = few[:, 1]
+            values.append(Value(f"{label}: between vectors", moved.mean(), moved.std(ddof=1) / len(moved) ** 0.5))
+    return values
 
 
-def main() -> None:
+def language_model(scale: Scale) -> Result:
+    """Return distances of estimated laws of the next word from the true ones."""
     text, names = read_text()
     frequency = torch.bincount(text).double() / len(text)
     unigram = float((-frequency * frequency.log()).sum().exp())
-    console = Console(width=150)
-    console.print(
-        f"Python {platform.python_version()}: {len(text):,} words, {len(names):,} classes; the perplexity by frequency "
-        f"alone, on all words, is {unigram:.0f}"
-    )
+    values, draws = [Value("classes", len(names)), Value("perplexity by frequency alone", unigram)], scale(DRAWS)
     for temperature in TEMPERATURES:
         model, contexts, perplexity = train(text, len(names), temperature)
-        console.print(f"lengths 1 / {temperature}: perplexity {perplexity:.0f}")
-        console.print(*compare(model, contexts))
+        values.append(Value(f"length {1 / temperature:.1f}: perplexity", perplexity))
+        values += _judged(model, contexts, draws)
+    return Result(
+        "softmax sampling in a small language model",
+        "Fixed before the results were seen, but for the second length. The text is the language reference that every"
+        f" CPython carries (`pydoc_data.topics`, of Python {platform.python_version()}: {len(text)} words), in lower"
+        f" case, words and punctuation; words seen less than {LEAST} times are one class. The model reads {CONTEXT}"
+        f" words, embedded in {EMBEDDED} numbers each, through a hidden layer of {HIDDEN}; vectors of contexts and"
+        f" words have one length, and {WIDTH} numbers. Trained with the exact softmax by AdamW (rate 2e-3, weight decay"
+        f" .1, batches of {BATCH}, {EPOCHS} epochs) on the first nine tenths; the last tenth gives the perplexity and"
+        f" {JUDGED} contexts. Topics repeat each other's passages, the last tenth too, which makes perplexities low."
+        " Positive ones and hybrids over orthogonal directions where it says so, hybrids with lambda = 1/2 or the"
+        f" angular one with {SIGNS} signs; m = 64, 256, 1024 projections, features as counted. Share of negative"
+        " estimates; Wasserstein distance with words at 0 ... 1 in the order of their frequency; Kolmogorov-Smirnov"
+        " distance in the same order; total variation: means over contexts, errors over"
+        f" {draws} draws. Between vectors: the Wasserstein distance between word vectors for the {MOVED} most frequent"
+        f" words as the classes, {MOVED_CONTEXTS} contexts, {MOVED_DRAWS} draws.",
+        values,
+        ("A second model, with lengths 1 / .6, was added after the results of the first were seen, where no estimator"
+         " is good.",),
+    )  # fmt: skip
 
 
-if __name__ == "__main__":
-    main()
+FIGURES: dict[str, Callable[[Scale], Result]] = {"language-model": language_model}

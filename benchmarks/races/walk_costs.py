@@ -10,7 +10,7 @@ the exact kernel, 10 draws where there are any (mean, standard error in the last
   products of a series or of exact hops (every edge of every node reached so far). Eigenvectors: 2 products of a vector
   for each, at least. Exact hops: the most for which at least 4 walkers can be paid, with as many as can be paid.
 
-    python -m benchmarks.studies.walk_costs [NAME ...]
+    python -m benchmarks.races.walk_costs [NAME ...]
 """
 
 import sys
@@ -22,7 +22,7 @@ from rich.table import Table
 
 import graphs
 from benchmarks.papers.couplings.walks_shared import load
-from benchmarks.studies.walk_couplings import errors, shown
+from benchmarks.races.walk_couplings import errors, shown
 from graphs import kernels
 from rfgp.compare.protocol import WALKS
 

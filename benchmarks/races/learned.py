@@ -8,7 +8,7 @@ row, standardised: a fit is behind where the mean of the paired differences is b
 standard errors and by more than .02 nats. Tables that `rfgp.datasets` does not have are NAME.csv.gz, as in
 github.com/treforevans/uci_datasets, in a folder of one's own.
 
-    python -m benchmarks.studies.learned [--tables concrete,...] [--folder UCI] [--seeds N] [--out FILE]
+    python -m benchmarks.races.learned [--tables concrete,...] [--folder UCI] [--seeds N] [--out FILE]
 """
 
 import argparse

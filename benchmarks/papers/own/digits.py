@@ -16,7 +16,7 @@ makes of the queries and keys that the exact model of the same seed has for four
 - Attention error: the exact model's queries and keys of 32 test images, relative Frobenius error of the row-normalised
   scores by m = 16 features, mean over layers, heads and 20 draws, with its standard error over seeds.
 
-    python -m benchmarks.studies.digits [EPOCHS [SEEDS]]
+    python -m benchmarks.papers.own.digits [EPOCHS [SEEDS]]
 """
 
 import sys

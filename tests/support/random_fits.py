@@ -9,7 +9,7 @@ nothing, reports convergence, predicts 500 new rows with an error at most 1.1 ti
 their squared standardised errors lies in [.4, 2.5]. Beside a failure on at most 2,000 rows stands whether the exact
 process, fitted in float64, does better.
 
-    python -m benchmarks.studies.random_fits [--fits N] [--first SEED]
+    python tests/support/random_fits.py [--fits N] [--first SEED]
 """
 
 import argparse

@@ -12,7 +12,7 @@ modulation (eight factors on the diffusion kernel). RMSE in mph and mean negativ
 observations at the test sensors; means and standard errors over splits, and of the difference from the exact diffusion
 process on the same split.
 
-    python -m benchmarks.studies.road_models
+    python -m benchmarks.races.road_models
 """
 
 import warnings

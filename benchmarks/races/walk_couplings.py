@@ -5,7 +5,7 @@ of K_hat = Phi Phi^T; error: relative Frobenius norm against the exact kernel, m
 "sigma". "sigma" has the permutation, "learned" the tuples for all walkers, learned on an Erdos-Renyi graph (100, .1)
 with 30 quantiles.
 
-    python -m benchmarks.studies.walk_couplings
+    python -m benchmarks.races.walk_couplings
 """
 
 import warnings

@@ -1,0 +1,13 @@
+"""Figures of our own that README, docs and docstrings quote: no paper has them, so nothing is printed beside them."""
+
+from benchmarks.papers.own import attention, cora, couplings, language_model, roads, rounding, starvation
+
+FIGURES = {
+    **couplings.FIGURES,
+    **attention.FIGURES,
+    **language_model.FIGURES,
+    **cora.FIGURES,
+    **roads.FIGURES,
+    **starvation.FIGURES,
+    **rounding.FIGURES,
+}
