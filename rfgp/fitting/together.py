@@ -7,8 +7,7 @@ rest:
 1. fixed frequencies and the local process, fitted by their likelihood;
 2. learned frequencies alone (`rfgp.fitting.frequencies`), the local process switched off;
 3. everything by one likelihood, frequencies too, from the better of the two. After every 25 iterations the neighbours
-   are found again, and the kept-out rows asked; the best of these steps stands. Of many rows the likelihood is that of
-   16,000 beside all their neighbours.
+   are found again, and the kept-out rows asked; the best of these steps stands.
 
 One half of the kept-out rows chooses steps and candidates, the other says whether the choice is better than the first
 candidate by more than a standard error; otherwise that one is taken. Frequencies beside a local process are few where
@@ -30,15 +29,14 @@ from rfgp.couplings import Frequencies
 from rfgp.fitting.context import KEPT_OUT
 from rfgp.fitting.finish import if_finite
 from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, mean_and_error
-from rfgp.fitting.local import EACH, FIRST, FREQUENCIES, GROWTH, SETTLED, LocalFit, ended, fit_local, search_all
-from rfgp.fitting.maximize import SMALL, Plan
+from rfgp.fitting.local import EACH, FREQUENCIES, SETTLED, LocalFit, ended, fit_local, search_all
+from rfgp.fitting.maximize import Plan
 from rfgp.fitting.subsets import fit_features
 from rfgp.inference.laws import normal_log_density
 from rfgp.parameters import Values
 from rfgp.regression import FeatureFamily, FeatureOptions, FitReport, LocalFamily, Regression, mean_and_noise
 from rfgp.regression.table.options import LOCAL_STARTS
 from rfgp.rows import Block
-from rfgp.threads import in_one_thread
 
 FEWEST, A_ROW = 4, 0.1
 """Frequencies at least, and numbers of theirs for each row at most."""
@@ -84,27 +82,24 @@ def fit_together(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
         why = f"{counted(len(whole.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
         found, report = fit_local(regression, plan)
         return found, replace(report, frequencies="fell back", message=f"{report.message}; {why}")
-    with in_one_thread(len(whole.rows) <= SMALL):
-        out = min(KEPT_OUT[1], math.ceil(KEPT_OUT[0] * len(whole.rows)))
-        parts = (torch.arange(len(whole.rows) - out), torch.arange(len(whole.rows) - out, len(whole.rows)))
-        learned_from, kept_out = (whole.rows.take(part) for part in parts)
-        part = regression.replace(rows=learned_from, num_observations=len(learned_from))
-        candidates, reports = _candidates(part, plan, kept_out)
-        best, gain, error = best_of(candidates)
-        first = candidates[0]
-        words = (
-            f"{best.name}: the best of the others is {gain:.2g} (standard error {error:.1g}) nats a kept-out row ahead"
-        )
-        if best is not first:
-            words = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a kept-out row ahead of {first.name}"
-        changed = {"rows": regression.rows, "num_observations": regression.num_observations}
-        found, report = ended(best.regression.replace(**changed), reports, words)
-        errors = best.errors[best.half :]
-        return found, replace(
-            report,
-            frequencies="fell back" if best is first else "learned",
-            calibration=if_finite(float(errors.square().mean())),
-        )
+    out = min(KEPT_OUT[1], math.ceil(KEPT_OUT[0] * len(whole.rows)))
+    parts = (torch.arange(len(whole.rows) - out), torch.arange(len(whole.rows) - out, len(whole.rows)))
+    learned_from, kept_out = (whole.rows.take(part) for part in parts)
+    part = regression.replace(rows=learned_from, num_observations=len(learned_from))
+    candidates, reports = _candidates(part, plan, kept_out)
+    best, gain, error = best_of(candidates)
+    first = candidates[0]
+    words = f"{best.name}: nothing learned was ahead on kept-out rows by more than a standard error"
+    if best is not first:
+        words = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a kept-out row ahead of {first.name}"
+    changed = {"rows": regression.rows, "num_observations": regression.num_observations}
+    found, report = ended(best.regression.replace(**changed), reports, words)
+    errors = best.errors[best.half :]
+    return found, replace(
+        report,
+        frequencies="fell back" if best is first else "learned",
+        calibration=if_finite(float(errors.square().mean())),
+    )
 
 
 def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
@@ -140,9 +135,7 @@ def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candida
     values = start.hyperparameters.beside({FREQUENCIES: omega.dense().clone()}, {FREQUENCIES: hyperprior})
     steps, reports, best = list[Candidate](), list[FitReport](), 0
     for number in range(-(-plan.steps // EACH)):
-        values, report = fit.search(
-            values, min(FIRST * GROWTH, len(fit.rows)), f", frequencies too, neighbours {number + 1}"
-        )
+        values, report = fit.search(values, f", frequencies too, neighbours {number + 1}")
         reports.append(report)
         learned = Frequencies(values.raw[FREQUENCIES], omega.weights)
         hyperparameters = start.hyperparameters.replaced({name: values.raw[name] for name in start.hyperparameters.raw})

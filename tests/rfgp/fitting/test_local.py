@@ -54,11 +54,11 @@ def test_some_rows_come_first_and_keep_all_their_neighbors(monkeypatch):
         seen.append((len(rows), pattern))
         return original(prior, rows, mean, noise, pattern)
 
-    monkeypatch.setattr(fitting, "FIRST", 300)
+    monkeypatch.setattr(fitting, "MOST_ROWS", 300)
     monkeypatch.setattr(fitting, "LocalEvidence", watched)
-    _, report = fitted(1200)
+    found, report = fitted(1200)
     assert report.stages[0].rows == 300
-    assert report.stages[-1].rows == 1200
+    assert report.log_marginal_likelihood == pytest.approx(found.log_marginal_likelihood().item(), rel=1e-9)
     used, pattern = seen[0]
     assert pattern.shape == (300, used)
     assert used > 900  # these rows with their neighbours, which are the nearest of all 1,200
