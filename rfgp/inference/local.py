@@ -45,6 +45,12 @@ from rfgp.rows import Block
 from rfgp.sparse import SparsityPattern
 
 _LOG_2PI = math.log(2 * math.pi)
+AHEAD = 2
+"""Times as many neighbours for new points: those of rows cost k^3 at each step of a fit, these once.
+
+On protein with k = 30 the RMSE falls from .495 to .494 and the NLPD rises from .509 to .511; on kin40k they fall from .133
+to .114 and from -.66 to -.81.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,14 +258,14 @@ class LocalPosterior(ChunkedPosterior):
     @property
     def width(self) -> int:
         """F + k + 1, and what the neighbours of a point take."""
-        return sum(self.weights.shape) + 1 + self.prior.num_neighbors * (self.inputs.shape[1] + 1)
+        return sum(self.weights.shape) + 1 + AHEAD * self.prior.num_neighbors * (self.inputs.shape[1] + 1)
 
     def prepare(self, inputs: Tensor) -> Tensor:
         """Return what ties n inputs to the data, each by itself, (n, F + k + 1).
 
         phi_x - b^T Phi_N, what the neighbours say of the mean, and the variance left.
         """
-        near = nearest(self._scaled(self.inputs), self._scaled(inputs), self.prior.num_neighbors)
+        near = nearest(self._scaled(self.inputs), self._scaled(inputs), AHEAD * self.prior.num_neighbors)
         weights, left = self._conditionals(inputs, self.inputs, self.noise, near)
         rows, places = np.unique(near, return_inverse=True)
         known = torch.from_numpy(rows)
@@ -295,7 +301,7 @@ class LocalPosterior(ChunkedPosterior):
         count, rows = len(inputs), len(self.inputs)
         x = torch.cat([self.inputs.double(), inputs.double()])
         noise = torch.cat([self.noise, torch.zeros(count, dtype=self.noise.dtype)])
-        near = nearest_before(self._scaled(x), rows, self.prior.num_neighbors)
+        near = nearest_before(self._scaled(x), rows, AHEAD * self.prior.num_neighbors)
         weights, left = self._conditionals(inputs, x, noise, near)
         spread = sp.csr_array(
             (weights.numpy().reshape(-1), near.clip(0).reshape(-1), np.arange(count + 1) * near.shape[1]),

@@ -30,9 +30,10 @@ class TableGP(Process[TableFamily]):
     f = Phi w + g: coupled random features carry what is smooth over the whole table, and a nearest-neighbour (Vecchia)
     process g, independent and with lengthscales of its own, what is local. All hyperparameters are learned by the one
     likelihood. Each row is conditioned on the observations of its `num_neighbors` nearest predecessors in a random
-    order, so the cost is linear in the rows. Predictions use the nearest rows: means and variances are those of one
+    order, so the cost is linear in the rows. Predictions use twice as many: means and variances are those of one
     point at a time; covariances and samples of several are of the joint law in which new points may be neighbours of
-    each other. A model with a local process keeps its rows, and has no functions to sample but at given points.
+    each other. A model with a local process keeps its rows, those of blocks too, is not for Dask, and has no functions
+    to sample but at given points.
 
     Args:
         features: "fourier"; "laplace" (positive; Gaussian spectrum only); "exact", the exact kernel, O(n^3); or None,
@@ -43,7 +44,8 @@ class TableGP(Process[TableFamily]):
         frequencies: "fixed": drawn once, never learned. "learned": `fit` learns them with the other hyperparameters,
             starting from the draw (Lazaro-Gredilla et al. 2010): far more accurate where m is small for the
             lengthscale, but no longer an estimate of the spectrum's kernel. Fourier features only. Of rows that are
-            read in blocks a random sample of 32,768 is learned from.
+            read in blocks a random sample of 32,768 is learned from. Beside a local process at most n / (10 d) are
+            learned, and only where that is better on kept-out rows.
         local: The kernel of the local process: "matern12", "matern32", "matern52", "gaussian", or None for none.
         num_neighbors: k, the most that a row is conditioned on; exact where it is n - 1. Costs grow like k^3.
         ard: One lengthscale per column, or one for all (of the standardised columns).
