@@ -48,8 +48,8 @@ _LOG_2PI = math.log(2 * math.pi)
 AHEAD = 2
 """Times as many neighbours for new points: those of rows cost k^3 at each step of a fit, these once.
 
-On protein with k = 30 the RMSE falls from .495 to .494 and the NLPD rises from .509 to .511; on kin40k they fall from .133
-to .114 and from -.66 to -.81.
+On protein with k = 30 the RMSE falls from .495 to .494 and the NLPD rises from .509 to .511; on kin40k they fall from
+.133 to .114 and from -.66 to -.81.
 """
 
 

@@ -17,14 +17,16 @@ COUPLINGS = ["iid", "orthogonal", "halton", "pairwise", "monotone", "structured"
 @st.composite
 def tables(draw):
     """Options of a model on a table, as JSON."""
-    features = draw(st.sampled_from(["fourier", "laplace", "exact"]))
+    features = draw(st.sampled_from(["fourier", "laplace", "exact", "none"]))
     spectra = ["gaussian"] if features == "laplace" else ["gaussian", "matern", "rational-quadratic"]
-    spectrum = draw(st.sampled_from(spectra))
+    spectrum = draw(st.sampled_from(spectra[: 2 if features == "none" else 3]))
+    local = draw(st.sampled_from([None, None, "gaussian", "matern"])) if features != "none" else spectrum
     learned = features == "fourier" and draw(st.integers(0, 4)) == 0
     return {
         "family": "table",
         "features": features,
         "spectrum": spectrum,
+        "local": local,
         "m": draw(st.sampled_from([1, 2, 4, 5, 16])),
         "coupling": draw(st.sampled_from([c for c in COUPLINGS if c != "structured" or spectrum == "gaussian"])),
         "frequencies": "learned" if learned else "fixed",

@@ -95,7 +95,7 @@ class Session:
 
     def __init__(self, setup):
         self.setup, self.steps, self.state, self.others = setup, [], State(), []
-        self.is_graph, self.is_exact = setup["family"] == "graph", setup["features"] == "exact"
+        self.is_graph, self.is_exact = setup["family"] == "graph", setup["features"] in ("exact", "none")
         if self.is_graph:
             self.graph, self.labels, self.adjacency = graph_of(setup["seed"])
         self.model = self._made()
@@ -110,9 +110,14 @@ class Session:
             return rfgp.GraphGP(self.graph, s["kernel"], s["features"], seed=s["seed"], **sizes, **walks)
         common = {"ard": s["ard"], "standardize": s["standardize"]}
         common["spectrum"] = {"matern": rfgp.spectra.Matern(1.5)}.get(s["spectrum"], s["spectrum"])
+        near = {"gaussian": "gaussian", "matern": "matern32", None: None}[s.get("local")]
+        if s["features"] == "none":  # with all neighbours that is the exact process of the kernel
+            return rfgp.TableGP(None, local=near, num_neighbors=10**4, seed=s["seed"], **common)
         if self.is_exact:
-            return rfgp.ExactGP(**common)
+            return rfgp.ExactGP(local=near, **common)
         return rfgp.SparseSpectrumGP(
+            local=near,
+            num_neighbors=10**4,
             features=s["features"],
             num_frequencies=s["m"],
             coupling=s["coupling"],
@@ -232,7 +237,7 @@ class Session:
             result = outcome(lambda: self.model.save(path, data=data))
             if is_error(result):
                 bare = not self.state.numbers or self.state.is_moved or (data and not self.state.has_data)
-                needs = self.is_exact and not self.is_graph and not data
+                needs = (self.is_exact or self.setup.get("local")) and not self.is_graph and not data
                 assert needs or (bare and isinstance(result, rfgp.NotFittedError)), result
                 assert not list(Path(folder).iterdir())
                 return
@@ -308,7 +313,7 @@ class Session:
 
     @property
     def _has_functions(self):
-        return hasattr(self.model, "sample_functions")
+        return self.is_graph or not (self.is_exact or self.setup.get("local"))
 
     def _has_law(self, drawn, p):
         drawn, mean, variance = (np.asarray(v, dtype=float) for v in (drawn, p.mean, p.variance))
@@ -387,9 +392,22 @@ class Session:
             b = a[:0] if new is None else np.array([self.labels.index(label) for label in new])
             return K[a][:, a], K[b][:, a], K[b][:, b]
         ell, b = state.numbers["lengthscale"], rows.X[:0] if new is None else np.asarray(new, float)
-        a, b = (rows.X - state.location) / ell, (b - state.location) / ell
-        if self.is_exact:
-            return tuple(twin.stationary(self.setup["spectrum"], *pair) for pair in ((a, a), (b, a), (b, b)))
+        own = self._stationary(self.setup["spectrum"], rows.X / ell, b / ell) if self.is_exact else None
+        if own is None:
+            own = self._through_features(state, (rows.X - state.location) / ell, (b - state.location) / ell)
+        if "local_lengthscale" not in state.numbers:
+            return own
+        ell, share = (
+            state.numbers["local_lengthscale"],
+            state.numbers["local_outputscale"] / state.numbers["outputscale"],
+        )
+        near = self._stationary(self.setup["local"], rows.X / ell, b / ell)
+        return tuple(one + share * other for one, other in zip(own, near, strict=True))
+
+    def _stationary(self, name, a, b):
+        return tuple(twin.stationary(name, *pair) for pair in ((a, a), (b, a), (b, b)))
+
+    def _through_features(self, state, a, b):
         phi = {"fourier": twin.fourier, "laplace": twin.laplace}[self.setup["features"]]
         fa, fb = phi(a, *state.draw), phi(b, *state.draw)
         return fa @ fa.T, fb @ fa.T, fb @ fb.T
