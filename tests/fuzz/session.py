@@ -397,10 +397,8 @@ class Session:
             own = self._through_features(state, (rows.X - state.location) / ell, (b - state.location) / ell)
         if "local_lengthscale" not in state.numbers:
             return own
-        ell, share = (
-            state.numbers["local_lengthscale"],
-            state.numbers["local_outputscale"] / state.numbers["outputscale"],
-        )
+        ell = state.numbers["local_lengthscale"]
+        share = np.ravel(state.numbers["local_outputscale"] / state.numbers["outputscale"])[0]  # of all outputs alike
         near = self._stationary(self.setup["local"], rows.X / ell, b / ell)
         return tuple(one + share * other for one, other in zip(own, near, strict=True))
 
