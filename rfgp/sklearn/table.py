@@ -47,6 +47,9 @@ class RandomFeatureGPRegressor(ProcessRegressor):
         priors: Log densities (objects with `log_prob`) of named hyperparameters.
         fixed: Names of hyperparameters that keep their starting values, such as ("noise",).
         max_iter: Of the optimiser; None: 500, or 300 steps of learning frequencies.
+        local: The kernel of a local process beside the features, such as "matern32"; None: there is none
+            (`rfgp.TableGP`).
+        n_neighbors: Of a row, in the local process.
 
     Attributes:
         gp_: The fitted `rfgp.SparseSpectrumGP`, with `hyperparameters`, `fit_report`, `exact()`, `save(path)`. With
@@ -76,6 +79,8 @@ class RandomFeatureGPRegressor(ProcessRegressor):
         priors: Mapping[str, Hyperprior] | None = None,
         fixed: Iterable[str] = (),
         max_iter: int | None = None,
+        local: str | None = None,
+        n_neighbors: int = 30,
     ) -> None:
         self.n_frequencies = n_frequencies
         self.coupling = coupling
@@ -91,6 +96,8 @@ class RandomFeatureGPRegressor(ProcessRegressor):
         self.priors = priors
         self.fixed = fixed
         self.max_iter = max_iter
+        self.local = local
+        self.n_neighbors = n_neighbors
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the hyperparameters and condition on the data.
@@ -137,6 +144,8 @@ class RandomFeatureGPRegressor(ProcessRegressor):
             outputscale=self.outputscale,
             noise=self.noise,
             priors=self.priors,
+            local=self.local,
+            num_neighbors=check_count("n_neighbors", self.n_neighbors),
         )
 
     def _read_new(self, X: Any) -> Any:
@@ -144,4 +153,6 @@ class RandomFeatureGPRegressor(ProcessRegressor):
 
     def _sample(self, inputs: Any, count: int, seed: int) -> Any:
         assert self.gp_ is not None
+        if self.local is not None:
+            return self.gp_.predict(inputs).sample(count, seed=seed)
         return self.gp_.sample_functions(count, seed=seed)(inputs)

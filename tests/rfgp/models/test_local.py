@@ -115,6 +115,20 @@ def test_the_order_of_rows_is_that_of_the_seed():
     assert gp.redraw(num_neighbors=59).options.num_neighbors == 59
 
 
+@pytest.mark.parametrize("kind", ["local", "features and local"])
+def test_single_precision_is_within_its_bounds(kind):
+    """The local process is computed in double precision, features in single: .002 deviations of the target."""
+    (X, y), new = table(300), table(50, seed=1)[0]
+    near, far = X.astype(np.float32), new.astype(np.float32)
+    double, single = (
+        model(kind, noise=0.004).condition(a, y.astype(a.dtype)).predict(b)
+        for a, b in ((near.astype(float), far.astype(float)), (near, far))
+    )
+    assert single.mean.dtype == np.float32
+    assert np.abs(single.mean - double.mean).max() < 0.002 * y.std()
+    assert np.abs(single.std / double.std - 1).max() < 0.02
+
+
 def test_copies_of_rows_constant_columns_and_no_noise_are_safe():
     X, y = table(80)
     X, y = np.concatenate([X, X[:20]]), np.concatenate([y, y[:20]])

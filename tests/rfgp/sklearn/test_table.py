@@ -390,3 +390,11 @@ def test_workers_give_the_same_scores():
     one, two = (cross_val_score(small(), X, Y, cv=2, n_jobs=jobs) for jobs in (1, 2))
     np.testing.assert_allclose(one, two, rtol=1e-6)
     assert one.min() > 0.8
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+def test_a_local_process_is_that_of_the_model():
+    model = small(local="matern32", n_neighbors=5, max_iter=2).fit(X, Y)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, local="matern32", num_neighbors=5)
+    check_twin(model, gp.fit(X, Y, max_iterations=2))
+    assert model.sample_y(NEW, 3, random_state=0).shape == (7, 3)
