@@ -10,6 +10,7 @@ process first.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -70,7 +71,11 @@ def positive_lengthscale(x: Array) -> float:  # (n, d)
     return 2 * float(np.linalg.norm(x[:, None] + x, axis=2).mean())
 
 
-def load(name: str) -> tuple[np.ndarray, np.ndarray]:
+def load(name: str, folder: Path | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return columns and target; of a table that `rfgp.datasets` does not have, from NAME.csv.gz in a folder."""
+    if folder is not None and name not in datasets.names():
+        numbers = np.loadtxt(folder / f"{name}.csv.gz", delimiter=",")
+        return numbers[:, :-1], numbers[:, -1]
     table = datasets.load(name)
     return np.asarray(table.X, dtype=np.float64), np.asarray(table.y, dtype=np.float64)
 

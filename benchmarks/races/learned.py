@@ -22,7 +22,6 @@ import numpy as np
 
 import rfgp
 from benchmarks import protocol
-from rfgp import datasets
 
 TABLES = ("readme", "power-plant", "tamielectric", "keggdirected", "skillcraft", "concrete", "gas")
 MOST, BLOCK = 8000, 1000
@@ -30,11 +29,8 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def load(name: str, seed: int, folder: Path) -> tuple[Array, Array]:
-    if name in datasets.names():
-        return protocol.load(name)
     if name != "readme":
-        numbers = np.loadtxt(folder / f"{name}.csv.gz", delimiter=",")
-        return numbers[:, :-1], numbers[:, -1]
+        return protocol.load(name, folder)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((10_000, 4))
     f = np.sin(4 * X[:, 0]) * X[:, 1] + np.cos(3 * X[:, 2] + X[:, 3])

@@ -16,7 +16,12 @@ field whose spectrum falls like a power, sampled at random places with noise.
 - boosting: scikit-learn's HistGradientBoostingRegressor, one for the mean and two for the ends of the interval of 90 %,
   a normal law from these.
 
-    python -m benchmarks.races.local [--tables T,...] [--racers R,...] [--seeds N] [--gpboost PYTHON] [--out FILE]
+A fit that takes longer than `--patience` seconds is stopped and said to have failed. Results are lines of JSON that are
+added to `--out`; what stands there already is not run again. Tables that `rfgp.datasets` does not have are NAME.csv.gz,
+as in github.com/treforevans/uci_datasets, in the folder of `--folder`.
+
+    python -m benchmarks.races.local [--tables T,...] [--racers R,...] [--seeds N] [--gpboost PYTHON] [--folder UCI]
+                                     [--out FILE]
 """
 
 import argparse
@@ -69,8 +74,8 @@ def terrain(rows: int) -> tuple[Array, Array]:
     return X, y / y.std() + 0.05 * rng.standard_normal(rows)
 
 
-def split(name: str, seed: int) -> tuple[Array, Array, Array, Array]:
-    X, y = terrain(SIZES[name]) if name in SIZES else protocol.load(name)
+def split(name: str, seed: int, folder: Path | None) -> tuple[Array, Array, Array, Array]:
+    X, y = terrain(SIZES[name]) if name in SIZES else protocol.load(name, folder)
     order = np.random.default_rng(seed).permutation(len(y))
     test, train = order[: len(order) // 10], order[len(order) // 10 :]
     X = X[:, X[train].std(0) > 0]
@@ -202,7 +207,9 @@ def main() -> None:
     parser.add_argument("--racers", default=",".join(RACERS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=600.0)
+    parser.add_argument("--patience", type=float, default=7200.0)
     parser.add_argument("--gpboost", help="the Python of an environment with gpboost")
+    parser.add_argument("--folder", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--run", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -210,20 +217,23 @@ def main() -> None:
         racer, file, out, seed = options.run
         run(racer, Path(file), Path(out), int(seed), options.limit)
         return
-    found = []
-    for name in options.tables.split(","):
-        for seed in range(options.seeds):
+    out: Path | None = options.out
+    known = [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
+    done = {(row["table"], row["seed"], row["racer"]) for row in known}
+    for seed in range(options.seeds):
+        for name in options.tables.split(","):
             for racer in options.racers.split(","):
-                if racer in ("gpboost", "vif") and not options.gpboost:
+                if (racer in ("gpboost", "vif") and not options.gpboost) or (name, seed, racer) in done:
                     continue
-                found.append(race(name, seed, racer, options))
-    if options.out:
-        options.out.write_text(json.dumps(found, indent=1))
+                row = race(name, seed, racer, options)
+                if out:
+                    with out.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
 
 
 def race(name: str, seed: int, racer: str, options: argparse.Namespace) -> dict[str, Any]:
     """Run one racer on one split in a process of its own; print and return what it came to."""
-    X, y, Z, w = split(name, seed)
+    X, y, Z, w = split(name, seed, options.folder)
     with tempfile.TemporaryDirectory() as folder:
         file, out = Path(folder) / "rows.npz", Path(folder) / "law.npz"
         np.savez(file, X=X, y=y, Z=Z)
@@ -231,15 +241,19 @@ def race(name: str, seed: int, racer: str, options: argparse.Namespace) -> dict[
         command = [*own, racer, str(file), str(out), str(seed)]
         if racer in ("gpboost", "vif"):
             command = [options.gpboost, "-c", GPBOOST, str(file), str(out), racer]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=options.patience)
+            why = done.stderr.strip()
+        except subprocess.TimeoutExpired:
+            why = f"longer than {options.patience:.0f} s"
         if not out.exists():
-            print(f"{name} {seed} {racer}: {done.stderr[-300:]}", flush=True)
-            return {"table": name, "seed": seed, "racer": racer, "failed": done.stderr[-300:]}
+            print(f"{name} {seed} {racer}: {why[-300:]}", flush=True)
+            return {"table": name, "seed": seed, "racer": racer, "failed": why[-300:]}
         law = np.load(out)
         figures = errors(w, (law["mean"], law["variance"]))
         spent = dict(zip(("seconds", "processor", "GiB"), law["spent"].tolist(), strict=True))
     said = "  ".join(f"{key} {value:.4g}" for key, value in {**figures, **spent}.items())
-    print(f"{name} {seed} {racer:10s} {said}  {done.stderr.strip()[-100:]}", flush=True)
+    print(f"{name} {seed} {racer:10s} {said}  {why[-100:]}", flush=True)
     return {"table": name, "seed": seed, "racer": racer, **figures, **spent}
 
 

@@ -142,6 +142,7 @@ def ended(found: Regression, reports: list[FitReport], words: str = "") -> tuple
             converged=converged,
             message=words or message,
             log_marginal_likelihood=total,
+            likelihood_error=told.likelihood_error,
             calibration=calibration,
             leave_one_out=density,
             neighbors=neighbors,

@@ -7,6 +7,8 @@ from rfgp.inference.choice import restore as restore
 from rfgp.inference.dense import KernelEvidence as KernelEvidence
 from rfgp.inference.dense import RowEvidence as RowEvidence
 from rfgp.inference.evidence import Evidence as Evidence
+from rfgp.inference.iterated.sparse import SparseEvidence as SparseEvidence
+from rfgp.inference.iterated.sparse import SparsePosterior as SparsePosterior
 from rfgp.inference.laws import InputBlocks as InputBlocks
 from rfgp.inference.laws import Law as Law
 from rfgp.inference.laws import Posterior as Posterior
@@ -25,5 +27,3 @@ from rfgp.inference.primal import absorbs as absorbs
 from rfgp.inference.priors import FeaturePrior as FeaturePrior
 from rfgp.inference.priors import KernelPrior as KernelPrior
 from rfgp.inference.priors import SparsePrior as SparsePrior
-from rfgp.inference.sparse import SparseEvidence as SparseEvidence
-from rfgp.inference.sparse import SparsePosterior as SparsePosterior

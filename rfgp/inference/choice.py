@@ -6,15 +6,23 @@ from torch import Tensor
 
 from rfgp.inference.dense import KernelEvidence, RowEvidence
 from rfgp.inference.evidence import Evidence
+from rfgp.inference.iterated.sparse import SparseEvidence, SparsePosterior
 from rfgp.inference.laws import Posterior
 from rfgp.inference.linear import LinearModel
-from rfgp.inference.local import LocalEvidence, LocalPosterior, LocalPrior
-from rfgp.inference.local_blocks import BlockedLocalEvidence, is_large
+from rfgp.inference.local import (
+    BlockedLocalEvidence,
+    LatentEvidence,
+    LatentPosterior,
+    LocalEvidence,
+    LocalPosterior,
+    LocalPrior,
+    is_large,
+    is_loud,
+)
 from rfgp.inference.posteriors import FactorCovariance, KernelPosterior, RowCovariance, WeightPosterior
 from rfgp.inference.primal import FeatureEvidence
 from rfgp.inference.priors import FeaturePrior, KernelPrior, SparsePrior
-from rfgp.inference.sparse import SparseEvidence, SparsePosterior
-from rfgp.rows import Rows, gathered
+from rfgp.rows import Block, Rows, gathered
 
 Prior = FeaturePrior | KernelPrior | SparsePrior | LocalPrior
 """A zero-mean prior on functions."""
@@ -43,12 +51,24 @@ def evidence(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Evidence:
         return FeatureEvidence(LinearModel(prior, rows, mean, noise))
     block = gathered(rows)
     if isinstance(prior, LocalPrior):
-        return (BlockedLocalEvidence if is_large(prior, len(block)) else LocalEvidence.of)(prior, block, mean, noise)
+        return _local_evidence(prior, block, mean, noise)
     if isinstance(prior, FeaturePrior):
         return RowEvidence(prior, block, mean, noise)
     if isinstance(prior, SparsePrior) and iterates(prior, block):
         return SparseEvidence(prior, block, mean, noise)
     return KernelEvidence(prior, block, mean, noise)
+
+
+def _local_evidence(prior: LocalPrior, rows: Block, mean: Tensor, noise: Tensor) -> Evidence:
+    """Return that of a local process: by observations where gradients are wanted."""
+    if prior.wants_gradients:
+        return LocalEvidence.of(prior, rows, mean, noise)
+    is_auto, large = prior.conditioning == "auto", is_large(prior, len(rows))
+    if prior.conditioning == "latent" or (is_auto and not large and is_loud(prior, rows, noise)):
+        latent = LatentEvidence(prior, rows, mean, noise)
+        if not is_auto or latent.is_solved():
+            return latent
+    return (BlockedLocalEvidence if large else LocalEvidence.of)(prior, rows, mean, noise)
 
 
 def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
@@ -62,7 +82,7 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
     if isinstance(prior, KernelPrior):
         return KernelPosterior(prior, **tensors)
     if isinstance(prior, LocalPrior):
-        return LocalPosterior(prior, **tensors)
+        return (LatentPosterior if "draws" in tensors else LocalPosterior)(prior, **tensors)
     if isinstance(prior, SparsePrior):
         return SparsePosterior(prior, **tensors) if "draws" in tensors else KernelPosterior(prior, **tensors)
     weights, others = tensors["weights"], {name: t for name, t in tensors.items() if name != "weights"}

@@ -14,6 +14,11 @@ class Evidence(ABC):
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of y, 0-d, constants included."""
 
+    @property
+    def likelihood_error(self) -> float:
+        """The standard error of the log marginal likelihood, 0 where it is none."""
+        return 0.0
+
     @abstractmethod
     def posterior(self) -> Posterior:
         """Return what prediction needs of the rows."""

@@ -1,7 +1,7 @@
 """Laws of the latent function at some points, standardised and lazily: the role, and what gives them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -137,23 +137,35 @@ class ChunkedLaw:
 
     @Cached
     def _whole(self) -> tuple[Tensor, Tensor]:
-        if not isinstance(self.inputs, Tensor):
-            raise InvalidArgumentError(
-                "The joint law of rows that are read in blocks would not fit in memory. Ask for mean and variance, or "
-                "predict at an array of some of the rows."
-            )
-        return self.inputs, self.posterior.prepare(self.inputs).double()
+        inputs = in_memory(self.inputs)
+        return inputs, self.posterior.prepare(inputs).double()
 
     def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield some inputs and what is prepared for them; where one chunk holds them all, that is kept."""
         if isinstance(self.inputs, Tensor) and len(self.inputs) <= self._size:
             yield self._whole
             return
-        blocks = (
-            torch.split(self.inputs, self._size) if isinstance(self.inputs, Tensor) else self.inputs.blocks(self._size)
-        )
-        for x in blocks:
+        for x in chunks_of(self.inputs, self._size):
             yield x, self.posterior.prepare(x).double()
+
+
+def in_memory(inputs: Tensor | InputBlocks) -> Tensor:
+    """Return the inputs (n, ...) of a joint law.
+
+    Raises:
+        InvalidArgumentError: they are not in memory.
+    """
+    if isinstance(inputs, Tensor):
+        return inputs
+    raise InvalidArgumentError(
+        "The joint law of rows that are read in blocks would not fit in memory. Ask for mean and variance, or predict "
+        "at an array of some of the rows."
+    )
+
+
+def chunks_of(inputs: Tensor | InputBlocks, size: int) -> Iterable[Tensor]:
+    """Return inputs (n, ...) in chunks of about `size`, one where there are none."""
+    return torch.split(inputs, size) if isinstance(inputs, Tensor) else inputs.blocks(size)
 
 
 def at_points(law: Law) -> str:

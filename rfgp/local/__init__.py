@@ -5,6 +5,7 @@ from rfgp.local.factor import inverse_factor as inverse_factor
 from rfgp.local.factor import whitened as whitened
 from rfgp.local.factor import whitened_back as whitened_back
 from rfgp.local.kinds import KINDS as KINDS
+from rfgp.local.latent import LatentRoot as LatentRoot
 from rfgp.local.neighbors import near_each_other as near_each_other
 from rfgp.local.neighbors import nearest as nearest
 from rfgp.local.neighbors import nearest_before as nearest_before

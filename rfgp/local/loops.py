@@ -129,6 +129,51 @@ def factor_rows(first, last, kind, z, noise, variance, near, starts, entries):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
+def latent_rows(first, last, kind, z, noise, variance, near, starts, entries):
+    """Write the weights b of neighbours and the deviation sqrt(d) of rows from `first` to before `last`.
+
+    As `factor_rows` for a row without noise of its own, whose deviation may be 0.
+    """
+    most = 1
+    for i in range(first, last):
+        most = max(most, starts[i + 1] - starts[i])
+    matrices, vectors, is_spent = _spaces(most, z.shape[1])
+    weights = vectors[0]
+    for i in range(first, last):
+        a, b = starts[i], starts[i + 1] - 1
+        left = _condition(kind, z, noise, variance, z[near[b]], near[a:b], matrices, vectors, is_spent)
+        for p in range(b - a):
+            entries[a + p] = weights[p]
+        entries[b] = np.sqrt(max(left, 0.0))
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def spread_rows(entries, near, starts, x):
+    """Turn x (n, c) into L x: row i is sqrt(d_i) x_i and the weighted rows of its neighbours, those of L x."""
+    for i in range(x.shape[0]):
+        a, b = starts[i], starts[i + 1] - 1
+        for c in range(x.shape[1]):
+            x[i, c] *= entries[b]
+        for e in range(a, b):
+            weight, j = entries[e], near[e]
+            for c in range(x.shape[1]):
+                x[i, c] += weight * x[j, c]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def gather_rows(entries, near, starts, x):
+    """Turn x (n, c) into L^T x."""
+    for i in range(x.shape[0] - 1, -1, -1):
+        a, b = starts[i], starts[i + 1] - 1
+        for e in range(a, b):
+            weight, j = entries[e], near[e]
+            for c in range(x.shape[1]):
+                x[j, c] += weight * x[i, c]
+        for c in range(x.shape[1]):
+            x[i, c] *= entries[b]
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
 def pull_rows(first, last, kind, z, noise, variance, near, starts, grad, in_lengths, in_noise):
     """Add to `in_lengths` (d,) sum W k' (z_p - z_q)^2 over pairs and to `in_noise` (n,); return the gradient in v.
 

@@ -73,7 +73,10 @@ class LocalFamily(Family):
         local, prefix = self.options.local, "" if self.base is None else "local_"
         assert local is not None
         lengthscale, variance = (values.standardized(f"{prefix}{name}") for name in ("lengthscale", "outputscale"))
-        return LocalPrior(features, local, lengthscale, variance, self.options.num_neighbors, self.options.seed)
+        options = self.options
+        return LocalPrior(
+            features, local, lengthscale, variance, options.num_neighbors, options.seed, options.conditioning
+        )
 
     def exact(self) -> KernelFamily:
         """Return the family of the exact kernels: of the spectrum that is estimated, and of the local process."""

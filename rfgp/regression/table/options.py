@@ -14,6 +14,8 @@ from rfgp.local import KINDS
 from rfgp.local.kinds import spectrum_of
 from rfgp.parameters import Hyperprior
 
+CONDITIONINGS = ("auto", "observations", "latent")
+"""What the neighbours of a row are."""
 LOCAL_STARTS = ("local_lengthscale", "local_outputscale")
 """Of a local process beside another."""
 
@@ -23,8 +25,8 @@ class KernelOptions:
     """What a user chooses of a process on a table; see `rfgp.TableGP`.
 
     Raises:
-        InvalidArgumentError: an unknown spectrum or local kernel, a number of neighbours that is not positive, or
-            starting values of a local process that is not there.
+        InvalidArgumentError: an unknown spectrum, local kernel or conditioning, a number of neighbours that is not
+            positive, or starting values of a local process that is not there.
     """
 
     spectrum: Any = "gaussian"
@@ -37,6 +39,7 @@ class KernelOptions:
     dtype: torch.dtype | None = None
     local: str | None = None
     num_neighbors: int = 30
+    conditioning: str = "auto"
     local_lengthscale: Any = None
     local_outputscale: float | None = None
 
@@ -45,6 +48,10 @@ class KernelOptions:
         if self.local is not None and self.local not in KINDS:
             raise InvalidArgumentError(f"local must be None or one of {', '.join(KINDS)}, got {self.local!r}.")
         object.__setattr__(self, "num_neighbors", check_count("num_neighbors", self.num_neighbors))
+        if self.conditioning not in CONDITIONINGS:
+            raise InvalidArgumentError(
+                f"conditioning must be one of {', '.join(CONDITIONINGS)}, got {self.conditioning!r}."
+            )
         given = [name for name in LOCAL_STARTS if getattr(self, name) is not None]
         if given and not self.has_both:
             raise InvalidArgumentError(
@@ -60,7 +67,7 @@ class KernelOptions:
     @property
     def redrawn(self) -> frozenset[str]:
         """What a redraw may change."""
-        return frozenset({"num_neighbors"} if self.local is not None else ())
+        return frozenset({"num_neighbors", "conditioning"} if self.local is not None else ())
 
     @property
     def has_both(self) -> bool:

@@ -7,7 +7,7 @@ from grid import MOST_DENSE, field, grid, observations
 
 import rfgp
 from rfgp import GraphGP
-from rfgp.inference import systems
+from rfgp.inference.iterated import systems
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ KINDS = {
     "exact": {"features": "exact"},
     "exact and local": {"features": "exact", "local": "matern12"},
     "local": {"features": None, "local": "matern32"},
+    "latent": {"features": None, "local": "matern32", "conditioning": "latent"},
+    "features and latent": {"num_frequencies": 6, "local": "matern32", "conditioning": "latent"},
     "features and local": {"num_frequencies": 6, "local": "matern52"},
     "fast features and local": {"num_frequencies": 6, "local": "gaussian", "coupling": "structured"},
 }
@@ -54,7 +56,7 @@ def test_a_model_is_saved_loaded_copied_and_pickled(kind, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
-@pytest.mark.parametrize("kind", ["local", "features and local"])
+@pytest.mark.parametrize("kind", ["local", "features and local", "latent", "features and latent"])
 def test_with_all_neighbors_it_is_its_exact_twin_through_fit_and_update(kind):
     """With features the twin has the features' covariance: that of a local process of the same rows plus theirs."""
     (X, y), (more, z), new = table(), table(10, seed=1), table(20, seed=2)[0]
@@ -115,7 +117,7 @@ def test_the_order_of_rows_is_that_of_the_seed():
     assert gp.redraw(num_neighbors=59).options.num_neighbors == 59
 
 
-@pytest.mark.parametrize("kind", ["local", "features and local"])
+@pytest.mark.parametrize("kind", ["local", "features and local", "latent", "features and latent"])
 def test_single_precision_is_within_its_bounds(kind):
     """The local process is computed in double precision, features in single: .002 deviations of the target."""
     (X, y), new = table(300), table(50, seed=1)[0]
@@ -149,6 +151,7 @@ def test_copies_of_rows_constant_columns_and_no_noise_are_safe():
         ({"features": "walks"}, "known are fourier, laplace, exact, and None"),
         ({"local": "cubic"}, "local must be None or one of matern12"),
         ({"local": "matern32", "num_neighbors": 0}, "num_neighbors"),
+        ({"local": "matern32", "conditioning": "both"}, "conditioning must be one of auto, observations, latent"),
         ({"local_lengthscale": 1.0}, "there is none here"),
         ({"features": None, "local": "matern32", "local_outputscale": 1.0}, "so give outputscale"),
     ],
@@ -165,5 +168,5 @@ def test_what_cannot_be_is_named():
         gp.sample_functions(2)
     with pytest.raises(rfgp.InvalidArgumentError, match="no features"):
         _ = gp.feature_map
-    with pytest.raises(rfgp.InvalidArgumentError, match="takes num_neighbors, seed"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="takes conditioning, num_neighbors, seed"):
         gp.redraw(num_frequencies=3)

@@ -12,7 +12,9 @@ from torch import Tensor
 
 from rfgp.inference.dense import repetitions
 from rfgp.inference.evidence import Evidence
-from rfgp.inference.local import LocalEvidence, LocalPosterior, LocalPrior, solved_sums
+from rfgp.inference.local.evidence import LocalEvidence, solved_sums
+from rfgp.inference.local.posterior import LocalPosterior
+from rfgp.inference.local.prior import LocalPrior
 from rfgp.local import KINDS, inverse_factor, near_each_other, of_rows, used, whitened
 from rfgp.local.neighbors import Floats
 from rfgp.rows import Block
@@ -25,8 +27,7 @@ BLOCK_FEATURES = 2**23
 
 def is_large(prior: LocalPrior, count: int) -> bool:
     """Return whether the features of so many rows are not kept; where gradients are wanted they are."""
-    wants = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in prior.parameters)
-    return prior.num_features * count > MOST_FEATURES and not wants
+    return prior.num_features * count > MOST_FEATURES and not prior.wants_gradients
 
 
 class BlockedLocalEvidence(Evidence):

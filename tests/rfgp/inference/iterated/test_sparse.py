@@ -11,7 +11,8 @@ from grid import CASES, MOST_DENSE, grid, model, observations
 
 import graphs
 import rfgp
-from rfgp.inference import SparseEvidence, SparsePrior, sparse
+from rfgp.inference import SparseEvidence, SparsePrior
+from rfgp.inference.iterated import evidence
 from rfgp.regression.graph import DrawnFeatures
 from rfgp.rows import Block
 from rfgp.sparse import SparseValues
@@ -92,7 +93,7 @@ def test_many_variances_come_from_draws(monkeypatch, iterative):
     errors = np.array(errors)
     prior = gp.regression.prior().diagonal(torch.arange(900)).detach().numpy()
     explained = prior * gp.regression.scaling.targets.scale.item() ** 2 - variance
-    stated = np.sqrt(2 / sparse.NUM_PATHS) * explained / np.hypot(explained, variance)
+    stated = np.sqrt(2 / evidence.NUM_PATHS) * explained / np.hypot(explained, variance)
     ratio = errors.std(0) / stated
     assert 0.8 < np.median(ratio) < 1.25
     assert np.abs(errors.mean(0)).max() < 0.15  # the weights are estimated too: a bias of second order
@@ -101,7 +102,7 @@ def test_many_variances_come_from_draws(monkeypatch, iterative):
 
 def test_leave_one_out(monkeypatch, iterative):
     gp = model(observations(), "noise")
-    monkeypatch.setattr(sparse, "MOST_SOLVED", 1000)
+    monkeypatch.setattr(evidence, "MOST_SOLVED", 1000)
     ours = gp.leave_one_out()
     expected = factorised(gp, monkeypatch, lambda other: other.leave_one_out())
     np.testing.assert_allclose(ours.variance, expected.variance, rtol=1e-3)
@@ -140,7 +141,7 @@ def test_one_function(iterative):
 
 
 def test_the_joint_law_of_too_many_is_refused(monkeypatch, iterative):
-    monkeypatch.setattr(sparse, "MOST_JOINT", 10)
+    monkeypatch.setattr(evidence, "MOST_JOINT", 10)
     gp = model(observations())
     with pytest.raises(rfgp.InvalidArgumentError, match="sample_functions"):
         assert gp.predict(np.arange(11)).covariance is None

@@ -1,72 +1,17 @@
 """Features with a local process beside them, against the exact process of the sum kernel."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from two_parts import F64, data, evidence, exact, local_prior, theta
 
 import rfgp
-from rfgp import features
-from rfgp.inference import choice, dense, local_blocks
-from rfgp.inference import local as inference
-from rfgp.inference.local import LocalEvidence, LocalPrior
-from rfgp.inference.priors import FeaturePrior, KernelPrior
-from rfgp.local import kinds
+from rfgp.inference import choice
+from rfgp.inference.local import LocalEvidence, blocks, nearby
+from rfgp.inference.local import evidence as inference
 from rfgp.local.neighbors import used
-from rfgp.rows import Block
-
-F64 = torch.float64
-START = {
-    "lengthscale": [1.0, 2.0, 1.5],
-    "variance": 0.8,
-    "local lengthscale": [0.5, 0.9, 0.7],
-    "local variance": 0.6,
-    "noise": 0.05,
-    "mean": [0.3, -0.2],
-}
-
-
-def data(n=50, uneven=True, seed=0):
-    rng = np.random.default_rng(seed)
-    x = torch.from_numpy(rng.standard_normal((n, 3)))
-    x[7] = x[3]
-    more = (torch.from_numpy(rng.uniform(0, 0.1, n)), torch.from_numpy(rng.integers(1, 4, n).astype(float)))
-    return Block(x, torch.from_numpy(rng.standard_normal((n, 2))), *(more if uneven else ()))
-
-
-def theta():
-    return {name: torch.tensor(value, dtype=F64).requires_grad_() for name, value in START.items()}
-
-
-def scaled(feature_map, x, lengthscale):
-    return feature_map(x / lengthscale)
-
-
-def feature_prior(p, seed=0):
-    omega = torch.randn(6, 3, dtype=F64, generator=torch.Generator().manual_seed(seed))
-    return FeaturePrior(partial(scaled, features.Fourier(omega)), 12, (p["lengthscale"],), p["variance"])
-
-
-def local_prior(p, name="matern32", neighbors=50, with_features=True):
-    of = feature_prior(p) if with_features else None
-    return LocalPrior(of, name, p["local lengthscale"], p["local variance"], neighbors, 0)
-
-
-def exact(p, rows, name="matern32", with_features=True):
-    of, spectrum, length = feature_prior(p), kinds.spectrum_of(name), p["local lengthscale"]
-
-    def kernel(a, b):
-        near = p["local variance"] * spectrum.kernel_between(a / length, b / length)
-        return near + of.kernel(a, b) if with_features else near
-
-    prior = KernelPrior(kernel, lambda a: kernel(a, a).diagonal())
-    return dense.KernelEvidence(prior, rows, p["mean"], p["noise"])
-
-
-def evidence(p, rows, **options):
-    return LocalEvidence.of(local_prior(p, **options), rows, p["mean"], p["noise"])
 
 
 @pytest.mark.parametrize("uneven", [False, True])
@@ -134,21 +79,21 @@ def test_a_part_of_the_rows_says_what_it_says_beside_its_neighbors():
 
 @pytest.mark.parametrize("with_features", [True, False])
 def test_by_blocks_many_rows_say_the_same(with_features, monkeypatch):
-    monkeypatch.setattr(local_blocks, "MOST_FEATURES", 0)
-    monkeypatch.setattr(local_blocks, "BLOCK_FEATURES", 200)
+    monkeypatch.setattr(blocks, "MOST_FEATURES", 0)
+    monkeypatch.setattr(blocks, "BLOCK_FEATURES", 200)
     p, rows = {key: value.detach() for key, value in theta().items()}, data(400)
     prior, new = local_prior(p, neighbors=7, with_features=with_features), torch.zeros(3, 3, dtype=F64)
     with torch.no_grad():
         one = LocalEvidence.of(prior, rows, p["mean"], p["noise"])
         other = choice.evidence(prior, rows, p["mean"], p["noise"])
-        assert isinstance(other, local_blocks.BlockedLocalEvidence) is with_features
-        many = local_blocks.BlockedLocalEvidence(prior, rows, p["mean"], p["noise"])
+        assert isinstance(other, blocks.BlockedLocalEvidence) is with_features
+        many = blocks.BlockedLocalEvidence(prior, rows, p["mean"], p["noise"])
         assert many.log_marginal_likelihood().item() == pytest.approx(one.log_marginal_likelihood().item(), abs=1e-8)
         assert torch.allclose(many.posterior().law(new).mean(), one.posterior().law(new).mean(), atol=1e-11)
         assert torch.allclose(many.posterior().law(new).variance(), one.posterior().law(new).variance(), atol=1e-11)
         assert torch.equal(many.leave_one_out()[0], one.leave_one_out()[0])
     lively = local_prior(theta(), with_features=with_features)
-    assert not local_blocks.is_large(lively, 10**9)
+    assert not blocks.is_large(lively, 10**9)
 
 
 @pytest.mark.parametrize("fault", ["determinant", "mean", "left"])
@@ -169,11 +114,11 @@ def test_planted_errors_are_seen(fault, monkeypatch):
         solved = inference.solved_weights
         monkeypatch.setattr(inference, "solved_weights", lambda *a: (solved(*a)[0] * 1.0001, solved(*a)[1]))
     else:
-        original = inference.conditionals
+        original = nearby.conditionals
 
         def wrong(*given):
             weights, left = original(*given)
             return (weights * 1.0001, left) if fault == "mean" else (weights, left * 1.0001)
 
-        monkeypatch.setattr(inference, "conditionals", wrong)
+        monkeypatch.setattr(nearby, "conditionals", wrong)
     assert not is_right()

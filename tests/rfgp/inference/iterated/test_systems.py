@@ -12,9 +12,9 @@ from grid import grid
 
 import graphs
 import rfgp
-from rfgp.inference import systems
-from rfgp.inference.sparse import PATH_TOLERANCE
-from rfgp.inference.systems import SparseSystem
+from rfgp.inference.iterated import sparse_system, systems
+from rfgp.inference.iterated.evidence import PATH_TOLERANCE
+from rfgp.inference.iterated.sparse_system import SparseSystem
 
 NAMES = ("walks", "long")
 
@@ -58,11 +58,11 @@ def test_a_preconditioner_is_there_for_long_lengthscales_only(monkeypatch):
     monkeypatch.setattr(systems, "ROUNDS", 1)
     usual = system("walks")[0].solve(right, 1e-9)
     with monkeypatch.context() as patch:
-        patch.setattr(systems, "STANDS_OUT", np.inf)
+        patch.setattr(sparse_system, "STANDS_OUT", np.inf)
         torch.testing.assert_close(system("walks")[0].solve(right, 1e-9), usual, rtol=0, atol=0)
     monkeypatch.setattr(systems, "MOST_ITERATIONS", 16)
     system("long")[0].solve(right, 1e-9)
-    monkeypatch.setattr(systems, "STANDS_OUT", np.inf)
+    monkeypatch.setattr(sparse_system, "STANDS_OUT", np.inf)
     with pytest.raises(rfgp.SolverError, match="in 1 times 16 iterations"):
         system("long")[0].solve(right, 1e-9)
 
@@ -91,12 +91,12 @@ def test_paths_have_the_inverse_as_their_covariance(name):
 
 def test_all_ways_to_multiply(monkeypatch):
     """By Phi Phi^T, by its factors, and by these in threads."""
-    right, widths, multiply = normal(2), set(), systems.multiply
-    monkeypatch.setattr(systems, "multiply", lambda blocks, v: widths.add(len(v)) or multiply(blocks, v))
+    right, widths, multiply = normal(2), set(), sparse_system.multiply
+    monkeypatch.setattr(sparse_system, "multiply", lambda blocks, v: widths.add(len(v)) or multiply(blocks, v))
 
     def solved(fill):
         widths.clear()
-        monkeypatch.setattr(systems, "FILL", fill)
+        monkeypatch.setattr(sparse_system, "FILL", fill)
         return system("walks")[0].solve(right, 1e-12)
 
     formed = solved(10**9)

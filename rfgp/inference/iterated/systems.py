@@ -1,34 +1,31 @@
-"""Linear systems in C = s^2 Phi Phi^T + D with sparse Phi: conjugate gradients, and the log determinant by Lanczos.
+"""Linear systems in C = H H^T + D by conjugate gradients, and the log determinant by Lanczos.
 
-With Psi = s D^(-1/2) Phi everything happens to B = I + Psi Psi^T = D^(-1/2) C D^(-1/2), whose eigenvalues are at least
-1. Where a few large ones stand out, as for long lengthscales, a randomised Nystrom approximation U (L) U^T of Psi Psi^T
-makes a preconditioner P = (I - U U^T) + U (L + 1) / (l + 1) U^T, l the smallest of L (Frangella, Tropp and Udell 2023,
-"Randomized Nystrom preconditioning", Eqs. 1.3 and 5.2), and what is iterated with is P^(-1/2) B P^(-1/2).
+With Psi = D^(-1/2) H everything happens to B = I + Psi Psi^T = D^(-1/2) C D^(-1/2), or with a preconditioner
+P = (R^T R)^-1 to A = R B R^T.
 
-log |C| = log |D| + log |P| + tr log A for A = P^(-1/2) B P^(-1/2), the trace from probes z on the sphere |z|^2 = n and
-Gauss quadrature in Krylov spaces (Ubaru, Chen and Saad 2017, "Fast estimation of tr(f(A)) via stochastic Lanczos
-quadrature"), without a product of its own: a draw from N(0, C^-1) solves A x = t with t ~ N(0, A), hence t = A^(1/2) z
-for a normal z, and with the Lanczos matrix that its conjugate gradients leave,
+log |C| = log |D| + log |P| + tr log A, the trace from probes z on the sphere |z|^2 = n and Gauss quadrature in Krylov
+spaces (Ubaru, Chen and Saad 2017, "Fast estimation of tr(f(A)) via stochastic Lanczos quadrature"), without a product
+of its own: a draw from N(0, C^-1) solves A x = t with t ~ N(0, A), hence t = A^(1/2) z for a normal z, and with the
+Lanczos matrix that its conjugate gradients leave,
 
     n z^T log(A) z / |z|^2 = n t^T A^-1 log(A) t / t^T A^-1 t.
 
-The eigenvalues of A are at least 1. The spread over draws is the standard error.
+The spread over draws is the standard error.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.errors import SolverError
-from rfgp.sparse import multiply, row_blocks
 
 Floats = NDArray[np.float64]
 
@@ -36,12 +33,7 @@ MOST_ITERATIONS = 2000
 """Of conjugate gradients, before a solve is said to have failed."""
 
 ROUNDS = 3
-_RANK, _LEAST_RANK = 64, 8
 _LANCZOS = 1000
-STANDS_OUT = 10.0
-"""The ratio of the first and the last of so many eigenvalues, from which on a preconditioner is used."""
-FILL = 4
-"""Phi Phi^T is formed, sparse, where that takes at most so many times the non-zeros of Phi."""
 
 
 class Estimate(NamedTuple):
@@ -83,29 +75,60 @@ class Draws:
         return Estimate(self.log_diagonals + float(values.mean()), float(error))
 
 
-class SparseSystem:
-    """C = s^2 Phi Phi^T + D for sparse Phi (n, N) and diagonal D; see above.
+class Preconditioner(Protocol):
+    """The role: P = (R^T R)^-1 beside B."""
+
+    def halved(self, v: Tensor) -> Tensor:
+        """Return R v, (n, p)."""
+
+    def halved_back(self, v: Tensor) -> Tensor:
+        """Return R^T v, (n, p)."""
+
+    @property
+    def log_determinant(self) -> float:
+        """The logarithm of |P|."""
+
+
+class System(ABC):
+    """C = H H^T + D for H (n, N) and diagonal D; see above.
 
     Args:
-        phi: (n, N).
-        variance: s^2.
         noise_diag: D (n,), positive.
-        seed: Of the probes, and of the preconditioner.
+        seed: Of the probes.
     """
 
-    def __init__(self, phi: sp.csr_array, variance: float, noise_diag: Floats, seed: int) -> None:
+    def __init__(self, noise_diag: Floats, seed: int) -> None:
         self._deviation, self.seed = np.sqrt(noise_diag), seed
-        rows = np.repeat(variance**0.5 / self._deviation, np.diff(phi.indptr))
-        self.columns, psi = _without_empty_columns(phi, phi.data * rows)
-        self._psi = psi
 
     def __len__(self) -> int:
         return len(self._deviation)
 
+    @property
+    @abstractmethod
+    def advice(self) -> str:
+        """What to do where a solve fails."""
+
+    @property
+    @abstractmethod
+    def num_columns(self) -> int:
+        """N."""
+
+    @abstractmethod
+    def _drawn(self, u: Tensor) -> Tensor:
+        """Return Psi u, (n, p)."""
+
+    @abstractmethod
+    def _times(self, v: Tensor) -> Tensor:
+        """Return B v, (n, p)."""
+
+    @property
+    @abstractmethod
+    def _preconditioner(self) -> Preconditioner | None:
+        """P, where one is worth it."""
+
     def product(self, v: Tensor) -> Tensor:
-        """Return C v, (n, p); prepares nothing for further products."""
-        scaled = self._scaled(v)
-        return self._scaled(scaled + torch.from_numpy(self._psi @ (self._psi.T @ scaled.numpy())))
+        """Return C v, (n, p)."""
+        return self._scaled(self._times(self._scaled(v)))
 
     def solve(self, right: Tensor, tolerance: float) -> Tensor:
         """Return C^-1 right, (n, p).
@@ -120,26 +143,26 @@ class SparseSystem:
         return self._searched(right, tolerance)[0]
 
     def paths(self, probes: int, tolerance: float) -> Draws:
-        """Draw w (n, m) = C^-1 (s Phi u + D^(1/2) e) with u (N', m) and e ~ N(0, I), those of `prior_weights`.
+        """Draw w (n, m) = C^-1 (H u + D^(1/2) e) with u (N, m) and e ~ N(0, I), those of `prior_weights`.
 
-        Each w ~ N(0, C^-1), and sqrt(s) u minus s^2 Phi^T w are the weights of a draw from the posterior of zeros:
-        pathwise conditioning (Wilson et al. 2020).
+        Each w ~ N(0, C^-1), and u - H^T w are the weights of a draw from the posterior of zeros: pathwise conditioning
+        (Wilson et al. 2020).
 
         Raises:
             SolverError: as `solve`.
         """
         u, e = self.prior_weights(probes)
-        right = self._scaled(torch.from_numpy(self._psi @ u.numpy()) + e)
+        right = self._scaled(self._drawn(u) + e)
         w, search = self._searched(right, tolerance)
         logs = 2 * float(np.log(self._deviation).sum())
         if self._preconditioner is not None:
-            logs += float(self._preconditioner.logs.sum())
+            logs += self._preconditioner.log_determinant
         return Draws(w, (w * right).sum(0), search, logs)
 
     def prior_weights(self, probes: int) -> tuple[Tensor, Tensor]:
-        """Return u (N', m) and e (n, m), standard normal; the same at every call."""
-        shapes = ((self._psi.shape[1], probes), (len(self), probes))
-        u, e = (torch.from_numpy(_generator(self.seed, 2 + i).standard_normal(shape)) for i, shape in enumerate(shapes))
+        """Return u (N, m) and e (n, m), standard normal; the same at every call."""
+        shapes = ((self.num_columns, probes), (len(self), probes))
+        u, e = (torch.from_numpy(generator(self.seed, 2 + i).standard_normal(shape)) for i, shape in enumerate(shapes))
         return u, e
 
     def _searched(self, right: Tensor, tolerance: float) -> tuple[Tensor, _Search]:
@@ -151,7 +174,7 @@ class SparseSystem:
         largest = largest.where(largest > 0, 1.0)  # squares of what is left neither overflow nor vanish
         b = b / largest
         first = _conjugate_gradients(self._preconditioned, self._halved(b), 0.1 * tolerance)
-        x, sizes = self._halved(first.solution), b.norm(dim=0)
+        x, sizes = self._halved_back(first.solution), b.norm(dim=0)
         for attempt in range(1, ROUNDS + 1):  # the residual that a search updates drifts from the true one
             rest = b - self._times(x)
             residual = rest.norm(dim=0) / sizes.where(sizes > 0, 1.0)
@@ -159,30 +182,26 @@ class SparseSystem:
                 return self._unscaled(largest * x), first
             if attempt < ROUNDS:
                 again = _conjugate_gradients(self._preconditioned, self._halved(rest), 0.1 * tolerance / residual)
-                x = x + self._halved(again.solution)
+                x = x + self._halved_back(again.solution)
         worst = float(residual.max())
         raise SolverError(
             f"Conjugate gradients on {len(self)} observations reached a relative residual of {worst:.1e}, not "
             f"{tolerance:.0e}, in {ROUNDS} times {MOST_ITERATIONS} iterations: the noise is too small beside the "
-            "signal. Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'."
+            f"signal. {self.advice}"
         )
 
     # --- B, and its preconditioned form ----------------------------------------------------------
 
-    def _times(self, v: Tensor) -> Tensor:
-        """Return B v, (n, p)."""
-        array = v.numpy()
-        if self._gram is not None:
-            return torch.from_numpy(array + multiply(self._gram, array))
-        left, right = self._factors
-        return torch.from_numpy(array + multiply(left, multiply(right, array)))
-
     def _preconditioned(self, v: Tensor) -> Tensor:
-        return self._halved(self._times(self._halved(v)))
+        return self._halved(self._times(self._halved_back(v)))
 
     def _halved(self, v: Tensor) -> Tensor:
-        """Return P^(-1/2) v, (n, p)."""
+        """Return R v, (n, p)."""
         return v if self._preconditioner is None else self._preconditioner.halved(v)
+
+    def _halved_back(self, v: Tensor) -> Tensor:
+        """Return R^T v, (n, p)."""
+        return v if self._preconditioner is None else self._preconditioner.halved_back(v)
 
     def _scaled(self, v: Tensor) -> Tensor:
         return torch.from_numpy(self._deviation)[:, None] * v
@@ -190,57 +209,32 @@ class SparseSystem:
     def _unscaled(self, v: Tensor) -> Tensor:
         return v / torch.from_numpy(self._deviation)[:, None]
 
-    @cached_property
-    def _gram(self) -> list[sp.csr_array] | None:
-        """Psi Psi^T, where it is sparse."""
-        counts = np.bincount(self._psi.indices, minlength=self._psi.shape[1]).astype(np.float64)
-        if counts @ counts > FILL * self._psi.nnz:
-            return None
-        return row_blocks(sp.csr_array(self._psi @ self._psi.T))
 
-    @cached_property
-    def _factors(self) -> tuple[list[sp.csr_array], list[sp.csr_array]]:
-        return row_blocks(self._psi), row_blocks(self._psi.T.tocsr())
-
-    @cached_property
-    def _preconditioner(self) -> "_Nystrom | None":
-        n = len(self)
-        rank = min(_RANK, n // 4)
-        if rank < _LEAST_RANK:
-            return None
-        test = torch.from_numpy(_generator(self.seed, 0).standard_normal((n, rank))) / n**0.5
-        return _Nystrom.of(test, self._times(test) - test)
-
-
-class _Nystrom(NamedTuple):
-    """P, see above."""
+class Spread(NamedTuple):
+    """P = I + U diag(p - 1) U^T with orthonormal U (n, r), and R its symmetric root."""
 
     vectors: Tensor  # U (n, r)
-    factors: Tensor  # of P^(-1/2) on U, less one (r,)
-    logs: Tensor  # log eigenvalues of P on U (r,)
+    factors: Tensor  # of R on U, less one (r,): 1 / sqrt(p) - 1
+    logs: Tensor  # log p (r,)
 
     @classmethod
-    def of(cls, test: Tensor, image: Tensor) -> "_Nystrom | None":
-        """Return P from test vectors (n, r) and their images; None where no eigenvalue stands out."""
-        shift = torch.finfo(image.dtype).eps * image.norm()
-        shifted = image + shift * test
-        inner = test.mT @ shifted
-        factor, info = torch.linalg.cholesky_ex((inner + inner.mT) / 2)
-        if bool(info.any()):
-            return None
-        root = torch.linalg.solve_triangular(factor, shifted.mT, upper=False).mT
-        sizes = torch.linalg.eigvalsh(root.mT @ root)
-        if float((sizes[-1] + 1) / (sizes[0] + 1)) < STANDS_OUT:
-            return None
-        vectors, sizes, _ = torch.linalg.svd(root, full_matrices=False)
-        values = (sizes.square() - shift).clamp_min(0)
-        ratios = (values + 1) / (values[-1] + 1)
-        return cls(vectors, ratios.rsqrt() - 1, ratios.log())
+    def of(cls, vectors: Tensor, values: Tensor) -> "Spread":
+        """Return P with eigenvectors U (n, r) and their eigenvalues p (r,)."""
+        return cls(vectors, values.rsqrt() - 1, values.log())
+
+    @property
+    def log_determinant(self) -> float:
+        """The logarithm of |P|."""
+        return float(self.logs.sum())
 
     def halved(self, v: Tensor) -> Tensor:
-        """Return P^(-1/2) v, (n, p)."""
+        """Return R v, (n, p)."""
         out: Tensor = v + self.vectors @ (self.factors[:, None] * (self.vectors.mT @ v))
         return out
+
+    def halved_back(self, v: Tensor) -> Tensor:
+        """Return R^T v, (n, p): the same."""
+        return self.halved(v)
 
 
 def _conjugate_gradients(
@@ -297,14 +291,6 @@ def _eigenpairs(diagonal: Floats, beside: Floats) -> tuple[Floats, Floats]:
     return values, vectors
 
 
-def _generator(seed: int, role: int) -> np.random.Generator:
+def generator(seed: int, role: int) -> np.random.Generator:
+    """Return the generator of one of the roles of a system's seed."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(role,)))
-
-
-def _without_empty_columns(phi: sp.csr_array, data: Floats) -> tuple[NDArray[np.int64], sp.csr_array]:
-    """Return the columns that have entries, and the matrix of these alone with other data."""
-    used = np.zeros(phi.shape[1], dtype=bool)
-    used[phi.indices] = True
-    columns = np.flatnonzero(used)
-    places = np.cumsum(used, dtype=np.int32) - 1
-    return columns, sp.csr_array((data, places[phi.indices], phi.indptr), shape=(phi.shape[0], len(columns)))

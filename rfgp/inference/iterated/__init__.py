@@ -1,0 +1,1 @@
+"""Inference by conjugate gradients and draws, where no matrix is factorised."""

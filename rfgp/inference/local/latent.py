@@ -1,0 +1,302 @@
+"""Neighbours of the function itself: a local process whose rows are conditioned on values without noise.
+
+Where the noise is large, the observations of a row's neighbours say little of it, and what all the others know is lost:
+with 2,000 rows in the plane, a lengthscale of a quarter of it and noise of the variance of g, 60 neighbours leave
+a KL of .036 of the marginal law of a new point from the exact one, and 30 of the function .0003 (noise 10: .21,
+.0001). So g is approximated as g = L u (`rfgp.local.latent`), the noise apart from it, and
+
+    C = s^2 Phi Phi^T + L L^T + D
+
+has no sparse factor. But the same rows conditioned on observations are a matrix close to it, whose inverse is at hand:
+with V and P of `rfgp.inference.local.evidence` it is V^T (I + P P^T)^-1 V. As a preconditioner it leaves eigenvalues
+between .2 and 11 where C has any from 1e-3 to 1e6 (2,000 rows, 2 to 8 columns), most of them near 1, so conjugate
+gradients need some ten steps, and the logarithm of the determinant has little left to estimate.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rfgp.errors import SolverError
+from rfgp.inference.dense import repetitions
+from rfgp.inference.evidence import Evidence
+from rfgp.inference.iterated.evidence import (
+    MOST_SOLVED,
+    TOLERANCE,
+    IteratedLaw,
+    Solutions,
+    check_joint,
+    combined,
+)
+from rfgp.inference.iterated.systems import Spread, System
+from rfgp.inference.laws import ENTRIES, Functions, InputBlocks
+from rfgp.inference.local.nearby import AHEAD, beside_rows, in_order, no_functions
+from rfgp.inference.local.prior import LocalPrior
+from rfgp.inference.posteriors import make_contiguous
+from rfgp.local import KINDS, inverse_factor, whitened, whitened_back
+from rfgp.rows import Block
+from rfgp.sparse import SparsityPattern
+
+LOUD, AUDIBLE = 10.0, 1e-3
+"""Noise from which on rows are conditioned on the function, in what the function at its neighbours leaves of it; and
+the variance of the local process below which it does not matter, in noise."""
+MOST_ROWS = 2**18
+"""Rows up to which conjugate gradients are taken where they are not asked for."""
+_SOME = 1000
+_SMALLEST = 1e-12
+"""Of the eigenvalues of P P^T, the smallest in the largest that is told from 0."""
+
+
+def is_loud(prior: LocalPrior, rows: Block, noise: Tensor) -> bool:
+    """Return whether noise (0-d) hides what a row's neighbours say of it; by some of the rows."""
+    count = len(rows)
+    typical = float(rows.noise_diag(noise).median())
+    if count > MOST_ROWS or float(prior.variance) < AUDIBLE * typical:
+        return False
+    x = rows.inputs[prior.order(count)]
+    some = torch.linspace(0, count - 1, min(count, _SOME)).long()
+    left = prior.latent_root(x, prior.neighbors(x, some)).deviations
+    return typical > LOUD * float(np.median(left) ** 2)
+
+
+class LatentSystem(System):
+    """C = s^2 Phi Phi^T + L L^T + D of rows in order; see above.
+
+    Args:
+        prior: Without gradients.
+        x: The rows (n, d).
+        noise_diag: D (n,).
+    """
+
+    advice = 'Take conditioning="observations".'
+
+    def __init__(self, prior: LocalPrior, x: Tensor, noise_diag: Tensor) -> None:
+        super().__init__(noise_diag.numpy(), prior.seed)
+        self.phi, pattern = prior.phi(x).double(), prior.neighbors(x)
+        self.root = prior.latent_root(x, pattern)
+        lengthscale, variance = prior.lengthscale.double(), prior.variance.double()
+        self._entries = inverse_factor(x, lengthscale, variance, noise_diag, KINDS[prior.name], pattern)
+
+    @property
+    def num_columns(self) -> int:
+        """F and n."""
+        return self.phi.shape[1] + len(self)
+
+    def spread(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p), of u (F + n, p)."""
+        features = self.phi.shape[1]
+        out: Tensor = self.phi @ u[:features] + self.root.spread(u[features:])
+        return out
+
+    def gather(self, v: Tensor) -> Tensor:
+        """Return H^T v, (F + n, p)."""
+        return torch.cat([self.phi.mT @ v, self.root.gather(v)])
+
+    def _drawn(self, u: Tensor) -> Tensor:
+        return self._unscaled(self.spread(u))
+
+    def _times(self, v: Tensor) -> Tensor:
+        return v + self._drawn(self.gather(self._unscaled(v)))
+
+    @cached_property
+    def _preconditioner(self) -> "_Whitening":
+        white = whitened(self._entries, self.phi, self.root.pattern)
+        values, vectors = torch.linalg.eigh(white.mT @ white)
+        kept = values > _SMALLEST * values.max() if len(values) else values > 0
+        values, vectors = values[kept], vectors[:, kept]
+        features = Spread.of(white @ (vectors / values.sqrt()), 1 + values)
+        return _Whitening(self._entries, self.root.pattern, torch.from_numpy(self._deviation), features)
+
+
+@dataclass(frozen=True, eq=False)
+class _Whitening:
+    """R = (I + P P^T)^(-1/2) V D^(1/2)."""
+
+    entries: Tensor
+    pattern: SparsityPattern
+    deviation: Tensor
+    features: Spread
+
+    @property
+    def log_determinant(self) -> float:
+        """The logarithm of |P|, P = (R^T R)^-1."""
+        own = self.entries[torch.from_numpy(self.pattern.indptr[1:] - 1)]
+        return self.features.log_determinant - 2 * float((own.log() + self.deviation.log()).sum())
+
+    def halved(self, v: Tensor) -> Tensor:
+        """Return R v, (n, p)."""
+        return self.features.halved(whitened(self.entries, self.deviation[:, None] * v, self.pattern))
+
+    def halved_back(self, v: Tensor) -> Tensor:
+        """Return R^T v, (n, p)."""
+        return self.deviation[:, None] * whitened_back(self.entries, self.features.halved_back(v), self.pattern)
+
+
+class LatentEvidence(Evidence):
+    """What rows say, as they are given, where neighbours are values of the function; without gradients.
+
+    Args:
+        prior: The prior.
+        rows: The data.
+        mean: (k,).
+        noise: 0-d.
+    """
+
+    def __init__(self, prior: LocalPrior, rows: Block, mean: Tensor, noise: Tensor) -> None:
+        self._order, self._prior = prior.order(len(rows)), prior.detached()
+        self._rows = rows.take(self._order)
+        self._noise_diag = self._rows.noise_diag(noise.detach()).expand(len(rows))
+        self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise.detach())
+        self._residual = self._rows.targets - mean.detach()
+
+    @cached_property
+    def solved(self) -> Solutions:
+        """The solutions of the system in C, for the rows in order."""
+        system = LatentSystem(self._prior, self._rows.inputs, self._noise_diag)
+        return Solutions(system, self._residual, self._noise_diag)
+
+    def is_solved(self) -> bool:
+        """Return whether conjugate gradients reach the coefficients."""
+        try:
+            return bool(torch.isfinite(self.solved.coefficients).all())
+        except SolverError:
+            return False
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return an estimate of the log density of y, 0-d, without gradients; see `likelihood_error`."""
+        with torch.no_grad():
+            return self.solved.log_density() + self._repeated
+
+    @property
+    def likelihood_error(self) -> float:
+        """The standard error of the log marginal likelihood."""
+        return self.solved.error
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, k) and variance (n,) of each row given all the others, of many rows from draws."""
+        posterior, inputs, place = self.posterior(), self._rows.inputs, torch.argsort(self._order)
+        with torch.no_grad():
+            few = len(inputs) <= MOST_SOLVED
+            latent = posterior.law(inputs).variance() if few else posterior.variance_at_rows()
+            errors, variance = self.solved.left_out(latent)
+        return (self._rows.targets - errors)[place], variance[place]
+
+    def posterior(self) -> "LatentPosterior":
+        """Return coefficients, and draws for the variances."""
+        return self._posterior
+
+    @cached_property
+    def _posterior(self) -> "LatentPosterior":
+        with torch.no_grad():
+            solved, inputs = self.solved, self._rows.inputs
+            return LatentPosterior(self._prior, inputs, self._noise_diag, solved.coefficients, solved.draws)
+
+
+@dataclass(frozen=True, eq=False)
+class LatentPosterior:
+    """Through coefficients of the rows, and draws; what new points need of them is computed when it is asked for.
+
+    Attributes:
+        prior: Features and local process.
+        inputs: The rows (n, d), in order.
+        noise_diag: D (n,).
+        coefficients: C^-1 (y - mean), (n, k).
+        draws: w (n, m), of N(0, C^-1).
+    """
+
+    prior: LocalPrior
+    inputs: Tensor
+    noise_diag: Tensor
+    coefficients: Tensor
+    draws: Tensor
+
+    def __post_init__(self) -> None:
+        make_contiguous(self, "inputs", "noise_diag", "coefficients", "draws")
+
+    def law(self, inputs: Tensor | InputBlocks) -> IteratedLaw:
+        """Return the latent law at points (n, d)."""
+        return IteratedLaw(self, inputs)
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Refuse: a local process is defined at the points that are asked for.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise no_functions()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return inputs (n, d), noise_diag (n,), coefficients (n, k) and draws (n, m)."""
+        names = ("inputs", "noise_diag", "coefficients", "draws")
+        return {name: getattr(self, name) for name in names}
+
+    # --- what the law uses -----------------------------------------------------------------------
+
+    @property
+    def chunk(self) -> int:
+        """The most inputs of `moments`."""
+        width = self.prior.num_features + AHEAD * self.prior.num_neighbors * (self.inputs.shape[1] + 1)
+        return max(1, ENTRIES // (width + 2 * self.draws.shape[1]))
+
+    def moments(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean (n, k) and variance (n,) at points (n, d): what neighbours leave is added to that of draws."""
+        spread, rest = self._beside(inputs)
+        mean, variance = self._moments(inputs, torch.from_numpy(spread @ self._told[1].numpy()), rest)
+        return mean, variance + rest
+
+    def variance_at_rows(self) -> Tensor:
+        """Return the variance (n,) at the rows, in order, from draws."""
+        return self._moments(self.inputs, self._told[1], torch.zeros_like(self.noise_diag))[1]
+
+    def _moments(self, inputs: Tensor, of_rows: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean (n, k) and variance (n,) at points but for what is left there beside their neighbours (n,)."""
+        sums = self.prior.phi(inputs).double() @ self._told[0] + of_rows
+        k, m = self.coefficients.shape[1], self.draws.shape[1]
+        left, explained = (part.square().mean(1) for part in torch.split(sums[:, k:], m, dim=1))
+        return sums[:, :k], combined(left, explained, (self.prior.diagonal(inputs).double() - rest).clamp_min(0))
+
+    def joint(self, inputs: Tensor) -> Tensor:
+        """Return the covariance (n, n) of points of which each may be another's neighbour.
+
+        As in `LocalPosterior.root` the correlations are those of this law, and the variances those of one point each.
+        """
+        check_joint(len(inputs), "points", "")
+        count, features = len(inputs), self.prior.phi(inputs).double()
+        own, rest = self._beside(inputs)
+        ordered, left = in_order(self.prior, self.inputs, torch.zeros_like(self.noise_diag), inputs)
+        among = torch.eye(count, dtype=torch.float64) - torch.from_numpy(ordered[:, len(self.inputs) :].toarray())
+        solve = partial(torch.linalg.solve_triangular, upper=False, unitriangular=True)
+        spread = solve(among, torch.from_numpy(ordered[:, : len(self.inputs)].toarray()))
+        noise = solve(among, left.sqrt().diag())
+        covariance = self._given(features, spread) + noise @ noise.mT
+        variance = self._given(features, torch.from_numpy(own.toarray())).diagonal() + rest
+        scale = (variance.clamp_min(0) / covariance.diagonal()).sqrt()
+        out: Tensor = covariance * scale[:, None] * scale
+        return out
+
+    def _given(self, features: Tensor, weights: Tensor) -> Tensor:
+        """Return the covariance (q, q) of features (q, F) of the weights and weights (q, n) of the rows' g."""
+        rows = torch.cat([features.mT, self._system.root.gather(weights.mT)])
+        cross = self._system.spread(rows)
+        out = rows.mT @ rows - cross.mT @ self._system.solve(cross, TOLERANCE)
+        return (out + out.mT) / 2
+
+    def _beside(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
+        return beside_rows(self.prior, self.inputs, torch.zeros_like(self.noise_diag), inputs)
+
+    @cached_property
+    def _system(self) -> LatentSystem:
+        return LatentSystem(self.prior, self.inputs, self.noise_diag)
+
+    @cached_property
+    def _told(self) -> tuple[Tensor, Tensor]:
+        """Of features' weights (F, c) and of g at the rows (n, c): means, what draws leave, and what they explain."""
+        system, features = self._system, self.prior.num_features
+        u, _ = system.prior_weights(self.draws.shape[1])
+        means, explained = system.gather(self.coefficients), system.gather(self.draws)
+        all_of = torch.cat([means, u - explained, explained], dim=1)
+        return all_of[:features], system.root.spread(all_of[features:])

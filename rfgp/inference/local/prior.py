@@ -1,0 +1,99 @@
+"""Features and a local process beside them, as a prior."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.inference.priors import FeaturePrior
+from rfgp.local import KINDS, LatentRoot, nearest_predecessors
+from rfgp.local.kinds import spectrum_of
+from rfgp.sparse import SparsityPattern
+
+
+@dataclass(frozen=True, eq=False)
+class LocalPrior:
+    """f = s phi w + g.
+
+    Attributes:
+        features: The first part; None: there is none.
+        name: Of the kernel of g, one of `rfgp.local.KINDS`.
+        lengthscale: Of g, (d,) or ().
+        variance: Of g, ().
+        num_neighbors: The most of a row.
+        seed: Of the order of the rows.
+        conditioning: On "observations", on the function ("latent"), or "auto".
+    """
+
+    features: FeaturePrior | None
+    name: str
+    lengthscale: Tensor
+    variance: Tensor
+    num_neighbors: int
+    seed: int
+    conditioning: str = "auto"
+
+    @property
+    def num_features(self) -> int:
+        """F."""
+        return 0 if self.features is None else self.features.num_features
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """The tensors, (d,) or 0-d, that it depends on, and those of its features."""
+        own = (self.lengthscale, self.variance)
+        if self.features is None:
+            return own
+        scale = self.features.variance
+        return (*own, *self.features.parameters, *(() if scale is None else (scale,)))
+
+    @property
+    def wants_gradients(self) -> bool:
+        """Whether gradients are to flow into what it depends on."""
+        return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters)
+
+    def order(self, count: int) -> Tensor:
+        """Return the order of so many rows, (n,): a random one."""
+        generator = random.numpy_generator(self.seed, random.Role.ORDER)
+        return torch.from_numpy(generator.permutation(count))
+
+    def neighbors(
+        self,
+        x: Tensor,  # (n, d)
+        rows: Tensor | None = None,  # (r,)
+    ) -> SparsityPattern:
+        """Return the nearest predecessors of rows in order, or of some of them, at this lengthscale."""
+        z = (x.detach().double() / self.lengthscale.detach()).numpy()
+        return nearest_predecessors(z, self.num_neighbors, None if rows is None else rows.numpy())
+
+    def latent_root(
+        self,
+        x: Tensor,  # (n, d)
+        pattern: SparsityPattern,
+    ) -> LatentRoot:
+        """Return the root of the covariance of g at rows in order, given their neighbours, or at some of them."""
+        return LatentRoot.of(x, self.lengthscale.detach(), self.variance.detach(), KINDS[self.name], pattern)
+
+    def phi(
+        self,
+        x: Tensor,  # (n, d)
+    ) -> Tensor:  # (n, F)
+        """Return s phi; no columns where there are no features."""
+        return x.new_zeros(len(x), 0) if self.features is None else self.features.scaled(x)
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance of the two parts together, (n_a, n_b), float64, without neighbours."""
+        of = spectrum_of(self.name).kernel_between(a.double() / self.lengthscale, b.double() / self.lengthscale)
+        near = self.variance.double() * of
+        return near if self.features is None else near + self.features.kernel(a, b)
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return the variances of the two parts together, (n_a,)."""
+        near = self.variance.double().expand(len(a))
+        return near if self.features is None else near + self.features.diagonal(a)
+
+    def detached(self) -> "LocalPrior":
+        """Return the prior without gradients."""
+        features = None if self.features is None else self.features.detached()
+        return replace(self, features=features, lengthscale=self.lengthscale.detach(), variance=self.variance.detach())
