@@ -43,6 +43,7 @@ PHRASES = (  # patterns of what the library says, and what the command line says
 )
 _STEPS = {True: "--shared, or fewer --fit-rows, may help.", False: "Another --kernel, or other --features, may help."}
 _UNKNOWN = (  # where a command has no option for it
+    ("local", r" add a local process \(local=\"matern32\"\),", ""),
     (
         "categories",
         r'Give categories="one-hot" or leave the column out \((.*?) or categories="drop"\)',

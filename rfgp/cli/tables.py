@@ -33,6 +33,8 @@ def fit(
     num_frequencies: Annotated[int, typer.Option(help="Frequencies; features are twice as many.")] = 256,
     coupling: Annotated[str, typer.Option(help="energy, pairwise, orthogonal, iid, sobol, halton, ...")] = "energy",
     features: Annotated[str, typer.Option(help="fourier or laplace.")] = "fourier",
+    local: Annotated[str | None, typer.Option(help="A local process too: matern12, ..., gaussian.")] = None,
+    num_neighbors: Annotated[int, typer.Option(help="With --local: those that a row is conditioned on.")] = 30,
     log: Annotated[
         bool,
         typer.Option("--log", help="Fit the logarithm of a positive target; predictions are in its own units."),
@@ -49,9 +51,11 @@ def fit(
     encoding: options.Encoding = "utf-8",
     missing_mark: options.MissingMark = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows held out to judge the fit.")] = 0.1,
-    fit_rows: Annotated[int, typer.Option(help="Hyperparameters are learned on at most so many rows.")] = 4000,
+    fit_rows: Annotated[int, typer.Option(help="Without --local: the most rows of the search.")] = 4000,
     comparison: Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")] = True,
-    with_data: Annotated[bool, typer.Option("--with-data", help="Save the training data with the model.")] = False,
+    with_data: Annotated[
+        bool, typer.Option("--with-data", help="Save the training data too, as --local does.")
+    ] = False,
     seed: options.Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
@@ -60,9 +64,13 @@ def fit(
     reading |= {"as_categories": tuple(as_category or ())}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     model: dict[str, Any] = {"num_frequencies": num_frequencies, "coupling": coupling, "features": features, "ard": ard}
+    if local is not None:
+        model |= {"local": local, "num_neighbors": num_neighbors}
     judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
     model |= {"seed": seed}
-    study, folder, counts = _fit(file, target, log, reading, model, judging, out, with_data, not as_json)
+    study, folder, counts = _fit(
+        file, target, log, reading, model, judging, out, with_data or local is not None, not as_json
+    )
     files = {"model": folder / "model.safetensors", "report": folder / "report.html"}
     if as_json:
         print_json({**study.summary(), "files": {name: str(path) for name, path in files.items()}})

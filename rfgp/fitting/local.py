@@ -5,6 +5,12 @@ one. Of many rows the likelihood is that of 16,384, each beside all its neighbou
 these rows alone would be another one, in which less is local. It is that of what they say beside their neighbours,
 which with the features marginalised is no sum over rows: of the weights only these rows tell. Frequencies are learned
 in `rfgp.fitting.together`.
+
+The likelihood has optima where the features take what the local process would do better, and others. So the local
+process is searched alone as well; where that is more likely than both after as many iterations, a search for both
+begins from there, with weak features, and of the two the one goes on whose rows are likelier given all the others. (Of
+3,000 rows of bike the likelihood is 1.71 nats a row from the usual start and 3.62 from the local process; of elevators
+-.470 and -.459, but left out they have -.413 and -.422, and held-out rows -.454 and -.490.)
 """
 
 import math
@@ -16,6 +22,7 @@ from torch import Tensor
 from rfgp.fitting.finish import if_finite, left_out
 from rfgp.fitting.maximize import ENOUGH, Objective, Plan, maximize
 from rfgp.inference import Evidence, LocalEvidence, LocalPrior
+from rfgp.inference.laws import normal_log_density
 from rfgp.local import used
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, LocalFamily, Regression, mean_and_noise
@@ -29,6 +36,11 @@ On 41,000 rows of protein all of them gained .002 nats a row on the optimum of t
 """
 ROUNDS, SETTLED = 6, 2e-3
 """Searches with new neighbours on the same rows, at most, and the nats a row that one must gain for another."""
+AT_FIRST, WEAK = 2, math.log(0.1)
+"""Searches before other starts are looked at; and the logarithm of the features' variance beside the local process
+that was searched alone, in the targets'."""
+ALONE = ("lengthscale", "outputscale")
+"""Hyperparameters of the features."""
 EACH = 25
 """Iterations of a search before the neighbours are found again."""
 NARROW = 512
@@ -78,15 +90,29 @@ class LocalFit:
         """The number of rows that are searched on."""
         return len(self.rows) if len(self.rows) <= 2 * MOST_ROWS else MOST_ROWS
 
-    def search(self, values: Values, stage: str) -> tuple[Values, FitReport]:
-        """Search with the neighbours that rows have at these values; return the values found and the report."""
-        size, objective = self.size, self._objective(values, self.size)
+    def search(self, values: Values, stage: str, alone: bool = False) -> tuple[Values, FitReport]:
+        """Search with the neighbours that rows have at these values; return the values found and the report.
+
+        Args:
+            values: Where to begin.
+            stage: What follows the number of rows in its name.
+            alone: Whether to leave the features out.
+        """
+        size, objective = self.size, self._objective(values, self.size, alone)
         plan = replace(self.plan, given_iterations=min(EACH, self.plan.max_iterations))
         name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"
         with in_one_thread(self.is_narrow):
-            return maximize(objective, values, plan, stage=name, tolerance=max(ENOUGH / objective.count, 1e-7))
+            tolerance = max(ENOUGH / objective.count, 1e-7)
+            return maximize(objective, values, plan, stage=name, held=ALONE if alone else (), tolerance=tolerance)
 
-    def _objective(self, values: Values, size: int) -> Objective:
+    def left_out(self, values: Values) -> float:
+        """Return the mean log density of a row given all the others, by their observations."""
+        prior, (mean, noise) = self.prior(values), mean_and_noise(values)
+        with torch.no_grad():
+            of = LocalEvidence.of(prior, self.rows, mean.double(), noise.double()).leave_one_out()
+        return float(normal_log_density(self.rows.targets, of[0], of[1][:, None]).mean())
+
+    def _objective(self, values: Values, size: int, alone: bool) -> Objective:
         some = None if size == len(self.rows) else torch.linspace(0, len(self.rows) - 1, size).long()
         with torch.no_grad():
             pattern, columns = used(self.prior(values).neighbors(self.rows.inputs, some))
@@ -95,6 +121,7 @@ class LocalFit:
 
         def density(values: Values) -> tuple[Tensor, Values]:
             prior, (mean, noise) = self.prior(values), mean_and_noise(values)
+            prior = replace(prior, features=None) if alone else prior
             return LocalEvidence(
                 prior, beside, mean.double(), noise.double(), pattern
             ).log_marginal_likelihood(), values
@@ -111,13 +138,53 @@ def fit_local(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
 
 def search_all(fit: LocalFit) -> tuple[Values, list[FitReport]]:
     """Search, again and again with new neighbours while these gain; return the values and the reports."""
-    values, reports = fit.regression.hyperparameters, list[FitReport]()
-    for number in range(ROUNDS):
-        values, report = fit.search(values, f", neighbours {number + 1}" * bool(number))
+    begin = fit.regression.hyperparameters
+    values, reports = _rounds(fit, begin, AT_FIRST)
+    if fit.family.base is not None and fit.plan.max_iterations:
+        other, more = from_local(fit, begin, reports[-1].log_marginal_likelihood)
+        if other is not None and is_better(fit, (other, more[-1]), (values, reports[-1])):
+            values, reports = other, [*reports, *more]
+        else:
+            reports = [*more, *reports]
+    if _gains(reports[-1]):
+        values, more = _rounds(fit, values, ROUNDS - AT_FIRST, AT_FIRST)
+        reports = [*reports, *more]
+    return values, reports
+
+
+def _rounds(
+    fit: LocalFit, values: Values, most: int, before: int = 0, name: str = "", alone: bool = False
+) -> tuple[Values, list[FitReport]]:
+    """Search at most so many times, each with new neighbours, after so many before."""
+    reports = list[FitReport]()
+    for number in range(before, before + most):
+        values, report = fit.search(values, name + f", neighbours {number + 1}" * bool(number), alone)
         reports.append(report)
-        if not report.stages or report.stages[0].gain < SETTLED:
+        if not _gains(report):
             break
     return values, reports
+
+
+def from_local(fit: LocalFit, begin: Values, likelihood: float) -> tuple[Values | None, list[FitReport]]:
+    """Search for the local process alone, and from there for both if it is likelier; else there are no values."""
+    values, reports = _rounds(fit, begin, AT_FIRST, name=", the local process alone", alone=True)
+    if not reports[-1].log_marginal_likelihood > likelihood:
+        return None, reports
+    if "outputscale" not in fit.plan.fixed:
+        values = values.replaced({"outputscale": torch.full_like(values.raw["outputscale"], WEAK)})
+    values, more = _rounds(fit, values, AT_FIRST, name=", from the local process")
+    return values, [*reports, *more]
+
+
+def is_better(fit: LocalFit, one: tuple[Values, FitReport], other: tuple[Values, FitReport]) -> bool:
+    """Return whether rows are likelier given all the others; of very many rows, whether these are likelier."""
+    if len(fit.rows) <= MOST_CHECKED:
+        return fit.left_out(one[0]) > fit.left_out(other[0])
+    return one[1].log_marginal_likelihood > other[1].log_marginal_likelihood
+
+
+def _gains(report: FitReport) -> bool:
+    return bool(report.stages) and report.stages[0].gain >= SETTLED
 
 
 def ended(found: Regression, reports: list[FitReport], words: str = "") -> tuple[Regression, FitReport]:

@@ -130,7 +130,7 @@ def study_table(
         title: What the table is called.
         test_share: The share of rows to hold out, at random.
         fit_rows: Hyperparameters are learned on at most so many training rows, at random; the model is
-            then conditioned on all of them.
+            then conditioned on all of them. With a local process they are learned on all.
         compare: Whether to compare with the exact process, on some of the training rows.
         seed: Of the split and the draws.
         report: Called with (what is done, steps done, steps in all or 0 where that is not known).
@@ -145,6 +145,8 @@ def study_table(
         raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
     groups, repeated = copies(table)
     train, test = split(len(table.y), test_share, seed, groups)
+    if model.options.local is not None:  # what is local depends on how densely rows lie
+        fit_rows = len(train)
     prediction, seconds = _fit_and_predict(model, table.X, table.y, train, test, fit_rows, tell)
     compared = compare_rows(table, model, train, test, title, seed, tell) if compare else NOT_ASKED
     spread = float(table.y[train].std(ddof=1))

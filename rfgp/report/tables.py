@@ -36,7 +36,7 @@ def table_report(
     columns = counted(len(table.columns), "column")
     lead = (
         f"A Gaussian process for {table.target} from {columns}, through {features} random features ({coupling} "
-        f"frequencies), fitted on {len(study.train):,} rows and judged on {len(study.test):,} others."
+        f"frequencies){_beside(model)}, fitted on {len(study.train):,} rows and judged on {len(study.test):,} others."
     )
     memory = 8.0 * features * len(study.train)
     sections = [
@@ -47,6 +47,11 @@ def table_report(
         words.making(study, settings or {}, command),
     ]
     return render(study.title, lead, words.cards(study, "rows"), sections)
+
+
+def _beside(model: SparseSpectrumGP) -> str:
+    options = model.options
+    return f" and a local process ({options.local}, {options.num_neighbors} neighbours)" if options.has_both else ""
 
 
 def column_relevance(model: SparseSpectrumGP, table: Table) -> NDArray[np.float64]:
@@ -86,12 +91,20 @@ def _relevance(model: SparseSpectrumGP, table: Table, found: NDArray[np.float64]
         return [Text("All columns share one lengthscale, in their standard deviations, so none is more relevant.")]
     order = np.argsort(-found, kind="stable")[:_MOST_COLUMNS]
     lengthscale = model.hyperparameters.lengthscale.detach().double().cpu().numpy()
-    rows = [[figures.plain(table.columns[i]), words.number(found[i]), words.number(lengthscale[i])] for i in order]
+    scales = [lengthscale]
+    if model.options.has_both:
+        scales.append(model.hyperparameters.local_lengthscale.detach().double().cpu().numpy())
+    rows = [[figures.plain(table.columns[i]), *(words.number(s[i]) for s in (found, *scales))] for i in order]
     return [
         Plot(
             figures.relevance(table.columns, found),
             "Relevance: a column's standard deviation over its lengthscale. The function bends faster along relevant "
             "columns; near 0 it is flat or a straight line.",
         ),
-        Grid(["column", "relevance", "lengthscale"], rows, "Lengthscales in the columns' own units.", wide=False),
+        Grid(
+            ["column", "relevance", "lengthscale", "local lengthscale"][: 2 + len(scales)],
+            rows,
+            "Lengthscales in the columns' own units.",
+            wide=False,
+        ),
     ]

@@ -18,6 +18,8 @@ LENGTHSCALE_BOUNDS = (1e-3, 1e4)  # in standard deviations of a column
 LOCAL_START = 0.5
 """Of the other starting lengthscale: where that of a local process beside another starts."""
 LOCAL_VARIANCE = Variance("local_outputscale", 0.25, OUTPUTSCALE_BOUNDS)
+LEAST_NOISE = 1e-10
+"""Of the targets' variance, beside a local process, which can explain targets without noise."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from rfgp.inference import FeaturePrior, LocalPrior
 from rfgp.parameters import Values
 from rfgp.regression.family import Family, Variance
 from rfgp.regression.table.features import FeatureFamily, FeatureMap
-from rfgp.regression.table.inputs import LOCAL_VARIANCE, TableInputs
+from rfgp.regression.table.inputs import LEAST_NOISE, LOCAL_VARIANCE, TableInputs
 from rfgp.regression.table.kernel import KernelFamily
 from rfgp.regression.table.options import FeatureOptions, LocalOptions, texts_of
 from rfgp.scaling import Scaling
@@ -37,8 +37,10 @@ class LocalFamily(Family):
 
     @property
     def variances(self) -> tuple[Variance, ...]:
-        """The output scale and the noise, and beside features the output scale of the local process."""
-        return super().variances if self.base is None else (*super().variances, LOCAL_VARIANCE)
+        """The output scale, the noise, which may be less than without a local process, and that process's scale."""
+        outputscale, noise = super().variances
+        own = (outputscale, noise._replace(bounds=(LEAST_NOISE, noise.bounds[1])))
+        return own if self.base is None else (*own, LOCAL_VARIANCE)
 
     @property
     def drawn_map(self) -> FeatureMap:

@@ -60,8 +60,8 @@ def warnings_of(report: FitReport, values: Values, columns: tuple[str, ...] | No
         yield UnderfittingWarning(
             f"The leave-one-out errors of neighbouring rows have a correlation of {report.neighbors:.2f}: what the fit "
             f"took for noise has structure that the model misses. {_given_up(values, columns)}Raise "
-            f"{arguments('num_frequencies')},{learned} or try another {arguments('seed')} or a shorter starting "
-            f"{arguments('lengthscale')}."
+            f'{arguments("num_frequencies")},{learned} add a local process (local="matern32"), or try another '
+            f"{arguments('seed')} or a shorter starting {arguments('lengthscale')}."
         )
     if report.calibration is not None and report.calibration > MISCALIBRATED:
         yield OverfittingWarning(

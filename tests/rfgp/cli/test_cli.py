@@ -165,6 +165,25 @@ def test_fit_says_how_well_and_writes_model_and_report(fitted):
         gp.exact()
 
 
+def test_a_local_process_is_fitted_and_kept_with_its_rows(monkeypatch, capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (120, 2))
+    table = np.column_stack([X, np.sin(3 * X[:, 0]) + 0.4 * np.sign(np.sin(9 * X[:, 1]))])
+    np.savetxt(tmp_path / "t.csv", table, delimiter=",", header="a,b,y", comments="")
+    out = tmp_path / "out"
+    options = ("--local", "matern12", "--num-neighbors", "8", "--fit-rows", "20", *SMALL)
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options, "--out", out)
+    assert code == 0, err
+    gp = rfgp.load(out / "model.safetensors")
+    assert gp.options.local == "matern12"
+    assert gp.options.num_neighbors == 8
+    assert gp.exact().num_observations == 120
+    assert gp.fit_report.stages[0].rows == 108
+    page = (out / "report.html").read_text()
+    assert "a local process (matern12, 8 neighbours)" in page
+    assert "local lengthscale" in page
+
+
 def test_predict_reads_other_tables_as_the_first(fitted, monkeypatch, capsys, tmp_path):
     folder, _ = fitted
     model = folder / "out" / "model.safetensors"

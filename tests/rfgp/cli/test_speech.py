@@ -33,8 +33,11 @@ def learn(command):
         ("compare", "so num_walkers must be even, got 3.", "so --num-walkers must be even, got 3."),
         ("compare", "Ask for fewer with num_train and num_test.", "Ask for fewer with --num-train and --num-test."),
         ("fit", "column 'fit_rows' of /a/num_test/fit_rows.csv", "column 'fit_rows' of /a/num_test/fit_rows.csv"),
-        ("fit", 'Raise num_frequencies, use frequencies="learned", or try another seed or a shorter starting '
-         "lengthscale.", "Raise --num-frequencies, or try another --seed."),
+        ("fit", 'Raise num_frequencies, use frequencies="learned", add a local process (local="matern32"), or try '
+         "another seed or a shorter starting lengthscale.",
+         "Raise --num-frequencies, add a local process (--local matern32), or try another --seed."),
+        ("mesh", 'Raise num_frequencies, use frequencies="learned", add a local process (local="matern32"), or try '
+         "another seed or a shorter starting lengthscale.", "Raise num_frequencies, or try another --seed."),
         ("predict", "needed for update. Call condition(X, y) first, or save it with data=True.",
          "needed for update. Fit it again with --with-data."),
         ("traffic", 'Pass metric="euclidean" for', "Pass --metric euclidean for"),
