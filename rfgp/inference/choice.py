@@ -19,6 +19,7 @@ from rfgp.inference.local import (
     is_large,
     is_loud,
 )
+from rfgp.inference.local.latent import ENOUGH
 from rfgp.inference.posteriors import FactorCovariance, KernelPosterior, RowCovariance, WeightPosterior
 from rfgp.inference.primal import FeatureEvidence
 from rfgp.inference.priors import FeaturePrior, KernelPrior, SparsePrior
@@ -66,7 +67,7 @@ def _local_evidence(prior: LocalPrior, rows: Block, mean: Tensor, noise: Tensor)
     is_auto, large = prior.conditioning == "auto", is_large(prior, len(rows))
     if prior.conditioning == "latent" or (is_auto and not large and is_loud(prior, rows, noise)):
         latent = LatentEvidence(prior, rows, mean, noise)
-        if not is_auto or latent.is_solved():
+        if not is_auto or latent.is_solved(ENOUGH):
             return latent
     return (BlockedLocalEvidence if large else LocalEvidence.of)(prior, rows, mean, noise)
 

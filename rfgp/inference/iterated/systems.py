@@ -95,10 +95,13 @@ class System(ABC):
     Args:
         noise_diag: D (n,), positive.
         seed: Of the probes.
+
+    Attributes:
+        most_iterations: Of conjugate gradients, before a solve is said to have failed.
     """
 
     def __init__(self, noise_diag: Floats, seed: int) -> None:
-        self._deviation, self.seed = np.sqrt(noise_diag), seed
+        self._deviation, self.seed, self.most_iterations = np.sqrt(noise_diag), seed, MOST_ITERATIONS
 
     def __len__(self) -> int:
         return len(self._deviation)
@@ -173,7 +176,7 @@ class System(ABC):
             raise SolverError("A linear system of the fit is not finite: features, noise or signal overflow.")
         largest = largest.where(largest > 0, 1.0)  # squares of what is left neither overflow nor vanish
         b = b / largest
-        first = _conjugate_gradients(self._preconditioned, self._halved(b), 0.1 * tolerance)
+        first = _conjugate_gradients(self._preconditioned, self._halved(b), 0.1 * tolerance, self.most_iterations)
         x, sizes = self._halved_back(first.solution), b.norm(dim=0)
         for attempt in range(1, ROUNDS + 1):  # the residual that a search updates drifts from the true one
             rest = b - self._times(x)
@@ -181,12 +184,14 @@ class System(ABC):
             if bool((residual <= tolerance).all()):
                 return self._unscaled(largest * x), first
             if attempt < ROUNDS:
-                again = _conjugate_gradients(self._preconditioned, self._halved(rest), 0.1 * tolerance / residual)
+                again = _conjugate_gradients(
+                    self._preconditioned, self._halved(rest), 0.1 * tolerance / residual, self.most_iterations
+                )
                 x = x + self._halved_back(again.solution)
         worst = float(residual.max())
         raise SolverError(
             f"Conjugate gradients on {len(self)} observations reached a relative residual of {worst:.1e}, not "
-            f"{tolerance:.0e}, in {ROUNDS} times {MOST_ITERATIONS} iterations: the noise is too small beside the "
+            f"{tolerance:.0e}, in {ROUNDS} times {self.most_iterations} iterations: the noise is too small beside the "
             f"signal. {self.advice}"
         )
 
@@ -241,6 +246,7 @@ def _conjugate_gradients(
     product: Callable[[Tensor], Tensor],
     right: Tensor,  # (n, p)
     tolerance: float | Tensor,  # of the norm of each column, 0-d or (p,)
+    most: int,
 ) -> _Search:
     """Solve for each column; those that are done stand still while others go on.
 
@@ -250,7 +256,7 @@ def _conjugate_gradients(
     x, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
     square = residual.square().sum(0)
     limit, alphas, betas = square * tolerance**2, [], []
-    for _ in range(MOST_ITERATIONS):
+    for _ in range(most):
         goes_on = square > limit
         if not bool(goes_on.any()):
             break

@@ -25,7 +25,6 @@ from rfgp.errors import SolverError
 from rfgp.inference.dense import repetitions
 from rfgp.inference.evidence import Evidence
 from rfgp.inference.iterated.evidence import (
-    MOST_SOLVED,
     TOLERANCE,
     IteratedLaw,
     Solutions,
@@ -34,18 +33,21 @@ from rfgp.inference.iterated.evidence import (
 )
 from rfgp.inference.iterated.systems import Spread, System
 from rfgp.inference.laws import ENTRIES, Functions, InputBlocks
+from rfgp.inference.local.evidence import LocalEvidence
 from rfgp.inference.local.nearby import AHEAD, beside_rows, in_order, no_functions
 from rfgp.inference.local.prior import LocalPrior
 from rfgp.inference.posteriors import make_contiguous
-from rfgp.local import KINDS, inverse_factor, whitened, whitened_back
+from rfgp.local import KINDS, inverse_factor
 from rfgp.rows import Block
-from rfgp.sparse import SparsityPattern
+from rfgp.sparse import SparseValues, multiply, row_blocks
 
 LOUD, AUDIBLE = 10.0, 1e-3
 """Noise from which on rows are conditioned on the function, in what the function at its neighbours leaves of it; and
 the variance of the local process below which it does not matter, in noise."""
 MOST_ROWS = 2**18
 """Rows up to which conjugate gradients are taken where they are not asked for."""
+ENOUGH = 50
+"""Iterations of conjugate gradients at most, where they are not asked for."""
 _SOME = 1000
 _SMALLEST = 1e-12
 """Of the eigenvalues of P P^T, the smallest in the largest that is told from 0."""
@@ -79,7 +81,8 @@ class LatentSystem(System):
         self.phi, pattern = prior.phi(x).double(), prior.neighbors(x)
         self.root = prior.latent_root(x, pattern)
         lengthscale, variance = prior.lengthscale.double(), prior.variance.double()
-        self._entries = inverse_factor(x, lengthscale, variance, noise_diag, KINDS[prior.name], pattern)
+        entries = inverse_factor(x, lengthscale, variance, noise_diag, KINDS[prior.name], pattern)
+        self._factor = SparseValues(entries, pattern).matrix()
 
     @property
     def num_columns(self) -> int:
@@ -104,36 +107,36 @@ class LatentSystem(System):
 
     @cached_property
     def _preconditioner(self) -> "_Whitening":
-        white = whitened(self._entries, self.phi, self.root.pattern)
+        white = torch.from_numpy(multiply(row_blocks(self._factor), self.phi.numpy()))
         values, vectors = torch.linalg.eigh(white.mT @ white)
         kept = values > _SMALLEST * values.max() if len(values) else values > 0
         values, vectors = values[kept], vectors[:, kept]
         features = Spread.of(white @ (vectors / values.sqrt()), 1 + values)
-        return _Whitening(self._entries, self.root.pattern, torch.from_numpy(self._deviation), features)
+        return _Whitening(self._factor, torch.from_numpy(self._deviation), features)
 
 
-@dataclass(frozen=True, eq=False)
 class _Whitening:
     """R = (I + P P^T)^(-1/2) V D^(1/2)."""
 
-    entries: Tensor
-    pattern: SparsityPattern
-    deviation: Tensor
-    features: Spread
+    def __init__(self, factor: sp.csr_array, deviation: Tensor, features: Spread) -> None:
+        self._own, self._deviation, self._features = factor.diagonal(), deviation, features
+        self._factor, self._transposed = row_blocks(factor), row_blocks(factor.T.tocsr())
 
     @property
     def log_determinant(self) -> float:
         """The logarithm of |P|, P = (R^T R)^-1."""
-        own = self.entries[torch.from_numpy(self.pattern.indptr[1:] - 1)]
-        return self.features.log_determinant - 2 * float((own.log() + self.deviation.log()).sum())
+        own = float(np.log(self._own).sum()) + float(self._deviation.log().sum())
+        return self._features.log_determinant - 2 * own
 
     def halved(self, v: Tensor) -> Tensor:
         """Return R v, (n, p)."""
-        return self.features.halved(whitened(self.entries, self.deviation[:, None] * v, self.pattern))
+        scaled = (self._deviation[:, None] * v).numpy()
+        return self._features.halved(torch.from_numpy(multiply(self._factor, scaled)))
 
     def halved_back(self, v: Tensor) -> Tensor:
         """Return R^T v, (n, p)."""
-        return self.deviation[:, None] * whitened_back(self.entries, self.features.halved_back(v), self.pattern)
+        back = multiply(self._transposed, self._features.halved_back(v).numpy())
+        return self._deviation[:, None] * torch.from_numpy(back)
 
 
 class LatentEvidence(Evidence):
@@ -147,11 +150,12 @@ class LatentEvidence(Evidence):
     """
 
     def __init__(self, prior: LocalPrior, rows: Block, mean: Tensor, noise: Tensor) -> None:
-        self._order, self._prior = prior.order(len(rows)), prior.detached()
-        self._rows = rows.take(self._order)
-        self._noise_diag = self._rows.noise_diag(noise.detach()).expand(len(rows))
-        self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise.detach())
-        self._residual = self._rows.targets - mean.detach()
+        self._prior, mean, noise = prior.detached(), mean.detach(), noise.detach()
+        self._given = self._prior, rows, mean, noise
+        self._rows = rows.take(prior.order(len(rows)))
+        self._noise_diag = self._rows.noise_diag(noise).expand(len(rows))
+        self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise)
+        self._residual = self._rows.targets - mean
 
     @cached_property
     def solved(self) -> Solutions:
@@ -159,8 +163,9 @@ class LatentEvidence(Evidence):
         system = LatentSystem(self._prior, self._rows.inputs, self._noise_diag)
         return Solutions(system, self._residual, self._noise_diag)
 
-    def is_solved(self) -> bool:
-        """Return whether conjugate gradients reach the coefficients."""
+    def is_solved(self, most_iterations: int) -> bool:
+        """Return whether conjugate gradients reach the coefficients in so many iterations."""
+        self.solved.system.most_iterations = most_iterations
         try:
             return bool(torch.isfinite(self.solved.coefficients).all())
         except SolverError:
@@ -177,13 +182,11 @@ class LatentEvidence(Evidence):
         return self.solved.error
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all the others, of many rows from draws."""
-        posterior, inputs, place = self.posterior(), self._rows.inputs, torch.argsort(self._order)
-        with torch.no_grad():
-            few = len(inputs) <= MOST_SOLVED
-            latent = posterior.law(inputs).variance() if few else posterior.variance_at_rows()
-            errors, variance = self.solved.left_out(latent)
-        return (self._rows.targets - errors)[place], variance[place]
+        """Return the mean (n, k) and variance (n,) of each row given all the others, by their observations.
+
+        Those of values would need each row's variance to within less than draws tell where the others leave much.
+        """
+        return LocalEvidence.of(*self._given).leave_one_out()
 
     def posterior(self) -> "LatentPosterior":
         """Return coefficients, and draws for the variances."""
@@ -245,19 +248,11 @@ class LatentPosterior:
     def moments(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (n, k) and variance (n,) at points (n, d): what neighbours leave is added to that of draws."""
         spread, rest = self._beside(inputs)
-        mean, variance = self._moments(inputs, torch.from_numpy(spread @ self._told[1].numpy()), rest)
-        return mean, variance + rest
-
-    def variance_at_rows(self) -> Tensor:
-        """Return the variance (n,) at the rows, in order, from draws."""
-        return self._moments(self.inputs, self._told[1], torch.zeros_like(self.noise_diag))[1]
-
-    def _moments(self, inputs: Tensor, of_rows: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean (n, k) and variance (n,) at points but for what is left there beside their neighbours (n,)."""
-        sums = self.prior.phi(inputs).double() @ self._told[0] + of_rows
+        sums = self.prior.phi(inputs).double() @ self._told[0] + torch.from_numpy(spread @ self._told[1].numpy())
         k, m = self.coefficients.shape[1], self.draws.shape[1]
         left, explained = (part.square().mean(1) for part in torch.split(sums[:, k:], m, dim=1))
-        return sums[:, :k], combined(left, explained, (self.prior.diagonal(inputs).double() - rest).clamp_min(0))
+        prior = self.prior.diagonal(inputs).double()
+        return sums[:, :k], combined(left, explained, (prior - rest).clamp_min(0)) + rest
 
     def joint(self, inputs: Tensor) -> Tensor:
         """Return the covariance (n, n) of points of which each may be another's neighbour.
