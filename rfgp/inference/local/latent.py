@@ -44,6 +44,8 @@ from rfgp.sparse import SparseValues, multiply, row_blocks
 LOUD, AUDIBLE = 10.0, 1e-3
 """Noise from which on rows are conditioned on the function, in what the function at its neighbours leaves of it; and
 the variance of the local process below which it does not matter, in noise."""
+LEAST_NOISE = 1e-6
+"""In the variance of the local process: less is near the jitter of its root."""
 MOST_ROWS = 2**18
 """Rows up to which conjugate gradients are taken where they are not asked for."""
 ENOUGH = 50
@@ -56,8 +58,8 @@ _SMALLEST = 1e-12
 def is_loud(prior: LocalPrior, rows: Block, noise: Tensor) -> bool:
     """Return whether noise (0-d) hides what a row's neighbours say of it; by some of the rows."""
     count = len(rows)
-    typical = float(rows.noise_diag(noise).median())
-    if count > MOST_ROWS or float(prior.variance) < AUDIBLE * typical:
+    typical, variance = float(rows.noise_diag(noise).median()), float(prior.variance)
+    if count > MOST_ROWS or not AUDIBLE * typical <= variance <= typical / LEAST_NOISE:
         return False
     x = rows.inputs[prior.order(count)]
     some = torch.linspace(0, count - 1, min(count, _SOME)).long()

@@ -18,8 +18,9 @@ LENGTHSCALE_BOUNDS = (1e-3, 1e4)  # in standard deviations of a column
 LOCAL_START = 0.5
 """Of the other starting lengthscale: where that of a local process beside another starts."""
 LOCAL_VARIANCE = Variance("local_outputscale", 0.25, OUTPUTSCALE_BOUNDS)
-LEAST_NOISE = 1e-10
-"""Of the targets' variance, beside a local process, which can explain targets without noise."""
+LEAST_NOISE = 1e-8
+"""Of the targets' variance, beside a local process, which can explain targets without noise. At 1e-10 means of smooth
+kernels were off by 1e-5 of the targets' deviation by rounding."""
 
 
 @dataclass(frozen=True, eq=False)

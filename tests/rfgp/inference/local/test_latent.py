@@ -136,7 +136,9 @@ def test_a_joint_law_has_the_variances_of_single_points():
         posterior.joint(torch.zeros(2001, 3, dtype=F64))
 
 
-@pytest.mark.parametrize(("noise", "scale", "wanted"), [(2.0, 0.6, True), (1e-3, 0.6, False), (2.0, 1e-4, False)])
+@pytest.mark.parametrize(
+    ("noise", "scale", "wanted"), [(2.0, 0.6, True), (1e-3, 0.6, False), (2.0, 1e-4, False), (2.0, 3e6, False)]
+)
 def test_it_is_taken_where_the_noise_is_large_beside_what_neighbors_leave(noise, scale, wanted):
     changes = {"noise": torch.tensor(noise, dtype=F64), "local variance": torch.tensor(scale, dtype=F64)}
     p, rows = loud(**changes), data(400)
