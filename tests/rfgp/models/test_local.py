@@ -74,6 +74,17 @@ def test_with_all_neighbors_it_is_its_exact_twin_through_fit_and_update(kind):
     assert np.allclose(p.variance, covariance.diagonal(), rtol=0, atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+def test_targets_without_noise_leave_rounding_no_room():
+    """A smooth kernel and noise at its lower bound: fuzzing found means off by 1e-5 where that was 1e-10."""
+    (X, y), new = table(40), table(20, seed=2)[0]
+    gp = rfgp.TableGP(None, local="gaussian", num_neighbors=100, seed=0).fit(X, y, max_iterations=30)
+    K = gp.prior_covariance(np.concatenate([X, new])).numpy()
+    mean, noise = gp.hyperparameters.mean.item(), gp.hyperparameters.noise.item()
+    solved = np.linalg.solve(K[:40, :40] + noise * np.eye(40), y - mean)
+    assert np.allclose(gp.predict(new).mean, mean + K[40:, :40] @ solved, rtol=0, atol=2e-6 * y.std())
+
+
 def test_the_exact_twin_has_the_sum_of_the_kernels():
     X, y = table()
     gp = model("features and local", lengthscale=1.0, local_lengthscale=0.3).condition(X, y)
