@@ -74,7 +74,7 @@ def wait(process, seconds):
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no processor times of other processes")
 @pytest.mark.parametrize("seconds", [0.3, 0.45, 0.6, 1.0, 1.5, 2.0])
 def test_an_interrupt_while_modules_load_is_one_line(seconds, folder):
-    """Python's own start, in which nobody heeds interrupts, takes less than 0.05 s of a processor, beside other work up to 0.2."""
+    """Python's own start, in which nobody heeds interrupts, takes .05 s of a processor, a busy one up to .2 s."""
     with started(folder, "fit", "t.csv", "--out", "o") as process:
         wait(process, seconds)
         process.send_signal(signal.SIGINT)
