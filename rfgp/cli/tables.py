@@ -51,7 +51,9 @@ def fit(
     encoding: options.Encoding = "utf-8",
     missing_mark: options.MissingMark = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows held out to judge the fit.")] = 0.1,
-    fit_rows: Annotated[int, typer.Option(help="Without --local: the most rows of the search.")] = 4000,
+    fit_rows: Annotated[
+        int, typer.Option(help="The most rows of the search; with --local it takes its own number.")
+    ] = 4000,
     comparison: Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")] = True,
     with_data: Annotated[
         bool, typer.Option("--with-data", help="Save the training data too, as --local does.")

@@ -105,7 +105,7 @@ class LocalFit:
             tolerance = max(ENOUGH / objective.count, 1e-7)
             return maximize(objective, values, plan, stage=name, held=ALONE if alone else (), tolerance=tolerance)
 
-    def left_out(self, values: Values) -> float:
+    def density_left_out(self, values: Values) -> float:
         """Return the mean log density of a row given all the others, by their observations."""
         prior, (mean, noise) = self.prior(values), mean_and_noise(values)
         with torch.no_grad():
@@ -179,7 +179,7 @@ def from_local(fit: LocalFit, begin: Values, likelihood: float) -> tuple[Values 
 def is_better(fit: LocalFit, one: tuple[Values, FitReport], other: tuple[Values, FitReport]) -> bool:
     """Return whether rows are likelier given all the others; of very many rows, whether these are likelier."""
     if len(fit.rows) <= MOST_CHECKED:
-        return fit.left_out(one[0]) > fit.left_out(other[0])
+        return fit.density_left_out(one[0]) > fit.density_left_out(other[0])
     return one[1].log_marginal_likelihood > other[1].log_marginal_likelihood
 
 

@@ -160,13 +160,16 @@ def _with_fewer(regression: Regression) -> Regression:
 
 
 def _without_local(regression: Regression) -> Regression:
-    """Return a regression with the features alone."""
+    """Return a regression with the features alone, whose noise has a higher bound."""
     options, values = _options(regression), regression.hyperparameters
     quantities = {name: q for name, q in values.space.quantities.items() if name not in LOCAL_STARTS}
     hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name not in LOCAL_STARTS}
-    space = replace(values.space, quantities=quantities, hyperpriors=hyperpriors)
     family = FeatureFamily(options.changed(local=None, priors=hyperpriors, **dict.fromkeys(LOCAL_STARTS)))
+    noise, (least, most) = quantities["noise"], next(v.bounds for v in family.variances if v.name == "noise")
+    quantities["noise"] = replace(noise, bounds=(noise.bounds[1] * (least / most), noise.bounds[1]))
+    space = replace(values.space, quantities=quantities, hyperpriors=hyperpriors)
     raw = {name: values.raw[name] for name in space.names}
+    raw["noise"] = raw["noise"].clamp_min(float(quantities["noise"].bounds[0].log()))
     return regression.replace(family=family.drawn(regression.scaling), hyperparameters=Values(space, raw))
 
 

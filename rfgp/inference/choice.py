@@ -19,7 +19,6 @@ from rfgp.inference.local import (
     is_large,
     is_loud,
 )
-from rfgp.inference.local.latent import ENOUGH
 from rfgp.inference.posteriors import FactorCovariance, KernelPosterior, RowCovariance, WeightPosterior
 from rfgp.inference.primal import FeatureEvidence
 from rfgp.inference.priors import FeaturePrior, KernelPrior, SparsePrior
@@ -61,13 +60,11 @@ def evidence(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Evidence:
 
 
 def _local_evidence(prior: LocalPrior, rows: Block, mean: Tensor, noise: Tensor) -> Evidence:
-    """Return that of a local process: by observations where gradients are wanted."""
-    if prior.wants_gradients:
-        return LocalEvidence.of(prior, rows, mean, noise)
+    """Return that of a local process, by values of the function or by observations."""
     is_auto, large = prior.conditioning == "auto", is_large(prior, len(rows))
     if prior.conditioning == "latent" or (is_auto and not large and is_loud(prior, rows, noise)):
         latent = LatentEvidence(prior, rows, mean, noise)
-        if not is_auto or latent.is_solved(ENOUGH):
+        if not is_auto or latent.is_solved():
             return latent
     return (BlockedLocalEvidence if large else LocalEvidence.of)(prior, rows, mean, noise)
 
@@ -78,7 +75,8 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
     Args:
         prior: That of the rows.
         tensors: For features weights (F, k) with factor (F, F) or rows (n, F); for others inputs, coefficients (n, k),
-            and a factor (n, n), or for sparse features noise_diag (n,) and draws (n, m).
+            and a factor (n, n), or for sparse features and values of a local process noise_diag (n,) and draws (n, m);
+            by observations of such a process inputs, targets (n, k), noise (n,), weights and factor.
     """
     if isinstance(prior, KernelPrior):
         return KernelPosterior(prior, **tensors)

@@ -58,7 +58,11 @@ class _InverseFactor(torch.autograd.Function):
         ctx.fixed = (kind, z, as_array(noise), float(variance), pattern.indices, pattern.indptr)
         ctx.save_for_backward(lengthscale, variance, noise)
         entries = np.empty(len(pattern.indices))
-        in_blocks(pattern.indptr, lambda a, b: loops.factor_rows(a, b, *ctx.fixed, entries))
+        in_blocks(pattern.indptr, lambda a, b: loops.conditional_rows(a, b, *ctx.fixed, 1.0, entries))
+        own = pattern.indptr[1:] - 1
+        scale = 1 / entries[own]
+        entries *= np.repeat(-scale, np.diff(pattern.indptr))
+        entries[own] = scale
         return torch.from_numpy(entries)
 
     @staticmethod

@@ -51,7 +51,7 @@ class LatentRoot:
         z = np.ascontiguousarray(as_array(x.double() / lengthscale.double()))
         fixed = (kind, z, np.full(len(z), JITTER * float(variance)), float(variance), pattern.indices, pattern.indptr)
         entries = np.empty(len(pattern.indices))
-        in_blocks(pattern.indptr, lambda a, b: loops.latent_rows(a, b, *fixed, entries))
+        in_blocks(pattern.indptr, lambda a, b: loops.conditional_rows(a, b, *fixed, 0.0, entries))
         return cls(entries, pattern)
 
     @property

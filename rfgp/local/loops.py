@@ -107,11 +107,11 @@ def _solve_transposed(lower, x, is_spent, count):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def factor_rows(first, last, kind, z, noise, variance, near, starts, entries):
-    """Write the entries of rows from `first` to before `last`: of neighbours first, then of the row itself.
+def conditional_rows(first, last, kind, z, noise, variance, near, starts, share, entries):
+    """Write the weights b of neighbours and the deviation sqrt(d) of rows from `first` to before `last`.
 
     z (n, d), noise (n,), near (nnz,) the rows that the entries belong to, that of the row itself last, starts (r + 1,)
-    of the r rows whose entries are wanted, entries (nnz,).
+    of the r rows whose entries are wanted, `share` of its own noise in each deviation, entries (nnz,).
     """
     most = 1
     for i in range(first, last):
@@ -122,29 +122,9 @@ def factor_rows(first, last, kind, z, noise, variance, near, starts, entries):
         a, b = starts[i], starts[i + 1] - 1
         own = near[b]
         left = _condition(kind, z, noise, variance, z[own], near[a:b], matrices, vectors, is_spent)
-        scale = 1 / np.sqrt(max(left, 0.0) + noise[own])
-        for p in range(b - a):
-            entries[a + p] = -weights[p] * scale
-        entries[b] = scale
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
-def latent_rows(first, last, kind, z, noise, variance, near, starts, entries):
-    """Write the weights b of neighbours and the deviation sqrt(d) of rows from `first` to before `last`.
-
-    As `factor_rows` for a row without noise of its own, whose deviation may be 0.
-    """
-    most = 1
-    for i in range(first, last):
-        most = max(most, starts[i + 1] - starts[i])
-    matrices, vectors, is_spent = _spaces(most, z.shape[1])
-    weights = vectors[0]
-    for i in range(first, last):
-        a, b = starts[i], starts[i + 1] - 1
-        left = _condition(kind, z, noise, variance, z[near[b]], near[a:b], matrices, vectors, is_spent)
         for p in range(b - a):
             entries[a + p] = weights[p]
-        entries[b] = np.sqrt(max(left, 0.0))
+        entries[b] = np.sqrt(max(left, 0.0) + share * noise[own])
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})

@@ -130,7 +130,7 @@ def study_table(
         title: What the table is called.
         test_share: The share of rows to hold out, at random.
         fit_rows: Hyperparameters are learned on at most so many training rows, at random; the model is
-            then conditioned on all of them. With a local process they are learned on all.
+            then conditioned on all of them. With a local process the fit is given all (`rfgp.TableGP`).
         compare: Whether to compare with the exact process, on some of the training rows.
         seed: Of the split and the draws.
         report: Called with (what is done, steps done, steps in all or 0 where that is not known).
@@ -148,12 +148,14 @@ def study_table(
     if model.options.local is not None:  # what is local depends on how densely rows lie
         fit_rows = len(train)
     prediction, seconds = _fit_and_predict(model, table.X, table.y, train, test, fit_rows, tell)
+    assert model.fit_report is not None
+    searched = min(fit_rows, model.fit_report.stages[-1].rows)
     compared = compare_rows(table, model, train, test, title, seed, tell) if compare else NOT_ASKED
     spread = float(table.y[train].std(ddof=1))
     making = {
         "share of the test": test_share,
         "seed of the split": seed,
-        "rows of the fit of the hyperparameters": f"{min(fit_rows, len(train)):,}",
+        "rows of the fit of the hyperparameters": f"{searched:,}",
     }
     rules = baselines_of_rows(table, train, test)
     better = of_rules(rules, metrics.rmse(table.y[test], prediction))

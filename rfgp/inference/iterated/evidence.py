@@ -10,9 +10,10 @@ With C = H H^T + D, a = C^-1 (y - mean) and m draws w_j ~ N(0, C^-1), which conj
 - log |C| is estimated on the way (`rfgp.inference.iterated.systems`).
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -20,7 +21,8 @@ from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.iterated.systems import Draws, System
-from rfgp.inference.laws import InputBlocks, Posterior, chunks_of, in_memory, root_of
+from rfgp.inference.laws import Functions, InputBlocks, chunks_of, in_memory, root_of
+from rfgp.inference.posteriors import make_contiguous
 
 TOLERANCE = 1e-9
 """Of the solve for the mean, relative."""
@@ -30,24 +32,55 @@ NUM_PROBES, NUM_PATHS = 16, 64
 """Draws for gradients and the log determinant; and for variances."""
 MOST_SOLVED, MOST_JOINT = 256, 2000
 """Points whose variances, and whose joint law, are computed to the tolerance of the solver, a solve each."""
+_TENSORS = ("inputs", "noise_diag", "coefficients", "draws")
+P = TypeVar("P")
 
 
-class IteratedPosterior(Posterior, Protocol):
-    """The role: a posterior by solves and draws."""
+@dataclass(frozen=True, eq=False)
+class IteratedPosterior(ABC, Generic[P]):
+    """Through coefficients of the training rows, and draws, which are contiguous, as they come back from a file.
+
+    Attributes:
+        prior: Of the function.
+        inputs: Of the training rows, positions (n,) or rows of a table (n, d).
+        noise_diag: D (n,).
+        coefficients: a (n, k).
+        draws: w (n, m), of N(0, C^-1).
+    """
+
+    prior: P
+    inputs: Tensor
+    noise_diag: Tensor
+    coefficients: Tensor
+    draws: Tensor
+
+    def __post_init__(self) -> None:
+        make_contiguous(self, *_TENSORS)
+
+    def law(self, inputs: Tensor | InputBlocks) -> "IteratedLaw":
+        """Return the latent law at positions (n,) or rows (n, d), or blocks of them."""
+        return IteratedLaw(self, inputs)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return inputs (n,) or (n, d), noise_diag (n,), coefficients (n, k) and draws (n, m)."""
+        return {name: getattr(self, name) for name in _TENSORS}
 
     @property
-    def coefficients(self) -> Tensor:
-        """C^-1 (y - mean), (n, k)."""
-
-    @property
+    @abstractmethod
     def chunk(self) -> int:
         """The most inputs of `moments`."""
 
+    @abstractmethod
     def moments(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (n, k) and variance (n,) at some inputs, at most `chunk`."""
 
+    @abstractmethod
     def joint(self, inputs: Tensor) -> Tensor:
         """Return the covariance (n, n) at some inputs."""
+
+    @abstractmethod
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions from the posterior: a map of inputs of n points to (count, n, k)."""
 
 
 class Solutions:
@@ -56,11 +89,10 @@ class Solutions:
     Args:
         system: In C.
         residual: y - mean, (n, k).
-        noise_diag: D (n,).
     """
 
-    def __init__(self, system: System, residual: Tensor, noise_diag: Tensor) -> None:
-        self.system, self._residual, self._noise_diag = system, residual.detach(), noise_diag.detach()
+    def __init__(self, system: System, residual: Tensor) -> None:
+        self.system, self._residual = system, residual.detach()
 
     @cached_property
     def coefficients(self) -> Tensor:
@@ -90,14 +122,6 @@ class Solutions:
         """The standard error of the log density."""
         return 0.5 * self._residual.shape[1] * self.probes.log_determinant.error
 
-    def left_out(self, latent: Tensor) -> tuple[Tensor, Tensor]:
-        """Return y less its mean (n, k), and the variance (n,), of each row given all the others.
-
-        1 / (C^-1)_ii = D_i / (1 - v_i / D_i) with v_i the latent variance (n,) at the row, all rows known.
-        """
-        variance = self._noise_diag / (1 - latent / self._noise_diag).clamp_min(1e-12)
-        return self.coefficients * variance[:, None], variance
-
 
 @dataclass(frozen=True, eq=False)
 class IteratedLaw:
@@ -111,7 +135,7 @@ class IteratedLaw:
         inputs: Positions (n,), or rows of a table (n, d), or blocks of them.
     """
 
-    posterior: IteratedPosterior
+    posterior: IteratedPosterior[Any]
     inputs: Tensor | InputBlocks
 
     def mean(self) -> Tensor:
@@ -149,14 +173,21 @@ def combined(left: Tensor, explained: Tensor, prior: Tensor) -> Tensor:
     return torch.maximum(share * left + (1 - share) * (prior - explained), 0.1 * left)
 
 
-def check_joint(count: int, points: str, advice: str) -> None:
+def check_joint(count: int, points: str, advice: str, most: int | None = None) -> None:
     """Raise unless a joint law of so many points may be solved for.
+
+    Args:
+        count: How many they are.
+        points: What they are called.
+        advice: What else can be done.
+        most: How many may be; None: 2,000.
 
     Raises:
         InvalidArgumentError: they are too many.
     """
-    if count > MOST_JOINT:
+    most = MOST_JOINT if most is None else most
+    if count > most:
         raise InvalidArgumentError(
-            f"A joint covariance of {count} {points} is asked for; at most {MOST_JOINT} are solved for at once. Ask "
-            f"for fewer{advice}."
+            f"A joint covariance of {count} {points} is asked for; at most {most} are solved for at once. Ask for "
+            f"fewer{advice}."
         )

@@ -9,9 +9,7 @@ pattern are formed.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,13 +20,12 @@ from rfgp.inference.dense import repetitions
 from rfgp.inference.evidence import Evidence
 from rfgp.inference.iterated.evidence import (
     PATH_TOLERANCE,
-    IteratedLaw,
+    IteratedPosterior,
     Solutions,
     check_joint,
     combined,
 )
 from rfgp.inference.iterated.sparse_system import SparseSystem
-from rfgp.inference.posteriors import make_contiguous
 from rfgp.inference.priors import SparsePrior
 from rfgp.rows import Block
 from rfgp.sparse import multiply, row_blocks, sampled_outer
@@ -51,7 +48,7 @@ class SparseEvidence(Evidence):
         self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise)
         noise_diag, variance = self._noise_diag.detach(), float(self._variance.detach())
         system = SparseSystem(self._phi.matrix(), variance, noise_diag.numpy(), prior.seed)
-        self._solved = Solutions(system, self.residual, noise_diag)
+        self._solved = Solutions(system, self.residual)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return an estimate of the log density of y, 0-d, with an unbiased estimate of its gradient.
@@ -115,10 +112,14 @@ class SparseEvidence(Evidence):
         return SparsePosterior(self._prior, self._rows.inputs, noise_diag, self.coefficients, self._solved.draws)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all the others, from draws; see `IteratedLaw`."""
+        """Return the mean (n, k) and variance (n,) of each row given all the others, from draws; see `IteratedLaw`.
+
+        1 / (C^-1)_ii = D_i / (1 - v_i / D_i) with v_i the latent variance at the row, all rows known.
+        """
         with torch.no_grad():
-            errors, variance = self._solved.left_out(self.posterior().law(self._rows.inputs).variance())
-        return self._rows.targets - errors, variance
+            latent = self.posterior().law(self._rows.inputs).variance()
+            variance = self._noise_diag / (1 - latent / self._noise_diag).clamp_min(1e-12)
+        return self._rows.targets - self.coefficients * variance[:, None], variance
 
     @cached_property
     def _probes(self) -> Tensor:
@@ -127,42 +128,13 @@ class SparseEvidence(Evidence):
         return draws.solved * (len(draws.solved) / draws.squares).sqrt()
 
 
-@dataclass(frozen=True, eq=False)
-class SparsePosterior:
-    """Through coefficients of the training rows, which are contiguous, as they come back from a file.
-
-    Attributes:
-        prior: Of sparse features.
-        inputs: Positions (n,) of the training rows.
-        noise_diag: D (n,).
-        coefficients: a (n, k).
-        draws: w (n, m), of N(0, C^-1).
-    """
-
-    prior: SparsePrior
-    inputs: Tensor
-    noise_diag: Tensor
-    coefficients: Tensor
-    draws: Tensor
-
-    def __post_init__(self) -> None:
-        make_contiguous(self, "inputs", "noise_diag", "coefficients", "draws")
-
-    def law(self, inputs: Any) -> "IteratedLaw":
-        """Return the latent law at positions (n,)."""
-        return IteratedLaw(self, inputs)
+class SparsePosterior(IteratedPosterior[SparsePrior]):
+    """Through coefficients of the training rows and sparse features of positions."""
 
     @property
     def chunk(self) -> int:
         """The most inputs of `moments`."""
         return 2**15
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return inputs (n,), noise_diag (n,), coefficients (n, k) and draws (n, m)."""
-        names = ("inputs", "noise_diag", "coefficients", "draws")
-        return {name: getattr(self, name) for name in names}
-
-    # --- what the law uses -----------------------------------------------------------------------
 
     def moments(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (n, k) and variance (n,) at some positions (n,)."""

@@ -14,7 +14,6 @@ between .2 and 11, most of them near 1, where those of C reach from the noise (1
 the determinant has little left to estimate.
 """
 
-from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -26,18 +25,19 @@ from rfgp.errors import SolverError
 from rfgp.inference.dense import repetitions
 from rfgp.inference.evidence import Evidence
 from rfgp.inference.iterated.evidence import (
+    MOST_JOINT,
+    MOST_SOLVED,
     TOLERANCE,
-    IteratedLaw,
+    IteratedPosterior,
     Solutions,
     check_joint,
     combined,
 )
 from rfgp.inference.iterated.systems import Spread, System
-from rfgp.inference.laws import ENTRIES, Functions, InputBlocks
+from rfgp.inference.laws import ENTRIES, Functions
 from rfgp.inference.local.evidence import LocalEvidence
 from rfgp.inference.local.nearby import AHEAD, beside_rows, in_order, no_functions
 from rfgp.inference.local.prior import LocalPrior
-from rfgp.inference.posteriors import make_contiguous
 from rfgp.local import KINDS, inverse_factor
 from rfgp.rows import Block
 from rfgp.sparse import SparseValues, multiply, row_blocks
@@ -49,6 +49,8 @@ LEAST_NOISE = 1e-6
 """In the variance of the local process: less is near the jitter of its root."""
 MOST_ROWS = 2**18
 """Rows up to which conjugate gradients are taken where they are not asked for."""
+MOST_NUMBERS = 2**27
+"""In a covariance of rows and points (a gigabyte), of which a joint law takes several."""
 ENOUGH = 50
 """Iterations of conjugate gradients at most, where they are not asked for."""
 _SOME = 1000
@@ -58,8 +60,8 @@ _SMALLEST = 1e-12
 
 def is_loud(prior: LocalPrior, rows: Block, noise: Tensor) -> bool:
     """Return whether noise (0-d) hides what a row's neighbours say of it; by some of the rows."""
-    count = len(rows)
-    typical, variance = float(rows.noise_diag(noise).median()), float(prior.variance)
+    prior, count = prior.detached(), len(rows)
+    typical, variance = float(rows.noise_diag(noise.detach()).median()), float(prior.variance)
     if count > MOST_ROWS or not AUDIBLE * typical <= variance <= typical / LEAST_NOISE:
         return False
     x = rows.inputs[prior.order(count)]
@@ -143,7 +145,7 @@ class _Whitening:
 
 
 class LatentEvidence(Evidence):
-    """What rows say, as they are given, where neighbours are values of the function; without gradients.
+    """What rows say, as they are given, where neighbours are values of the function.
 
     Args:
         prior: The prior.
@@ -153,31 +155,39 @@ class LatentEvidence(Evidence):
     """
 
     def __init__(self, prior: LocalPrior, rows: Block, mean: Tensor, noise: Tensor) -> None:
-        self._prior, mean, noise = prior.detached(), mean.detach(), noise.detach()
-        self._given = self._prior, rows, mean, noise
+        self._given, self._prior = (prior, rows, mean, noise), prior.detached()
         self._rows = rows.take(prior.order(len(rows)))
-        self._noise_diag = self._rows.noise_diag(noise).expand(len(rows))
-        self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise)
-        self._residual = self._rows.targets - mean
+        self._noise_diag = self._rows.noise_diag(noise.detach()).expand(len(rows))
+        self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise.detach())
+        self._residual = self._rows.targets - mean.detach()
 
     @cached_property
     def solved(self) -> Solutions:
         """The solutions of the system in C, for the rows in order."""
-        system = LatentSystem(self._prior, self._rows.inputs, self._noise_diag)
-        return Solutions(system, self._residual, self._noise_diag)
+        return Solutions(LatentSystem(self._prior, self._rows.inputs, self._noise_diag), self._residual)
 
-    def is_solved(self, most_iterations: int) -> bool:
-        """Return whether conjugate gradients reach the coefficients in so many iterations."""
-        self.solved.system.most_iterations = most_iterations
+    def is_solved(self) -> bool:
+        """Return whether conjugate gradients reach the coefficients in few iterations."""
+        system = self.solved.system
+        usual, system.most_iterations = system.most_iterations, ENOUGH
         try:
             return bool(torch.isfinite(self.solved.coefficients).all())
         except SolverError:
             return False
+        finally:
+            system.most_iterations = usual
 
     def log_marginal_likelihood(self) -> Tensor:
-        """Return an estimate of the log density of y, 0-d, without gradients; see `likelihood_error`."""
+        """Return an estimate of the log density of y, 0-d, with the gradient of that by observations.
+
+        See `likelihood_error`.
+        """
         with torch.no_grad():
-            return self.solved.log_density() + self._repeated
+            value = self.solved.log_density() + self._repeated
+        if not self._given[0].wants_gradients:
+            return value
+        likelihood = self._by_observations.log_marginal_likelihood()
+        return value + (likelihood - likelihood.detach())
 
     @property
     def likelihood_error(self) -> float:
@@ -189,43 +199,21 @@ class LatentEvidence(Evidence):
 
         Those of values would need each row's variance to within less than draws tell where the others leave much.
         """
-        return LocalEvidence.of(*self._given).leave_one_out()
+        return self._by_observations.leave_one_out()
+
+    @property
+    def _by_observations(self) -> LocalEvidence:
+        return LocalEvidence.of(*self._given)
 
     def posterior(self) -> "LatentPosterior":
         """Return coefficients, and draws for the variances."""
-        return self._posterior
-
-    @cached_property
-    def _posterior(self) -> "LatentPosterior":
         with torch.no_grad():
             solved, inputs = self.solved, self._rows.inputs
             return LatentPosterior(self._prior, inputs, self._noise_diag, solved.coefficients, solved.draws)
 
 
-@dataclass(frozen=True, eq=False)
-class LatentPosterior:
-    """Through coefficients of the rows, and draws; what new points need of them is computed when it is asked for.
-
-    Attributes:
-        prior: Features and local process.
-        inputs: The rows (n, d), in order.
-        noise_diag: D (n,).
-        coefficients: C^-1 (y - mean), (n, k).
-        draws: w (n, m), of N(0, C^-1).
-    """
-
-    prior: LocalPrior
-    inputs: Tensor
-    noise_diag: Tensor
-    coefficients: Tensor
-    draws: Tensor
-
-    def __post_init__(self) -> None:
-        make_contiguous(self, "inputs", "noise_diag", "coefficients", "draws")
-
-    def law(self, inputs: Tensor | InputBlocks) -> IteratedLaw:
-        """Return the latent law at points (n, d)."""
-        return IteratedLaw(self, inputs)
+class LatentPosterior(IteratedPosterior[LocalPrior]):
+    """Through coefficients of the rows in order; what new points need of them is computed when it is asked for."""
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Refuse: a local process is defined at the points that are asked for.
@@ -234,13 +222,6 @@ class LatentPosterior:
             InvalidArgumentError: always.
         """
         raise no_functions()
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return inputs (n, d), noise_diag (n,), coefficients (n, k) and draws (n, m)."""
-        names = ("inputs", "noise_diag", "coefficients", "draws")
-        return {name: getattr(self, name) for name in names}
-
-    # --- what the law uses -----------------------------------------------------------------------
 
     @property
     def chunk(self) -> int:
@@ -262,7 +243,7 @@ class LatentPosterior:
 
         As in `LocalPosterior.root` the correlations are those of this law, and the variances those of one point each.
         """
-        check_joint(len(inputs), "points", "")
+        check_joint(len(inputs), "points", "", max(MOST_SOLVED, min(MOST_JOINT, MOST_NUMBERS // len(self.inputs))))
         count, features = len(inputs), self.prior.phi(inputs).double()
         own, rest = self._beside(inputs)
         ordered, left = in_order(self.prior, self.inputs, torch.zeros_like(self.noise_diag), inputs)
@@ -272,7 +253,8 @@ class LatentPosterior:
         noise = solve(among, left.sqrt().diag())
         covariance = self._given(features, spread) + noise @ noise.mT
         variance = self._given(features, torch.from_numpy(own.toarray())).diagonal() + rest
-        scale = (variance.clamp_min(0) / covariance.diagonal()).sqrt()
+        least = torch.finfo(variance.dtype).tiny
+        scale = (variance.clamp_min(0) / covariance.diagonal().clamp_min(least)).sqrt()
         out: Tensor = covariance * scale[:, None] * scale
         return out
 

@@ -49,6 +49,22 @@ def test_frequencies_are_few_where_rows_are():
     assert "local process" in gp.fit_report.message or "likelihood" in gp.fit_report.message
 
 
+def test_features_alone_are_learned_as_without_a_local_process(monkeypatch):
+    """The noise's bound, too: beside a local process it is a hundredth."""
+    asked, original = [], together.fit_features
+    monkeypatch.setattr(together, "fit_features", lambda r, plan: asked.append(r) or original(r, plan))
+    options = {"max_iterations": 2, "fixed": ["noise"]}
+    model(noise=1e-9).fit(*table(240), **options)
+    alone = model(local=None, num_frequencies=5).fit(*table(240), max_iterations=1)
+    values, wanted = asked[0].hyperparameters, alone.hyperparameters
+    assert set(values.space.names) == set(wanted.space.names)
+    assert "local_lengthscale" not in values.space.names
+    for name, quantity in values.space.quantities.items():
+        for a, b in zip(quantity.bounds, wanted.space.quantities[name].bounds, strict=True):
+            assert torch.allclose(a, b, rtol=1e-12)
+    assert values.standardized("noise").item() == pytest.approx(1e-6)
+
+
 def test_noise_is_not_learned_and_few_rows_are_not_either():
     X, _ = table(300)
     gp = model(num_frequencies=64).fit(X, np.random.default_rng(2).standard_normal(300), max_iterations=20)

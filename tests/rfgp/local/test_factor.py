@@ -185,10 +185,10 @@ def test_planted_errors_in_the_loops_are_seen(fault, monkeypatch):
         )
 
     assert is_right()
-    original = {name: getattr(loops, name) for name in ("factor_rows", "pull_rows")}
+    original = {name: getattr(loops, name) for name in ("conditional_rows", "pull_rows")}
 
     def wrong_noise(first, last, kind, z, noise, *rest):
-        return original["factor_rows"](first, last, kind, z, noise * 1.001, *rest)
+        return original["conditional_rows"](first, last, kind, z, noise * 1.001, *rest)
 
     def wrong_slope(first, last, *rest):
         value = original["pull_rows"](first, last, *rest)
@@ -196,12 +196,12 @@ def test_planted_errors_in_the_loops_are_seen(fault, monkeypatch):
         return value
 
     def wrong_kernel(first, last, kind, *rest):
-        return original["factor_rows"](first, last, 2, *rest)
+        return original["conditional_rows"](first, last, 2, *rest)
 
     name, wrong = {
-        "noise": ("factor_rows", wrong_noise),
+        "noise": ("conditional_rows", wrong_noise),
         "slope": ("pull_rows", wrong_slope),
-        "cross": ("factor_rows", wrong_kernel),
+        "cross": ("conditional_rows", wrong_kernel),
     }[fault]
     monkeypatch.setattr(loops, name, wrong)
     assert not is_right()

@@ -147,16 +147,42 @@ def test_it_is_taken_where_the_noise_is_large_beside_what_neighbors_leave(noise,
     for name, kind in (("latent", LatentEvidence), ("observations", LocalEvidence)):
         prior = replace(local_prior(p, neighbors=10), conditioning=name)
         assert isinstance(choice.evidence(prior, rows, p["mean"], p["noise"]), kind)
+
+
+@pytest.mark.filterwarnings("error")
+def test_gradients_are_those_by_observations_and_the_value_is_the_same():
+    p, rows = loud(), data(400)
+    value = found(p, rows, neighbors=10).log_marginal_likelihood()
     lively = {key: value.clone().requires_grad_() for key, value in p.items()}
     with torch.enable_grad():
-        chosen = choice.evidence(local_prior(lively, neighbors=10), rows, p["mean"], p["noise"])
-    assert isinstance(chosen, LocalEvidence)
+        prior, rest = local_prior(lively, neighbors=10), (rows, lively["mean"], lively["noise"])
+        chosen = choice.evidence(prior, *rest)
+        told, other = (each.log_marginal_likelihood() for each in (chosen, LocalEvidence.of(prior, *rest)))
+        slopes, expected = (torch.autograd.grad(each, list(lively.values())) for each in (told, other))
+    assert isinstance(chosen, LatentEvidence)
+    assert told.item() == value.item()
+    assert abs(other.item() - value.item()) > 0.1
+    for a, b in zip(slopes, expected, strict=True):
+        assert torch.allclose(a, b, rtol=1e-12)
 
 
 def test_where_it_cannot_be_solved_observations_are_taken(monkeypatch):
-    monkeypatch.setattr(choice, "ENOUGH", 1)
     p, rows = loud(), data(400)
+    chosen = choice.evidence(local_prior(p, neighbors=5), rows, p["mean"], p["noise"])
+    assert chosen.solved.system.most_iterations == systems.MOST_ITERATIONS > latent.ENOUGH
+    monkeypatch.setattr(latent, "ENOUGH", 1)
     assert isinstance(choice.evidence(local_prior(p, neighbors=5), rows, p["mean"], p["noise"]), LocalEvidence)
+
+
+def test_a_joint_law_is_of_so_many_points_as_memory_takes(monkeypatch):
+    p, rows = loud(), data(120)
+    posterior = found(p, rows, neighbors=5).posterior()
+    monkeypatch.setattr(latent, "MOST_NUMBERS", 120 * 300)
+    with pytest.raises(rfgp.InvalidArgumentError, match="301 points is asked for; at most 300"):
+        posterior.joint(torch.zeros(301, 3, dtype=F64))
+    monkeypatch.setattr(latent, "MOST_NUMBERS", 1)
+    with pytest.raises(rfgp.InvalidArgumentError, match="at most 256"):
+        posterior.joint(torch.zeros(257, 3, dtype=F64))
 
 
 def test_a_posterior_comes_back_from_its_tensors():
