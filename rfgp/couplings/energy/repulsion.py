@@ -43,7 +43,7 @@ class Repulsion:
         """Run blocks of rows on all cores, each with the matrix products of one thread."""
         from threadpoolctl import threadpool_limits
 
-        with ThreadPoolExecutor(cores()) as pool, threadpool_limits(1, user_api="blas"):
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(cores()) as pool:
             self._pool = pool
             try:
                 yield self

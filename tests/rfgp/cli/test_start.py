@@ -44,14 +44,20 @@ def test_help_and_mistyped_words_load_nothing_heavy(arguments, code, message):
     assert float(seconds) < 1
 
 
-def heed():
-    """A shell that runs the tests in the background has its children ignore interrupts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@pytest.fixture(autouse=True)
+def _heeding():
+    """A shell that runs the tests in the background has them, and so their children, ignore interrupts.
+
+    Not by `preexec_fn`, which runs in a fork of a process with threads and may wait for them forever.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def started(folder, *arguments):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-m", "rfgp", *arguments], cwd=folder, preexec_fn=heed, **pipes)
+    return subprocess.Popen([sys.executable, "-m", "rfgp", *arguments], cwd=folder, **pipes)
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +73,19 @@ def wait(process, seconds):
     used = 0.0
     while used < seconds:
         time.sleep(0.005)
+        assert process.poll() is None, "it has ended"
         fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def interrupted(process):
+    """Interrupt a process, and return what it has printed since, and its errors."""
+    process.send_signal(signal.SIGINT)
+    try:
+        return process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no processor times of other processes")
@@ -77,8 +94,7 @@ def test_an_interrupt_while_modules_load_is_one_line(seconds, folder):
     """Python's own start, in which nobody heeds interrupts, takes .05 s of a processor, a busy one up to .2 s."""
     with started(folder, "fit", "t.csv", "--out", "o") as process:
         wait(process, seconds)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = interrupted(process)
     assert (process.returncode, out) == (130, "")
     assert err.endswith(MESSAGE)
     assert all(line.split(",")[0].startswith(("Reading", "Fitting")) for line in err.splitlines()[:-1])
@@ -90,8 +106,7 @@ def test_an_interrupt_leaves_no_folder_and_no_file(stage, folder):
     with started(folder, "fit", "t.csv", "--num-frequencies", "64", "--out", "o") as process:
         while stage not in process.stderr.readline():
             assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = interrupted(process)
     assert process.returncode == 130, err
     assert err.endswith(MESSAGE)
     assert "Traceback" not in err
@@ -115,7 +130,7 @@ begin()
 @pytest.mark.parametrize("action", ["Last()", "swallowed()", "raise KeyboardInterrupt"])
 def test_an_interrupt_that_python_would_lose_ends_the_process(action):
     command = [sys.executable, "-c", LOST.format(action=action)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=heed)
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr.removeprefix("on\n")) == (130, MESSAGE)
 
 

@@ -292,7 +292,9 @@ def test_a_worker_killed_in_the_middle_of_a_fit(client, tmp_path):
     killed = []
 
     def kill():
+        deadline = time.monotonic() + 120
         while len(list(marks.iterdir())) < 12:  # ten partitions a pass: the second pass has begun
+            assert time.monotonic() < deadline
             time.sleep(0.005)
         killed.append(int(sorted(marks.iterdir(), key=lambda p: p.name.split("-")[1])[-1].name.split("-")[0]))
         os.kill(killed[0], signal.SIGKILL)

@@ -412,7 +412,8 @@ class TestStore:
             worker.start()
         one, two = (queue.get(timeout=60) for _ in range(2))
         for worker in workers:
-            worker.join()
+            worker.join(60)
+            assert worker.exitcode == 0
         np.testing.assert_array_equal(one, two)
         assert len(self.files(folder)) == 1
 
@@ -480,8 +481,10 @@ def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent():
         held = threading.Thread(target=worker.start)
         held.start()
         held.join()
-        assert queue.get(timeout=60) == (4, 3)
-        worker.join()
+        try:
+            assert queue.get(timeout=60) == (4, 3)
+        finally:
+            worker.kill()
 
 
 def test_draws_that_cannot_be_made():
