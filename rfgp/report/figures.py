@@ -185,9 +185,7 @@ def convergence(fit: FitReport) -> go.Figure:
             )
         )
         done += stage.iterations
-    return _figure(
-        lines, "iteration, of all stages", "log marginal likelihood of a row (nats)", yaxis=_end_in_view(heights)
-    )
+    return _figure(lines, "iteration, of all stages", "log likelihood of a row (nats)", yaxis=_end_in_view(heights))
 
 
 def _end_in_view(heights: Sequence[Sequence[float]]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ _SIDES = {
         "outputscale",
         "upper",
     ): "the data do not bound how far the function swings, and predictions far from them are wild",
+    ("local_outputscale", "lower"): "nothing is local, and the process beside the features is as good as off",
 }
 
 
@@ -71,8 +72,10 @@ def _of_bound(model: Process[Any], name: str, columns: Sequence[str]) -> Iterato
             for i, (value, limit) in enumerate(zip(raw, limits, strict=True))
             if limit is not None and abs(value - limit) < _NEAR
         ]
-        if at and name == "lengthscale" and len(raw) == len(columns):
-            yield _of_lengthscales([columns[i] for i in at], side)
+        if at and name in ("lengthscale", "local_lengthscale") and len(raw) == len(columns):
+            first = "process of the features" if "local_lengthscale" in found.raw else "function"
+            what = first if name == "lengthscale" else "local process"
+            yield _of_lengthscales([columns[i] for i in at], name.replace("_", " "), side, what)
         elif at:
             value = float(model.hyperparameters.value(name).detach().reshape(-1)[at[0]])
             shown = f"{math.sqrt(value):.3g} as a standard deviation" if name == "noise" else f"{value:.3g}"
@@ -80,14 +83,10 @@ def _of_bound(model: Process[Any], name: str, columns: Sequence[str]) -> Iterato
             yield f"The {name} is at its {side} bound, {shown}: {meaning}."
 
 
-def _of_lengthscales(columns: list[str], side: str) -> str:
+def _of_lengthscales(columns: list[str], kind: str, side: str, what: str) -> str:
     names = ", ".join(printable(name)[:40] for name in columns[:_NAMED])
     more = f" and {len(columns) - _NAMED} others" if len(columns) > _NAMED else ""
-    of = (
-        f"The lengthscale of {names} is at its"
-        if len(columns) == 1
-        else f"The lengthscales of {names}{more} are at their"
-    )
+    of = f"The {kind} of {names} is at its" if len(columns) == 1 else f"The {kind}s of {names}{more} are at their"
     if side == "upper":
-        return f"{of} upper bound: the function is flat that way, or a straight line."
-    return f"{of} lower bound: the function changes from row to row that way, which no other row can predict."
+        return f"{of} upper bound: the {what} is flat that way, or a straight line."
+    return f"{of} lower bound: the {what} changes from row to row that way, which no other row can predict."

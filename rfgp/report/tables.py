@@ -55,9 +55,19 @@ def _beside(model: SparseSpectrumGP) -> str:
 
 
 def column_relevance(model: SparseSpectrumGP, table: Table) -> NDArray[np.float64]:
-    """Return each column's standard deviation over its lengthscale, (d,): 0 where it has no effect."""
-    lengthscale = model.hyperparameters.lengthscale.detach().double().cpu().numpy()
-    return np.asarray(table.X.std(axis=0, ddof=1) / lengthscale)
+    """Return each column's standard deviation over its lengthscale, (d,): 0 where it has no effect.
+
+    Of two processes it is the root of the mean square, weighted by their variances.
+    """
+    squares, variances = np.zeros(len(table.columns)), 0.0
+    for prefix in ("", "local_") if model.options.has_both else ("",):
+        lengthscale, variance = (_number(model, f"{prefix}{name}") for name in ("lengthscale", "outputscale"))
+        squares, variances = squares + variance * lengthscale**-2.0, variances + float(variance)
+    return np.asarray(table.X.std(axis=0, ddof=1) * np.sqrt(squares / variances))
+
+
+def _number(model: SparseSpectrumGP, name: str) -> NDArray[np.float64]:
+    return np.asarray(model.hyperparameters.value(name).detach().double().cpu().numpy())
 
 
 def _glance(table: Table, order: list[int]) -> list[Block]:
@@ -90,16 +100,15 @@ def _relevance(model: SparseSpectrumGP, table: Table, found: NDArray[np.float64]
     if model.hyperparameters.raw["lengthscale"].ndim == 0:
         return [Text("All columns share one lengthscale, in their standard deviations, so none is more relevant.")]
     order = np.argsort(-found, kind="stable")[:_MOST_COLUMNS]
-    lengthscale = model.hyperparameters.lengthscale.detach().double().cpu().numpy()
-    scales = [lengthscale]
-    if model.options.has_both:
-        scales.append(model.hyperparameters.local_lengthscale.detach().double().cpu().numpy())
+    names = ("lengthscale", "local_lengthscale") if model.options.has_both else ("lengthscale",)
+    scales = [_number(model, name) for name in names]
+    of_both = " (of both processes, by their variances)" * model.options.has_both
     rows = [[figures.plain(table.columns[i]), *(words.number(s[i]) for s in (found, *scales))] for i in order]
     return [
         Plot(
             figures.relevance(table.columns, found),
-            "Relevance: a column's standard deviation over its lengthscale. The function bends faster along relevant "
-            "columns; near 0 it is flat or a straight line.",
+            f"Relevance: a column's standard deviation over its lengthscale{of_both}. The function bends faster along "
+            "relevant columns; near 0 it is flat or a straight line.",
         ),
         Grid(
             ["column", "relevance", "lengthscale", "local lengthscale"][: 2 + len(scales)],

@@ -98,7 +98,8 @@ def diagnostics(study: Study) -> list[Block]:
     fit = study.model.fit_report
     if fit is not None and len(fit.trace) > 1:
         stages = " Each line is a stage of the fit, one after another, from where it began." * (len(fit.stages) > 1)
-        found.append(Plot(figures.convergence(fit), f"Convergence of the fit. {convergence(fit)}{stages}"))
+        what = f"Convergence of the fit: the log marginal likelihood. {convergence(fit)}{stages}"
+        found.append(Plot(figures.convergence(fit), what))
     return found
 
 

@@ -10,6 +10,7 @@ import browser
 import networkx
 import numpy as np
 import pytest
+import torch
 import trimesh
 from PIL import Image
 
@@ -22,6 +23,7 @@ from rfgp.models.graph import GraphGP
 from rfgp.palette import COLORS, log_ticks, styles
 from rfgp.report import baselines, comparing, figures, notes, page, words
 from rfgp.report.study import copies, split
+from rfgp.report.tables import column_relevance
 from rfgp.tables import Table
 
 pytestmark = [
@@ -330,6 +332,39 @@ def test_a_bound_is_said_in_words():
     assert set(gp.fit_report.at_bounds) >= {"noise"}
     assert any(note.startswith("The noise is at its lower bound, ") and "as exact" in note for note in said)
     assert len(said) == len(gp.fit_report.at_bounds)
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+def test_what_is_local_matters_as_well():
+    """Bounds are said of the process that they are of; a column's relevance is that of both, by their variances."""
+    table = small_table()
+    gp = rfgp.TableGP(num_frequencies=8, local="matern32", num_neighbors=5, seed=0)
+    gp.fit(table.X, table.y, max_iterations=1)
+    space = gp.hyperparameters.values.space
+    ends = {
+        name: space.quantities[name].bounds[side].log() for name, side in (("lengthscale", 1), ("local_lengthscale", 0))
+    }
+    with torch.no_grad():
+        for name, end in ends.items():
+            gp.hyperparameters.raw[name][1] = end[1]
+        gp.hyperparameters.raw["local_outputscale"].copy_(space.quantities["local_outputscale"].bounds[0].log())
+    gp.fit_report = dataclasses.replace(gp.fit_report, at_bounds=(*ends, "local_outputscale"))
+    b = table.columns[1]
+    assert notes.of_bounds(gp, table.columns)[:2] == (
+        f"The lengthscale of {b} is at its upper bound: the process of the features is flat that way, or a straight "
+        "line.",
+        f"The local lengthscale of {b} is at its lower bound: the local process changes from row to row that way, "
+        "which no other row can predict.",
+    )
+    assert "nothing is local" in notes.of_bounds(gp, table.columns)[2]
+    values, spread = gp.hyperparameters, table.X.std(axis=0, ddof=1)
+    parts = [
+        (values.value(f"{name}outputscale").item(), values.value(f"{name}lengthscale").detach().numpy())
+        for name in ("", "local_")
+    ]
+    (v, a), (w, c) = parts
+    expected = spread * np.sqrt((v / a**2 + w / c**2) / (v + w))
+    np.testing.assert_allclose(column_relevance(gp, table), expected, rtol=1e-12)
 
 
 def test_convergence_shows_all_stages():
