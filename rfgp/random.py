@@ -20,6 +20,7 @@ class Role(IntEnum):
     FUNCTIONS = 6
     CHECK = 7
     ORDER = 8
+    INDUCING = 9
 
 
 def resolve_seed(seed: int | None) -> int:

@@ -6,5 +6,6 @@ from rfgp.features.euclidean import Laplace as Laplace
 from rfgp.features.euclidean import RandomPhase as RandomPhase
 from rfgp.features.euclidean import by_name as by_name
 from rfgp.features.euclidean import names as names
+from rfgp.features.inducing import Nystrom as Nystrom
 from rfgp.features.walks import WalkFeatures as WalkFeatures
 from rfgp.features.walks import kernel_function as kernel_function

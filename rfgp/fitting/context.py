@@ -15,7 +15,7 @@ from rfgp.inference import Evidence, FeatureEvidence, LinearModel
 from rfgp.inference.laws import normal_log_density
 from rfgp.inference.linear import Statistics, best_scales, gather, solve
 from rfgp.parameters import Values
-from rfgp.regression import FeatureFamily, Regression, mean_and_noise
+from rfgp.regression import FeatureFamily, InducingFamily, Regression, mean_and_noise
 from rfgp.rows import Block, Rows, SourceRows, gathered
 
 KEPT_OUT = (0.1, 2000)
@@ -49,7 +49,7 @@ class FeatureFit:
 
     regression: Regression
     plan: Plan
-    family: FeatureFamily
+    family: FeatureFamily | InducingFamily
     rows: Rows
     pool: Block
     order: Tensor
@@ -59,21 +59,31 @@ class FeatureFit:
     def of(cls, regression: Regression, plan: Plan) -> "FeatureFit":
         """Return the fit of a regression."""
         family, rows = regression.family, regression.needed_rows("a fit")
-        assert isinstance(family, FeatureFamily)
+        assert isinstance(family, FeatureFamily | InducingFamily)
         pool = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
         assert pool is not None  # a fit's own data are surveyed
         order = torch.randperm(len(pool), generator=random.generator(family.options.seed, random.Role.SAMPLE))
         tied = {"noise", "outputscale"} & {*plan.fixed, *(family.options.priors or {})}
-        return cls(regression, plan, family, rows, pool, order, not tied and not rows.has_fixed_noise)
+        solves = not tied and not rows.has_fixed_noise and not _has_residual(family)
+        return cls(regression, plan, family, rows, pool, order, solves)
 
     @property
     def free(self) -> list[str]:
         """The names of hyperparameters that are not fixed."""
         return self.regression.hyperparameters.space.free(self.plan.fixed)
 
+    @property
+    def drawn(self) -> FeatureFamily:
+        """The family, where it has frequencies."""
+        assert isinstance(self.family, FeatureFamily)
+        return self.family
+
     def with_frequencies(self, frequencies: Frequencies) -> "FeatureFit":
         """Return the fit through other frequencies."""
-        family = self.family.with_frequencies(frequencies)
+        return self.through(self.drawn.with_frequencies(frequencies))
+
+    def through(self, family: FeatureFamily | InducingFamily) -> "FeatureFit":
+        """Return the fit through other features."""
         return replace(self, family=family, regression=self.regression.replace(family=family))
 
     def subset(self, size: int) -> Block:
@@ -99,6 +109,11 @@ class FeatureFit:
     def evidence(self, values: Values, rows: Rows) -> Evidence:
         """Return what rows say at some hyperparameters."""
         return self.regression.replace(hyperparameters=values).evidence(rows)
+
+
+def _has_residual(family: FeatureFamily | InducingFamily) -> bool:
+    """Return whether the likelihood depends on noise and output scale in more than their ratio and common scale."""
+    return isinstance(family, InducingFamily) and family.options.diagonal is not None
 
 
 def solve_scales(model: LinearModel, values: Values, count: float, statistics: Statistics | None = None) -> Values:

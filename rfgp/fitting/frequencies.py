@@ -214,7 +214,7 @@ class Learning:
 
     def __init__(self, fit: FeatureFit, held_out: HeldOut, values: Values) -> None:
         self._fit, self._values, self._names = fit, values, fit.free
-        self.pool, self.start = held_out.learned_from, fit.family.drawn_map.frequencies
+        self.pool, self.start = held_out.learned_from, fit.drawn.drawn_map.frequencies
         self._kept_out = held_out.kept_out
         some = self.pool.take(torch.arange(len(self.pool))[:BATCH_ROWS])
         self._beside = gathered(JoinedRows([self._kept_out, some]))
@@ -302,11 +302,11 @@ class Learning:
 
     def _evidence(self, values: Values, omega: Tensor, rows: Block) -> Evidence:
         if self._fit.family.num_features > len(rows):
-            return evidence(self._fit.family.prior_of(omega, values), rows, *mean_and_noise(values))
+            return evidence(self._fit.drawn.prior_of(omega, values), rows, *mean_and_noise(values))
         return FeatureEvidence(self._linear(values, omega, rows))
 
     def _linear(self, values: Values, omega: Tensor, rows: Block) -> LinearModel:
-        prior, (mean, noise) = self._fit.family.prior_of(omega, values), mean_and_noise(values)
+        prior, (mean, noise) = self._fit.drawn.prior_of(omega, values), mean_and_noise(values)
         return LinearModel(prior, rows, mean.double(), noise.double(), _MOST_ROUNDING)
 
     def _inside(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -79,7 +79,7 @@ def fit_features(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
     """Fit a regression through features of a table; return the one found, with its posterior, and how it went."""
     fit = FeatureFit.of(regression, plan)
     with torch.no_grad(), in_one_thread(len(fit.rows) <= SMALL):
-        if fit.family.options.frequencies == "learned":
+        if fit.drawn.options.frequencies == "learned":
             return _fit_learned(fit)
         return _fit_fixed(fit)
 
@@ -89,7 +89,7 @@ def _fit_fixed(fit: FeatureFit, outcome: Outcome | None = None) -> tuple[Regress
     values = fit.regression.hyperparameters
     if not fit.free:
         return finish(fit, values, [], "every hyperparameter is fixed", True, outcome)
-    values, reports, words = _grow(fit, values)
+    values, reports, words = grow(fit, values)
     if outcome is not None:
         if outcome.frequencies is not None:
             ahead, _ = mean_and_error(outcome.judged - judged(fit, outcome.held_out, values))
@@ -127,12 +127,12 @@ def _finish_learned(
     return finish(learned, outcome.values, [*beside, outcome.begun], outcome.words, False, outcome)
 
 
-def _grow(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport], str]:
+def grow(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport], str]:
     """Optimise on larger and larger subsets; return the values, the reports, and how it ended, in words."""
     sizes = _sizes(fit)
     values, reports = _first(fit, values, _searched(fit.subset(sizes[0])))
     for size in sizes[1:]:
-        values, report = _optimize(fit, values, _searched(fit.subset(size)))
+        values, report = optimize(fit, values, _searched(fit.subset(size)))
         reports.append(report)
         if report.stages[0].gain < SETTLED:
             break
@@ -170,7 +170,7 @@ def _first(fit: FeatureFit, values: Values, rows: Block) -> tuple[Values, list[F
     density = _density(fit, values, rows)
     values, _ = max(ends, key=lambda end: round(float(density(end[0])[0]), _ROUNDED))
     begun = ends[-1][1].with_all([report for _, report in ends])
-    values, report = _optimize(fit, values, rows, tolerance=_POLISHED / rows.count)
+    values, report = optimize(fit, values, rows, tolerance=_POLISHED / rows.count)
     return values, [begun, report]
 
 
@@ -194,7 +194,7 @@ def _ends_of_starts(
         others = [factor for factor in order if not 1 / APART < factor / order[0] < APART][:1]
     starts = enumerate([order[0], *others])
     return [
-        _optimize(fit, _scaled(values, factor), rows, restart=number, tolerance=tolerance) for number, factor in starts
+        optimize(fit, _scaled(values, factor), rows, restart=number, tolerance=tolerance) for number, factor in starts
     ]
 
 
@@ -233,7 +233,7 @@ def _scaled(values: Values, factor: float) -> Values:
 # --- searches --------------------------------------------------------------------------------------
 
 
-def _optimize(
+def optimize(
     fit: FeatureFit,
     values: Values,
     rows: Block,
@@ -313,6 +313,6 @@ def _learned(fit: FeatureFit) -> Outcome:
     if fit.free:
         rows = _searched(pool.take(torch.arange(min(_sizes(fit)[0], len(pool)))))
         start = _scaled(values, _ranked_starts(fit, values, rows)[0])
-        values, report = _optimize(fit, start, rows, BEGINNING)
+        values, report = optimize(fit, start, rows, BEGINNING)
     others = [_scaled(fit.regression.hyperparameters, factor) for factor in TRIED if _may_scale(fit)]
     return learn(fit, held_out, values, best_start(fit, held_out, [values, *others]), report)

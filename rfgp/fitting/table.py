@@ -1,11 +1,12 @@
 """Fitting tables: which way a family is fitted."""
 
+from rfgp.fitting.inducing import fit_inducing
 from rfgp.fitting.local import fit_local
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.subsets import fit_features
 from rfgp.fitting.together import fit_together
 from rfgp.fitting.whole import fit_whole
-from rfgp.regression import FeatureOptions, FitReport, KernelFamily, LocalFamily, Regression
+from rfgp.regression import FeatureOptions, FitReport, InducingFamily, KernelFamily, LocalFamily, Regression
 
 
 def fit_table(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
@@ -14,4 +15,6 @@ def fit_table(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
         options = regression.family.options
         is_learned = isinstance(options, FeatureOptions) and options.frequencies == "learned"
         return (fit_together if is_learned else fit_local)(regression, plan)
+    if isinstance(regression.family, InducingFamily):
+        return fit_inducing(regression, plan)
     return (fit_whole if isinstance(regression.family, KernelFamily) else fit_features)(regression, plan)

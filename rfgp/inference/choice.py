@@ -47,7 +47,7 @@ def evidence(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Evidence:
         noise: Learned variance of one observation, 0-d.
     """
     mean, noise = mean.double(), noise.double()
-    if isinstance(prior, FeaturePrior) and prior.num_features <= len(rows):
+    if isinstance(prior, FeaturePrior) and (prior.num_features <= len(rows) or prior.residual is not None):
         return FeatureEvidence(LinearModel(prior, rows, mean, noise))
     block = gathered(rows)
     if isinstance(prior, LocalPrior):

@@ -109,7 +109,22 @@ class LinearModel:
     @property
     def is_uniform(self) -> bool:
         """Whether no row has a weight or a noise of its own, those that these are a part of included."""
+        if self.adds_noise:
+            return False
         return self.rows.is_uniform if self.part_of_uniform is None else self.part_of_uniform
+
+    @property
+    def adds_noise(self) -> bool:
+        """Whether what the features miss is noise of the rows."""
+        return self.prior.residual is not None and self.prior.residual.is_noise
+
+    def completed(self, block: Block, phi: Tensor) -> Block:
+        """Return a block with what its features (b, F) miss of the variance for noise of its rows, if it is."""
+        if not self.adds_noise:
+            return block
+        assert self.prior.residual is not None
+        missing = self.variance * self.prior.residual.missing(phi)
+        return replace(block, fixed_noise=missing if block.fixed_noise is None else block.fixed_noise + missing)
 
     @cached_property
     def is_precise(self) -> bool:
@@ -194,7 +209,7 @@ def _statistics(model: LinearModel, tell: Callable[[int], None] | None = None) -
     square, rows, observations = (like.new_zeros(()) for _ in range(3))
     for done, block in enumerate(model.blocks(), 1):
         phi, y = model.phi(block), block.targets - model.mean
-        noise_diag = block.noise_diag(model.noise)
+        noise_diag = model.completed(block, phi).noise_diag(model.noise)
         if noise_diag.ndim:
             root = (model.noise / noise_diag).sqrt()[:, None]
             phi, y = phi * root.to(phi), y * root

@@ -168,14 +168,18 @@ class WeightPosterior(ChunkedPosterior):
 
     def variance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
         """Return the marginal variances (n,)."""
-        return self.uncertainty.variance(prepared)
+        known = self.uncertainty.variance(prepared)
+        return known if self.prior.residual is None else known + self.prior.missing(prepared)
 
     def covariance(self, inputs: Tensor, prepared: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
-        return self.uncertainty.covariance(prepared)
+        known = self.uncertainty.covariance(prepared)
+        return known if self.prior.residual is None else known + self.prior.left_over(inputs, prepared)
 
     def root(self, inputs: Tensor, prepared: Tensor) -> Tensor:
         """Return a matrix R (n, r) with R R^T the covariance."""
+        if self.prior.residual is not None:
+            return root_of(self.covariance(inputs, prepared))
         return self.uncertainty.root(prepared)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -187,7 +191,16 @@ class WeightPosterior(ChunkedPosterior):
         return self.weights + self.uncertainty.sample(count, *self.weights.shape, generator=generator)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw weights from their posterior: functions of n inputs, (count, n, k)."""
+        """Draw weights from their posterior: functions of n inputs, (count, n, k).
+
+        Raises:
+            InvalidArgumentError: the features are not all of the function.
+        """
+        if self.prior.residual is not None:
+            raise InvalidArgumentError(
+                "This process has no functions to draw: what its features miss is known at given points only. Sample "
+                "from predict(X) there, or draw functions of redraw(diagonal=None)."
+            )
         weights = self.sample_weights(count, generator)
         return lambda inputs: self.prepare(inputs).double() @ weights
 

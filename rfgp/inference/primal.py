@@ -14,6 +14,11 @@ kept. The first pass is `rfgp.inference.linear`.
 k outputs share A: y, r and w have k columns, the quadratic forms add up, and what comes of log|A| counts k times. A row
 of weight w_i (see `rfgp.rows.blocks`) has D_i = (noise + fixed_i) / w_i, and with the factor that its observations
 leave beside their mean its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
+
+What features miss of a kernel, s^2 r_i with r_i = 1 - phi_i phi_i^T (`rfgp.inference.priors.Residual`), may be noise of
+each observation (FITC, Snelson and Ghahramani 2006), fixed_i = s^2 r_i, whose slope g_i in each reaches s^2 as g_i r_i
+and phi_i as -2 s^2 g_i phi_i. Or the density is a lower bound of the exact one's (VFE, Titsias 2009, Eq. 9), with the
+term -k/2 sum_i w_i s^2 r_i / (noise + fixed_i).
 """
 
 import math
@@ -99,12 +104,14 @@ class FeatureEvidence(Evidence):
         means, variances, model = [], [], self._detached
         with torch.no_grad():
             for block in (model.rows if some is None else some).blocks(block_rows(model.num_features)):
-                phi, noise_diag = model.variance.sqrt() * model.phi(block).double(), block.noise_diag(model.noise)
+                unit = model.phi(block).double()
+                phi, noise_diag = model.variance.sqrt() * unit, model.completed(block, unit).noise_diag(model.noise)
                 root = torch.linalg.solve_triangular(self._solved.factor, phi.mT, upper=False)
                 left = 1 - root.square().sum(0) / noise_diag
                 residual = block.targets - model.mean - phi @ self._solved.weights
                 means.append(block.targets - residual / left[:, None])
-                variances.append(noise_diag / left)
+                once = 1 - 1 / block.counts() if model.adds_noise else 1.0  # of a residual that D_i has, or has not
+                variances.append(noise_diag / left + once * model.prior.missing(phi))
         return torch.cat(means), torch.cat(variances)
 
     def posterior(self) -> WeightPosterior:
@@ -118,8 +125,10 @@ class FeatureEvidence(Evidence):
 def _differentiable_statistics(model: LinearModel) -> Statistics:
     """Return the statistics of one block of all rows, for autograd."""
     block = gathered(model.rows)
-    root = (model.noise / block.noise_diag(model.noise)).sqrt().expand(len(block))[:, None]
-    phi, y = model.phi(block).double() * root, (block.targets - model.mean) * root
+    phi = model.phi(block).double()
+    noise_diag = model.completed(block, phi).noise_diag(model.noise)
+    root = (model.noise / noise_diag).sqrt().expand(len(block))[:, None]
+    phi, y = phi * root, (block.targets - model.mean) * root
     rows, count = (y.new_tensor(float(number)) for number in (len(block), block.count))
     return Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count)
 
@@ -148,6 +157,11 @@ class _Wanted(NamedTuple):
     def through_features(self) -> bool:
         """Whether any is that of a parameter of the features."""
         return any(self.parameters)
+
+    def by_row(self, model: LinearModel) -> bool:
+        """Whether any is a sum over rows of what A^-1 says of each."""
+        in_noise = self.noise or (self.variance and model.adds_noise)
+        return self.through_features or (in_noise and not model.is_uniform)
 
     @property
     def inverse(self) -> bool:
@@ -179,7 +193,7 @@ class _LogDensity(torch.autograd.Function):
         wanted = _Wanted(needs[0], needs[1], needs[2], tuple(needs[3:]))
         inverse = torch.cholesky_inverse(solved.factor) if wanted.inverse else None
         second = _SecondPass(model, solved, wanted, inverse)
-        for_sums = inverse if wanted.through_features or (wanted.noise and not model.is_uniform) else None
+        for_sums = inverse if wanted.by_row(model) else None
         few = solved._replace(factor=solved.factor.new_empty(0, 0))  # sums may be taken far away, and need no more
         second.take(summed(model, partial(_second_sums, few, wanted, for_sums)))
         ctx.save_for_backward(*second.gradients())
@@ -201,6 +215,7 @@ class _SecondPass:
         self._scale = model.variance.sqrt()
         self._square, self._logs = zero.clone(), zero.clone()
         self._in_mean, self._in_noise = torch.zeros_like(model.mean), zero.clone()
+        self._bound, self._bound_in_noise, self._in_residual = zero.clone(), zero.clone(), zero.clone()
         self._in_parameters = [
             torch.zeros_like(p, dtype=torch.float64) if w else None
             for p, w in zip(model.parameters, wanted.parameters, strict=True)
@@ -219,13 +234,25 @@ class _SecondPass:
             phi = model.phi(block, *leaves)
         if self._weights is None:
             self._weights = (self._scale * self._solved.weights).to(phi.detach())
+        block = model.completed(block, phi.detach())
         residual = block.targets - model.mean - (phi.detach() @ self._weights).double()
         noise, precision = block.observation_noise(model.noise), 1 / block.noise_diag(model.noise)
         self._square += (residual.square().sum(1) * precision).sum()
         self._logs += (block.counts() * (_LOG_2PI + noise.log())).sum()
         self._in_mean += (residual * precision.reshape(-1, 1)).sum(0)
-        if through or (self._wanted.noise and not model.is_uniform):
+        if model.prior.residual is not None and not model.adds_noise:
+            self._add_bound(block, phi.detach())
+        if self._wanted.by_row(model):
             self._add_gradients(block, phi, leaves, residual)
+
+    def _add_bound(self, block: Block, phi: Tensor) -> None:
+        """Add to the sum of w_i s^2 r_i / (noise + fixed_i), half of which a bound is less than the density."""
+        assert self._model.prior.residual is not None
+        share = block.counts() * self._model.prior.residual.missing(phi) / block.observation_noise(self._model.noise)
+        self._in_residual -= 0.5 * block.num_outputs * share.sum()
+        self._bound += self._model.variance * share.sum()
+        by_noise = self._model.variance * (share / block.observation_noise(self._model.noise)).sum()
+        self._bound_in_noise += 0.5 * block.num_outputs * by_noise
 
     def _add_gradients(self, block: Block, phi: Tensor, leaves: tuple[Tensor, ...], residual: Tensor) -> None:
         """Add to the gradient in the features' parameters, and in the noise where it is not that of all rows."""
@@ -237,12 +264,18 @@ class _SecondPass:
         if not self._model.is_uniform:
             leverage = (pushed * phi.detach()).sum(1).double()
             slope = (residual.square().sum(1) + k * leverage) / noise_diag - k * block.counts()
-            self._in_noise += 0.5 * (slope / block.observation_noise(self._model.noise)).sum()
+            slope *= 0.5 / block.observation_noise(self._model.noise)
+            self._in_noise += slope.sum()
+            if self._model.adds_noise and self._model.prior.residual is not None:
+                self._in_residual += (slope * self._model.prior.residual.missing(phi.detach())).sum()
         if not self._wanted.through_features:
             return
         assert self._weights is not None
         upstream = torch.addmm(pushed, residual.to(phi), self._weights.mT, beta=-k)
         upstream *= (1 / noise_diag).to(phi).reshape(-1, 1)
+        if self._model.prior.residual is not None:
+            by_row = slope if self._model.adds_noise else -0.5 * k / noise_diag
+            upstream -= 2 * (self._model.variance * by_row).to(phi).reshape(-1, 1) * phi.detach()
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
         gradients = iter(torch.autograd.grad(phi, wanted, upstream))
         for total, leaf in zip(self._in_parameters, leaves, strict=True):
@@ -252,11 +285,13 @@ class _SecondPass:
     def sums(self) -> Sums:
         """Return what has been added up."""
         in_parameters = (total for total in self._in_parameters if total is not None)
-        return (self._square, self._logs, self._in_mean, self._in_noise, *in_parameters)
+        bound = (self._bound, self._bound_in_noise, self._in_residual)
+        return (self._square, self._logs, self._in_mean, self._in_noise, *bound, *in_parameters)
 
     def take(self, sums: Sums) -> None:
         """Put sums in the place of one's own."""
         self._square, self._logs, self._in_mean, self._in_noise, *others = sums
+        self._bound, self._bound_in_noise, self._in_residual, *others = others
         left = iter(others)
         self._in_parameters = [None if total is None else next(left) for total in self._in_parameters]
 
@@ -264,7 +299,7 @@ class _SecondPass:
         """Return the log density, 0-d."""
         solved, k = self._solved, self._model.rows.num_outputs
         determinant = 2 * solved.factor.diagonal().log().sum()
-        return -0.5 * (self._square + solved.weights.square().sum() + k * (determinant + self._logs))
+        return -0.5 * (self._square + solved.weights.square().sum() + k * (determinant + self._logs + self._bound))
 
     def gradients(self) -> tuple[Tensor | None, ...]:
         """Return the gradients in mean, noise, variance and the parameters, None where not asked for."""
@@ -275,8 +310,8 @@ class _SecondPass:
         ]
         return (
             self._in_mean if wanted.mean else None,
-            self._total_in_noise() if wanted.noise else None,
-            self._total_in_variance() if wanted.variance else None,
+            self._total_in_noise() + self._bound_in_noise if wanted.noise else None,
+            self._total_in_variance() + self._in_residual if wanted.variance else None,
             *in_parameters,
         )
 

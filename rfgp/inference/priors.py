@@ -27,20 +27,40 @@ class PriorFunctions(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class Residual:
+    """What features miss of a kernel k with k(x, x) = 1, where k - phi phi^T is positive semidefinite.
+
+    Attributes:
+        is_noise: Whether it is independent from observation to observation, as noise is (FITC); else it is what the
+            process leaves once the features are known, of which the rows are taken to say nothing (VFE).
+        kernel: k of (a, b) and of the prior's parameters, (n_a, n_b).
+    """
+
+    is_noise: bool
+    kernel: Callable[..., Tensor]
+
+    def missing(self, phi: Tensor) -> Tensor:
+        """Return 1 - |phi_i|^2 for features (n, F), (n,), float64."""
+        return (1 - phi.double().square().sum(-1)).clamp_min(0)
+
+
+@dataclass(frozen=True, eq=False)
 class FeaturePrior:
-    """f = s phi w, w ~ N(0, I).
+    """f = s phi w, w ~ N(0, I), and s times a residual where there is one.
 
     Attributes:
         features: Maps inputs, and `parameters` after them, to phi (n, F).
         num_features: F.
         parameters: Tensors that the features depend on.
         variance: s^2, 0-d; None: 1.
+        residual: What the features miss; None: nothing, or it is left out.
     """
 
     features: Callable[..., Tensor]
     num_features: int
     parameters: tuple[Tensor, ...] = ()
     variance: Tensor | None = None
+    residual: Residual | None = None
 
     def scaled(self, inputs: Tensor) -> Tensor:
         """Return Phi = s phi, (n, F)."""
@@ -48,12 +68,35 @@ class FeaturePrior:
         return phi if self.variance is None else self.variance.double().sqrt() * phi
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return Phi(a) Phi(b)^T, (n_a, n_b), float64."""
-        return self.scaled(a).double() @ self.scaled(b).double().mT
+        """Return the covariance (n_a, n_b), float64; noise-like residuals are those of points with themselves."""
+        left = self.scaled(a).double()
+        if a is b:
+            return left @ left.mT + self.left_over(a, left)
+        if self.residual is None or self.residual.is_noise:
+            return left @ self.scaled(b).double().mT
+        return self._unit * self.residual.kernel(a, b, *self.parameters).double()
 
     def diagonal(self, a: Tensor) -> Tensor:
-        """Return |phi(a_i)|^2, (n_a,)."""
-        return self.scaled(a).double().square().sum(-1)
+        """Return the variances (n_a,)."""
+        phi = self.scaled(a).double()
+        return phi.square().sum(-1) + self.missing(phi)
+
+    def missing(self, scaled: Tensor) -> Tensor:
+        """Return the residual's variances (n,) at points of these features Phi (n, F), float64; zeros without one."""
+        if self.residual is None:
+            return scaled.new_zeros(len(scaled), dtype=torch.float64)
+        return self._unit * self.residual.missing(scaled / self._unit.sqrt())
+
+    def left_over(self, a: Tensor, scaled: Tensor) -> Tensor:
+        """Return the residual's covariance (n, n) of points whose features are Phi (n, F), float64."""
+        if self.residual is None or self.residual.is_noise:
+            return self.missing(scaled).diag()
+        estimate = scaled.double() @ scaled.double().mT
+        return self._unit * self.residual.kernel(a, a, *self.parameters).double() - estimate
+
+    @property
+    def _unit(self) -> Tensor:
+        return torch.ones((), dtype=torch.float64) if self.variance is None else self.variance.double()
 
     def detached(self) -> "FeaturePrior":
         """Return the prior without gradients."""

@@ -8,14 +8,18 @@ import torch
 from rfgp import couplings, spectra
 from rfgp.ambient import plain
 from rfgp.errors import InvalidArgumentError
+from rfgp.features import Nystrom
 from rfgp.fitting import fit_table
 from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
 from rfgp.regression import (
+    FeatureFamily,
     FeatureMap,
     FeatureOptions,
+    InducingFamily,
     KernelFamily,
     KernelOptions,
+    LocalFamily,
     Regression,
     TableFamily,
     family_of,
@@ -36,8 +40,8 @@ class TableGP(Process[TableFamily]):
     to sample but at given points.
 
     Args:
-        features: "fourier"; "laplace" (positive; Gaussian spectrum only); "exact", the exact kernel, O(n^3); or None,
-            the local process alone.
+        features: "fourier"; "laplace" (positive; Gaussian spectrum only); "nystrom", of inducing points, which know the
+            rows; "exact", the exact kernel, O(n^3); or None, the local process alone.
         spectrum: Of the features or the exact kernel, by name or as a `Spectrum`.
         num_frequencies: m; Fourier features number 2m.
         coupling: The frequencies' coupling, by name or as a `Coupling`; "energy" is tuned to the features.
@@ -46,6 +50,13 @@ class TableGP(Process[TableFamily]):
             lengthscale, but no longer an estimate of the spectrum's kernel. Fourier features only. Of rows that are
             read in blocks a random sample of 32,768 is learned from. Beside a local process at most n / (10 d) are
             learned, and only where that is better on kept-out rows.
+        num_inducing: M, the number of inducing points and of "nystrom" features; fewer where there are fewer distinct
+            rows. A process through them is the subset of regressors (deterministic training conditional): its variance
+            goes to 0 far from the points.
+        inducing: How they are chosen, from at most max(10,000, 20 M) rows in the lengthscales, and by `fit` again
+            where these have moved: "k-means", centres of the rows; "pivots", rows drawn by the variance that those
+            before leave (randomly pivoted Cholesky, Chen et al. 2023).
+        learn_inducing: Whether `fit` then moves them by the likelihood of at most 16,384 rows.
         local: The kernel of the local process: "matern12", "matern32", "matern52", "gaussian", or None for none.
         num_neighbors: k, the most that a row is conditioned on; exact where it is n - 1. Costs grow like k^3.
         conditioning: What the neighbours of a row are. "observations": noise and all, by one factorisation. "latent":
@@ -74,10 +85,10 @@ class TableGP(Process[TableFamily]):
             within 2 %.
 
     Sources: sparse spectrum processes, Lazaro-Gredilla et al. (2010); nearest-neighbour processes, Vecchia (1988),
-    Datta et al. (2016); couplings as named there.
+    Datta et al. (2016); inducing points, Quinonero-Candela and Rasmussen (2005); couplings as named there.
 
     Raises:
-        InvalidArgumentError: an unknown name, m or k not a positive integer, or starting values of a local process
+        InvalidArgumentError: an unknown name, m, M or k not a positive integer, or starting values of a local process
             that is not there.
     """
 
@@ -92,6 +103,10 @@ class TableGP(Process[TableFamily]):
         coupling: str | couplings.Coupling = "energy",
         frequencies: str = "fixed",
         *,
+        num_inducing: int = 512,
+        inducing: str = "k-means",
+        learn_inducing: bool = False,
+        diagonal: str | None = None,
         local: str | None = None,
         num_neighbors: int = 30,
         conditioning: str = "auto",
@@ -112,6 +127,10 @@ class TableGP(Process[TableFamily]):
             num_frequencies=num_frequencies,
             coupling=coupling,
             frequencies=frequencies,
+            num_inducing=num_inducing,
+            inducing=inducing,
+            learn_inducing=learn_inducing,
+            diagonal=diagonal,
             local=local,
             num_neighbors=num_neighbors,
             conditioning=conditioning,
@@ -150,8 +169,8 @@ class TableGP(Process[TableFamily]):
         return int(self.options.seed)
 
     @property
-    def feature_map(self) -> FeatureMap:
-        """The feature map with its draw, for standardised inputs divided by the lengthscale.
+    def feature_map(self) -> FeatureMap | Nystrom:
+        """The feature map with its draw or its points, for standardised inputs divided by the lengthscale.
 
         Raises:
             NotFittedError: nothing is drawn before the first data.
@@ -160,6 +179,8 @@ class TableGP(Process[TableFamily]):
         self._needed()
         if isinstance(self.family, KernelFamily):
             raise InvalidArgumentError("An exact kernel has no features.")
+        if isinstance(self.family, InducingFamily):
+            return self.family.map_at(self.regression.hyperparameters)
         return self.family.drawn_map
 
     @plain()
@@ -277,7 +298,7 @@ class SparseSpectrumGP(Process[TableFamily]):
             NotFittedError: nothing is drawn before the first data.
         """
         self._needed()
-        assert not isinstance(self.family, KernelFamily)
+        assert isinstance(self.family, FeatureFamily | LocalFamily)
         return self.family.drawn_map
 
     @plain()
@@ -374,4 +395,5 @@ def _changed(options: KernelOptions, changes: Mapping[str, Any]) -> KernelOption
 def _with(options: KernelOptions, regression: Regression) -> tuple[Any, Fitted]:
     """Return the family of options with a draw of its own, and a regression's rows and numbers under it."""
     family = family_of(options).drawn(regression.scaling)
-    return family, Fitted.of(regression.replace(family=family))
+    family, values = family.begun(regression.hyperparameters, regression.needed_rows("another draw"))
+    return family, Fitted.of(regression.replace(family=family, hyperparameters=values))

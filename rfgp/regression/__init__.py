@@ -12,6 +12,8 @@ from rfgp.regression.report import Stage as Stage
 from rfgp.regression.table import FeatureFamily as FeatureFamily
 from rfgp.regression.table import FeatureMap as FeatureMap
 from rfgp.regression.table import FeatureOptions as FeatureOptions
+from rfgp.regression.table import InducingFamily as InducingFamily
+from rfgp.regression.table import InducingOptions as InducingOptions
 from rfgp.regression.table import KernelFamily as KernelFamily
 from rfgp.regression.table import KernelOptions as KernelOptions
 from rfgp.regression.table import LocalFamily as LocalFamily

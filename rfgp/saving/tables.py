@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from rfgp.couplings.hadamard import next_power_of_two
 from rfgp.regression import (
     FeatureFamily,
     FeatureOptions,
+    InducingFamily,
     KernelFamily,
     LocalFamily,
     TableFamily,
@@ -28,6 +30,9 @@ _ALONE = "none"
 
 def _encode(family: TableFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
     options = {**plain.encode(vars(family.options)), "features": family.options.features or _ALONE}
+    if isinstance(family, InducingFamily):
+        assert family.lengthscale is not None
+        return options, {"draw.points": family.drawn_points, "draw.lengthscale": family.lengthscale}
     if isinstance(family, KernelFamily) or not isinstance(family.options, FeatureOptions):
         return options, {}
     return options, _encode_draw(family.drawn_map.frequencies)
@@ -44,7 +49,18 @@ def _decode(options: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> T
     features = chosen.pop("features", "exact")
     kind = kind_of(None if features == _ALONE else features)
     family = family_of(kind(**chosen, **({"features": features} if kind is FeatureOptions else {})))
+    if isinstance(family, InducingFamily):
+        return _with_points(family, tensors, scaling)
     return family if isinstance(family, KernelFamily) else _with_draw(family, tensors, scaling)
+
+
+def _with_points(family: InducingFamily, tensors: Tensors, scaling: Scaling) -> InducingFamily:
+    assert scaling.inputs is not None
+    points, lengthscale, d = tensors["draw.points"], tensors["draw.lengthscale"], len(scaling.inputs.scale)
+    fits = points.ndim == 2 and points.shape[1] == d and 0 < len(points) <= family.options.num_inducing
+    if not fits or lengthscale.shape not in ((), (d,)):
+        raise ValueError("the inducing points do not fit the options or the columns")
+    return replace(family, points=points, lengthscale=lengthscale)
 
 
 def _with_draw(family: FeatureFamily | LocalFamily, tensors: Tensors, scaling: Scaling) -> FeatureFamily | LocalFamily:
@@ -80,7 +96,7 @@ def _frequencies(options: FeatureOptions, tensors: Tensors, d: int) -> Frequenci
 
 
 def _needs_data(family: TableFamily) -> bool:
-    return not isinstance(family, FeatureFamily)
+    return not isinstance(family, FeatureFamily | InducingFamily)
 
 
 FEATURES = Codec("SparseSpectrumGP", _encode, _decode, _needs_data)

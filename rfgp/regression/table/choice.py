@@ -6,11 +6,21 @@ from typing import Any
 from rfgp import features as feature_maps
 from rfgp.errors import InvalidArgumentError
 from rfgp.regression.table.features import FeatureFamily
+from rfgp.regression.table.inducing import InducingFamily
 from rfgp.regression.table.kernel import KernelFamily
 from rfgp.regression.table.local import LocalFamily
-from rfgp.regression.table.options import FeatureOptions, KernelOptions, LocalOptions
+from rfgp.regression.table.options import FeatureOptions, InducingOptions, KernelOptions, LocalOptions
 
-TableFamily = FeatureFamily | KernelFamily | LocalFamily
+TableFamily = FeatureFamily | InducingFamily | KernelFamily | LocalFamily
+_OTHERS: dict[str | None, type[KernelOptions]] = {
+    "nystrom": InducingOptions,
+    "exact": KernelOptions,
+    None: LocalOptions,
+}
+_COMPLETE = {
+    "fourier": "of Fourier features phi(x) . phi(x) = k(x, x) already, and what they miss is no covariance",
+    "laplace": "positive features miss k(x, x) in both directions, and what they miss is no covariance",
+}
 
 
 def kind_of(features: str | None) -> type[KernelOptions]:
@@ -19,12 +29,10 @@ def kind_of(features: str | None) -> type[KernelOptions]:
     Raises:
         InvalidArgumentError: there is no such kind.
     """
-    if features is None:
-        return LocalOptions
-    if features == "exact":
-        return KernelOptions
+    if features is None or (isinstance(features, str) and features in _OTHERS):
+        return _OTHERS[features]
     if features not in feature_maps.names():
-        known = ", ".join((*feature_maps.names(), "exact"))
+        known = ", ".join((*feature_maps.names(), "nystrom", "exact"))
         raise InvalidArgumentError(f"There are no features {features!r}; known are {known}, and None for none.")
     return FeatureOptions
 
@@ -36,6 +44,9 @@ def options_of(**chosen: Any) -> KernelOptions:
         InvalidArgumentError: there are no such features, or an option cannot be taken.
     """
     kind = kind_of(chosen["features"])
+    if kind is not InducingOptions and chosen.get("diagonal") is not None:
+        why = _COMPLETE.get(chosen["features"], "these features are the whole kernel, so nothing is missing")
+        raise InvalidArgumentError(f'diagonal={chosen["diagonal"]!r} is for features="nystrom": {why}.')
     names = {field.name for field in fields(kind) if field.init}
     return kind(**{name: value for name, value in chosen.items() if name in names})
 
@@ -44,6 +55,8 @@ def family_of(options: KernelOptions) -> TableFamily:
     """Return the family of options, before anything is drawn."""
     if isinstance(options, LocalOptions):
         return LocalFamily(options)
+    if isinstance(options, InducingOptions):
+        return InducingFamily(options)
     if not isinstance(options, FeatureOptions):
         return KernelFamily(options)
     features = FeatureFamily(options)

@@ -16,6 +16,10 @@ from rfgp.parameters import Hyperprior
 
 CONDITIONINGS = ("auto", "observations", "latent")
 """What the neighbours of a row are."""
+CHOICES = ("k-means", "pivots")
+"""Of inducing points."""
+DIAGONALS = (None, "fitc", "vfe")
+"""What becomes of the variance that features of inducing points miss."""
 LOCAL_STARTS = ("local_lengthscale", "local_outputscale")
 """Of a local process beside another."""
 
@@ -125,6 +129,40 @@ class LocalOptions(KernelOptions):
     def without_features(self) -> KernelOptions:
         """Return those of the exact process, which has this kernel as its own."""
         return replace(super().without_features(), local=None)
+
+
+@dataclass(frozen=True)
+class InducingOptions(KernelOptions):
+    """What he chooses of features of inducing points; see `rfgp.TableGP`.
+
+    Raises:
+        InvalidArgumentError: an unknown choice of points, M not a positive integer, or a local process.
+    """
+
+    num_inducing: int = 512
+    inducing: str = "k-means"
+    learn_inducing: bool = False
+    diagonal: str | None = None
+    seed: Any = None
+    features: str = field(default="nystrom", init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "num_inducing", check_count("num_inducing", self.num_inducing))
+        if self.inducing not in CHOICES:
+            raise InvalidArgumentError(f"inducing must be one of {', '.join(CHOICES)}, got {self.inducing!r}.")
+        if not isinstance(self.learn_inducing, bool):
+            raise InvalidArgumentError(f"learn_inducing must be True or False, got {self.learn_inducing!r}.")
+        if self.diagonal not in DIAGONALS:
+            raise InvalidArgumentError(f"diagonal must be None, 'fitc' or 'vfe', got {self.diagonal!r}.")
+        if self.local is not None:
+            raise InvalidArgumentError("Beside inducing points there is no local process yet; take other features.")
+        object.__setattr__(self, "seed", random.resolve_seed(self.seed))
+
+    @property
+    def redrawn(self) -> frozenset[str]:
+        """What a redraw may change."""
+        return frozenset({"num_inducing", "inducing", "learn_inducing", "diagonal", "seed"})
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What the report of a fit through features should not be the only place to say."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rfgp.errors import OverfittingWarning, UnderfittingWarning, VarianceStarvationWarning, arguments
 from rfgp.parameters import Values
@@ -44,23 +45,33 @@ def _has_noise(values: Values) -> bool:
     return bool(values.standardized("noise") > NEGLIGIBLE * largest)
 
 
-def warnings_of(report: FitReport, values: Values, columns: tuple[str, ...] | None) -> Iterator[Warning]:
+class Remedies(NamedTuple):
+    """What a user may do about features that miss something."""
+
+    size: str = "num_frequencies"
+    learned: str = 'frequencies="learned"'
+    beside: str = ' add a local process (local="matern32"),'
+
+
+def warnings_of(
+    report: FitReport, values: Values, columns: tuple[str, ...] | None, remedies: Remedies | None = None
+) -> Iterator[Warning]:
     """Yield what a fit's report should not be the only place to say, for columns of these names."""
-    used = report.weights_used
+    used, remedies = report.weights_used, remedies or Remedies()
     is_fixed = report.frequencies == "fixed"
     if report.frequencies != "learned" and used is not None and used > EXHAUSTED:
         yield VarianceStarvationWarning(
             f"The data determine {used:.0%} of the weights, so the features are exhausted: the variance of the latent "
             "function is too small between the data and far from them (variance starvation; the noise has taken over "
-            f"what the features miss). Raise {arguments('num_frequencies')}"
-            + (', or use frequencies="learned" for accuracy.' if is_fixed else ".")
+            f"what the features miss). Raise {arguments(remedies.size)}"
+            + (f", or use {remedies.learned} for accuracy." if is_fixed else ".")
         )
     elif (report.neighbors or 0) > STRUCTURED and _has_noise(values):
-        learned = ' use frequencies="learned",' if is_fixed else ""
+        learned = f" use {remedies.learned}," if is_fixed else ""
         yield UnderfittingWarning(
             f"The leave-one-out errors of neighbouring rows have a correlation of {report.neighbors:.2f}: what the fit "
             f"took for noise has structure that the model misses. {_given_up(values, columns)}Raise "
-            f'{arguments("num_frequencies")},{learned} add a local process (local="matern32"), or try another '
+            f"{arguments(remedies.size)},{learned}{remedies.beside} or try another "
             f"{arguments('seed')} or a shorter starting {arguments('lengthscale')}."
         )
     if report.calibration is not None and report.calibration > MISCALIBRATED:

@@ -1,0 +1,132 @@
+"""The family of tables by features of inducing points."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.features import Nystrom
+from rfgp.features.inducing import LEAST_SAMPLE, SAMPLED, by_k_means, by_pivots
+from rfgp.inference import FeaturePrior
+from rfgp.inference.priors import Residual
+from rfgp.parameters import Values
+from rfgp.regression.family import Family
+from rfgp.regression.report import FitReport
+from rfgp.regression.table.inputs import TableInputs
+from rfgp.regression.table.kernel import KernelFamily
+from rfgp.regression.table.options import InducingOptions, texts_of
+from rfgp.regression.table.told import Remedies, warnings_of
+from rfgp.rows import Rows, SourceRows, gathered
+from rfgp.scaling import Scaling
+from rfgp.spectra import Spectrum
+
+REMEDIES = Remedies("num_inducing", "learn_inducing=True", "")
+MOVED = 2.0
+"""The factor between two columns' changes of lengthscale from which on other points suit the rows better."""
+
+
+@dataclass(frozen=True, eq=False)
+class InducingFamily(Family):
+    """A kernel through its values at inducing points.
+
+    Attributes:
+        options: The user's choices.
+        points: Z (M, d), standardised; None before there are rows. Fewer than asked for where distinct rows are.
+        lengthscale: That at which they were chosen, standardised, () or (d,).
+    """
+
+    options: InducingOptions
+    points: Tensor | None = None
+    lengthscale: Tensor | None = None
+
+    @property
+    def inputs(self) -> TableInputs:
+        """Tables."""
+        return TableInputs(self.options)
+
+    @property
+    def num_features(self) -> int:
+        """M."""
+        return len(self.drawn_points)
+
+    @property
+    def drawn_points(self) -> Tensor:
+        """Z (M, d), once there are some."""
+        assert self.points is not None
+        return self.points
+
+    def begun(self, values: Values, rows: Rows) -> tuple[Self, Values]:
+        """Return the family with points among rows."""
+        return self.chosen(values, rows), values
+
+    def chosen(self, values: Values, rows: Rows) -> Self:
+        """Return the family with points chosen anew, among a sample of rows in the lengthscales of these values."""
+        options, lengthscale = self.options, values.standardized("lengthscale").detach().double()
+        generator = random.numpy_generator(options.seed, random.Role.INDUCING)
+        pool = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
+        assert pool is not None  # data are surveyed before
+        most = max(LEAST_SAMPLE, SAMPLED * options.num_inducing)
+        some = generator.permutation(len(pool))[:most]
+        x = pool.inputs[torch.from_numpy(some)].double() / lengthscale
+        if options.inducing == "k-means":
+            points = by_k_means(x, options.num_inducing, generator)
+        else:
+            points = by_pivots(x, options.num_inducing, options.spectrum, generator)
+        return replace(self, points=points * lengthscale, lengthscale=lengthscale)
+
+    def has_moved(self, values: Values) -> bool:
+        """Return whether columns' lengthscales have changed so differently that other points suit them better."""
+        assert self.lengthscale is not None
+        change = (values.standardized("lengthscale").detach().double() / self.lengthscale).reshape(-1)
+        return bool(change.max() > MOVED * change.min())
+
+    def with_points(self, points: Tensor) -> Self:
+        """Return the family with these, (M, d)."""
+        return replace(self, points=points.detach())
+
+    def exact(self) -> KernelFamily:
+        """Return the family of the kernel itself."""
+        return KernelFamily(self.options.without_features())
+
+    def map_at(self, values: Values) -> Nystrom:
+        """Return the feature map, for standardised inputs divided by the lengthscale."""
+        return Nystrom(self.drawn_points / values.standardized("lengthscale").double(), self.options.spectrum)
+
+    def prior(self, values: Values) -> FeaturePrior:
+        """Return the prior of the features."""
+        return self.prior_of(self.drawn_points, values)
+
+    def prior_of(self, points: Tensor, values: Values) -> FeaturePrior:
+        """Return the prior with other points (M, d), in which gradients may be wanted."""
+        parameters = (values.standardized("lengthscale"), points)
+        features, diagonal = partial(_features, self.options.spectrum), self.options.diagonal
+        residual = Residual(diagonal == "fitc", partial(_kernel, self.options.spectrum)) if diagonal else None
+        return FeaturePrior(features, len(points), parameters, values.standardized("outputscale"), residual)
+
+    def checked(
+        self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
+    ) -> Iterator[Warning]:
+        """Yield what the report of a fit should not be the only place to say.
+
+        That rows determine all weights is no sign of starvation here: so they do where every row is a point.
+        """
+        if report is not None:
+            yield from warnings_of(replace(report, weights_used=None), values, scaling.columns, REMEDIES)
+
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield the options, and the points (M, d)."""
+        yield from texts_of(self.options)
+        yield self.drawn_points
+
+
+def _kernel(spectrum: Spectrum, a: Tensor, b: Tensor, lengthscale: Tensor, points: Tensor) -> Tensor:
+    return spectrum.kernel_between(a / lengthscale.to(a), b / lengthscale.to(b))
+
+
+def _features(spectrum: Spectrum, x: Tensor, lengthscale: Tensor, points: Tensor) -> Tensor:
+    phi: Tensor = Nystrom(points / lengthscale.double(), spectrum)(x / lengthscale.to(x))
+    return phi

@@ -1,0 +1,129 @@
+"""Features of inducing points against dense algebra, and the choice of the points."""
+
+import numpy as np
+import pytest
+import torch
+
+import rfgp
+from rfgp import spectra
+from rfgp.features import Nystrom, inducing
+
+F64 = torch.float64
+SPECTRA = [spectra.Gaussian(), spectra.Matern(1.5), spectra.ProductCauchy()]
+
+
+def rows(n=60, d=3, seed=0):
+    return torch.randn(n, d, dtype=F64, generator=torch.Generator().manual_seed(seed))
+
+
+def clustered(n=2000, seed=0):
+    rng = np.random.default_rng(seed)
+    centers = 4 * rng.standard_normal((10, 3))
+    return torch.from_numpy(centers[rng.integers(10, size=n)] + 0.2 * rng.standard_normal((n, 3)))
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def twin(x, z, spectrum, jitter):
+    K, C = spectrum.kernel_between(x, z).numpy(), spectrum.kernel_between(z, z).numpy()
+    return K @ np.linalg.solve(C + jitter * np.eye(len(z)), K.T)
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA, ids=repr)
+def test_they_estimate_the_kernel_and_leave_a_covariance(spectrum):
+    x, z = rows(), rows(12, seed=1)
+    x = torch.cat([x, z, x[:3]])
+    phi = Nystrom(z, spectrum)(x)
+    assert phi.shape == (75, 12)
+    estimate = (phi @ phi.mT).numpy()
+    np.testing.assert_allclose(estimate, twin(x, z, spectrum, inducing.JITTER[F64]), atol=1e-9)
+    left = spectrum.kernel_between(x, x).numpy() - estimate
+    assert np.linalg.eigvalsh(left)[0] > -1e-9
+    assert np.abs(left[60:72]).max() < 1e-6  # the points themselves
+
+
+def test_rows_that_repeat_each_other_and_far_ones_are_safe():
+    z = torch.cat([rows(5), rows(5)])
+    x = torch.cat([rows(8, seed=2), 1e6 * rows(2, seed=3)])
+    phi = Nystrom(z, SPECTRA[0])(x)
+    np.testing.assert_allclose(phi @ phi.mT, twin(x, z[:5], SPECTRA[0], inducing.JITTER[F64] / 2), atol=1e-8)
+    assert not phi[8:].any()
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"M > 0, got \(0, 3\)"):
+        Nystrom(z[:0], SPECTRA[0])
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA[:2], ids=repr)
+def test_gradients_in_rows_and_points(spectrum):
+    x, z = rows(6).requires_grad_(), rows(4, seed=1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, z: Nystrom(z, spectrum)(x), (x, z))
+
+
+def test_float32_has_a_larger_jitter():
+    """It takes more from the diagonal, and rounding of the kernel reaches the features at most 1 / sqrt(j) times."""
+    x, z, spectrum = rows(200), rows(40, seed=1), SPECTRA[0]
+    phi = Nystrom(z, spectrum)(x.float())
+    assert phi.dtype == torch.float32
+    jitter = inducing.JITTER[torch.float32]
+    exact = twin(x, z, spectrum, jitter)
+    assert np.abs((phi @ phi.mT).double().numpy() - exact).max() < 4 * 6e-8 * np.sqrt(40 / jitter)
+    assert phi.double().square().sum(1).max() < 1 + 1e-5
+
+
+@pytest.mark.parametrize("choose", ["k-means", "pivots"])
+def test_points_that_know_the_rows_are_better_than_random_ones(choose):
+    x, spectrum = clustered() / 2, spectra.Gaussian()
+
+    def missed(z):
+        return float((1 - Nystrom(z, spectrum)(x).square().sum(1)).mean())
+
+    def points(seed):
+        if choose == "k-means":
+            return inducing.by_k_means(x, 12, generator(seed))
+        return inducing.by_pivots(x, 12, spectrum, generator(seed))
+
+    found = points(0)
+    assert found.shape == (12, 3)
+    assert torch.equal(found, points(0))
+    ours = [missed(points(seed)) for seed in range(4)]
+    random = [missed(x[torch.from_numpy(generator(seed).permutation(2000)[:12])]) for seed in range(4)]
+    assert max(ours) < min(random)
+
+
+def test_k_means_are_means_of_the_rows_nearest_to_them():
+    x = clustered(400)
+    found = inducing.by_k_means(x, 10, generator()).numpy()
+    near = np.square(x.numpy()[:, None] - found[None]).sum(2).argmin(1)
+    means = np.stack([x.numpy()[near == i].mean(0) for i in range(10)])
+    np.testing.assert_allclose(found, means, atol=1e-12)
+
+
+def test_pivots_are_drawn_by_what_is_left():
+    """Of two rows the first is either, with equal chances; the second row of a pair is never drawn."""
+    x = torch.tensor([[0.0], [0.0], [9.0]], dtype=F64)
+    first = [int(inducing.by_pivots(x, 1, SPECTRA[0], generator(seed))[0, 0] == 9) for seed in range(600)]
+    assert abs(np.mean(first) - 1 / 3) < 6 * np.sqrt(2 / 9 / 600)
+    for seed in range(20):
+        assert sorted(inducing.by_pivots(x, 3, SPECTRA[0], generator(seed))[:, 0].tolist()) == [0.0, 9.0]
+
+
+def test_distinct_rows_are_all_there_are():
+    x = rows(5).repeat(4, 1)
+    assert len(inducing.by_k_means(x, 9, generator())) == 5
+    assert len(inducing.by_pivots(x, 9, SPECTRA[1], generator())) == 5
+    assert len(inducing.by_k_means(torch.zeros(7, 2, dtype=F64), 3, generator())) == 1
+
+
+@pytest.mark.parametrize("fault", ["jitter", "transposed", "kernel"])
+def test_planted_errors_are_seen(fault, monkeypatch):
+    x, z, spectrum = rows(), rows(12, seed=1), SPECTRA[0]
+    if fault == "jitter":
+        monkeypatch.setitem(inducing.JITTER, F64, 1e-3)
+    elif fault == "transposed":
+        solve = torch.linalg.solve_triangular
+        monkeypatch.setattr(torch.linalg, "solve_triangular", lambda a, b, upper: solve(a, b, upper=upper).mT)
+    else:
+        monkeypatch.setattr(inducing, "cholesky", lambda matrix, what: torch.linalg.cholesky(1.001 * matrix))
+    phi = Nystrom(z, spectrum)(x)
+    assert not np.allclose(phi @ phi.mT, twin(x, z, spectrum, 1e-8), atol=1e-9)

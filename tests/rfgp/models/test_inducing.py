@@ -1,0 +1,332 @@
+"""Processes through inducing points: their twin in a dozen lines of numpy, their fits, and their lives."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+import rfgp
+from rfgp.features import Nystrom
+from rfgp.features.inducing import JITTER
+from rfgp.inference import evidence
+from rfgp.inference.priors import Residual
+from rfgp.regression import mean_and_noise
+from rfgp.regression.table import inducing as family
+from rfgp.tables import Blocks
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+
+
+def table(n=120, seed=0, outputs=1):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 3))
+    y = np.stack([np.sin(4 * X[:, 0] + j) + 0.5 * X[:, 1] for j in range(outputs)], axis=1)
+    y = y + 0.1 * rng.standard_normal(y.shape)
+    return X * [1.0, 30.0, 0.1], 5 + 2 * (y if outputs > 1 else y[:, 0])
+
+
+def model(**more):
+    return rfgp.TableGP(**{"features": "nystrom", "num_inducing": 20, "seed": 0, **more})
+
+
+def twin(gp, X, y, new, weight=None, noise=0.0):
+    """Return means, covariances of each output, and the log density or its bound; everything dense.
+
+    Of the subset of regressors; with what it misses for noise (FITC); or left over, of which rows say nothing (VFE).
+    """
+    p, scaling = gp.hyperparameters, gp.regression.scaling.inputs
+    length, z = p.lengthscale.detach().numpy(), (gp.family.drawn_points * scaling.scale + scaling.location).numpy()
+
+    def kernel(a, b):
+        return gp.spectrum.kernel_between(torch.from_numpy(a / length), torch.from_numpy(b / length)).numpy()
+
+    def estimate(a, b):
+        return kernel(a, z) @ np.linalg.solve(kernel(z, z) + JITTER[torch.float64] * np.eye(len(z)), kernel(z, b))
+
+    laws = []
+    for j, target in enumerate(y.reshape(len(y), -1).T):
+        mean, v, s = (getattr(p, name).detach().reshape(-1)[j].item() for name in ("mean", "outputscale", "noise"))
+        missed, diagonal = v * np.diag(kernel(X, X) - estimate(X, X)), gp.options.diagonal
+        D, weights = (
+            s + noise * np.ones(len(y)) + (diagonal == "fitc") * missed,
+            np.ones(len(y)) if weight is None else weight,
+        )
+        C, across = v * estimate(X, X) + np.diag(D / weights), v * estimate(new, X)
+        solved = np.linalg.solve(C, target - mean)
+        total = -0.5 * ((target - mean) @ solved + np.linalg.slogdet(2 * np.pi * C)[1])
+        total -= 0.5 * (diagonal == "vfe") * np.sum(weights * missed / D)
+        left = {None: 0.0, "vfe": v * (kernel(new, new) - estimate(new, new))}
+        left["fitc"] = np.diag(np.diag(left["vfe"]))
+        covariance = v * estimate(new, new) - across @ np.linalg.solve(C, across.T) + left[diagonal]
+        laws.append((mean + across @ solved, covariance, total))
+    means, covariances = (np.stack([law[i] for law in laws], axis=-1) for i in range(2))
+    return means.reshape(-1, *y.shape[1:]), covariances, sum(law[2] for law in laws)
+
+
+def variances(covariances, like):
+    return np.einsum("iik->ik", covariances).reshape(like.shape)
+
+
+@pytest.mark.parametrize("diagonal", [None, "fitc", "vfe"])
+@pytest.mark.parametrize("spectrum", ["gaussian", rfgp.spectra.Matern(1.5)], ids=["gaussian", "matern"])
+def test_it_is_its_twin_through_fit_and_update(spectrum, diagonal):
+    """Among new points are a row of the data, and one twice."""
+    (X, y), (more, z), new = table(outputs=2), table(15, seed=1, outputs=2), table(9, seed=2)[0]
+    new[0], new[2] = X[0], new[1]
+    gp = model(spectrum=spectrum, diagonal=diagonal).fit(X, y, max_iterations=5)
+    for rows, targets in ((X, y), (np.concatenate([X, more]), np.concatenate([y, z]))):
+        if len(rows) > len(X):
+            gp.update(more, z)
+        means, covariances, total = twin(gp, rows, targets, new)
+        p = gp.predict(new)
+        np.testing.assert_allclose(p.mean, means, rtol=1e-8)
+        np.testing.assert_allclose(p.variance, variances(covariances, means), rtol=1e-7, atol=1e-10)
+        np.testing.assert_allclose(p.covariance, covariances, rtol=1e-7, atol=1e-9)
+        assert gp.log_marginal_likelihood().item() == pytest.approx(total, rel=1e-9)
+
+
+@pytest.mark.parametrize("diagonal", [None, "fitc", "vfe"])
+def test_weights_count_rows_and_noise_may_be_known(diagonal):
+    (X, y), new, rng = table(60), table(9, seed=2)[0], np.random.default_rng(3)
+    weight, noise = rng.integers(1, 4, 60), rng.uniform(0, 0.3, 60)
+    gp = model(diagonal=diagonal).fit(X, y, noise=noise, sample_weight=weight.astype(float), max_iterations=3)
+    means, covariances, _ = twin(gp, X, y, new, weight, noise)
+    np.testing.assert_allclose(gp.predict(new).mean, means, rtol=1e-8)
+    np.testing.assert_allclose(gp.predict(new).variance, variances(covariances, means), rtol=1e-7, atol=1e-10)
+    X, y, noise = (np.repeat(each, weight, axis=0) for each in (X, y, noise))
+    assert gp.log_marginal_likelihood().item() == pytest.approx(twin(gp, X, y, new, noise=noise)[2], rel=1e-9)
+
+
+@pytest.mark.parametrize("diagonal", [None, "fitc", "vfe"])
+def test_left_out_rows_are_predicted_by_the_others(diagonal):
+    X, y = table(40)
+    weight = np.ones(40)
+    weight[17] = 3.0
+    gp = model(num_inducing=10, diagonal=diagonal).fit(X, y, sample_weight=weight, max_iterations=3)
+    left = gp.leave_one_out()
+    for i in (0, 17):
+        rest = np.arange(40) != i
+        means, covariances, _ = twin(gp, X[rest], y[rest], X[i : i + 1], weight[rest])
+        assert left.mean[i] == pytest.approx(means[0], rel=1e-8)
+        assert left.variance[i] == pytest.approx(covariances.item() + gp.hyperparameters.noise.item(), rel=1e-8)
+
+
+def test_with_all_rows_for_points_it_is_the_exact_process():
+    (X, y), new = table(80), table(9, seed=2)[0]
+    gp = model(num_inducing=80, spectrum=rfgp.spectra.Matern(0.5)).fit(X, y, max_iterations=10)
+    assert gp.family.num_features == 80
+    assert gp.log_marginal_likelihood().item() == pytest.approx(gp.exact().log_marginal_likelihood().item(), abs=1e-3)
+    np.testing.assert_allclose(gp.predict(new).mean, gp.exact().predict(new).mean, atol=1e-4)
+    more = model(num_inducing=500).condition(X, y)
+    assert len(more.family.drawn_points) == 80
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("diagonal", [None, "fitc", "vfe"])
+def test_gradients_in_all_hyperparameters(diagonal, weighted):
+    weight = np.random.default_rng(3).integers(1, 4, 60).astype(float) if weighted else None
+    gp = model(inducing="pivots", diagonal=diagonal, num_inducing=10).condition(*table(60), sample_weight=weight)
+    raw = list(gp.hyperparameters.parameters())
+    slopes = torch.autograd.grad(gp.log_marginal_likelihood(), raw)
+    for parameter, slope in zip(raw, slopes, strict=True):
+        for i in range(parameter.numel()):
+            ends = []
+            for step in (1e-5, -1e-5):
+                with torch.no_grad():
+                    parameter.view(-1)[i] += step
+                    ends.append(gp.log_marginal_likelihood().item())
+                    parameter.view(-1)[i] -= step
+            assert slope.reshape(-1)[i].item() == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-4)
+
+
+def test_points_are_chosen_again_where_lengthscales_have_moved():
+    X, y = table(400)
+    gp = model().fit(X, y)
+    begun = model().condition(X, y)
+    assert not torch.equal(gp.family.points, begun.family.points)
+    assert begun.family.lengthscale.unique().numel() == 1
+    ratio = gp.family.lengthscale / gp.hyperparameters.values.standardized("lengthscale").detach()
+    assert ratio.max() / ratio.min() < family.MOVED
+    assert len([stage for stage in gp.fit_report.stages if stage.name == "all rows"]) > 1
+    held = model(lengthscale=gp.hyperparameters.lengthscale.detach().numpy()).fit(X, y, fixed=["lengthscale"])
+    ratio = held.family.lengthscale / gp.family.lengthscale
+    assert ratio.max() / ratio.min() < 1.5  # where the user knows them, the first choice has them
+
+
+def test_points_that_are_learned_say_more():
+    X, y = table(400)
+    options = {"num_inducing": 8, "noise": 0.05}
+    fixed, learned = model(**options).fit(X, y), model(learn_inducing=True, **options).fit(X, y)
+    assert learned.fit_report.stages[-1].name == "points too, 400 rows"
+    assert learned.log_marginal_likelihood() > fixed.log_marginal_likelihood() + 5
+    new, truth = table(200, seed=1)
+    errors = [np.mean((gp.predict(new).mean - truth) ** 2) for gp in (learned, fixed)]
+    assert errors[0] < errors[1]
+    means, *_ = twin(learned, X, y, new)
+    np.testing.assert_allclose(learned.predict(new).mean, means, rtol=1e-7)
+
+
+@pytest.mark.parametrize("diagonal", [None, "fitc", "vfe"])
+def test_gradients_in_points(diagonal):
+    gp = model(diagonal=diagonal, num_inducing=4).condition(*table(60))
+    now, points = gp.regression, gp.family.drawn_points.clone().requires_grad_()
+    values = now.hyperparameters.detached()
+
+    def density(points):
+        found = evidence(gp.family.prior_of(points, values), now.rows, *mean_and_noise(values))
+        return found.log_marginal_likelihood()
+
+    (slope,) = torch.autograd.grad(density(points), points)
+    for i, j in ((0, 0), (1, 2), (3, 1)):
+        step = torch.zeros_like(slope)
+        step[i, j] = 1e-5
+        with torch.no_grad():
+            expected = (density(points + step) - density(points - step)) / 2e-5
+        assert slope[i, j].item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-4)
+
+
+def test_bounds_and_noise_are_as_theory_says():
+    """VFE is below the exact density, more points raise it, and FITC lays on features what VFE takes for noise."""
+    X, y = table(200)
+    exact = rfgp.ExactGP().condition(X, y)
+    options = {"inducing": "pivots", "seed": 0}
+    bounds = [model(diagonal="vfe", num_inducing=m, **options).condition(X, y) for m in (5, 20, 80)]
+    totals = [gp.log_marginal_likelihood().item() for gp in bounds]
+    assert totals == sorted(totals)
+    assert totals[-1] < exact.log_marginal_likelihood().item() < totals[-1] + 1
+    fitted = {d: model(diagonal=d, num_inducing=8, learn_inducing=True).fit(X, y) for d in ("fitc", "vfe")}
+    noise = {d: gp.hyperparameters.noise.item() for d, gp in fitted.items()}
+    assert noise["fitc"] < 0.04 * 0.9 < noise["vfe"]  # the truth is .04
+
+
+def test_far_from_the_points_the_variance_is_that_of_the_process():
+    X, y = table()
+    for diagonal in (None, "fitc", "vfe"):
+        gp = model(diagonal=diagonal).fit(X, y, max_iterations=3)
+        far = gp.predict(1e5 + X[:1]).variance[0] / gp.hyperparameters.outputscale.item()
+        assert far == pytest.approx(0.0 if diagonal is None else 1.0)
+
+
+def test_what_features_miss_has_no_functions():
+    X, y = table()
+    gp = model(diagonal="fitc").condition(X, y)
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"no functions to draw.*redraw\(diagonal=None\)"):
+        gp.sample_functions(2)
+    assert gp.redraw(diagonal=None).sample_functions(2, seed=0)(X).shape == (2, 120)
+    assert gp.predict(X[:5]).sample(3, seed=0).shape == (3, 5)
+
+
+@pytest.mark.parametrize("diagonal", ["fitc", "vfe"])
+def test_fewer_rows_than_points(diagonal):
+    (X, y), new = table(), table(9, seed=2)[0]
+    gp = model(diagonal=diagonal).fit(X, y, max_iterations=3).condition(X[:7], y[:7])
+    means, covariances, _ = twin(gp, X[:7], y[:7], new)
+    np.testing.assert_allclose(gp.predict(new).mean, means, rtol=1e-8)
+    np.testing.assert_allclose(gp.predict(new).variance, variances(covariances, means), rtol=1e-7)
+
+
+def test_float32_features():
+    (X, y), new = table(), table(9, seed=2)[0]
+    for diagonal in (None, "fitc", "vfe"):
+        gps = [model(diagonal=diagonal, dtype=dtype).condition(X, y) for dtype in (torch.float32, torch.float64)]
+        one, two = (gp.predict(new) for gp in gps)
+        assert np.abs(one.mean - two.mean).max() < 2e-3 * y.std()
+        np.testing.assert_allclose(one.variance, two.variance, rtol=0.02)
+
+
+def test_rows_that_are_read_in_blocks_are_a_sample_for_points(monkeypatch):
+    (X, y), new = table(300), table(9, seed=2)[0]
+    gp = model().fit(Blocks([(X[:100], y[:100]), (X[100:], y[100:])]), max_iterations=3)
+    means, _, total = twin(gp, X, y, new)
+    np.testing.assert_allclose(gp.predict(new).mean, means, rtol=1e-7)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(total, rel=1e-8)
+
+
+def test_a_model_is_saved_loaded_copied_and_redrawn(tmp_path):
+    (X, y), new = table(), table(9, seed=2)[0]
+    gp = model(learn_inducing=True).fit(X, y, max_iterations=3)
+    gp.save(tmp_path / "model")
+    for other in (rfgp.load(tmp_path / "model"), copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
+        for name in ("mean", "variance"):
+            assert np.array_equal(getattr(other.predict(new), name), getattr(gp.predict(new), name))
+        assert other.options == gp.options
+        assert other.update(*table(3, seed=3)).num_observations == 123
+    more = gp.redraw(num_inducing=60, inducing="pivots")
+    assert more.family.num_features == 60
+    assert more.options.num_inducing == 60
+    exact = gp.exact().predict(new).mean
+    assert np.abs(more.predict(new).mean - exact).max() < np.abs(gp.predict(new).mean - exact).max()
+    phi = gp.feature_map
+    assert isinstance(phi, Nystrom)
+    assert phi.num_features == 20
+    with pytest.raises(rfgp.InvalidArgumentError, match="redraw does not know coupling"):
+        gp.redraw(coupling="iid")
+
+
+def test_a_fit_that_was_interrupted_goes_on(tmp_path):
+    X, y = table(200)
+    whole = model().fit(X, y, checkpoint=tmp_path / "c")
+    again = model().fit(X, y, checkpoint=tmp_path / "c")
+    assert np.array_equal(whole.predict(X).mean, again.predict(X).mean)
+    assert whole.fit_report == again.fit_report
+
+
+def test_warnings_name_what_can_be_done():
+    X, y = table(300)
+    with pytest.warns(rfgp.UnderfittingWarning, match=r"Raise num_inducing, use learn_inducing=True, or try another"):
+        model(num_inducing=3).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_inducing": 0}, "num_inducing must be a positive integer, got 0"),
+        ({"inducing": "random"}, "inducing must be one of k-means, pivots, got 'random'"),
+        ({"learn_inducing": 1}, "learn_inducing must be True or False, got 1"),
+        ({"diagonal": "dtc"}, "diagonal must be None, 'fitc' or 'vfe', got 'dtc'"),
+        ({"features": "fourier", "diagonal": "fitc"}, "already, and what they miss is no covariance"),
+        ({"features": "laplace", "diagonal": "vfe"}, "in both directions"),
+        ({"features": "exact", "diagonal": "vfe"}, "the whole kernel, so nothing is missing"),
+        ({"local": "matern32"}, "there is no local process yet"),
+        ({"features": ["nystrom"]}, r"no features \['nystrom'\]; known are fourier, laplace, nystrom, exact"),
+    ],
+)
+def test_options_that_cannot_be_are_named(options, message):
+    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+        model(**options)
+
+
+@pytest.mark.parametrize("fault", ["lengthscale", "variance", "missing", "chosen"])
+def test_planted_errors_are_seen(fault, monkeypatch):
+    (X, y), new = table(), table(9, seed=2)[0]
+    if fault == "chosen":
+        monkeypatch.setattr(family.InducingFamily, "has_moved", lambda self, values: False)
+        gp = model().fit(X, y)
+        ratio = gp.family.lengthscale / gp.hyperparameters.values.standardized("lengthscale").detach()
+        assert ratio.max() / ratio.min() > family.MOVED
+        return
+    if fault == "missing":
+        monkeypatch.setattr(Residual, "missing", lambda self, phi: 0.999 - phi.square().sum(-1))
+        gp = model(diagonal="fitc").condition(X, y)
+        assert not np.allclose(gp.predict(new).mean, twin(gp, X, y, new)[0], rtol=1e-8)
+        assert gp.log_marginal_likelihood().item() != pytest.approx(twin(gp, X, y, new)[2], rel=1e-9)
+        return
+    original = family.InducingFamily.prior_of
+
+    def wrong(self, points, values):
+        changed = {"lengthscale": "lengthscale", "variance": "outputscale"}[fault]
+        return original(self, points, values.shifted(**{changed: 1e-3}))
+
+    monkeypatch.setattr(family.InducingFamily, "prior_of", wrong)
+    gp = model().condition(X, y)
+    assert not np.allclose(gp.predict(new).mean, twin(gp, X, y, new)[0], rtol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
+def test_few_rows_and_constant_columns():
+    X, y = table(6)
+    gp = model(num_inducing=30).fit(np.column_stack([X, np.ones(6)]), y, max_iterations=3)
+    assert gp.family.num_features == 6
+    assert np.isfinite(gp.predict(np.column_stack([X, np.ones(6)])).variance).all()
