@@ -1,5 +1,7 @@
 """Gaussian inference: what rows say under a prior, the posterior that is kept of them, and predictions."""
 
+from rfgp.inference.bounds import EvidenceBounds as EvidenceBounds
+from rfgp.inference.bounds import evidence_bounds as evidence_bounds
 from rfgp.inference.choice import Prior as Prior
 from rfgp.inference.choice import evidence as evidence
 from rfgp.inference.choice import iterates as iterates
@@ -26,4 +28,5 @@ from rfgp.inference.primal import absorb as absorb
 from rfgp.inference.primal import absorbs as absorbs
 from rfgp.inference.priors import FeaturePrior as FeaturePrior
 from rfgp.inference.priors import KernelPrior as KernelPrior
+from rfgp.inference.priors import Residual as Residual
 from rfgp.inference.priors import SparsePrior as SparsePrior

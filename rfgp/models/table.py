@@ -1,4 +1,4 @@
-"""The Gaussian processes on a table: by features, by a local process, by both; and the exact twin of each."""
+"""The front door for tables: features, an exact kernel, a local process, or features and a local process."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,22 +10,20 @@ from rfgp.ambient import plain
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Nystrom
 from rfgp.fitting import fit_table
-from rfgp.models.process import Fitted, Process, with_rows
+from rfgp.inference import EvidenceBounds
+from rfgp.models.members import ExactGP, redrawn, under
+from rfgp.models.process import Process, with_rows
 from rfgp.parameters import Hyperprior
 from rfgp.regression import (
-    FeatureFamily,
     FeatureMap,
-    FeatureOptions,
     InducingFamily,
     KernelFamily,
     KernelOptions,
-    LocalFamily,
-    Regression,
     TableFamily,
     family_of,
     options_of,
 )
-from rfgp.saving import FEATURES, KERNELS, TABLES
+from rfgp.saving import TABLES
 
 
 class TableGP(Process[TableFamily]):
@@ -57,6 +55,11 @@ class TableGP(Process[TableFamily]):
             where these have moved: "k-means", centres of the rows; "pivots", rows drawn by the variance that those
             before leave (randomly pivoted Cholesky, Chen et al. 2023).
         learn_inducing: Whether `fit` then moves them by the likelihood of at most 16,384 rows.
+        diagonal: What becomes of the variance that the features of inducing points miss at a point. None: nothing.
+            "fitc": it is noise of each observation, weights counting several (fully independent training conditional,
+            Snelson and Ghahramani 2006); the noise found is then too small. "vfe": rows say nothing of it, it is there
+            at new points, and `fit` maximises a lower bound of the exact log marginal likelihood (Titsias 2009); the
+            noise found is too large. With both, joint laws of points are known and functions to sample are not.
         local: The kernel of the local process: "matern12", "matern32", "matern52", "gaussian", or None for none.
         num_neighbors: k, the most that a row is conditioned on; exact where it is n - 1. Costs grow like k^3.
         conditioning: What the neighbours of a row are. "observations": noise and all, by one factorisation. "latent":
@@ -195,205 +198,27 @@ class TableGP(Process[TableFamily]):
             NotFittedError: there are no data yet.
         """
         regression = with_rows(self)
-        return TableGP.of(*_with(_changed(self.options, changes), regression))
+        return TableGP.of(*under(redrawn(self.options, changes), regression))
+
+    @plain()
+    def check(self) -> EvidenceBounds:
+        """Return bounds of the exact log marginal likelihood at these hyperparameters, in O(n M^2); see there.
+
+        They bound the distance of the posterior from the exact one where that cannot be computed.
+
+        Raises:
+            InvalidArgumentError: of features other than "nystrom", whose kernel is not below the exact one.
+            NotFittedError: there are no data.
+        """
+        now = with_rows(self)
+        if not isinstance(now.family, InducingFamily):
+            raise InvalidArgumentError(
+                'Bounds are known for features="nystrom", which leave a covariance over. Compare others with exact() '
+                "on some of the rows (`rfgp compare`)."
+            )
+        return now.family.bounds(now.hyperparameters, now.needed_rows("a check"), now.scaling)
 
     @plain()
     def exact(self) -> "ExactGP":
         """Return the exact process with a copy of the hyperparameters and the same data."""
-        return ExactGP.of(*_with(self.options.without_features(), with_rows(self)))
-
-
-class SparseSpectrumGP(Process[TableFamily]):
-    """A Gaussian process whose kernel is estimated by coupled random features: `TableGP` with features.
-
-    Args are those of `TableGP`, in another order; `features` is "fourier" or "laplace".
-
-    Sources: sparse spectrum processes, Lazaro-Gredilla et al. (2010); couplings as named there.
-
-    Raises:
-        InvalidArgumentError: an unknown name, or m not a positive integer.
-    """
-
-    codec = FEATURES
-    strategy = staticmethod(fit_table)
-
-    def __init__(
-        self,
-        spectrum: str | spectra.Spectrum = "gaussian",
-        features: str = "fourier",
-        num_frequencies: int = 512,
-        coupling: str | couplings.Coupling = "energy",
-        frequencies: str = "fixed",
-        ard: bool = True,
-        standardize: bool = True,
-        lengthscale: Any = None,
-        outputscale: float | None = None,
-        noise: float | None = None,
-        priors: Mapping[str, Hyperprior | None] | None = None,
-        seed: int | None = None,
-        dtype: torch.dtype | None = None,
-        *,
-        local: str | None = None,
-        num_neighbors: int = 30,
-        conditioning: str = "auto",
-        local_lengthscale: Any = None,
-        local_outputscale: float | None = None,
-    ) -> None:
-        options = FeatureOptions(
-            spectrum=spectrum,
-            features=features,
-            num_frequencies=num_frequencies,
-            coupling=coupling,
-            frequencies=frequencies,
-            ard=ard,
-            standardize=standardize,
-            lengthscale=lengthscale,
-            outputscale=outputscale,
-            noise=noise,
-            priors=priors,
-            seed=seed,
-            dtype=dtype,
-            local=local,
-            num_neighbors=num_neighbors,
-            conditioning=conditioning,
-            local_lengthscale=local_lengthscale,
-            local_outputscale=local_outputscale,
-        )
-        super().__init__(family_of(options))
-
-    @property
-    def options(self) -> FeatureOptions:
-        """What the constructor was given."""
-        options = self.family.options
-        assert isinstance(options, FeatureOptions)
-        return options
-
-    @property
-    def spectrum(self) -> spectra.Spectrum:
-        """The kernel's spectrum."""
-        spectrum: spectra.Spectrum = self.options.spectrum
-        return spectrum
-
-    @property
-    def features(self) -> str:
-        """The kind of features."""
-        return self.options.features
-
-    @property
-    def coupling(self) -> couplings.Coupling:
-        """The frequencies' coupling."""
-        coupling: couplings.Coupling = self.options.coupling
-        return coupling
-
-    @property
-    def seed(self) -> int:
-        """What everything random follows from."""
-        return int(self.options.seed)
-
-    @property
-    def feature_map(self) -> FeatureMap:
-        """The feature map with its draw, for standardised inputs divided by the lengthscale.
-
-        Raises:
-            NotFittedError: nothing is drawn before the first data.
-        """
-        self._needed()
-        assert isinstance(self.family, FeatureFamily | LocalFamily)
-        return self.family.drawn_map
-
-    @plain()
-    def redraw(self, **changes: Any) -> "SparseSpectrumGP":
-        """Return a new model with a new draw; what is not named stays, data and hyperparameters too.
-
-        Args:
-            changes: Any of `coupling`, `num_frequencies`, `features`, `seed`, and beside a local process
-                `num_neighbors` and `conditioning`. Where only the features change, an energy coupling is tuned to
-                them. Learned frequencies are not kept: `fit` learns from the new draw.
-
-        Raises:
-            InvalidArgumentError: another name.
-            NotFittedError: there are no data yet.
-        """
-        regression = with_rows(self)
-        return SparseSpectrumGP.of(*_with(_changed(self.options, changes), regression))
-
-    @plain()
-    def exact(self) -> "ExactGP":
-        """Return the exact process with a copy of the hyperparameters and the same data."""
-        return ExactGP.of(*_with(self.options.without_features(), with_rows(self)))
-
-
-class ExactGP(Process[KernelFamily]):
-    """A Gaussian process with the exact stationary kernel; O(n^3) time, O(n^2) memory.
-
-    Args are those of `TableGP` without the features. With `local` its kernel is the sum of that of the spectrum and of
-    that of the local process, exactly.
-    """
-
-    codec = KERNELS
-    strategy = staticmethod(fit_table)
-
-    def __init__(
-        self,
-        spectrum: str | spectra.Spectrum = "gaussian",
-        ard: bool = True,
-        standardize: bool = True,
-        lengthscale: Any = None,
-        outputscale: float | None = None,
-        noise: float | None = None,
-        priors: Mapping[str, Hyperprior | None] | None = None,
-        dtype: torch.dtype | None = None,
-        *,
-        local: str | None = None,
-        local_lengthscale: Any = None,
-        local_outputscale: float | None = None,
-    ) -> None:
-        common = (spectrum, ard, standardize, lengthscale, outputscale, noise, priors, dtype)
-        beside = {"local_lengthscale": local_lengthscale, "local_outputscale": local_outputscale}
-        super().__init__(KernelFamily(KernelOptions(*common, local=local, **beside)))
-
-    @property
-    def options(self) -> KernelOptions:
-        """What the constructor was given."""
-        return self.family.options
-
-    @property
-    def spectrum(self) -> spectra.Spectrum:
-        """The kernel's spectrum."""
-        spectrum: spectra.Spectrum = self.options.spectrum
-        return spectrum
-
-    @plain()
-    def approximate(self, **options: Any) -> SparseSpectrumGP:
-        """Return a `SparseSpectrumGP` with a copy of these hyperparameters and the same data.
-
-        Args:
-            options: Any of `coupling`, `num_frequencies`, `features`, `seed`, and beside a local process
-                `num_neighbors` and `conditioning`.
-
-        Raises:
-            InvalidArgumentError: another name.
-            NotFittedError: there are no data yet.
-        """
-        regression = with_rows(self)
-        return SparseSpectrumGP.of(*_with(_changed(FeatureOptions(**vars(self.options)), options), regression))
-
-
-def _changed(options: KernelOptions, changes: Mapping[str, Any]) -> KernelOptions:
-    """Return options with some changed.
-
-    Raises:
-        InvalidArgumentError: another name than those of a redraw, or an option that cannot be.
-    """
-    known = options.redrawn
-    if set(changes) - known:
-        unknown = ", ".join(sorted(set(changes) - known))
-        raise InvalidArgumentError(f"redraw does not know {unknown}; it takes {', '.join(sorted(known)) or 'nothing'}.")
-    return options.changed(**changes)
-
-
-def _with(options: KernelOptions, regression: Regression) -> tuple[Any, Fitted]:
-    """Return the family of options with a draw of its own, and a regression's rows and numbers under it."""
-    family = family_of(options).drawn(regression.scaling)
-    family, values = family.begun(regression.hyperparameters, regression.needed_rows("another draw"))
-    return family, Fitted.of(regression.replace(family=family, hyperparameters=values))
+        return ExactGP.of(*under(self.options.without_features(), with_rows(self)))

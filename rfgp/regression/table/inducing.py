@@ -11,8 +11,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.features import Nystrom
 from rfgp.features.inducing import LEAST_SAMPLE, SAMPLED, by_k_means, by_pivots
-from rfgp.inference import FeaturePrior
-from rfgp.inference.priors import Residual
+from rfgp.inference import EvidenceBounds, FeaturePrior, LinearModel, Residual, evidence_bounds
 from rfgp.parameters import Values
 from rfgp.regression.family import Family
 from rfgp.regression.report import FitReport
@@ -24,7 +23,7 @@ from rfgp.rows import Rows, SourceRows, gathered
 from rfgp.scaling import Scaling
 from rfgp.spectra import Spectrum
 
-REMEDIES = Remedies("num_inducing", "learn_inducing=True", "")
+REMEDIES = Remedies("num_inducing", ", or use learn_inducing=True", " use learn_inducing=True,", "")
 MOVED = 2.0
 """The factor between two columns' changes of lengthscale from which on other points suit the rows better."""
 
@@ -106,6 +105,14 @@ class InducingFamily(Family):
         features, diagonal = partial(_features, self.options.spectrum), self.options.diagonal
         residual = Residual(diagonal == "fitc", partial(_kernel, self.options.spectrum)) if diagonal else None
         return FeaturePrior(features, len(points), parameters, values.standardized("outputscale"), residual)
+
+    def bounds(self, values: Values, rows: Rows, scaling: Scaling) -> EvidenceBounds:
+        """Return bounds of the exact log marginal likelihood, in the user's units."""
+        values = values.detached()
+        mean, noise = values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()
+        prior = replace(self, options=replace(self.options, diagonal="vfe")).prior(values)
+        model = LinearModel(prior, rows, mean, noise)
+        return evidence_bounds(model, scaling.targets.log_jacobian(rows.count))
 
     def checked(
         self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None

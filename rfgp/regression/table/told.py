@@ -49,7 +49,8 @@ class Remedies(NamedTuple):
     """What a user may do about features that miss something."""
 
     size: str = "num_frequencies"
-    learned: str = 'frequencies="learned"'
+    accurate: str = ', or use frequencies="learned" for accuracy'
+    learned: str = ' use frequencies="learned",'
     beside: str = ' add a local process (local="matern32"),'
 
 
@@ -64,10 +65,10 @@ def warnings_of(
             f"The data determine {used:.0%} of the weights, so the features are exhausted: the variance of the latent "
             "function is too small between the data and far from them (variance starvation; the noise has taken over "
             f"what the features miss). Raise {arguments(remedies.size)}"
-            + (f", or use {remedies.learned} for accuracy." if is_fixed else ".")
+            f"{remedies.accurate if is_fixed else ''}."
         )
     elif (report.neighbors or 0) > STRUCTURED and _has_noise(values):
-        learned = f" use {remedies.learned}," if is_fixed else ""
+        learned = remedies.learned if is_fixed else ""
         yield UnderfittingWarning(
             f"The leave-one-out errors of neighbouring rows have a correlation of {report.neighbors:.2f}: what the fit "
             f"took for noise has structure that the model misses. {_given_up(values, columns)}Raise "

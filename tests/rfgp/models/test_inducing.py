@@ -10,8 +10,7 @@ import torch
 import rfgp
 from rfgp.features import Nystrom
 from rfgp.features.inducing import JITTER
-from rfgp.inference import evidence
-from rfgp.inference.priors import Residual
+from rfgp.inference import Residual, evidence
 from rfgp.regression import mean_and_noise
 from rfgp.regression.table import inducing as family
 from rfgp.tables import Blocks
@@ -199,6 +198,61 @@ def test_bounds_and_noise_are_as_theory_says():
     fitted = {d: model(diagonal=d, num_inducing=8, learn_inducing=True).fit(X, y) for d in ("fitc", "vfe")}
     noise = {d: gp.hyperparameters.noise.item() for d, gp in fitted.items()}
     assert noise["fitc"] < 0.04 * 0.9 < noise["vfe"]  # the truth is .04
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("spectrum", ["gaussian", rfgp.spectra.Matern(0.5)], ids=["gaussian", "matern"])
+def test_the_exact_density_is_between_two_bounds(spectrum, outputs):
+    (X, y), rng = table(100, outputs=outputs), np.random.default_rng(3)
+    more = {"sample_weight": rng.integers(1, 4, 100).astype(float)}
+    more |= {"noise": rng.uniform(0, 0.3, 100)} if outputs == 1 else {}
+    for rows in ({}, more):
+        gp = model(spectrum=spectrum, num_inducing=3, diagonal="fitc").condition(X, y, **rows)
+        exact, last = gp.exact().log_marginal_likelihood().item(), np.inf
+        for m in (3, 20, 60, 100):
+            found = gp.redraw(num_inducing=m, inducing="pivots").check()
+            assert found.lower < exact < found.upper
+            assert found.divergence == found.upper - found.lower < last
+            last = found.divergence
+        bounded = gp.redraw(diagonal="vfe")
+        assert bounded.check().lower == pytest.approx(bounded.log_marginal_likelihood().item(), rel=1e-12)
+    assert last < 0.05
+    assert "at most" in str(found)
+
+
+def test_bounds_are_those_of_dense_algebra():
+    X, y = table(50)
+    gp = model(num_inducing=5, diagonal="vfe").condition(X, y)
+    exact, v, s = gp.exact(), gp.hyperparameters.outputscale.item(), gp.hyperparameters.noise.item()
+    K, Q = exact.prior_covariance(X).numpy(), gp.redraw(diagonal=None).prior_covariance(X).numpy()
+    t, r = np.trace(K - Q), y - gp.hyperparameters.mean.item()
+    total = -0.5 * (np.linalg.slogdet(2 * np.pi * (Q + s * np.eye(50)))[1])
+    ends = [total - 0.5 * r @ np.linalg.solve(Q + (s + more) * np.eye(50), r) for more in (0, t)]
+    found = gp.check()
+    assert found.upper == pytest.approx(ends[1], rel=1e-9)
+    assert found.lower == pytest.approx(ends[0] - 0.5 * t / s, rel=1e-9)
+    assert v * 50 > t > 0
+
+
+def test_the_distance_of_the_bounds_bounds_the_divergence():
+    """The bounded divergence is of whole functions, and so no less than that of their values at the rows."""
+    X, y = table(50)
+    gp = model(num_inducing=12, diagonal="vfe", noise=0.3).condition(X, y)
+    ours, exact = gp.predict(X), gp.exact().predict(X)
+    jitter = 1e-9 * np.eye(50)
+    a, b = ours.covariance + jitter, exact.covariance + jitter
+    shift = exact.mean - ours.mean
+    kl = np.trace(np.linalg.solve(b, a)) - 50 + np.linalg.slogdet(b)[1] - np.linalg.slogdet(a)[1]
+    kl = 0.5 * (kl + shift @ np.linalg.solve(b, shift))
+    assert 0.01 < kl < gp.check().divergence
+
+
+def test_bounds_are_of_inducing_points_alone():
+    gp = rfgp.TableGP(num_frequencies=8, seed=0).condition(*table())
+    with pytest.raises(rfgp.InvalidArgumentError, match='Bounds are known for features="nystrom"'):
+        gp.check()
+    with pytest.raises(rfgp.NotFittedError):
+        model().check()
 
 
 def test_far_from_the_points_the_variance_is_that_of_the_process():

@@ -161,7 +161,7 @@ def test_copies_of_rows_constant_columns_and_no_noise_are_safe():
     ("options", "message"),
     [
         ({"features": None}, "must be a local process"),
-        ({"features": "walks"}, "known are fourier, laplace, exact, and None"),
+        ({"features": "walks"}, "known are fourier, laplace, nystrom, exact, and None"),
         ({"local": "cubic"}, "local must be None or one of matern12"),
         ({"local": "matern32", "num_neighbors": 0}, "num_neighbors"),
         ({"local": "matern32", "conditioning": "both"}, "conditioning must be one of auto, observations, latent"),
