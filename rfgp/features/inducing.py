@@ -22,8 +22,9 @@ from rfgp.spectra import Spectrum
 JITTER = {torch.float64: 1e-8, torch.float32: 1e-5}
 """By the dtype of the features; the factor is computed in float64. Of float32 rounding of k, 6e-8, reaches phi times
 1 / sqrt(j) at most."""
-SAMPLED, LEAST_SAMPLE = 20, 10_000
-"""Rows of a sample that points are chosen from: so many for each, and at least."""
+SAMPLED, LEAST_SAMPLE = {"k-means": 20, "pivots": 2}, 10_000
+"""Rows of a sample that points are chosen from: so many for each, and at least. Pivots take M n numbers and M^2 n
+operations for n rows of it."""
 ITERATIONS = 10
 """Of Lloyd's algorithm."""
 _SPENT = 1e-10
@@ -33,7 +34,8 @@ _SPENT = 1e-10
 class Nystrom(nn.Module):
     """Features phi(x) = L^-1 k(Z, x) of the kernel of a spectrum at inducing points; see above.
 
-    phi(x) . phi(z) is the Nystrom approximation (Williams and Seeger 2001), k(x, x) at most on the diagonal.
+    phi(x) . phi(z) is the Nystrom approximation (Williams and Seeger 2001), but for rounding k(x, x) at most on the
+    diagonal. What does not depend on x is computed once, unless gradients in the points are wanted.
 
     Args:
         points: Z (M, d), in lengthscales, as inputs are.
@@ -48,6 +50,7 @@ class Nystrom(nn.Module):
         if points.ndim != 2 or len(points) == 0:
             raise InvalidArgumentError(f"Inducing points must be (M, d) with M > 0, got {tuple(points.shape)}.")
         self.points, self.spectrum = points, spectrum
+        self._kept: dict[torch.dtype, Tensor] = {}
 
     @property
     def num_features(self) -> int:
@@ -59,13 +62,21 @@ class Nystrom(nn.Module):
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, M)
         """Return the features of x, in its dtype; differentiable in x and the points."""
-        z = self.points.double()
-        gram = self.spectrum.kernel_between(z, z)
-        jitter = JITTER.get(x.dtype, JITTER[torch.float32]) * torch.eye(len(z), dtype=z.dtype)
-        factor = cholesky(gram + jitter, "The kernel at the inducing points")
-        whitening = torch.linalg.solve_triangular(factor, torch.eye(len(z), dtype=z.dtype), upper=False)
-        out: Tensor = self.spectrum.kernel_between(x, self.points.to(x)) @ whitening.mT.to(x)
+        out: Tensor = self.spectrum.kernel_between(x, self.points.to(x)) @ self._whitening(x.dtype).mT.to(x)
         return out
+
+    def _whitening(self, dtype: torch.dtype) -> Tensor:
+        """Return L^-1 (M, M), float64, with the jitter of features of this dtype."""
+        if dtype in self._kept:
+            return self._kept[dtype]
+        z = self.points.double()
+        one = torch.eye(len(z), dtype=z.dtype, device=z.device)
+        jitter = JITTER.get(dtype, JITTER[torch.float32])
+        factor = cholesky(self.spectrum.kernel_between(z, z) + jitter * one, "The kernel at the inducing points")
+        found: Tensor = torch.linalg.solve_triangular(factor, one, upper=False)
+        if not self.points.requires_grad:
+            self._kept[dtype] = found
+        return found
 
 
 def by_k_means(
@@ -91,6 +102,8 @@ def _spread_out(rows: NDArray[Any], count: int, generator: np.random.Generator) 
     left = np.full(len(rows), np.inf)
     while len(chosen) < count:
         left = np.minimum(left, np.square(rows - rows[chosen[-1]]).sum(1))
+        if left.sum() == 0:  # squares too small for numbers
+            break
         chosen.append(int(generator.choice(len(rows), p=left / left.sum())))
     return chosen
 
@@ -101,20 +114,24 @@ def by_pivots(
     spectrum: Spectrum,
     generator: np.random.Generator,
 ) -> Tensor:  # (M, d)
-    """Return `count` rows, in lengthscales, each drawn by the variance that those before it leave; or fewer that do.
+    """Return `count` distinct rows, in lengthscales, each drawn by the variance that those before it leave.
 
+    Where none is left at these lengthscales the others are drawn with equal chances: shorter ones will need them.
     Source: Chen, Epperly, Tropp and Webber (2023), randomly pivoted Cholesky, Algorithm 2.1.
     """
-    x = x.double()
-    columns, left = x.new_zeros(len(x), min(count, len(x))), x.new_ones(len(x))
+    rows, counts = np.unique(x.double().numpy(), axis=0, return_counts=True)
+    x, times, count = torch.from_numpy(rows), torch.from_numpy(counts), min(count, len(rows))
+    columns, left = x.new_zeros(count, len(x)), x.new_ones(len(x))
     chosen: list[int] = []
-    for j in range(columns.shape[1]):
-        if float(left.mean()) <= _SPENT:
+    for j in range(count):
+        chances = times * left
+        if float(chances.sum()) <= _SPENT * float(times.sum()):
             break
-        i = int(generator.choice(len(x), p=(left / left.sum()).numpy()))
-        column = spectrum.kernel_between(x, x[i : i + 1])[:, 0] - columns[:, :j] @ columns[i, :j]
-        columns[:, j] = column / left[i].sqrt()
-        left = (left - columns[:, j].square()).clamp_min(0)
+        i = int(generator.choice(len(x), p=(chances / chances.sum()).numpy()))
+        column = spectrum.kernel_between(x, x[i : i + 1])[:, 0] - columns[:j, i] @ columns[:j]
+        columns[j] = column / left[i].sqrt()
+        left = (left - columns[j].square()).clamp_min(0)
         left[i] = 0
         chosen.append(i)
-    return x[chosen]
+    others = np.setdiff1d(np.arange(len(x)), chosen)
+    return x[[*chosen, *generator.permutation(others)[: count - len(chosen)].tolist()]]

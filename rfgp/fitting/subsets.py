@@ -130,9 +130,9 @@ def _finish_learned(
 def grow(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport], str]:
     """Optimise on larger and larger subsets; return the values, the reports, and how it ended, in words."""
     sizes = _sizes(fit)
-    values, reports = _first(fit, values, _searched(fit.subset(sizes[0])))
+    values, reports = _first(fit, values, searched(fit.subset(sizes[0])))
     for size in sizes[1:]:
-        values, report = optimize(fit, values, _searched(fit.subset(size)))
+        values, report = optimize(fit, values, searched(fit.subset(size)))
         reports.append(report)
         if report.stages[0].gain < SETTLED:
             break
@@ -151,7 +151,7 @@ def _sizes(fit: FeatureFit) -> list[int]:
     return [*sizes, n]
 
 
-def _searched(rows: Block) -> Block:
+def searched(rows: Block) -> Block:
     """Return rows to search on; few of them in double precision, because rounding would end its line searches."""
     return replace(rows, inputs=rows.inputs.double()) if len(rows) <= LEAST_ROWS else rows
 
@@ -311,7 +311,7 @@ def _learned(fit: FeatureFit) -> Outcome:
         return refusal(fit, held_out)
     values, report, pool = fit.regression.hyperparameters, NOTHING_BEFORE, held_out.learned_from
     if fit.free:
-        rows = _searched(pool.take(torch.arange(min(_sizes(fit)[0], len(pool)))))
+        rows = searched(pool.take(torch.arange(min(_sizes(fit)[0], len(pool)))))
         start = _scaled(values, _ranked_starts(fit, values, rows)[0])
         values, report = optimize(fit, start, rows, BEGINNING)
     others = [_scaled(fit.regression.hyperparameters, factor) for factor in TRIED if _may_scale(fit)]

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from rfgp.counts import counted
-from rfgp.inference.linear import LinearModel, gather, quadratic, solve
+from rfgp.inference.linear import LinearModel, gather, quadratic, solve, summed
 from rfgp.inference.primal import FeatureEvidence
 from rfgp.inference.priors import Residual
+from rfgp.rows.blocks import Sums
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class EvidenceBounds:
         return (
             f"The exact log marginal likelihood is between {self.lower:.6g} and {self.upper:.6g}, so the posterior "
             f'with diagonal="vfe" is at most {self.divergence:.2g} nats from the exact one'
-            f" ({counted(int(self.count), 'observation')})."
+            f" ({self.count:,.6g} observations)."
         )
 
 
 def evidence_bounds(model: LinearModel, log_jacobian: float = 0.0) -> EvidenceBounds:
-    """Return the bounds, in two passes over the rows: O(n F^2).
+    """Return the bounds, in three passes over the rows: O(n F^2).
 
     Args:
         model: Whose prior has a residual, of either kind.
@@ -62,15 +62,23 @@ def evidence_bounds(model: LinearModel, log_jacobian: float = 0.0) -> EvidenceBo
     """
     assert model.prior.residual is not None
     with torch.no_grad():
-        left_over = Residual(False, model.prior.residual.kernel)
-        plain = replace(model.detached(), prior=replace(model.prior.detached(), residual=None))
-        bounded = replace(plain, prior=replace(plain.prior, residual=left_over))
-        statistics = gather(plain)
-        solved = solve(statistics, plain.variance, plain.noise)
-        density = float(FeatureEvidence(plain, solved).log_marginal_likelihood())
-        lower = float(FeatureEvidence(bounded, solved).log_marginal_likelihood())
-        outputs = model.rows.num_outputs
-        noise = plain.noise * (1 + 2 * (density - lower) / outputs)
-        less = quadratic(statistics, solve(statistics, plain.variance, noise), plain.variance, noise)
-        upper = density + 0.5 * float(quadratic(statistics, solved, plain.variance, plain.noise) - less)
+        prior = replace(model.prior.detached(), residual=Residual(False, model.prior.residual.kernel))
+        model = replace(model.detached(), prior=prior)
+        statistics, variance, noise = gather(model), model.variance, model.noise
+        solved = solve(statistics, variance, noise)
+        told = FeatureEvidence(model, solved)
+        lower, trace = float(told.log_marginal_likelihood()), float(summed(model, _trace)[0])
+        more = noise * (1 + trace)
+        less = quadratic(statistics, solve(statistics, variance, more), variance, more)
+        gain = 0.5 * float(quadratic(statistics, solved, variance, noise) - less)
+        upper = lower + 0.5 * model.rows.num_outputs * trace + gain
     return EvidenceBounds(lower + log_jacobian, upper + log_jacobian, model.rows.count)
+
+
+def _trace(model: LinearModel) -> Sums:
+    """Return sum_i s^2 r_i / D_i, 0-d."""
+    total = torch.zeros_like(model.noise)
+    for block in model.blocks():
+        missed = model.prior.missing(model.variance.sqrt() * model.phi(block))
+        total += (missed / block.noise_diag(model.noise)).sum()
+    return (total,)

@@ -16,8 +16,8 @@ of weight w_i (see `rfgp.rows.blocks`) has D_i = (noise + fixed_i) / w_i, and wi
 leave beside their mean its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
 
 What features miss of a kernel, s^2 r_i with r_i = 1 - phi_i phi_i^T (`rfgp.inference.priors.Residual`), may be noise of
-each observation (FITC, Snelson and Ghahramani 2006), fixed_i = s^2 r_i, whose slope g_i in each reaches s^2 as g_i r_i
-and phi_i as -2 s^2 g_i phi_i. Or the density is a lower bound of the exact one's (VFE, Titsias 2009, Eq. 9), with the
+each observation beside fixed_i (FITC, Snelson and Ghahramani 2006); the slope g_i in it reaches s^2 as g_i r_i and
+phi_i as -2 s^2 g_i phi_i. Or the density is a lower bound of the exact one's (VFE, Titsias 2009, Eq. 9), with the
 term -k/2 sum_i w_i s^2 r_i / (noise + fixed_i).
 """
 

@@ -15,6 +15,7 @@ from rfgp.regression import (
     FeatureFamily,
     FeatureMap,
     FeatureOptions,
+    InducingFamily,
     KernelFamily,
     KernelOptions,
     LocalFamily,
@@ -217,5 +218,7 @@ def redrawn(options: KernelOptions, changes: Mapping[str, Any]) -> KernelOptions
 def under(options: KernelOptions, regression: Regression) -> tuple[Any, Fitted]:
     """Return the family of options with a draw of its own, and a regression's rows and numbers under it."""
     family = family_of(options).drawn(regression.scaling)
+    if isinstance(family, InducingFamily):
+        family = family.beside(regression.family)
     family, values = family.begun(regression.hyperparameters, regression.needed_rows("another draw"))
     return family, Fitted.of(regression.replace(family=family, hyperparameters=values))

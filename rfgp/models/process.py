@@ -276,7 +276,7 @@ class Process(ABC, Generic[F]):
         Raises:
             NotFittedError: there are no data yet.
             InvalidArgumentError: s is not a positive integer, or the process has no functions to draw: an exact one
-                on a table, or one with a local process.
+                on a table, one with a local process, or one of inducing points with a diagonal.
         """
         return self.regression.sample_functions(num_samples, seed)
 

@@ -49,13 +49,14 @@ class TableGP(Process[TableFamily]):
             read in blocks a random sample of 32,768 is learned from. Beside a local process at most n / (10 d) are
             learned, and only where that is better on kept-out rows.
         num_inducing: M, the number of inducing points and of "nystrom" features; fewer where there are fewer distinct
-            rows. A process through them is the subset of regressors (deterministic training conditional): its variance
-            goes to 0 far from the points.
-        inducing: How they are chosen, from at most max(10,000, 20 M) rows in the lengthscales, and by `fit` again
-            where these have moved: "k-means", centres of the rows; "pivots", rows drawn by the variance that those
-            before leave (randomly pivoted Cholesky, Chen et al. 2023).
-        learn_inducing: Whether `fit` then moves them by the likelihood of at most 16,384 rows.
-        diagonal: What becomes of the variance that the features of inducing points miss at a point. None: nothing.
+            rows. A process through them alone is the subset of regressors (deterministic training conditional).
+        inducing: How they are chosen, among a sample of rows in the lengthscales, and by `fit` again where these have
+            moved and it is likelier: "k-means", centres of max(10,000, 20 M) rows; "pivots", of max(10,000, 2 M) rows
+            those drawn by the variance that the ones before leave (randomly pivoted Cholesky, Chen et al. 2023).
+        learn_inducing: Whether `fit` then moves them by the likelihood of at most 16,384 rows. A redraw keeps them
+            where nothing else than `diagonal` changes.
+        diagonal: What becomes of the variance that the features of inducing points miss at a point. None: nothing, so
+            that far from the points there is none.
             "fitc": it is noise of each observation, weights counting several (fully independent training conditional,
             Snelson and Ghahramani 2006); the noise found is then too small. "vfe": rows say nothing of it, it is there
             at new points, and `fit` maximises a lower bound of the exact log marginal likelihood (Titsias 2009); the
@@ -191,7 +192,8 @@ class TableGP(Process[TableFamily]):
         """Return a new model with a new draw; what is not named stays, data and hyperparameters too.
 
         Args:
-            changes: As for `SparseSpectrumGP.redraw`.
+            changes: As for `SparseSpectrumGP.redraw`; of inducing points `num_inducing`, `inducing`,
+                `learn_inducing`, `diagonal` and `seed`.
 
         Raises:
             InvalidArgumentError: another name.
@@ -202,9 +204,10 @@ class TableGP(Process[TableFamily]):
 
     @plain()
     def check(self) -> EvidenceBounds:
-        """Return bounds of the exact log marginal likelihood at these hyperparameters, in O(n M^2); see there.
+        """Return bounds of the exact log marginal likelihood at these hyperparameters, in O(n M^2).
 
-        They bound the distance of the posterior from the exact one where that cannot be computed.
+        They bound the distance of the posterior from the exact one where that cannot be computed; the formulas and
+        their sources are in `rfgp.inference.bounds`.
 
         Raises:
             InvalidArgumentError: of features other than "nystrom", whose kernel is not below the exact one.

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,6 +23,8 @@ from rfgp.saving import plain
 from rfgp.saving.models import Codec, Tensors
 from rfgp.scaling import Scaling
 
+_FAR = 1e100
+"""Standard deviations: no row is so far that squares of its distances are no numbers."""
 _ALONE = "none"
 """The features of a local process alone; files have no None."""
 
@@ -31,8 +32,7 @@ _ALONE = "none"
 def _encode(family: TableFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
     options = {**plain.encode(vars(family.options)), "features": family.options.features or _ALONE}
     if isinstance(family, InducingFamily):
-        assert family.lengthscale is not None
-        return options, {"draw.points": family.drawn_points, "draw.lengthscale": family.lengthscale}
+        return options, {"draw.points": family.drawn_points}
     if isinstance(family, KernelFamily) or not isinstance(family.options, FeatureOptions):
         return options, {}
     return options, _encode_draw(family.drawn_map.frequencies)
@@ -56,11 +56,11 @@ def _decode(options: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> T
 
 def _with_points(family: InducingFamily, tensors: Tensors, scaling: Scaling) -> InducingFamily:
     assert scaling.inputs is not None
-    points, lengthscale, d = tensors["draw.points"], tensors["draw.lengthscale"], len(scaling.inputs.scale)
-    fits = points.ndim == 2 and points.shape[1] == d and 0 < len(points) <= family.options.num_inducing
-    if not fits or lengthscale.shape not in ((), (d,)):
+    points = tensors["draw.points"]
+    fits = points.ndim == 2 and points.shape[1] == len(scaling.inputs.scale) and points.dtype == torch.float64
+    if not fits or not 0 < len(points) <= family.options.num_inducing or not bool(points.abs().max() < _FAR):
         raise ValueError("the inducing points do not fit the options or the columns")
-    return replace(family, points=points, lengthscale=lengthscale)
+    return family.with_points(points)
 
 
 def _with_draw(family: FeatureFamily | LocalFamily, tensors: Tensors, scaling: Scaling) -> FeatureFamily | LocalFamily:

@@ -44,6 +44,10 @@ def options_of(**chosen: Any) -> KernelOptions:
         InvalidArgumentError: there are no such features, or an option cannot be taken.
     """
     kind = kind_of(chosen["features"])
+    if kind is not InducingOptions and chosen.get("learn_inducing"):
+        raise InvalidArgumentError('learn_inducing=True is for features="nystrom".')
+    if kind is InducingOptions and chosen.get("frequencies", "fixed") != "fixed":
+        raise InvalidArgumentError("Inducing points have no frequencies to learn; they learn with learn_inducing=True.")
     if kind is not InducingOptions and chosen.get("diagonal") is not None:
         why = _COMPLETE.get(chosen["features"], "these features are the whole kernel, so nothing is missing")
         raise InvalidArgumentError(f'diagonal={chosen["diagonal"]!r} is for features="nystrom": {why}.')

@@ -23,7 +23,8 @@ from rfgp.rows import Rows, SourceRows, gathered
 from rfgp.scaling import Scaling
 from rfgp.spectra import Spectrum
 
-REMEDIES = Remedies("num_inducing", ", or use learn_inducing=True", " use learn_inducing=True,", "")
+LEARNED = Remedies("num_inducing", "", "", "")
+FIXED = LEARNED._replace(learned=" use learn_inducing=True,")
 MOVED = 2.0
 """The factor between two columns' changes of lengthscale from which on other points suit the rows better."""
 
@@ -35,7 +36,7 @@ class InducingFamily(Family):
     Attributes:
         options: The user's choices.
         points: Z (M, d), standardised; None before there are rows. Fewer than asked for where distinct rows are.
-        lengthscale: That at which they were chosen, standardised, () or (d,).
+        lengthscale: That at which they were chosen, standardised, () or (d,); None where no fit needs it.
     """
 
     options: InducingOptions
@@ -59,8 +60,8 @@ class InducingFamily(Family):
         return self.points
 
     def begun(self, values: Values, rows: Rows) -> tuple[Self, Values]:
-        """Return the family with points among rows."""
-        return self.chosen(values, rows), values
+        """Return the family with points among rows, unless it has some."""
+        return (self.chosen(values, rows) if self.points is None else self), values
 
     def chosen(self, values: Values, rows: Rows) -> Self:
         """Return the family with points chosen anew, among a sample of rows in the lengthscales of these values."""
@@ -68,7 +69,7 @@ class InducingFamily(Family):
         generator = random.numpy_generator(options.seed, random.Role.INDUCING)
         pool = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
         assert pool is not None  # data are surveyed before
-        most = max(LEAST_SAMPLE, SAMPLED * options.num_inducing)
+        most = max(LEAST_SAMPLE, SAMPLED[options.inducing] * options.num_inducing)
         some = generator.permutation(len(pool))[:most]
         x = pool.inputs[torch.from_numpy(some)].double() / lengthscale
         if options.inducing == "k-means":
@@ -78,10 +79,21 @@ class InducingFamily(Family):
         return replace(self, points=points * lengthscale, lengthscale=lengthscale)
 
     def has_moved(self, values: Values) -> bool:
-        """Return whether columns' lengthscales have changed so differently that other points suit them better."""
+        """Return whether lengthscales have changed so that other points suit the rows better.
+
+        Centres of k-means are the same at lengthscales that are longer or shorter all together; pivots are not.
+        """
         assert self.lengthscale is not None
         change = (values.standardized("lengthscale").detach().double() / self.lengthscale).reshape(-1)
-        return bool(change.max() > MOVED * change.min())
+        shorter = self.options.inducing == "pivots" and float(change.min()) * MOVED < 1
+        return shorter or bool(change.max() > MOVED * change.min())
+
+    def beside(self, other: Family) -> Self:
+        """Return the family with the points of another, if it would choose as that did; learned ones too."""
+        if not isinstance(other, InducingFamily):
+            return self
+        same = replace(self.options, diagonal=other.options.diagonal) == other.options
+        return replace(self, points=other.points, lengthscale=other.lengthscale) if same else self
 
     def with_points(self, points: Tensor) -> Self:
         """Return the family with these, (M, d)."""
@@ -102,7 +114,7 @@ class InducingFamily(Family):
     def prior_of(self, points: Tensor, values: Values) -> FeaturePrior:
         """Return the prior with other points (M, d), in which gradients may be wanted."""
         parameters = (values.standardized("lengthscale"), points)
-        features, diagonal = partial(_features, self.options.spectrum), self.options.diagonal
+        features, diagonal = _Features(self.options.spectrum), self.options.diagonal
         residual = Residual(diagonal == "fitc", partial(_kernel, self.options.spectrum)) if diagonal else None
         return FeaturePrior(features, len(points), parameters, values.standardized("outputscale"), residual)
 
@@ -122,7 +134,8 @@ class InducingFamily(Family):
         That rows determine all weights is no sign of starvation here: so they do where every row is a point.
         """
         if report is not None:
-            yield from warnings_of(replace(report, weights_used=None), values, scaling.columns, REMEDIES)
+            remedies = LEARNED if self.options.learn_inducing else FIXED
+            yield from warnings_of(replace(report, weights_used=None), values, scaling.columns, remedies)
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield the options, and the points (M, d)."""
@@ -134,6 +147,18 @@ def _kernel(spectrum: Spectrum, a: Tensor, b: Tensor, lengthscale: Tensor, point
     return spectrum.kernel_between(a / lengthscale.to(a), b / lengthscale.to(b))
 
 
-def _features(spectrum: Spectrum, x: Tensor, lengthscale: Tensor, points: Tensor) -> Tensor:
-    phi: Tensor = Nystrom(points / lengthscale.double(), spectrum)(x / lengthscale.to(x))
-    return phi
+class _Features:
+    """phi of inputs (n, d), a lengthscale and points (M, d); what of it the inputs do not change is kept."""
+
+    def __init__(self, spectrum: Spectrum) -> None:
+        self._spectrum = spectrum
+        self._last: tuple[Tensor, Tensor, Nystrom] | None = None
+
+    def __call__(self, x: Tensor, lengthscale: Tensor, points: Tensor) -> Tensor:
+        last = self._last
+        if last is None or last[0] is not lengthscale or last[1] is not points:
+            made = Nystrom(points / lengthscale.double(), self._spectrum)
+            last = (lengthscale, points, made)
+            self._last = None if made.points.requires_grad else last
+        phi: Tensor = last[2](x / lengthscale.to(x))
+        return phi

@@ -149,11 +149,11 @@ class InducingOptions(KernelOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "num_inducing", check_count("num_inducing", self.num_inducing))
-        if self.inducing not in CHOICES:
+        if not isinstance(self.inducing, str) or self.inducing not in CHOICES:
             raise InvalidArgumentError(f"inducing must be one of {', '.join(CHOICES)}, got {self.inducing!r}.")
         if not isinstance(self.learn_inducing, bool):
             raise InvalidArgumentError(f"learn_inducing must be True or False, got {self.learn_inducing!r}.")
-        if self.diagonal not in DIAGONALS:
+        if not isinstance(self.diagonal, str | None) or self.diagonal not in DIAGONALS:
             raise InvalidArgumentError(f"diagonal must be None, 'fitc' or 'vfe', got {self.diagonal!r}.")
         if self.local is not None:
             raise InvalidArgumentError("Beside inducing points there is no local process yet; take other features.")

@@ -100,12 +100,34 @@ def test_k_means_are_means_of_the_rows_nearest_to_them():
 
 
 def test_pivots_are_drawn_by_what_is_left():
-    """Of two rows the first is either, with equal chances; the second row of a pair is never drawn."""
+    """Rows that repeat each other count as many; the second of a pair is never drawn."""
     x = torch.tensor([[0.0], [0.0], [9.0]], dtype=F64)
     first = [int(inducing.by_pivots(x, 1, SPECTRA[0], generator(seed))[0, 0] == 9) for seed in range(600)]
     assert abs(np.mean(first) - 1 / 3) < 6 * np.sqrt(2 / 9 / 600)
     for seed in range(20):
         assert sorted(inducing.by_pivots(x, 3, SPECTRA[0], generator(seed))[:, 0].tolist()) == [0.0, 9.0]
+
+
+def test_where_no_variance_is_left_the_rest_is_drawn_anyway():
+    """At shorter lengthscales, which a search may come to, it is wanted."""
+    x = torch.linspace(0, 1, 400, dtype=F64)[:, None]
+    found = inducing.by_pivots(x, 50, SPECTRA[0], generator())
+    assert len(found.unique(dim=0)) == 50
+    assert found.max() - found.min() > 0.9
+    with np.errstate(invalid="raise", divide="raise"):
+        assert len(inducing.by_k_means(1e-200 * x, 50, generator())) >= 1
+
+
+def test_what_the_inputs_do_not_change_is_computed_once(monkeypatch):
+    made, original = [], inducing.cholesky
+    monkeypatch.setattr(inducing, "cholesky", lambda *given: made.append(1) or original(*given))
+    phi = Nystrom(rows(5), SPECTRA[0])
+    for _ in range(3):
+        phi(rows())
+        phi(rows().float())
+    assert len(made) == 2
+    phi = Nystrom(rows(5).requires_grad_(), SPECTRA[0])
+    assert not torch.equal(*(torch.autograd.grad(phi(rows(seed=i)).sum(), phi.points)[0] for i in range(2)))
 
 
 def test_distinct_rows_are_all_there_are():

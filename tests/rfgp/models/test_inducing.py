@@ -212,7 +212,7 @@ def test_the_exact_density_is_between_two_bounds(spectrum, outputs):
         for m in (3, 20, 60, 100):
             found = gp.redraw(num_inducing=m, inducing="pivots").check()
             assert found.lower < exact < found.upper
-            assert found.divergence == found.upper - found.lower < last
+            assert found.divergence < last
             last = found.divergence
         bounded = gp.redraw(diagonal="vfe")
         assert bounded.check().lower == pytest.approx(bounded.log_marginal_likelihood().item(), rel=1e-12)
@@ -223,7 +223,7 @@ def test_the_exact_density_is_between_two_bounds(spectrum, outputs):
 def test_bounds_are_those_of_dense_algebra():
     X, y = table(50)
     gp = model(num_inducing=5, diagonal="vfe").condition(X, y)
-    exact, v, s = gp.exact(), gp.hyperparameters.outputscale.item(), gp.hyperparameters.noise.item()
+    exact, s = gp.exact(), gp.hyperparameters.noise.item()
     K, Q = exact.prior_covariance(X).numpy(), gp.redraw(diagonal=None).prior_covariance(X).numpy()
     t, r = np.trace(K - Q), y - gp.hyperparameters.mean.item()
     total = -0.5 * (np.linalg.slogdet(2 * np.pi * (Q + s * np.eye(50)))[1])
@@ -231,7 +231,6 @@ def test_bounds_are_those_of_dense_algebra():
     found = gp.check()
     assert found.upper == pytest.approx(ends[1], rel=1e-9)
     assert found.lower == pytest.approx(ends[0] - 0.5 * t / s, rel=1e-9)
-    assert v * 50 > t > 0
 
 
 def test_the_distance_of_the_bounds_bounds_the_divergence():
@@ -292,7 +291,12 @@ def test_float32_features():
 
 def test_rows_that_are_read_in_blocks_are_a_sample_for_points(monkeypatch):
     (X, y), new = table(300), table(9, seed=2)[0]
-    gp = model().fit(Blocks([(X[:100], y[:100]), (X[100:], y[100:])]), max_iterations=3)
+    monkeypatch.setattr(family, "LEAST_SAMPLE", 30)
+    monkeypatch.setitem(family.SAMPLED, "k-means", 1)
+    gp = model(num_inducing=30).fit(Blocks([(X[:100], y[:100]), (X[100:], y[100:])]), max_iterations=3)
+    scaling = gp.regression.scaling.inputs
+    points = (gp.family.drawn_points * scaling.scale + scaling.location).numpy()
+    assert np.abs(points[:, None] - X[None]).max(2).min(1).max() < 1e-9  # 30 rows of the table, as many as were sampled
     means, _, total = twin(gp, X, y, new)
     np.testing.assert_allclose(gp.predict(new).mean, means, rtol=1e-7)
     assert gp.log_marginal_likelihood().item() == pytest.approx(total, rel=1e-8)
@@ -319,18 +323,85 @@ def test_a_model_is_saved_loaded_copied_and_redrawn(tmp_path):
         gp.redraw(coupling="iid")
 
 
-def test_a_fit_that_was_interrupted_goes_on(tmp_path):
+@pytest.mark.filterwarnings("ignore::rfgp.UnderfittingWarning")
+@pytest.mark.parametrize("stop", [3, 40])
+def test_a_fit_that_was_interrupted_goes_on(stop, tmp_path):
     X, y = table(200)
-    whole = model().fit(X, y, checkpoint=tmp_path / "c")
-    again = model().fit(X, y, checkpoint=tmp_path / "c")
+    options, given = {"learn_inducing": True, "num_inducing": 6}, {"checkpoint": tmp_path / "c"}
+
+    def interrupt(progress):
+        if len(seen.append(progress) or seen) == stop:
+            raise KeyboardInterrupt
+
+    seen = []
+    whole = model(**options).fit(X, y)
+    with pytest.raises(KeyboardInterrupt):
+        model(**options).fit(X, y, progress=interrupt, **given)
+    seen = []
+    again = model(**options).fit(X, y, progress=lambda progress: seen.append(progress), **given)
     assert np.array_equal(whole.predict(X).mean, again.predict(X).mean)
-    assert whole.fit_report == again.fit_report
+    assert whole.fit_report.message == again.fit_report.message
+
+
+@pytest.mark.parametrize("fault", ["dtype", "columns", "far", "many"])
+def test_files_with_other_points_are_refused(fault, tmp_path, monkeypatch):
+    X, y = table()
+    gp, points = model().condition(X, y), model().condition(X, y).family.drawn_points
+    wrong = {"dtype": points.float(), "columns": points[:, :2], "far": 1e120 * points, "many": points.repeat(2, 1)}
+    gp.predict(X[:1])
+    monkeypatch.setattr(family.InducingFamily, "drawn_points", wrong[fault])
+    gp.save(tmp_path / "model")
+    monkeypatch.undo()
+    with pytest.raises(rfgp.ModelFileError):
+        rfgp.load(tmp_path / "model")
+
+
+def test_points_are_chosen_again_only_where_that_is_likelier(monkeypatch):
+    """Other points may be worse; and where all of the table is short, pivots have to be chosen again."""
+    X, y = table(400)
+    far = model(num_inducing=40).condition(X + 50, y).family.drawn_points
+    kept = model().condition(X, y).family.drawn_points
+    original = family.InducingFamily.chosen
+
+    def chosen(self, values, rows):
+        found = original(self, values, rows)
+        return found if self.points is None else found.with_points(far[:20] + 50)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(family.InducingFamily, "chosen", chosen)
+        gp = model().fit(X, y)
+    assert torch.equal(gp.family.drawn_points, kept)
+    assert len([stage for stage in gp.fit_report.stages if stage.name == "all rows"]) == 2
+    x = np.random.default_rng(0).uniform(-1, 1, (600, 1))
+    z = np.sin(40 * x[:, 0]) + 0.03 * np.random.default_rng(1).standard_normal(600)
+    short = model(num_inducing=100, inducing="pivots").fit(x, z)
+    assert short.family.num_features == 100
+    assert np.sqrt(np.mean((short.predict(x).mean - np.sin(40 * x[:, 0])) ** 2)) < 0.03
+    assert "points chosen" in short.fit_report.message
+
+
+def test_a_redraw_keeps_learned_points_where_only_the_diagonal_changes():
+    X, y = table(200)
+    gp = model(learn_inducing=True, diagonal="vfe").fit(X, y, max_iterations=10)
+    assert np.array_equal(gp.redraw(diagonal=None).predict(X).mean, gp.predict(X).mean)
+    assert not np.array_equal(gp.redraw(seed=1).predict(X).mean, gp.predict(X).mean)
+
+
+def test_float32_is_searched_in_double():
+    """Else rounding would end line searches; the likelihoods are of other jitters."""
+    X, y = table(300)
+    options = {"learn_inducing": True, "num_inducing": 8, "seed": 0}
+    one, two = (model(dtype=dtype, **options).fit(X, y).fit_report for dtype in (torch.float32, torch.float64))
+    assert one.evaluations < 1.5 * one.iterations
+    assert one.log_marginal_likelihood > two.log_marginal_likelihood - 20
 
 
 def test_warnings_name_what_can_be_done():
     X, y = table(300)
     with pytest.warns(rfgp.UnderfittingWarning, match=r"Raise num_inducing, use learn_inducing=True, or try another"):
         model(num_inducing=3).fit(X, y)
+    with pytest.warns(rfgp.UnderfittingWarning, match=r"Raise num_inducing, or try another"):
+        model(num_inducing=1, learn_inducing=True).fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -339,6 +410,9 @@ def test_warnings_name_what_can_be_done():
         ({"num_inducing": 0}, "num_inducing must be a positive integer, got 0"),
         ({"inducing": "random"}, "inducing must be one of k-means, pivots, got 'random'"),
         ({"learn_inducing": 1}, "learn_inducing must be True or False, got 1"),
+        ({"inducing": np.zeros((3, 2))}, "inducing must be one of k-means, pivots"),
+        ({"features": "fourier", "learn_inducing": True}, 'is for features="nystrom"'),
+        ({"frequencies": "learned"}, "no frequencies to learn"),
         ({"diagonal": "dtc"}, "diagonal must be None, 'fitc' or 'vfe', got 'dtc'"),
         ({"features": "fourier", "diagonal": "fitc"}, "already, and what they miss is no covariance"),
         ({"features": "laplace", "diagonal": "vfe"}, "in both directions"),
