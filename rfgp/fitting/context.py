@@ -11,7 +11,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.couplings import Frequencies
 from rfgp.fitting.maximize import Plan
-from rfgp.inference import Evidence, FeatureEvidence, LinearModel
+from rfgp.inference import Evidence, FeatureEvidence, FeaturePrior, LinearModel
 from rfgp.inference.laws import normal_log_density
 from rfgp.inference.linear import Statistics, best_scales, gather, solve
 from rfgp.parameters import Values
@@ -103,8 +103,9 @@ class FeatureFit:
 
     def linear(self, values: Values, rows: Rows) -> LinearModel:
         """Return the linear model of rows at some hyperparameters."""
-        mean, noise = mean_and_noise(values)
-        return LinearModel(self.family.prior(values), rows, mean.double(), noise.double())
+        prior, (mean, noise) = self.family.prior(values), mean_and_noise(values)
+        assert isinstance(prior, FeaturePrior)  # others are fitted by their neighbours
+        return LinearModel(prior, rows, mean.double(), noise.double())
 
     def evidence(self, values: Values, rows: Rows) -> Evidence:
         """Return what rows say at some hyperparameters."""

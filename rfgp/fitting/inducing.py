@@ -7,11 +7,16 @@ chosen three times more at most, while that gains a thousandth of a nat a row. P
 likelihood, with all hyperparameters, on at most 16,384 rows.
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 import torch
 from torch import Tensor
 
 from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.finish import finish
+from rfgp.fitting.local import POINTS, LocalFit
 from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
 from rfgp.fitting.subsets import SETTLED, grow, optimize, searched
 from rfgp.inference import evidence
@@ -23,8 +28,7 @@ ROUNDS = 3
 """Choices of points after the first, at most."""
 MOST_ROWS = 2**14
 """Rows that points are learned from."""
-POINTS = "inducing"
-"""The name of points (M, d) among values that are searched."""
+AnyFit = TypeVar("AnyFit", FeatureFit, LocalFit)
 
 
 def fit_inducing(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
@@ -35,7 +39,8 @@ def fit_inducing(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
         reports, words = list[FitReport](), "every hyperparameter is fixed"
         if fit.free:
             values, reports, words = grow(fit, values)
-            fit, values, more = _chosen_again(fit, values, reports[-1])
+            rows = searched(fit.subset(reports[-1].stages[-1].rows))
+            fit, values, more = chosen_again(fit, values, reports[-1], partial(optimize, rows=rows))
             if more:
                 reports = [*reports[:-1], *more]
                 words = f"on {more[-1].stages[-1].rows:,} rows, points chosen {len(more)} times ({more[-1].message})"
@@ -52,25 +57,29 @@ def _family(fit: FeatureFit) -> InducingFamily:
     return fit.family
 
 
-def _chosen_again(fit: FeatureFit, values: Values, report: FitReport) -> tuple[FeatureFit, Values, list[FitReport]]:
+def chosen_again(
+    fit: AnyFit, values: Values, report: FitReport, search: Callable[[AnyFit, Values], tuple[Values, FitReport]]
+) -> tuple[AnyFit, Values, list[FitReport]]:
     """Choose points anew and search on the rows of the last search, while lengthscales move and it pays.
 
     Return the fit and the values that are likeliest there, and the reports of all searches, theirs last; none where
     nothing has moved.
     """
-    reports, size = [report], report.stages[-1].rows
-    rows = searched(fit.subset(size))
+    reports: list[FitReport] = [report]
+    rows = report.stages[-1].rows
     for _ in range(ROUNDS):
-        if not _family(fit).has_moved(values):
+        family = fit.family
+        assert isinstance(family, InducingFamily)
+        if not family.has_moved(values):
             break
-        other = fit.through(_family(fit).chosen(values, fit.pool))
-        found, last = optimize(other, values, rows)
+        other = fit.through(family.chosen(values, fit.pool))
+        found, last = search(other, values)
         gain = last.log_marginal_likelihood - reports[-1].log_marginal_likelihood
         if not gain > 0:
             reports.insert(-1, last)
             break
         fit, values, reports = other, found, [*reports, last]
-        if gain < SETTLED * rows.count:
+        if gain < SETTLED * rows:
             break
     return fit, values, reports if len(reports) > 1 else []
 

@@ -3,6 +3,7 @@
 from rfgp.fitting.inducing import fit_inducing
 from rfgp.fitting.local import fit_local
 from rfgp.fitting.maximize import Plan
+from rfgp.fitting.residual import fit_residual
 from rfgp.fitting.subsets import fit_features
 from rfgp.fitting.together import fit_together
 from rfgp.fitting.whole import fit_whole
@@ -16,5 +17,5 @@ def fit_table(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
         is_learned = isinstance(options, FeatureOptions) and options.frequencies == "learned"
         return (fit_together if is_learned else fit_local)(regression, plan)
     if isinstance(regression.family, InducingFamily):
-        return fit_inducing(regression, plan)
+        return (fit_residual if regression.family.options.has_residual else fit_inducing)(regression, plan)
     return (fit_whole if isinstance(regression.family, KernelFamily) else fit_features)(regression, plan)

@@ -129,8 +129,9 @@ def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[li
 
 def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return what searches for everything by one likelihood pass through, each with new neighbours."""
-    fit = LocalFit.of(start, plan)
-    omega = fit.family.drawn_map.frequencies
+    fit, family = LocalFit.of(start, plan), start.family
+    assert isinstance(family, LocalFamily)
+    omega = family.drawn_map.frequencies
     hyperprior = Normal(omega.dense(), torch.full_like(omega.dense(), PRIOR_SCALE), validate_args=False)
     values = start.hyperparameters.beside({FREQUENCIES: omega.dense().clone()}, {FREQUENCIES: hyperprior})
     steps, reports, best = list[Candidate](), list[FitReport](), 0
@@ -139,7 +140,7 @@ def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candida
         reports.append(report)
         learned = Frequencies(values.raw[FREQUENCIES], omega.weights)
         hyperparameters = start.hyperparameters.replaced({name: values.raw[name] for name in start.hyperparameters.raw})
-        found = start.replace(family=fit.family.with_frequencies(learned), hyperparameters=hyperparameters)
+        found = start.replace(family=family.with_frequencies(learned), hyperparameters=hyperparameters)
         steps.append(Candidate.of(found, "everything by one likelihood", kept_out))
         best = max(range(len(steps)), key=lambda i: steps[i].score)
         if number - best >= PATIENCE or report.stages[0].gain < SETTLED:

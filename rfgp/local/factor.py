@@ -32,8 +32,9 @@ def inverse_factor(
     noise: Tensor,  # (n,)
     kind: int,
     pattern: SparsityPattern,
+    known: Tensor | None = None,  # (n, F)
 ) -> Tensor:  # (nnz,)
-    """Return the entries of V, float64, differentiable once in lengthscale, variance and noise.
+    """Return the entries of V, float64, differentiable once in lengthscale, variance, noise and known features.
 
     Args:
         x: The rows, in order.
@@ -42,21 +43,40 @@ def inverse_factor(
         noise: Of each observation.
         kind: One of `rfgp.local.loops`.
         pattern: Of V, or of some of its rows (r, n): the neighbours of each, and the row itself as the last.
+        known: Features phi of a part that is known: the process is what they leave, of covariance v K - phi phi^T.
     """
-    out: Tensor = _InverseFactor.apply(x.detach(), lengthscale, variance, noise, kind, pattern)
+    known = no_features(x) if known is None else known
+    out: Tensor = _InverseFactor.apply(x.detach(), lengthscale, variance, noise, known, kind, pattern)
     return out
+
+
+def no_features(x: Tensor) -> Tensor:
+    """Return features (n, 0) of rows of which nothing is known."""
+    return torch.zeros(len(x), 0, dtype=torch.float64)
+
+
+def as_rows(x: Tensor) -> Array:
+    """Return an array of rows as the loops take them: float64, one row after another."""
+    return np.ascontiguousarray(as_array(x.double()))
 
 
 class _InverseFactor(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, lengthscale: Tensor, variance: Tensor, noise: Tensor, kind: int, pattern: SparsityPattern
+        ctx: Any,
+        x: Tensor,
+        lengthscale: Tensor,
+        variance: Tensor,
+        noise: Tensor,
+        known: Tensor,
+        kind: int,
+        pattern: SparsityPattern,
     ) -> Tensor:
         from rfgp.local import loops
 
-        z = np.ascontiguousarray(as_array(x.double() / lengthscale.double()))
-        ctx.fixed = (kind, z, as_array(noise), float(variance), pattern.indices, pattern.indptr)
-        ctx.save_for_backward(lengthscale, variance, noise)
+        z, phi = as_rows(x.double() / lengthscale.double()), as_rows(known)
+        ctx.fixed = (kind, z, phi, as_array(noise), float(variance), pattern.indices, pattern.indptr)
+        ctx.save_for_backward(lengthscale, variance, noise, known)
         entries = np.empty(len(pattern.indices))
         in_blocks(pattern.indptr, lambda a, b: loops.conditional_rows(a, b, *ctx.fixed, 1.0, entries))
         own = pattern.indptr[1:] - 1
@@ -70,22 +90,22 @@ class _InverseFactor(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from rfgp.local import loops
 
-        (lengthscale, variance, noise), z = ctx.saved_tensors, ctx.fixed[1]
+        (lengthscale, variance, noise, known), (_, z, phi, *_) = ctx.saved_tensors, ctx.fixed
         grad = np.ascontiguousarray(as_array(grads[0]))
 
-        def pull(a: int, b: int) -> tuple[float, Array, Array]:
-            in_lengths, in_noise = np.zeros(z.shape[1]), np.zeros(len(z))
-            in_variance = loops.pull_rows(a, b, *ctx.fixed, grad, in_lengths, in_noise)
-            return in_variance, in_lengths, in_noise
+        def pull(a: int, b: int) -> tuple[float, Array, Array, Array]:
+            found = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(phi.shape)
+            return loops.pull_rows(a, b, *ctx.fixed, grad, *found), *found
 
-        parts = in_blocks(ctx.fixed[5], pull)
-        in_variance, in_lengths, in_noise = (sum(part[i] for part in parts) for i in range(3))
+        parts = in_blocks(ctx.fixed[-1], pull)
+        in_variance, in_lengths, in_noise, in_known = (sum(part[i] for part in parts) for i in range(4))
         in_lengthscale = -2 * torch.from_numpy(in_lengths).to(lengthscale) / lengthscale
         return (
             None,
             in_lengthscale if lengthscale.ndim else in_lengthscale.sum(),
             torch.as_tensor(in_variance, dtype=torch.float64).to(variance),
             torch.from_numpy(in_noise).to(noise),
+            torch.from_numpy(in_known).to(known),
             None,
             None,
         )
@@ -135,6 +155,7 @@ def conditionals(
     lengthscale: Tensor,  # (d,) or ()
     variance: Tensor,  # ()
     kind: int,
+    known: tuple[Tensor, Tensor] | None = None,  # (n, F), (q, F)
 ) -> tuple[Tensor, Tensor]:
     """Return the weights b (q, k) of the neighbours of points, and what variance d (q,) of the local process is left.
 
@@ -146,12 +167,14 @@ def conditionals(
         lengthscale: Of the local kernel.
         variance: Its value at distance 0.
         kind: One of `rfgp.local.loops`.
+        known: Features of a part that is known, of rows and of points, as for `inverse_factor`.
     """
     from rfgp.local import loops
 
-    scaled = [np.ascontiguousarray(as_array(a.double() / lengthscale.double())) for a in (x, points)]
+    z, new = (as_rows(a.double() / lengthscale.double()) for a in (x, points))
+    beside, own = map(as_rows, known or (no_features(x), no_features(points)))
     weights, left = np.zeros(near.shape), np.zeros(len(near))
-    fixed = (kind, scaled[0], as_array(noise), float(variance), scaled[1], near, weights, left)
+    fixed = (kind, z, beside, as_array(noise), float(variance), new, own, near, weights, left)
     in_blocks(np.arange(len(near) + 1) * near.shape[1], lambda a, b: loops.condition_points(a, b, *fixed))
     return torch.from_numpy(weights), torch.from_numpy(left)
 

@@ -9,3 +9,8 @@ KINDS = {"matern12": 0, "matern32": 1, "matern52": 2, "gaussian": 3}
 def spectrum_of(name: str) -> spectra.Spectrum:
     """Return the spectrum of a kernel."""
     return spectra.Gaussian() if name == "gaussian" else spectra.Matern(int(name[-2]) / 2)
+
+
+def kind_of(spectrum: spectra.Spectrum) -> str | None:
+    """Return the name of a spectrum's kernel, if it is one of these."""
+    return next((name for name in KINDS if spectrum_of(name) == spectrum), None)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import Array, as_array
-from rfgp.local.factor import IN_THREADS, in_blocks
+from rfgp.local.factor import IN_THREADS, as_rows, in_blocks, no_features
 from rfgp.sparse import SparsityPattern
 
 JITTER = 1e-11
@@ -36,7 +36,15 @@ class LatentRoot:
     pattern: SparsityPattern
 
     @classmethod
-    def of(cls, x: Tensor, lengthscale: Tensor, variance: Tensor, kind: int, pattern: SparsityPattern) -> "LatentRoot":
+    def of(
+        cls,
+        x: Tensor,
+        lengthscale: Tensor,
+        variance: Tensor,
+        kind: int,
+        pattern: SparsityPattern,
+        known: Tensor | None = None,
+    ) -> "LatentRoot":
         """Return that of rows (n, d) in order, of a kernel with lengthscale (d,) or () and variance ().
 
         Args:
@@ -45,11 +53,13 @@ class LatentRoot:
             variance: Its value at distance 0.
             kind: One of `rfgp.local.loops`.
             pattern: Of the rows, or of some of them (r, n): the neighbours of each, and the row itself as the last.
+            known: Features (n, F) of a part that is known: the process is what they leave.
         """
         from rfgp.local import loops
 
-        z = np.ascontiguousarray(as_array(x.double() / lengthscale.double()))
-        fixed = (kind, z, np.full(len(z), JITTER * float(variance)), float(variance), pattern.indices, pattern.indptr)
+        z, phi = as_rows(x.double() / lengthscale.double()), as_rows(no_features(x) if known is None else known)
+        noise = np.full(len(z), JITTER * float(variance))
+        fixed = (kind, z, phi, noise, float(variance), pattern.indices, pattern.indptr)
         entries = np.empty(len(pattern.indices))
         in_blocks(pattern.indptr, lambda a, b: loops.conditional_rows(a, b, *fixed, 0.0, entries))
         return cls(entries, pattern)

@@ -94,12 +94,12 @@ def used(
 def of_rows(
     pattern: SparsityPattern,  # (n, n)
     rows: Indices,  # (r,)
-) -> tuple[SparsityPattern, Indices]:  # (r, n), (nnz,)
-    """Return the pattern of some rows of another, and which of its entries these are."""
+) -> SparsityPattern:  # (r, n)
+    """Return the pattern of some rows of another."""
     sizes = np.diff(pattern.indptr)[rows]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     entries = np.repeat(np.asarray(pattern.indptr)[rows] - starts[:-1], sizes) + np.arange(starts[-1])
-    return SparsityPattern(starts, pattern.indices[entries], (len(rows), pattern.shape[1])), entries
+    return SparsityPattern(starts, pattern.indices[entries], (len(rows), pattern.shape[1]))
 
 
 def near_each_other(

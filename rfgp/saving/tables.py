@@ -96,7 +96,9 @@ def _frequencies(options: FeatureOptions, tensors: Tensors, d: int) -> Frequenci
 
 
 def _needs_data(family: TableFamily) -> bool:
-    return not isinstance(family, FeatureFamily | InducingFamily)
+    if isinstance(family, InducingFamily):
+        return family.options.has_residual
+    return not isinstance(family, FeatureFamily)
 
 
 FEATURES = Codec("SparseSpectrumGP", _encode, _decode, _needs_data)

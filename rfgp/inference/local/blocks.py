@@ -15,8 +15,7 @@ from rfgp.inference.evidence import Evidence
 from rfgp.inference.local.evidence import LocalEvidence, solved_sums
 from rfgp.inference.local.posterior import LocalPosterior
 from rfgp.inference.local.prior import LocalPrior
-from rfgp.local import KINDS, inverse_factor, near_each_other, of_rows, used, whitened
-from rfgp.local.neighbors import Floats
+from rfgp.local import near_each_other, of_rows, used, whitened
 from rfgp.rows import Block
 
 MOST_FEATURES = 2**27
@@ -45,28 +44,27 @@ class BlockedLocalEvidence(Evidence):
         self._prior, self._mean = prior.detached(), mean
         self._rows = rows.take(prior.order(len(rows)))
         self._noise = self._rows.noise_diag(noise.double()).expand(len(rows))
-        lengthscale, variance = self._prior.lengthscale.double(), self._prior.variance.double()
-        x, self._pattern = self._rows.inputs, self._prior.neighbors(self._rows.inputs)
+        self._pattern = self._prior.neighbors(self._rows.inputs)
         with torch.no_grad():
-            entries = inverse_factor(x, lengthscale, variance, self._noise, KINDS[prior.name], self._pattern)
-            self._log_scales = float(entries[torch.from_numpy(self._pattern.indptr[1:] - 1)].log().sum())
-            sums = self._sums(entries, (x.double() / lengthscale).numpy())
-            self._square, (self._factor, self._weights) = sums[2], solved_sums(*sums[:2])
-            self._explained = (sums[1] * self._weights).sum()
+            squares, sums, self._square, self._log_scales = self._sums()
+            self._factor, self._weights = solved_sums(squares, sums)
+            self._explained = (sums * self._weights).sum()
         self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise.double())
 
-    def _sums(self, entries: Tensor, z: Floats) -> tuple[Tensor, Tensor, Tensor]:
-        """Return P^T P (F, F), P^T u (F, k) and |u|^2, block by block of rows near each other."""
-        F, k = self._prior.num_features, self._rows.num_outputs
-        total = torch.zeros(F + k, F + k, dtype=torch.float64)
-        for block in near_each_other(z, max(1, BLOCK_FEATURES // (F + k))):
-            pattern, kept = of_rows(self._pattern, block)
-            pattern, columns = used(pattern)
-            beside = self._rows.take(torch.from_numpy(columns))
-            both = torch.cat([self._prior.phi(beside.inputs).double(), beside.targets - self._mean], dim=1)
-            both = whitened(entries[torch.from_numpy(kept)], both, pattern)
+    def _sums(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return P^T P (F, F), P^T u (F, k), |u|^2 and log |V|, block by block of rows near each other."""
+        F, k, x = self._prior.num_features, self._rows.num_outputs, self._rows.inputs
+        total, log_scales = torch.zeros(F + k, F + k, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+        for block in near_each_other(self._prior.scaled(x), max(1, BLOCK_FEATURES // (F + k))):
+            pattern, columns = used(of_rows(self._pattern, block))
+            known = torch.from_numpy(columns)
+            beside, noise = self._rows.take(known), self._noise[known]
+            phi = self._prior.phi(beside.inputs).double()
+            entries = self._prior.inverse_factor(beside.inputs, noise, pattern, phi)
+            both = whitened(entries, torch.cat([phi, beside.targets - self._mean], dim=1), pattern)
             total += both.mT @ both
-        return total[:F, :F], total[:F, F:], total[F:, F:].diagonal().sum()
+            log_scales += entries[torch.from_numpy(pattern.indptr[1:] - 1)].log().sum()
+        return total[:F, :F], total[:F, F:], total[F:, F:].diagonal().sum(), log_scales
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of y, 0-d, without gradients."""

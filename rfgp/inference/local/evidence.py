@@ -21,7 +21,7 @@ from rfgp.inference.evidence import Evidence
 from rfgp.inference.local.posterior import LocalPosterior
 from rfgp.inference.local.prior import LocalPrior
 from rfgp.linalg import cholesky
-from rfgp.local import KINDS, inverse_factor, whitened, whitened_back
+from rfgp.local import whitened, whitened_back
 from rfgp.rows import Block
 from rfgp.sparse import SparsityPattern
 
@@ -52,9 +52,9 @@ class LocalEvidence(Evidence):
     ) -> None:
         self._prior, self._rows, self._mean, self._pattern, self._order = prior, rows, mean, pattern, order
         self._noise, x = rows.noise_diag(noise.double()).expand(len(rows)), rows.inputs
-        lengthscale, variance = prior.lengthscale.double(), prior.variance.double()
-        self._entries = inverse_factor(x, lengthscale, variance, self._noise, KINDS[prior.name], pattern)
-        both = torch.cat([prior.phi(x).double(), rows.targets - mean], dim=1)
+        phi = prior.phi(x).double()
+        self._entries = prior.inverse_factor(x, self._noise, pattern, phi)
+        both = torch.cat([phi, rows.targets - mean], dim=1)
         both = whitened(self._entries, both, pattern)
         self._phi, self._targets = both[:, : prior.num_features], both[:, prior.num_features :]
         self._own = torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1])

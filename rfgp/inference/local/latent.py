@@ -38,7 +38,6 @@ from rfgp.inference.laws import ENTRIES, Functions
 from rfgp.inference.local.evidence import LocalEvidence
 from rfgp.inference.local.nearby import AHEAD, beside_rows, in_order, no_functions
 from rfgp.inference.local.prior import LocalPrior
-from rfgp.local import KINDS, inverse_factor
 from rfgp.rows import Block
 from rfgp.sparse import SparseValues, multiply, row_blocks
 
@@ -85,8 +84,7 @@ class LatentSystem(System):
         super().__init__(noise_diag.numpy(), prior.seed)
         self.phi, pattern = prior.phi(x).double(), prior.neighbors(x)
         self.root = prior.latent_root(x, pattern)
-        lengthscale, variance = prior.lengthscale.double(), prior.variance.double()
-        entries = inverse_factor(x, lengthscale, variance, noise_diag, KINDS[prior.name], pattern)
+        entries = prior.inverse_factor(x, noise_diag, pattern, self.phi)
         self._factor = SparseValues(entries, pattern).matrix()
 
     @property

@@ -1,16 +1,13 @@
 """New points given their nearest rows: the weights of these, and the variance that they leave."""
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.local.prior import LocalPrior
-from rfgp.local import KINDS, conditionals, nearest, nearest_before
+from rfgp.local import nearest, nearest_before
 from rfgp.local.neighbors import Indices
 
 AHEAD = 2
@@ -28,7 +25,7 @@ def beside_rows(
     points: Tensor,  # (q, d)
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n), (q,)
     """Return the weights of rows, and what is left of the local process, at points of which each is by itself."""
-    near = nearest(_scaled(prior, x), _scaled(prior, points), AHEAD * prior.num_neighbors)
+    near = nearest(prior.scaled(x), prior.scaled(points), AHEAD * prior.num_neighbors)
     return _conditioned(prior, x, noise, points, near)
 
 
@@ -40,7 +37,7 @@ def in_order(
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n + q), (q,)
     """Return those of rows and of points before it, at points that may be each other's neighbours."""
     both = torch.cat([x.double(), points.double()])
-    near = nearest_before(_scaled(prior, both), len(x), AHEAD * prior.num_neighbors)
+    near = nearest_before(prior.scaled(both), len(x), AHEAD * prior.num_neighbors)
     noise = torch.cat([noise, torch.zeros(len(points), dtype=noise.dtype)])
     return _conditioned(prior, both, noise, points, near)
 
@@ -56,11 +53,9 @@ def no_functions() -> InvalidArgumentError:
 def _conditioned(
     prior: LocalPrior, x: Tensor, noise: Tensor, points: Tensor, near: Indices
 ) -> tuple[sp.csr_array, Tensor]:
-    weights, left = conditionals(points, x, noise, near, prior.lengthscale, prior.variance, KINDS[prior.name])
     is_there = near >= 0
+    rows = np.unique(near[is_there])
+    used, places = torch.from_numpy(rows), np.where(is_there, np.searchsorted(rows, near), -1)
+    weights, left = prior.conditionals(points, x[used], noise[used], places)
     starts = np.concatenate([[0], is_there.sum(1).cumsum()])
     return sp.csr_array((weights.numpy()[is_there], near[is_there], starts), shape=(len(points), len(x))), left
-
-
-def _scaled(prior: LocalPrior, x: Tensor) -> NDArray[Any]:
-    return (x.double() / prior.lengthscale).numpy()

@@ -7,20 +7,25 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.inference.priors import FeaturePrior
-from rfgp.local import KINDS, LatentRoot, nearest_predecessors
+from rfgp.local import KINDS, LatentRoot, conditionals, inverse_factor, nearest_predecessors
 from rfgp.local.kinds import spectrum_of
+from rfgp.local.neighbors import Floats, Indices
 from rfgp.sparse import SparsityPattern
 
 
 @dataclass(frozen=True, eq=False)
 class LocalPrior:
-    """f = s phi w + g.
+    """f = s phi w + g, with g of a kernel of its own, or what the features leave of one kernel k (`is_residual`).
+
+    Then g has the covariance s^2 (k - phi phi^T), so that f has s^2 k, whatever the features are; these must be such
+    that something positive semidefinite is left. Source: Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points
+    full-scale approximations, with neighbours near in the scaled inputs.
 
     Attributes:
         features: The first part; None: there is none.
-        name: Of the kernel of g, one of `rfgp.local.KINDS`.
-        lengthscale: Of g, (d,) or ().
-        variance: Of g, ().
+        name: Of the kernel of g, or of f, one of `rfgp.local.KINDS`.
+        lengthscale: Of that kernel, (d,) or ().
+        variance: Its value at distance 0, ().
         num_neighbors: The most of a row.
         seed: Of the order of the rows.
         conditioning: On "observations", on the function ("latent"), or "auto".
@@ -33,6 +38,7 @@ class LocalPrior:
     num_neighbors: int
     seed: int
     conditioning: str = "auto"
+    is_residual: bool = False
 
     @property
     def num_features(self) -> int:
@@ -64,8 +70,12 @@ class LocalPrior:
         rows: Tensor | None = None,  # (r,)
     ) -> SparsityPattern:
         """Return the nearest predecessors of rows in order, or of some of them, at this lengthscale."""
-        z = (x.detach().double() / self.lengthscale.detach()).numpy()
-        return nearest_predecessors(z, self.num_neighbors, None if rows is None else rows.numpy())
+        return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
+
+    def scaled(self, x: Tensor) -> Floats:
+        """Return inputs (n, d) in lengthscales."""
+        scaled: Floats = (x.detach().double() / self.lengthscale.detach()).numpy()
+        return scaled
 
     def latent_root(
         self,
@@ -73,25 +83,53 @@ class LocalPrior:
         pattern: SparsityPattern,
     ) -> LatentRoot:
         """Return the root of the covariance of g at rows in order, given their neighbours, or at some of them."""
-        return LatentRoot.of(x, self.lengthscale.detach(), self.variance.detach(), KINDS[self.name], pattern)
+        lengthscale, variance = self.lengthscale.detach(), self.variance.detach()
+        return LatentRoot.of(x, lengthscale, variance, KINDS[self.name], pattern, self._known(self.phi(x)))
+
+    def inverse_factor(
+        self,
+        x: Tensor,  # (n, d)
+        noise: Tensor,  # (n,)
+        pattern: SparsityPattern,  # (r, n)
+        phi: Tensor,  # (n, F)
+    ) -> Tensor:  # (nnz,)
+        """Return the entries of the sparse inverse factor of g + noise, at rows with features s phi."""
+        lengthscale, variance = self.lengthscale.double(), self.variance.double()
+        return inverse_factor(x, lengthscale, variance, noise, KINDS[self.name], pattern, self._known(phi))
+
+    def conditionals(
+        self,
+        points: Tensor,  # (q, d)
+        x: Tensor,  # (n, d)
+        noise: Tensor,  # (n,)
+        near: Indices,  # (q, k)
+    ) -> tuple[Tensor, Tensor]:
+        """Return the weights (q, k) of rows `near` points (-1: none), and what they leave of g, (q,)."""
+        known = (self.phi(x), self.phi(points)) if self.is_residual else None
+        return conditionals(points, x, noise, near, self.lengthscale, self.variance, KINDS[self.name], known)
 
     def phi(
         self,
         x: Tensor,  # (n, d)
     ) -> Tensor:  # (n, F)
-        """Return s phi; no columns where there are no features."""
-        return x.new_zeros(len(x), 0) if self.features is None else self.features.scaled(x)
+        """Return s phi; no columns where there are no features. Float64 where something is subtracted from."""
+        if self.features is None:
+            return x.new_zeros(len(x), 0)
+        return self.features.scaled(x.double() if self.is_residual else x)
+
+    def _known(self, phi: Tensor) -> Tensor | None:
+        return phi if self.is_residual else None
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the covariance of the two parts together, (n_a, n_b), float64, without neighbours."""
         of = spectrum_of(self.name).kernel_between(a.double() / self.lengthscale, b.double() / self.lengthscale)
         near = self.variance.double() * of
-        return near if self.features is None else near + self.features.kernel(a, b)
+        return near if self.features is None or self.is_residual else near + self.features.kernel(a, b)
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances of the two parts together, (n_a,)."""
         near = self.variance.double().expand(len(a))
-        return near if self.features is None else near + self.features.diagonal(a)
+        return near if self.features is None or self.is_residual else near + self.features.diagonal(a)
 
     def detached(self) -> "LocalPrior":
         """Return the prior without gradients."""

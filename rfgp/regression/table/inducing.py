@@ -11,11 +11,12 @@ from torch import Tensor
 from rfgp import random
 from rfgp.features import Nystrom
 from rfgp.features.inducing import LEAST_SAMPLE, SAMPLED, by_k_means, by_pivots
-from rfgp.inference import EvidenceBounds, FeaturePrior, LinearModel, Residual, evidence_bounds
+from rfgp.inference import EvidenceBounds, FeaturePrior, LinearModel, LocalPrior, Residual, evidence_bounds
+from rfgp.local.kinds import kind_of
 from rfgp.parameters import Values
-from rfgp.regression.family import Family
+from rfgp.regression.family import Family, Variance
 from rfgp.regression.report import FitReport
-from rfgp.regression.table.inputs import TableInputs
+from rfgp.regression.table.inputs import LEAST_NOISE, TableInputs
 from rfgp.regression.table.kernel import KernelFamily
 from rfgp.regression.table.options import InducingOptions, texts_of
 from rfgp.regression.table.told import Remedies, warnings_of
@@ -25,6 +26,8 @@ from rfgp.spectra import Spectrum
 
 LEARNED = Remedies("num_inducing", "", "", "")
 FIXED = LEARNED._replace(learned=" use learn_inducing=True,")
+BESIDE = ("diagonal", "local", "num_neighbors", "conditioning")
+"""Options that the points do not follow from."""
 MOVED = 2.0
 """The factor between two columns' changes of lengthscale from which on other points suit the rows better."""
 
@@ -92,7 +95,8 @@ class InducingFamily(Family):
         """Return the family with the points of another, if it would choose as that did; learned ones too."""
         if not isinstance(other, InducingFamily):
             return self
-        same = replace(self.options, diagonal=other.options.diagonal) == other.options
+        kept = {name: getattr(other.options, name) for name in BESIDE}
+        same = replace(self.options, **kept) == other.options
         return replace(self, points=other.points, lengthscale=other.lengthscale) if same else self
 
     def with_points(self, points: Tensor) -> Self:
@@ -107,12 +111,32 @@ class InducingFamily(Family):
         """Return the feature map, for standardised inputs divided by the lengthscale."""
         return Nystrom(self.drawn_points / values.standardized("lengthscale").double(), self.options.spectrum)
 
-    def prior(self, values: Values) -> FeaturePrior:
-        """Return the prior of the features."""
+    @property
+    def variances(self) -> tuple[Variance, ...]:
+        """The output scale and the noise, which may be less where neighbours take up what the features leave."""
+        outputscale, noise = super().variances
+        return outputscale, noise._replace(
+            bounds=(LEAST_NOISE, noise.bounds[1])
+        ) if self.options.has_residual else noise
+
+    def prior(self, values: Values) -> FeaturePrior | LocalPrior:
+        """Return the prior of the features, and of what they leave where neighbours take it up."""
         return self.prior_of(self.drawn_points, values)
 
-    def prior_of(self, points: Tensor, values: Values) -> FeaturePrior:
+    def prior_of(self, points: Tensor, values: Values) -> FeaturePrior | LocalPrior:
         """Return the prior with other points (M, d), in which gradients may be wanted."""
+        options, features = self.options, self._features(points, values)
+        if not options.has_residual:
+            return features
+        name, (lengthscale, variance) = (
+            kind_of(options.spectrum),
+            map(values.standardized, ("lengthscale", "outputscale")),
+        )
+        assert name is not None
+        given = options.num_neighbors, options.seed, options.conditioning
+        return LocalPrior(features, name, lengthscale, variance, *given, is_residual=True)
+
+    def _features(self, points: Tensor, values: Values) -> FeaturePrior:
         parameters = (values.standardized("lengthscale"), points)
         features, diagonal = _Features(self.options.spectrum), self.options.diagonal
         residual = Residual(diagonal == "fitc", partial(_kernel, self.options.spectrum)) if diagonal else None
@@ -122,7 +146,8 @@ class InducingFamily(Family):
         """Return bounds of the exact log marginal likelihood, in the user's units."""
         values = values.detached()
         mean, noise = values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()
-        prior = replace(self, options=replace(self.options, diagonal="vfe")).prior(values)
+        bounded = replace(self, options=replace(self.options, diagonal="vfe", local=None))
+        prior = bounded._features(self.drawn_points, values)
         model = LinearModel(prior, rows, mean, noise)
         return evidence_bounds(model, scaling.targets.log_jacobian(rows.count))
 

@@ -11,7 +11,7 @@ from rfgp import features as feature_maps
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.local import KINDS
-from rfgp.local.kinds import spectrum_of
+from rfgp.local.kinds import kind_of, spectrum_of
 from rfgp.parameters import Hyperprior
 
 CONDITIONINGS = ("auto", "observations", "latent")
@@ -20,6 +20,8 @@ CHOICES = ("k-means", "pivots")
 """Of inducing points."""
 DIAGONALS = (None, "fitc", "vfe")
 """What becomes of the variance that features of inducing points miss."""
+RESIDUAL = "residual"
+"""The local process that is what features of inducing points leave of their own kernel."""
 LOCAL_STARTS = ("local_lengthscale", "local_outputscale")
 """Of a local process beside another."""
 
@@ -49,8 +51,7 @@ class KernelOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spectrum", spectra.by_name(self.spectrum))
-        if self.local is not None and self.local not in KINDS:
-            raise InvalidArgumentError(f"local must be None or one of {', '.join(KINDS)}, got {self.local!r}.")
+        self._check_local()
         object.__setattr__(self, "num_neighbors", check_count("num_neighbors", self.num_neighbors))
         if self.conditioning not in CONDITIONINGS:
             raise InvalidArgumentError(
@@ -62,6 +63,12 @@ class KernelOptions:
                 f"{given[0]} is of a local process beside another: there is none here"
                 + ("." if self.local is None else f", so give {given[0].removeprefix('local_')}.")
             )
+
+    def _check_local(self) -> None:
+        if self.local == RESIDUAL:
+            raise InvalidArgumentError(f'local="{RESIDUAL}" is for features="nystrom": others leave no covariance.')
+        if self.local is not None and self.local not in KINDS:
+            raise InvalidArgumentError(f"local must be None or one of {', '.join(KINDS)}, got {self.local!r}.")
 
     @property
     def features(self) -> str | None:
@@ -75,8 +82,13 @@ class KernelOptions:
 
     @property
     def has_both(self) -> bool:
-        """Whether there is a local process beside another."""
-        return self.local is not None and self.features is not None
+        """Whether there is a local process of another kernel beside one."""
+        return self.local is not None and self.features is not None and not self.has_residual
+
+    @property
+    def has_residual(self) -> bool:
+        """Whether what features leave of the kernel is taken up by neighbours."""
+        return self.local == RESIDUAL
 
     @property
     def seed(self) -> int:
@@ -100,7 +112,8 @@ class KernelOptions:
 
     def without_features(self) -> "KernelOptions":
         """Return those of the exact process."""
-        return KernelOptions(**{field.name: getattr(self, field.name) for field in fields(KernelOptions)})
+        chosen = {field.name: getattr(self, field.name) for field in fields(KernelOptions)}
+        return KernelOptions(**{**chosen, "local": None} if self.has_residual else chosen)
 
 
 @dataclass(frozen=True)
@@ -136,7 +149,8 @@ class InducingOptions(KernelOptions):
     """What he chooses of features of inducing points; see `rfgp.TableGP`.
 
     Raises:
-        InvalidArgumentError: an unknown choice of points, M not a positive integer, or a local process.
+        InvalidArgumentError: an unknown choice of points, M not a positive integer, a local process with a kernel of
+            its own, or a residual that is taken up twice, or of a kernel that is none of a local process.
     """
 
     num_inducing: int = 512
@@ -155,14 +169,24 @@ class InducingOptions(KernelOptions):
             raise InvalidArgumentError(f"learn_inducing must be True or False, got {self.learn_inducing!r}.")
         if not isinstance(self.diagonal, str | None) or self.diagonal not in DIAGONALS:
             raise InvalidArgumentError(f"diagonal must be None, 'fitc' or 'vfe', got {self.diagonal!r}.")
-        if self.local is not None:
-            raise InvalidArgumentError("Beside inducing points there is no local process yet; take other features.")
+        if self.has_residual and self.diagonal is not None:
+            raise InvalidArgumentError(f"diagonal={self.diagonal!r} is for local=None: the residual has a diagonal.")
         object.__setattr__(self, "seed", random.resolve_seed(self.seed))
 
     @property
     def redrawn(self) -> frozenset[str]:
         """What a redraw may change."""
-        return frozenset({"num_inducing", "inducing", "learn_inducing", "diagonal", "seed"})
+        return super().redrawn | {"num_inducing", "inducing", "learn_inducing", "diagonal", "local", "seed"}
+
+    def _check_local(self) -> None:
+        if self.local not in (None, RESIDUAL):
+            raise InvalidArgumentError(
+                f'Beside inducing points local must be None or "{RESIDUAL}", got {self.local!r}.'
+            )
+        if self.has_residual and kind_of(self.spectrum) is None:
+            raise InvalidArgumentError(
+                f'local="{RESIDUAL}" is for the kernels {", ".join(KINDS)}, got the spectrum {self.spectrum!r}.'
+            )
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import torch
 
 from rfgp.fitting import Plan, fit_features, fit_local, fit_whole
 from rfgp.fitting import local as fitting
+from rfgp.fitting.frequencies import MOST_SCALE
 from rfgp.regression import begin, family_of, options_of
 from rfgp.rows import Chunk
 
@@ -113,3 +114,22 @@ def test_where_nothing_is_local_it_switches_itself_off():
     with torch.no_grad():
         shares = [float(found.hyperparameters.standardized(name)) for name in ("local_outputscale", "noise")]
     assert shares[0] < 0.3 * shares[1]
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+def test_features_do_not_swing_unless_a_start_or_a_prior_says():
+    """The slope of a line in columns that seem flat: without a bound the output scale is that of long lengthscales."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (200, 2))
+    y = X @ [1.0, 2.0] + 0.1 * np.sign(np.sin(20 * X[:, 0])) + 0.05 * rng.standard_normal(200)
+
+    def scale(**more):
+        chosen = options_of(features="fourier", local="matern32", num_neighbors=8, num_frequencies=8, seed=0, **more)
+        found, report = fit_local(begin(family_of(chosen), Chunk(X, y)), Plan())
+        return float(found.hyperparameters.standardized("outputscale")), report.at_bounds
+
+    value, at_bounds = scale()
+    assert value == pytest.approx(MOST_SCALE)
+    assert "outputscale" in at_bounds
+    assert scale(outputscale=2 * y.var())[0] > 2 * MOST_SCALE
+    assert scale(priors={"outputscale": torch.distributions.LogNormal(5.0, 1.0)})[0] > 2 * MOST_SCALE

@@ -29,9 +29,19 @@ def parameters(d=3, shared=False):
     return [lengthscale.requires_grad_(), torch.tensor(1.3, dtype=torch.float64).requires_grad_()]
 
 
-def dense_factor(x, lengthscale, variance, noise, name):
+def known_features(x, name):
+    """Return those of five points, of a part of the process."""
+    lengthscale, variance = (p.detach() for p in parameters())
+    kernel = kinds.spectrum_of(name).kernel_between
+    z, x = x[5:10] / lengthscale, x / lengthscale
+    factor = torch.linalg.cholesky(kernel(z, z) + 1e-8 * torch.eye(5))
+    return (variance.sqrt() * torch.linalg.solve_triangular(factor, kernel(z, x), upper=False).mT).requires_grad_()
+
+
+def dense_factor(x, lengthscale, variance, noise, name, known=None):
     kernel = variance * kinds.spectrum_of(name).kernel_between(x / lengthscale, x / lengthscale)
-    return torch.linalg.inv(torch.linalg.cholesky(kernel + noise.diag()))
+    left = kernel if known is None else kernel - known @ known.mT
+    return torch.linalg.inv(torch.linalg.cholesky(left + noise.diag()))
 
 
 def as_dense(entries, pattern):
@@ -39,14 +49,15 @@ def as_dense(entries, pattern):
     return torch.zeros(pattern.shape, dtype=torch.float64).index_put(places, entries)
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("of", ["each", "shared", "residual"])
 @pytest.mark.parametrize("name", local.KINDS)
-def test_with_all_predecessors_it_is_the_exact_inverse_factor(name, shared):
+def test_with_all_predecessors_it_is_the_exact_inverse_factor(name, of):
     x, noise = rows()
-    theta = [*parameters(shared=shared), noise.requires_grad_()]
-    pattern = all_before(len(x))
-    found = as_dense(local.inverse_factor(x, *theta, local.KINDS[name], pattern), pattern)
-    exact = dense_factor(x, *theta, name)
+    theta = [*parameters(shared=of == "shared"), noise.requires_grad_()]
+    pattern, known = all_before(len(x)), [known_features(x, name)] if of == "residual" else []
+    found = as_dense(local.inverse_factor(x, *theta, local.KINDS[name], pattern, *known), pattern)
+    exact = dense_factor(x, *theta, name, *known)
+    theta += known
     assert torch.allclose(found, exact, rtol=1e-11, atol=1e-12)
     weights = torch.randn(found.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).tril()
     slopes, expected = (torch.autograd.grad((weights * v).sum(), theta) for v in (found, exact))
@@ -170,16 +181,16 @@ def test_neighbors_of_new_points_may_be_new_points():
         assert [*found[min(i, 25) :]] == [-1] * (25 - min(i, 25))
 
 
-@pytest.mark.parametrize("fault", ["noise", "slope", "cross"])
+@pytest.mark.parametrize("fault", ["noise", "slope", "cross", "features", "feature slope"])
 def test_planted_errors_in_the_loops_are_seen(fault, monkeypatch):
     x, noise = rows()
-    theta = [*parameters(), noise.requires_grad_()]
+    theta, known = [*parameters(), noise.requires_grad_()], known_features(x, "matern32")
     pattern = all_before(len(x))
 
     def is_right(name="matern32"):
-        found = as_dense(local.inverse_factor(x, *theta, 1, pattern), pattern)
-        exact = dense_factor(x, *theta, name)
-        slopes, expected = (torch.autograd.grad(v.sum(), theta) for v in (found, exact))
+        found = as_dense(local.inverse_factor(x, *theta, 1, pattern, known), pattern)
+        exact = dense_factor(x, *theta, name, known)
+        slopes, expected = (torch.autograd.grad(v.sum(), [*theta, known]) for v in (found, exact))
         return torch.allclose(found, exact, rtol=1e-9) and all(
             torch.allclose(a, b, rtol=1e-7) for a, b in zip(slopes, expected, strict=True)
         )
@@ -187,12 +198,20 @@ def test_planted_errors_in_the_loops_are_seen(fault, monkeypatch):
     assert is_right()
     original = {name: getattr(loops, name) for name in ("conditional_rows", "pull_rows")}
 
-    def wrong_noise(first, last, kind, z, noise, *rest):
-        return original["conditional_rows"](first, last, kind, z, noise * 1.001, *rest)
+    def wrong_noise(first, last, kind, z, phi, noise, *rest):
+        return original["conditional_rows"](first, last, kind, z, phi, noise * 1.001, *rest)
+
+    def wrong_features(first, last, kind, z, phi, *rest):
+        return original["conditional_rows"](first, last, kind, z, phi * 0.999, *rest)
 
     def wrong_slope(first, last, *rest):
         value = original["pull_rows"](first, last, *rest)
-        rest[-2][0] *= 1.001
+        rest[-3][0] *= 1.001
+        return value
+
+    def wrong_feature_slope(first, last, *rest):
+        value = original["pull_rows"](first, last, *rest)
+        rest[-1][4] *= 1.001
         return value
 
     def wrong_kernel(first, last, kind, *rest):
@@ -202,6 +221,8 @@ def test_planted_errors_in_the_loops_are_seen(fault, monkeypatch):
         "noise": ("conditional_rows", wrong_noise),
         "slope": ("pull_rows", wrong_slope),
         "cross": ("conditional_rows", wrong_kernel),
+        "features": ("conditional_rows", wrong_features),
+        "feature slope": ("pull_rows", wrong_feature_slope),
     }[fault]
     monkeypatch.setattr(loops, name, wrong)
     assert not is_right()

@@ -417,7 +417,12 @@ def test_warnings_name_what_can_be_done():
         ({"features": "fourier", "diagonal": "fitc"}, "already, and what they miss is no covariance"),
         ({"features": "laplace", "diagonal": "vfe"}, "in both directions"),
         ({"features": "exact", "diagonal": "vfe"}, "the whole kernel, so nothing is missing"),
-        ({"local": "matern32"}, "there is no local process yet"),
+        ({"local": "matern32"}, "local must be None or \"residual\", got 'matern32'"),
+        ({"local": "residual", "diagonal": "fitc"}, "the residual has a diagonal"),
+        ({"local": "residual", "spectrum": rfgp.spectra.Matern(2.2)}, r"is for the kernels matern12, .* got .*2\.2"),
+        ({"local": "residual", "local_outputscale": 1.0}, "there is none here"),
+        ({"features": "fourier", "local": "residual"}, "others leave no covariance"),
+        ({"features": None, "local": "residual"}, "others leave no covariance"),
         ({"features": ["nystrom"]}, r"no features \['nystrom'\]; known are fourier, laplace, nystrom, exact"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 
 import rfgp
 
+RESIDUAL = {"features": "nystrom", "num_inducing": 9, "local": "residual", "spectrum": rfgp.spectra.Matern(1.5)}
 KINDS = {
     "features": {"num_frequencies": 6},
     "exact": {"features": "exact"},
@@ -16,6 +17,8 @@ KINDS = {
     "latent": {"features": None, "local": "matern32", "conditioning": "latent"},
     "features and latent": {"num_frequencies": 6, "local": "matern32", "conditioning": "latent"},
     "features and local": {"num_frequencies": 6, "local": "matern52"},
+    "residual": RESIDUAL,
+    "latent residual": {**RESIDUAL, "conditioning": "latent"},
     "fast features and local": {"num_frequencies": 6, "local": "gaussian", "coupling": "structured"},
 }
 NAMES = {"local_lengthscale", "local_outputscale"}
@@ -56,7 +59,9 @@ def test_a_model_is_saved_loaded_copied_and_pickled(kind, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
-@pytest.mark.parametrize("kind", ["local", "features and local", "latent", "features and latent"])
+@pytest.mark.parametrize(
+    "kind", ["local", "features and local", "latent", "features and latent", "residual", "latent residual"]
+)
 def test_with_all_neighbors_it_is_its_exact_twin_through_fit_and_update(kind):
     """With features the twin has the features' covariance: that of a local process of the same rows plus theirs."""
     (X, y), (more, z), new = table(), table(10, seed=1), table(20, seed=2)[0]
@@ -130,7 +135,7 @@ def test_the_order_of_rows_is_that_of_the_seed():
     assert gp.redraw(num_neighbors=59).options.num_neighbors == 59
 
 
-@pytest.mark.parametrize("kind", ["local", "features and local", "latent", "features and latent"])
+@pytest.mark.parametrize("kind", ["local", "features and local", "latent", "features and latent", "residual"])
 def test_single_precision_is_within_its_bounds(kind):
     """The local process is computed in double precision, features in single: .002 deviations of the target."""
     (X, y), new = table(300), table(50, seed=1)[0]

@@ -55,6 +55,10 @@ MODELS = {
         ),
         NEW,
     ),
+    "inducing points": (
+        lambda: rfgp.TableGP("nystrom", num_inducing=8, diagonal="vfe", seed=1).fit(X, Y, max_iterations=5),
+        NEW,
+    ),
     "antithetic": (
         lambda: table_model(features="laplace", coupling=rfgp.couplings.Antithetic(rfgp.couplings.SimplexPlus(3))),
         NEW,

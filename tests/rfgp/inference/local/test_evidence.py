@@ -9,7 +9,7 @@ from two_parts import F64, data, evidence, exact, local_prior, theta
 
 import rfgp
 from rfgp.inference import choice
-from rfgp.inference.local import LocalEvidence, blocks, nearby
+from rfgp.inference.local import LocalEvidence, LocalPrior, blocks
 from rfgp.inference.local import evidence as inference
 from rfgp.local.neighbors import used
 
@@ -114,11 +114,11 @@ def test_planted_errors_are_seen(fault, monkeypatch):
         solved = inference.solved_weights
         monkeypatch.setattr(inference, "solved_weights", lambda *a: (solved(*a)[0] * 1.0001, solved(*a)[1]))
     else:
-        original = nearby.conditionals
+        original = LocalPrior.conditionals
 
         def wrong(*given):
             weights, left = original(*given)
             return (weights * 1.0001, left) if fault == "mean" else (weights, left * 1.0001)
 
-        monkeypatch.setattr(nearby, "conditionals", wrong)
+        monkeypatch.setattr(LocalPrior, "conditionals", wrong)
     assert not is_right()
