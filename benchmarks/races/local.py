@@ -9,6 +9,10 @@ field whose spectrum falls like a power, sampled at random places with noise.
 
 - features, local, both: `TableGP` with 128 learned frequencies; with a Matern 3/2 process of 30 neighbours alone; with
   both. both-fixed: the frequencies as they were drawn.
+- nystrom, fitc, vfe, residual: `TableGP` with 512 inducing points by k-means, Matern 3/2; alone, with each diagonal, or
+  with 30 neighbours that take up the residual.
+- sgpr: GPyTorch's InducingPointKernel with as many points, which it learns, Matern 3/2, 100 steps of Adam at .1 on all
+  rows, at most `--limit` seconds.
 - svgp: GPyTorch's SVGP, 512 inducing points, 60 epochs of batches of 1,024 rows, at most `--limit` seconds.
 - vnngp: GPyTorch's nearest-neighbour variational process, all rows inducing, 30 neighbours, as long.
 - gpboost, vif: GPBoost's Vecchia approximation of the observations, 30 neighbours, Matern 3/2, ARD; and with 512
@@ -46,7 +50,13 @@ Law = tuple[Array, Array]
 
 TABLES = ("kin40k", "protein", "elevators", "bike", "keggdirected", "tamielectric", "terrain-5", "terrain-6")
 SIZES = {"terrain-5": 10**5, "terrain-6": 10**6}
-NEIGHBORS, FREQUENCIES, POINTS, BATCH, EPOCHS = 30, 128, 512, 1024, 60
+INDUCING: dict[str, dict[str, Any]] = {
+    "nystrom": {},
+    "fitc": {"diagonal": "fitc"},
+    "vfe": {"diagonal": "vfe"},
+    "residual": {"local": "residual"},
+}
+NEIGHBORS, FREQUENCIES, POINTS, BATCH, EPOCHS, STEPS = 30, 128, 512, 1024, 60, 100
 
 GPBOOST = """
 import resource, sys, time
@@ -89,14 +99,14 @@ def split(name: str, seed: int, folder: Path | None) -> tuple[Array, Array, Arra
 def ours(racer: str, X: Array, y: Array, seed: int) -> Callable[[Array], Law]:
     import rfgp
 
-    gp = rfgp.TableGP(
-        features=None if racer == "local" else "fourier",
-        num_frequencies=FREQUENCIES,
-        frequencies="fixed" if racer == "both-fixed" else "learned",
-        local=None if racer == "features" else "matern32",
-        num_neighbors=NEIGHBORS,
-        seed=seed,
-    ).fit(X, y)
+    if racer in INDUCING:
+        options: dict[str, Any] = {"features": "nystrom", "spectrum": rfgp.spectra.Matern(1.5), "num_inducing": POINTS}
+        options |= INDUCING[racer]
+    else:
+        options = {"features": None if racer == "local" else "fourier", "num_frequencies": FREQUENCIES}
+        options |= {"frequencies": "fixed" if racer == "both-fixed" else "learned"}
+        options |= {"local": None if racer == "features" else "matern32"}
+    gp = rfgp.TableGP(num_neighbors=NEIGHBORS, seed=seed, **options).fit(X, y)
     print(gp.fit_report.message, file=sys.stderr)
 
     def predict(Z: Array) -> Law:
@@ -160,6 +170,44 @@ def variational(racer: str, X: Array, y: Array, limit: float) -> Callable[[Array
     return predict
 
 
+def regression(X: Array, y: Array, limit: float) -> Callable[[Array], Law]:
+    import gpytorch
+    import torch
+
+    torch.manual_seed(0)
+    x, target = torch.as_tensor(X).float(), torch.as_tensor(y).float()
+    points, likelihood = x[torch.randperm(len(x))[:POINTS]].clone(), gpytorch.likelihoods.GaussianLikelihood()
+
+    class Model(gpytorch.models.ExactGP):
+        def __init__(self) -> None:
+            super().__init__(x, target, likelihood)
+            base = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(nu=1.5, ard_num_dims=x.shape[1]))
+            self.mean_module = gpytorch.means.ConstantMean()
+            self.covar_module = gpytorch.kernels.InducingPointKernel(base, points, likelihood)
+
+        def forward(self, inputs: Any) -> Any:
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(inputs), self.covar_module(inputs))
+
+    model, begin = Model(), time.perf_counter()
+    objective = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        (-objective(model(x), target)).backward()
+        optimizer.step()
+        if time.perf_counter() - begin > limit:
+            break
+    model.eval(), likelihood.eval()
+
+    def predict(Z: Array) -> Law:
+        with torch.no_grad():
+            laws = [likelihood(model(part)) for part in torch.as_tensor(Z).float().split(BATCH)]
+        mean, variance = (torch.cat([getattr(law, name) for law in laws]) for name in ("mean", "variance"))
+        return mean.double().numpy(), variance.double().numpy()
+
+    return predict
+
+
 def boosting(X: Array, y: Array) -> Callable[[Array], Law]:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -178,10 +226,13 @@ def run(racer: str, file: Path, out: Path, seed: int, limit: float) -> None:
     warnings.simplefilter("ignore")
     data = np.load(file)
     begin, busy = time.perf_counter(), time.process_time()
+    X, y = data["X"], data["y"]
     if racer in ("svgp", "vnngp"):
-        predict = variational(racer, data["X"], data["y"], limit)
+        predict = variational(racer, X, y, limit)
+    elif racer == "sgpr":
+        predict = regression(X, y, limit)
     else:
-        predict = boosting(data["X"], data["y"]) if racer == "boosting" else ours(racer, data["X"], data["y"], seed)
+        predict = boosting(X, y) if racer == "boosting" else ours(racer, X, y, seed)
     spent = [time.perf_counter() - begin, time.process_time() - busy]
     mean, variance = predict(data["Z"])
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -198,7 +249,7 @@ def errors(y: Array, law: Law) -> dict[str, float]:
     return {name: float(value) for name, value in {**figures, "coverage": np.mean(np.abs(z) < norm.ppf(0.975))}.items()}
 
 
-RACERS = ("features", "local", "both", "both-fixed", "svgp", "vnngp", "gpboost", "vif", "boosting")
+RACERS = ("features", "local", "both", "both-fixed", *INDUCING, "sgpr", "svgp", "vnngp", "gpboost", "vif", "boosting")
 
 
 def main() -> None:

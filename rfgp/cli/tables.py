@@ -32,8 +32,12 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="Folder for model and report. [default: NAME-fit]")] = None,
     num_frequencies: Annotated[int, typer.Option(help="Frequencies; features are twice as many.")] = 256,
     coupling: Annotated[str, typer.Option(help="energy, pairwise, orthogonal, iid, sobol, halton, ...")] = "energy",
-    features: Annotated[str, typer.Option(help="fourier or laplace.")] = "fourier",
-    local: Annotated[str | None, typer.Option(help="A local process too: matern12, ..., gaussian.")] = None,
+    features: Annotated[str, typer.Option(help="fourier, laplace, or nystrom: inducing points.")] = "fourier",
+    num_inducing: Annotated[int, typer.Option(help="With --features nystrom: its points.")] = 512,
+    diagonal: Annotated[str | None, typer.Option(help="With --features nystrom: fitc or vfe.")] = None,
+    local: Annotated[
+        str | None, typer.Option(help="A local process too: matern12, ..., gaussian; with nystrom: residual.")
+    ] = None,
     num_neighbors: Annotated[int, typer.Option(help="With --local: those that a row is conditioned on.")] = 30,
     log: Annotated[
         bool,
@@ -65,7 +69,11 @@ def fit(
     reading: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
     reading |= {"as_categories": tuple(as_category or ())}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
-    model: dict[str, Any] = {"num_frequencies": num_frequencies, "coupling": coupling, "features": features, "ard": ard}
+    model: dict[str, Any] = {"features": features, "ard": ard, "diagonal": diagonal}
+    if features == "nystrom":
+        model |= {"num_inducing": num_inducing}
+    else:
+        model |= {"num_frequencies": num_frequencies, "coupling": coupling}
     if local is not None:
         model |= {"local": local, "num_neighbors": num_neighbors}
     judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
@@ -96,14 +104,14 @@ def _fit(
     visible: bool,
 ) -> tuple[Any, Path, tuple[int, int]]:
     """Read, fit, judge and write; return the study, the folder, and the numbers of rows used and in the file."""
-    from rfgp import SparseSpectrumGP
+    from rfgp import TableGP
     from rfgp.files import made_folder, write_atomically
     from rfgp.report import study_table, table_report
     from rfgp.report.notes import of_scale
 
     folder = out or Path(f"{stem(file)}-fit")
     check_outputs((folder / "model.safetensors", folder / "report.html"), (file,))
-    gp = SparseSpectrumGP(**model)
+    gp = TableGP(**model)
     with progress(visible=visible) as report:
         report("Reading", 0, 0)
         table = open_table(file, target, reading, report)
@@ -216,7 +224,7 @@ def _open_model(path: Path) -> tuple[Any, Any]:
     from rfgp.tables import Schema
 
     gp = rfgp.load(path)
-    if not isinstance(gp, rfgp.SparseSpectrumGP | rfgp.ExactGP) or "schema" not in gp.metadata:
+    if not isinstance(gp, rfgp.TableGP | rfgp.SparseSpectrumGP | rfgp.ExactGP) or "schema" not in gp.metadata:
         raise rfgp.ModelFileError(
             f"{path} was not saved by `rfgp fit`, so it does not say what its columns are. Load it in Python; the "
             "predictions of `rfgp mesh` and `rfgp traffic` are in their nodes.csv."

@@ -20,7 +20,7 @@ from rfgp.compare.results import Comparison, Draw, Exact, Example
 from rfgp.counts import counted, not_finite
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference import Prediction
-from rfgp.models import ExactGP, Process
+from rfgp.models import ExactGP, Process, TableGP
 from rfgp.models.graph import GraphGP
 from rfgp.regression.graph import NONZEROS_PER_WALKER
 
@@ -38,6 +38,8 @@ WALKS: dict[str, dict[str, Any]] = {
 }
 
 
+POINTS: dict[str, dict[str, Any]] = {"nystrom": {}, "fitc": {"diagonal": "fitc"}, "vfe": {"diagonal": "vfe"}}
+"""What `compare_table` knows beside couplings: 2 m inducing points by k-means, as many as Fourier features."""
 NODE_METHODS = (*WALKS, "chebyshev")
 """What `compare_nodes` knows; "chebyshev" has the degree that the non-zeros of "exact-hops" leave room for."""
 
@@ -101,7 +103,7 @@ def compare_table(
         X: Inputs (n, d).
         y: Targets (n,).
         title: What the table is called.
-        methods: Names of couplings; the first is the baseline.
+        methods: Names of couplings, or of `POINTS`; the first is the baseline.
         sizes: Numbers of frequencies; None: 4 d and 16 d.
         features: "fourier" or "laplace".
         num_train: Training rows per split.
@@ -116,7 +118,8 @@ def compare_table(
     """
     plan = plan or Plan()
     for name in methods:
-        couplings.by_name(name)
+        if name not in POINTS:
+            couplings.by_name(name)
     sizes = list(sizes) if sizes else [4 * X.shape[1], 16 * X.shape[1]]
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
     _check_finite("X", X)
@@ -237,7 +240,7 @@ def row_case(
     rows: NDArray[np.float64],  # (n, d)
     features: str,
     start: float,
-    named: Mapping[str, couplings.Coupling] | None = None,
+    named: Mapping[str, Callable[[int, int], Process[Any]]] | None = None,
 ) -> tuple[Case, Exact]:
     """Return the case of a fitted exact process on a table, and how it does.
 
@@ -248,13 +251,18 @@ def row_case(
         rows: The rows (n, d) over which kernel matrices are compared.
         features: "fourier" or "laplace".
         start: When its fit began, by `time.perf_counter`.
-        named: Couplings by method, for methods that are not names of couplings.
+        named: Models by method, for methods that are no names of couplings: functions of size and seed.
     """
     prediction = exact.predict(X)
 
     def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
-        coupling = (named or {}).get(method, method)
-        gp = exact.approximate(coupling=coupling, num_frequencies=size, features=features, seed=seed)
+        gp: Process[Any]
+        if named is not None and method in named:
+            gp = named[method](size, seed)
+        elif method in POINTS:
+            gp = TableGP.approximating(exact, num_inducing=2 * size, seed=seed, **POINTS[method])
+        else:
+            gp = exact.approximate(coupling=method, num_frequencies=size, features=features, seed=seed)
         return gp.predict(X), lambda: unit_kernel(gp, rows)
 
     scored = _score(prediction, y, start, repr(exact.hyperparameters))

@@ -17,17 +17,26 @@ AGAIN = ", points chosen again"
 def fit_residual(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression; return the one found, with its posterior, and how it went."""
     fit = LocalFit.of(regression, plan)
-    values, reports = rounds(fit, regression.hyperparameters, AT_FIRST)
+    found, values, reports = _search(fit)
+    while found.has_missed(values, reports[-1]):
+        fit = fit.with_more()
+        found, values, more = _search(fit)
+        reports = [*reports, *more]
+    if _family(fit).options.learn_inducing and plan.max_iterations:
+        found, values, report = _learned(found, values)
+        reports.append(report)
+    return ended(found.regression.replace(hyperparameters=values), reports)
+
+
+def _search(fit: LocalFit) -> tuple[LocalFit, Values, list[FitReport]]:
+    values, reports = rounds(fit, fit.regression.hyperparameters, AT_FIRST)
     if reports[-1].stages:
         fit, values, more = chosen_again(fit, values, reports[-1], lambda fit, values: fit.search(values, AGAIN))
         reports = [*reports[:-1], *more] if more else reports
     if gains(reports[-1]):
         values, more = rounds(fit, values, ROUNDS - AT_FIRST, AT_FIRST)
         reports = [*reports, *more]
-    if _family(fit).options.learn_inducing and plan.max_iterations:
-        fit, values, report = _learned(fit, values)
-        reports.append(report)
-    return ended(fit.regression.replace(hyperparameters=values), reports)
+    return fit, values, reports
 
 
 def _family(fit: LocalFit) -> InducingFamily:

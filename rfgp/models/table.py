@@ -1,6 +1,7 @@
 """The front door for tables: features, an exact kernel, a local process, or features and a local process."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -21,9 +22,12 @@ from rfgp.regression import (
     KernelOptions,
     TableFamily,
     family_of,
+    kind_of,
     options_of,
 )
 from rfgp.saving import TABLES
+
+_OF_KERNEL = {"spectrum", "ard", "standardize", "lengthscale", "outputscale", "noise", "priors", "features"}
 
 
 class TableGP(Process[TableFamily]):
@@ -150,6 +154,26 @@ class TableGP(Process[TableFamily]):
             dtype=dtype,
         )
         super().__init__(family_of(options))
+
+    @classmethod
+    @plain()
+    def approximating(cls, exact: "ExactGP", features: str = "nystrom", **options: Any) -> "TableGP":
+        """Return a model with a copy of an exact process's hyperparameters and the same data.
+
+        Args:
+            exact: The process.
+            features: As for the constructor.
+            options: Others of the constructor's that these features have; those of the kernel stay.
+
+        Raises:
+            InvalidArgumentError: another name.
+            NotFittedError: the process has no data.
+        """
+        known = {field.name for field in fields(kind_of(features)) if field.init} - _OF_KERNEL
+        if unknown := ", ".join(sorted(set(options) - known)):
+            raise InvalidArgumentError(f"There is no option {unknown} here; there are {', '.join(sorted(known))}.")
+        chosen = options_of(**{**vars(exact.options), **options, "features": features})
+        return cls.of(*under(chosen, with_rows(exact)))
 
     @property
     def options(self) -> KernelOptions:

@@ -14,10 +14,13 @@ from rfgp.compare.protocol import Case, Report, node_case, row_case, run_compari
 from rfgp.couplings import Coupling, by_name, name_of
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field
-from rfgp.models import SparseSpectrumGP
+from rfgp.models import SparseSpectrumGP, TableGP
 from rfgp.models.graph import GraphGP, describe_features
+from rfgp.regression import FeatureOptions, InducingOptions
 from rfgp.regression.graph import NONZEROS_PER_WALKER, chosen_size
 from rfgp.tables import Table
+
+TableModel = SparseSpectrumGP | TableGP
 
 EXACT_ROWS = 800
 """Training rows, at random, on which an approximation on a table is compared with the exact process."""
@@ -52,7 +55,7 @@ def coupling_label(coupling: Coupling) -> str:
 
 def compare_rows(
     table: Table,
-    model: SparseSpectrumGP,
+    model: TableModel,
     train: NDArray[np.int64],
     test: NDArray[np.int64],
     title: str,
@@ -64,20 +67,45 @@ def compare_rows(
     X, y = table.X[points], table.y[points]
     small = model.redraw(seed=model.seed).condition(table.X[rows], table.y[rows])
     both = np.concatenate([table.X[rows], X])
-    m, own = small.feature_map.frequencies.shape[0], coupling_label(model.coupling)
+    own, m, make = _own_rows(small)
     methods = [*(name for name in ("iid", "orthogonal") if name != own), own]
     sizes = sorted({max(2, size - size % 2) for size in (m // 4, m // 2)} | {m})  # even, for antithetic pairs
+    features = small.options.features if isinstance(small.options, FeatureOptions) else "fourier"
 
     def run(_: int) -> tuple[Case, Exact]:
         start = time.perf_counter()
-        return row_case(small.exact(), X, y, both, small.features, start, {own: model.coupling})
+        return row_case(small.exact(), X, y, both, features, start, {own: make})
 
     remark = (
         f"The exact process and the features condition on the same {len(rows)} training rows and predict the same "
         f"{len(points)} held-out rows, with the hyperparameters fitted above; {_DRAWS} draws each."
     )
     comparison = run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, tell)
+    if isinstance(small.options, InducingOptions):
+        remark += f" Inducing points are twice as many as m, like features. {bounded(model)}"
     return Compared(comparison, remark, (own, m))
+
+
+def bounded(model: TableModel) -> str:
+    """Return what is known of the distance from the exact process on all rows, in a sentence; "" where nothing is."""
+    if not isinstance(model, TableGP) or not isinstance(model.options, InducingOptions):
+        return ""
+    return f"On all {model.num_observations:,} training rows: {str(model.check()).replace('The', 'the', 1)}"
+
+
+def _own_rows(model: TableModel) -> tuple[str, int, Callable[[int, int], TableModel]]:
+    """Return what the model's features are called, their m, and what makes them in another size, with a seed."""
+    options = model.options
+    if isinstance(options, InducingOptions):
+        name = options.local or options.diagonal or "nystrom"
+        return (
+            name,
+            max(1, model.feature_map.num_features // 2),
+            lambda m, seed: model.redraw(num_inducing=2 * m, seed=seed),
+        )
+    assert isinstance(options, FeatureOptions)
+    own = coupling_label(options.coupling)
+    return own, options.num_frequencies, lambda m, seed: model.redraw(num_frequencies=m, seed=seed)
 
 
 def compare_nodes(

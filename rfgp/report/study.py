@@ -16,10 +16,10 @@ from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields import Field
 from rfgp.fitting import Progress
 from rfgp.inference import Prediction
-from rfgp.models import Process, SparseSpectrumGP
+from rfgp.models import Process
 from rfgp.models.graph import GraphGP
 from rfgp.report.baselines import Baseline, baselines_of_nodes, baselines_of_rows
-from rfgp.report.comparing import NOT_ASKED, Compared, compare_nodes, compare_rows
+from rfgp.report.comparing import NOT_ASKED, Compared, TableModel, compare_nodes, compare_rows
 from rfgp.report.notes import of_bounds, of_rules
 from rfgp.tables import Table
 
@@ -111,7 +111,7 @@ class Study:
 
 def study_table(
     table: Table,
-    model: SparseSpectrumGP,
+    model: TableModel,
     *,
     title: str = "table",
     test_share: float = 0.1,

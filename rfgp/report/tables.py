@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.counts import counted
-from rfgp.models import SparseSpectrumGP
+from rfgp.regression import FeatureOptions, InducingOptions
 from rfgp.report import figures, words
-from rfgp.report.comparing import coupling_label
+from rfgp.report.comparing import TableModel, coupling_label
 from rfgp.report.page import Block, Grid, Plot, Section, Text, render
 from rfgp.report.study import Study
 from rfgp.tables import Table
@@ -28,15 +28,14 @@ def table_report(
         command: The command that made it, to list there.
     """
     model = study.model
-    assert isinstance(model, SparseSpectrumGP)
+    assert isinstance(model, TableModel)
     found = column_relevance(model, table)
     order = np.argsort(-found, kind="stable")
     features = model.feature_map.num_features
-    coupling = coupling_label(model.coupling)
     columns = counted(len(table.columns), "column")
     lead = (
-        f"A Gaussian process for {table.target} from {columns}, through {features} random features ({coupling} "
-        f"frequencies){_beside(model)}, fitted on {len(study.train):,} rows and judged on {len(study.test):,} others."
+        f"A Gaussian process for {table.target} from {columns}, through {_features(model)}, "
+        f"fitted on {len(study.train):,} rows and judged on {len(study.test):,} others."
     )
     memory = 8.0 * features * len(study.train)
     sections = [
@@ -49,12 +48,19 @@ def table_report(
     return render(study.title, lead, words.cards(study, "rows"), sections)
 
 
-def _beside(model: SparseSpectrumGP) -> str:
-    options = model.options
-    return f" and a local process ({options.local}, {options.num_neighbors} neighbours)" if options.has_both else ""
+def _features(model: TableModel) -> str:
+    options, count = model.options, model.feature_map.num_features
+    near = f"({options.local}, {options.num_neighbors} neighbours)"
+    if isinstance(options, InducingOptions):
+        left = {None: "", "fitc": ", what they miss as noise", "vfe": ", a lower bound of the likelihood"}
+        rest = " and neighbours that take up what they leave" if options.has_residual else left[options.diagonal]
+        return f"{count} features of inducing points ({options.inducing}){rest}"
+    assert isinstance(options, FeatureOptions)
+    beside = f" and a local process {near}" if options.has_both else ""
+    return f"{count} random features ({coupling_label(options.coupling)} frequencies){beside}"
 
 
-def column_relevance(model: SparseSpectrumGP, table: Table) -> NDArray[np.float64]:
+def column_relevance(model: TableModel, table: Table) -> NDArray[np.float64]:
     """Return each column's standard deviation over its lengthscale, (d,): 0 where it has no effect.
 
     Of two processes it is the root of the mean square, weighted by their variances.
@@ -66,7 +72,7 @@ def column_relevance(model: SparseSpectrumGP, table: Table) -> NDArray[np.float6
     return np.asarray(table.X.std(axis=0, ddof=1) * np.sqrt(squares / variances))
 
 
-def _number(model: SparseSpectrumGP, name: str) -> NDArray[np.float64]:
+def _number(model: TableModel, name: str) -> NDArray[np.float64]:
     return np.asarray(model.hyperparameters.value(name).detach().double().cpu().numpy())
 
 
@@ -96,7 +102,7 @@ def _glance(table: Table, order: list[int]) -> list[Block]:
     return blocks
 
 
-def _relevance(model: SparseSpectrumGP, table: Table, found: NDArray[np.float64]) -> list[Block]:
+def _relevance(model: TableModel, table: Table, found: NDArray[np.float64]) -> list[Block]:
     if model.hyperparameters.raw["lengthscale"].ndim == 0:
         return [Text("All columns share one lengthscale, in their standard deviations, so none is more relevant.")]
     order = np.argsort(-found, kind="stable")[:_MOST_COLUMNS]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from rfgp.regression import (
     FeatureOptions,
     InducingFamily,
     KernelFamily,
+    KernelOptions,
     LocalFamily,
     TableFamily,
     family_of,
@@ -32,7 +34,7 @@ _ALONE = "none"
 def _encode(family: TableFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
     options = {**plain.encode(vars(family.options)), "features": family.options.features or _ALONE}
     if isinstance(family, InducingFamily):
-        return options, {"draw.points": family.drawn_points}
+        return options, {"draw.points": family.drawn_points, "draw.lengthscale": family.chosen_at}
     if isinstance(family, KernelFamily) or not isinstance(family.options, FeatureOptions):
         return options, {}
     return options, _encode_draw(family.drawn_map.frequencies)
@@ -56,11 +58,16 @@ def _decode(options: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> T
 
 def _with_points(family: InducingFamily, tensors: Tensors, scaling: Scaling) -> InducingFamily:
     assert scaling.inputs is not None
-    points = tensors["draw.points"]
-    fits = points.ndim == 2 and points.shape[1] == len(scaling.inputs.scale) and points.dtype == torch.float64
-    if not fits or not 0 < len(points) <= family.options.num_inducing or not bool(points.abs().max() < _FAR):
+    points, lengthscale = tensors["draw.points"], tensors["draw.lengthscale"]
+    columns, many = len(scaling.inputs.scale), family.options.num_inducing
+    fits = points.ndim == 2 and points.shape[1] == columns and points.dtype == lengthscale.dtype == torch.float64
+    if not fits or not 0 < len(points) <= many or not bool(points.abs().max() < _FAR):
         raise ValueError("the inducing points do not fit the options or the columns")
-    return family.with_points(points)
+    if lengthscale.shape not in ((), (columns,)) or not bool(
+        (lengthscale > 1 / _FAR).logical_and(lengthscale < _FAR).all()
+    ):
+        raise ValueError("the lengthscale that the inducing points were chosen at does not fit them")
+    return replace(family, points=points, lengthscale=lengthscale)
 
 
 def _with_draw(family: FeatureFamily | LocalFamily, tensors: Tensors, scaling: Scaling) -> FeatureFamily | LocalFamily:
@@ -101,6 +108,18 @@ def _needs_data(family: TableFamily) -> bool:
     return not isinstance(family, FeatureFamily)
 
 
-FEATURES = Codec("SparseSpectrumGP", _encode, _decode, _needs_data)
-KERNELS = Codec("ExactGP", _encode, _decode, _needs_data)
-TABLES = Codec("TableGP", _encode, _decode, _needs_data)
+def _codec(name: str, kind: type[KernelOptions] | None = None) -> Codec:
+    """Return that of a class of models whose options are of one kind, or of any."""
+
+    def decode(options: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> TableFamily:
+        family = _decode(options, tensors, scaling)
+        if kind is not None and type(family.options) is not kind:
+            raise ValueError(f"the options are not those of a {name}")
+        return family
+
+    return Codec(name, _encode, decode, _needs_data)
+
+
+FEATURES = _codec("SparseSpectrumGP", FeatureOptions)
+KERNELS = _codec("ExactGP", KernelOptions)
+TABLES = _codec("TableGP")

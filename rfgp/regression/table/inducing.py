@@ -39,7 +39,7 @@ class InducingFamily(Family):
     Attributes:
         options: The user's choices.
         points: Z (M, d), standardised; None before there are rows. Fewer than asked for where distinct rows are.
-        lengthscale: That at which they were chosen, standardised, () or (d,); None where no fit needs it.
+        lengthscale: That at which they were chosen, standardised, () or (d,).
     """
 
     options: InducingOptions
@@ -61,6 +61,12 @@ class InducingFamily(Family):
         """Z (M, d), once there are some."""
         assert self.points is not None
         return self.points
+
+    @property
+    def chosen_at(self) -> Tensor:
+        """The lengthscale at which the points were chosen, once there are some."""
+        assert self.lengthscale is not None
+        return self.lengthscale
 
     def begun(self, values: Values, rows: Rows) -> tuple[Self, Values]:
         """Return the family with points among rows, unless it has some."""
@@ -86,8 +92,7 @@ class InducingFamily(Family):
 
         Centres of k-means are the same at lengthscales that are longer or shorter all together; pivots are not.
         """
-        assert self.lengthscale is not None
-        change = (values.standardized("lengthscale").detach().double() / self.lengthscale).reshape(-1)
+        change = (values.standardized("lengthscale").detach().double() / self.chosen_at).reshape(-1)
         shorter = self.options.inducing == "pivots" and float(change.min()) * MOVED < 1
         return shorter or bool(change.max() > MOVED * change.min())
 

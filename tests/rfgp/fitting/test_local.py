@@ -55,6 +55,7 @@ def test_some_rows_come_first_and_keep_all_their_neighbors(monkeypatch):
         seen.append((len(rows), pattern))
         return original(prior, rows, mean, noise, pattern)
 
+    watched.of = original.of
     monkeypatch.setattr(fitting, "MOST_ROWS", 300)
     monkeypatch.setattr(fitting, "LocalEvidence", watched)
     found, report = fitted(1200)
@@ -64,6 +65,28 @@ def test_some_rows_come_first_and_keep_all_their_neighbors(monkeypatch):
     assert pattern.shape == (300, used)
     assert used > 900  # these rows with their neighbours, which are the nearest of all 1,200
     assert np.diff(pattern.indptr)[4:].min() == 13
+
+
+def test_more_rows_are_searched_on_where_some_mislead(monkeypatch):
+    """Two rows as good as one, with targets far apart, are all that speaks for noise, and are not among the first."""
+    monkeypatch.setattr(fitting, "MOST_ROWS", 40)
+    X = table(200)[0]
+    y = np.sin(2 * X[:, 0]) + X[:, 2] / 20
+    X[1], y[1] = X[0] + 1e-7, y[0] + 1
+    chosen = family(None, "matern52")
+    order = chosen.prior(begin(chosen, Chunk(X, y)).hyperparameters).order(200).tolist()
+    told = {order[i] for i in torch.linspace(0, 199, 40).long().tolist()}
+    later = max((0, 1), key=order.index)
+    if later in told:  # else the pair is not seen at first
+        other = next(i for i in range(2, 200) if i not in told and order.index(i) > 100)
+        X[[later, other]], y[[later, other]] = X[[other, later]], y[[other, later]]
+    found, report = fit_local(begin(chosen, Chunk(X, y)), Plan())
+    assert report.stages[0].rows == 40
+    assert report.stages[-1].rows > 40
+    assert float(found.hyperparameters.standardized("noise")) > 1e-4
+    monkeypatch.setattr(fitting.LocalFit, "has_missed", lambda self, values, report: False)
+    found, _ = fit_local(begin(chosen, Chunk(X, y)), Plan())
+    assert float(found.hyperparameters.standardized("noise")) < 1e-6
 
 
 def test_with_all_neighbors_the_likelihood_is_the_exact_one_at_the_end():

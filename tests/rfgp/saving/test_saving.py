@@ -322,6 +322,18 @@ def set_tensor(name, value):
     return lambda header, tensors: tensors.__setitem__(name, value)
 
 
+@pytest.mark.parametrize("features", ["nystrom", "fourier", "exact"])
+def test_a_file_says_a_class_that_has_such_features(features, tmp_path):
+    rfgp.TableGP(features, num_frequencies=4, num_inducing=4, seed=0).condition(X, Y).save(tmp_path / "m", data=True)
+    for name, kind in (("SparseSpectrumGP", "fourier"), ("ExactGP", "exact")):
+        rewrite(tmp_path / "m", tmp_path / name, set_in("class", name))
+        if features == kind:
+            assert type(rfgp.load(tmp_path / name)).__name__ == name
+        else:
+            with pytest.raises(rfgp.ModelFileError, match=f"not those of a {name}"):
+                rfgp.load(tmp_path / name)
+
+
 @pytest.mark.parametrize(
     "change",
     [
