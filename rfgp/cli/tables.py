@@ -69,27 +69,30 @@ def fit(
     reading: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
     reading |= {"as_categories": tuple(as_category or ())}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
-    model: dict[str, Any] = {"features": features, "ard": ard, "diagonal": diagonal}
-    if features == "nystrom":
-        model |= {"num_inducing": num_inducing}
-    else:
-        model |= {"num_frequencies": num_frequencies, "coupling": coupling}
-    if local is not None:
-        model |= {"local": local, "num_neighbors": num_neighbors}
+    points = (
+        {"num_inducing": num_inducing} if diagonal is None else {"num_inducing": num_inducing, "diagonal": diagonal}
+    )
+    random = {"num_frequencies": num_frequencies, "coupling": coupling}
+    near = {} if local is None else {"local": local, "num_neighbors": num_neighbors}
+    model = {"features": features, "ard": ard, **(points if features == "nystrom" else random), **near, "seed": seed}
     judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
-    model |= {"seed": seed}
     study, folder, counts = _fit(
         file, target, log, reading, model, judging, out, with_data or local is not None, not as_json
     )
+    _tell(study, folder, counts, as_json)
+
+
+def _tell(study: Any, folder: Path, counts: tuple[int, int], as_json: bool) -> None:
+    """Print what a study came to, and where its files are; of counts[1] rows counts[0] were used."""
     files = {"model": folder / "model.safetensors", "report": folder / "report.html"}
     if as_json:
         print_json({**study.summary(), "files": {name: str(path) for name, path in files.items()}})
-    else:
-        print_study(study, "rows")
-        gone = counts[1] - counts[0]
-        left_out = f"; {gone:,} with missing values {'is' if gone == 1 else 'are'} left out" if gone else ""
-        used = f"conditioned on {counts[0]:,} of {counts[1]:,} rows{left_out}"
-        say(f"Model: {files['model']} ({used})\nReport: {files['report']}")
+        return
+    print_study(study, "rows")
+    gone = counts[1] - counts[0]
+    left_out = f"; {gone:,} with missing values {'is' if gone == 1 else 'are'} left out" if gone else ""
+    used = f"conditioned on {counts[0]:,} of {counts[1]:,} rows{left_out}"
+    say(f"Model: {files['model']} ({used})\nReport: {files['report']}")
 
 
 def _fit(

@@ -1,7 +1,7 @@
 """Approximations against the exact process on one input."""
 
 from rfgp.compare.inputs import compare_file as compare_file
-from rfgp.compare.protocol import WALKS as WALKS
+from rfgp.compare.methods import WALKS as WALKS
 from rfgp.compare.protocol import Plan as Plan
 from rfgp.compare.protocol import compare_nodes as compare_nodes
 from rfgp.compare.protocol import compare_table as compare_table

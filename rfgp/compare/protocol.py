@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 import graphs
 from rfgp import couplings, metrics, random
+from rfgp.compare.methods import NODE_METHODS, POINTS, WALKS
 from rfgp.compare.results import Comparison, Draw, Exact, Example
 from rfgp.counts import counted, not_finite
 from rfgp.errors import DataError, InvalidArgumentError
@@ -23,25 +24,6 @@ from rfgp.inference import Prediction
 from rfgp.models import ExactGP, Process, TableGP
 from rfgp.models.graph import GraphGP
 from rfgp.regression.graph import NONZEROS_PER_WALKER
-
-# "stratified" has systematic lengths as well, the others have independent directions.
-WALKS: dict[str, dict[str, Any]] = {
-    name: {"lengths": lengths, "directions": directions, "exact_hops": hops}
-    for name, lengths, directions, hops in (
-        ("iid", "iid", "independent", 0),
-        ("antithetic", "antithetic", "independent", 0),
-        ("sigma", "sigma", "independent", 0),
-        ("systematic", "systematic", "independent", 0),
-        ("stratified", "systematic", "stratified", 0),
-        ("exact-hops", "systematic", "stratified", "auto"),
-    )
-}
-
-
-POINTS: dict[str, dict[str, Any]] = {"nystrom": {}, "fitc": {"diagonal": "fitc"}, "vfe": {"diagonal": "vfe"}}
-"""What `compare_table` knows beside couplings: 2 m inducing points by k-means, as many as Fourier features."""
-NODE_METHODS = (*WALKS, "chebyshev")
-"""What `compare_nodes` knows; "chebyshev" has the degree that the non-zeros of "exact-hops" leave room for."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +85,7 @@ def compare_table(
         X: Inputs (n, d).
         y: Targets (n,).
         title: What the table is called.
-        methods: Names of couplings, or of `POINTS`; the first is the baseline.
+        methods: Names of couplings ("adapted": for the training rows) or of `POINTS`; the first is the baseline.
         sizes: Numbers of frequencies; None: 4 d and 16 d.
         features: "fourier" or "laplace".
         num_train: Training rows per split.
@@ -132,7 +114,8 @@ def compare_table(
         rows = np.concatenate([train, test])
         start = time.perf_counter()
         exact = ExactGP(ard=ard).fit(X[train], y[train])
-        return row_case(exact, X[test], y[test], X[rows], features, start)
+        named = {"adapted": _adapted(exact, X[train], features)}
+        return row_case(exact, X[test], y[test], X[rows], features, start, named)
 
     protocol = (
         f"{num_train} training and {num_test} test rows, {'one lengthscale per column' if ard else 'one lengthscale'}, "
@@ -140,6 +123,16 @@ def compare_table(
         f"{plan.seed}"
     )
     return run_comparison(title, protocol, "frequencies", methods, sizes, plan, run, report)
+
+
+def _adapted(exact: ExactGP, rows: NDArray[np.float64], features: str) -> Callable[[int, int], Process[Any]]:
+    """Return what makes a process with frequencies for rows (n, d), of a size and a seed."""
+
+    def make(size: int, seed: int) -> Process[Any]:
+        coupling = couplings.Adapted(rows / exact.hyperparameters.lengthscale.detach().numpy())
+        return exact.approximate(coupling=coupling, num_frequencies=size, features=features, seed=seed)
+
+    return make
 
 
 def compare_nodes(

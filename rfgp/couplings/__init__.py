@@ -1,5 +1,6 @@
 """Couplings: joint laws of m frequencies, each of which follows the spectral law."""
 
+from rfgp.couplings.adapted import Adapted as Adapted
 from rfgp.couplings.antithetic import Antithetic as Antithetic
 from rfgp.couplings.conformity import SimplexOptimized as SimplexOptimized
 from rfgp.couplings.conformity import conformity as conformity

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rfgp.couplings.adapted import Adapted
 from rfgp.couplings.antithetic import Antithetic
 from rfgp.couplings.conformity import SimplexOptimized
 from rfgp.couplings.coupling import Coupling
@@ -47,6 +48,7 @@ _REGISTRY: Registry[Coupling] = Registry(
         "near-orthogonal": NearOrthogonal,
         "spherical-radial": SphericalRadial,
         "leverage": Leverage,
+        "adapted": Adapted,
     },
 )
 
@@ -80,7 +82,10 @@ def for_features(name: str | Coupling, features: str) -> Coupling:
     Raises:
         InvalidArgumentError: as `by_name`.
     """
-    return by_name(name, features=features) if name == "energy" else by_name(name)
+    found = by_name(name, features=features) if name == "energy" else by_name(name)
+    if isinstance(found, Adapted) and features != "fourier":
+        raise InvalidArgumentError("Weights are fitted to rows for Fourier features, not for others.")
+    return found
 
 
 def name_of(coupling: Coupling) -> str:

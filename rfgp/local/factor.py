@@ -56,7 +56,7 @@ def no_features(x: Tensor) -> Tensor:
 
 
 def as_rows(x: Tensor) -> Array:
-    """Return an array of rows as the loops take them: float64, one row after another."""
+    """Return rows (n, c) as the loops take them: an array of float64, one row after another."""
     return np.ascontiguousarray(as_array(x.double()))
 
 

@@ -10,6 +10,8 @@ from rfgp.theory.kernels import rotated_error as rotated_error
 from rfgp.theory.kernels import rotated_moments as rotated_moments
 from rfgp.theory.kernels import simplex_moment as simplex_moment
 from rfgp.theory.kernels import variance as variance
+from rfgp.theory.rows import PairsError as PairsError
+from rfgp.theory.rows import pairs_error as pairs_error
 from rfgp.theory.softmax import angular_moments as angular_moments
 from rfgp.theory.softmax import bipolar_variance as bipolar_variance
 from rfgp.theory.softmax import exponential_covariance as exponential_covariance

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rfgp import random
-from rfgp.couplings import Coupling, Frequencies, distances_between, for_features, name_of
+from rfgp.couplings import Adapted, Coupling, Frequencies, distances_between, for_features, name_of
 from rfgp.couplings.energy.potential import check_distances
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import read_numbers
@@ -294,6 +294,8 @@ def kernel_error(
         seed: Of these draws.
     """
     _check(features, spectrum)
+    if isinstance(coupling, Adapted):
+        raise InvalidArgumentError("Frequencies for given rows have no error at a distance; see pairs_error.")
     table = read_numbers("distances", distances)
     z, weights = check_distances(table if table.ndim == 2 else np.stack([table, np.ones_like(table)], -1)).T
     if features == "laplace":

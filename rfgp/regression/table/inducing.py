@@ -64,7 +64,7 @@ class InducingFamily(Family):
 
     @property
     def chosen_at(self) -> Tensor:
-        """The lengthscale at which the points were chosen, once there are some."""
+        """The lengthscale at which the points were chosen, () or (d,), once there are some."""
         assert self.lengthscale is not None
         return self.lengthscale
 

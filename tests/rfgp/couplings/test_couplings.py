@@ -17,7 +17,7 @@ ANTITHETIC = ("iid-antithetic", "pairwise-antithetic", "simplex-plus-antithetic"
 
 LAWFUL = [n for n in couplings.names() if not couplings.by_name(n).is_biased]
 BIASED = ["constant-norm", "structured", "fast-orthogonal", "fast-simplex"]
-WEIGHTED = ["spherical-radial"]
+WEIGHTED = ["spherical-radial", "adapted"]
 GAUSSIAN_ONLY = [*BIASED, "spherical-radial", "fastfood", "simplex-optimized"]
 
 
@@ -81,7 +81,8 @@ def test_with_another_spectrum_too(name):
         with pytest.raises(rfgp.InvalidArgumentError, match="Gaussian spectrum only"):
             sample(name, 7, 3, repeats=1, spectrum=spectrum)
     else:
-        check_law(sample(name, 7, 3, spectrum=spectrum), spectrum)
+        omega, weights = draws(name, 7, 3, spectrum=spectrum)
+        check_law(omega, spectrum, weights)
 
 
 @pytest.mark.parametrize("name", ["iid", "sobol", "pairwise", "copula", "simplex-plus", "energy"])
