@@ -69,12 +69,11 @@ def fit(
     reading: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
     reading |= {"as_categories": tuple(as_category or ())}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
-    points = (
-        {"num_inducing": num_inducing} if diagonal is None else {"num_inducing": num_inducing, "diagonal": diagonal}
-    )
-    random = {"num_frequencies": num_frequencies, "coupling": coupling}
+    of_random = {"num_frequencies": num_frequencies, "coupling": coupling}
+    kind: dict[str, Any] = {"num_inducing": num_inducing} if features == "nystrom" else of_random
+    missed = {} if diagonal is None else {"diagonal": diagonal}
     near = {} if local is None else {"local": local, "num_neighbors": num_neighbors}
-    model = {"features": features, "ard": ard, **(points if features == "nystrom" else random), **near, "seed": seed}
+    model = {"features": features, "ard": ard, **kind, **missed, **near, "seed": seed}
     judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
     study, folder, counts = _fit(
         file, target, log, reading, model, judging, out, with_data or local is not None, not as_json

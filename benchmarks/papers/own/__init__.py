@@ -1,9 +1,10 @@
 """Figures of our own that README, docs and docstrings quote: no paper has them, so nothing is printed beside them."""
 
-from benchmarks.papers.own import attention, cora, couplings, language_model, roads, rounding, starvation
+from benchmarks.papers.own import attention, cora, couplings, inducing, language_model, roads, rounding, starvation
 
 FIGURES = {
     **couplings.FIGURES,
+    **inducing.FIGURES,
     **attention.FIGURES,
     **language_model.FIGURES,
     **cora.FIGURES,
