@@ -1,10 +1,10 @@
 """Fitting through inducing points: hyperparameters and points in turn, and at the end the points as well if wanted.
 
 Hyperparameters are searched for as with random features (`rfgp.fitting.subsets`), the points staying where they are.
-Where lengthscales have then moved (`InducingFamily.has_moved`), points are chosen again among the rows as these lie in
-the new ones, and the search goes on from where it was, on the last subset. What is likelier there stands; points are
-chosen three times more at most, while that gains a thousandth of a nat a row. Points that are learned move by the same
-likelihood, with all hyperparameters, on at most 16,384 rows.
+Where lengthscales have moved (`InducingFamily.has_moved`) after the first subset, and again at the end, points are
+chosen again among the rows as these lie in the new ones, and the search goes on from where it was, on the rows that it
+had. What is likelier there stands; points are chosen three times more at most, while that gains a thousandth of a nat a
+row. Points that are learned move by the same likelihood, with all hyperparameters, on at most 16,384 rows.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.finish import finish
 from rfgp.fitting.local import POINTS, LocalFit
 from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
-from rfgp.fitting.subsets import SETTLED, grow, optimize, searched
+from rfgp.fitting.subsets import SETTLED, begin, enlarge, optimize, searched
 from rfgp.inference import evidence
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, InducingFamily, Regression, mean_and_noise
@@ -38,12 +38,13 @@ def fit_inducing(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
         values = regression.hyperparameters
         reports, words = list[FitReport](), "every hyperparameter is fixed"
         if fit.free:
-            values, reports, words = grow(fit, values)
-            rows = searched(fit.subset(reports[-1].stages[-1].rows))
-            fit, values, more = chosen_again(fit, values, reports[-1], partial(optimize, rows=rows))
-            if more:
-                reports = [*reports[:-1], *more]
-                words = f"on {more[-1].stages[-1].rows:,} rows, points chosen {len(more)} times ({more[-1].message})"
+            values, reports = begin(fit, values)
+            fit, values, reports = _chosen_again(fit, values, reports)
+            first = reports[-1].stages[-1].rows
+            values, reports, words = enlarge(fit, values, reports)
+            if reports[-1].stages[-1].rows > first:
+                fit, values, reports = _chosen_again(fit, values, reports)
+            words += ", points chosen again" * (fit.family is not regression.family)
         if _family(fit).options.learn_inducing and plan.max_iterations:
             fit, values, report = _learned(fit, values)
             reports.append(report)
@@ -55,6 +56,14 @@ def fit_inducing(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
 def _family(fit: FeatureFit) -> InducingFamily:
     assert isinstance(fit.family, InducingFamily)
     return fit.family
+
+
+def _chosen_again(
+    fit: FeatureFit, values: Values, reports: list[FitReport]
+) -> tuple[FeatureFit, Values, list[FitReport]]:
+    rows = searched(fit.subset(reports[-1].stages[-1].rows))
+    fit, values, more = chosen_again(fit, values, reports[-1], partial(optimize, rows=rows))
+    return fit, values, [*reports[:-1], *more] if more else reports
 
 
 def chosen_again(

@@ -129,9 +129,17 @@ def _finish_learned(
 
 def grow(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport], str]:
     """Optimise on larger and larger subsets; return the values, the reports, and how it ended, in words."""
-    sizes = _sizes(fit)
-    values, reports = _first(fit, values, searched(fit.subset(sizes[0])))
-    for size in sizes[1:]:
+    return enlarge(fit, *begin(fit, values))
+
+
+def begin(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport]]:
+    """Optimise on the smallest subset, from several starts; return the values and the reports."""
+    return _first(fit, values, searched(fit.subset(_sizes(fit)[0])))
+
+
+def enlarge(fit: FeatureFit, values: Values, reports: list[FitReport]) -> tuple[Values, list[FitReport], str]:
+    """Optimise on the larger subsets; return the values, the reports after those given, and how it ended, in words."""
+    for size in _sizes(fit)[1:]:
         values, report = optimize(fit, values, searched(fit.subset(size)))
         reports.append(report)
         if report.stages[0].gain < SETTLED:
