@@ -311,10 +311,11 @@ def squared_distance(
 ) -> Tensor:  # (..., n, k)
     """Return |x_i - z_j|^2 through one matrix product, centred first and cut at 0."""
     center = x.mean(-2, keepdim=True).detach()
-    x, z = x - center, z - center
-    cross = x @ z.transpose(-1, -2)
-    total = (x**2).sum(-1)[..., :, None] + (z**2).sum(-1)[..., None, :]
-    return (total - 2 * cross).clamp_min(0)
+    a, b = x - center, z - center
+    own, other = (a**2).sum(-1)[..., :, None], (b**2).sum(-1)[..., None, :]
+    if not math.isfinite(float(own.detach().sum() + other.detach().sum())):  # so far away that the product is no number
+        return ((x[..., :, None, :] - z[..., None, :, :]) ** 2).sum(-1)
+    return (own + other - 2 * (a @ b.transpose(-1, -2))).clamp_min(0)
 
 
 class _ScaledGram(torch.autograd.Function):

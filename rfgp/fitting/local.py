@@ -36,8 +36,9 @@ MOST_ROWS = 2**14
 
 On 41,000 rows of protein all of them gained .002 nats a row on the optimum of these, in twice the time.
 """
-MISSED = 0.1
-"""Nats by which a row may be less likely than those that were searched on. Where noise is as good as none two rows near
+MISSED, CHANCE = 0.1, 2.0
+"""Nats by which a row may be less likely than those that were searched on; and so many standard errors, for rows whose
+log densities have a deviation of one. Where noise is as good as none two rows near
 each other with different targets are all that speaks for some, and a search without them ends at the lower bound: of
 4,096 rows of 9,900 of protein at -.86 nats a row, where all have -23,000."""
 ROUNDS, SETTLED = 6, 2e-3
@@ -129,7 +130,8 @@ class LocalFit:
             every = float(by(prior, self.rows, mean.double(), noise.double()).log_marginal_likelihood())
         count = self.rows.take(self.told).count
         searched = report.log_marginal_likelihood - self.regression.scaling.targets.log_jacobian(count)
-        return not every / self.rows.count > searched / count - MISSED
+        by_chance = CHANCE / math.sqrt(count)
+        return not every / self.rows.count > searched / count - MISSED - by_chance
 
     def search(self, values: Values, stage: str, alone: bool = False) -> tuple[Values, FitReport]:
         """Search with the neighbours that rows have at these values; return the values found and the report.

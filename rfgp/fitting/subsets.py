@@ -36,7 +36,7 @@ from rfgp.fitting.maximize import ENOUGH, SMALL, Density, Objective, Plan, maxim
 from rfgp.inference import FeatureEvidence
 from rfgp.inference.linear import best_common_scale
 from rfgp.parameters import Values
-from rfgp.regression import FitReport, KernelFamily, Regression
+from rfgp.regression import FitReport, InducingFamily, KernelFamily, Regression
 from rfgp.rows import Block
 from rfgp.threads import in_one_thread
 
@@ -71,6 +71,10 @@ the end and compared as well."""
 BEGINNING = 10
 """Iterations on the first subset before frequencies are learned: more of them drive columns out of reach of the steps
 that follow, and features that are all short or all long swing where rows are few."""
+TOLERANCE = (1e-7, 1e-6)
+"""The least gain of an iteration on many rows, nats a row; and through inducing points, whose noise and lengthscales
+make up for each other along a ridge.
+"""
 _LOG_RATIO = (-27.0, 9.0)
 """Bounds of log(noise / output scale), while their common scale is solved for."""
 
@@ -256,7 +260,9 @@ def optimize(
     if most is not None:
         plan = replace(plan, given_iterations=min(most, plan.max_iterations))
     if tolerance is None:
-        tolerance = ENOUGH / rows.count if len(rows) <= LEAST_ROWS else 1e-7
+        tolerance = (
+            ENOUGH / rows.count if len(rows) <= LEAST_ROWS else TOLERANCE[isinstance(fit.family, InducingFamily)]
+        )
     if not fit.solves(rows):
         return _maximize(fit, values, rows, plan, stage + ", second start" * restart, tolerance)
     objective = Objective.of(fit.regression, rows, _density(fit, values, rows))

@@ -66,6 +66,10 @@ class TableGP(Process[TableFamily]):
             at new points, and `fit` maximises a lower bound of the exact log marginal likelihood (Titsias 2009); the
             noise found is too large. With both, joint laws of points are known and functions to sample are not.
         local: The kernel of the local process: "matern12", "matern32", "matern52", "gaussian", or None for none.
+            Beside "nystrom", "residual": what its points leave of their own kernel, k - phi phi^T, so that there is one
+            kernel and no second set of lengthscales (Vecchia-inducing-points full-scale approximation, Gyger, Furrer
+            and Sigrist 2025); of those kernels only, computed in double precision, neighbours near in the lengthscales.
+            Without neighbours it would be FITC, with all of them it is the exact process.
         num_neighbors: k, the most that a row is conditioned on; exact where it is n - 1. Costs grow like k^3.
         conditioning: What the neighbours of a row are. "observations": noise and all, by one factorisation. "latent":
             the values of the local process, which is far closer to the exact posterior where the noise hides what few

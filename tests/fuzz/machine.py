@@ -17,10 +17,11 @@ COUPLINGS = ["iid", "orthogonal", "halton", "pairwise", "monotone", "structured"
 @st.composite
 def tables(draw):
     """Options of a model on a table, as JSON."""
-    features = draw(st.sampled_from(["fourier", "laplace", "exact", "none"]))
+    features = draw(st.sampled_from(["fourier", "laplace", "exact", "none", "residual"]))
     spectra = ["gaussian"] if features == "laplace" else ["gaussian", "matern", "rational-quadratic"]
-    spectrum = draw(st.sampled_from(spectra[: 2 if features == "none" else 3]))
+    spectrum = draw(st.sampled_from(spectra[: 2 if features in ("none", "residual") else 3]))
     local = draw(st.sampled_from([None, None, "gaussian", "matern"])) if features != "none" else spectrum
+    local = None if features == "residual" else local
     learned = features == "fourier" and draw(st.integers(0, 4)) == 0
     return {
         "family": "table",

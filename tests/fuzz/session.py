@@ -95,7 +95,7 @@ class Session:
 
     def __init__(self, setup):
         self.setup, self.steps, self.state, self.others = setup, [], State(), []
-        self.is_graph, self.is_exact = setup["family"] == "graph", setup["features"] in ("exact", "none")
+        self.is_graph, self.is_exact = setup["family"] == "graph", setup["features"] in ("exact", "none", "residual")
         if self.is_graph:
             self.graph, self.labels, self.adjacency = graph_of(setup["seed"])
         self.model = self._made()
@@ -113,6 +113,9 @@ class Session:
         near = {"gaussian": "gaussian", "matern": "matern32", None: None}[s.get("local")]
         if s["features"] == "none":  # with all neighbours that is the exact process of the kernel
             return rfgp.TableGP(None, local=near, num_neighbors=10**4, seed=s["seed"], **common)
+        if s["features"] == "residual":  # and so is that of inducing points with what they leave
+            more = {"num_inducing": s["m"], "local": "residual", "num_neighbors": 10**4}
+            return rfgp.TableGP("nystrom", seed=s["seed"], **more, **common)
         if self.is_exact:
             return rfgp.ExactGP(local=near, **common)
         return rfgp.SparseSpectrumGP(

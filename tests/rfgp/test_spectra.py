@@ -1,4 +1,5 @@
 import inspect
+import math
 
 import gpytorch
 import mpmath
@@ -205,6 +206,11 @@ def test_distances_far_from_the_origin():
     torch.testing.assert_close(
         far, torch.tensor([[0.0, 1e-6], [1e-6, 0.0]], dtype=torch.float64), rtol=1e-3, atol=1e-12
     )
+    further = spectra.squared_distance(
+        torch.tensor([[1e200], [-1.0], [3e200]], dtype=torch.float64),
+        torch.tensor([[1e200], [2.0]], dtype=torch.float64),
+    )
+    assert further.tolist() == [[0, math.inf], [math.inf, 9], [math.inf, math.inf]]
 
 
 @pytest.mark.parametrize("ard", [True, False])
