@@ -165,6 +165,28 @@ def test_fit_says_how_well_and_writes_model_and_report(fitted):
         gp.exact()
 
 
+def test_inducing_points_are_fitted_and_predict(monkeypatch, capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (120, 2))
+    np.savetxt(tmp_path / "t.csv", np.c_[X, np.sin(3 * X[:, 0])], delimiter=",", header="a,b,y", comments="")
+    out = tmp_path / "out"
+    options = ("--features", "nystrom", "--num-inducing", "12", "--no-compare", "--target", "y")
+    for more, name in ((("--diagonal", "vfe"), "diagonal"), (("--local", "residual"), "local")):
+        code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options, *more, "--out", out)
+        assert code == 0, err
+        gp = rfgp.load(out / "model.safetensors")
+        assert (gp.options.num_inducing, getattr(gp.options, name)) == (12, more[1])
+        code, _, err = run(
+            monkeypatch, capsys, "predict", out / "model.safetensors", tmp_path / "t.csv", "--out", tmp_path / "p.csv"
+        )
+        assert code == 0, err
+        means = [float(row["mean"]) for row in rows_of(tmp_path / "p.csv")]
+        assert np.corrcoef(means, np.sin(3 * X[:, 0]))[0, 1] > 0.99
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", "--diagonal", "vfe", "--out", tmp_path / "o")
+    assert code == 1
+    assert "--diagonal vfe is for --features nystrom" in err
+
+
 def test_a_local_process_is_fitted_and_kept_with_its_rows(monkeypatch, capsys, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (120, 2))

@@ -180,3 +180,16 @@ def test_too_many_rows_asked_for_name_what_to_change(tmp_path):
         rfgp.DataError, match=r"18 training and 5 test .* there are 20\. Ask for fewer with num_train and num_"
     ):
         compare_file(tmp_path / "t.csv", num_train=18, num_test=5)
+
+
+def test_inducing_points_and_frequencies_for_the_rows_stand_beside_couplings():
+    """As many features of each; points are nearest to the exact process."""
+    methods = ["iid", "adapted", "nystrom", "fitc", "vfe"]
+    found = compare_table(
+        TABLE.X, TABLE.y, methods=methods, sizes=[8], num_train=100, num_test=40, plan=Plan(splits=1, draws=3)
+    )
+    errors = {method: found.estimate("kernel_error", method, 8).mean for method in methods}
+    assert errors["adapted"] < 0.7 * errors["iid"]
+    assert errors["nystrom"] < 0.5 * errors["iid"]
+    divergences = {method: found.estimate("kl", method, 8).mean for method in methods}
+    assert max(divergences[name] for name in ("nystrom", "fitc", "vfe")) < 0.1 * divergences["iid"]

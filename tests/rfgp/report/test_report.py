@@ -173,6 +173,30 @@ def test_bad_options_are_named(options, error, message):
         table_page(small_table(), **options)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "own", "lead"),
+    [
+        ({}, "nystrom", "through 20 features of inducing points (k-means), fitted"),
+        ({"diagonal": "fitc", "inducing": "pivots"}, "fitc", "(pivots), what they miss as noise, fitted"),
+        ({"local": "residual"}, "residual", "(k-means) and neighbours that take up what they leave, fitted"),
+    ],
+)
+def test_inducing_points_are_compared_and_bounded(options, own, lead):
+    """They stand last, beside couplings of as many features; the bounds are those of the model's own check."""
+    table = small_table()
+    gp = rfgp.TableGP("nystrom", num_inducing=20, num_neighbors=5, seed=0, **options)
+    study = report.study_table(table, gp)
+    assert study.own == (own, 10) == study.comparison.groups()[-1]
+    page = report.table_report(study, table)
+    assert lead in page
+    bounds = gp.check()
+    assert f"is between {bounds.lower:.6g} and {bounds.upper:.6g}" in page
+    assert f"On all {len(study.train):,} training rows: the exact log marginal" in study.remark
+    kl = {m: study.comparison.estimate("kl", m, 10).mean for m in (own, "iid")}
+    assert kl[own] < kl["iid"]
+
+
 def test_rows_of_the_search_are_those_that_it_took(monkeypatch):
     monkeypatch.setattr(local, "MOST_ROWS", 20)
     gp = rfgp.TableGP(None, local="matern32", num_neighbors=5, seed=0)
