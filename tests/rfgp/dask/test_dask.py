@@ -118,6 +118,19 @@ def test_a_fit_is_that_of_the_same_rows_in_blocks(client, frequencies):
     assert found.frequencies == wanted.frequencies
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("diagonal", [None, "fitc", "vfe"])
+def test_inducing_points_are_those_of_the_same_rows_in_blocks(client, diagonal):
+    def points():
+        return rfgp.TableGP("nystrom", num_inducing=16, diagonal=diagonal, seed=0)
+
+    gp = rfgp.dask.fit(points(), *arrays())
+    expected = points().fit(rfgp.tables.Blocks([(X, Y)]))
+    assert_same(gp, expected, 1e-6)
+    assert torch.allclose(gp.feature_map.points, expected.feature_map.points, rtol=1e-4)
+    assert gp.check().lower == pytest.approx(expected.check().lower, rel=1e-8)
+
+
 def test_noise_and_weights_of_rows(client):
     found = Partitions(frame(), "y", "noise", "weight")
     gp = model().condition(found)
