@@ -75,8 +75,8 @@ TOLERANCE = 1e-7
 """The least gain of an iteration on many rows, nats a row."""
 COARSE = 1e-5
 """That through inducing points where rows are many, or where more rows follow: noise and lengthscales make up for each
-other along a ridge, and other points change the likelihood by more. (5,000 rows of elevators, 128 points, FITC: 18 s; with
-1e-6 36 s, and an NLPD that is higher by .004.)"""
+other along a ridge, and other points change the likelihood by more. (5,000 rows of elevators, 128 points, FITC: 18 s;
+with 1e-6 36 s, and an NLPD that is higher by .004.)"""
 _LOG_RATIO = (-27.0, 9.0)
 """Bounds of log(noise / output scale), while their common scale is solved for."""
 
