@@ -139,14 +139,14 @@ class LocalFit:
         Args:
             values: Where to begin.
             stage: What follows the number of rows in its name.
-            alone: Whether to leave the features out.
+            alone: Whether to leave the features out; of one kernel, neighbours then estimate all of it.
         """
         size, objective = self.size, self._objective(values, self.size, alone)
         plan = replace(self.plan, given_iterations=min(EACH, self.plan.max_iterations))
         name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"
         with in_one_thread(self.is_narrow):
             tolerance = max(ENOUGH / objective.count, 1e-7)
-            held = ALONE if alone else ()
+            held = ALONE if alone and isinstance(self.family, LocalFamily) else ()
             return maximize(objective, values, plan, stage=name, held=held, bounds=self._bounds(), tolerance=tolerance)
 
     def _bounds(self) -> Bounds:
@@ -180,7 +180,7 @@ class LocalFit:
 
         def density(values: Values) -> tuple[Tensor, Values]:
             prior, (mean, noise) = self.prior(values), mean_and_noise(values)
-            prior = replace(prior, features=None) if alone else prior
+            prior = replace(prior, features=None, is_residual=False) if alone else prior
             return LocalEvidence(
                 prior, beside, mean.double(), noise.double(), pattern
             ).log_marginal_likelihood(), values

@@ -5,7 +5,7 @@ import pytest
 
 import rfgp
 from rfgp.fitting import Plan, fit_table
-from rfgp.fitting.residual import AGAIN
+from rfgp.fitting.residual import AGAIN, ALONE
 from rfgp.regression import begin, family_of, options_of
 from rfgp.regression.table import InducingFamily
 from rfgp.rows import Chunk
@@ -49,14 +49,23 @@ def test_it_is_likelier_than_either_part_alone(residual):
     assert report.log_marginal_likelihood == pytest.approx(total(found), rel=1e-12)
 
 
-def test_points_are_chosen_again_where_lengthscales_have_moved(residual, monkeypatch):
+def test_neighbors_come_first_and_points_suit_the_lengthscales_that_they_find(residual, monkeypatch):
     found, report = residual
-    assert any(AGAIN in stage.name for stage in report.stages)
+    assert report.stages[0].name == f"all rows{ALONE}"
+    assert report.stages[-1].name.startswith("all rows")
+    assert ALONE not in report.stages[-1].name
     monkeypatch.setattr(InducingFamily, "has_moved", lambda self, values: False)
     kept, other = fitted(local="residual", num_neighbors=10)
-    assert not any(AGAIN in stage.name for stage in other.stages)
     assert report.log_marginal_likelihood > other.log_marginal_likelihood
     assert not np.allclose(found.family.drawn_points, kept.family.drawn_points)
+
+
+def test_points_are_chosen_again_where_lengthscales_move_once_more(monkeypatch):
+    """What is less likely does not stand."""
+    monkeypatch.setattr(InducingFamily, "has_moved", lambda self, values: True)
+    found, report = fitted(local="residual", num_neighbors=10)
+    assert any(AGAIN in stage.name for stage in report.stages)
+    assert report.log_marginal_likelihood == pytest.approx(total(found), rel=1e-12)
 
 
 def test_learned_points_move_and_are_likelier(residual):
