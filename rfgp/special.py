@@ -20,6 +20,10 @@ LARGEST_ORDER = 100.0
 """Of the Matern function; beyond it the kernel is Gaussian to half a percent."""
 
 
+_NOTHING = 750.0
+"""Where exp(-t) is 0, and powers up to the 12th of 2t are still numbers of single precision."""
+
+
 def matern(t: Tensor, nu: float) -> Tensor:
     """Return M(t) = 2^(1-nu) / Gamma(nu) t^nu K_nu(t) at t >= 0, (...) -> (...), differentiable; M(0) = 1.
 
@@ -27,6 +31,7 @@ def matern(t: Tensor, nu: float) -> Tensor:
     exponential. Otherwise scipy's K_nu, with M'(t) = -2^(1-nu) / Gamma(nu) t^nu K_(nu-1)(t); at t = 0, where it
     may be infinite, the derivative is taken as 0, as for coincident points.
     """
+    t = t.clamp(max=_NOTHING)
     if has_polynomial(nu):
         return _half_integer(t, round(nu - 0.5))
     out: Tensor = _Matern.apply(t, nu)

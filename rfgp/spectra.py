@@ -309,8 +309,8 @@ def squared_distance(
     x: Tensor,  # (..., n, d)
     z: Tensor,  # (..., k, d)
 ) -> Tensor:  # (..., n, k)
-    """Return |x_i - z_j|^2 through one matrix product, centred first and cut at 0."""
-    center = x.mean(-2, keepdim=True).detach()
+    """Return |x_i - z_j|^2 through one matrix product, cut at 0; first centred where a far point does not matter."""
+    center = z.detach().median(-2, keepdim=True).values if z.shape[-2] else 0
     a, b = x - center, z - center
     own, other = (a**2).sum(-1)[..., :, None], (b**2).sum(-1)[..., None, :]
     if not math.isfinite(float(own.detach().sum() + other.detach().sum())):  # so far away that the product is no number

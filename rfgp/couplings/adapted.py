@@ -26,6 +26,8 @@ _ONE = 100.0
 """Weight of the condition that weights add to one."""
 _RIDGE = 1e-10
 _LEAST = 1e-6
+LEAST_SPREAD = 1e-3
+"""Squares of lengthscales between two rows, on average: nearer ones, or such as are no numbers, move nothing."""
 
 
 class Adapted(Coupling):
@@ -143,7 +145,7 @@ def moved(
 ) -> Tensor:  # (m, d)
     """Return frequencies moved, with weights of their own, to where `normal_error` is least; see there."""
     spread = 2 * torch.cov(x.mT, correction=0).reshape(x.shape[1], -1)
-    if not bool((spread.diagonal() > 0).any()):
+    if not LEAST_SPREAD < float(spread.diagonal().sum()) < float("inf"):
         return omega
     with torch.enable_grad():
         places = omega.clone().requires_grad_()

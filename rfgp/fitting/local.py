@@ -133,16 +133,17 @@ class LocalFit:
         by_chance = CHANCE / math.sqrt(count)
         return not every / self.rows.count > searched / count - MISSED - by_chance
 
-    def search(self, values: Values, stage: str, alone: bool = False) -> tuple[Values, FitReport]:
+    def search(self, values: Values, stage: str, alone: bool = False, last: bool = False) -> tuple[Values, FitReport]:
         """Search with the neighbours that rows have at these values; return the values found and the report.
 
         Args:
             values: Where to begin.
             stage: What follows the number of rows in its name.
             alone: Whether to leave the features out; of one kernel, neighbours then estimate all of it.
+            last: Whether no search with other neighbours follows, so that this one goes to its end.
         """
         size, objective = self.size, self._objective(values, self.size, alone)
-        plan = replace(self.plan, given_iterations=min(EACH, self.plan.max_iterations))
+        plan = self.plan if last else replace(self.plan, given_iterations=min(EACH, self.plan.max_iterations))
         name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"
         with in_one_thread(self.is_narrow):
             tolerance = max(ENOUGH / objective.count, 1e-7)
@@ -267,7 +268,7 @@ def ended(found: Regression, reports: list[FitReport], words: str = "") -> tuple
         words: How it ended, where that was no matter of the likelihood alone.
     """
     last = reports[-1]
-    converged = last.converged or bool(words) or last.stages[0].gain < SETTLED
+    converged = last.converged or bool(words) or (last.iterations > 0 and last.stages[0].gain < SETTLED)
     message = last.message if last.converged else "new neighbours gained little" if converged else last.message
     rows = gathered(found.needed_rows("a fit"))
     with torch.no_grad():

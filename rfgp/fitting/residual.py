@@ -52,6 +52,6 @@ def _family(fit: LocalFit) -> InducingFamily:
 def _learned(fit: LocalFit, values: Values) -> tuple[LocalFit, Values, FitReport]:
     """Search for the points and all free hyperparameters."""
     begin = values.beside({POINTS: _family(fit).drawn_points.clone()}, {})
-    found, report = fit.search(begin, ", points too")
+    found, report = fit.search(begin, ", points too", last=True)
     raw = {name: found.raw[name] for name in values.raw}
     return fit.through(_family(fit).with_points(found.raw[POINTS])), values.replaced(raw), report

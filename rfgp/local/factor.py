@@ -23,6 +23,10 @@ from rfgp.sparse import SparseValues, SparsityPattern, multiply, row_blocks
 
 IN_THREADS = 2**14
 """Entries from which on a loop is worth threads."""
+FAR = 1e140
+"""Lengthscales."""
+MOST_SUMS = 2**28
+"""Numbers in the gradients of all threads (two gigabytes); fewer threads where these were more."""
 
 
 def inverse_factor(
@@ -55,6 +59,11 @@ def no_features(x: Tensor) -> Tensor:
     return torch.zeros(len(x), 0, dtype=torch.float64)
 
 
+def as_places(x: Tensor, lengthscale: Tensor) -> Array:
+    """Return rows (n, d) in lengthscales (d,) or (), none so far out that squares of distances are no numbers."""
+    return as_rows((x.double() / lengthscale.double()).clamp(-FAR, FAR))
+
+
 def as_rows(x: Tensor) -> Array:
     """Return rows (n, c) as the loops take them: an array of float64, one row after another."""
     return np.ascontiguousarray(as_array(x.double()))
@@ -74,7 +83,7 @@ class _InverseFactor(torch.autograd.Function):
     ) -> Tensor:
         from rfgp.local import loops
 
-        z, phi = as_rows(x.double() / lengthscale.double()), as_rows(known)
+        z, phi = as_places(x, lengthscale), as_rows(known)
         ctx.fixed = (kind, z, phi, as_array(noise), float(variance), pattern.indices, pattern.indptr)
         ctx.save_for_backward(lengthscale, variance, noise, known)
         entries = np.empty(len(pattern.indices))
@@ -97,7 +106,7 @@ class _InverseFactor(torch.autograd.Function):
             found = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(phi.shape)
             return loops.pull_rows(a, b, *ctx.fixed, grad, *found), *found
 
-        parts = in_blocks(ctx.fixed[-1], pull)
+        parts = in_blocks(ctx.fixed[-1], pull, most=max(1, MOST_SUMS // max(1, phi.size)))
         in_variance, in_lengths, in_noise, in_known = (sum(part[i] for part in parts) for i in range(4))
         in_lengthscale = -2 * torch.from_numpy(in_lengths).to(lengthscale) / lengthscale
         return (
@@ -111,14 +120,15 @@ class _InverseFactor(torch.autograd.Function):
         )
 
 
-def in_blocks(starts: Any, run: Callable[[int, int], Any]) -> list[Any]:
+def in_blocks(starts: Any, run: Callable[[int, int], Any], most: int | None = None) -> list[Any]:
     """Return run(first, last) of blocks of rows with about as many entries each, in threads where that pays.
 
     Args:
         starts: Where the entries of each row begin, (n + 1,).
         run: Called with the first row of a block and that after its last.
+        most: Threads.
     """
-    count = (os.cpu_count() or 1) if starts[-1] > IN_THREADS else 1
+    count = min(os.cpu_count() or 1, most or IN_THREADS) if starts[-1] > IN_THREADS else 1
     inner = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)[1:-1]).tolist()
     ends = list(itertools.pairwise([0, *inner, len(starts) - 1]))
     if count == 1:
@@ -171,7 +181,7 @@ def conditionals(
     """
     from rfgp.local import loops
 
-    z, new = (as_rows(a.double() / lengthscale.double()) for a in (x, points))
+    z, new = (as_places(a, lengthscale) for a in (x, points))
     beside, own = map(as_rows, known or (no_features(x), no_features(points)))
     weights, left = np.zeros(near.shape), np.zeros(len(near))
     fixed = (kind, z, beside, as_array(noise), float(variance), new, own, near, weights, left)

@@ -27,7 +27,10 @@ from rfgp.regression import (
 )
 from rfgp.saving import TABLES
 
-_OF_KERNEL = {"spectrum", "ard", "standardize", "lengthscale", "outputscale", "noise", "priors", "features"}
+_OF_KERNEL = {"spectrum", "ard", "standardize", "lengthscale", "outputscale", "noise", "priors", "features"} | {
+    "local_lengthscale",
+    "local_outputscale",
+}
 
 
 class TableGP(Process[TableFamily]):
@@ -161,7 +164,7 @@ class TableGP(Process[TableFamily]):
 
     @classmethod
     @plain()
-    def approximating(cls, exact: "ExactGP", features: str = "nystrom", **options: Any) -> "TableGP":
+    def approximating(cls, exact: "ExactGP", features: str | None = "nystrom", **options: Any) -> "TableGP":
         """Return a model with a copy of an exact process's hyperparameters and the same data.
 
         Args:
@@ -173,7 +176,10 @@ class TableGP(Process[TableFamily]):
             InvalidArgumentError: another name.
             NotFittedError: the process has no data.
         """
-        known = {field.name for field in fields(kind_of(features)) if field.init} - _OF_KERNEL
+        kept = _OF_KERNEL if features == "nystrom" else _OF_KERNEL | {"local"}
+        known = {field.name for field in fields(kind_of(features)) if field.init} - kept
+        if features is None:
+            raise InvalidArgumentError("A local process alone has a kernel of its own; it approximates no other.")
         if unknown := ", ".join(sorted(set(options) - known)):
             raise InvalidArgumentError(f"There is no option {unknown} here; there are {', '.join(sorted(known))}.")
         chosen = options_of(**{**vars(exact.options), **options, "features": features})
@@ -221,7 +227,7 @@ class TableGP(Process[TableFamily]):
 
         Args:
             changes: As for `SparseSpectrumGP.redraw`; of inducing points `num_inducing`, `inducing`,
-                `learn_inducing`, `diagonal` and `seed`.
+                `learn_inducing`, `diagonal`, `local`, `num_neighbors`, `conditioning` and `seed`.
 
         Raises:
             InvalidArgumentError: another name.

@@ -97,12 +97,9 @@ def _own_rows(model: TableModel) -> tuple[str, int, Callable[[int, int], TableMo
     """Return what the model's features are called, their m, and what makes them in another size, with a seed."""
     options = model.options
     if isinstance(options, InducingOptions):
-        name = options.local or options.diagonal or "nystrom"
-        return (
-            name,
-            max(1, model.feature_map.num_features // 2),
-            lambda m, seed: model.redraw(num_inducing=2 * m, seed=seed),
-        )
+        name, count = options.local or options.diagonal or "nystrom", model.feature_map.num_features
+        half = max(1, count // 2)
+        return name, half, lambda m, seed: model.redraw(num_inducing=count if m == half else 2 * m, seed=seed)
     assert isinstance(options, FeatureOptions)
     own = coupling_label(options.coupling)
     return own, options.num_frequencies, lambda m, seed: model.redraw(num_frequencies=m, seed=seed)

@@ -18,6 +18,7 @@ from rfgp.fitting import Progress
 from rfgp.inference import Prediction
 from rfgp.models import Process
 from rfgp.models.graph import GraphGP
+from rfgp.regression import FeatureOptions, InducingOptions
 from rfgp.report.baselines import Baseline, baselines_of_nodes, baselines_of_rows
 from rfgp.report.comparing import NOT_ASKED, Compared, TableModel, compare_nodes, compare_rows
 from rfgp.report.notes import of_bounds, of_rules
@@ -141,6 +142,8 @@ def study_table(
     """
     tell = report or (lambda what, done, total: None)
     table.check_numeric_target()
+    if compare and not isinstance(model.options, FeatureOptions | InducingOptions):
+        raise InvalidArgumentError("What is compared are random features or inducing points; this model has neither.")
     if fit_rows < 2:
         raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
     groups, repeated = copies(table)

@@ -66,11 +66,10 @@ def pairs_error(
     chosen, generator = by_name(coupling), random.generator(seed, random.Role.FREQUENCIES)
     places = torch.triu_indices(len(rows), len(rows), offset=1)
     kernel = law.kernel_between(rows, rows)[*places]
-    errors = []
-    for _ in range(num_draws):
+    every = torch.empty(num_draws, len(kernel), dtype=torch.float64)
+    for number in range(num_draws):
         phi = Fourier(chosen.sample(num_frequencies, rows.shape[1], spectrum=law, generator=generator))(rows)
-        errors.append((phi @ phi.mT)[*places] - kernel)
-    every = torch.stack(errors)
+        every[number] = (phi @ phi.mT)[*places] - kernel
     products = every @ every.mT / every.shape[1]
     own, total = products.diagonal(), products.sum()
     square = float((total - own.sum()) / (num_draws * (num_draws - 1)))

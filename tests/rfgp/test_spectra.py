@@ -213,6 +213,13 @@ def test_distances_far_from_the_origin():
     assert further.tolist() == [[0, math.inf], [math.inf, 9], [math.inf, math.inf]]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.2, 2.5, 7.3, 12.5])
+def test_a_matern_kernel_is_zero_very_far_away(nu, dtype):
+    r = torch.tensor([1e3, 1e10, 1e30, math.inf], dtype=dtype)
+    assert spectra.Matern(nu).kernel(r).tolist() == [0.0] * 4
+
+
 @pytest.mark.parametrize("ard", [True, False])
 @pytest.mark.parametrize("name", ISOTROPIC)
 def test_the_kernel_of_scaled_points_and_its_gradient(name, ard):

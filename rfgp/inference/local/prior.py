@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.inference.priors import FeaturePrior
-from rfgp.local import KINDS, LatentRoot, conditionals, inverse_factor, nearest_predecessors
+from rfgp.local import KINDS, LatentRoot, as_places, conditionals, inverse_factor, nearest_predecessors
 from rfgp.local.kinds import spectrum_of
 from rfgp.local.neighbors import Floats, Indices
 from rfgp.sparse import SparsityPattern
@@ -74,8 +74,7 @@ class LocalPrior:
 
     def scaled(self, x: Tensor) -> Floats:
         """Return inputs (n, d) in lengthscales."""
-        scaled: Floats = (x.detach().double() / self.lengthscale.detach()).numpy()
-        return scaled
+        return as_places(x.detach(), self.lengthscale.detach())
 
     def latent_root(
         self,
@@ -84,7 +83,9 @@ class LocalPrior:
     ) -> LatentRoot:
         """Return the root of the covariance of g at rows in order, given their neighbours, or at some of them."""
         lengthscale, variance = self.lengthscale.detach(), self.variance.detach()
-        return LatentRoot.of(x, lengthscale, variance, KINDS[self.name], pattern, self._known(self.phi(x)))
+        return LatentRoot.of(
+            x, lengthscale, variance, KINDS[self.name], pattern, self.phi(x) if self.is_residual else None
+        )
 
     def inverse_factor(
         self,

@@ -18,7 +18,7 @@ from rfgp.regression.family import Family, Variance
 from rfgp.regression.report import FitReport
 from rfgp.regression.table.inputs import LEAST_NOISE, TableInputs
 from rfgp.regression.table.kernel import KernelFamily
-from rfgp.regression.table.options import InducingOptions, texts_of
+from rfgp.regression.table.options import BESIDE, InducingOptions, texts_of
 from rfgp.regression.table.told import Remedies, warnings_of
 from rfgp.rows import Rows, SourceRows, gathered
 from rfgp.scaling import Scaling
@@ -26,8 +26,6 @@ from rfgp.spectra import Spectrum
 
 LEARNED = Remedies("num_inducing", "", "", "")
 FIXED = LEARNED._replace(learned=" use learn_inducing=True,")
-BESIDE = ("diagonal", "local", "num_neighbors", "conditioning")
-"""Options that the points do not follow from."""
 MOVED = 2.0
 """The factor between two columns' changes of lengthscale from which on other points suit the rows better."""
 

@@ -22,6 +22,8 @@ DIAGONALS = (None, "fitc", "vfe")
 """What becomes of the variance that features of inducing points miss."""
 RESIDUAL = "residual"
 """The local process that is what features of inducing points leave of their own kernel."""
+BESIDE = ("diagonal", "local", "num_neighbors", "conditioning")
+"""Options that inducing points do not follow from."""
 LOCAL_STARTS = ("local_lengthscale", "local_outputscale")
 """Of a local process beside another."""
 
@@ -176,7 +178,7 @@ class InducingOptions(KernelOptions):
     @property
     def redrawn(self) -> frozenset[str]:
         """What a redraw may change."""
-        return super().redrawn | {"num_inducing", "inducing", "learn_inducing", "diagonal", "local", "seed"}
+        return frozenset(BESIDE) | {"num_inducing", "inducing", "learn_inducing", "seed"}
 
     def _check_local(self) -> None:
         if self.local not in (None, RESIDUAL):

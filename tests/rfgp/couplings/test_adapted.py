@@ -66,6 +66,8 @@ def test_moving_makes_the_closed_form_smaller_and_rows_that_are_one_stay():
     weights = adapted.fitted_weights(moved, x, spectra.Gaussian())
     assert adapted.normal_error(moved, weights, spread) < 0.8 * before
     assert torch.equal(adapted.moved(base.dense(), base.weights / 24, x[:1].expand(5, 3)), base.dense())
+    for near in (x * 1e-4, x * 1e-9, x * 1e200):
+        assert bool(couplings.Adapted(near).sample(8, 3, seed=0).dense().isfinite().all())
     one = couplings.Adapted(x[:1]).sample(8, 3, seed=0)
     assert float(one.weights.sum()) == pytest.approx(8)
 

@@ -5,6 +5,7 @@ import pytest
 
 import rfgp
 from rfgp.fitting import Plan, fit_table
+from rfgp.fitting.local import EACH
 from rfgp.fitting.residual import AGAIN, ALONE
 from rfgp.regression import begin, family_of, options_of
 from rfgp.regression.table import InducingFamily
@@ -71,6 +72,8 @@ def test_points_are_chosen_again_where_lengthscales_move_once_more(monkeypatch):
 def test_learned_points_move_and_are_likelier(residual):
     found, report = fitted(local="residual", num_neighbors=10, learn_inducing=True)
     assert report.stages[-1].name == "all rows, points too"
+    assert report.converged
+    assert report.stages[-1].iterations > EACH
     assert total(found) > total(residual[0]) + 0.5
     assert not np.allclose(found.family.drawn_points, residual[0].family.drawn_points)
 

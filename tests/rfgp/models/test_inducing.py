@@ -463,3 +463,43 @@ def test_few_rows_and_constant_columns():
     gp = model(num_inducing=30).fit(np.column_stack([X, np.ones(6)]), y, max_iterations=3)
     assert gp.family.num_features == 6
     assert np.isfinite(gp.predict(np.column_stack([X, np.ones(6)])).variance).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"diagonal": "fitc"}, {"local": "residual"}, {"features": "exact"}])
+@pytest.mark.parametrize("single", [False, True])
+def test_a_far_point_changes_nothing_for_the_others(options, single):
+    """One matrix product for all distances was centred by the mean of the new points: off by .02 deviations at 1e6."""
+    (X, y), new = table(), table(9, seed=2)[0]
+    dtype, close = (np.float32, 1e-3) if single else (np.float64, 1e-7)
+    gp = model(**options).condition(X.astype(dtype), y.astype(dtype))
+    alone = gp.predict(new.astype(dtype))
+    for far in (1e3, 1e6, 1e12, 1e30, *([] if single else [1e100, 1e160, 1e300])):
+        both = gp.predict(np.vstack([new, np.full((2, 3), far)]).astype(dtype))
+        assert np.allclose(both.mean[:9], alone.mean, rtol=0, atol=close * y.std())
+        assert np.allclose(both.std[:9], alone.std, rtol=0, atol=close * y.std())
+        assert np.isfinite(both.mean).all()
+
+
+def test_a_model_of_the_exact_processs_kernel():
+    (X, y), new = table(), table(9, seed=2)[0]
+    exact = rfgp.ExactGP(spectrum=rfgp.spectra.Matern(1.5)).condition(X, y)
+    gp = rfgp.TableGP.approximating(exact, num_inducing=200, local="residual", num_neighbors=5, seed=0)
+    assert gp.options.spectrum == exact.spectrum
+    assert np.allclose(gp.predict(new).mean, exact.predict(new).mean, rtol=1e-6)
+    assert np.allclose(gp.hyperparameters.lengthscale.detach(), exact.hyperparameters.lengthscale.detach())
+    for features, options, message in (
+        ("nystrom", {"spectrum": "gaussian"}, "no option spectrum here; there are conditioning, diagonal"),
+        ("fourier", {"local": "matern12"}, "no option local here"),
+        (None, {"local": "gaussian"}, "a kernel of its own"),
+    ):
+        with pytest.raises(rfgp.InvalidArgumentError, match=message):
+            rfgp.TableGP.approximating(exact, features, **options)
+
+
+def test_what_points_do_not_follow_from_is_changed_by_a_redraw():
+    X, y = table()
+    gp = model().condition(X, y)
+    near = gp.redraw(local="residual", num_neighbors=7, conditioning="latent")
+    assert near.options.num_neighbors == 7
+    assert torch.equal(near.family.drawn_points, gp.family.drawn_points)
+    assert torch.equal(near.redraw(local=None, diagonal="vfe").family.drawn_points, gp.family.drawn_points)

@@ -188,3 +188,19 @@ def test_what_cannot_be_is_named():
         _ = gp.feature_map
     with pytest.raises(rfgp.InvalidArgumentError, match="takes conditioning, num_neighbors, seed"):
         gp.redraw(num_frequencies=3)
+
+
+@pytest.mark.parametrize("kind", ["local", "features and local", "residual", "latent"])
+def test_points_that_are_very_far_end(kind):
+    """Squares of their distances are no numbers: a tree of them found no neighbours, and a search went on for ever."""
+    X, y = table()
+    gp = model(kind).condition(X, y).update(np.full((1, 2), 1e160), [5.0])
+    p = gp.predict(np.array([[1e155, 0.0], [0.1, 3.0]]))
+    assert np.isfinite(p.mean).all()
+    assert np.isfinite(p.variance).all()
+    assert np.isfinite(gp.update(np.full((1, 2), -1e200), [4.0]).predict(X[:3]).mean).all()
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+def test_no_iterations_are_no_convergence():
+    assert not model("local").fit(*table(), max_iterations=0).fit_report.converged

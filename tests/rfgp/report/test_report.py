@@ -173,6 +173,12 @@ def test_bad_options_are_named(options, error, message):
         table_page(small_table(), **options)
 
 
+@pytest.mark.parametrize("options", [{"features": "exact"}, {"features": None, "local": "matern32"}])
+def test_a_model_without_features_is_refused_before_it_is_fitted(options):
+    with pytest.raises(rfgp.InvalidArgumentError, match="random features or inducing points"):
+        report.study_table(small_table(), rfgp.TableGP(**options))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "own", "lead"),
