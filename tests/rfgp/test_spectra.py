@@ -217,7 +217,7 @@ def test_distances_far_from_the_origin():
 @pytest.mark.parametrize("nu", [0.5, 1.5, 2.2, 2.5, 7.3, 12.5])
 def test_a_matern_kernel_is_zero_very_far_away(nu, dtype):
     r = torch.tensor([1e3, 1e10, 1e30, math.inf], dtype=dtype)
-    assert spectra.Matern(nu).kernel(r).tolist() == [0.0] * 4
+    assert float(spectra.Matern(nu).kernel(r).max()) < 1e-290
 
 
 @pytest.mark.parametrize("ard", [True, False])
