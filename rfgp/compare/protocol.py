@@ -101,7 +101,7 @@ def compare_table(
     plan = plan or Plan()
     for name in methods:
         if name not in POINTS:
-            couplings.for_features(name, features)
+            couplings.for_features(name, features if name == "adapted" else "fourier")
     sizes = list(sizes) if sizes else [4 * X.shape[1], 16 * X.shape[1]]
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
     _check_finite("X", X)

@@ -24,6 +24,16 @@ HEAVY = ("adapters", "dask", "checkpoint")
 """Their imports or their fits take seconds."""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled():
+    """What is compiled once, in a clean checkout, takes longer than an example may."""
+    X = np.random.default_rng(0).standard_normal((12, 2))
+    for features, local in ((None, "matern32"), ("nystrom", "residual")):
+        gp = rfgp.TableGP(features, num_inducing=3, local=local, num_neighbors=3, seed=0)
+        for conditioning in ("observations", "latent"):
+            gp.fit(X, X[:, 0], max_iterations=1).redraw(conditioning=conditioning).predict(X + 1).variance.sum()
+
+
 @pytest.mark.parametrize(("target", "name", "what", "known"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
 def test_the_corpus(target, name, what, known):
     if not known:
