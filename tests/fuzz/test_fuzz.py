@@ -10,6 +10,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+import graphs
 import rfgp
 from tests.fuzz import twin
 from tests.fuzz.mutations import mutated
@@ -32,6 +33,9 @@ def compiled():
         gp = rfgp.TableGP(features, num_inducing=3, local=local, num_neighbors=3, seed=0)
         for conditioning in ("observations", "latent"):
             gp.fit(X, X[:, 0], max_iterations=1).redraw(conditioning=conditioning).predict(X + 1).variance.sum()
+    grid = graphs.Graph.from_grid((4, 4))
+    gp = rfgp.GraphGP(grid, features="walks", num_walkers=4, seed=0)
+    gp.fit(list(grid.labels)[:12], X[:, 0], max_iterations=1).predict(list(grid.labels)).variance.sum()
 
 
 @pytest.mark.parametrize(("target", "name", "what", "known"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
