@@ -35,7 +35,8 @@ def compiled():
             gp.fit(X, X[:, 0], max_iterations=1).redraw(conditioning=conditioning).predict(X + 1).variance.sum()
     grid = graphs.Graph.from_grid((4, 4))
     gp = rfgp.GraphGP(grid, features="walks", num_walkers=4, seed=0)
-    gp.fit(list(grid.labels)[:12], X[:, 0], max_iterations=1).predict(list(grid.labels)).variance.sum()
+    nodes = grid.labels_at(np.arange(16))
+    gp.fit(nodes[:12], X[:, 0], max_iterations=1).predict(nodes).variance.sum()
 
 
 @pytest.mark.parametrize(("target", "name", "what", "known"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
