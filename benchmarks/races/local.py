@@ -116,6 +116,21 @@ def ours(racer: str, X: Array, y: Array, seed: int) -> Callable[[Array], Law]:
     return predict
 
 
+def predictor(model: Any, likelihood: Any) -> Callable[[Array], Law]:
+    """Return the means and variances of observations by a model of GPyTorch, in batches."""
+    import torch
+
+    model.eval(), likelihood.eval()
+
+    def predict(Z: Array) -> Law:
+        with torch.no_grad():
+            laws = [likelihood(model(part)) for part in torch.as_tensor(Z).float().split(BATCH)]
+        mean, variance = (torch.cat([getattr(law, name) for law in laws]) for name in ("mean", "variance"))
+        return mean.double().numpy(), variance.double().numpy()
+
+    return predict
+
+
 def variational(racer: str, X: Array, y: Array, limit: float) -> Callable[[Array], Law]:
     import gpytorch
     import torch
@@ -159,15 +174,7 @@ def variational(racer: str, X: Array, y: Array, limit: float) -> Callable[[Array
                 break
         if time.perf_counter() - begin > limit:
             break
-    model.eval(), likelihood.eval()
-
-    def predict(Z: Array) -> Law:
-        with torch.no_grad():
-            laws = [likelihood(model(part)) for part in torch.as_tensor(Z).float().split(BATCH)]
-        mean, variance = (torch.cat([getattr(law, name) for law in laws]) for name in ("mean", "variance"))
-        return mean.double().numpy(), variance.double().numpy()
-
-    return predict
+    return predictor(model, likelihood)
 
 
 def regression(X: Array, y: Array, limit: float) -> Callable[[Array], Law]:
@@ -197,15 +204,7 @@ def regression(X: Array, y: Array, limit: float) -> Callable[[Array], Law]:
         optimizer.step()
         if time.perf_counter() - begin > limit:
             break
-    model.eval(), likelihood.eval()
-
-    def predict(Z: Array) -> Law:
-        with torch.no_grad():
-            laws = [likelihood(model(part)) for part in torch.as_tensor(Z).float().split(BATCH)]
-        mean, variance = (torch.cat([getattr(law, name) for law in laws]) for name in ("mean", "variance"))
-        return mean.double().numpy(), variance.double().numpy()
-
-    return predict
+    return predictor(model, likelihood)
 
 
 def boosting(X: Array, y: Array) -> Callable[[Array], Law]:

@@ -14,6 +14,7 @@ begins from there, with weak features, and of the two the one goes on whose rows
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -142,7 +143,7 @@ class LocalFit:
             alone: Whether to leave the features out; of one kernel, neighbours then estimate all of it.
             last: Whether no search with other neighbours follows, so that this one goes to its end.
         """
-        size, objective = self.size, self._objective(values, self.size, alone)
+        size, objective = self.size, self._objective(values, alone)
         plan = self.plan if last else replace(self.plan, given_iterations=min(EACH, self.plan.max_iterations))
         name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"
         with in_one_thread(self.is_narrow):
@@ -172,7 +173,7 @@ class LocalFit:
             of = LocalEvidence.of(prior, self.rows, mean.double(), noise.double()).leave_one_out()
         return float(normal_log_density(self.rows.targets, of[0], of[1][:, None]).mean())
 
-    def _objective(self, values: Values, size: int, alone: bool) -> Objective:
+    def _objective(self, values: Values, alone: bool) -> Objective:
         some = self.told
         with torch.no_grad():
             pattern, columns = used(self.prior(values).neighbors(self.rows.inputs, some))
@@ -186,29 +187,22 @@ class LocalFit:
                 prior, beside, mean.double(), noise.double(), pattern
             ).log_marginal_likelihood(), values
 
-        return Objective(density, size, told.count, self.regression.scaling.targets.log_jacobian(told.count))
+        return Objective(density, len(told), told.count, self.regression.scaling.targets.log_jacobian(told.count))
+
+
+Found = tuple[LocalFit, Values, list[FitReport]]
+"""Of a search: the fit with the features that it chose, the values, and the reports."""
+Search = Callable[[LocalFit], Found]
 
 
 def fit_local(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression with a local process; return the one found, with its posterior, and how it went."""
-    values, reports = search_all(LocalFit.of(regression, plan))
+    _, values, reports = search_all(LocalFit.of(regression, plan))
     return ended(regression.replace(hyperparameters=values), reports)
 
 
-def search_all(fit: LocalFit) -> tuple[Values, list[FitReport]]:
-    """Search, again and again with new neighbours while these gain, and on more rows where those searched on mislead.
-
-    Return the values and the reports.
-    """
-    values, reports = _search(fit)
-    while fit.has_missed(values, reports[-1]):
-        fit = fit.with_more()
-        values, more = _search(fit)
-        reports = [*reports, *more]
-    return values, reports
-
-
-def _search(fit: LocalFit) -> tuple[Values, list[FitReport]]:
+def _search(fit: LocalFit) -> Found:
+    """Search, again and again with new neighbours while these gain."""
     begin = fit.regression.hyperparameters
     values, reports = rounds(fit, begin, AT_FIRST)
     if isinstance(fit.family, LocalFamily) and fit.family.base is not None and fit.plan.max_iterations:
@@ -217,10 +211,30 @@ def _search(fit: LocalFit) -> tuple[Values, list[FitReport]]:
             values, reports = other, [*reports, *more]
         else:
             reports = [*more, *reports]
-    if gains(reports[-1]):
-        values, more = rounds(fit, values, ROUNDS - AT_FIRST, AT_FIRST)
+    return fit, *settled(fit, values, reports)
+
+
+def search_all(fit: LocalFit, search: Search = _search) -> Found:
+    """Search, and on more rows where those searched on mislead; return the fit, the values and all reports.
+
+    Args:
+        fit: With the fewest rows.
+        search: What searches on the rows of a fit.
+    """
+    found, values, reports = search(fit)
+    while found.has_missed(values, reports[-1]):
+        fit = fit.with_more()
+        found, values, more = search(fit)
         reports = [*reports, *more]
-    return values, reports
+    return found, values, reports
+
+
+def settled(fit: LocalFit, values: Values, reports: list[FitReport]) -> tuple[Values, list[FitReport]]:
+    """Search with new neighbours after the first searches, if the last one gained; return all reports."""
+    if not gains(reports[-1]):
+        return values, reports
+    values, more = rounds(fit, values, ROUNDS - AT_FIRST, AT_FIRST)
+    return values, [*reports, *more]
 
 
 def rounds(

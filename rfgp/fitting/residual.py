@@ -8,7 +8,7 @@ hyperparameters, by the same likelihood of the same rows.
 """
 
 from rfgp.fitting.inducing import chosen_again
-from rfgp.fitting.local import AT_FIRST, POINTS, ROUNDS, LocalFit, ended, gains, rounds
+from rfgp.fitting.local import AT_FIRST, POINTS, ROUNDS, Found, LocalFit, ended, rounds, search_all, settled
 from rfgp.fitting.maximize import Plan
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, InducingFamily, Regression
@@ -18,19 +18,14 @@ AGAIN, ALONE = ", points chosen again", ", no points"
 
 def fit_residual(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression; return the one found, with its posterior, and how it went."""
-    fit = LocalFit.of(regression, plan)
-    found, values, reports = _search(fit)
-    while found.has_missed(values, reports[-1]):
-        fit = fit.with_more()
-        found, values, more = _search(fit)
-        reports = [*reports, *more]
-    if _family(fit).options.learn_inducing and plan.max_iterations:
+    found, values, reports = search_all(LocalFit.of(regression, plan), _search)
+    if _family(found).options.learn_inducing and plan.max_iterations:
         found, values, report = _learned(found, values)
         reports.append(report)
     return ended(found.regression.replace(hyperparameters=values), reports)
 
 
-def _search(fit: LocalFit) -> tuple[LocalFit, Values, list[FitReport]]:
+def _search(fit: LocalFit) -> Found:
     values, before = rounds(fit, fit.regression.hyperparameters, ROUNDS, name=ALONE, alone=True)
     if _family(fit).has_moved(values):
         fit = fit.through(_family(fit).chosen(values, fit.pool))
@@ -38,9 +33,7 @@ def _search(fit: LocalFit) -> tuple[LocalFit, Values, list[FitReport]]:
     if reports[-1].stages:
         fit, values, more = chosen_again(fit, values, reports[-1], lambda fit, values: fit.search(values, AGAIN))
         reports = [*reports[:-1], *more] if more else reports
-    if gains(reports[-1]):
-        values, more = rounds(fit, values, ROUNDS - AT_FIRST, AT_FIRST)
-        reports = [*reports, *more]
+    values, reports = settled(fit, values, reports)
     return fit, values, [*before, *reports]
 
 

@@ -115,7 +115,7 @@ def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
 def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return the candidates, that with fixed frequencies first, and the reports of all searches."""
     few = _with_fewer(regression)
-    fixed, reports = search_all(LocalFit.of(few, plan))
+    _, fixed, reports = search_all(LocalFit.of(few, plan))
     candidates = [Candidate.of(few.replace(hyperparameters=fixed), "fixed frequencies and a local process", kept_out)]
     alone, report = fit_features(_without_local(regression), plan)
     alone = _with_local(regression, alone)

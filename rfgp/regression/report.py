@@ -32,7 +32,8 @@ class FitReport:
 
     Attributes:
         converged: Whether the optimiser's test was met.
-        iterations: Of L-BFGS and, where frequencies were learned, steps of Adam, all stages together.
+        iterations: Of L-BFGS and, where frequencies were learned, steps of Adam, all stages together, without those
+            that were given up again (columns that came back and brought nothing), which `evaluations` count.
         evaluations: Of the likelihood and its gradient.
         log_marginal_likelihood: At the end, of all rows, total nats in the user's units.
         message: How it ended, in words.

@@ -81,16 +81,12 @@ def compare_rows(
         f"{len(points)} held-out rows, with the hyperparameters fitted above; {_DRAWS} draws each."
     )
     comparison = run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, tell)
-    if isinstance(small.options, InducingOptions):
-        remark += f" Inducing points are twice as many as m, like features. {bounded(model)}"
+    if isinstance(model, TableGP) and isinstance(model.options, InducingOptions):
+        bounds = str(model.check()).replace("The", "the", 1)
+        remark += (
+            f" Inducing points are twice as many as m, like features. On all {len(train):,} training rows {bounds}"
+        )
     return Compared(comparison, remark, (own, m))
-
-
-def bounded(model: TableModel) -> str:
-    """Return what is known of the distance from the exact process on all rows, in a sentence; "" where nothing is."""
-    if not isinstance(model, TableGP) or not isinstance(model.options, InducingOptions):
-        return ""
-    return f"On all {model.num_observations:,} training rows: {str(model.check()).replace('The', 'the', 1)}"
 
 
 def _own_rows(model: TableModel) -> tuple[str, int, Callable[[int, int], TableModel]]:

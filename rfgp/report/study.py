@@ -142,8 +142,9 @@ def study_table(
     """
     tell = report or (lambda what, done, total: None)
     table.check_numeric_target()
-    if compare and not isinstance(model.options, FeatureOptions | InducingOptions):
-        raise InvalidArgumentError("What is compared are random features or inducing points; this model has neither.")
+    has_features = isinstance(model.options, FeatureOptions | InducingOptions)
+    if model.options.features == "exact" or (compare and not has_features):
+        raise InvalidArgumentError("A report is of random features or inducing points; this model has neither.")
     if fit_rows < 2:
         raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
     groups, repeated = copies(table)

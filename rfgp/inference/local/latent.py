@@ -38,6 +38,7 @@ from rfgp.inference.laws import ENTRIES, Functions
 from rfgp.inference.local.evidence import LocalEvidence
 from rfgp.inference.local.nearby import AHEAD, beside_rows, in_order, no_functions
 from rfgp.inference.local.prior import LocalPrior
+from rfgp.local import used
 from rfgp.rows import Block
 from rfgp.sparse import SparseValues, multiply, row_blocks
 
@@ -65,7 +66,8 @@ def is_loud(prior: LocalPrior, rows: Block, noise: Tensor) -> bool:
         return False
     x = rows.inputs[prior.order(count)]
     some = torch.linspace(0, count - 1, min(count, _SOME)).long()
-    left = prior.latent_root(x, prior.neighbors(x, some)).deviations
+    pattern, columns = used(prior.neighbors(x, some))
+    left = prior.latent_root(x[torch.from_numpy(columns)], pattern).deviations
     return typical > LOUD * float(np.median(left) ** 2)
 
 
@@ -83,7 +85,7 @@ class LatentSystem(System):
     def __init__(self, prior: LocalPrior, x: Tensor, noise_diag: Tensor) -> None:
         super().__init__(noise_diag.numpy(), prior.seed)
         self.phi, pattern = prior.phi(x).double(), prior.neighbors(x)
-        self.root = prior.latent_root(x, pattern)
+        self.root = prior.latent_root(x, pattern, self.phi)
         entries = prior.inverse_factor(x, noise_diag, pattern, self.phi)
         self._factor = SparseValues(entries, pattern).matrix()
 

@@ -79,13 +79,20 @@ class LocalPrior:
     def latent_root(
         self,
         x: Tensor,  # (n, d)
-        pattern: SparsityPattern,
+        pattern: SparsityPattern,  # (r, n)
+        phi: Tensor | None = None,  # (n, F)
     ) -> LatentRoot:
-        """Return the root of the covariance of g at rows in order, given their neighbours, or at some of them."""
-        lengthscale, variance = self.lengthscale.detach(), self.variance.detach()
-        return LatentRoot.of(
-            x, lengthscale, variance, KINDS[self.name], pattern, self.phi(x) if self.is_residual else None
-        )
+        """Return the root of the covariance of g at rows in order, given their neighbours, or at some of them.
+
+        Args:
+            x: The rows.
+            pattern: Of their neighbours.
+            phi: Their features s phi, if they are known already.
+        """
+        lengthscale, variance, known = self.lengthscale.detach(), self.variance.detach(), None
+        if self.is_residual:
+            known = self.phi(x) if phi is None else phi
+        return LatentRoot.of(x, lengthscale, variance, KINDS[self.name], pattern, known)
 
     def inverse_factor(
         self,
@@ -96,7 +103,8 @@ class LocalPrior:
     ) -> Tensor:  # (nnz,)
         """Return the entries of the sparse inverse factor of g + noise, at rows with features s phi."""
         lengthscale, variance = self.lengthscale.double(), self.variance.double()
-        return inverse_factor(x, lengthscale, variance, noise, KINDS[self.name], pattern, self._known(phi))
+        known = phi if self.is_residual else None
+        return inverse_factor(x, lengthscale, variance, noise, KINDS[self.name], pattern, known)
 
     def conditionals(
         self,
@@ -117,9 +125,6 @@ class LocalPrior:
         if self.features is None:
             return x.new_zeros(len(x), 0)
         return self.features.scaled(x.double() if self.is_residual else x)
-
-    def _known(self, phi: Tensor) -> Tensor | None:
-        return phi if self.is_residual else None
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the covariance of the two parts together, (n_a, n_b), float64, without neighbours."""

@@ -26,6 +26,8 @@ from rfgp.spectra import Spectrum
 
 LEARNED = Remedies("num_inducing", "", "", "")
 FIXED = LEARNED._replace(learned=" use learn_inducing=True,")
+SHARED = ("lengthscale", "outputscale")
+"""Hyperparameters of the one kernel that points and their residual have."""
 MOVED = 2.0
 """The factor between two columns' changes of lengthscale from which on other points suit the rows better."""
 
@@ -118,9 +120,8 @@ class InducingFamily(Family):
     def variances(self) -> tuple[Variance, ...]:
         """The output scale and the noise, which may be less where neighbours take up what the features leave."""
         outputscale, noise = super().variances
-        return outputscale, noise._replace(
-            bounds=(LEAST_NOISE, noise.bounds[1])
-        ) if self.options.has_residual else noise
+        least = LEAST_NOISE if self.options.has_residual else noise.bounds[0]
+        return outputscale, noise._replace(bounds=(least, noise.bounds[1]))
 
     def prior(self, values: Values) -> FeaturePrior | LocalPrior:
         """Return the prior of the features, and of what they leave where neighbours take it up."""
@@ -131,10 +132,7 @@ class InducingFamily(Family):
         options, features = self.options, self._features(points, values)
         if not options.has_residual:
             return features
-        name, (lengthscale, variance) = (
-            kind_of(options.spectrum),
-            map(values.standardized, ("lengthscale", "outputscale")),
-        )
+        name, lengthscale, variance = kind_of(options.spectrum), *map(values.standardized, SHARED)
         assert name is not None
         given = options.num_neighbors, options.seed, options.conditioning
         return LocalPrior(features, name, lengthscale, variance, *given, is_residual=True)
