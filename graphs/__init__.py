@@ -24,6 +24,7 @@ from graphs.errors import InvalidGraphError as InvalidGraphError
 from graphs.errors import LargeVarianceWarning as LargeVarianceWarning
 from graphs.errors import MemoryBudgetError as MemoryBudgetError
 from graphs.errors import NegativeCotangentsWarning as NegativeCotangentsWarning
+from graphs.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from graphs.errors import SelfLoopsDroppedWarning as SelfLoopsDroppedWarning
 from graphs.errors import SkippedFeaturesWarning as SkippedFeaturesWarning
 from graphs.errors import UnknownNodeError as UnknownNodeError

@@ -1,5 +1,7 @@
 """The named failures of `graphs`. Each message says what was wrong, where, and what to do."""
 
+from numpy.linalg import LinAlgError
+
 
 class GraphError(Exception):
     """Base of every error that `graphs` raises on purpose."""
@@ -15,6 +17,18 @@ class InvalidArgumentError(GraphError, ValueError):
 
 class MemoryBudgetError(GraphError, MemoryError):
     """A result would take more memory than was allowed; nothing was computed."""
+
+
+class NotPositiveDefiniteError(GraphError, LinAlgError):
+    """A matrix is not positive definite in double precision.
+
+    Attributes:
+        node: The row whose pivot is not positive.
+    """
+
+    def __init__(self, node: int) -> None:
+        super().__init__(f"The matrix is not positive definite in double precision: its pivot at node {node} is not.")
+        self.node = node
 
 
 class UnknownNodeError(GraphError, KeyError):

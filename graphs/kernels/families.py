@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from graphs.kernels.kernel import GraphKernel, Vector, powers
+from graphs.kernels.kernel import GraphKernel, Resolvent, Vector, integer_order, powers
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,12 @@ class RegularizedLaplacian(GraphKernel):
         """1 / c = (1 + sigma^2) / sigma^2."""
         return 1 + 1 / self.sigma**2
 
+    def resolvent(self) -> Resolvent:
+        """Return order, shift sigma^-2 and amplitude sigma^(-2 order), for an integer order."""
+        order, sigma = integer_order(self, "order", self.order), self.sigma
+        shift, amplitude = sigma**-2.0, sigma ** (-2.0 * order)
+        return Resolvent(order, shift, amplitude, np.array([[-2 * shift / sigma], [-2 * order * amplitude / sigma]]))
+
     @np.errstate(under="ignore")
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return (1 + sigma^2 lambda)^-order: (n,) -> (n,)."""
@@ -110,6 +116,11 @@ class Matern(GraphKernel):
     def radius(self) -> float:
         """1 + 2 nu / kappa^2."""
         return 1 + self._shift
+
+    def resolvent(self) -> Resolvent:
+        """Return order nu, shift 2 nu / kappa^2 and amplitude 1, for an integer nu."""
+        order = integer_order(self, "nu", self.nu)
+        return Resolvent(order, self._shift, 1.0, np.array([[-2 * self._shift / self.kappa], [0.0]]))
 
     @np.errstate(under="ignore")
     def spectral(self, eigenvalues: Vector) -> Vector:

@@ -3,14 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.checks import check_count
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph, check_graph
+from graphs.precisions import Precision, resolvent_field
 from graphs.series import analytic_radius, check_analytic, root_coefficients
 
 Vector = NDArray[np.float64]
@@ -19,6 +21,15 @@ MOST_POWERS = 10**7
 MOST_SERIES = 2**17
 """Powers of a series by Cauchy's integral, which takes eight points for each on several circles."""
 _STEP = float(np.finfo(float).eps ** (1 / 3))
+
+
+class Resolvent(NamedTuple):
+    """k(lambda) = amplitude (shift + lambda)^-order, with an integer order."""
+
+    order: int
+    shift: float
+    amplitude: float
+    jacobian: NDArray[np.float64]  # (2, p), of shift and amplitude in the kernel's parameters
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,33 @@ class GraphKernel(ABC):
         check_graph(graph)
         spectrum = graph.spectrum
         return np.asarray((spectrum.eigenvectors * self.spectral(spectrum.eigenvalues)) @ spectrum.eigenvectors.T)
+
+    def resolvent(self) -> Resolvent:
+        """Return how k is a power of the resolvent of L: such kernels have a sparse precision.
+
+        Raises:
+            InvalidArgumentError: it is none; here always.
+        """
+        raise InvalidArgumentError(
+            f"{self!r} has no sparse precision: its inverse is no polynomial of the Laplacian. RegularizedLaplacian and "
+            "Matern of an integer order have one; others are served by features, or exactly up to 20,000 nodes."
+        )
+
+    def precision(self, graph: Graph) -> Precision:
+        """Return the inverse of the kernel matrix, which is sparse where k is one over a polynomial of L.
+
+        Entries of the precision are known to a relative error of about eps (1 + 2 / shift)^order, its determinant to
+        eps. The order of elimination is found once for a graph and an order, and kept with the graph.
+
+        Raises:
+            InvalidArgumentError: the kernel has no sparse precision; the message says why.
+        """
+        check_graph(graph)
+        found = self.resolvent()
+        field = resolvent_field(graph, found.order)
+        indptr, indices = field.pattern
+        data = field.entries(np.array([found.shift])) / found.amplitude
+        return Precision(sp.csr_array((data, indices, indptr), shape=(graph.num_nodes,) * 2), field.analysis)
 
     @property
     def radius(self) -> float:
@@ -156,6 +194,20 @@ def powers(length: int) -> Vector:  # (length + 1,)
         InvalidArgumentError: it is no integer from 0 to 10^7.
     """
     return np.arange(check_count("length", length, 0, MOST_POWERS) + 1.0)
+
+
+def integer_order(kernel: GraphKernel, name: str, value: float) -> int:
+    """Return an order as an integer.
+
+    Raises:
+        InvalidArgumentError: it is fractional, so that the kernel has no sparse precision.
+    """
+    if float(value) != round(value):
+        raise InvalidArgumentError(
+            f"{kernel!r} has no sparse precision: {name}={value} is fractional. Kernels of {name}="
+            f"{max(int(value), 1)} and {int(value) + 1} have one."
+        )
+    return int(value)
 
 
 def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:

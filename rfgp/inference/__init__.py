@@ -18,6 +18,7 @@ from rfgp.inference.linear import LinearModel as LinearModel
 from rfgp.inference.local import LocalEvidence as LocalEvidence
 from rfgp.inference.local import LocalPosterior as LocalPosterior
 from rfgp.inference.local import LocalPrior as LocalPrior
+from rfgp.inference.markov import MarkovPrior as MarkovPrior
 from rfgp.inference.posteriors import KernelPosterior as KernelPosterior
 from rfgp.inference.posteriors import WeightPosterior as WeightPosterior
 from rfgp.inference.prediction import LeaveOneOut as LeaveOneOut

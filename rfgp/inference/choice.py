@@ -19,12 +19,13 @@ from rfgp.inference.local import (
     is_large,
     is_loud,
 )
+from rfgp.inference.markov import MarkovEvidence, MarkovPosterior, MarkovPrior
 from rfgp.inference.posteriors import FactorCovariance, KernelPosterior, RowCovariance, WeightPosterior
 from rfgp.inference.primal import FeatureEvidence
 from rfgp.inference.priors import FeaturePrior, KernelPrior, SparsePrior
 from rfgp.rows import Block, Rows, gathered
 
-Prior = FeaturePrior | KernelPrior | SparsePrior | LocalPrior
+Prior = FeaturePrior | KernelPrior | SparsePrior | LocalPrior | MarkovPrior
 """A zero-mean prior on functions."""
 MOST_DENSE = 4000
 """Rows up to which a matrix of all pairs is factorised where features are sparse."""
@@ -38,7 +39,7 @@ def iterates(prior: Prior, rows: Sized) -> bool:
 def evidence(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Evidence:
     """Return what rows say: through F x F algebra where features are fewer than data, else n x n, all in memory.
 
-    Through sparse features by conjugate gradients beyond 4,000 rows.
+    Through sparse features by conjugate gradients beyond 4,000 rows, through a sparse precision by its factor.
 
     Args:
         prior: The prior.
@@ -52,6 +53,8 @@ def evidence(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Evidence:
     block = gathered(rows)
     if isinstance(prior, LocalPrior):
         return _local_evidence(prior, block, mean, noise)
+    if isinstance(prior, MarkovPrior):
+        return MarkovEvidence(prior, block, mean, noise)
     if isinstance(prior, FeaturePrior):
         return RowEvidence(prior, block, mean, noise)
     if isinstance(prior, SparsePrior) and iterates(prior, block):
@@ -76,10 +79,13 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
         prior: That of the rows.
         tensors: For features weights (F, k) with factor (F, F) or rows (n, F); for others inputs, coefficients (n, k),
             and a factor (n, n), or for sparse features and values of a local process noise_diag (n,) and draws (n, m);
-            by observations of such a process inputs, targets (n, k), noise (n,), weights and factor.
+            by observations of such a process inputs, targets (n, k), noise (n,), weights and factor; for a sparse
+            precision inputs, targets (n, k) and noise_diag (n,).
     """
     if isinstance(prior, KernelPrior):
         return KernelPosterior(prior, **tensors)
+    if isinstance(prior, MarkovPrior):
+        return MarkovPosterior(prior, **tensors)
     if isinstance(prior, LocalPrior):
         return (LatentPosterior if "draws" in tensors else LocalPosterior)(prior, **tensors)
     if isinstance(prior, SparsePrior):

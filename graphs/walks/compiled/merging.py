@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from graphs.walks.compiled.numbers import jit
+from graphs.compiled import jit
 
 _HOP_BITS, _HOP_MASK = np.uint64(32), np.uint64(0xFFFFFFFF)
 _DIGIT, _DIGIT_MASK, _DIGITS = np.uint64(7), np.uint64(127), 128

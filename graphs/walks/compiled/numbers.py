@@ -1,20 +1,9 @@
 """Random numbers in compiled code, keyed as those of `graphs.random`."""
 
-from collections.abc import Callable
-from typing import Any
-
-import numba
 import numpy as np
 
 from graphs import random
-
-
-def jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile on first use, with a cache on disk where there is a writable folder for one."""
-    try:
-        return numba.njit(nogil=True, cache=True)(function)
-    except RuntimeError:  # numba found no folder for its cache
-        return numba.njit(nogil=True)(function)
+from graphs.compiled import jit
 
 
 mix = jit(random.mix)

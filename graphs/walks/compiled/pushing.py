@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from graphs.walks.compiled.numbers import jit, shuffle, uniform
+from graphs.compiled import jit
+from graphs.walks.compiled.numbers import shuffle, uniform
 
 
 @jit

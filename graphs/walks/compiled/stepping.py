@@ -7,7 +7,8 @@ independent of each other and overlap. Each node's walks depend on its own key a
 import numpy as np
 
 from graphs import random
-from graphs.walks.compiled.numbers import derive, jit, mix, search, shuffle, to_unit, uniform
+from graphs.compiled import jit
+from graphs.walks.compiled.numbers import derive, mix, search, shuffle, to_unit, uniform
 
 INDEPENDENT, STRATIFIED, REPELLING = 0, 1, 2
 

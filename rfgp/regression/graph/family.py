@@ -34,7 +34,7 @@ from rfgp.regression.report import FitReport
 from rfgp.rows import Block, Rows, gathered
 from rfgp.scaling import Scaling, moments
 
-FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "exact")
+FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "precision", "exact")
 EXACT_LIMIT = 2000
 """Nodes up to which "auto" is the exact kernel."""
 WALK_OPTIONS = ("num_walkers", "halt", "lengths", "directions", "exact_hops")
@@ -262,7 +262,7 @@ class NodeFamily(Family):
         """Yield a warning where a fit's features are poor; walks of a large or infinite variance warn themselves."""
         assert self.features is not None
         self.features.check(self.fitted_kernel(values))
-        if report is None or self.features.name == "exact" or rows is None:
+        if report is None or self.features.is_exact or rows is None:
             return
         check = self.check(values, gathered(rows), scaling, 0)
         if check.is_poor:

@@ -5,15 +5,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 import graphs
 from graphs.couplings import Sigma, Tuples
 from graphs.kernels import GraphKernel
+from graphs.precisions import resolvent_field
 from rfgp import features as feature_maps
 from rfgp.features import kernel_function
-from rfgp.inference import FeaturePrior, KernelPrior, Prior, SparsePrior
+from rfgp.inference import FeaturePrior, KernelPrior, MarkovPrior, Prior, SparsePrior
 from rfgp.sparse import SparseValues
 
 NONZEROS_PER_WALKER = 4
@@ -26,10 +28,15 @@ class NodeFeatures(ABC):
     """The role: a family of graph kernels through features of nodes.
 
     Attributes:
-        name: "exact", "walks", "chebyshev", "taylor" or "spectrum".
+        name: "exact", "precision", "walks", "chebyshev", "taylor" or "spectrum".
     """
 
     name: str
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether these are the kernel itself."""
+        return self.name in ("exact", "precision")
 
     @abstractmethod
     def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
@@ -65,6 +72,33 @@ class ExactFeatures(NodeFeatures):
 
         functions = _SpectralFunctions(vectors, values.detach().clamp_min(0))
         return KernelPrior(kernel, lambda a: vectors[a].square() @ values, functions)
+
+
+class PrecisionFeatures(NodeFeatures):
+    """None: the kernel itself, by its sparse precision."""
+
+    name = "precision"
+
+    def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
+        self._kernel, self._nodes = kernel, graph.num_nodes
+        self._field = resolvent_field(graph, kernel.resolvent().order)
+
+    def prior(self, theta: Tensor, outputscale: Tensor) -> MarkovPrior:
+        """Return the prior of outputscale amplitude (shift + L)^-order at theta (p,)."""
+
+        def value(point: Any) -> Any:
+            found = self._kernel.with_values(point).resolvent()
+            return np.array([found.shift, found.amplitude])
+
+        shift, amplitude = kernel_function(
+            theta, value, lambda point: self._kernel.with_values(point).resolvent().jacobian
+        )
+        return MarkovPrior(self._field, shift[None], outputscale * amplitude, self._selection)
+
+    def _selection(self, positions: Tensor) -> sp.csr_array:
+        count = len(positions)
+        entries = np.ones(count), positions.numpy(), np.arange(count + 1)
+        return sp.csr_array(entries, shape=(count, self._nodes))
 
 
 class _SpectralFunctions(NamedTuple):
@@ -174,7 +208,7 @@ def make_features(
     """Return features of one kind; what is wrong with an option is said here.
 
     Args:
-        name: "exact", "walks", "chebyshev", "taylor" or "spectrum".
+        name: "exact", "precision", "walks", "chebyshev", "taylor" or "spectrum".
         graph: The graph.
         kernel: What the walks are tuned to, and the family.
         seed: Of the walks.
@@ -187,6 +221,8 @@ def make_features(
     )
     if name == "exact":
         return ExactFeatures(graph, kernel)
+    if name == "precision":
+        return PrecisionFeatures(graph, kernel)
     if name == "walks":
         options["max_nonzeros"] = budget
         return DrawnFeatures(name, graphs.sample_walks(graph, [], seed=seed, kernel=kernel, **options), kernel, seed)

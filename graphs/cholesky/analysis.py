@@ -1,0 +1,178 @@
+"""What a sparse Cholesky factorisation needs to know of a pattern: once for all matrices on it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphs.checks import check_fits
+from graphs.cholesky.compiled.fronts import panel_rows, peaks, placement, supernode_tree, supernodes
+from graphs.cholesky.orders import order
+from graphs.cholesky.compiled.tree import column_counts, elimination_tree, postorder
+
+Integers = NDArray[np.int64]
+Indices = NDArray[np.int32]
+
+_STRETCH = 5e8
+
+
+@dataclass(frozen=True, eq=False)
+class Supernodes:
+    """The supernodes of a factor, s of them, in postorder; see `graphs.cholesky.compiled.fronts`.
+
+    Attributes:
+        starts: Columns where they begin, (s + 1,).
+        tops: Where the rows of their panels begin, (s + 1,).
+        rows: Of all panels, one after another.
+        there: Where those below a supernode's own are in the panel of its parent.
+        above: Their parents, (s,), -1 of roots.
+        children: How many they have, (s,).
+        panels: Where the entries of their panels begin, (s + 1,).
+    """
+
+    starts: Indices
+    tops: Integers
+    rows: Indices
+    there: Indices
+    above: Indices
+    children: Indices
+    panels: Integers
+
+    @cached_property
+    def flops(self) -> NDArray[np.float64]:
+        """Multiplications and additions of each one's factorisation, (s,)."""
+        columns, rows = np.diff(self.starts).astype(np.float64), np.diff(self.tops).astype(np.float64)
+        below = rows - columns
+        return np.asarray(columns**3 / 3 + below * columns**2 + below**2 * columns)
+
+    @cached_property
+    def stretches(self) -> list[tuple[int, int]]:
+        """Ranges of supernodes between which an interrupt is heard, each of about half a second at most."""
+        part = np.floor(np.cumsum(self.flops) / _STRETCH)
+        cuts = np.flatnonzero(np.diff(part)) + 1
+        ends = [0, *cuts.tolist(), len(self.above)]
+        return [(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True) if a < b]
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """The order of elimination, the supernodes of the factor, and where entries of a matrix go.
+
+    Attributes:
+        indptr: Of the pattern, CSR with both triangles and the whole diagonal, (N + 1,).
+        indices: Ascending in each row, (nnz,).
+        order: What is eliminated k-th, (N,).
+        supernodes: Of the factor.
+        num_nonzeros: Of the factor, exactly; its panels hold some zeros more.
+    """
+
+    indptr: Integers
+    indices: Indices
+    order: Integers
+    supernodes: Supernodes
+    num_nonzeros: int
+
+    @classmethod
+    def of(
+        cls,
+        indptr: Integers,  # (N + 1,)
+        indices: Indices,  # (nnz,)
+        order: Integers,  # (N,)
+    ) -> "Analysis":
+        """Analyse a pattern for an order of elimination, which becomes one in postorder with as many non-zeros."""
+        size = len(order)
+        order = order[postorder(elimination_tree(*_permuted(indptr, indices, order)))]
+        permuted = _permuted(indptr, indices, order)
+        parent = elimination_tree(*permuted)
+        counts = column_counts(*permuted, parent)
+        starts, heights = supernodes(parent, counts)
+        _, above, children = supernode_tree(parent, starts)
+        tops = _cumulated(heights)
+        rows, there = panel_rows(*permuted, starts, above, tops)
+        panels = _cumulated(np.diff(starts) * heights)
+        found = Supernodes(starts, tops, rows, there, above, children, panels)
+        return cls(indptr, indices, order, found, int(counts.sum()) if size else 0)
+
+    @property
+    def size(self) -> int:
+        """The number N of rows."""
+        return len(self.order)
+
+    @property
+    def flops(self) -> float:
+        """Multiplications and additions of a factorisation."""
+        return float(self.supernodes.flops.sum())
+
+    @cached_property
+    def num_bytes(self) -> float:
+        """The memory that a factor and its inverse on the pattern take, with what they need on the way."""
+        stack, update, path, front = self.peaks
+        panels = int(self.supernodes.panels[-1])
+        return 8.0 * (panels + max(stack + update, path + 2 * front) + 4 * len(self.indices)) + 12.0 * len(self.supernodes.rows)
+
+    def check_fits(self) -> None:
+        """Refuse a factorisation for which this machine has no memory.
+
+        Raises:
+            MemoryBudgetError: how much it would take.
+        """
+        check_fits(
+            f"The Cholesky factor of {self.size:,} nodes, with {self.num_nonzeros:,} non-zeros,",
+            self.num_bytes,
+            "A graph with hubs or long-range edges has no sparse factor: use walks or a series.",
+        )
+
+    @cached_property
+    def peaks(self) -> tuple[int, int, int, int]:
+        """The most entries at once: of update matrices that wait, of one, of inverse fronts, of one."""
+        s = self.supernodes
+        return tuple(int(size) for size in peaks(s.starts, s.tops, s.above, s.children))  # type: ignore
+
+    @cached_property
+    def placement(self) -> tuple[Integers, Integers, Integers]:
+        """Where entries of the factored triangle are in the matrix, (e,), and in the panels, (e,); see `placement`."""
+        s, rank = self.supernodes, np.empty(self.size, dtype=np.int64)
+        rank[self.order] = np.arange(self.size)
+        return placement(self.indptr, self.indices, self.order, rank, s.starts, s.tops, s.rows, s.panels)  # type: ignore
+
+    @cached_property
+    def mirror(self) -> Integers:
+        """Where the entry (j, i) is, of each entry (i, j) of the pattern, (nnz,)."""
+        numbers = np.arange(len(self.indices))
+        return np.asarray(_matrix(numbers, self.indices, self.indptr).T.tocsr().data)
+
+
+def analyse(
+    indptr: Integers,  # (N + 1,)
+    indices: Indices,  # (nnz,)
+    coordinates: NDArray[np.float64] | None = None,  # (N, 2) or (N, 3)
+    method: str = "auto",
+) -> Analysis:
+    """Analyse a pattern in an order with little fill.
+
+    Args:
+        indptr: Of CSR with both triangles and the whole diagonal.
+        indices: Ascending in each row.
+        coordinates: Places of the rows, where they have some.
+        method: Of `graphs.cholesky.orders.order`.
+    """
+    return Analysis.of(indptr, indices, order(indptr, indices, coordinates, method))
+
+
+def _matrix(data: NDArray[np.generic], indices: Indices, indptr: Integers) -> sp.csr_array:
+    size = len(indptr) - 1
+    return sp.csr_array((data, indices, indptr), shape=(size, size))
+
+
+def _permuted(indptr: Integers, indices: Indices, order: Integers) -> tuple[Integers, Indices]:
+    """Return the pattern of P A P^T, rows ascending."""
+    matrix = _matrix(np.ones(len(indices), dtype=np.int8), indices, indptr)
+    matrix = sp.csr_array(matrix[order][:, order])
+    matrix.sort_indices()
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+
+
+def _cumulated(sizes: NDArray[np.generic]) -> Integers:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])

@@ -1,0 +1,181 @@
+"""Supernodes and their fronts: ranges of columns whose factor is one dense panel.
+
+The panel of a supernode holds its rows, its own columns first, ascending; it is stored by columns. The rows below its
+own columns are among the rows of its parent's panel (Duff and Reid 1983, The multifrontal solution of indefinite sparse
+symmetric linear systems; Liu 1992, The multifrontal method for sparse matrix solution). Small supernodes merge with
+their parents where that adds few zeros (Ashcraft and Grimes 1989), for a few zeros are cheaper than small fronts.
+"""
+
+import numpy as np
+
+from graphs.compiled import jit
+
+ALWAYS, NARROW, WIDE = 4, 16, 48
+"""Columns up to which supernodes merge: always, with many zeros, and with some."""
+MANY, SOME, FEW = 0.8, 0.1, 0.05
+"""Shares of zeros below which they do; beyond `WIDE` columns the last."""
+
+
+@jit
+def _fundamental(parent, counts):
+    """Return where supernodes without a zero begin, (s + 1,)."""
+    n = len(parent)
+    children = np.zeros(n, np.int32)
+    for j in range(n):
+        if parent[j] >= 0:
+            children[parent[j]] += 1
+    starts, count = np.empty(n + 1, np.int32), 0
+    for j in range(n):
+        follows = j > 0 and parent[j - 1] == j and counts[j - 1] == counts[j] + 1 and children[j] <= 1
+        if not follows:
+            starts[count] = j
+            count += 1
+    starts[count] = n
+    return starts[: count + 1]
+
+
+@jit
+def _is_worth_it(columns, zeros, entries):
+    share = zeros / entries
+    allowed = MANY if columns <= NARROW else (SOME if columns <= WIDE else FEW)
+    return columns <= ALWAYS or share < allowed
+
+
+@jit
+def supernodes(parent, counts):
+    """Return where supernodes begin, (s + 1,), and how many rows their panels have, (s,), of a tree in postorder."""
+    starts = _fundamental(parent, counts)
+    found = len(starts) - 1
+    begin, width, height = np.empty(found, np.int32), np.empty(found, np.int64), np.empty(found, np.int64)
+    zeros, top = np.empty(found), 0
+    for s in range(found):
+        first, columns, rows, empty = starts[s], np.int64(starts[s + 1] - starts[s]), counts[starts[s]], 0.0
+        while top > 0:  # merge with the ranges before it whose parent it is
+            last = begin[top - 1] + width[top - 1] - 1
+            if parent[last] < first or parent[last] >= starts[s + 1]:
+                break
+            together, taller = width[top - 1] + columns, width[top - 1] + rows
+            more = zeros[top - 1] + empty + width[top - 1] * (taller - height[top - 1])
+            if not _is_worth_it(together, more, together * taller - together * (together - 1) / 2):
+                break
+            top -= 1
+            first, columns, rows, empty = begin[top], together, taller, more
+        begin[top], width[top], height[top], zeros[top] = first, columns, rows, empty
+        top += 1
+    out = np.empty(top + 1, np.int32)
+    out[:top] = begin[:top]
+    out[top] = len(parent)
+    return out, height[:top].copy()
+
+
+@jit
+def supernode_tree(parent, starts):
+    """Return the supernode of each column, (n,), the parents (s,) and numbers of children (s,) of supernodes."""
+    count = len(starts) - 1
+    of = np.empty(len(parent), np.int32)
+    for s in range(count):
+        of[starts[s] : starts[s + 1]] = s
+    above, children = np.full(count, -1, np.int32), np.zeros(count, np.int32)
+    for s in range(count):
+        p = parent[starts[s + 1] - 1]
+        if p >= 0:
+            above[s] = of[p]
+            children[of[p]] += 1
+    return of, above, children
+
+
+@jit
+def panel_rows(indptr, indices, starts, above, tops):
+    """Return the rows of each panel, one after another, and where those below its own are in the parent's panel.
+
+    `tops` (s + 1,) say where the rows of each panel begin.
+    """
+    count, n = len(starts) - 1, len(indptr) - 1
+    rows, there = np.empty(tops[count], np.int32), np.zeros(tops[count], np.int32)
+    mark, place = np.full(n, -1, np.int32), np.empty(n, np.int32)
+    child, sibling = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+    for s in range(count):
+        first, last = starts[s], starts[s + 1]
+        k = tops[s]
+        for j in range(first, last):
+            rows[k] = j
+            k += 1
+        own = k
+        for j in range(first, last):
+            for q in range(indptr[j], indptr[j + 1]):
+                i = indices[q]
+                if i >= last and mark[i] != s:
+                    mark[i] = s
+                    rows[k] = i
+                    k += 1
+        c = child[s]
+        while c != -1:
+            for q in range(tops[c] + starts[c + 1] - starts[c], tops[c + 1]):
+                i = rows[q]
+                if i >= last and mark[i] != s:
+                    mark[i] = s
+                    rows[k] = i
+                    k += 1
+            c = sibling[c]
+        rows[own:k].sort()
+        for q in range(tops[s], k):
+            place[rows[q]] = q - tops[s]
+        c = child[s]
+        while c != -1:
+            for q in range(tops[c] + starts[c + 1] - starts[c], tops[c + 1]):
+                there[q] = place[rows[q]]
+            c = sibling[c]
+        if above[s] >= 0:
+            sibling[s] = child[above[s]]
+            child[above[s]] = s
+    return rows, there
+
+
+@jit
+def placement(indptr, indices, order, rank, starts, tops, rows, panels):
+    """Return where each entry of the factored triangle is in the matrix, and where it goes in the panels.
+
+    In the order of the supernodes, whose entries begin at the third array returned, (s + 1,).
+    """
+    count, n = len(starts) - 1, len(order)
+    total = 0
+    for i in range(n):
+        for q in range(indptr[i], indptr[i + 1]):
+            total += rank[indices[q]] >= rank[i]
+    source, target = np.empty(total, np.int64), np.empty(total, np.int64)
+    begins, place, k = np.zeros(count + 1, np.int64), np.empty(n, np.int64), 0
+    for s in range(count):
+        height = tops[s + 1] - tops[s]
+        for q in range(tops[s], tops[s + 1]):
+            place[rows[q]] = q - tops[s]
+        for j in range(starts[s], starts[s + 1]):
+            for q in range(indptr[order[j]], indptr[order[j] + 1]):
+                i = rank[indices[q]]
+                if i >= j:
+                    source[k] = q
+                    target[k] = panels[s] + (j - starts[s]) * height + place[i]
+                    k += 1
+        begins[s + 1] = k
+    return source, target, begins
+
+
+@jit
+def peaks(starts, tops, above, children):
+    """Return the most entries at once: of update matrices that wait, one update matrix, inverse fronts, one front."""
+    count = len(starts) - 1
+    waiting, below = 0, np.zeros(count, np.int64)
+    stack = update = path = front = 0
+    for s in range(count):
+        rows = tops[s + 1] - tops[s]
+        size = (rows - (starts[s + 1] - starts[s])) ** 2
+        update, front = max(update, size), max(front, rows * rows)
+        waiting += size - below[s]
+        stack = max(stack, waiting + below[s])
+        if above[s] >= 0:
+            below[above[s]] += size
+    depth = np.zeros(count, np.int64)
+    for s in range(count - 1, -1, -1):
+        rows = tops[s + 1] - tops[s]
+        depth[s] = (depth[above[s]] if above[s] >= 0 else 0) + (rows * rows if children[s] else 0)
+        path = max(path, depth[s])
+    return stack, update, path, front

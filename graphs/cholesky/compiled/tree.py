@@ -1,0 +1,113 @@
+"""The elimination tree of a symmetric pattern, and how many entries each column of the factor has.
+
+The pattern is CSR with both triangles; columns are eliminated in their order. j's parent is the first row below the
+diagonal of column j of the factor, -1 of roots (Liu 1990, The role of elimination trees in sparse factorization).
+"""
+
+import numpy as np
+
+from graphs.compiled import jit
+
+
+@jit
+def elimination_tree(indptr, indices):
+    """Return each column's parent, (n,)."""
+    n = len(indptr) - 1
+    parent = np.full(n, -1, np.int32)
+    ancestor = np.full(n, -1, np.int32)  # paths to the roots so far, shortened as they are walked
+    for j in range(n):
+        for k in range(indptr[j], indptr[j + 1]):
+            i = indices[k]
+            while i != -1 and i < j:
+                following = ancestor[i]
+                ancestor[i] = j
+                if following == -1:
+                    parent[i] = j
+                i = following
+    return parent
+
+
+@jit
+def postorder(parent):
+    """Return the columns in an order in which each subtree is a range that its root ends, (n,)."""
+    n = len(parent)
+    child = np.full(n + 1, -1, np.int32)  # the first one left; n is the parent of roots
+    sibling = np.full(n, -1, np.int32)
+    for j in range(n - 1, -1, -1):
+        above = parent[j] if parent[j] >= 0 else n
+        sibling[j] = child[above]
+        child[above] = j
+    out, stack = np.empty(n, np.int32), np.empty(n + 1, np.int32)
+    stack[0], top, count = n, 1, 0
+    while top:
+        j = stack[top - 1]
+        below = child[j]
+        if below != -1:
+            child[j] = sibling[below]
+            stack[top] = below
+            top += 1
+            continue
+        top -= 1
+        if j < n:
+            out[count] = j
+            count += 1
+    return out
+
+
+@jit
+def _first_descendants(parent, counts):
+    """Return the first column of each subtree, (n,); set counts to 1 at leaves."""
+    n = len(parent)
+    first = np.full(n, -1, np.int32)
+    for j in range(n):
+        counts[j] = 1 if first[j] == -1 else 0
+        i = j
+        while i != -1 and first[i] == -1:
+            first[i] = j
+            i = parent[i]
+    return first
+
+
+@jit
+def column_counts(indptr, indices, parent):
+    """Return the entries of each column of the factor, with the diagonal, (n,), of a tree in postorder.
+
+    Gilbert, Ng and Peyton (1994, An efficient algorithm to compute row and column counts for sparse Cholesky
+    factorization): the row i of the factor is the subtree of i with the leaves j of its entries. Each leaf adds one to
+    the column of the leaf and takes one from the least common ancestor with the leaf before it; sums over subtrees are
+    the counts.
+    """
+    n = len(parent)
+    counts = np.zeros(n, np.int64)
+    first = _first_descendants(parent, counts)
+    ancestor = np.arange(n).astype(np.int32)
+    latest = np.full(n, -1, np.int32)  # of row i: the first descendant of its last leaf, and that leaf
+    leaf = np.full(n, -1, np.int32)
+    for j in range(n):
+        above = parent[j]
+        if above != -1:
+            counts[above] -= 1
+        for k in range(indptr[j], indptr[j + 1]):
+            i = indices[k]
+            if i <= j or first[j] <= latest[i]:
+                continue
+            latest[i] = first[j]
+            before = leaf[i]
+            leaf[i] = j
+            counts[j] += 1
+            if before == -1:
+                continue
+            common = before
+            while common != ancestor[common]:
+                common = ancestor[common]
+            while before != common:
+                following = ancestor[before]
+                ancestor[before] = common
+                before = following
+            counts[common] -= 1
+        if above != -1:
+            ancestor[j] = above
+    for j in range(n):
+        if parent[j] != -1:
+            counts[parent[j]] += counts[j]
+    return counts

@@ -1,0 +1,150 @@
+"""The factor of a sparse symmetric positive definite matrix, and what it answers."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from graphs.cholesky.analysis import Analysis
+from graphs.cholesky.compiled.blas import ADDRESSES
+from graphs.cholesky.compiled.factoring import factorize, sum_of_logarithms
+from graphs.cholesky.compiled.inverting import invert
+from graphs.cholesky.compiled.solving import backward, forward
+from graphs.errors import InvalidArgumentError, NotPositiveDefiniteError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """P A P^T = L L^T, for a matrix A (N, N) on the pattern of an analysis.
+
+    Attributes:
+        analysis: Of the pattern.
+        entries: Of the panels of L.
+    """
+
+    analysis: Analysis
+    entries: Floats
+
+    @classmethod
+    def of(
+        cls,
+        analysis: Analysis,
+        data: Floats,  # (nnz,)
+    ) -> "Factor":
+        """Factorise the matrix of these entries on the pattern, of which one triangle is read.
+
+        Raises:
+            NotPositiveDefiniteError: the matrix is not positive definite; `node` says which row shows it.
+            MemoryBudgetError: this machine has too little memory.
+            InvalidArgumentError: an entry is not finite.
+        """
+        if data.shape != analysis.indices.shape or not np.isfinite(data).all():
+            raise InvalidArgumentError(f"A matrix on this pattern has {len(analysis.indices)} finite entries.")
+        analysis.check_fits()
+        s = analysis.supernodes
+        source, target, _ = analysis.placement
+        entries = np.zeros(s.panels[-1])
+        entries[target] = data[source]
+        stack, update, _, _ = analysis.peaks
+        rooms = np.empty(stack), np.empty(update), np.empty((2, len(s.starts)), dtype=np.int64), np.zeros(2, np.int64)
+        with one_thread():
+            for first, last in s.stretches:
+                wrong = factorize(
+                    ADDRESSES, first, last, s.starts, s.tops, s.there, s.children, s.panels, entries, *rooms
+                )
+                if wrong >= 0:
+                    raise NotPositiveDefiniteError(int(analysis.order[wrong]))
+        return cls(analysis, entries)
+
+    @cached_property
+    def log_determinant(self) -> float:
+        """log |A|."""
+        s = self.analysis.supernodes
+        return 2 * float(sum_of_logarithms(s.starts, s.tops, s.panels, self.entries))
+
+    def solve(
+        self,
+        b: Floats,  # (N,) or (N, k)
+    ) -> Floats:
+        """Return A^-1 b, of the shape of b."""
+        x = np.ascontiguousarray(b.reshape(self.analysis.size, -1)[self.analysis.order])
+        self._run(x, forward, backward)
+        return self._unordered(x).reshape(b.shape)
+
+    def half_solve(
+        self,
+        b: Floats,  # (N, k)
+    ) -> Floats:  # (N, k)
+        """Return L^-1 P b, whose inner products are those of b in A^-1."""
+        x = np.ascontiguousarray(b[self.analysis.order])
+        self._run(x, forward)
+        return x
+
+    def sample(
+        self,
+        standard: Floats,  # (N, k)
+    ) -> Floats:  # (N, k)
+        """Return P^T L^-T z, draws of N(0, A^-1) where z are standard normal."""
+        x = np.array(standard, order="C")
+        self._run(x, backward)
+        return self._unordered(x)
+
+    @property
+    def variances(self) -> Floats:
+        """The diagonal of A^-1, (N,)."""
+        return self._inverse[1]
+
+    @property
+    def inverse(self) -> Floats:
+        """The entries of A^-1 on the pattern, (nnz,)."""
+        return self._inverse[0]
+
+    @cached_property
+    def _inverse(self) -> tuple[Floats, Floats]:
+        a, s = self.analysis, self.analysis.supernodes
+        source, target, begins = a.placement
+        _, _, path, front = a.peaks
+        found, diagonal = np.empty(len(target)), np.empty((a.size, 1))
+        rooms = np.empty(path), np.empty(front), np.empty(front)
+        opened, state = np.empty((2, len(s.starts)), dtype=np.int64), np.zeros(2, dtype=np.int64)
+        pattern = (s.starts, s.tops, s.there, s.above, s.children, s.panels)
+        with one_thread():
+            for first, last in reversed(s.stretches):
+                invert(
+                    ADDRESSES, first, last, *pattern, self.entries, target, begins, found, diagonal[:, 0], *rooms,
+                    opened, state,
+                )  # fmt: skip
+        out = np.empty(len(a.indices))
+        out[source] = found
+        out[a.mirror[source]] = found
+        return out, self._unordered(diagonal)[:, 0]
+
+    def _run(self, x: Floats, *functions: object) -> None:
+        s = self.analysis.supernodes
+        room = np.empty(int(np.diff(s.tops).max(initial=0)) * x.shape[1])
+        with one_thread():
+            for function in functions:
+                function(ADDRESSES, s.starts, s.tops, s.rows, s.panels, self.entries, x, room)
+
+    def _unordered(self, x: Floats) -> Floats:
+        out = np.empty_like(x)
+        out[self.analysis.order] = x
+        return out
+
+
+@lru_cache(maxsize=1)
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep BLAS to one thread: so that no last bit depends on how many there are."""
+    with _controller().limit(limits=1, user_api="blas"):
+        yield

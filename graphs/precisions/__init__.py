@@ -1,0 +1,7 @@
+"""Fields whose precision is sparse: of kernels on graphs, of finite elements on meshes, and on roads."""
+
+from graphs.precisions.precision import Precision as Precision
+from graphs.precisions.resolvent import ResolventField as ResolventField
+from graphs.precisions.resolvent import resolvent_field as resolvent_field
+from graphs.precisions.role import MarkovField as MarkovField
+from graphs.precisions.role import Pattern as Pattern

@@ -1,0 +1,144 @@
+"""The field of the precision (L + x)^p on a graph: kernels that are one over a power of the shifted Laplacian.
+
+Forming the power loses digits where x is small: the constant vector has the eigenvalue x^p beside entries of size 1, so
+that it is known to a relative error of about eps (1 + 2 / x)^p, as is what depends on it. The determinant does not
+suffer, for log |(L + x)^p| = p log |L + x|.
+"""
+
+from functools import cached_property
+from math import comb
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphs.checks import check_count, check_fits
+from graphs.cholesky import Factor
+from graphs.graph import Graph
+from graphs.precisions.determinant import LogDeterminant
+from graphs.precisions.role import Floats, MarkovField, Pattern
+
+MOST_POWERS = 16
+
+
+class ResolventField(MarkovField):
+    """The precision (L + x)^p of the nodes of a graph; its parameter is the shift x.
+
+    Args:
+        laplacian: L, symmetric with eigenvalues in [0, 2], (N, N).
+        order: p, a positive integer.
+        coordinates: Places of the nodes, (N, 2) or (N, 3), for orderings; or None.
+    """
+
+    parameters = ("shift",)
+
+    def __init__(self, laplacian: sp.csr_array, order: int, coordinates: Floats | None = None) -> None:
+        self.order, self.coordinates = check_count("order", order, 1, MOST_POWERS), coordinates
+        self._laplacian = laplacian
+        self.log_determinants = LogDeterminant(self._log_determinant_at)
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """Nodes that at most p edges join, and each with itself."""
+        return _pattern(self._reached)
+
+    def entries(
+        self,
+        values: Floats,  # (1,)
+    ) -> Floats:  # (nnz,)
+        """Return (L + x)^p = sum_j binom(p, j) x^(p - j) L^j on the pattern."""
+        p, x = self.order, float(values[0])
+        return np.asarray(sum(comb(p, j) * x ** (p - j) * self._powers[j] for j in range(p + 1)))
+
+    def pull_back(
+        self,
+        values: Floats,  # (1,)
+        weights: Floats,  # (nnz,)
+    ) -> Floats:  # (1,)
+        """Return sum_e weights_e d (L + x)^p_e / dx."""
+        p, x = self.order, float(values[0])
+        slopes = (comb(p, j) * (p - j) * x ** (p - j - 1) * float(weights @ self._powers[j]) for j in range(p))
+        return np.array([sum(slopes)])
+
+    def log_determinant(
+        self,
+        values: Floats,  # (1,)
+    ) -> tuple[float, Floats]:
+        """Return p log |L + x| and its derivative p tr (L + x)^-1, (1,), interpolated to some 1e-12 N."""
+        value, slope = self.log_determinants(float(values[0]))
+        return self.order * value, np.array([self.order * slope])
+
+    @cached_property
+    def _reached(self) -> sp.csr_array:
+        """A matrix with entries on the pattern."""
+        size = self._laplacian.shape[0]
+        once = sp.csr_array((np.ones(self._laplacian.nnz), self._laplacian.indices, self._laplacian.indptr))
+        hop = sp.csr_array(once + sp.eye_array(size))
+        reached = hop
+        for _ in range(self.order - 1):
+            check_fits(
+                f"The precision of {size:,} nodes",
+                float(np.diff(hop.indptr)[reached.indices].sum()) * 12,
+                "Hubs make it dense: use walks or a series.",
+            )
+            reached = sp.csr_array(reached @ hop)
+        reached.sort_indices()
+        return reached
+
+    @cached_property
+    def _powers(self) -> NDArray[np.float64]:
+        """The entries of I, L, ..., L^p on the pattern, (p + 1, nnz)."""
+        pattern = self.pattern
+        power, out = sp.csr_array(sp.eye_array(self._laplacian.shape[0])), []
+        for j in range(self.order + 1):
+            out.append(_on(power, pattern))
+            if j < self.order:
+                power = sp.csr_array(power @ self._laplacian)
+                power = sp.csr_array((power + power.T) / 2)
+        return np.stack(out)
+
+    @cached_property
+    def _first(self) -> "ResolventField":
+        """The field of the precision L + x."""
+        return self if self.order == 1 else ResolventField(self._laplacian, 1, self.coordinates)
+
+    def _log_determinant_at(self, shift: float) -> float:
+        return Factor.of(self._first.analysis, self._first.entries(np.array([shift]))).log_determinant
+
+
+_KEPT: "WeakKeyDictionary[Graph, dict[int, ResolventField]]" = WeakKeyDictionary()
+
+
+def resolvent_field(graph: Graph, order: int) -> ResolventField:
+    """Return the field of (L + x)^p on a graph; what is computed for it is kept as long as the graph is.
+
+    Args:
+        graph: The graph.
+        order: p, a positive integer.
+
+    Raises:
+        InvalidArgumentError: another order.
+    """
+    kept = _KEPT.setdefault(graph, {})
+    order = check_count("order", order, 1, MOST_POWERS)
+    if order not in kept:
+        identity = sp.eye_array(graph.num_nodes, format="csr")
+        kept[order] = ResolventField(sp.csr_array(identity - graph.shift_operator), order, graph.coordinates)
+    return kept[order]
+
+
+def _pattern(matrix: sp.csr_array) -> Pattern:
+    return Pattern(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+
+
+def _on(matrix: sp.csr_array, pattern: Pattern) -> Floats:
+    """Return the entries of a matrix on a pattern that holds its own."""
+    matrix = sp.csr_array(matrix)
+    matrix.sort_indices()
+    size, out = len(pattern.indptr) - 1, np.zeros(len(pattern.indices))
+    numbers = np.arange(size, dtype=np.int64) * size
+    all_keys = np.repeat(numbers, np.diff(pattern.indptr)) + pattern.indices
+    keys = np.repeat(numbers, np.diff(matrix.indptr)) + matrix.indices
+    out[np.searchsorted(all_keys, keys)] = matrix.data
+    return out

@@ -1,0 +1,148 @@
+"""The prior of a field with a sparse precision, observed through a sparse matrix."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rfgp.errors import NotPositiveDefiniteError
+from rfgp.inference.laws import Functions
+from rfgp.inference.priors import PriorFunctions
+
+Array = NDArray[np.float64]
+
+COLUMNS = 64
+"""Right-hand sides, as long as the field, that are solved for at once."""
+
+
+class Factor(Protocol):
+    """The role: a Cholesky factor of a sparse matrix (N, N)."""
+
+    @property
+    def log_determinant(self) -> float:
+        """log |A|."""
+
+    @property
+    def inverse(self) -> Array:
+        """The entries of A^-1 on the pattern, (nnz,)."""
+
+    def solve(self, b: Array) -> Array:
+        """Return A^-1 b, for b (N,) or (N, k)."""
+
+    def sample(self, standard: Array) -> Array:
+        """Return draws of N(0, A^-1), of standard normal z (N, k)."""
+
+
+class Field(Protocol):
+    """The role: N values with a sparse precision Q, a function of p parameters; `graphs.precisions.MarkovField`."""
+
+    @property
+    def pattern(self) -> Any:
+        """Where Q has entries: indptr (N + 1,) and indices (nnz,) of CSR."""
+
+    def entries(self, values: Array) -> Array:
+        """Return the entries of Q (nnz,) at parameters (p,)."""
+
+    def pull_back(self, values: Array, weights: Array) -> Array:
+        """Return sum_e weights_e dQ_e / d parameters, (p,)."""
+
+    def log_determinant(self, values: Array) -> tuple[float, Array]:
+        """Return log |Q| and its derivatives (p,)."""
+
+    def factor(self, data: Array) -> Factor:
+        """Return the factor of a matrix of these entries (nnz,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class MarkovPrior:
+    """f = A u, where u has the precision Q / s^2.
+
+    Attributes:
+        field: Q of its parameters.
+        values: Its parameters, (p,).
+        variance: s^2, 0-d.
+        observe: Maps inputs of n points to A (n, N); two values that a row reads have an entry in Q.
+    """
+
+    field: Field
+    values: Tensor
+    variance: Tensor
+    observe: Callable[[Tensor], sp.csr_array]
+
+    @property
+    def functions(self) -> PriorFunctions:
+        """The prior itself: it has functions."""
+        return self
+
+    def detached(self) -> "MarkovPrior":
+        """Return the prior without gradients."""
+        return replace(self, values=self.values.detach(), variance=self.variance.detach())
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients."""
+        return float(self.variance) * torch.from_numpy(products(self.factor, self.observe(a), self.observe(b)))
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,), without gradients."""
+        return float(self.variance) * torch.from_numpy(squares(self.field, self.factor, self.observe(a)))
+
+    def draw(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions of n inputs, (n, count)."""
+        size = len(self.field.pattern.indptr) - 1
+        standard = torch.randn(size, count, generator=generator, dtype=torch.float64).numpy()
+        return self._read(float(self.variance) ** 0.5 * self.factor.sample(standard))
+
+    def through(self, inputs: Tensor, coefficients: Tensor) -> Functions:
+        """Return x -> k(x, inputs) @ coefficients, for coefficients (n, p)."""
+        told = self.observe(inputs).T @ coefficients.numpy()
+        return self._read(float(self.variance) * self.factor.solve(told))
+
+    def _read(self, u: Array) -> Functions:
+        return lambda inputs: torch.from_numpy(self.observe(inputs) @ u)
+
+    @cached_property
+    def factor(self) -> Factor:
+        """The factor of Q."""
+        return factorized(self.field, self.field.entries(self.values.detach().numpy()))
+
+
+def factorized(field: Field, data: Array) -> Factor:
+    """Return the factor of a matrix (nnz,) on a field's pattern.
+
+    Raises:
+        NotPositiveDefiniteError: it is not positive definite in double precision.
+    """
+    try:
+        return field.factor(data)
+    except np.linalg.LinAlgError as error:
+        raise NotPositiveDefiniteError(
+            f"{error} A field whose lengthscale is far longer than its parts loses its digits: bound it with priors."
+        ) from error
+
+
+def products(
+    factor: Factor,
+    left: sp.csr_array,  # (a, N)
+    right: sp.csr_array,  # (b, N)
+) -> Array:  # (a, b)
+    """Return left A^-1 right^T, for the factor of A."""
+    out = np.empty((left.shape[0], right.shape[0]))
+    for begin in range(0, right.shape[0], COLUMNS):
+        out[:, begin : begin + COLUMNS] = left @ factor.solve(right[begin : begin + COLUMNS].T.toarray())
+    return out
+
+
+def squares(
+    field: Field,
+    factor: Factor,
+    observed: sp.csr_array,  # (n, N)
+) -> Array:  # (n,)
+    """Return the diagonal of observed A^-1 observed^T, where A^-1 is known on the field's pattern."""
+    inverse = sp.csr_array((factor.inverse, field.pattern.indices, field.pattern.indptr))
+    return np.asarray((observed @ inverse).multiply(observed).sum(axis=1), dtype=np.float64)
