@@ -1,0 +1,104 @@
+"""Coarser graphs: nodes in pairs become one (Karypis and Kumar 1998, A fast and high quality multilevel scheme)."""
+
+import numpy as np
+
+from graphs import random
+from graphs.cholesky.compiled.ordering.parts import Part
+from graphs.compiled import jit
+
+_LIGHT = 32
+"""Degree up to which nodes without a partner pair over a common neighbor."""
+_FEW = 0.85
+"""The share of nodes left by a matching above which they do."""
+
+mix = jit(random.mix)
+
+
+@jit
+def _shuffled(n, seed):
+    """Return 0, ..., n - 1 in an order that n and the seed determine."""
+    key = mix(np.uint64(n) ^ mix(np.uint64(seed)))
+    out = np.arange(n).astype(np.int32)
+    for i in range(n - 1, 0, -1):
+        j = np.int64(mix(key ^ np.uint64(i)) >> np.uint64(32)) * (i + 1) >> 32
+        out[i], out[j] = out[j], out[i]
+    return out
+
+
+@jit
+def matching(part, heaviest, seed):
+    """Return each node's pair (m,), numbered from 0, and their number: the free neighbor with the most edges, or none.
+
+    Pairs heavier than `heaviest` are not made. Nodes choose in an order that the seed determines.
+    """
+    indptr, indices, edges, weights = part
+    pair, count = np.full(len(weights), -1, np.int32), 0
+    for v in _shuffled(len(weights), seed):
+        if pair[v] != -1:
+            continue
+        best, most = v, 0
+        for k in range(indptr[v], indptr[v + 1]):
+            u = indices[k]
+            if pair[u] == -1 and edges[k] > most and weights[u] + weights[v] <= heaviest:
+                best, most = u, edges[k]
+        pair[v] = pair[best] = count
+        count += 1
+    if count > _FEW * len(weights):
+        count = _pair_over_neighbors(part, heaviest, pair, count)
+    return pair, count
+
+
+@jit
+def _pair_over_neighbors(part, heaviest, pair, count):
+    """Pair single nodes of low degree with a common neighbor, as the leaves of a star; return the number of pairs."""
+    indptr, indices, _, weights = part
+    n = len(weights)
+    size = np.bincount(pair, minlength=count)
+    waiting = np.full(n, -1, np.int32)
+    for v in range(n):
+        if size[pair[v]] != 1 or indptr[v + 1] - indptr[v] > _LIGHT:
+            continue
+        for k in range(indptr[v], indptr[v + 1]):
+            u = waiting[indices[k]]
+            if u != -1 and u != v and size[pair[u]] == 1 and weights[u] + weights[v] <= heaviest:
+                size[pair[u]], size[pair[v]] = 2, 0
+                pair[v] = pair[u]
+                waiting[indices[k]] = -1
+                break
+            waiting[indices[k]] = v
+    number = np.cumsum(size > 0) - 1
+    for v in range(n):
+        pair[v] = number[pair[v]]
+    return number[-1] + 1
+
+
+@jit
+def contracted(part, pair, count):
+    """Return the graph whose nodes are the pairs."""
+    indptr, indices, edges, weights = part
+    start = np.zeros(count + 1, np.int64)
+    for v in range(len(pair)):
+        start[pair[v] + 1] += 1
+    start = np.cumsum(start)
+    members, at = np.empty(len(pair), np.int32), start.copy()
+    for v in range(len(pair)):
+        members[at[pair[v]]] = v
+        at[pair[v]] += 1
+    starts, columns, sums = np.zeros(count + 1, np.int64), np.empty(len(indices), np.int32), np.empty_like(edges)
+    heavier, where, end = np.zeros(count, np.int64), np.full(count, -1, np.int64), 0
+    for c in range(count):
+        begin = end
+        for m in range(start[c], start[c + 1]):
+            v = members[m]
+            heavier[c] += weights[v]
+            for k in range(indptr[v], indptr[v + 1]):
+                d = pair[indices[k]]
+                if d == c:
+                    continue
+                if where[d] >= begin:
+                    sums[where[d]] += edges[k]
+                else:
+                    where[d], columns[end], sums[end] = end, d, edges[k]
+                    end += 1
+        starts[c + 1] = end
+    return Part(starts, columns[:end].copy(), sums[:end].copy(), heavier)

@@ -1,0 +1,160 @@
+"""Vertex separators of a part: on many levels of coarser graphs, or along a plane."""
+
+import numpy as np
+
+from graphs.cholesky.compiled.ordering.coarsening import contracted, matching, mix
+from graphs.cholesky.compiled.ordering.refining import BALANCE, SEPARATOR, refine, shares
+from graphs.compiled import jit
+
+COARSEST = 80
+"""Nodes of the coarsest graph."""
+TRIALS = 6
+"""Separators tried there."""
+MIDDLE = 3000
+"""Nodes of the graph from which several separators are sought."""
+RUNS = 4
+"""How many."""
+PATIENCE = 60
+"""Moves without a better separator that end a pass."""
+UNEVEN = 0.1
+"""What part of its weight a separator costs more where the sides differ by all the weight."""
+WORTH = 0.2
+"""The share of the weight above which a separator helps less than minimum degree."""
+_STUCK = 0.95
+"""The share of nodes left by a matching above which coarser graphs cost more than they help."""
+
+
+@jit
+def _border(part, side):
+    """Move the nodes of side 0 with neighbors on side 1 to the separator."""
+    for v in range(len(side)):
+        if side[v] == 0:
+            for k in range(part.indptr[v], part.indptr[v + 1]):
+                if side[part.indices[k]] == 1:
+                    side[v] = SEPARATOR
+                    break
+
+
+@jit
+def _grown(part, seed):
+    """Return the sides after half the weight was reached breadth first from a node."""
+    n, total = len(part.weights), part.weights.sum()
+    side, queue, seen = np.ones(n, np.int8), np.empty(n, np.int32), np.zeros(n, np.bool_)
+    head, tail, weight, root = 0, 0, np.int64(0), seed
+    while 2 * weight < total:
+        if head == tail:  # the next component
+            while seen[root]:
+                root = (root + 1) % n
+            queue[tail], seen[root] = root, True
+            tail += 1
+        v = queue[head]
+        head += 1
+        side[v] = 0
+        weight += part.weights[v]
+        for u in part.indices[part.indptr[v] : part.indptr[v + 1]]:
+            if not seen[u]:
+                queue[tail], seen[u] = u, True
+                tail += 1
+    _border(part, side)
+    return side
+
+
+@jit
+def _best_grown(part):
+    """Return the lightest separator of a small graph from several nodes."""
+    n = len(part.weights)
+    best, least = np.full(n, np.int8(SEPARATOR)), np.inf
+    for trial in range(TRIALS):
+        side = _grown(part, np.int64(mix(np.uint64(trial)) % np.uint64(n)))
+        refine(part, side, 8, PATIENCE)
+        share = shares(part, side)
+        if is_balanced(share) and cost_of(share) < least:
+            best, least = side, cost_of(share)
+    return best
+
+
+@jit
+def is_balanced(share):
+    """Whether neither side is empty, nor heavier than the balance allows."""
+    return min(share[0], share[1]) > 0 and max(share[0], share[1]) <= BALANCE * share.sum() + 1
+
+
+@jit
+def cost_of(share):
+    """Return the weight of a separator, with a little more where the sides differ."""
+    return share[SEPARATOR] * (1.0 + UNEVEN * abs(share[0] - share[1]) / share.sum())
+
+
+@jit
+def helps(part, side):
+    """Whether to dissect along a separator."""
+    share = shares(part, side)
+    return is_balanced(share) and share[SEPARATOR] <= WORTH * share.sum()
+
+
+@jit
+def _coarsened(part, size, seed):
+    """Return coarser and coarser graphs, until one has at most `size` nodes or none can be made, and the pairs."""
+    parts, pairs = [part], [np.zeros(0, np.int32)]
+    heaviest = max(3 * part.weights.sum() // (2 * size), 2)
+    while len(parts[-1].weights) > size:
+        pair, count = matching(parts[-1], heaviest, seed)
+        if count > _STUCK * len(pair):
+            break
+        parts.append(contracted(parts[-1], pair, count))
+        pairs.append(pair)
+    return parts, pairs
+
+
+@jit
+def _raised(parts, pairs, side):
+    """Return the sides of the first graph from those of the coarsest, refined on each."""
+    for level in range(len(parts) - 2, -1, -1):
+        side = side[pairs[level + 1]]
+        refine(parts[level], side, 4, PATIENCE)
+    return side
+
+
+@jit
+def by_levels(part):
+    """Return the sides (m,) of a vertex separator, found on a coarse graph and refined on each finer one.
+
+    Where the part is large, the best of several from a coarse graph on.
+    """
+    parts, pairs = _coarsened(part, MIDDLE, 0)
+    coarse = parts[-1]
+    best, least = np.full(len(coarse.weights), np.int8(SEPARATOR)), np.inf
+    for run in range(RUNS if len(parts) > 1 else 1):
+        coarser, its_pairs = _coarsened(coarse, COARSEST, run)
+        side = _raised(coarser, its_pairs, _best_grown(coarser[-1]))
+        share = shares(coarse, side)
+        if is_balanced(share) and cost_of(share) < least:
+            best, least = side, cost_of(share)
+    return _raised(parts, pairs, best)
+
+
+@jit
+def _halved(part, values):
+    """Return the sides (m,) where side 0 is what is below the median of values (m,), without its border."""
+    middle = len(values) // 2
+    side = (values >= np.partition(values, middle)[middle]).astype(np.int8)
+    _border(part, side)
+    return side
+
+
+@jit
+def by_plane(part, coordinates):
+    """Return the sides (m,) of a vertex separator: the lightest border of halves along the axes and between two.
+
+    All are in the separator where no plane halves the part, as where the coordinates are all the same, or not finite.
+    """
+    best, least = np.full(len(part.weights), np.int8(SEPARATOR)), np.inf
+    for a in range(coordinates.shape[1]):
+        for b in range(-a, a + 1):
+            side = _halved(part, coordinates[:, a] + np.sign(b) * coordinates[:, abs(b) - (b != 0)])
+            share = shares(part, side)
+            if is_balanced(share) and cost_of(share) < least:
+                best, least = side, cost_of(share)
+    if least < np.inf:
+        refine(part, best, 4, PATIENCE)
+    return best
