@@ -2,13 +2,14 @@
 
 Nodes with the same neighbors, themselves among them, are dissected as one, with their number as its weight. Nodes of
 very many neighbors are eliminated last: any separator would have to hold them, and their rows are full in any order.
+Trees that hang on the graph are eliminated first, from their leaves, which fills nothing.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphs import random
-from graphs.cholesky.compiled.ordering.dissecting import dissect
+from graphs.cholesky.compiled.ordering.dissecting import dissect, peeled
 from graphs.errors import InvalidArgumentError
 
 Floats = NDArray[np.float64]
@@ -44,9 +45,11 @@ def nested_dissection(
         return np.zeros(0, dtype=np.int64)
     first = first_alike(indptr, indices)
     kept = (first == np.arange(n)) & (np.diff(indptr) <= max(_MANY * np.sqrt(n), 16.0))
+    trees = np.flatnonzero(kept)[peeled(*_between(indptr, indices, kept))]
+    kept[trees] = False
     weights = np.bincount(first, minlength=n)[kept]
-    order = np.flatnonzero(kept)[dissect(*_between(indptr, indices, kept), weights, X[kept])]
-    position = np.full(n, n)
+    others = np.flatnonzero(kept)[dissect(*_between(indptr, indices, kept), weights, X[kept])]
+    order, position = np.concatenate([trees, others]), np.full(n, n)
     position[order] = np.arange(len(order))
     return np.argsort(position[first], kind="stable")
 

@@ -1,6 +1,6 @@
 """Approximate minimum degree (Amestoy, Davis and Duff 1996, An approximate minimum degree ordering algorithm).
 
-The graph that is left after some eliminations is held as a quotient graph, whose lists never grow beyond the first ones.
+The graph that is left after some eliminations is held as a quotient graph, which takes no more room than the first one.
 A variable i is a node that is left, or several that cannot be told apart (their number is its weight). An element e is
 an eliminated one; its list L_e are the variables that it has made a clique of. The list of a variable holds its
 elements, then the neighbors A_i that no element accounts for. The pivot p becomes an element with

@@ -44,9 +44,8 @@ def _arrange(nodes, side):
 
 
 @jit
-def _dissect(part, coordinates):
-    """Return an order (m,) of a graph's m nodes; coordinates are (m, d), (m, 0) where there are none."""
-    indptr, indices, _, weights = part
+def dissect(indptr, indices, weights, coordinates):
+    """Return an order (n,) of a graph's n nodes; coordinates are (n, d), (n, 0) where there are none."""
     nodes, place = np.arange(len(weights)).astype(np.int32), np.full(len(weights), -1, np.int32)
     waiting, depth = np.zeros((128, 2), np.int64), 1  # ranges of nodes; each is half of what waits below it, or less
     waiting[0, 1] = len(nodes)
@@ -69,8 +68,8 @@ def _dissect(part, coordinates):
 
 
 @jit
-def _peeled(indptr, indices):
-    """Return the nodes (k,) that have one neighbor or none once those before them are gone."""
+def peeled(indptr, indices):
+    """Return the nodes (k,) that have one neighbor or none once those before them are gone, in that order."""
     n = len(indptr) - 1
     degrees, out, count = indptr[1:] - indptr[:-1], np.empty(n, np.int32), 0
     for v in range(n):
@@ -88,17 +87,3 @@ def _peeled(indptr, indices):
                 out[count] = u
                 count += 1
     return out[:count]
-
-
-@jit
-def dissect(indptr, indices, weights, coordinates):
-    """Return an order (n,) of a graph's n nodes; coordinates are (n, d), (n, 0) where there are none.
-
-    Trees that hang on the graph go first, from their leaves: that fills nothing.
-    """
-    n = len(weights)
-    peeled, left = _peeled(indptr, indices), np.ones(n, np.bool_)
-    left[peeled] = False
-    nodes = np.flatnonzero(left).astype(np.int32)
-    part = part_of(indptr, indices, weights, nodes, np.full(n, -1, np.int32))
-    return np.concatenate((peeled, nodes[_dissect(part, coordinates[nodes])]))

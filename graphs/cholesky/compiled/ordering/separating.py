@@ -14,8 +14,10 @@ MIDDLE = 3000
 """Nodes of the graph from which several separators are sought."""
 RUNS = 4
 """How many."""
-PATIENCE = 60
-"""Moves without a better separator that end a pass."""
+PATIENCE, PATIENT = 60, 300
+"""Moves without a better separator that end a pass, of many and of one refinement."""
+SAMPLE = 1000
+"""Nodes whose places say where half the nodes are."""
 UNEVEN = 0.1
 """What part of its weight a separator costs more where the sides differ by all the weight."""
 WORTH = 0.2
@@ -134,27 +136,34 @@ def by_levels(part):
 
 
 @jit
-def _halved(part, values):
-    """Return the sides (m,) where side 0 is what is below the median of values (m,), without its border."""
-    middle = len(values) // 2
-    side = (values >= np.partition(values, middle)[middle]).astype(np.int8)
+def _beside(part, values, bound):
+    """Return the sides (m,) where side 0 is what has values (m,) below a bound, without its border."""
+    side = (values >= bound).astype(np.int8)
     _border(part, side)
     return side
 
 
 @jit
 def by_plane(part, coordinates):
-    """Return the sides (m,) of a vertex separator: the lightest border of halves along the axes and between two.
+    """Return the sides (m,) of a vertex separator: the lightest border of parts along the axes and between two.
 
-    All are in the separator where no plane halves the part, as where the coordinates are all the same, or not finite.
+    The parts have about half the nodes, or somewhat less or more, as some of the nodes show. All are in the separator
+    where no plane is balanced, as where the coordinates are all the same, or not finite.
     """
-    best, least = np.full(len(part.weights), np.int8(SEPARATOR)), np.inf
-    for a in range(coordinates.shape[1]):
+    n, d = coordinates.shape
+    sample = np.empty(min(n, SAMPLE), np.int64)
+    for i in range(len(sample)):
+        sample[i] = mix(np.uint64(i)) % np.uint64(n)
+    best, least = np.full(n, np.int8(SEPARATOR)), np.inf
+    for a in range(d):
         for b in range(-a, a + 1):
-            side = _halved(part, coordinates[:, a] + np.sign(b) * coordinates[:, abs(b) - (b != 0)])
-            share = shares(part, side)
-            if is_balanced(share) and cost_of(share) < least:
-                best, least = side, cost_of(share)
+            values = coordinates[:, a] + np.sign(b) * coordinates[:, abs(b) - (b != 0)]
+            ordered = np.sort(values[sample])
+            for sixteenth in (7, 8, 9):
+                side = _beside(part, values, ordered[sixteenth * len(ordered) // 16])
+                share = shares(part, side)
+                if is_balanced(share) and cost_of(share) < least:
+                    best, least = side, cost_of(share)
     if least < np.inf:
-        refine(part, best, 4, PATIENCE)
+        refine(part, best, 8, PATIENT)
     return best
