@@ -218,7 +218,7 @@ def test_refinement_never_makes_a_separator_heavier_and_keeps_it_one():
     side[(points[:, 0] > 0.4) & (points[:, 0] < 0.6)] = refining.SEPARATOR
     before = (side == refining.SEPARATOR).sum()
     assert crossing(graph, side) == 0
-    refining.refine(graph, side, 8, 200)
+    refining.refine(graph, side)
     assert crossing(graph, side) == 0
     assert (side == refining.SEPARATOR).sum() < 0.5 * before
 

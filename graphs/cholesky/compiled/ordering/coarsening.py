@@ -26,50 +26,57 @@ def _shuffled(n, seed):
 
 
 @jit
-def matching(part, heaviest, seed):
-    """Return each node's pair (m,), numbered from 0, and their number: the free neighbor with the most edges, or none.
-
-    Pairs heavier than `heaviest` are not made. Nodes choose in an order that the seed determines.
-    """
+def _matched(part, heaviest, seed):
+    """Return each node's partner (m,): of its free neighbors the one with the most edges, or itself."""
     indptr, indices, edges, weights = part
-    pair, count = np.full(len(weights), -1, np.int32), 0
+    mate, left = np.full(len(weights), -1, np.int32), len(weights)
     for v in _shuffled(len(weights), seed):
-        if pair[v] != -1:
+        if mate[v] != -1:
             continue
         best, most = v, 0
         for k in range(indptr[v], indptr[v + 1]):
             u = indices[k]
-            if pair[u] == -1 and edges[k] > most and weights[u] + weights[v] <= heaviest:
+            if mate[u] == -1 and edges[k] > most and weights[u] + weights[v] <= heaviest:
                 best, most = u, edges[k]
-        pair[v] = pair[best] = count
-        count += 1
-    if count > _FEW * len(weights):
-        count = _pair_over_neighbors(part, heaviest, pair, count)
-    return pair, count
+        mate[v], mate[best] = best, v
+        left -= best != v
+    if left > _FEW * len(weights):
+        _match_over_neighbors(part, heaviest, mate)
+    return mate
 
 
 @jit
-def _pair_over_neighbors(part, heaviest, pair, count):
-    """Pair single nodes of low degree with a common neighbor, as the leaves of a star; return the number of pairs."""
+def _match_over_neighbors(part, heaviest, mate):
+    """Pair nodes of low degree without a partner that have a common neighbor, as the leaves of a star."""
     indptr, indices, _, weights = part
-    n = len(weights)
-    size = np.bincount(pair, minlength=count)
-    waiting = np.full(n, -1, np.int32)
-    for v in range(n):
-        if size[pair[v]] != 1 or indptr[v + 1] - indptr[v] > _LIGHT:
+    waiting = np.full(len(mate), -1, np.int32)
+    for v in range(len(mate)):
+        if mate[v] != v or indptr[v + 1] - indptr[v] > _LIGHT:
             continue
         for k in range(indptr[v], indptr[v + 1]):
             u = waiting[indices[k]]
-            if u != -1 and u != v and size[pair[u]] == 1 and weights[u] + weights[v] <= heaviest:
-                size[pair[u]], size[pair[v]] = 2, 0
-                pair[v] = pair[u]
-                waiting[indices[k]] = -1
+            if u != -1 and mate[u] == u and weights[u] + weights[v] <= heaviest:
+                mate[u], mate[v] = v, u
                 break
             waiting[indices[k]] = v
-    number = np.cumsum(size > 0) - 1
-    for v in range(n):
-        pair[v] = number[pair[v]]
-    return number[-1] + 1
+
+
+@jit
+def matching(part, heaviest, seed):
+    """Return each node's pair (m,), and the number of pairs, some of which are of one node.
+
+    Pairs are numbered in the order of their nodes, from 0. Nodes choose in an order that the seed determines, and none
+    makes a pair heavier than `heaviest`.
+    """
+    mate = _matched(part, heaviest, seed)
+    pair, count = np.empty(len(mate), np.int32), 0
+    for v in range(len(mate)):
+        if mate[v] < v:
+            pair[v] = pair[mate[v]]
+        else:
+            pair[v] = count
+            count += 1
+    return pair, count
 
 
 @jit

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from graphs.compiled import jit
 
-SEPARATOR = 2
+SEPARATOR = np.int8(2)
 BALANCE = 0.6
 """The share of the weight that a side may have."""
+PASSES, PATIENCE = 8, 300
+"""How many passes at most, and how many moves without a better separator end one."""
 
 
 class Moves(NamedTuple):
@@ -111,13 +113,13 @@ def _move(part, side, share, moves, v, to, log, count):
     _put(part, side, share, v, to)
     log[count] = v
     for k in range(part.indptr[v], part.indptr[v + 1]):
-        u = part.indices[k]
+        u = np.int64(part.indices[k])
         if side[u] == SEPARATOR:
             _change(moves, 1 - to, u, -part.weights[v])
         elif side[u] == 1 - to:
             count += 1
             log[count] = u
-            _put(part, side, share, u, SEPARATOR)
+            _put(part, side, share, u, np.int64(SEPARATOR))
             for c in range(part.indptr[u], part.indptr[u + 1]):
                 if side[part.indices[c]] == SEPARATOR:
                     _change(moves, to, part.indices[c], part.weights[u])
@@ -136,13 +138,13 @@ def shares(part, side):
 
 
 @jit
-def _pass(part, side, share, moves, limit, patience):
+def _pass(part, side, share, moves, limit):
     """Make one pass; return whether it found a better separator."""
     n = len(side)
     log, was = np.empty(3 * n + 1, np.int32), np.empty(3 * n + 1, np.int8)
-    count = kept = since = 0
+    count = kept = since = np.int64(0)  # typed, lest `_move` is compiled for the number 0 as well
     weight, gap, better = share[SEPARATOR], abs(share[0] - share[1]), False
-    while since <= patience:
+    while since <= PATIENCE:
         v, to = _choose(part, moves, share, limit)
         if v == -1:
             break
@@ -155,20 +157,20 @@ def _pass(part, side, share, moves, limit, patience):
             kept, since = count, 0
     while count > kept:
         count -= 1
-        _put(part, side, share, log[count], was[count])
+        _put(part, side, share, np.int64(log[count]), np.int64(was[count]))
     return better
 
 
 @jit
-def refine(part, side, passes, patience):
-    """Improve a separator in place by up to so many passes; each ends after `patience` moves without a better one."""
+def refine(part, side):
+    """Improve a separator in place, as long as passes do."""
     n, share = len(side), shares(part, side)
     limit = np.int64(BALANCE * share.sum()) + 1
     gain, heap = np.empty((2, n), np.int64), np.empty((2, n), np.int32)
-    for _ in range(passes):
+    for _ in range(PASSES):
         moves = Moves(gain, heap, np.full((2, n), np.int32(-1)), np.zeros(2, np.int64), np.zeros(n, np.bool_))
         for v in range(n):
             if side[v] == SEPARATOR:
                 _enter(part, side, moves, v)
-        if not _pass(part, side, share, moves, limit, patience):
+        if not _pass(part, side, share, moves, limit):
             break

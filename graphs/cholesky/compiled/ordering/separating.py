@@ -6,16 +6,14 @@ from graphs.cholesky.compiled.ordering.coarsening import contracted, matching, m
 from graphs.cholesky.compiled.ordering.refining import BALANCE, SEPARATOR, refine, shares
 from graphs.compiled import jit
 
-COARSEST = 80
+COARSEST = np.int64(80)
 """Nodes of the coarsest graph."""
 TRIALS = 6
 """Separators tried there."""
-MIDDLE = 3000
+MIDDLE = np.int64(3000)
 """Nodes of the graph from which several separators are sought."""
-RUNS = 4
+RUNS = np.int64(4)
 """How many."""
-PATIENCE, PATIENT = 60, 300
-"""Moves without a better separator that end a pass, of many and of one refinement."""
 SAMPLE = 1000
 """Nodes whose places say where half the nodes are."""
 UNEVEN = 0.1
@@ -65,10 +63,10 @@ def _grown(part, seed):
 def _best_grown(part):
     """Return the lightest separator of a small graph from several nodes."""
     n = len(part.weights)
-    best, least = np.full(n, np.int8(SEPARATOR)), np.inf
+    best, least = np.full(n, SEPARATOR), np.inf
     for trial in range(TRIALS):
         side = _grown(part, np.int64(mix(np.uint64(trial)) % np.uint64(n)))
-        refine(part, side, 8, PATIENCE)
+        refine(part, side)
         share = shares(part, side)
         if is_balanced(share) and cost_of(share) < least:
             best, least = side, cost_of(share)
@@ -113,7 +111,7 @@ def _raised(parts, pairs, side):
     """Return the sides of the first graph from those of the coarsest, refined on each."""
     for level in range(len(parts) - 2, -1, -1):
         side = side[pairs[level + 1]]
-        refine(parts[level], side, 4, PATIENCE)
+        refine(parts[level], side)
     return side
 
 
@@ -123,9 +121,9 @@ def by_levels(part):
 
     Where the part is large, the best of several from a coarse graph on.
     """
-    parts, pairs = _coarsened(part, MIDDLE, 0)
+    parts, pairs = _coarsened(part, MIDDLE, RUNS)
     coarse = parts[-1]
-    best, least = np.full(len(coarse.weights), np.int8(SEPARATOR)), np.inf
+    best, least = np.full(len(coarse.weights), SEPARATOR), np.inf
     for run in range(RUNS if len(parts) > 1 else 1):
         coarser, its_pairs = _coarsened(coarse, COARSEST, run)
         side = _raised(coarser, its_pairs, _best_grown(coarser[-1]))
@@ -154,7 +152,7 @@ def by_plane(part, coordinates):
     sample = np.empty(min(n, SAMPLE), np.int64)
     for i in range(len(sample)):
         sample[i] = mix(np.uint64(i)) % np.uint64(n)
-    best, least = np.full(n, np.int8(SEPARATOR)), np.inf
+    best, least = np.full(n, SEPARATOR), np.inf
     for a in range(d):
         for b in range(-a, a + 1):
             values = coordinates[:, a] + np.sign(b) * coordinates[:, abs(b) - (b != 0)]
@@ -165,5 +163,5 @@ def by_plane(part, coordinates):
                 if is_balanced(share) and cost_of(share) < least:
                     best, least = side, cost_of(share)
     if least < np.inf:
-        refine(part, best, 8, PATIENT)
+        refine(part, best)
     return best
