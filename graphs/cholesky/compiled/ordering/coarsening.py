@@ -10,18 +10,20 @@ _LIGHT = 32
 """Degree up to which nodes without a partner pair over a common neighbor."""
 _FEW = 0.85
 """The share of nodes left by a matching above which they do."""
+_BLOCK = 1024
+"""Nodes that are shuffled together."""
 
 mix = jit(random.mix)
 
 
 @jit
 def _shuffled(n, seed):
-    """Return 0, ..., n - 1 in an order that n and the seed determine."""
-    key = mix(np.uint64(n) ^ mix(np.uint64(seed)))
-    out = np.arange(n).astype(np.int32)
-    for i in range(n - 1, 0, -1):
-        j = np.int64(mix(key ^ np.uint64(i)) >> np.uint64(32)) * (i + 1) >> 32
-        out[i], out[j] = out[j], out[i]
+    """Return 0, ..., n - 1, shuffled in blocks, so that what is near in memory stays near, as the seed determines."""
+    out, key = np.arange(n).astype(np.int32), mix(np.uint64(seed))
+    for first in range(0, n, _BLOCK):
+        for i in range(min(_BLOCK, n - first) - 1, 0, -1):
+            j = np.int64(mix(key ^ np.uint64(first + i)) >> np.uint64(32)) * (i + 1) >> 32
+            out[first + i], out[first + j] = out[first + j], out[first + i]
     return out
 
 

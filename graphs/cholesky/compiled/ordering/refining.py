@@ -138,11 +138,9 @@ def shares(part, side):
 
 
 @jit
-def _pass(part, side, share, moves, limit):
+def _pass(part, side, share, moves, limit, log, was):
     """Make one pass; return whether it found a better separator."""
-    n = len(side)
-    log, was = np.empty(3 * n + 1, np.int32), np.empty(3 * n + 1, np.int8)
-    count = kept = since = np.int64(0)  # typed, lest `_move` is compiled for the number 0 as well
+    count, kept, since = np.int64(0), np.int64(0), 0  # typed, lest `_move` is compiled for the number 0 as well
     weight, gap, better = share[SEPARATOR], abs(share[0] - share[1]), False
     while since <= PATIENCE:
         v, to = _choose(part, moves, share, limit)
@@ -155,6 +153,7 @@ def _pass(part, side, share, moves, limit):
         if share[SEPARATOR] < weight or (share[SEPARATOR] == weight and abs(share[0] - share[1]) < gap):
             weight, gap, better = share[SEPARATOR], abs(share[0] - share[1]), True
             kept, since = count, 0
+    moves.moved[log[:count]] = False
     while count > kept:
         count -= 1
         _put(part, side, share, np.int64(log[count]), np.int64(was[count]))
@@ -166,11 +165,15 @@ def refine(part, side):
     """Improve a separator in place, as long as passes do."""
     n, share = len(side), shares(part, side)
     limit = np.int64(BALANCE * share.sum()) + 1
-    gain, heap = np.empty((2, n), np.int64), np.empty((2, n), np.int32)
+    gain, heap, place = np.empty((2, n), np.int64), np.empty((2, n), np.int32), np.full((2, n), np.int32(-1))
+    moves = Moves(gain, heap, place, np.zeros(2, np.int64), np.zeros(n, np.bool_))
+    log, was = np.empty(3 * n + 1, np.int32), np.empty(3 * n + 1, np.int8)  # a node enters, moves, and enters again
     for _ in range(PASSES):
-        moves = Moves(gain, heap, np.full((2, n), np.int32(-1)), np.zeros(2, np.int64), np.zeros(n, np.bool_))
         for v in range(n):
             if side[v] == SEPARATOR:
                 _enter(part, side, moves, v)
-        if not _pass(part, side, share, moves, limit):
+        if not _pass(part, side, share, moves, limit, log, was):
             break
+        for to in range(2):
+            place[to, heap[to, : moves.size[to]]] = -1
+            moves.size[to] = 0

@@ -10,8 +10,8 @@ COARSEST = np.int64(80)
 """Nodes of the coarsest graph."""
 TRIALS = 6
 """Separators tried there."""
-MIDDLE = np.int64(3000)
-"""Nodes of the graph from which several separators are sought."""
+LARGE, MIDDLE = 3000, 8
+"""Nodes from which several separators are sought, from a graph that is so many times smaller, or as large, on."""
 RUNS = np.int64(4)
 """How many."""
 SAMPLE = 1000
@@ -121,10 +121,11 @@ def by_levels(part):
 
     Where the part is large, the best of several from a coarse graph on.
     """
-    parts, pairs = _coarsened(part, MIDDLE, RUNS)
+    n = len(part.weights)
+    parts, pairs = _coarsened(part, min(n // MIDDLE, LARGE) if n > LARGE else n, RUNS)
     coarse = parts[-1]
     best, least = np.full(len(coarse.weights), SEPARATOR), np.inf
-    for run in range(RUNS if len(parts) > 1 else 1):
+    for run in range(RUNS if n > LARGE else 1):
         coarser, its_pairs = _coarsened(coarse, COARSEST, run)
         side = _raised(coarser, its_pairs, _best_grown(coarser[-1]))
         share = shares(coarse, side)
