@@ -165,8 +165,28 @@ def test_property_minimum_degree_is_an_order_and_the_counts_agree(made):
     assert fill_by_sets(indptr, indices, order) == fill_by_tree(indptr, indices, order)
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 900))
+def test_property_forests_have_no_fill(seed, n):
+    rng = np.random.default_rng(seed)
+    graph = nx.Graph([(v, int(rng.integers(v))) for v in range(1, n) if rng.random() < 0.95])
+    graph.add_nodes_from(range(n))
+    indptr, indices = pattern(nx.relabel_nodes(graph, dict(enumerate(rng.permutation(n).tolist()))))
+    order = nested_dissection(indptr, indices)
+    assert fill_by_tree(indptr, indices, order) == (len(indices) + n) // 2
+
+
 @settings(max_examples=50, deadline=None)
-@given(st.integers(0, 10_000), st.integers(250, 900), st.floats(0.5, 6.0))
+@given(st.integers(0, 10_000), st.integers(1, 900), st.floats(0.0, 6.0))
+def test_property_what_is_not_symmetric_or_twice_there_has_an_order_all_the_same(seed, n, mean):
+    """It is not promised to be a good one, but nothing is read or written out of bounds."""
+    rows, columns = np.random.default_rng(seed).integers(n, size=(2, int(mean * n)))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
+    assert is_permutation(nested_dissection(indptr, columns.astype(np.int32)), n)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10_000), st.integers(450, 1500), st.floats(0.5, 6.0))
 def test_property_random_graphs_above_the_size_of_a_leaf(seed, n, mean):
     graph = nx.fast_gnp_random_graph(n, mean / n, seed=seed)
     indptr, indices = pattern(graph)

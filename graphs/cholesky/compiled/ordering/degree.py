@@ -1,9 +1,10 @@
 """Approximate minimum degree (Amestoy, Davis and Duff 1996, An approximate minimum degree ordering algorithm).
 
-The graph that is left after some eliminations is held as a quotient graph, which takes no more room than the first one.
-A variable i is a node that is left, or several that cannot be told apart (their number is its weight). An element e is
-an eliminated one; its list L_e are the variables that it has made a clique of. The list of a variable holds its
-elements, then the neighbors A_i that no element accounts for. The pivot p becomes an element with
+The graph that is left after some eliminations is held as a quotient graph: its lists take together no more room than
+those of the first graph. A variable i is a node that is left, or several that cannot be told apart (their number is its
+weight). An element e is an eliminated one; its list L_e are the variables that it has made a clique of. The list of a
+variable holds its elements, then the neighbors A_i that no element accounts for. The pivot p, a variable of least
+degree, becomes an element with
 
     L_p = (A_p + the union of L_e over its elements e) - p,
 

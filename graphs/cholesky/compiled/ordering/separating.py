@@ -10,15 +10,15 @@ COARSEST = np.int64(80)
 """Nodes of the coarsest graph."""
 TRIALS = 6
 """Separators tried there."""
-LARGE, MIDDLE = 3000, 8
-"""Nodes from which several separators are sought, from a graph that is so many times smaller, or as large, on."""
-RUNS = np.int64(4)
-"""How many."""
+LARGE, RUNS = 3000, np.int64(4)
+"""Nodes above which the best of several separators is taken, and how many."""
+SMALLER = 8
+"""How many times fewer nodes the coarse graph has, at least, on which they are sought."""
 SAMPLE = 1000
 """Nodes whose places say where half the nodes are."""
 UNEVEN = 0.1
 """What part of its weight a separator costs more where the sides differ by all the weight."""
-WORTH = 0.2
+WORTH = 0.15
 """The share of the weight above which a separator helps less than minimum degree."""
 _STUCK = 0.95
 """The share of nodes left by a matching above which coarser graphs cost more than they help."""
@@ -119,10 +119,10 @@ def _raised(parts, pairs, side):
 def by_levels(part):
     """Return the sides (m,) of a vertex separator, found on a coarse graph and refined on each finer one.
 
-    Where the part is large, the best of several from a coarse graph on.
+    Where the part is large, the best of several of a coarser graph, each found on levels of its own.
     """
     n = len(part.weights)
-    parts, pairs = _coarsened(part, min(n // MIDDLE, LARGE) if n > LARGE else n, RUNS)
+    parts, pairs = _coarsened(part, min(n // SMALLER, LARGE) if n > LARGE else n, RUNS)
     coarse = parts[-1]
     best, least = np.full(len(coarse.weights), SEPARATOR), np.inf
     for run in range(RUNS if n > LARGE else 1):
