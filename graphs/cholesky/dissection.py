@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs import random
+from graphs.checks import as_numbers, shown
 from graphs.cholesky.compiled.ordering.dissecting import dissect, peeled
 from graphs.errors import InvalidArgumentError
 
 Floats = NDArray[np.float64]
 
 _MANY = 10.0
-"""A node has very many neighbors above _MANY sqrt(n), as in Amestoy, Davis and Duff (1996)."""
+"""A node has very many neighbors above _MANY sqrt(n) (Amestoy, Davis and Duff 2004, Algorithm 837: AMD)."""
 
 
 def nested_dissection(
@@ -32,15 +33,17 @@ def nested_dissection(
     Args:
         indptr: Of the pattern in CSR form, (n + 1,).
         indices: Of the pattern, (nnz,), with both triangles; entries on the diagonal say nothing.
-        coordinates: Where the n nodes are, (n, d), in any unit; None: unknown.
+        coordinates: Where the n nodes are, (n, d) with d up to 3, in any unit; None: unknown.
 
     Raises:
-        InvalidArgumentError: there are not as many coordinates as nodes.
+        InvalidArgumentError: coordinates are of another shape, or no numbers.
     """
     n = len(indptr) - 1
-    X = np.zeros((n, 0)) if coordinates is None else np.ascontiguousarray(coordinates, dtype=np.float64)
-    if X.ndim != 2 or len(X) != n:
-        raise InvalidArgumentError(f"coordinates must have shape ({n}, d), one row for each node, got {X.shape}.")
+    X = np.zeros((n, 0)) if coordinates is None else as_numbers(coordinates)
+    if X.ndim != 2 or len(X) != n or X.shape[1] > 3:
+        raise InvalidArgumentError(
+            f"coordinates must be numbers of shape ({n}, d), a row for each node and d up to 3, got {shown(coordinates)}."
+        )
     if n == 0:
         return np.zeros(0, dtype=np.int64)
     first = first_alike(indptr, indices)

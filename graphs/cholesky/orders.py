@@ -26,13 +26,13 @@ def order(
     Args:
         indptr: Of the pattern in CSR form, (n + 1,).
         indices: Of the pattern, (nnz,), with both triangles, each entry once; the diagonal may be there or not.
-        coordinates: Where the n nodes are, (n, d), which "dissection" uses; None: unknown.
+        coordinates: Where the n nodes are, (n, d) with d up to 3, which "dissection" uses; None: unknown.
         method: "dissection" (`nested_dissection`), "metis" (METIS by pymetis), "natural" (as the nodes are numbered),
             or "auto": "metis" where pymetis is installed, otherwise "dissection".
 
     Raises:
-        InvalidArgumentError: the arrays are no CSR pattern, there are not as many coordinates as nodes, the method is
-            none of these, or "metis" and pymetis is not installed.
+        InvalidArgumentError: the arrays are no CSR pattern, the coordinates of another shape, the method is none of
+            these, or "metis" and pymetis is not installed.
     """
     check_choice("method", method, METHODS)
     starts, columns = _checked(indptr, indices)

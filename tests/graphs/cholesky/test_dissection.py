@@ -121,11 +121,13 @@ def test_coordinates_that_say_nothing_are_left_aside(points):
         assert np.array_equal(nested_dissection(indptr, indices, points), nested_dissection(indptr, indices))
 
 
-@pytest.mark.parametrize("shape", [(9, 2), (100,), (101, 2), (0, 2)])
-def test_coordinates_of_another_shape_are_refused(shape):
+@pytest.mark.parametrize(
+    "wrong", [np.zeros((9, 2)), np.zeros(100), np.zeros((101, 2)), np.zeros((100, 4)), [["a", "b"]] * 100, 1.0, "here"]
+)
+def test_coordinates_of_another_shape_are_refused(wrong):
     (indptr, indices), _ = lattice(10)
-    with pytest.raises(InvalidArgumentError, match=r"coordinates must have shape \(100, d\)"):
-        nested_dissection(indptr, indices, np.zeros(shape))
+    with pytest.raises(InvalidArgumentError, match=r"coordinates must be numbers of shape \(100, d\)"):
+        nested_dissection(indptr, indices, wrong)
 
 
 def test_the_diagonal_says_nothing():

@@ -155,7 +155,7 @@ def by_plane(part, coordinates):
         sample[i] = mix(np.uint64(i)) % np.uint64(n)
     best, least = np.full(n, SEPARATOR), np.inf
     for a in range(d):
-        for b in range(-a, a + 1):
+        for b in range(-a, a + 1):  # 0: axis a alone; otherwise with axis |b| - 1 added, or taken away
             values = coordinates[:, a] + np.sign(b) * coordinates[:, abs(b) - (b != 0)]
             ordered = np.sort(values[sample])
             for sixteenth in (7, 8, 9):
