@@ -42,7 +42,7 @@ def nested_dissection(
     X = np.zeros((n, 0)) if coordinates is None else as_numbers(coordinates)
     if X.ndim != 2 or len(X) != n or X.shape[1] > 3:
         raise InvalidArgumentError(
-            f"coordinates must be numbers of shape ({n}, d), a row for each node and d up to 3, got {shown(coordinates)}."
+            f"coordinates must be numbers of shape ({n}, d), one row a node, d up to 3, got {shown(coordinates)}."
         )
     if n == 0:
         return np.zeros(0, dtype=np.int64)
