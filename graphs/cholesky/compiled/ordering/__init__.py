@@ -1,0 +1,1 @@
+"""The loops of fill-reducing orders: separators, their refinement, and minimum degree."""

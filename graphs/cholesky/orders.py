@@ -1,0 +1,80 @@
+"""Orders of elimination by name."""
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphs.checks import check_choice
+from graphs.cholesky.dissection import nested_dissection
+from graphs.errors import InvalidArgumentError
+
+Floats = NDArray[np.float64]
+
+METHODS = ("auto", "metis", "dissection", "natural")
+
+
+def order(
+    indptr: NDArray[np.int64],  # (n + 1,)
+    indices: NDArray[np.int32],  # (nnz,)
+    coordinates: Floats | None = None,  # (n, d)
+    method: str = "auto",
+) -> NDArray[np.int64]:  # (n,)
+    """Return an order of elimination (n,) of a symmetric pattern: its entry k is the node that is eliminated k-th.
+
+    Args:
+        indptr: Of the pattern in CSR form, (n + 1,).
+        indices: Of the pattern, (nnz,), with both triangles, each entry once; the diagonal may be there or not.
+        coordinates: Where the n nodes are, (n, d) with d up to 3, which "dissection" uses; None: unknown.
+        method: "dissection" (`nested_dissection`), "metis" (METIS by pymetis), "natural" (as the nodes are numbered),
+            or "auto": "metis" where pymetis is installed, otherwise "dissection".
+
+    Raises:
+        InvalidArgumentError: the arrays are no CSR pattern, the coordinates of another shape, the method is none of
+            these, or "metis" and pymetis is not installed.
+    """
+    check_choice("method", method, METHODS)
+    starts, columns = _checked(indptr, indices)
+    if method == "auto":
+        method = "metis" if find_spec("pymetis") else "dissection"
+    if method == "metis":
+        return _metis(starts, columns)
+    if method == "natural":
+        return np.arange(len(starts) - 1)
+    return nested_dissection(starts, columns, coordinates)
+
+
+def _checked(indptr: Any, indices: Any) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the pattern, (n + 1,) and (nnz,), refused where compiled loops would read beyond its ends."""
+    starts, columns = np.asarray(indptr), np.asarray(indices)
+    if starts.ndim != 1 or columns.ndim != 1 or starts.dtype.kind not in "iu" or columns.dtype.kind not in "iu":
+        raise InvalidArgumentError("indptr and indices must be vectors of integers, as those of a CSR array.")
+    n = len(starts) - 1
+    if n < 0 or starts[0] != 0 or starts[-1] != len(columns) or (np.diff(starts.astype(np.int64)) < 0).any():
+        raise InvalidArgumentError(f"indptr must ascend from 0 to the number of indices, {len(columns)}.")
+    if len(columns) and not (columns.min() >= 0 and columns.max() < n):
+        raise InvalidArgumentError(f"indices must be nodes, from 0 to {n - 1}.")
+    return starts.astype(np.int64), columns.astype(np.int32)
+
+
+def _metis(
+    indptr: NDArray[np.int64],  # (n + 1,)
+    indices: NDArray[np.int32],  # (nnz,)
+) -> NDArray[np.int64]:  # (n,)
+    """Return METIS' order (n,) (Karypis and Kumar 1998)."""
+    try:
+        import pymetis
+    except ModuleNotFoundError as error:
+        raise InvalidArgumentError(
+            "method='metis' needs pymetis, which is not installed. Try: pip install 'rfgp[metis]', or "
+            "method='dissection'."
+        ) from error
+    n = len(indptr) - 1
+    rows = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
+    others = rows != indices
+    if not others.any():
+        return np.arange(n)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows[others], minlength=n))])
+    permutation, _ = pymetis.nested_dissection(pymetis.CSRAdjacency(starts, indices[others]))
+    return np.asarray(permutation, dtype=np.int64)

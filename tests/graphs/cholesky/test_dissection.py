@@ -1,0 +1,272 @@
+"""Nested dissection: permutations always, little fill, and separators that separate."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from elimination import fill_by_sets, fill_by_tree, fill_of_superlu, is_permutation, pattern, pattern_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.spatial import Delaunay, KDTree
+
+from graphs.cholesky.compiled.ordering import degree, parts, refining, separating
+from graphs.cholesky.dissection import first_alike, nested_dissection
+from graphs.errors import InvalidArgumentError
+
+
+def lattice(side):
+    graph = nx.convert_node_labels_to_integers(nx.grid_2d_graph(side, side))
+    return pattern(graph), np.stack(np.divmod(np.arange(side**2), side), axis=1).astype(float)
+
+
+def scattered(n, near=7):
+    points = np.random.default_rng(1).random((n, 2))
+    _, nearest = KDTree(points).query(points, near)
+    A = sp.csr_array((np.ones(nearest.size), nearest.ravel(), np.arange(0, nearest.size + 1, near)), shape=(n, n))
+    return pattern_of(A + A.T), points
+
+
+def roads(n):
+    """A spanning tree of the shortest edges of a triangulation, with a few more of them."""
+    rng = np.random.default_rng(2)
+    points = rng.random((n, 2))
+    corners = Delaunay(points).simplices
+    a, b = np.unique(np.sort(np.concatenate([corners[:, [0, 1]], corners[:, [1, 2]]]), axis=1), axis=0).T
+    lengths = sp.csr_array((np.linalg.norm(points[a] - points[b], axis=1), (a, b)), shape=(n, n))
+    few = rng.random(len(a)) < 0.1
+    A = minimum_spanning_tree(lengths) + sp.csr_array((np.ones(few.sum()), (a[few], b[few])), shape=(n, n))
+    return pattern_of(A + A.T), points
+
+
+def small_world(n):
+    return pattern(nx.watts_strogatz_graph(n, 6, 0.05, seed=3)), None
+
+
+def star(n):
+    return pattern(nx.star_graph(n - 1)), None
+
+
+MADE = {
+    "grid": (lattice, 60, 1.15),
+    "points": (scattered, 3000, 1.1),
+    "roads": (roads, 4000, 1.2),
+    "small world": (small_world, 2000, 1.25),
+    "star": (star, 3000, 1.0),
+}
+"""Graphs, their size, and by how much our factor may have more entries than that of multiple minimum degree."""
+
+
+@pytest.mark.parametrize("by", ["levels", "planes"])
+@pytest.mark.parametrize("name", MADE)
+def test_the_factor_is_about_as_sparse_as_by_minimum_degree_or_sparser(name, by):
+    make, n, factor = MADE[name]
+    (indptr, indices), points = make(n)
+    order = nested_dissection(indptr, indices, points if by == "planes" else None)
+    assert is_permutation(order, len(indptr) - 1)
+    assert fill_by_tree(indptr, indices, order) <= factor * fill_of_superlu(indptr, indices)
+
+
+def test_planted_an_order_by_chance_has_far_more_entries():
+    (indptr, indices), _ = scattered(1000)
+    order = np.random.default_rng(0).permutation(1000)
+    assert fill_by_tree(indptr, indices, order) > 3 * fill_of_superlu(indptr, indices)
+
+
+SINGULAR = {
+    "no node": nx.empty_graph(0),
+    "one node": nx.empty_graph(1),
+    "no edges": nx.empty_graph(1000),
+    "two nodes": nx.path_graph(2),
+    "a path": nx.path_graph(100_000),
+    "a star": nx.star_graph(100_000),
+    "two stars": nx.disjoint_union(nx.star_graph(5000), nx.star_graph(3000)),
+    "a complete graph": nx.complete_graph(500),
+    "two complete graphs": nx.disjoint_union(nx.complete_graph(300), nx.complete_graph(300)),
+    "a bipartite graph": nx.complete_bipartite_graph(5, 2000),
+    "a scale-free graph": nx.barabasi_albert_graph(3000, 3, seed=0),
+    "a random regular graph": nx.random_regular_graph(10, 1500, seed=0),
+    "many parts": nx.disjoint_union_all([nx.cycle_graph(k) for k in range(3, 60)] + [nx.empty_graph(300)]),
+}
+
+
+@pytest.mark.parametrize("dimension", [0, 2, 3])
+@pytest.mark.parametrize("name", SINGULAR)
+def test_every_graph_has_an_order(name, dimension):
+    indptr, indices = pattern(SINGULAR[name]) if len(SINGULAR[name]) else (np.zeros(1, np.int64), np.zeros(0, np.int32))
+    n = len(indptr) - 1
+    points = np.random.default_rng(n).random((n, dimension)) if dimension else None
+    order = nested_dissection(indptr, indices, points)
+    assert is_permutation(order, n)
+    assert np.array_equal(nested_dissection(indptr, indices, points), order)
+
+
+@pytest.mark.parametrize("name", ["a path", "a star", "two stars"])
+def test_trees_have_no_fill(name):
+    indptr, indices = pattern(SINGULAR[name])
+    entries = (len(indices) + len(indptr) - 1) // 2
+    assert fill_by_tree(indptr, indices, nested_dissection(indptr, indices)) == entries
+
+
+def test_a_random_regular_graph_is_left_to_minimum_degree():
+    indptr, indices = pattern(SINGULAR["a random regular graph"])
+    order = nested_dissection(indptr, indices)
+    assert fill_by_tree(indptr, indices, order) <= 1.1 * fill_of_superlu(indptr, indices)
+
+
+@pytest.mark.parametrize("points", [np.zeros((3600, 2)), np.full((3600, 2), np.nan), np.full((3600, 3), np.inf)])
+def test_coordinates_that_say_nothing_are_left_aside(points):
+    (indptr, indices), _ = lattice(60)
+    with np.errstate(invalid="ignore"):
+        assert np.array_equal(nested_dissection(indptr, indices, points), nested_dissection(indptr, indices))
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.zeros((9, 2)), np.zeros(100), np.zeros((101, 2)), np.zeros((100, 4)), [["a", "b"]] * 100, 1.0, "here"]
+)
+def test_coordinates_of_another_shape_are_refused(wrong):
+    (indptr, indices), _ = lattice(10)
+    with pytest.raises(InvalidArgumentError, match=r"coordinates must be numbers of shape \(100, d\)"):
+        nested_dissection(indptr, indices, wrong)
+
+
+def test_the_diagonal_says_nothing():
+    (indptr, indices), points = lattice(40)
+    bare = sp.csr_array((np.ones(len(indices)), indices.copy(), indptr.copy()))
+    bare.setdiag(0)
+    bare.eliminate_zeros()
+    for X in (None, points):
+        with_it = nested_dissection(indptr, indices, X)
+        assert np.array_equal(nested_dissection(bare.indptr.astype(np.int64), bare.indices, X), with_it)
+
+
+def test_nothing_is_changed_in_place():
+    (indptr, indices), points = scattered(800)
+    copies = indptr.copy(), indices.copy(), points.copy()
+    for array in (indptr, indices, points):
+        array.flags.writeable = False
+    nested_dissection(indptr, indices, points)
+    assert all(np.array_equal(a, b) for a, b in zip((indptr, indices, points), copies, strict=True))
+
+
+@st.composite
+def patterns(draw):
+    n = draw(st.integers(1, 40))
+    pairs = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=120))
+    graph = nx.Graph(pairs)
+    graph.add_nodes_from(range(n))
+    return pattern(nx.convert_node_labels_to_integers(graph, ordering="sorted"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(patterns())
+def test_property_minimum_degree_is_an_order_and_the_counts_agree(made):
+    indptr, indices = made
+    order = nested_dissection(indptr, indices)
+    assert is_permutation(order, len(indptr) - 1)
+    assert fill_by_sets(indptr, indices, order) == fill_by_tree(indptr, indices, order)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 900))
+def test_property_forests_have_no_fill(seed, n):
+    rng = np.random.default_rng(seed)
+    graph = nx.Graph([(v, int(rng.integers(v))) for v in range(1, n) if rng.random() < 0.95])
+    graph.add_nodes_from(range(n))
+    indptr, indices = pattern(nx.relabel_nodes(graph, dict(enumerate(rng.permutation(n).tolist()))))
+    order = nested_dissection(indptr, indices)
+    assert fill_by_tree(indptr, indices, order) == (len(indices) + n) // 2
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 900), st.floats(0.0, 6.0))
+def test_property_what_is_not_symmetric_or_twice_there_has_an_order_all_the_same(seed, n, mean):
+    """It is not promised to be a good one, but nothing is read or written out of bounds."""
+    rows, columns = np.random.default_rng(seed).integers(n, size=(2, int(mean * n)))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
+    assert is_permutation(nested_dissection(indptr, columns.astype(np.int32)), n)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10_000), st.integers(450, 1500), st.floats(0.5, 6.0))
+def test_property_random_graphs_above_the_size_of_a_leaf(seed, n, mean):
+    graph = nx.fast_gnp_random_graph(n, mean / n, seed=seed)
+    indptr, indices = pattern(graph)
+    points = np.random.default_rng(seed).random((n, 2))
+    for X in (None, points):
+        assert is_permutation(nested_dissection(indptr, indices, X), n)
+
+
+def part(indptr, indices):
+    """Return the whole graph as a part, without its diagonal."""
+    n = len(indptr) - 1
+    rows = np.repeat(np.arange(n), np.diff(indptr))
+    kept = rows != indices
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=n))])
+    weights = np.ones(n, np.int64)
+    return parts.Part(starts, indices[kept], np.ones(kept.sum(), np.int32), weights)
+
+
+def crossing(graph, side):
+    """Count the edges from side 0 to side 1."""
+    rows = np.repeat(np.arange(len(side)), np.diff(graph.indptr))
+    return int(np.sum((side[rows] == 0) & (side[graph.indices] == 1)))
+
+
+@pytest.mark.parametrize("make", [lattice, scattered, roads])
+def test_separators_separate_and_are_small(make):
+    (indptr, indices), points = make(50 if make is lattice else 2500)
+    graph = part(indptr, indices)
+    for side in (separating.by_levels(graph), separating.by_plane(graph, points)):
+        counts = np.bincount(side, minlength=3)
+        assert crossing(graph, side) == 0
+        assert max(counts[:2]) <= 0.6 * counts.sum() + 1
+        assert 0 < counts[2] <= 150
+        assert separating.helps(graph, side)
+
+
+def test_planted_a_separator_with_a_hole_is_seen():
+    (indptr, indices), points = lattice(50)
+    graph = part(indptr, indices)
+    side = separating.by_plane(graph, points)
+    side[np.flatnonzero(side == refining.SEPARATOR)[10]] = 0
+    assert crossing(graph, side) > 0
+
+
+def test_refinement_never_makes_a_separator_heavier_and_keeps_it_one():
+    (indptr, indices), points = scattered(2000)
+    graph = part(indptr, indices)
+    side = (points[:, 0] > 0.5).astype(np.int8)
+    side[(points[:, 0] > 0.4) & (points[:, 0] < 0.6)] = refining.SEPARATOR
+    before = (side == refining.SEPARATOR).sum()
+    assert crossing(graph, side) == 0
+    refining.refine(graph, side)
+    assert crossing(graph, side) == 0
+    assert (side == refining.SEPARATOR).sum() < 0.5 * before
+
+
+def test_nodes_of_the_halo_are_eliminated_last_and_count_in_degrees():
+    """A path 0 - 1 - 2 whose first node has three more neighbors that come later: it goes last of the own ones."""
+    edges = [(0, 1), (1, 2), (0, 3), (0, 4), (0, 5)]
+    indptr, indices = pattern(nx.Graph(edges))
+    whole = part(indptr, indices)
+    order = degree.minimum_degree(whole.indptr, whole.indices, whole.weights, 3)
+    assert order.tolist() == [2, 1, 0]
+
+
+def test_minimum_degree_is_that_of_superlu_to_a_tenth():
+    for (indptr, indices), _ in (lattice(40), scattered(1500), roads(2000), small_world(800)):
+        whole = part(indptr, indices)
+        order = degree.minimum_degree(whole.indptr, whole.indices, whole.weights, len(whole.weights))
+        assert fill_by_tree(indptr, indices, order) <= 1.1 * fill_of_superlu(indptr, indices)
+
+
+def test_nodes_with_the_same_neighbors_are_found_and_stay_together():
+    copies = 3  # of each node of a lattice, joined to one another and to those of its neighbors
+    (indptr, indices), _ = lattice(30)
+    A = sp.csr_array((np.ones(len(indices)), indices, indptr))
+    indptr, indices = pattern_of(sp.csr_array(sp.kron(A, np.ones((copies, copies)))))
+    assert np.array_equal(first_alike(indptr, indices), np.repeat(np.arange(900) * copies, copies))
+    order = nested_dissection(indptr, indices)
+    assert (order.reshape(-1, copies) // copies == order[::copies, None] // copies).all()
+    assert fill_by_tree(indptr, indices, order) <= 1.2 * fill_of_superlu(indptr, indices)
