@@ -114,7 +114,9 @@ def _cotangents(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDAr
     """Return the cotangents (F, 3) of the angles opposite to sides j, 0 in faces without area, which are counted."""
     found = angles(vertices, faces)
     if found.flat.any():
-        message = f"{int(found.flat.sum())} of {len(faces)} faces have no area and add nothing to the cotangent weights."
+        message = (
+            f"{int(found.flat.sum())} of {len(faces)} faces have no area and add nothing to the cotangent weights."
+        )
         warnings.warn(DegenerateFacesWarning(message), stacklevel=5)
     return found.cotangents
 
