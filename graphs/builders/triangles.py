@@ -51,6 +51,7 @@ class Angles(NamedTuple):
     unit: float  # a length of the mesh: its largest absolute coordinate
 
 
+@np.errstate(under="ignore")
 def angles(
     vertices: Floats,  # (V, 3)
     faces: NDArray[np.int64],  # (F, 3)

@@ -19,7 +19,8 @@ from graphs.builders.lengths import scaled
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_MOST_PAIRS = 2**17
+MOST_PAIRS = 2**17
+"""Of a point and a face that are compared at once."""
 _ROUNDING = 1e-9
 
 
@@ -51,6 +52,7 @@ class Locator:
         places, self._unit = scaled(vertices, "Vertex")
         self._corners = places[faces]
 
+    @np.errstate(under="ignore")
     def nearest(
         self,
         points: Floats,  # (n, 3)
@@ -60,7 +62,7 @@ class Locator:
         first = self._by_centroid(scaled_points)
         best = first, self._distances(scaled_points, first)
         for same in self._classes:
-            best = self._improved(scaled_points, same, *best)
+            best = self.improved(scaled_points, same, *best)
         barycentric, distances = nearest_in_triangles(scaled_points, self._corners[best[0]])
         return Location(best[0], barycentric, distances * self._unit)
 
@@ -81,12 +83,12 @@ class Locator:
 
     def _distances(self, points: Floats, faces: Integers) -> Floats:
         """Return the distances (m,) of points (m, 3) to as many faces, in blocks."""
-        blocks = range(0, len(points), _MOST_PAIRS)
-        parts = [slice(begin, begin + _MOST_PAIRS) for begin in blocks]
+        blocks = range(0, len(points), MOST_PAIRS)
+        parts = [slice(begin, begin + MOST_PAIRS) for begin in blocks]
         found = [nearest_in_triangles(points[part], self._corners[faces[part]])[1] for part in parts]
         return np.concatenate(found) if found else np.zeros(0)
 
-    def _improved(self, points: Floats, same: _Class, faces: Integers, distances: Floats) -> tuple[Integers, Floats]:
+    def improved(self, points: Floats, same: _Class, faces: Integers, distances: Floats) -> tuple[Integers, Floats]:
         """Return the nearest faces and their distances (n,), those of one class being compared with what is known."""
         faces, distances = faces.copy(), distances.copy()
         reach = (distances + same.radius) * (1 + _ROUNDING)
@@ -94,12 +96,10 @@ class Locator:
         for rows in _blocks(counts):
             lists = same.tree.query_ball_point(points[rows], reach[rows])
             near = np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=int(counts[rows].sum()))
-            owners = np.repeat(np.arange(rows.start, rows.stop), counts[rows])
-            owners = np.concatenate([owners, np.arange(rows.start, rows.stop)])
+            own = np.arange(rows.start, rows.stop)
+            owners = np.concatenate([np.repeat(own, counts[rows]), own])
             rivals = np.concatenate([same.numbers[near], faces[rows]])
-            lengths = np.concatenate(
-                [self._distances(points[owners[: len(near)]], rivals[: len(near)]), distances[rows]]
-            )
+            lengths = self._distances(points[owners], rivals)
             order = np.lexsort((rivals, lengths, owners))
             winners = order[np.unique(owners[order], return_index=True)[1]]
             faces[rows], distances[rows] = rivals[winners], lengths[winners]
@@ -107,11 +107,11 @@ class Locator:
 
 
 def _blocks(counts: Integers) -> Iterator[slice]:
-    """Yield ranges of points with some `_MOST_PAIRS` faces to compare, or of one with more."""
+    """Yield ranges of points with some `MOST_PAIRS` faces to compare, or of one with more."""
     ends, begin = np.cumsum(counts), 0
     while begin < len(counts):
         before = ends[begin] - counts[begin]
-        end = max(begin + 1, int(np.searchsorted(ends, before + _MOST_PAIRS, side="right")))
+        end = max(begin + 1, int(np.searchsorted(ends, before + MOST_PAIRS, side="right")))
         yield slice(begin, end)
         begin = end
 

@@ -29,8 +29,8 @@ class MeshField(MarkovField):
 
         Q = K (alpha = 1),   tau^2 K C^-1 K (alpha = 2),   tau^2 C (C^-1 K)^alpha,
 
-    with entries for vertices within alpha edges of each other. The error of the covariance falls as h^2, h the longest
-    side, while h is well below the lengthscale.
+    with entries for vertices within alpha edges of each other. Errors of covariances fall as h^2, h the longest side,
+    once it is well below the lengthscale; those of variances for alpha = 2 as h^2 log(1 / h).
 
     The lengthscale is that of Matern kernels, in the mesh's unit: on the plane the process is the Matern one with
     nu = alpha - 1, kappa = sqrt(2 nu) / lengthscale. (The practical range of INLA, where the correlation is about .14,
@@ -155,8 +155,8 @@ class MeshField(MarkovField):
             InvalidArgumentError: points of another dimension, or that are not finite.
         """
         places, dimension = as_numbers(points), self.coordinates.shape[1]
-        if places.shape == (0,):
-            places = places.reshape(0, dimension) if np.size(points) == 0 else places
+        if isinstance(points, list | tuple) and not points:
+            places = places.reshape(0, dimension)
         if places.ndim != 2 or places.shape[1] != dimension:
             raise InvalidArgumentError(
                 f"Points are (n, {dimension}), real numbers as the vertices, got {shown(points)}."
@@ -227,7 +227,10 @@ class MeshField(MarkovField):
 
 def _numbers(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
     """Return integers (n,) in 0..count - 1."""
-    numbers = np.asarray(given)
+    try:
+        numbers = np.asarray(given)
+    except ValueError:  # ragged
+        numbers = np.array([np.nan])
     if numbers.size == 0:
         return np.zeros(0, dtype=np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers >= count)).any():

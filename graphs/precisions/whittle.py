@@ -29,7 +29,8 @@ from graphs.errors import InvalidArgumentError
 from graphs.precisions.elements import Elements
 from graphs.precisions.role import Floats, MarkovField, Pattern
 
-_LARGEST = 1e250
+_WIDEST = 500.0
+"""Of the logarithm of what has no unit, so that products of a few stay in the range of double precision."""
 
 
 class Term(NamedTuple):
@@ -65,6 +66,7 @@ class WhittleField(MarkovField):
         """Vertices within alpha edges of each other."""
         return self._pattern
 
+    @np.errstate(under="ignore")
     def entries(
         self,
         values: Floats,  # (1,)
@@ -75,6 +77,7 @@ class WhittleField(MarkovField):
             out[places] += coefficient * entries
         return out
 
+    @np.errstate(under="ignore")
     def pull_back(
         self,
         values: Floats,  # (1,)
@@ -101,7 +104,8 @@ class WhittleField(MarkovField):
         values: Floats,  # (1,)
     ) -> float:
         """Return (1 + largest row sum of |C^-1 G| / kappa^2)^alpha, at least the condition of C^(-1/2) Q C^(-1/2)."""
-        return float((1 + self._steepest / self.shift(values)) ** self.order)
+        with np.errstate(over="ignore"):
+            return float(np.power(1 + self._steepest / self.shift(values), float(self.order)))
 
     def shift(
         self,
@@ -115,10 +119,10 @@ class WhittleField(MarkovField):
         given = as_numbers(values)
         if given.shape != (1,) or not 0 < given[0] < np.inf:
             raise InvalidArgumentError(f"The values are one positive lengthscale, got {shown(values)}.")
-        with np.errstate(over="ignore", under="ignore", divide="ignore"):
-            shift = float(self.ratio * (self._elements.unit / given[0]) ** 2)
-            size = max(shift, shift * (1 + self._steepest / shift) ** self.order if shift > 0 else np.inf)
-        if not size < _LARGEST:
+        with np.errstate(all="ignore"):
+            shift = float(self.ratio * np.square(self._elements.unit / given[0]))
+            largest = np.log(shift) + self.order * np.log1p(np.divide(self._steepest, shift))  # of C^-1 Q
+        if not abs(largest) < _WIDEST:
             raise InvalidArgumentError(
                 f"The lengthscale {given[0]:.3g} is out of range for a mesh whose coordinates reach "
                 f"{self._elements.unit:.3g}; both are in the same unit."
