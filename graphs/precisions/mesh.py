@@ -46,8 +46,9 @@ class MeshField(MarkovField):
 
     Digits are lost where lengthscales are long beside h: Q is a sum of matrices in which the constant all but cancels,
     so that its variance, and what depends on it, has a relative error of up to about eps `condition(values)`, of the
-    order of (lengthscale / h)^(2 alpha): 2e-8 for alpha = 2 at a lengthscale of 50 h, 2e-5 for alpha = 4 at 20 h, and
-    nothing is left for alpha = 6 there. The determinant does not suffer, see `log_determinant_from`.
+    order of (lengthscale / h)^(2 alpha). On a grid it was 2e-9 for alpha = 2 at a lengthscale of 50 h, and 2e-6, 4e-4
+    and 4e-2 for alpha = 4, 5 and 6 at 20 h; where it nears 1, Q need not be positive definite any more. The determinant
+    does not suffer so, see `log_determinant_from`.
 
     Args:
         mesh: A `trimesh.Trimesh`, or anything with `vertices` (V, 3) or (V, 2) and `faces` (F, 3), or the pair. The
