@@ -131,6 +131,19 @@ def test_the_constant_loses_no_more_digits_than_are_said(alpha):
         assert errors[-1] > 1e-8  # the loss is there
 
 
+def test_the_determinant_keeps_its_digits_where_the_constant_has_none():
+    """By eigenvalues x_i >= 0: log |Q| = sum_i log(kappa^2 C_ii / (4 pi nu)) + a log(1 + x_i / kappa^2)."""
+    field, lengthscale = MeshField(trimesh.creation.icosphere(2), 6), 300.0
+    kappa2, roots = 10 / lengthscale**2, np.sqrt(field.areas)
+    G = dense(field.root, lengthscale) - kappa2 * np.diag(field.areas)
+    eigenvalues = np.linalg.eigvalsh(G / roots / roots[:, None])
+    eigenvalues[0] = 0
+    expected = np.log(kappa2 * field.areas / (20 * np.pi)).sum() + 6 * np.log1p(eigenvalues / kappa2).sum()
+    assert field.condition([lengthscale]) > 1e30
+    found, _ = field.log_determinant_from([lengthscale], of_root(field, lengthscale))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 def test_planted_a_wrong_coefficient_is_seen(monkeypatch):
     monkeypatch.setattr(whittle, "comb", lambda a, j: 1)
     with pytest.raises(AssertionError):
