@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.files import brief, check_file
 from graphs.builders.lengths import between, inverse, scaled
-from graphs.builders.numbering import read_integers
-from graphs.checks import as_numbers, check_choice
+from graphs.builders.triangles import angles, read_triangles
+from graphs.checks import check_choice
 from graphs.errors import (
     DegenerateFacesWarning,
     FileFormatError,
@@ -26,7 +26,6 @@ from graphs.errors import (
 )
 
 MESH_SUFFIXES = (".stl", ".ply", ".obj", ".off", ".glb")
-_FLAT = 1e-10
 _ROUNDING = 1e-12
 _REMEDY = 'Merge coincident vertices (mesh.merge_vertices()), or pass weights="unit".'
 
@@ -42,28 +41,9 @@ def from_mesh(mesh: Any, nodes: str, weights: str) -> EdgeArrays:
         raise InvalidArgumentError(
             'Cotangent weights belong to the edges between vertices: pass nodes="vertices", or weights="edge-length".'
         )
-    vertices, faces = _arrays(mesh)
+    vertices, faces = read_triangles(getattr(mesh, "vertices", None), getattr(mesh, "faces", None))
     build = _from_faces if nodes == "faces" else _from_vertices
     return build(vertices, faces, weights)
-
-
-def _arrays(mesh: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the vertices (V, 3) and faces (F, 3) of a mesh."""
-    corners = getattr(mesh, "faces", None)
-    faces = read_integers(() if corners is None else corners, "The corners of faces")
-    if faces.size == 0:
-        raise InvalidGraphError("The mesh has no faces, so there is nothing to walk on. Point clouds are not meshes.")
-    vertices = as_numbers(getattr(mesh, "vertices", None))
-    if vertices.ndim != 2 or vertices.shape[1] != 3 or faces.ndim != 2 or faces.shape[1] != 3:
-        raise InvalidGraphError(
-            f"A mesh has vertices (V, 3), real numbers, and triangles (F, 3), got {vertices.shape} and {faces.shape}; "
-            "split polygons."
-        )
-    wrong = ((faces < 0) | (faces >= len(vertices))).any(axis=1)
-    if wrong.any():
-        face = int(wrong.argmax())
-        raise InvalidGraphError(f"Face {face} has corners {faces[face].tolist()}; there are {len(vertices)} vertices.")
-    return vertices, faces
 
 
 class _Sides(NamedTuple):
@@ -131,21 +111,14 @@ def _from_vertices(vertices: NDArray[np.float64], faces: NDArray[np.int64], weig
 
 
 def _cotangents(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the cotangents (F, 3) of the angles opposite to sides j, 0 in faces without area.
-
-    cot = (a . b) / |a x b| with a, b the two sides at the corner; |a x b| is twice the area at every corner. It
-    loses its digits where the area is rounding, so a triangle whose height is below 1e-10 of its longest side counts as
-    one without area; the others' cotangents are below 1e10.
-    """
-    corners = scaled(vertices, "Vertex")[0][faces]  # (F, 3 corners, 3)
-    before, after = np.roll(corners, 1, axis=1) - corners, np.roll(corners, -1, axis=1) - corners
-    double_area = np.linalg.norm(np.cross(after[:, 0], before[:, 0]), axis=1)
-    flat = ~(double_area > _FLAT * (after**2).sum(axis=2).max(axis=1))
-    if flat.any():
-        message = f"{int(flat.sum())} of {len(flat)} faces have no area and add nothing to the cotangent weights."
+    """Return the cotangents (F, 3) of the angles opposite to sides j, 0 in faces without area, which are counted."""
+    found = angles(vertices, faces)
+    if found.flat.any():
+        message = (
+            f"{int(found.flat.sum())} of {len(faces)} faces have no area and add nothing to the cotangent weights."
+        )
         warnings.warn(DegenerateFacesWarning(message), stacklevel=5)
-    cotangents = (before * after).sum(axis=2) / np.where(flat, np.inf, double_area)[:, None]
-    return np.asarray(np.roll(cotangents, 1, axis=1))  # opposite to side j is corner j + 2, that is j - 1
+    return found.cotangents
 
 
 def _cotangent_weights(cotangents: NDArray[np.float64], edge: NDArray[np.int64], num_edges: int) -> NDArray[np.float64]:

@@ -1,0 +1,158 @@
+"""Linear finite elements on a triangle mesh: the lumped mass matrix C and the stiffness matrix G.
+
+With the hat functions h_i (1 at vertex i, 0 at the others, linear on every face), G_ij is the integral of
+grad h_i . grad h_j, and C_ii that of h_i: the mass matrix of the integrals of h_i h_j, with each row summed into its
+diagonal. On one face grad h_i has length 1 / height_i = side_i / (2 area), across the side opposite to i, so that
+
+    area grad h_i . grad h_j = -side_i side_j cos(angle_k) / (4 area) = -cot(angle_k) / 2,      k the third corner,
+
+and the integral of h_i is area / 3. Obtuse angles have negative cotangents, which belong there: G is the matrix of the
+Dirichlet energy, positive semidefinite whatever the triangles, and kills the constants of each part of the mesh. No
+boundary term is added, which is Neumann's condition: the normal derivative is 0 at the rim of an open mesh.
+"""
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+
+from graphs.builders.triangles import Angles, angles, read_triangles
+from graphs.errors import DegenerateFacesWarning, DisconnectedWarning, InvalidGraphError
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_SMALLEST = 1e-40
+"""Of an area, in squares of the largest coordinate; its sixth power must have an inverse."""
+
+
+class Elements(NamedTuple):
+    """The matrices of linear elements, lengths being measured in `unit`."""
+
+    masses: Floats  # (V,) the diagonal of C: a third of the areas of a vertex's faces
+    stiffness: sp.csr_array  # (V, V) G, symmetric, with entries wherever two vertices share a face
+    unit: float
+
+
+class Mesh(NamedTuple):
+    """A mesh that a field can live on."""
+
+    vertices: Floats  # (V, 2) or (V, 3) as given
+    faces: Integers  # (F, 3)
+    flat: NDArray[np.bool_]  # (F,) faces without area, which no element is on
+    elements: Elements
+
+    @property
+    def places(self) -> Floats:
+        """The vertices in space (V, 3)."""
+        return in_space(self.vertices)
+
+
+def in_space(
+    points: Floats,  # (n, 2) or (n, 3)
+) -> Floats:  # (n, 3)
+    """Return points in space; those of the plane are at height 0."""
+    return np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
+
+
+def read_mesh(mesh: Any) -> Mesh:
+    """Return the mesh and its elements; see `graphs.MeshField`, whose errors and warnings these are."""
+    pair = mesh if isinstance(mesh, tuple | list) and len(mesh) == 2 else None
+    given, corners = pair or (getattr(mesh, "vertices", None), getattr(mesh, "faces", None))
+    vertices, faces = read_triangles(given, corners, dimensions=(2, 3))
+    found = angles(in_space(vertices), faces)
+    _check_flat(found.flat)
+    _check_covered(faces[~found.flat], len(vertices))
+    _check_distinct(vertices)
+    _check_once(faces, np.flatnonzero(~found.flat))
+    elements = assemble(faces, found, len(vertices))
+    _check_parts(elements.stiffness)
+    _check_range(elements)
+    return Mesh(vertices, faces, found.flat, elements)
+
+
+@np.errstate(under="ignore")
+def assemble(faces: Integers, found: Angles, num_vertices: int) -> Elements:
+    """Return the matrices (V, V) of faces (F, 3) with given angles."""
+    thirds = np.repeat(found.areas / 3, 3)
+    masses = np.asarray(np.bincount(faces.ravel(), thirds, minlength=num_vertices), dtype=np.float64)
+    whole = ~found.flat
+    starts, ends = faces[whole].ravel(), np.roll(faces[whole], -1, axis=1).ravel()
+    halves = found.cotangents[whole].ravel() / 2
+    rows, columns = (np.concatenate(parts) for parts in ((starts, ends, starts, ends), (ends, starts, starts, ends)))
+    entries = np.concatenate([-halves, -halves, halves, halves])
+    stiffness = sp.csr_array(sp.coo_array((entries, (rows, columns)), shape=(num_vertices, num_vertices)))
+    stiffness.sum_duplicates()
+    stiffness.data = (
+        stiffness.data + sp.csr_array(stiffness.T).data
+    ) / 2  # a sum would drop sums of cotangents that are 0
+    return Elements(masses, stiffness, found.unit)
+
+
+def _check_flat(flat: NDArray[np.bool_]) -> None:
+    if flat.all():
+        raise InvalidGraphError(f"None of the {len(flat)} faces has an area: there is no surface for a field.")
+    if flat.any():
+        message = f"{int(flat.sum())} of {len(flat)} faces have no area and are left out of the field's elements."
+        warnings.warn(DegenerateFacesWarning(message), stacklevel=4)
+
+
+def _check_covered(faces: Integers, num_vertices: int) -> None:
+    bare = np.bincount(faces.ravel(), minlength=num_vertices) == 0
+    if bare.any():
+        raise InvalidGraphError(
+            f"Vertex {int(bare.argmax())} is on no face that has an area ({int(bare.sum())} of {num_vertices} "
+            "vertices), so that a field says nothing there. Leave such vertices out: of a trimesh.Trimesh, "
+            "mesh.update_faces(mesh.nondegenerate_faces()) and mesh.remove_unreferenced_vertices()."
+        )
+
+
+def _check_distinct(vertices: Floats) -> None:
+    pairs = _repeated(vertices + 0.0)  # -0 is 0
+    if len(pairs):
+        one, other = pairs[0].tolist()
+        raise InvalidGraphError(
+            f"Vertices {one} and {other} are at the same place ({len(pairs)} such vertices), so that the surface is "
+            "cut there. Merge coincident vertices (mesh.merge_vertices()), which STL repeats for each face."
+        )
+
+
+def _check_once(faces: Integers, numbers: Integers) -> None:
+    pairs = numbers[_repeated(np.sort(faces[numbers], axis=1))]
+    if len(pairs):
+        one, other = pairs[0].tolist()
+        raise InvalidGraphError(
+            f"Faces {one} and {other} have the same corners ({len(pairs)} such faces), so that the surface lies there "
+            "twice. Leave them out: mesh.update_faces(mesh.unique_faces())."
+        )
+
+
+def _repeated(rows: NDArray[Any]) -> Integers:
+    """Return the pairs (m, 2) of the first of some equal rows and a later one."""
+    _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    firsts = first[inverse.ravel()].astype(np.int64)
+    later = np.flatnonzero(firsts != np.arange(len(rows)))
+    return np.stack([firsts[later], later], axis=1)
+
+
+def _check_parts(stiffness: sp.csr_array) -> None:
+    linked = sp.csr_array((np.ones(stiffness.nnz), stiffness.indices, stiffness.indptr), shape=stiffness.shape)
+    count = int(connected_components(linked, directed=False)[0])
+    if count > 1:
+        message = (
+            f"The mesh falls into {count} parts that say nothing about each other. Where they should be one, merge "
+            "vertices that are at the same place but for rounding."
+        )
+        warnings.warn(DisconnectedWarning(message), stacklevel=4)
+
+
+def _check_range(elements: Elements) -> None:
+    smallest = int(elements.masses.argmin())
+    if not elements.masses[smallest] > _SMALLEST:
+        raise InvalidGraphError(
+            f"The faces of vertex {smallest} are too small beside the largest coordinate, {elements.unit:.3g}, for "
+            "double precision. Leave them out, or measure from a place on the mesh."
+        )

@@ -1,0 +1,144 @@
+"""The points of a triangle mesh that are nearest to given points.
+
+A face lies in the ball about its centroid that reaches its corners. If a point is no farther than d from some face, the
+nearest face has its centroid within d + r, r the radius of its ball. So faces are put in classes, r being the same but
+for a factor of two, with a k-d tree of the centroids of each; those that the trees find are compared exactly.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from graphs.builders.lengths import scaled
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+MOST_PAIRS = 2**17
+"""Of a point and a face that are compared at once."""
+_ROUNDING = 1e-9
+
+
+class Location(NamedTuple):
+    """Where points are on a mesh, and how far from it."""
+
+    faces: Integers  # (n,)
+    barycentric: Floats  # (n, 3) weights of the face's corners, not negative; they sum to 1
+    distances: Floats  # (n,) from the points to the mesh, in its unit
+
+
+class _Class(NamedTuple):
+    """Faces with balls of one size, but for a factor of two."""
+
+    numbers: Integers  # (m,)
+    tree: KDTree
+    radius: float
+
+
+class Locator:
+    """The faces of a mesh in trees.
+
+    Args:
+        vertices: (V, 3).
+        faces: (F, 3), those with an area.
+    """
+
+    def __init__(self, vertices: Floats, faces: Integers) -> None:
+        places, self._unit = scaled(vertices, "Vertex")
+        self._corners = places[faces]
+
+    @np.errstate(under="ignore")
+    def nearest(
+        self,
+        points: Floats,  # (n, 3)
+    ) -> Location:
+        """Return the nearest points of the mesh; of several faces that are equally near, the first."""
+        scaled_points = points / self._unit
+        first = self._by_centroid(scaled_points)
+        best = first, self._distances(scaled_points, first)
+        for same in self._classes:
+            best = self.improved(scaled_points, same, *best)
+        barycentric, distances = nearest_in_triangles(scaled_points, self._corners[best[0]])
+        return Location(best[0], barycentric, distances * self._unit)
+
+    @cached_property
+    def _classes(self) -> list[_Class]:
+        centroids = self._corners.mean(axis=1)
+        radii = np.linalg.norm(self._corners - centroids[:, None], axis=2).max(axis=1)
+        sizes = np.frexp(radii)[1]
+        members = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
+        return [_Class(those, KDTree(centroids[those]), float(radii[those].max())) for those in members]
+
+    def _by_centroid(self, points: Floats) -> Integers:
+        """Return the faces (n,) with the nearest centroids."""
+        found = [same.tree.query(points) for same in self._classes]
+        chosen = np.argmin([distances for distances, _ in found], axis=0)
+        faces = np.stack([same.numbers[places] for same, (_, places) in zip(self._classes, found, strict=True)])
+        return np.asarray(np.take_along_axis(faces, chosen[None], axis=0)[0])
+
+    def _distances(self, points: Floats, faces: Integers) -> Floats:
+        """Return the distances (m,) of points (m, 3) to as many faces, in blocks."""
+        blocks = range(0, len(points), MOST_PAIRS)
+        parts = [slice(begin, begin + MOST_PAIRS) for begin in blocks]
+        found = [nearest_in_triangles(points[part], self._corners[faces[part]])[1] for part in parts]
+        return np.concatenate(found) if found else np.zeros(0)
+
+    def improved(self, points: Floats, same: _Class, faces: Integers, distances: Floats) -> tuple[Integers, Floats]:
+        """Return the nearest faces and their distances (n,), those of one class being compared with what is known."""
+        faces, distances = faces.copy(), distances.copy()
+        reach = (distances + same.radius) * (1 + _ROUNDING)
+        counts = same.tree.query_ball_point(points, reach, return_length=True)
+        for rows in _blocks(counts):
+            lists = same.tree.query_ball_point(points[rows], reach[rows])
+            near = np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=int(counts[rows].sum()))
+            own = np.arange(rows.start, rows.stop)
+            owners = np.concatenate([np.repeat(own, counts[rows]), own])
+            rivals = np.concatenate([same.numbers[near], faces[rows]])
+            lengths = self._distances(points[owners], rivals)
+            order = np.lexsort((rivals, lengths, owners))
+            winners = order[np.unique(owners[order], return_index=True)[1]]
+            faces[rows], distances[rows] = rivals[winners], lengths[winners]
+        return faces, distances
+
+
+def _blocks(counts: Integers) -> Iterator[slice]:
+    """Yield ranges of points with some `MOST_PAIRS` faces to compare, or of one with more."""
+    ends, begin = np.cumsum(counts), 0
+    while begin < len(counts):
+        before = ends[begin] - counts[begin]
+        end = max(begin + 1, int(np.searchsorted(ends, before + MOST_PAIRS, side="right")))
+        yield slice(begin, end)
+        begin = end
+
+
+def nearest_in_triangles(
+    points: Floats,  # (m, 3)
+    corners: Floats,  # (m, 3, 3): corner, coordinate
+) -> tuple[Floats, Floats]:
+    """Return the barycentric weights (m, 3) of the nearest point of each triangle, and its distance (m,).
+
+    The nearest point is that of one of the sides, or the foot of the perpendicular where this is inside. The four are
+    compared by their distances, so that a foot which thin triangles make inexact does no harm; and a point that is a
+    corner, to the last bit, has the weights 1, 0, 0, for x / x is 1.
+    """
+    sides = np.roll(corners, -1, axis=1) - corners
+    offsets = points[:, None] - corners
+    shares = np.clip((offsets * sides).sum(axis=2) / (sides**2).sum(axis=2), 0.0, 1.0)  # (m, 3)
+    weights = np.zeros((len(points), 4, 3))
+    for side in range(3):
+        weights[:, side, side], weights[:, side, (side + 1) % 3] = 1 - shares[:, side], shares[:, side]
+    normals = np.cross(sides[:, 0], sides[:, 1])
+    volumes = (np.cross(sides, offsets) * normals[:, None]).sum(axis=2)  # (m, 3) of the side: the corner after next
+    inside = (volumes >= 0).all(axis=1) & (volumes.sum(axis=1) > 0)
+    foot = np.roll(volumes, -1, axis=1) / np.where(inside, volumes.sum(axis=1), 1.0)[:, None]
+    weights[:, 3] = np.where(inside[:, None], foot, weights[:, 0])
+    reached = np.einsum("mkc,mcd->mkd", weights, corners)
+    distances = np.linalg.norm(points[:, None] - reached, axis=2)
+    best = distances.argmin(axis=1)
+    rows = np.arange(len(points))
+    return weights[rows, best], distances[rows, best]

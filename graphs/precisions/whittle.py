@@ -1,0 +1,180 @@
+"""Whittle-Matern precisions of integer order from a lumped mass matrix C and a stiffness matrix G.
+
+The field x = sum_i x_i h_i of finite elements solves (kappa^2 - Laplacian)^(alpha/2) x = white noise / tau. With
+K = kappa^2 C + G, Lindgren, Rue and Lindstrom (2011), "An explicit link between Gaussian fields and Gaussian Markov
+random fields", Section 2.3, have Q_1 = K, Q_2 = K C^-1 K and Q_a = K C^-1 Q_(a-2) C^-1 K, times tau^2. All of them are
+
+    Q = tau^2 C (C^-1 K)^a = tau^2 sum_j binom(a, j) kappa^(2 (a - j)) G_j,      G_0 = C,   G_j = G (C^-1 G)^(j - 1),
+
+fixed matrices with coefficients. On the infinite plane the variance of the process is
+
+    integral of (kappa^2 + |w|^2)^-alpha d^2 w / (2 pi)^2 / tau^2 = 1 / (4 pi nu kappa^(2 nu) tau^2),   nu = alpha - 1,
+
+so tau^2 = 1 / (4 pi nu kappa^(2 nu)) makes it 1, and Q = sum_j binom(a, j) x^(1 - j) G_j / (4 pi nu) with x = kappa^2
+has no unit: it is the same for a mesh and a lengthscale that are scaled by one factor. At a = 1 the sum is K itself.
+
+Determinants need factors of K alone: log |Q| = a log |K| - (a - 1) sum_i log(kappa^2 C_ii) - N log(4 pi nu).
+"""
+
+from functools import cached_property
+from math import comb, log, pi
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphs.checks import as_numbers, check_fits, shown
+from graphs.errors import InvalidArgumentError
+from graphs.precisions.elements import Elements
+from graphs.precisions.role import Floats, MarkovField, Pattern
+
+_WIDEST = 500.0
+"""Of the logarithm of what has no unit, so that products of a few stay in the range of double precision."""
+
+
+class Term(NamedTuple):
+    """A matrix G_j: its entries on those places of a pattern where it has some."""
+
+    places: NDArray[np.int64]  # (m,)
+    entries: Floats  # (m,)
+
+
+class WhittleField(MarkovField):
+    """The precision of order alpha, as a function of the lengthscale, kappa^2 = ratio / lengthscale^2.
+
+    Args:
+        elements: C and G.
+        order: alpha, a positive integer.
+        ratio: kappa^2 lengthscale^2.
+        norm: What the sum is divided by: 4 pi nu for variance 1 on the plane.
+        coordinates: Places of the vertices, for orderings.
+    """
+
+    parameters = ("lengthscale",)
+
+    def __init__(
+        self, elements: Elements, order: int, ratio: float, norm: float, coordinates: Floats | None = None
+    ) -> None:
+        self.order, self.ratio, self.norm, self.coordinates = order, ratio, norm, coordinates
+        self._elements = elements
+        self._pattern = _hops(elements.stiffness, order)
+        self._terms = _powers(elements, order, self._pattern)
+
+    @property
+    def pattern(self) -> Pattern:
+        """Vertices within alpha edges of each other."""
+        return self._pattern
+
+    @np.errstate(under="ignore")
+    def entries(
+        self,
+        values: Floats,  # (1,)
+    ) -> Floats:  # (nnz,)
+        """Return the entries of Q on the pattern."""
+        out = np.zeros(len(self._pattern.indices))
+        for (places, entries), coefficient in zip(self._terms, self._coefficients(values), strict=True):
+            out[places] += coefficient * entries
+        return out
+
+    @np.errstate(under="ignore")
+    def pull_back(
+        self,
+        values: Floats,  # (1,)
+        weights: Floats,  # (nnz,)
+    ) -> Floats:  # (1,)
+        """Return sum_e weights_e dQ_e / d lengthscale; l d x^(1 - j) / dl = -2 (1 - j) x^(1 - j)."""
+        slopes = 2 * (np.arange(self.order + 1) - 1) * self._coefficients(values) / float(values[0])
+        inner = [float(weights[places] @ entries) for places, entries in self._terms]
+        return np.array([slopes @ inner])
+
+    def log_determinant_from(
+        self,
+        values: Floats,  # (1,)
+        root: tuple[float, Floats],  # log |K|, (1,)
+    ) -> tuple[float, Floats]:
+        """Return log |Q| and its derivative (1,), given those of log |K|, K = kappa^2 C + G in this field's units."""
+        masses, times = self._elements.masses, self.order - 1
+        constant = times * float(np.log(self.shift(values) * masses).sum()) + len(masses) * log(self.norm)
+        slope = self.order * root[1] + 2 * times * len(masses) / float(values[0])
+        return self.order * root[0] - constant, slope
+
+    def condition(
+        self,
+        values: Floats,  # (1,)
+    ) -> float:
+        """Return (1 + largest row sum of |C^-1 G| / kappa^2)^alpha, at least the condition of C^(-1/2) Q C^(-1/2)."""
+        with np.errstate(over="ignore"):
+            return float(np.power(1 + self._steepest / self.shift(values), float(self.order)))
+
+    def shift(
+        self,
+        values: Floats,  # (1,)
+    ) -> float:
+        """Return kappa^2 in the unit of the elements.
+
+        Raises:
+            InvalidArgumentError: the lengthscale is no positive number, or out of range for the mesh.
+        """
+        given = as_numbers(values)
+        if given.shape != (1,) or not 0 < given[0] < np.inf:
+            raise InvalidArgumentError(f"The values are one positive lengthscale, got {shown(values)}.")
+        with np.errstate(all="ignore"):
+            shift = float(self.ratio * np.square(self._elements.unit / given[0]))
+            largest = np.log(shift) + self.order * np.log1p(np.divide(self._steepest, shift))  # of C^-1 Q
+        if not abs(largest) < _WIDEST:
+            raise InvalidArgumentError(
+                f"The lengthscale {given[0]:.3g} is out of range for a mesh whose coordinates reach "
+                f"{self._elements.unit:.3g}; both are in the same unit."
+            )
+        return shift
+
+    @cached_property
+    def _steepest(self) -> float:
+        """The largest row sum of |C^-1 G|, no less than its largest eigenvalue."""
+        return float((np.asarray(abs(self._elements.stiffness).sum(axis=1)) / self._elements.masses).max())
+
+    def _coefficients(self, values: Floats) -> Floats:
+        """Return binom(a, j) x^(1 - j) / norm, (a + 1,)."""
+        shift, a = self.shift(values), self.order
+        return np.array([comb(a, j) * shift ** (1 - j) for j in range(a + 1)]) / self.norm
+
+
+def unit_norm(order: int) -> float:
+    """Return 4 pi nu, nu = order - 1; 1 for order 1, where there is no variance to norm."""
+    return 4 * pi * (order - 1) if order > 1 else 1.0
+
+
+def _hops(stiffness: sp.csr_array, order: int) -> Pattern:
+    """Return the pattern of the power: found with ones, for sums of cotangents may be 0."""
+    hop = sp.csr_array((np.ones(stiffness.nnz), stiffness.indices, stiffness.indptr), shape=stiffness.shape)
+    reached = hop
+    for _ in range(order - 1):
+        size = 12.0 * float(np.diff(hop.indptr)[reached.indices].sum())
+        check_fits(f"The precision of {hop.shape[0]:,} vertices", size, "Take a smaller alpha, or a coarser mesh.")
+        reached = sp.csr_array(reached @ hop)
+    reached.sort_indices()
+    indptr, indices = reached.indptr.astype(np.int64), reached.indices.astype(np.int32)
+    for array in (indptr, indices):
+        array.flags.writeable = False
+    return Pattern(indptr, indices)
+
+
+def _powers(elements: Elements, order: int, pattern: Pattern) -> list[Term]:
+    """Return G_0, ..., G_order, symmetric to the last bit."""
+    power = sp.csr_array(sp.diags_array(elements.masses))
+    step = sp.csr_array(sp.diags_array(1 / elements.masses) @ elements.stiffness)
+    terms = [_on(power, pattern)]
+    for _ in range(order):
+        power = sp.csr_array(power @ step)
+        power = sp.csr_array((power + power.T) / 2)
+        terms.append(_on(power, pattern))
+    return terms
+
+
+def _on(matrix: sp.csr_array, pattern: Pattern) -> Term:
+    """Return the entries of a matrix (N, N) and their places on a pattern that holds them."""
+    starts = np.arange(matrix.shape[0], dtype=np.int64) * matrix.shape[0]
+    all_keys = np.repeat(starts, np.diff(pattern.indptr)) + pattern.indices
+    keys = np.repeat(starts, np.diff(matrix.indptr)) + matrix.indices
+    return Term(np.searchsorted(all_keys, keys), matrix.data)

@@ -1,0 +1,204 @@
+"""Nearest points of meshes against least squares over every face, and the weights that observations need."""
+
+import itertools
+
+import numpy as np
+import pytest
+import trimesh
+from scipy.spatial import Delaunay
+
+import graphs
+from graphs import MeshField
+from graphs.precisions import location
+
+
+def sphere(subdivisions=2):
+    return MeshField(trimesh.creation.icosphere(subdivisions))
+
+
+def graded():
+    """Triangles whose sides go from 1e-6 to 1, on a bent surface."""
+    rng = np.random.default_rng(0)
+    radii, turns = np.geomspace(1e-6, 1, 60), rng.uniform(0, 2 * np.pi, 60)
+    flat = np.stack([radii * np.cos(turns), radii * np.sin(turns)], axis=1)
+    faces = Delaunay(flat).simplices
+    return MeshField((np.column_stack([flat, flat[:, 0] ** 2 - flat[:, 1]]), faces))
+
+
+def thin():
+    """A fan of triangles that are up to a million times as long as high."""
+    heights = np.concatenate([[0], np.geomspace(1e-6, 1, 8)])
+    vertices = np.array([(0, 0, 0), *((1, h, h**2) for h in heights)])
+    return MeshField((vertices, [(0, i, i + 1) for i in range(1, 9)]))
+
+
+MESHES = {"sphere": lambda: sphere(1), "graded": graded, "thin": thin}
+
+
+def in_space(field):
+    return np.pad(field.coordinates, ((0, 0), (0, 3 - field.coordinates.shape[1])))
+
+
+def nearest_by_least_squares(point, corners):
+    """Return the distance to a triangle: that of the corners, sides and inside whose weights are not negative."""
+    best = np.inf
+    for count in (1, 2, 3):
+        for some in itertools.combinations(range(3), count):
+            base, spans = corners[some[0]], (corners[list(some[1:])] - corners[some[0]]).T
+            shares = np.linalg.lstsq(spans, point - base)[0] if count > 1 else np.zeros(0)
+            if (shares >= 0).all() and shares.sum() <= 1:
+                best = min(best, float(np.linalg.norm(base + spans @ shares - point)))
+    return best
+
+
+def points_about(field, seed, n=12):
+    rng, places = np.random.default_rng(seed), in_space(field)
+    near = places[rng.integers(len(places), size=n)] + rng.normal(size=(n, 3)) * rng.choice([1e-7, 1e-3, 0.3], (n, 1))
+    return np.concatenate([near, rng.normal(size=(n, 3)) * 2])
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_against_least_squares(name):
+    field = MESHES[name]()
+    points, places = points_about(field, 1), in_space(field)
+    found = field.locate(points)
+    expected = [min(nearest_by_least_squares(point, places[face]) for face in field.faces) for point in points]
+    np.testing.assert_allclose(found.distances, expected, rtol=1e-9, atol=1e-15)
+    reached = (places[field.faces[found.faces]] * found.barycentric[:, :, None]).sum(axis=1)
+    np.testing.assert_allclose(np.linalg.norm(reached - points, axis=1), found.distances, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("pairs", [1, 7, 100])
+def test_blocks_change_nothing(pairs, monkeypatch):
+    field = graded()
+    points = points_about(field, 2, 40)
+    expected = field.locate(points)
+    monkeypatch.setattr(location, "MOST_PAIRS", pairs)
+    for one, other in zip(field.locate(points), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_planted_a_search_that_looks_at_one_face_is_seen(monkeypatch):
+    """The nearest centroid is not that of the nearest face."""
+    monkeypatch.setattr(location.Locator, "improved", lambda self, points, same, faces, distances: (faces, distances))
+    with pytest.raises(AssertionError):
+        test_against_least_squares("graded")
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_a_vertex_is_one_weight(name):
+    field = MESHES[name]()
+    found = field.locate(field.coordinates)
+    A = field.weights(found.faces, found.barycentric)
+    np.testing.assert_array_equal(A.toarray(), np.eye(field.num_vertices))
+    assert A.nnz == field.num_vertices
+    np.testing.assert_array_equal(found.distances, 0)
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_points_of_faces_are_found_again(name):
+    field, rng = MESHES[name](), np.random.default_rng(3)
+    faces, shares = rng.integers(len(field.faces), size=200), rng.dirichlet(np.ones(3), 200)
+    shares[::5, 0] = 0  # on sides
+    shares /= shares.sum(axis=1, keepdims=True)
+    A = field.weights(faces, shares)
+    points = A @ in_space(field)
+    found = field.locate(points)
+    assert found.distances.max() < 1e-15
+    np.testing.assert_allclose(field.weights(found.faces, found.barycentric) @ in_space(field), points, atol=1e-15)
+    for rows in (A, field.weights(found.faces, found.barycentric)):
+        np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-14)
+        assert rows.data.min() > 0
+        assert rows.has_canonical_format
+
+
+def test_a_side_is_two_weights():
+    field = MeshField(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)]))
+    found = field.locate([(0.25, 0), (0.5, 0.5), (0.25, -3), (-1, -1), (2, 2), (0.25, 0.25)])
+    expected = [(0.75, 0.25, 0), (0, 0.5, 0.5), (0.75, 0.25, 0), (1, 0, 0), (0, 0.5, 0.5), (0.5, 0.25, 0.25)]
+    np.testing.assert_allclose(found.barycentric, expected, atol=1e-15)
+    np.testing.assert_allclose(found.distances, [0, 0, 3, np.sqrt(2), 1.5 * np.sqrt(2), 0], atol=1e-15)
+    counts = np.diff(field.weights(found.faces, found.barycentric).indptr)
+    np.testing.assert_array_equal(counts, [2, 2, 2, 1, 2, 3])
+
+
+def test_centroids_and_vertices():
+    field = sphere(1)
+    np.testing.assert_allclose(
+        field.weights(range(80)) @ field.coordinates, field.coordinates[field.faces].mean(axis=1), atol=1e-15
+    )
+    rows = field.weights_at_vertices([3, 0, 3])
+    np.testing.assert_array_equal(rows.toarray(), np.eye(42)[[3, 0, 3]])
+    assert field.weights([]).shape == field.weights_at_vertices([]).shape == (0, 42)
+
+
+def test_far_points_and_the_center():
+    field = sphere()
+    inner = np.linalg.norm(field.coordinates[field.faces].mean(axis=1), axis=1).min()
+    found = field.locate([(0, 0, 0), (1e6, 0, 0), *(3 * field.coordinates[:5])])
+    np.testing.assert_allclose(found.distances[0], inner, rtol=1e-12)
+    np.testing.assert_allclose(found.distances[1:], [1e6 - 1, 2, 2, 2, 2, 2], rtol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1e-150, 1e-3, 1e150])
+def test_units_do_not_matter(factor):
+    field = graded()
+    points = points_about(field, 4)
+    scaled = MeshField((field.coordinates * factor, field.faces)).locate(points * factor)
+    expected = field.locate(points)
+    np.testing.assert_allclose(scaled.distances, expected.distances * factor, rtol=1e-9, atol=1e-15 * factor)
+    np.testing.assert_allclose(scaled.barycentric.sum(axis=1), 1, rtol=1e-14)
+
+
+def test_numbers_of_faces_are_those_that_were_given():
+    """Also where faces without area are left out."""
+    with pytest.warns(graphs.DegenerateFacesWarning):
+        field = MeshField(([(0, 0), (1, 0), (1, 1), (0, 1)], [(1, 1, 2), (0, 1, 2), (3, 3, 3), (0, 2, 3)]))
+    np.testing.assert_array_equal(field.locate([(0.6, 0.2), (0.2, 0.6)]).faces, [1, 3])
+
+
+@pytest.mark.parametrize("points", [[], np.zeros((0, 3))])
+def test_no_points(points):
+    found = sphere(1).locate(points)
+    assert [part.shape for part in found] == [(0,), (0, 3), (0,)]
+
+
+POINTS = {
+    "of the plane": ([(0, 0)], r"Points are \(n, 3\)"),
+    "one": ((0, 0, 1), r"Points are \(n, 3\)"),
+    "texts": ("abc", r"Points are \(n, 3\)"),
+    "ragged": ([(0, 0, 1), (0, 1)], r"Points are \(n, 3\)"),
+    "not finite": ([(0, 0, 1), (0, np.nan, 1)], "Point 1 is not finite"),
+    "infinite": ([(0, 0, np.inf)], "Point 0 is not finite"),
+    "far out": ([(0, 0, 1e200)], "Point 0 is not finite, or out of range"),
+}
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_what_are_no_points_is_named(name):
+    points, message = POINTS[name]
+    with pytest.raises(graphs.InvalidArgumentError, match=message):
+        sphere(1).locate(points)
+
+
+WEIGHTS = {
+    "a face too many": (([80],), "faces are integers .* from 0 to 79"),
+    "a negative face": (([-1],), "faces are integers"),
+    "a part of a face": (([0.5],), "faces are integers"),
+    "a mask": (([True],), "faces are integers"),
+    "ragged": (([[0], [0, 1]],), "faces are integers"),
+    "one row too few": (([0, 1], [(1, 0, 0)]), r"Barycentric weights are \(2, 3\)"),
+    "texts": (([0], [("a", "b", "c")]), r"Barycentric weights are \(1, 3\)"),
+    "negative": (([0], [(1.5, -0.5, 0)]), "those of row 0"),
+    "a sum of 2": (([0, 0], [(1, 0, 0), (1, 0, 1)]), "those of row 1"),
+    "not finite": (([0], [(1, np.nan, 0)]), "those of row 0"),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_what_are_no_weights_is_named(name):
+    given, message = WEIGHTS[name]
+    with pytest.raises(graphs.InvalidArgumentError, match=message):
+        sphere(1).weights(*given)
+    with pytest.raises(graphs.InvalidArgumentError, match=r"vertices are integers .* from 0 to 41"):
+        sphere(1).weights_at_vertices([42])
