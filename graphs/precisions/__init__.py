@@ -1,0 +1,1 @@
+"""Sparse precisions: of kernels on graphs, of fields on meshes and on roads."""
