@@ -26,6 +26,7 @@ class Lines(NamedTuple):
         """The lengths (R,) of the lines."""
         return self.reached[self.first[1:] - 1]
 
+    @np.errstate(under="ignore")
     def along(
         self,
         line: Integers,  # (n,)
@@ -86,7 +87,8 @@ def as_lines(
     """
     first = np.concatenate(([0], np.cumsum([len(shape) for shape in shapes])))
     points = np.concatenate(shapes)
-    steps = np.concatenate(([0.0], segment_lengths(points, metric)))
+    with np.errstate(under="ignore", over="ignore"):
+        steps = np.concatenate(([0.0], segment_lengths(points, metric)))
     steps[first[:-1]] = 0.0
     for start, stop in pairwise(first.tolist()):  # each on its own: no line is rounded by those before it
         np.cumsum(steps[start:stop], out=steps[start:stop])

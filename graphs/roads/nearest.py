@@ -28,6 +28,7 @@ class Places(NamedTuple):
     distance: Floats  # (n,) metres, or the units of the plane
 
 
+@np.errstate(under="ignore")
 def nearest_places(
     lines: Lines,
     points: Floats,  # (n, c)
@@ -48,6 +49,7 @@ def nearest_places(
     owner, samples, apart = _sampled(corners[starts], corners[starts + 1])
     tree = cKDTree(samples)
     line = np.repeat(np.arange(len(lines.first) - 1), np.diff(lines.first))[starts]
+    rounding = 8 * np.finfo(np.float64).eps * max(np.abs(corners).max(), np.abs(points).max())
     found = []
     for block in np.array_split(points, max(1, -(-len(points) // BLOCK))):
         reach = tree.query(block)[0] * (1 + _SLACK) + apart / 2
@@ -56,7 +58,7 @@ def nearest_places(
         near = np.array([sample for group in groups for sample in group], dtype=np.int64)
         segment = owner[near]
         distance, share = _projected(block[asked], corners[starts[segment]], corners[starts[segment] + 1])
-        best = _first_least(asked, distance, segment)
+        best = _first_least(asked, distance, segment, rounding)
         found.append(Places(line[segment[best]], _fractions(lines, starts[segment[best]], share[best]), distance[best]))
     return Places(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
@@ -80,15 +82,15 @@ def _projected(points: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Fl
     return np.linalg.norm(points - starts - share[:, None] * steps, axis=1), share
 
 
-def _first_least(asked: Integers, distance: Floats, segment: Integers) -> Integers:
+def _first_least(asked: Integers, distance: Floats, segment: Integers, rounding: float) -> Integers:
     """Return for each point, ascending, which of its rows has the least distance, and of these the first segment.
 
     Distances that differ by rounding are the same: roads meet at crossings.
     """
     starts = np.flatnonzero(np.diff(asked, prepend=-1))
-    least = np.minimum.reduceat(distance, starts)[asked] * (1 + _SLACK) if len(asked) else distance
+    least = np.minimum.reduceat(distance, starts)[asked] * (1 + _SLACK) + rounding
     order = np.lexsort((segment, distance > least, asked))
-    return order[np.searchsorted(asked, np.arange(len(starts)))]
+    return order[starts]
 
 
 def _fractions(lines: Lines, start: Integers, share: Floats) -> Floats:

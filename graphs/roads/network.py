@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 from graphs.builders.road_files import read_roads
 from graphs.builders.roads import Roads, check_lines, first_of_each, join_ends, on_globe
-from graphs.checks import as_numbers, is_number, shown
+from graphs.checks import as_numbers, check_fits, is_number, shown
 from graphs.errors import DuplicateRoadsWarning, InvalidArgumentError, InvalidGraphError
 from graphs.roads.lines import Lines, as_lines
 from graphs.roads.nearest import nearest_places
@@ -244,6 +244,7 @@ class RoadNetwork:
 
         Raises:
             InvalidArgumentError: as for `read_positions`.
+            MemoryBudgetError: ways from the first positions to all vertices would not fit into memory.
         """
         (road, fraction), (other, share) = self.read_positions(first), self.read_positions(second)
         sides = [(self.starts, fraction, share), (self.ends, 1 - fraction, 1 - share)]
@@ -257,6 +258,7 @@ class RoadNetwork:
         out = np.where(road[:, None] == other[None], direct, np.inf)
         for vertex, before, _ in sides:
             at, row = np.unique(vertex[road], return_inverse=True)
+            check_fits("Ways from so many vertices", 8.0 * len(at) * self.num_vertices, "Ask for fewer at a time.")
             ways = dijkstra(links, directed=False, indices=at) if len(at) else np.zeros((0, self.num_vertices))
             start = (before * self.lengths[road])[:, None]
             for target, _, after in sides:

@@ -36,8 +36,8 @@ class RoadField(MarkovField):
 
     Numerics: alpha = 2 is for pieces down to 1e-3 lengthscales. The entries of Q grow as (lengthscale / piece)^3, which
     double precision cannot hold beside those of long pieces. Pieces of less than 1.7e-4 lengthscales count as that
-    long, which costs the covariances 1e-4 each; where many positions lie closer, `refined` has `within`. For alpha = 1
-    the bound is 1e-8 lengthscales, and so is its cost.
+    long. Covariances are then right to about 1e-4, as long as these are few: what they gain adds up along a road. Where
+    many positions crowd, `refined` has `within`. For alpha = 1 the bound is 1e-8 lengthscales, and so is its cost.
 
     Attributes:
         roads: The network.
@@ -171,6 +171,9 @@ class RoadField(MarkovField):
         matrix = sp.csr_array((weights[there], (row[there], columns[there])), shape=shape)
         matrix.sort_indices()
         return matrix, np.where(inside, found.variance, 0.0)
+
+    def __repr__(self) -> str:
+        return f"RoadField(alpha={self.alpha}, {self.boundary}, {len(self.coordinates)} latent values, {self.roads})"
 
     def _scaled(self, values: Floats) -> tuple[Floats, Floats]:
         """Return kappa times the lengths of pieces (P,), within what can be told, and its slope in the lengthscale."""

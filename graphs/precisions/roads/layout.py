@@ -83,12 +83,11 @@ def _assemble(slots: Integers, owner: Integers, own_half: Integers, alpha: int) 
         kind = KINDS[alpha][i] + KINDS[alpha][j] + (num_kinds if a != b else 0)
         keys.append(row[there] * size + column[there])
         features.append((kind * num_pieces + there).astype(np.int32))
-        signs.append(np.full(len(there), SIGNS[alpha][i] * SIGNS[alpha][j], dtype=np.float64))
+        signs.append(np.full(len(there), SIGNS[alpha][i] * SIGNS[alpha][j], dtype=np.int8))
     places, entry = np.unique(np.concatenate(keys), return_inverse=True)
     shape = (len(places), 2 * num_kinds * num_pieces)
-    spread = sp.csr_array(
-        (np.concatenate(signs), (entry.reshape(-1).astype(np.int32), np.concatenate(features))), shape
-    )
+    where = (entry.reshape(-1).astype(np.int32), np.concatenate(features))
+    spread = sp.csr_array((np.concatenate(signs), where), shape).astype(np.float64)
     indptr = np.searchsorted(places, np.arange(size + 1) * size)
     fixed = np.zeros(len(places))
     fixed[np.searchsorted(places, own_half * (size + 1))] = 0.5

@@ -4,8 +4,8 @@ u solves (kappa^2 - Laplace)^(alpha / 2) (tau u) = white noise, where tau makes 
 2 kappa tau^2 = 1 for alpha = 1 (covariance exp(-x), x = kappa distance) and 4 kappa^3 tau^2 = 1 for alpha = 2
 (covariance (1 + x) exp(-x)). Its law is exp(-E / 2) with the energy E = tau^2 int kappa^2 u^2 + u'^2 for alpha = 1 and
 tau^2 int kappa^4 u^2 + 2 kappa^2 u'^2 + u''^2 for alpha = 2, which adds up over the stretches of a network. One stretch
-of length x / kappa adds, given its ends and with the inside integrated out, s_0^T O s_0 + s_1^T O s_1 + 2 s_0^T C s_1.
-Here s is u at an end and, for alpha = 2, w = u' / kappa there, in the direction into the stretch: w_0 = u' / kappa and
+of length x / kappa adds, given its ends and with the inside integrated out, z_0^T O z_0 + z_1^T O z_1 + 2 z_0^T C z_1.
+Here z is u at an end and, for alpha = 2, w = u' / kappa there, in the direction into the stretch: w_0 = u' / kappa and
 w_1 = -u' / kappa. O ("own") and C ("cross") are symmetric.
 
 alpha = 1. The least energy with given ends is that of the solution of u'' = kappa^2 u:
@@ -19,10 +19,9 @@ conditioning independent stretches on the conditions at vertices). From the ener
 u w at each end, and these cancel over a vertex, where the w sum to 0. Sums and differences of the two ends are
 independent on the line, which makes R two blocks of two,
 
-    var (u_0 +- u_1, w_0 +- w_1) / sqrt(2) = [[1 +- (1 + x) e, -+ x e], [-+ x e, 1 -+ (1 - x) e]]^(+-),    e = exp(-x),
+    var (u_0 +- u_1, w_0 +- w_1) / sqrt(2) = [[1 +- (1 + x) e, +- x e], [+- x e, 1 -+ (1 - x) e]],    e = exp(-x),
 
-up to the sign of their off-diagonal, with determinants 2 e (sinh x +- x). With s = sinh x, c = cosh x and
-D = s^2 - x^2 the inverses come to
+with determinants 2 e (sinh x +- x). With s = sinh x, c = cosh x and D = s^2 - x^2 the inverses come to
 
     O = [[s c + x, x^2], [x^2, s c - x]] / (2 D),    C = -[[s + x c, x s], [x s, x c - s]] / (2 D).
 
@@ -46,8 +45,8 @@ KAPPA = {1: 1.0, 2: float(np.sqrt(3.0))}
 """kappa times the lengthscale, by alpha: correlations are exp(-d / l), and those of the Matern kernel with nu = 3/2."""
 
 SHORTEST = {1: 1e-8, 2: 3e-4}
-"""What shorter stretches count as, in 1 / kappa. Entries grow as 1 / x and 3 / x^3, and their rounding is that of sums
-with entries of order one: at these lengths it costs as much of the law as the longer stretch does, 1e-8 and 1e-4."""
+"""What shorter stretches count as, in 1 / kappa. Entries grow as 1 / (2 x) and 3 / x^3, and sums of them with entries
+of order one are rounded: at these lengths that costs as much of the law as a longer stretch does, 1e-8 and 1e-4."""
 LONGEST = 1e3
 """What longer stretches count as: their ends have been independent, to the last bit, from 750 on."""
 

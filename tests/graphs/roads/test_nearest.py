@@ -56,6 +56,15 @@ def test_of_several_as_near_the_first_road_counts():
     np.testing.assert_allclose(roads.nearest([(1, 0), (2, 2), (-1, 1)]), [(1, 1 / 3), (1, 2 / 3), (2, 1 / 3)])
 
 
+def test_at_a_crossing_on_the_globe_the_first_road_counts():
+    rng = np.random.default_rng(0)
+    crossings = rng.uniform(8, 9, (50, 2))
+    lines = [np.stack([crossings[i], other]) for i in range(50) for other in rng.uniform(8, 9, (4, 2))]
+    found = RoadNetwork.from_lines(lines).nearest(crossings)
+    np.testing.assert_array_equal(found[:, 0], 4 * np.arange(50))
+    np.testing.assert_allclose(found[:, 1], 0, atol=1e-9)
+
+
 def test_many_points_go_in_blocks(monkeypatch):
     rng = np.random.default_rng(0)
     roads = RoadNetwork.from_lines(list(rng.uniform(size=(30, 2, 2))), metric="euclidean")

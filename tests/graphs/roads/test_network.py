@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse.csgraph import floyd_warshall
 
 import graphs
-from graphs import RoadNetwork, Roads
+from graphs import RoadNetwork, Roads, checks
 from graphs.builders.roads import cut_roads
 
 LINES = [[(0, 0), (1, 0)], [(1, 0), (1, 1), (2, 1)], [(0, 0), (0, 3), (1, 0)]]
@@ -80,10 +80,18 @@ def test_a_road_without_length_is_a_vertex():
     assert roads.starts[0] == roads.ends[0] == roads.starts[2]
     assert roads.lengths[0] == 0
     np.testing.assert_array_equal(roads.point([(0, 0.0), (0, 0.4), (0, 1.0)]), [(1, 0)] * 3)
-    tiny = flat([[(0, 0), (1e-200, 0)], [(1e-200, 0), (1, 0)]])
-    assert (tiny.num_vertices, tiny.lengths.tolist()) == (1, [0.0, 1.0]) or tiny.starts[1] == tiny.ends[
-        0
-    ] == tiny.starts[0]
+
+
+def test_lengths_beyond_floating_point():
+    """The squares of the first road's coordinates are 0, so its ends are one vertex; those of the others overflow."""
+    with np.errstate(all="raise"):
+        tiny = flat([[(0, 0), (1e-200, 0)], [(1e-200, 0), (1, 0)]])
+        np.testing.assert_array_equal(tiny.point([(0, 0.5), (1, 0.5)]), [(0, 0), (0.5, 0)])
+        np.testing.assert_array_equal(tiny.nearest([(0.25, 1)]), [(1, 0.25)])
+        with pytest.raises(graphs.InvalidGraphError, match="Lengths must be"):
+            flat([[(0, 0), (1e300, 0)]])
+    assert (tiny.num_vertices, tiny.lengths.tolist()) == (2, [0.0, 1.0])
+    assert (tiny.starts.tolist(), tiny.ends.tolist()) == ([0, 0], [0, 1])
 
 
 def test_what_a_tolerance_closes_is_a_vertex_and_longer_loops_stay():
@@ -212,3 +220,9 @@ def test_distances_are_those_of_the_cut_graph():
     np.testing.assert_allclose(roads.distance(positions, positions), expected, atol=1e-12)
     assert np.isinf(roads.distance([(0, 0.5)], [(5, 0.5)])).all()
     assert roads.distance([], [(0, 0.5)]).shape == (0, 1)
+
+
+def test_distances_that_would_not_fit_are_refused(monkeypatch):
+    monkeypatch.setattr(checks, "machine_memory", lambda: 8.0)
+    with pytest.raises(graphs.MemoryBudgetError, match="Ways from so many vertices"):
+        flat(LINES).distance([(0, 0.5)], [(1, 0.5)])

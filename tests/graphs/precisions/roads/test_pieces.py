@@ -86,6 +86,16 @@ def test_a_road_without_length_is_its_vertex():
     np.testing.assert_allclose(field.entries([1.0]), RoadField(plain, 2).entries([1.0]))
 
 
+@pytest.mark.parametrize(("alpha", "cost"), [(1, 1e-7), (2, 1e-4)])
+def test_crowded_positions_cost_little(alpha, cost):
+    """Against the stationary covariance on a road of 20 lengthscales; some positions are 1e-4 apart."""
+    roads = fields.network([(0, 1, 20.0)])
+    at = np.random.default_rng(0).uniform(size=300)
+    found = fields.law(roads, np.stack([np.zeros(300), at], axis=1), alpha, 1.0, "stationary")
+    expected = fields.correlation(alpha, 20 * (at[:, None] - at[None]), 1.0)
+    np.testing.assert_allclose(found, expected, atol=cost)
+
+
 @pytest.mark.parametrize("within", [0.07, 0.5, 5.0])
 def test_crowded_positions_share_values_within_a_tolerance(within):
     roads = fields.network([(0, 1, 1.0), (1, 2, 3.0)])
