@@ -79,6 +79,7 @@ def test_a_road_without_length_is_a_vertex():
     roads = flat([[(1, 0), (1, 0), (1, 0)], *LINES])
     assert roads.starts[0] == roads.ends[0] == roads.starts[2]
     assert roads.lengths[0] == 0
+    assert roads.degrees.tolist() == [3, 2, 1]
     np.testing.assert_array_equal(roads.point([(0, 0.0), (0, 0.4), (0, 1.0)]), [(1, 0)] * 3)
 
 

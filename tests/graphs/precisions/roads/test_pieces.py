@@ -65,6 +65,14 @@ def test_equal_positions_share_a_value_and_vertices_keep_theirs():
     assert len(again.coordinates) == len(field.coordinates) + 1
 
 
+def test_positions_beside_a_cut_by_rounding_are_at_it():
+    roads = fields.network([(0, 1, 1.0), (1, 2, 2.0)])
+    field = RoadField(roads, 2, cuts=[(1, 0.4)])
+    A, variance = field.between([1.0], [(1, 0.4 - 1e-14), (1, 0.4), (1, 0.4 + 1e-14), (0, 1e-14), (0, 1 - 1e-14)])
+    assert variance.tolist() == [0.0] * 5
+    np.testing.assert_array_equal(A.indices, [3, 3, 3, 0, 1])
+
+
 def test_pieces_are_of_one_road_each_and_add_up():
     roads = fields.network([(0, 1, 1.0), (1, 2, 2.0), (2, 2, 1.0), (0, 2, 3.0)])
     found = pieces.cut(roads, np.array([1, 3, 1, 3]), np.array([0.5, 0.9, 0.25, 0.1]))
