@@ -15,6 +15,7 @@ from graphs.builders import read_roads as read_roads
 from graphs.costs import walk_costs as walk_costs
 from graphs.errors import DegenerateFacesWarning as DegenerateFacesWarning
 from graphs.errors import DisconnectedWarning as DisconnectedWarning
+from graphs.errors import DuplicateRoadsWarning as DuplicateRoadsWarning
 from graphs.errors import FileFormatError as FileFormatError
 from graphs.errors import GraphError as GraphError
 from graphs.errors import GraphWarning as GraphWarning
@@ -45,6 +46,7 @@ from graphs.matching import quartic_costs as quartic_costs
 from graphs.precisions import MeshField as MeshField
 from graphs.ranking import match_pagerank_quantiles as match_pagerank_quantiles
 from graphs.ranking import pagerank as pagerank
+from graphs.roads import RoadNetwork as RoadNetwork
 from graphs.spectral import spectral_density as spectral_density
 from graphs.walks import HopRule as HopRule
 from graphs.walks import choose_halt as choose_halt

@@ -58,6 +58,10 @@ class SkippedFeaturesWarning(GraphWarning):
     """A file had features that are neither roads nor sensors, or no numbers, as it was said to; the message counts."""
 
 
+class DuplicateRoadsWarning(GraphWarning):
+    """A road network has the same line several times, as parallel roads; the message counts them."""
+
+
 class DisconnectedWarning(GraphWarning):
     """A graph that a field is on falls into parts that say nothing about each other; the message counts them."""
 

@@ -26,7 +26,7 @@ _END = 1e-3  # sensors at a crossing are put this fraction of the road away from
 
 def read_roads(
     path: str | Path,
-    value: str = "value",
+    value: str | None = "value",
     metric: str = "haversine",
     *,
     within: float = FARTHEST_SENSOR,
@@ -43,7 +43,7 @@ def read_roads(
 
     Args:
         path: The file.
-        value: GeoJSON: the property that holds the sensors' values.
+        value: GeoJSON: the property that holds the sensors' values. None: sensors are passed over.
         metric: "haversine" for degrees, or "euclidean" for coordinates in a plane, in metres.
         within: GeoJSON: how far from a road a sensor may lie that names none, in metres.
         skip: GeoJSON: whether to leave out features that are neither roads nor sensors, and sensors too far away, and
@@ -113,7 +113,7 @@ def _read_rda(file: Path, metric: str) -> Roads:
     return Roads(lines, _whole(edge, file) - 1, fraction, value, metric=metric)
 
 
-def _read_geojson(file: Path, value: str, metric: str, within: float, skip: bool) -> Roads:
+def _read_geojson(file: Path, value: str | None, metric: str, within: float, skip: bool) -> Roads:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
@@ -130,6 +130,8 @@ def _read_geojson(file: Path, value: str, metric: str, within: float, skip: bool
     skipped: Counter[str] | None = Counter() if skip else None
     for i, feature in enumerate(features):
         kind, coordinates, properties = _read_feature(feature, i, file, skip)
+        if kind == "Point" and value is None:
+            continue
         if kind == "Point":
             sensors.append((_read_points([coordinates], i, file)[0], properties))
         elif kind == "LineString":
@@ -146,13 +148,14 @@ def _read_geojson(file: Path, value: str, metric: str, within: float, skip: bool
     if not lines:
         raise FileFormatError(f"{file} has no LineString. There are no roads.")
     segments, places, values, details = _Segments(lines, metric), [], [], []
-    if not skip and (fault := missing_property([properties for _, properties in sensors], value)):
+    name = value or ""
+    if not skip and (fault := missing_property([properties for _, properties in sensors], name)):
         raise FileFormatError(f"{file}: {fault}")
     for i, sensor in enumerate(sensors):
         place = _place(sensor, i, segments, file, within, skipped)
         if place is not None:
             places.append(place)
-            values.append(_read_value(sensor[1], value, i, file, skipped))
+            values.append(_read_value(sensor[1], name, i, file, skipped))
             details.append(sensor[1])
     if skipped:
         what = ", ".join(_counted(count, name) for name, count in sorted(skipped.items()))

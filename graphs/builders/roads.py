@@ -85,11 +85,7 @@ def cut_roads(
         InvalidGraphError: a road without length, or a sensor outside its road or on another sensor.
         InvalidArgumentError: an unknown metric, or arrays of different lengths.
     """
-    if not isinstance(lines, Sequence | np.ndarray) or isinstance(lines, str):
-        raise InvalidGraphError(f"Roads are a list of lines, each (points, 2), got {shown(lines)}.")
-    if len(lines) == 0:
-        raise InvalidGraphError("There are no roads.")
-    shapes = [_check_line(i, line) for i, line in enumerate(lines)]
+    shapes = check_lines(lines)
     edges, fractions = read_integers(sensor_edges, "The roads of sensors"), as_numbers(sensor_fractions)
     counted = isinstance(sensor_fractions, Sized) and edges.ndim == 1 and edges.shape == fractions.shape
     if not counted or len(cast(Sized, sensor_fractions)) != len(edges):
@@ -156,7 +152,7 @@ def join_ends(
     distinct = points[places]
     if snap == 0:
         return distinct, joined
-    space, reach = (distinct, float(snap)) if metric == "euclidean" else (_on_globe(distinct), _chord(float(snap)))
+    space, reach = (distinct, float(snap)) if metric == "euclidean" else (on_globe(distinct), _chord(float(snap)))
     kept, part = first_of_each(_chains(space, reach, snap))
     _check_chains(space, part, reach, snap)
     return distinct[kept], part[joined]
@@ -172,7 +168,7 @@ def num_parts(
     Raises:
         InvalidGraphError: the tolerance joins what is far apart.
     """
-    shapes = [_check_line(i, line) for i, line in enumerate(lines)]
+    shapes = check_lines(lines)
     crossings, ends = join_ends(np.concatenate([shape[[0, -1]] for shape in shapes]), metric, snap)
     links = sp.coo_array((np.ones(len(shapes)), (ends[::2], ends[1::2])), shape=(len(crossings), len(crossings)))
     return int(connected_components(links, directed=False)[0])
@@ -217,7 +213,9 @@ def _check_chains(space: NDArray[np.float64], part: NDArray[np.int64], reach: fl
         )
 
 
-def _on_globe(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def on_globe(
+    points: NDArray[np.float64],  # (n, 2)
+) -> NDArray[np.float64]:  # (n, 3)
     """Return longitudes and latitudes (n, 2) in degrees as points (n, 3) on the globe, in metres."""
     longitude, latitude = np.radians(points).T
     circle = np.cos(latitude)
@@ -229,15 +227,35 @@ def _chord(distance: float) -> float:
     return float(2 * _EARTH_RADIUS * np.sin(min(distance / (2 * _EARTH_RADIUS), np.pi / 2)))
 
 
-def _check_line(index: int, line: ArrayLike) -> NDArray[np.float64]:
-    shape = as_numbers(line)
+def check_lines(
+    lines: Sequence[ArrayLike],  # each (points, 2)
+    lengthless: bool = False,
+) -> list[NDArray[np.float64]]:
+    """Return lines as arrays, each (points, 2).
+
+    Args:
+        lines: At least one, each of at least two points.
+        lengthless: Whether all points of a line may be the same.
+
+    Raises:
+        InvalidGraphError: something else; the message says which line.
+    """
+    if not isinstance(lines, Sequence | np.ndarray) or isinstance(lines, str):
+        raise InvalidGraphError(f"Roads are a list of lines, each (points, 2), got {shown(lines)}.")
+    if len(lines) == 0:
+        raise InvalidGraphError("There are no roads.")
+    return [_check_line(i, line, lengthless) for i, line in enumerate(lines)]
+
+
+def _check_line(index: int, line: ArrayLike, lengthless: bool) -> NDArray[np.float64]:
+    shape = line.copy() if isinstance(line, np.ndarray) and line.dtype == np.float64 else as_numbers(line)
     if shape.ndim != 2 or shape.shape[0] < 2 or shape.shape[1] != 2:
         raise InvalidGraphError(
             f"Road {index} needs at least two points (longitude, latitude) of numbers, got {shown(line)}."
         )
     if not np.isfinite(shape).all():
         raise InvalidGraphError(f"Road {index} has a coordinate that is not a finite number.")
-    if not np.abs(np.diff(shape, axis=0)).sum() > 0:
+    if not lengthless and not np.abs(np.diff(shape, axis=0)).sum() > 0:
         raise InvalidGraphError(f"Road {index} has no length.")
     return shape
 

@@ -1,0 +1,3 @@
+"""Whittle-Matern fields on road networks."""
+
+from graphs.precisions.roads.field import RoadField as RoadField

@@ -1,0 +1,97 @@
+"""Nearest places on roads, against all segments one by one."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import graphs
+from graphs import RoadNetwork
+from graphs.roads import nearest
+
+
+def all_segments(lines, point):
+    """The twin: the least distance, and each (distance, road, length before it)."""
+    found = []
+    for road, line in enumerate(lines):
+        reached = 0.0
+        for a, b in itertools.pairwise(line):
+            length = np.linalg.norm(b - a)
+            share = 0.0 if length == 0 else min(1.0, max(0.0, (point - a) @ (b - a) / length**2))
+            found.append((np.linalg.norm(point - a - share * (b - a)), road, reached + share * length))
+            reached += length
+    return min(found)
+
+
+@pytest.mark.parametrize("spread", [0.05, 1.0, 30.0])
+def test_all_segments_in_the_plane(spread):
+    rng = np.random.default_rng(0)
+    lines = [
+        rng.uniform(0, 10, 2) + np.cumsum(spread * rng.normal(size=(n, 2)), axis=0) for n in rng.integers(2, 30, 40)
+    ]
+    lines[0][3] = lines[0][2]  # a segment without length
+    roads = RoadNetwork.from_lines(lines, metric="euclidean")
+    points = rng.uniform(-10, 20, (300, 2))
+    found = roads.nearest(points)
+    for point, (road, fraction) in zip(points, found, strict=True):
+        _, expected, along = all_segments(lines, point)
+        assert road == expected
+        assert fraction * roads.lengths[expected] == pytest.approx(along, abs=1e-8 * roads.lengths[expected])
+
+
+def test_positions_are_nearest_to_their_own_points():
+    rng = np.random.default_rng(0)
+    lines = [8 + 0.05 * np.cumsum(rng.normal(size=(n, 2)), axis=0) for n in (2, 5, 9)]
+    roads = RoadNetwork.from_lines(lines)
+    positions = np.stack([rng.integers(0, 3, 40).astype(float), rng.uniform(0.01, 0.99, 40)], axis=1)
+    back = roads.nearest(roads.point(positions))
+    np.testing.assert_array_equal(back[:, 0], positions[:, 0])
+    np.testing.assert_allclose(back[:, 1], positions[:, 1], atol=1e-5)  # segments are chords of the globe
+
+
+def test_of_several_as_near_the_first_road_counts():
+    lines = [[(0, 1), (0, 2)], [(0, 1), (3, 1)], [(0, 1), (-3, 1)], [(0, -1), (1, -1)]]
+    roads = RoadNetwork.from_lines(lines, metric="euclidean")
+    np.testing.assert_array_equal(roads.nearest([(0, 0), (0, 1)]), [(0, 0), (0, 0)])
+    np.testing.assert_allclose(roads.nearest([(1, 0), (2, 2), (-1, 1)]), [(1, 1 / 3), (1, 2 / 3), (2, 1 / 3)])
+
+
+def test_at_a_crossing_on_the_globe_the_first_road_counts():
+    rng = np.random.default_rng(0)
+    crossings = rng.uniform(8, 9, (50, 2))
+    lines = [np.stack([crossings[i], other]) for i in range(50) for other in rng.uniform(8, 9, (4, 2))]
+    found = RoadNetwork.from_lines(lines).nearest(crossings)
+    np.testing.assert_array_equal(found[:, 0], 4 * np.arange(50))
+    np.testing.assert_allclose(found[:, 1], 0, atol=1e-9)
+
+
+def test_many_points_go_in_blocks(monkeypatch):
+    rng = np.random.default_rng(0)
+    roads = RoadNetwork.from_lines(list(rng.uniform(size=(30, 2, 2))), metric="euclidean")
+    points = rng.uniform(size=(100, 2))
+    whole = roads.nearest(points)
+    monkeypatch.setattr(nearest, "BLOCK", 7)
+    np.testing.assert_array_equal(roads.nearest(points), whole)
+
+
+@pytest.mark.parametrize(
+    ("points", "options", "message"),
+    [
+        ([(0.5, 9.0)], {"within": 2.0}, "Point 0 is 9 from the nearest road; within=2 are allowed"),
+        ([(0.5, np.nan)], {}, "finite coordinates"),
+        ([1.0, 2.0], {}, "finite coordinates"),
+        ([(0.5, 1.0)], {"within": 0}, "within must be a positive number"),
+        ([(0.5, 1.0)], {"within": np.nan}, "within must be a positive number"),
+    ],
+)
+def test_what_is_wrong_is_named(points, options, message):
+    roads = RoadNetwork.from_lines([[(0, 0), (1, 0)]], metric="euclidean")
+    with pytest.raises(graphs.InvalidArgumentError, match=message):
+        roads.nearest(points, **options)
+
+
+def test_degrees_and_no_points():
+    roads = RoadNetwork.from_lines([[(0, 0), (1, 0)]])
+    with pytest.raises(graphs.InvalidArgumentError, match="longitudes and latitudes"):
+        roads.nearest([(0.5, 100.0)])
+    assert roads.nearest(np.zeros((0, 2))).shape == (0, 2)

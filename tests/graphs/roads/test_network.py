@@ -1,0 +1,229 @@
+"""Road networks: what joins, what is refused, and where positions are."""
+
+import json
+from dataclasses import replace
+
+import fields
+import numpy as np
+import pytest
+from scipy.sparse.csgraph import floyd_warshall
+
+import graphs
+from graphs import RoadNetwork, Roads, checks
+from graphs.builders.roads import cut_roads
+
+LINES = [[(0, 0), (1, 0)], [(1, 0), (1, 1), (2, 1)], [(0, 0), (0, 3), (1, 0)]]
+
+
+def flat(lines, **options):
+    return RoadNetwork.from_lines(lines, metric="euclidean", **options)
+
+
+def test_lines_meet_at_their_ends():
+    roads = flat(LINES)
+    assert (roads.num_roads, roads.num_vertices) == (3, 3)
+    assert roads.starts.tolist() == [0, 1, 0]
+    assert roads.ends.tolist() == [1, 2, 1]
+    assert roads.degrees.tolist() == [2, 3, 1]
+    np.testing.assert_array_equal(roads.coordinates, [(0, 0), (1, 0), (2, 1)])
+    np.testing.assert_allclose(roads.lengths, [1, 2, 3 + np.sqrt(10)])
+    assert roads.total_length == pytest.approx(6 + np.sqrt(10))
+    assert repr(roads) == "RoadNetwork(3 roads, 3 vertices, 9.16228)"
+
+
+def test_points_along_roads():
+    roads = flat(LINES)
+    places = [(0, 0), (0, 0.25), (1, 0), (1, 0.25), (1, 0.5), (1, 0.75), (1, 1), (2, 0.3), (2, 1.0)]
+    expected = [(0, 0), (0.25, 0), (1, 0), (1, 0.5), (1, 1), (1.5, 1), (2, 1), (0, 0.3 * (3 + np.sqrt(10))), (1, 0)]
+    np.testing.assert_allclose(roads.point(places), expected, atol=1e-15)
+    assert roads.point([]).shape == (0, 2)
+
+
+def test_points_are_those_that_the_graph_of_roads_has():
+    rng = np.random.default_rng(0)
+    lines = [rng.uniform(8, 9, (n, 2)) for n in (2, 5, 17, 130)]
+    road, fraction = rng.integers(0, 4, 50), rng.uniform(0.01, 0.99, 50)
+    _, coordinates, _ = cut_roads(lines, road, fraction, "haversine")
+    found = RoadNetwork.from_lines(lines).point(np.stack([road, fraction], axis=1))
+    np.testing.assert_allclose(found, coordinates[-50:], atol=1e-12)
+
+
+def test_haversine_is_metres_and_the_short_way_over_the_last_meridian():
+    degree = 2 * np.pi * 6_371_008.8 / 360
+    roads = RoadNetwork.from_lines([[(0, 0), (1, 0)], [(179.5, 0), (-179.5, 0)]])
+    np.testing.assert_allclose(roads.lengths, degree)
+    np.testing.assert_allclose(roads.point([(1, 0.25), (1, 0.75)]), [(179.75, 0), (180.25, 0)])
+    np.testing.assert_allclose(
+        roads.nearest([(-179.9, 1.0), (180.1, -1.0)]), [(1, 0.6), (1, 0.6)], atol=1e-4
+    )  # by chords
+    assert repr(roads) == f"RoadNetwork(2 roads, 4 vertices, {2 * degree:,.6g} m)"
+
+
+def test_loops_and_parallel_roads_stay():
+    loop = [(0, 0), (1, 1), (0, 1), (0, 0)]
+    roads = flat([*LINES, loop, [(0, 0), (0.5, 0.5), (1, 0)]])
+    assert roads.starts[3] == roads.ends[3] == 0
+    assert roads.degrees.tolist() == [5, 4, 1]
+
+
+def test_the_same_line_twice_is_counted():
+    with pytest.warns(
+        graphs.DuplicateRoadsWarning, match="2 roads are the same line as another, the first of them road 3"
+    ):
+        roads = flat([*LINES, LINES[1][::-1], LINES[0]])
+    assert roads.num_roads == 5
+    assert roads.degrees.tolist() == [3, 5, 2]
+
+
+def test_a_road_without_length_is_a_vertex():
+    roads = flat([[(1, 0), (1, 0), (1, 0)], *LINES])
+    assert roads.starts[0] == roads.ends[0] == roads.starts[2]
+    assert roads.lengths[0] == 0
+    assert roads.degrees.tolist() == [3, 2, 1]
+    np.testing.assert_array_equal(roads.point([(0, 0.0), (0, 0.4), (0, 1.0)]), [(1, 0)] * 3)
+
+
+def test_lengths_beyond_floating_point():
+    """The squares of the first road's coordinates are 0, so its ends are one vertex; those of the others overflow."""
+    with np.errstate(all="raise"):
+        tiny = flat([[(0, 0), (1e-200, 0)], [(1e-200, 0), (1, 0)]])
+        np.testing.assert_array_equal(tiny.point([(0, 0.5), (1, 0.5)]), [(0, 0), (0.5, 0)])
+        np.testing.assert_array_equal(tiny.nearest([(0.25, 1)]), [(1, 0.25)])
+        with pytest.raises(graphs.InvalidGraphError, match="Lengths must be"):
+            flat([[(0, 0), (1e300, 0)]])
+    assert (tiny.num_vertices, tiny.lengths.tolist()) == (2, [0.0, 1.0])
+    assert (tiny.starts.tolist(), tiny.ends.tolist()) == ([0, 0], [0, 1])
+
+
+def test_what_a_tolerance_closes_is_a_vertex_and_longer_loops_stay():
+    lines = [[(0, 0), (1, 0)], [(1, 0), (1.05, 0)], [(1.05, 0), (2, 0)], [(2, 0), (2.5, 1), (2.04, 0)]]
+    roads = flat(lines, snap=0.06)
+    assert roads.num_vertices == 3
+    assert roads.lengths[1] == 0
+    assert roads.starts[3] == roads.ends[3]
+    assert roads.lengths[3] > 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "There are no roads"),
+        ("roads", "Roads are a list of lines"),
+        ([[(0, 0)]], "Road 0 needs at least two points"),
+        ([LINES[0], [(0, 0), (np.nan, 1)]], "Road 1 has a coordinate that is not a finite number"),
+        ([LINES[0], [(5, 5), (5, 5)]], "Road 1 has no length and meets no other"),
+        ([[(0, 0), (1,)]], "Road 0 needs"),
+    ],
+)
+def test_bad_lines_are_named(lines, message):
+    with pytest.raises(graphs.InvalidGraphError, match=message):
+        flat(lines)
+
+
+def test_bad_metrics_and_degrees_are_named():
+    with pytest.raises(graphs.InvalidArgumentError, match="metric must be"):
+        RoadNetwork.from_lines(LINES, metric="miles")
+    with pytest.raises(graphs.InvalidGraphError, match="no longitude and latitude"):
+        RoadNetwork.from_lines([[(500_000, 5_000_000), (500_100, 5_000_000)]])
+    with pytest.raises(graphs.InvalidArgumentError, match="snap must be"):
+        flat(LINES, snap=-1)
+
+
+def test_other_lengths():
+    roads = replace(flat(LINES), lengths=np.array([3.0, 1.0, 2.0]))
+    assert roads.total_length == 6
+    for wrong in ([1.0, 2.0], [1.0, -1.0, 2.0], [1.0, np.nan, 2.0], ["a", "b", "c"]):
+        with pytest.raises(graphs.InvalidGraphError, match="Lengths must be a number"):
+            replace(roads, lengths=wrong)
+    with pytest.raises(graphs.InvalidGraphError, match="Road 1 has length 0 between two vertices"):
+        replace(roads, lengths=[1.0, 0.0, 1.0])
+
+
+def test_nothing_can_be_changed_in_place():
+    roads = flat(LINES)
+    for array in (roads.coordinates, roads.starts, roads.ends, roads.lengths, roads.lines.points):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+def test_lines_that_a_caller_holds_stay_writable():
+    mine = np.array(LINES[0], dtype=float)
+    flat([mine])
+    mine[0, 0] = 5.0
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        ([(3, 0.5)], r"Position 0 is on road 3; roads are integers 0\.\.2"),
+        ([(0, 0.5), (-1, 0.5)], "Position 1 is on road -1"),
+        ([(0.5, 0.5)], "Position 0 is on road 0.5"),
+        ([(np.nan, 0.5)], "Position 0 is on road nan"),
+        ([(0, 1.1)], "Position 0 is at fraction 1.1"),
+        ([(0, np.nan)], "Position 0 is at fraction nan"),
+        ([0.5], r"pairs \(road, fraction\)"),
+        ([(0, 0.5), (1,)], r"pairs \(road, fraction\)"),
+        ([("a", "b")], r"pairs \(road, fraction\)"),
+    ],
+)
+def test_bad_positions_are_named(positions, message):
+    with pytest.raises(graphs.InvalidArgumentError, match=message):
+        flat(LINES).point(positions)
+
+
+def test_files(tmp_path):
+    def feature(kind, coordinates, **properties):
+        return {"type": "Feature", "properties": properties, "geometry": {"type": kind, "coordinates": coordinates}}
+
+    path = tmp_path / "roads.geojson"
+    features = [feature("LineString", LINES[0]), feature("Point", [0.5, 0]), feature("MultiLineString", LINES[1:])]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    roads = RoadNetwork.from_geojson(path, metric="euclidean")
+    np.testing.assert_array_equal(roads.lengths, flat(LINES).lengths)
+    features[1]["properties"]["value"] = 3.0
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    read = graphs.read_roads(path, metric="euclidean", within=10)
+    same = RoadNetwork.from_roads(read)
+    np.testing.assert_array_equal(same.lengths, roads.lengths)
+    np.testing.assert_allclose(same.point(np.stack([read.sensor_edges, read.sensor_fractions], axis=1)), [(0.5, 0)])
+    with pytest.raises(graphs.InvalidArgumentError, match=r"graphs\.Roads are needed"):
+        RoadNetwork.from_roads(LINES)
+    with pytest.raises(graphs.FileFormatError):
+        RoadNetwork.from_geojson(tmp_path / "missing.geojson")
+    features.append(feature("Polygon", [LINES[2]]))
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    with pytest.raises(graphs.FileFormatError, match="Polygon"):
+        RoadNetwork.from_geojson(path, metric="euclidean")
+    with pytest.warns(graphs.SkippedFeaturesWarning, match="1 Polygon left out"):
+        RoadNetwork.from_geojson(path, metric="euclidean", skip=True)
+
+
+def test_roads_bring_their_metric_and_tolerance():
+    none = np.zeros(0)
+    lines = [np.array(line, dtype=float) for line in ([(0, 0), (1, 0)], [(1.1, 0), (2, 0)])]
+    read = Roads(lines, none.astype(int), none, none, metric="euclidean", snap=0.2)
+    assert RoadNetwork.from_roads(read).num_vertices == 3
+
+
+EDGES = [(0, 1, 1.0), (1, 2, 2.0), (0, 2, 5.0), (1, 0, 0.5), (2, 2, 3.0), (3, 4, 1.0)]
+
+
+def test_distances_are_those_of_the_cut_graph():
+    """The twin: shortest ways between all nodes of the graph whose nodes are the positions as well."""
+    roads = fields.network(EDGES)
+    positions = [(road, fraction) for road in range(len(EDGES)) for fraction in (0.0, 0.2, 0.9, 1.0)]
+    field, index = graphs.RoadField(roads).refined(positions)
+    size = len(field.coordinates)
+    W = np.full((size, size), np.inf)
+    for a, b, length in zip(field.pieces.source, field.pieces.target, field.pieces.length, strict=True):
+        W[a, b] = W[b, a] = min(W[a, b], length)
+    expected = floyd_warshall(np.where(np.isinf(W), 0, W), directed=False)[np.ix_(index, index)]
+    np.testing.assert_allclose(roads.distance(positions, positions), expected, atol=1e-12)
+    assert np.isinf(roads.distance([(0, 0.5)], [(5, 0.5)])).all()
+    assert roads.distance([], [(0, 0.5)]).shape == (0, 1)
+
+
+def test_distances_that_would_not_fit_are_refused(monkeypatch):
+    monkeypatch.setattr(checks, "machine_memory", lambda: 8.0)
+    with pytest.raises(graphs.MemoryBudgetError, match="Ways from so many vertices"):
+        flat(LINES).distance([(0, 0.5)], [(1, 0.5)])

@@ -1,0 +1,72 @@
+"""Whittle-Matern fields on road networks by other means: finite elements, and sums over images."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+
+import graphs
+
+
+def network(edges, seed=0):
+    """Return a road network of (vertex, vertex, length), each road a bent line of its own."""
+    rng = np.random.default_rng(seed)
+    ends = np.array([edge[:2] for edge in edges])
+    places = rng.normal(size=(ends.max() + 1, 2))
+    lines = [np.stack([places[a], rng.normal(size=2), places[b]]) for a, b in ends]
+    roads = graphs.RoadNetwork.from_lines(lines, metric="euclidean")
+    return replace(roads, lengths=np.array([edge[2] for edge in edges], dtype=np.float64))
+
+
+def covariance(field, lengthscale):
+    """Return the dense covariance (N, N) of a field's latent values."""
+    indptr, indices = field.pattern
+    size = len(indptr) - 1
+    Q = sp.csr_array((field.entries(np.array([lengthscale])), indices, indptr), shape=(size, size)).toarray()
+    np.testing.assert_array_equal(Q, Q.T)
+    half = np.linalg.inv(np.linalg.cholesky(Q))
+    return half.T @ half
+
+
+def law(roads, positions, alpha, lengthscale, boundary="neumann"):
+    """Return the covariance (n, n) of u at positions."""
+    field, index = graphs.RoadField(roads, alpha, boundary).refined(positions)
+    return covariance(field, lengthscale)[np.ix_(index, index)]
+
+
+def correlation(alpha, distance, lengthscale):
+    """Return that of the field on an infinite line."""
+    r = np.abs(distance) / lengthscale * (1 if alpha == 1 else np.sqrt(3))
+    return np.exp(-r) if alpha == 1 else (1 + r) * np.exp(-r)
+
+
+def by_elements(roads, positions, alpha, lengthscale, steps=120):
+    """Return the covariance (n, n) by linear elements, u' = 0 at free ends, extrapolated from two meshes.
+
+    Positions are at multiples of 2 / steps of the length of their roads.
+    """
+    coarse, fine = (_elements(roads, positions, alpha, lengthscale, n) for n in (steps // 2, steps))
+    return (4 * fine - coarse) / 3
+
+
+def _elements(roads, positions, alpha, lengthscale, steps):
+    """With C the mass matrix and G the stiffness of hat functions: (kappa^2 C + G) tau u = noise of covariance C."""
+    kappa = 1 / lengthscale if alpha == 1 else np.sqrt(3) / lengthscale
+    chains = []
+    size = roads.num_vertices
+    for a, b in zip(roads.starts, roads.ends, strict=True):
+        chains.append([a, *range(size, size + steps - 1), b])
+        size += steps - 1
+    C, G = np.zeros((size, size)), np.zeros((size, size))
+    for chain, length in zip(chains, roads.lengths, strict=True):
+        h = length / steps
+        for i, j in itertools.pairwise(chain):
+            for p, q in ((i, i), (j, j), (i, j), (j, i)):
+                C[p, q] += h / 3 if p == q else h / 6
+                G[p, q] += 1 / h if p == q else -1 / h
+    at = [chains[int(road)][round(fraction * steps)] for road, fraction in positions]
+    if alpha == 1:
+        return 2 * kappa * np.linalg.inv(kappa**2 * C + G)[np.ix_(at, at)]
+    X = np.linalg.inv(kappa**2 * C + G)[:, at]
+    return 4 * kappa**3 * X.T @ C @ X
