@@ -44,6 +44,8 @@ from graphs.matching import matching_variance as matching_variance
 from graphs.matching import quantile_costs as quantile_costs
 from graphs.matching import quartic_costs as quartic_costs
 from graphs.precisions import MeshField as MeshField
+from graphs.precisions import Precision as Precision
+from graphs.precisions import RoadField as RoadField
 from graphs.ranking import match_pagerank_quantiles as match_pagerank_quantiles
 from graphs.ranking import pagerank as pagerank
 from graphs.roads import RoadNetwork as RoadNetwork

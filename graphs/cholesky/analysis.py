@@ -1,5 +1,6 @@
 """What a sparse Cholesky factorisation needs to know of a pattern: once for all matrices on it."""
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,14 +9,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphs.checks import check_fits
-from graphs.cholesky.compiled.fronts import panel_rows, peaks, placement, supernode_tree, supernodes
 from graphs.cholesky.orders import order
-from graphs.cholesky.compiled.tree import column_counts, elimination_tree, postorder
 
 Integers = NDArray[np.int64]
 Indices = NDArray[np.int32]
 
-_STRETCH = 5e8
+STRETCH = 5e8
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,10 +49,10 @@ class Supernodes:
     @cached_property
     def stretches(self) -> list[tuple[int, int]]:
         """Ranges of supernodes between which an interrupt is heard, each of about half a second at most."""
-        part = np.floor(np.cumsum(self.flops) / _STRETCH)
+        part = np.floor(np.cumsum(self.flops) / STRETCH)
         cuts = np.flatnonzero(np.diff(part)) + 1
         ends = [0, *cuts.tolist(), len(self.above)]
-        return [(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True) if a < b]
+        return [(a, b) for a, b in itertools.pairwise(ends) if a < b]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,19 +80,25 @@ class Analysis:
         indices: Indices,  # (nnz,)
         order: Integers,  # (N,)
     ) -> "Analysis":
-        """Analyse a pattern for an order of elimination, which becomes one in postorder with as many non-zeros."""
-        size = len(order)
-        order = order[postorder(elimination_tree(*_permuted(indptr, indices, order)))]
+        """Analyse a pattern for an order of elimination, which becomes one in postorder with as many non-zeros.
+
+        Raises:
+            MemoryBudgetError: this machine has no memory for the factor; how much it would take.
+        """
+        from graphs.cholesky import compiled
+
+        order = order[compiled.postorder(compiled.elimination_tree(*_permuted(indptr, indices, order)))]
         permuted = _permuted(indptr, indices, order)
-        parent = elimination_tree(*permuted)
-        counts = column_counts(*permuted, parent)
-        starts, heights = supernodes(parent, counts)
-        _, above, children = supernode_tree(parent, starts)
+        parent = compiled.elimination_tree(*permuted)
+        counts = compiled.column_counts(*permuted, parent)
+        _check_fits(len(order), int(counts.sum()), 8.0 * float(counts.sum()))
+        starts, heights = compiled.supernodes(parent, counts)
+        _, above, children = compiled.supernode_tree(parent, starts)
         tops = _cumulated(heights)
-        rows, there = panel_rows(*permuted, starts, above, tops)
+        rows, there = compiled.panel_rows(*permuted, starts, above, tops)
         panels = _cumulated(np.diff(starts) * heights)
         found = Supernodes(starts, tops, rows, there, above, children, panels)
-        return cls(indptr, indices, order, found, int(counts.sum()) if size else 0)
+        return cls(indptr, indices, order, found, int(counts.sum()))
 
     @property
     def size(self) -> int:
@@ -110,7 +115,9 @@ class Analysis:
         """The memory that a factor and its inverse on the pattern take, with what they need on the way."""
         stack, update, path, front = self.peaks
         panels = int(self.supernodes.panels[-1])
-        return 8.0 * (panels + max(stack + update, path + 2 * front) + 4 * len(self.indices)) + 12.0 * len(self.supernodes.rows)
+        return 8.0 * (panels + max(stack + update, path + 2 * front) + 4 * len(self.indices)) + 12.0 * len(
+            self.supernodes.rows
+        )
 
     def check_fits(self) -> None:
         """Refuse a factorisation for which this machine has no memory.
@@ -118,24 +125,28 @@ class Analysis:
         Raises:
             MemoryBudgetError: how much it would take.
         """
-        check_fits(
-            f"The Cholesky factor of {self.size:,} nodes, with {self.num_nonzeros:,} non-zeros,",
-            self.num_bytes,
-            "A graph with hubs or long-range edges has no sparse factor: use walks or a series.",
-        )
+        _check_fits(self.size, self.num_nonzeros, self.num_bytes)
 
     @cached_property
     def peaks(self) -> tuple[int, int, int, int]:
         """The most entries at once: of update matrices that wait, of one, of inverse fronts, of one."""
+        from graphs.cholesky import compiled
+
         s = self.supernodes
-        return tuple(int(size) for size in peaks(s.starts, s.tops, s.above, s.children))  # type: ignore
+        stack, update, path, front = compiled.peaks(s.starts, s.tops, s.above, s.children)
+        return int(stack), int(update), int(path), int(front)
 
     @cached_property
     def placement(self) -> tuple[Integers, Integers, Integers]:
         """Where entries of the factored triangle are in the matrix, (e,), and in the panels, (e,); see `placement`."""
+        from graphs.cholesky import compiled
+
         s, rank = self.supernodes, np.empty(self.size, dtype=np.int64)
         rank[self.order] = np.arange(self.size)
-        return placement(self.indptr, self.indices, self.order, rank, s.starts, s.tops, s.rows, s.panels)  # type: ignore
+        source, target, begins = compiled.placement(
+            self.indptr, self.indices, self.order, rank, s.starts, s.tops, s.rows, s.panels
+        )
+        return source, target, begins
 
     @cached_property
     def mirror(self) -> Integers:
@@ -159,6 +170,14 @@ def analyse(
         method: Of `graphs.cholesky.orders.order`.
     """
     return Analysis.of(indptr, indices, order(indptr, indices, coordinates, method))
+
+
+def _check_fits(size: int, num_nonzeros: int, num_bytes: float) -> None:
+    check_fits(
+        f"The Cholesky factor of {size:,} nodes, with {num_nonzeros:,} non-zeros, and what it needs",
+        num_bytes,
+        "A graph with hubs or edges between far places has no sparse factor: use walks or a series.",
+    )
 
 
 def _matrix(data: NDArray[np.generic], indices: Indices, indptr: Integers) -> sp.csr_array:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from graphs import random
 from graphs.checks import as_numbers, shown
-from graphs.cholesky.compiled.ordering.dissecting import dissect, peeled
 from graphs.errors import InvalidArgumentError
 
 Floats = NDArray[np.float64]
@@ -38,6 +37,8 @@ def nested_dissection(
     Raises:
         InvalidArgumentError: coordinates are of another shape, or no numbers.
     """
+    from graphs.cholesky.compiled import dissect, peeled
+
     n = len(indptr) - 1
     X = np.zeros((n, 0)) if coordinates is None else as_numbers(coordinates)
     if X.ndim != 2 or len(X) != n or X.shape[1] > 3:

@@ -10,10 +10,6 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from graphs.cholesky.analysis import Analysis
-from graphs.cholesky.compiled.blas import ADDRESSES
-from graphs.cholesky.compiled.factoring import factorize, sum_of_logarithms
-from graphs.cholesky.compiled.inverting import invert
-from graphs.cholesky.compiled.solving import backward, forward
 from graphs.errors import InvalidArgumentError, NotPositiveDefiniteError
 
 Floats = NDArray[np.float64]
@@ -44,6 +40,8 @@ class Factor:
             MemoryBudgetError: this machine has too little memory.
             InvalidArgumentError: an entry is not finite.
         """
+        from graphs.cholesky import compiled
+
         if data.shape != analysis.indices.shape or not np.isfinite(data).all():
             raise InvalidArgumentError(f"A matrix on this pattern has {len(analysis.indices)} finite entries.")
         analysis.check_fits()
@@ -55,8 +53,8 @@ class Factor:
         rooms = np.empty(stack), np.empty(update), np.empty((2, len(s.starts)), dtype=np.int64), np.zeros(2, np.int64)
         with one_thread():
             for first, last in s.stretches:
-                wrong = factorize(
-                    ADDRESSES, first, last, s.starts, s.tops, s.there, s.children, s.panels, entries, *rooms
+                wrong = compiled.factorize(
+                    compiled.ADDRESSES, first, last, s.starts, s.tops, s.there, s.children, s.panels, entries, *rooms
                 )
                 if wrong >= 0:
                     raise NotPositiveDefiniteError(int(analysis.order[wrong]))
@@ -64,9 +62,11 @@ class Factor:
 
     @cached_property
     def log_determinant(self) -> float:
-        """log |A|."""
+        """The logarithm of the determinant of A."""
+        from graphs.cholesky import compiled
+
         s = self.analysis.supernodes
-        return 2 * float(sum_of_logarithms(s.starts, s.tops, s.panels, self.entries))
+        return 2 * float(compiled.sum_of_logarithms(s.starts, s.tops, s.panels, self.entries))
 
     def solve(
         self,
@@ -74,7 +74,7 @@ class Factor:
     ) -> Floats:
         """Return A^-1 b, of the shape of b."""
         x = np.ascontiguousarray(b.reshape(self.analysis.size, -1)[self.analysis.order])
-        self._run(x, forward, backward)
+        self._run(x, "forward", "backward")
         return self._unordered(x).reshape(b.shape)
 
     def half_solve(
@@ -83,7 +83,7 @@ class Factor:
     ) -> Floats:  # (N, k)
         """Return L^-1 P b, whose inner products are those of b in A^-1."""
         x = np.ascontiguousarray(b[self.analysis.order])
-        self._run(x, forward)
+        self._run(x, "forward")
         return x
 
     def sample(
@@ -92,7 +92,7 @@ class Factor:
     ) -> Floats:  # (N, k)
         """Return P^T L^-T z, draws of N(0, A^-1) where z are standard normal."""
         x = np.array(standard, order="C")
-        self._run(x, backward)
+        self._run(x, "backward")
         return self._unordered(x)
 
     @property
@@ -107,30 +107,33 @@ class Factor:
 
     @cached_property
     def _inverse(self) -> tuple[Floats, Floats]:
+        from graphs.cholesky import compiled
+
         a, s = self.analysis, self.analysis.supernodes
         source, target, begins = a.placement
         _, _, path, front = a.peaks
         found, diagonal = np.empty(len(target)), np.empty((a.size, 1))
         rooms = np.empty(path), np.empty(front), np.empty(front)
-        opened, state = np.empty((2, len(s.starts)), dtype=np.int64), np.zeros(2, dtype=np.int64)
-        pattern = (s.starts, s.tops, s.there, s.above, s.children, s.panels)
+        state = np.empty((2, len(s.starts)), dtype=np.int64), np.zeros(2, dtype=np.int64)
+        tree = s.starts, s.tops, s.there, s.above, s.children, s.panels
+        wanted = target, begins, found, diagonal[:, 0]
         with one_thread():
             for first, last in reversed(s.stretches):
-                invert(
-                    ADDRESSES, first, last, *pattern, self.entries, target, begins, found, diagonal[:, 0], *rooms,
-                    opened, state,
-                )  # fmt: skip
+                compiled.invert(compiled.ADDRESSES, first, last, *tree, self.entries, *wanted, *rooms, *state)
         out = np.empty(len(a.indices))
         out[source] = found
         out[a.mirror[source]] = found
         return out, self._unordered(diagonal)[:, 0]
 
-    def _run(self, x: Floats, *functions: object) -> None:
+    def _run(self, x: Floats, *names: str) -> None:
+        from graphs.cholesky import compiled
+
         s = self.analysis.supernodes
         room = np.empty(int(np.diff(s.tops).max(initial=0)) * x.shape[1])
         with one_thread():
-            for function in functions:
-                function(ADDRESSES, s.starts, s.tops, s.rows, s.panels, self.entries, x, room)
+            for name in names:
+                solve = getattr(compiled, name)
+                solve(compiled.ADDRESSES, s.starts, s.tops, s.rows, s.panels, self.entries, x, room)
 
     def _unordered(self, x: Floats) -> Floats:
         out = np.empty_like(x)

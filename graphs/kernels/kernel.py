@@ -100,8 +100,9 @@ class GraphKernel(ABC):
             InvalidArgumentError: it is none; here always.
         """
         raise InvalidArgumentError(
-            f"{self!r} has no sparse precision: its inverse is no polynomial of the Laplacian. RegularizedLaplacian and "
-            "Matern of an integer order have one; others are served by features, or exactly up to 20,000 nodes."
+            f"{self!r} has no sparse precision: its inverse is no polynomial of the Laplacian. Those of "
+            "RegularizedLaplacian and Matern of an integer order are; other kernels are served by features, or exactly "
+            "up to 20,000 nodes."
         )
 
     def precision(self, graph: Graph) -> Precision:

@@ -1,7 +1,9 @@
 """Fields whose precision is sparse: of kernels on graphs, of finite elements on meshes, and on roads."""
 
+from graphs.precisions.mesh import MeshField as MeshField
 from graphs.precisions.precision import Precision as Precision
 from graphs.precisions.resolvent import ResolventField as ResolventField
 from graphs.precisions.resolvent import resolvent_field as resolvent_field
+from graphs.precisions.roads import RoadField as RoadField
 from graphs.precisions.role import MarkovField as MarkovField
 from graphs.precisions.role import Pattern as Pattern

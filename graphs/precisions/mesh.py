@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs.checks import as_numbers, check_count, shown
 from graphs.errors import InvalidArgumentError
+from graphs.precisions.determinant import LogDeterminant
 from graphs.precisions.elements import in_space, read_mesh
 from graphs.precisions.location import Location, Locator
 from graphs.precisions.role import Floats, MarkovField, Pattern
@@ -120,6 +121,15 @@ class MeshField(MarkovField):
             return self._law
         return WhittleField(self._mesh.elements, 1, self._law.ratio, 1.0, self.coordinates)
 
+    def log_determinant(
+        self,
+        values: Floats,  # (1,)
+    ) -> tuple[float, Floats]:
+        """Return log |Q| and its derivative (1,), through that of K, which is interpolated once for a mesh."""
+        shift = self._law.shift(values)
+        value, slope = self._determinants(shift)
+        return self.log_determinant_from(values, (value, np.array([-2 * shift * slope / float(values[0])])))
+
     def log_determinant_from(
         self,
         values: Floats,  # (1,)
@@ -216,6 +226,16 @@ class MeshField(MarkovField):
         rows.eliminate_zeros()
         rows.sort_indices()
         return rows
+
+    @cached_property
+    def _determinants(self) -> LogDeterminant:
+        """Log |x C + G| of x = kappa^2 in the unit of the elements."""
+        scale = self._mesh.elements.unit * np.sqrt(self._law.ratio)
+
+        def exact(shift: float) -> float:
+            return self.root.factor(self.root.entries(np.array([scale / np.sqrt(shift)]))).log_determinant
+
+        return LogDeterminant(exact)
 
     @cached_property
     def _whole(self) -> NDArray[np.int64]:

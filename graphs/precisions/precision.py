@@ -42,7 +42,7 @@ class Precision:
 
     @property
     def log_determinant(self) -> float:
-        """log |Q|."""
+        """Log |Q|."""
         return self.factor.log_determinant
 
     @property

@@ -73,7 +73,8 @@ class ResolventField(MarkovField):
     def _reached(self) -> sp.csr_array:
         """A matrix with entries on the pattern."""
         size = self._laplacian.shape[0]
-        once = sp.csr_array((np.ones(self._laplacian.nnz), self._laplacian.indices, self._laplacian.indptr))
+        L = self._laplacian
+        once = sp.csr_array((np.ones(L.nnz), L.indices, L.indptr), shape=L.shape)
         hop = sp.csr_array(once + sp.eye_array(size))
         reached = hop
         for _ in range(self.order - 1):

@@ -85,7 +85,7 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
     if isinstance(prior, KernelPrior):
         return KernelPosterior(prior, **tensors)
     if isinstance(prior, MarkovPrior):
-        return MarkovPosterior(prior, **tensors)
+        return MarkovPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
     if isinstance(prior, LocalPrior):
         return (LatentPosterior if "draws" in tensors else LocalPosterior)(prior, **tensors)
     if isinstance(prior, SparsePrior):

@@ -16,7 +16,10 @@ from graphs.compiled import jit
 _NAMES = ("blas.dgemm", "blas.dsyrk", "blas.dtrsm", "blas.dsymm", "lapack.dpotrf", "lapack.dpotri")
 _GEMM, _SYRK, _TRSM, _SYMM, _POTRF, _POTRI = range(len(_NAMES))
 ADDRESSES = np.array(
-    [get_cython_function_address("scipy.linalg.cython_" + library, name) for library, name in (n.split(".") for n in _NAMES)],
+    [
+        get_cython_function_address("scipy.linalg.cython_" + library, name)
+        for library, name in (n.split(".") for n in _NAMES)
+    ],
     dtype=np.int64,
 )
 LOWER, PLAIN, TRANSPOSED, LEFT, RIGHT = (np.uint8(ord(letter)) for letter in "LNTLR")
@@ -45,7 +48,11 @@ def _call(typing_context, address, arguments):
 @jit
 def gemm(f, a_is, b_is, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
     """C (m, n) <- alpha op(A) op(B) + beta C, with op(A) (m, k); `a_is` and `b_is`: PLAIN or TRANSPOSED."""
-    sizes, left, right = (np.int32(m), np.int32(n), np.int32(k)), (a.ctypes.data, np.int32(lda)), (b.ctypes.data, np.int32(ldb))
+    sizes, left, right = (
+        (np.int32(m), np.int32(n), np.int32(k)),
+        (a.ctypes.data, np.int32(lda)),
+        (b.ctypes.data, np.int32(ldb)),
+    )
     _call(f[_GEMM], (a_is, b_is, *sizes, float(alpha), *left, *right, float(beta), c.ctypes.data, np.int32(ldc)))
 
 

@@ -56,7 +56,25 @@ def _invert(f, panel, inverse, y, columns, rows, info):
 
 @jit
 def invert(
-    f, first, last, starts, tops, there, above, children, panels, entries, target, begins, out, diagonal, path, leaf, y, open_fronts, state
+    f,
+    first,
+    last,
+    starts,
+    tops,
+    there,
+    above,
+    children,
+    panels,
+    entries,
+    target,
+    begins,
+    out,
+    diagonal,
+    path,
+    leaf,
+    y,
+    open_fronts,
+    state,
 ):
     """Fill the entries of the inverse at `target`, and its diagonal, for supernodes from `last` down to `first`.
 
@@ -64,8 +82,12 @@ def invert(
         f: Addresses of BLAS.
         first: A supernode.
         last: One after the last.
-        starts: As for `factorize`, and so tops, there, children, panels.
+        starts: Columns where supernodes begin, (s + 1,).
+        tops: Where the rows of panels begin, (s + 1,).
+        there: Of each row of a panel below its own columns, where it is in the parent's panel.
         above: The parents of supernodes, (s,).
+        children: How many each supernode has, (s,).
+        panels: Where panels begin, (s + 1,).
         entries: Of the factor.
         target: Where wanted entries are in the panels, (e,), ...
         begins: ... which begin here for each supernode, (s + 1,).
@@ -84,10 +106,7 @@ def invert(
         while depth > 0 and open_fronts[0, depth - 1] != above[s]:
             depth -= 1
             top = open_fronts[1, depth]
-        if columns < rows:
-            known = path[open_fronts[1, depth - 1] :]
-        else:
-            known = path
+        known = path[open_fronts[1, depth - 1] :] if columns < rows else path
         inverse = leaf
         if children[s] > 0:
             inverse = path[top:]

@@ -5,7 +5,6 @@ import numpy as np
 from graphs import random
 from graphs.compiled import jit
 
-
 mix = jit(random.mix)
 
 

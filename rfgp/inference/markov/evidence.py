@@ -31,7 +31,9 @@ class MarkovEvidence(Evidence):
         self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise.double())
         numbers = (as_array(tensor) for tensor in (self._noise, self._residual))
         observed = prior.observe(rows.inputs)
-        self._system = MarkovSystem(prior.field, as_array(prior.values), float(prior.variance.detach()), observed, *numbers)
+        self._system = MarkovSystem(
+            prior.field, as_array(prior.values), float(prior.variance.detach()), observed, *numbers
+        )
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of y, 0-d."""

@@ -48,7 +48,7 @@ class MarkovPosterior:
         return MarkovSystem(prior.field, as_array(prior.values), float(prior.variance), observed, *numbers)
 
     def law(self, inputs: Tensor | InputBlocks) -> "MarkovLaw":
-        """Return the latent law at n inputs."""
+        """Return the latent law at n inputs, positions (n,) or rows (n, d)."""
         return MarkovLaw(self, in_memory(inputs))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:

@@ -26,7 +26,7 @@ class Factor(Protocol):
 
     @property
     def log_determinant(self) -> float:
-        """log |A|."""
+        """The logarithm of the determinant."""
 
     @property
     def inverse(self) -> Array:

@@ -71,7 +71,7 @@ class MarkovSystem:
         own = self._determinant[0] - len(self.mean) * math.log(self._variance)
         determinants = float(np.log(self._noise).sum()) + self.factor.log_determinant - own
         square = float((self.left**2 / self._noise[:, None]).sum() + (self.mean * self._pulled).sum())
-        return -0.5 * (k * (n * _LOG_2PI + determinants) + square)
+        return float(-0.5 * (k * (n * _LOG_2PI + determinants) + square))
 
     def gradient(self) -> tuple[Array, float, Array, Array]:
         """Return the derivatives of the log density in the parameters (p,), in s^2, in D (n,) and in r (n, k)."""

@@ -52,16 +52,17 @@ def test_ours_and_metis_fill_about_the_same():
 
 
 @needs_metis
-def test_auto_is_metis_where_it_is_installed():
+def test_auto_is_metis_where_it_is_installed_and_nodes_have_no_places():
     indptr, indices, points = made()
     expected = orders.order(indptr, indices, method="metis")
-    assert np.array_equal(orders.order(indptr, indices, points), expected)
+    assert np.array_equal(orders.order(indptr, indices), expected)
+    assert np.array_equal(orders.order(indptr, indices, points), nested_dissection(indptr, indices, points))
 
 
 def test_auto_is_ours_where_metis_is_not_installed(monkeypatch):
     monkeypatch.setattr(orders, "find_spec", lambda name: None)
-    indptr, indices, points = made()
-    assert np.array_equal(orders.order(indptr, indices, points), nested_dissection(indptr, indices, points))
+    indptr, indices, _ = made()
+    assert np.array_equal(orders.order(indptr, indices), nested_dissection(indptr, indices))
 
 
 def test_metis_is_named_where_it_is_not_installed(monkeypatch):

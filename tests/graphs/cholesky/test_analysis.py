@@ -1,0 +1,64 @@
+"""The analysis of a pattern against a symbolic elimination by sets."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from elimination import fill_by_sets
+from sparse_graphs import GRAPHS, definite
+
+from graphs.cholesky import Analysis, Factor, analyse
+from graphs.cholesky.compiled.tree import column_counts, elimination_tree, postorder
+
+
+def pattern_of(name, hops=1):
+    matrix = definite(GRAPHS[name](), hops=hops)
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_non_zeros_are_counted_exactly(name):
+    pattern = pattern_of(name)
+    size = len(pattern[0]) - 1
+    for order in (np.random.default_rng(0).permutation(size), analyse(*pattern).order):
+        assert Analysis.of(*pattern, order).num_nonzeros == fill_by_sets(*pattern, order)
+
+
+def test_panels_hold_the_factor():
+    pattern = pattern_of("mesh", hops=2)
+    analysis = analyse(*pattern)
+    s = analysis.supernodes
+    assert analysis.num_nonzeros <= s.panels[-1] <= 2 * analysis.num_nonzeros
+    for k in range(len(s.above)):
+        rows = s.rows[s.tops[k] : s.tops[k + 1]]
+        own = s.starts[k + 1] - s.starts[k]
+        assert (np.diff(rows) > 0).all()
+        assert rows[:own].tolist() == list(range(s.starts[k], s.starts[k + 1]))
+        if len(rows) > own:
+            above = s.rows[s.tops[s.above[k]] : s.tops[s.above[k] + 1]]
+            np.testing.assert_array_equal(above[s.there[s.tops[k] + own : s.tops[k + 1]]], rows[own:])
+        else:
+            assert s.above[k] == -1
+
+
+def test_a_chain_is_its_own_tree():
+    path = sp.csr_array(sp.diags_array([np.ones(4), np.ones(5), np.ones(4)], offsets=[-1, 0, 1]))
+    pattern = path.indptr.astype(np.int64), path.indices.astype(np.int32)
+    parent = elimination_tree(*pattern)
+    assert parent.tolist() == [1, 2, 3, 4, -1]
+    assert column_counts(*pattern, parent).tolist() == [2, 2, 2, 2, 1]
+    assert postorder(np.array([4, 4, 3, 4, -1], np.int32)).tolist() == [0, 1, 2, 3, 4]
+    assert postorder(np.array([2, -1, -1], np.int32)).tolist() == [1, 0, 2]
+
+
+def test_predicted_memory_bounds_what_is_allocated():
+    import tracemalloc
+
+    pattern = pattern_of("random")
+    analysis = analyse(*pattern)
+    matrix = definite(GRAPHS["random"]())
+    Factor.of(analysis, matrix.data).inverse  # compiled and placed  # noqa: B018
+    tracemalloc.start()
+    Factor.of(analysis, matrix.data).inverse  # noqa: B018
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.2 * analysis.num_bytes < peak < 1.2 * analysis.num_bytes

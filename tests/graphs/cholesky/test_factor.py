@@ -1,0 +1,152 @@
+"""Sparse Cholesky factors against dense algebra."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sparse_graphs import GRAPHS, definite
+
+import graphs
+from graphs.cholesky import Analysis, Factor, analyse
+from graphs.cholesky.compiled import factoring, inverting
+
+
+def factor_of(matrix, order=None):
+    pattern = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+    analysis = analyse(*pattern) if order is None else Analysis.of(*pattern, order)
+    return Factor.of(analysis, matrix.data)
+
+
+def check(matrix, factor, tolerance=1e-11):
+    """Compare everything that a factor answers with dense algebra."""
+    dense, size = matrix.toarray(), matrix.shape[0]
+    inverse = np.linalg.inv(dense)
+    scale = np.abs(inverse).max()
+    b = np.random.default_rng(0).standard_normal((size, 5))
+    assert factor.log_determinant == pytest.approx(np.linalg.slogdet(dense)[1], abs=1e-9)
+    for rhs in (b, b[:, :1], b[:, 0]):
+        np.testing.assert_allclose(factor.solve(rhs), inverse @ rhs, atol=tolerance * scale * size)
+    half, root = factor.half_solve(np.eye(size)), factor.sample(np.eye(size))
+    np.testing.assert_allclose(half.T @ half, inverse, atol=tolerance * scale)
+    np.testing.assert_allclose(root @ root.T, inverse, atol=tolerance * scale)
+    np.testing.assert_allclose(factor.variances, inverse.diagonal(), atol=tolerance * scale)
+    rows = np.repeat(np.arange(size), np.diff(matrix.indptr))
+    np.testing.assert_allclose(factor.inverse, inverse[rows, matrix.indices], atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_it_is_the_dense_one(name, hops):
+    matrix = definite(GRAPHS[name](), hops=hops)
+    check(matrix, factor_of(matrix))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 40), st.integers(0, 2**32 - 1))
+def test_any_pattern_in_any_order(size, edges, seed):
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(size, size=(2, edges))
+    weights = rng.standard_normal(edges)
+    matrix = sp.coo_array((np.r_[weights, weights], (np.r_[a, b], np.r_[b, a])), shape=(size, size)).tocsr()
+    matrix = sp.csr_array(matrix + sp.diags_array(1 + np.asarray(abs(matrix).sum(axis=1))))
+    matrix.sort_indices()
+    check(matrix, factor_of(matrix, rng.permutation(size)))
+
+
+def test_the_order_changes_nothing_but_the_fill():
+    matrix = definite(GRAPHS["grid"](), hops=2)
+    natural, found = factor_of(matrix, np.arange(matrix.shape[0])), factor_of(matrix)
+    np.testing.assert_allclose(natural.inverse, found.inverse, rtol=1e-12)
+    assert found.analysis.num_nonzeros < natural.analysis.num_nonzeros
+    assert sorted(found.analysis.order) == list(range(matrix.shape[0]))
+
+
+def test_an_empty_matrix_and_one_number():
+    nothing = Factor.of(Analysis.of(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)), np.zeros(0))
+    assert (nothing.log_determinant, nothing.inverse.shape) == (0.0, (0,))
+    one = factor_of(sp.csr_array(np.array([[4.0]])))
+    assert one.variances == pytest.approx(0.25)
+
+
+def test_what_is_not_positive_definite_is_named():
+    matrix = definite(GRAPHS["grid"]())
+    matrix[7, 7] = -1.0
+    with pytest.raises(graphs.NotPositiveDefiniteError, match="pivot at node 7 is not") as raised:
+        factor_of(matrix, np.r_[7, np.delete(np.arange(110), 7)])
+    assert raised.value.node == 7
+    dense = sp.csr_array(np.ones((30, 30)) + np.diag(np.r_[np.ones(29), -2.0]))
+    with pytest.raises(np.linalg.LinAlgError, match="node 29"):
+        factor_of(dense, np.arange(30))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_entries_are_finite(value):
+    matrix = definite(GRAPHS["path"]())
+    matrix.data[3] = value
+    with pytest.raises(graphs.InvalidArgumentError, match="finite entries"):
+        factor_of(matrix)
+
+
+def test_too_much_fill_is_refused_before_it_is_allocated(monkeypatch):
+    matrix = definite(graphs.Graph.from_networkx(nx.random_regular_graph(8, 2000, seed=0)))
+    analysis = analyse(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+    monkeypatch.setattr("graphs.checks.machine_memory", lambda: analysis.num_bytes - 1)
+    with pytest.raises(graphs.MemoryBudgetError, match=f"2,000 nodes, with {analysis.num_nonzeros:,} non-zeros"):
+        Factor.of(analysis, matrix.data)
+    monkeypatch.setattr("graphs.checks.machine_memory", lambda: 8.0 * analysis.num_nonzeros - 1)
+    with pytest.raises(graphs.MemoryBudgetError, match="hubs"):
+        Analysis.of(analysis.indptr, analysis.indices, analysis.order)
+
+
+def test_stretches_change_nothing(monkeypatch):
+    """A factorisation goes in stretches, between which an interrupt is heard."""
+    matrix = definite(GRAPHS["mesh"](), hops=2)
+    whole = factor_of(matrix)
+    monkeypatch.setattr("graphs.cholesky.analysis.STRETCH", 1e3)
+    parts = factor_of(matrix)
+    assert len(parts.analysis.supernodes.stretches) > len(whole.analysis.supernodes.stretches)
+    np.testing.assert_array_equal(parts.entries, whole.entries)
+    np.testing.assert_array_equal(parts.inverse, whole.inverse)
+
+
+def test_an_interrupt_is_heard(monkeypatch):
+    matrix = definite(GRAPHS["mesh"]())
+    monkeypatch.setattr("graphs.cholesky.analysis.STRETCH", 1e3)
+    calls, factorize = [], factoring.factorize
+
+    def interrupted(*args):
+        calls.append(args[1])
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return factorize(*args)
+
+    monkeypatch.setattr("graphs.cholesky.compiled.factorize", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        factor_of(matrix)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("fault", ["there", "target", "begins"])
+def test_planted_errors_are_seen(fault):
+    matrix = definite(GRAPHS["mesh"](), hops=2)
+    factor = factor_of(matrix)
+    analysis = factor.analysis
+    if fault == "there":
+        supernodes = analysis.supernodes
+        analysis = Analysis(*(getattr(analysis, name) for name in ("indptr", "indices", "order")), supernodes, 0)
+        large = int(np.flatnonzero(np.diff(supernodes.there) > 0)[-1])
+        supernodes.there[large : large + 2] = supernodes.there[[large + 1, large]]
+    elif fault == "target":
+        analysis.placement[1][[5, 6]] = analysis.placement[1][[6, 5]]
+    else:
+        analysis.placement[2][3] -= 1
+    with pytest.raises((AssertionError, graphs.NotPositiveDefiniteError)):
+        check(matrix, Factor.of(analysis, matrix.data))
+
+
+def test_the_loops_are_the_compiled_ones():
+    """The twins above compare what numba compiled, not Python."""
+    assert hasattr(factoring.factorize, "py_func")
+    assert hasattr(inverting.invert, "py_func")
