@@ -9,9 +9,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphs import random
-from graphs.checks import check_counts, check_fits
+from graphs.checks import check_counts, check_fits, machine_memory
 from graphs.couplings import as_halting
-from graphs.errors import InvalidArgumentError
+from graphs.errors import InvalidArgumentError, MemoryBudgetError
 from graphs.features import (
     NodeFeatures,
     chebyshev_features,
@@ -24,12 +24,14 @@ from graphs.features import feature_matrix as feature_matrix
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import check_graph_and_kernel
+from graphs.precisions import resolvent_field
 from graphs.walks import largest_halt
 
 Floats = NDArray[np.float64]
 
 _SEEDS, _DRAWS = 4, 4
 _WALKERS = (64, 32, 16, 8, 4)
+_MOST_FLOPS = 2e11
 _TOLERANCE, _MOST_TERMS, _MOST_EIGENVECTORS, _SPARSE = 1e-10, 2000, 2000, 0.1
 
 
@@ -38,11 +40,11 @@ class Candidate:
     """Features that were measured.
 
     Attributes:
-        features: "walks", "chebyshev", "taylor" or "spectrum".
+        features: "precision", "walks", "chebyshev", "taylor" or "spectrum".
         options: Of `sample_walks`, `chebyshev_features`, `taylor_features` or `spectral_features`.
         error: |Phi Phi^T - K| / |K| in the Frobenius norm, over the nodes of the sample; for walks the root mean square
-            of four draws.
-        nonzeros: Per row, on average.
+            of four draws; of a precision 0.
+        nonzeros: Per row, on average; of a precision those of its Cholesky factor.
     """
 
     features: str
@@ -60,7 +62,7 @@ class Advice:
     """What `advise` found.
 
     Attributes:
-        best: The candidate of least error within the budget.
+        best: The precision where it serves, or the candidate of least error within the budget.
         candidates: All that were measured, by error.
         reason: Why it is the best, in words.
     """
@@ -84,6 +86,8 @@ def advise(
     seed: int = 0,
 ) -> Advice:
     """Measure deterministic features and walks on a sample of nodes, and recommend those of least error.
+
+    Where the kernel has a sparse precision and its factor is small, that is exact, and recommended before all others.
 
     The sample is made of neighbourhoods of four random nodes, since far nodes have no covariance to get wrong; the
     exact kernel there comes from a Chebyshev series of k itself, applied to vectors.
@@ -112,9 +116,29 @@ def advise(
     exact = exact_block(graph, kernel, sample)
     measured = list(_candidates(graph, kernel, sample, exact, int(max_nonzeros), halt, seed))
     measured.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
+    precision = precision_candidate(graph, kernel)
+    if precision is not None:
+        measured.insert(0, precision)
+        return Advice(precision, tuple(measured), _reason(precision, measured, graph, kernel, max_nonzeros))
     within = [candidate for candidate in measured if candidate.nonzeros <= max_nonzeros]
     best = within[0] if within else min(measured, key=lambda candidate: candidate.nonzeros)
     return Advice(best, tuple(measured), _reason(best, measured, graph, kernel, max_nonzeros))
+
+
+def precision_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
+    """Return the exact process through a sparse precision; None where the kernel has none, or its factor is too dear.
+
+    What a factor costs is known from the pattern: at most 2 10^11 operations, some 20 seconds, and half of this
+    machine's memory are allowed.
+    """
+    try:
+        order = kernel.resolvent().order
+        analysis = resolvent_field(graph, order).analysis
+    except (InvalidArgumentError, MemoryBudgetError):
+        return None
+    if analysis.flops > _MOST_FLOPS or analysis.num_bytes > machine_memory() / 2:
+        return None
+    return Candidate("precision", {"order": order}, 0.0, analysis.num_nonzeros / graph.num_nodes)
 
 
 def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64]) -> Floats:
@@ -237,6 +261,7 @@ def _reason(best: Candidate, measured: list[Candidate], graph: Graph, kernel: Gr
         "chebyshev": f"Within the budget of {budget} non-zeros ({reach}) a polynomial is enough.",
         "taylor": f"Within the budget of {budget} non-zeros ({reach}) the power series may be cut.",
         "spectrum": f"The kernel lives on few eigenvectors; {budget} of them leave little out.",
+        "precision": f"Its Cholesky factor has {best.nonzeros:.0f} non-zeros a row; the process through it is exact.",
         "walks": f"The budget of {budget} non-zeros ({reach}) ends before the kernel does: walkers spread it over what "
         "is left out.",
     }

@@ -71,10 +71,28 @@ class MarkovField(ABC):
         """
         return Factor.of(self.analysis, data)
 
+    def factor_at(
+        self,
+        values: Floats,  # (p,)
+    ) -> Factor:
+        """Return the factor of Q at some values of the parameters; the last one is kept.
+
+        Raises:
+            NotPositiveDefiniteError: it is not positive definite in double precision.
+            MemoryBudgetError: this machine has too little memory; nothing was begun.
+        """
+        key = np.asarray(values, dtype=np.float64).tobytes()
+        kept = vars(self).get("_last")
+        if kept is None or kept[0] != key:
+            kept = (key, self.factor(self.entries(values)))
+            vars(self)["_last"] = kept
+        factor: Factor = kept[1]
+        return factor
+
     def log_determinant(
         self,
         values: Floats,  # (p,)
     ) -> tuple[float, Floats]:
         """Return log |Q| and its derivatives (p,); here by a factor and its inverse on the pattern."""
-        factor = self.factor(self.entries(values))
+        factor = self.factor_at(values)
         return factor.log_determinant, self.pull_back(values, factor.inverse)

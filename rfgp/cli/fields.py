@@ -20,7 +20,7 @@ from rfgp.cli.common import (
 
 Kernel = Annotated[str, typer.Option(help="diffusion or regularized-laplacian.")]
 Features = Annotated[
-    str, typer.Option(help="exact, walks, chebyshev, taylor, spectrum, or auto: exact up to 2,000 nodes.")
+    str, typer.Option(help="exact, precision, walks, chebyshev, taylor, spectrum, or auto: exact up to 2,000 nodes.")
 ]
 Walkers = Annotated[int, typer.Option(help="Walkers per node.")]
 Halt = Annotated[float, typer.Option(help="The walkers' halting probability.")]

@@ -12,7 +12,7 @@ from rfgp import random
 from rfgp.ambient import plain
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_nodes
-from rfgp.inference import FeaturePrior, SparsePrior
+from rfgp.inference import FeaturePrior, MarkovPrior, SparsePrior
 from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
 from rfgp.regression.graph import WALK_OPTIONS, FeatureCheck, GraphOptions, NodeFamily, chosen_size
@@ -24,7 +24,7 @@ _OTHERS = ("features", "seed", "degree", "rank")
 
 
 class GraphGP(Process[NodeFamily]):
-    """A Gaussian process on graph nodes: through walks, series, a truncated spectrum, or the exact kernel.
+    """A Gaussian process on graph nodes: through walks, series, a truncated spectrum, or the kernel itself.
 
     Inputs are node labels; the same node may be observed more than once, and values that are NaN are missing. Up to
     4,000 observations matrices are factorised; beyond that, and with sparse features, everything is solved by
@@ -35,10 +35,12 @@ class GraphGP(Process[NodeFamily]):
         graph: The graph.
         kernel: The name of a graph kernel, of which a fit compares several starts; or a kernel, whose parameters are
             the start.
-        features: "walks"; "chebyshev" or "taylor": polynomials of U; "spectrum": the smallest eigenvalues; "exact"; or
-            "auto": exact up to 2,000 nodes, beyond what is measured to have the least error on a sample of nodes, for
-            the starting kernel and again for the fitted one. What it chose is readable in `.features`, and the
-            measurement in `.advice`.
+        features: "walks"; "chebyshev" or "taylor": polynomials of U; "spectrum": the smallest eigenvalues; "exact": the
+            kernel by all eigenvectors; "precision": the kernel by its sparse precision, which it has for an integer
+            order (`GraphKernel.precision`), exactly, to 10^6 nodes on meshes, roads and grids; or "auto": exact up to
+            2,000 nodes, beyond the precision where there is one and its factor is small enough, or else what is
+            measured to have the least error on a sample of nodes, for the starting kernel and again for the fitted
+            one. What it chose is readable in `.features`, and the measurement in `.advice`.
         num_walkers: Walkers per node, as the next seven for `graphs.sample_walks`.
         halt: The halting probability.
         lengths: The coupling of a node's lengths.
@@ -137,6 +139,12 @@ class GraphGP(Process[NodeFamily]):
         return "auto" if features is None else features.name
 
     @property
+    def is_exact(self) -> bool:
+        """Whether there are no features in use but the kernel itself, by eigenvectors or by its sparse precision."""
+        features = self.family.features
+        return features is not None and features.is_exact
+
+    @property
     def advice(self) -> graphs.Advice | None:
         """What "auto" measured when it chose; None where it did not."""
         return self.family.advice
@@ -205,8 +213,12 @@ class GraphGP(Process[NodeFamily]):
 
     @plain()
     def exact(self) -> "GraphGP":
-        """Return the exact process with a copy of the hyperparameters and the same data."""
-        return self.redraw(features="exact")
+        """Return the exact process with a copy of the hyperparameters and the same data.
+
+        Beyond 2,000 nodes through the kernel's sparse precision, where it has one whose factor is small enough
+        (`features="precision"`); otherwise through the eigenvectors of up to 20,000 nodes (`features="exact"`).
+        """
+        return self.redraw(features=self.family.exact_features)
 
     # --- what it answers -------------------------------------------------------------------------
 
@@ -229,12 +241,14 @@ class GraphGP(Process[NodeFamily]):
 
 
 def num_nonzeros(model: GraphGP) -> int:
-    """Return the number of non-zero features of a model's training rows.
+    """Return the number of non-zero features of a model's training rows; of a precision, those of its factor.
 
     Raises:
         NotFittedError: there are no data yet.
     """
     prior, rows = model.regression.prior(), gathered(model.regression.needed_rows("features"))
+    if isinstance(prior, MarkovPrior):
+        return int(prior.field.analysis.num_nonzeros)
     if isinstance(prior, SparsePrior):
         return len(prior.at(rows.inputs, True).values)
     return len(rows) * (prior.num_features if isinstance(prior, FeaturePrior) else model.graph.num_nodes)
@@ -245,6 +259,7 @@ def describe_features(model: GraphGP) -> str:
     sizes = chosen_size(model.family.features)
     words = {
         "exact": "the exact kernel",
+        "precision": "the exact kernel by its sparse precision",
         "walks": f"{model.options.num_walkers} walkers per node",
         "chebyshev": f"a Chebyshev polynomial of degree {sizes.get('degree')}",
         "taylor": f"the power series cut at degree {sizes.get('degree')}",

@@ -115,7 +115,7 @@ def compare_nodes(
         remark = (
             f"The exact process was not computed beside: {field.graph.num_nodes:,} nodes are more than {EXACT_NODES:,}."
         )
-        if model.features == "exact":
+        if model.is_exact:
             return Compared(None, f"{remark} The model itself is exact.")
         return Compared(None, f"{remark} What is known of the error without it: {model.check(seed=seed)}.")
     hidden, y = list(field.nodes[test[:_TEST_POINTS]]), field.values[test[:_TEST_POINTS]]
@@ -146,7 +146,7 @@ def _remark(model: GraphGP, m: int, num_train: int, num_hidden: int) -> str:
         f"The exact process and the features condition on the same {num_train} observations and predict the same "
         f"{num_hidden} held-out ones, with the hyperparameters fitted above; {_DRAWS} draws each of what is random."
     )
-    if model.features == "exact":
+    if model.is_exact:
         return f"{remark} The model itself is exact; walks would do as shown."
     if model.features == "walks":
         return remark
@@ -159,7 +159,7 @@ def _remark(model: GraphGP, m: int, num_train: int, num_hidden: int) -> str:
 def _own_method(model: GraphGP) -> str | None:
     """Return what the features in use are called: those of walks by their coupling where it has a name."""
     if model.features != "walks":
-        return None if model.features == "exact" else model.features
+        return None if model.is_exact else model.features
     options = model.walk_options
     if set(options) - {"num_walkers", "halt", *WALKS["iid"]}:
         return "walks"

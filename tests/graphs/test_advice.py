@@ -6,7 +6,8 @@ import pytest
 
 import graphs
 from graphs import Graph, kernels
-from graphs.advice import exact_block
+from graphs.advice import exact_block, precision_candidate
+from graphs.precisions import resolvent_field
 
 KERNELS = [kernels.Diffusion(2.5), kernels.RegularizedLaplacian(2, 0.8), kernels.Matern(1.5, 2.0)]
 MAKERS = {"taylor": graphs.taylor_features, "chebyshev": graphs.chebyshev_features}
@@ -27,7 +28,7 @@ def test_it_recommends_what_is_best_by_its_own_measurement():
     far = graphs.advise(grid, kernels.Diffusion(15.0), 64)
     assert far.best.features == "spectrum"
     hubs = Graph.from_networkx(nx.barabasi_albert_graph(3000, 2, seed=0))
-    crowded = graphs.advise(hubs, kernels.RegularizedLaplacian(2, 2.0), 200)
+    crowded = graphs.advise(hubs, kernels.RegularizedLaplacian(1.5, 2.0), 200)
     assert crowded.best.features == "walks"
     for advice in (near, far, crowded):
         errors = [candidate.error for candidate in advice.candidates]
@@ -76,3 +77,20 @@ def test_arguments_out_of_range(g):
             graphs.advise(g, KERNELS[0], **options)
     with pytest.raises(graphs.InvalidArgumentError, match="double precision"):
         exact_block(g, kernels.Matern(100, 3e-3), np.array([0]))
+
+
+def test_a_precision_goes_before_all_others_where_its_factor_is_small(monkeypatch):
+    grid, kernel = Graph.from_networkx(nx.grid_2d_graph(20, 20)), kernels.Matern(2, 2.0)
+    advice = graphs.advise(grid, kernel, 20)
+    factor = resolvent_field(grid, 2).analysis
+    assert (advice.best.features, advice.best.error) == ("precision", 0.0)
+    assert advice.best.nonzeros == factor.num_nonzeros / 400
+    assert "exact" in advice.reason
+    assert {candidate.features for candidate in advice.candidates} > {"precision", "chebyshev", "walks"}
+    assert precision_candidate(grid, kernels.Matern(1.5)) is None
+    monkeypatch.setattr("graphs.advice._MOST_FLOPS", factor.flops - 1)
+    assert precision_candidate(grid, kernel) is None
+    assert graphs.advise(grid, kernel, 20).best.features != "precision"
+    monkeypatch.undo()
+    monkeypatch.setattr("graphs.advice.machine_memory", lambda: 2 * factor.num_bytes - 1)
+    assert precision_candidate(grid, kernel) is None

@@ -43,6 +43,10 @@ class Field(Protocol):
     """The role: N values with a sparse precision Q, a function of p parameters; `graphs.precisions.MarkovField`."""
 
     @property
+    def analysis(self) -> Any:
+        """Of the pattern, for factors; `num_nonzeros` of which a factor has."""
+
+    @property
     def pattern(self) -> Any:
         """Where Q has entries: indptr (N + 1,) and indices (nnz,) of CSR."""
 
@@ -57,6 +61,9 @@ class Field(Protocol):
 
     def factor(self, data: Array) -> Factor:
         """Return the factor of a matrix of these entries (nnz,)."""
+
+    def factor_at(self, values: Array) -> Factor:
+        """Return the factor of Q at parameters (p,), the last one of which is kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,17 +116,17 @@ class MarkovPrior:
     @cached_property
     def factor(self) -> Factor:
         """The factor of Q."""
-        return factorized(self.field, self.field.entries(self.values.detach().numpy()))
+        return checked(self.field.factor_at, self.values.detach().numpy())
 
 
-def factorized(field: Field, data: Array) -> Factor:
-    """Return the factor of a matrix (nnz,) on a field's pattern.
+def checked(factorize: Callable[[Array], Factor], given: Array) -> Factor:
+    """Return what factorises a matrix returns.
 
     Raises:
-        NotPositiveDefiniteError: it is not positive definite in double precision.
+        NotPositiveDefiniteError: the matrix is not positive definite in double precision.
     """
     try:
-        return field.factor(data)
+        return factorize(given)
     except np.linalg.LinAlgError as error:
         raise NotPositiveDefiniteError(
             f"{error} A field whose lengthscale is far longer than its parts loses its digits: bound it with priors."

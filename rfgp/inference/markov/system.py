@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from rfgp.inference.markov.prior import Array, Factor, Field, factorized, squares
+from rfgp.inference.markov.prior import Array, Factor, Field, checked, squares
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -48,7 +48,7 @@ class MarkovSystem:
         numbers = sp.csr_array((np.arange(1, len(indices) + 1), indices, indptr))
         data = self._prior.copy()
         data[np.asarray(numbers[rows, weighted.indices]).ravel() - 1] += weighted.data
-        return factorized(self.field, data)
+        return checked(self.field.factor, data)
 
     @cached_property
     def mean(self) -> Array:

@@ -21,7 +21,7 @@ from rfgp import random
 from rfgp.inference import Law, Prior, SparsePrior, evidence
 from rfgp.linalg import cholesky
 from rfgp.regression.graph.choosing import sample_of
-from rfgp.regression.graph.features import DrawnFeatures, ExactFeatures, NodeFeatures
+from rfgp.regression.graph.features import DrawnFeatures, NodeFeatures
 from rfgp.rows import Block
 
 MOST_ROWS, MOST_HELD_OUT, LEAST_ROWS = 1000, 64, 8
@@ -105,7 +105,7 @@ def check_features(
     """
     own, other = features
     error = None
-    if other is None and not isinstance(own, ExactFeatures):
+    if other is None and not own.is_exact:
         error = _kernel_error(graph, kernel, own)
     used, held_out = split(graph, rows, seed)
     if len(held_out) == 0:

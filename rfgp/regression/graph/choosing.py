@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import graphs
-from graphs.advice import Advice, Candidate, exact_block, feature_matrix, node_sample
+from graphs.advice import Advice, Candidate, exact_block, feature_matrix, node_sample, precision_candidate
 from graphs.kernels import GraphKernel
 from rfgp.regression.graph.features import DrawnFeatures, NodeFeatures, SpectrumFeatures, chosen_size
 
@@ -31,7 +31,7 @@ def choose(
     make: Callable[[str, int], NodeFeatures],
     rank: int,
 ) -> Advice:
-    """Measure the kinds of features, and recommend the one of least error.
+    """Return the sparse precision where it serves; else measure the kinds of features, and recommend the best.
 
     Args:
         graph: The graph.
@@ -39,6 +39,10 @@ def choose(
         make: Makes features of a kind with a seed.
         rank: Of the truncated spectrum.
     """
+    precision = precision_candidate(graph, kernel)
+    if precision is not None:
+        reason = f"precision for {kernel} on {graph.num_nodes:,} nodes: it is exact, and its factor is small."
+        return Advice(precision, (precision,), reason)
     sample = sample_of(graph)
     exact = exact_block(graph, kernel, sample)
     kinds = ["chebyshev", "walks", *(["spectrum"] if rank * graph.num_nodes <= MOST_EIGENPAIRS else [])]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import graphs
+from graphs.advice import precision_candidate
 from graphs.kernels import GraphKernel
 from rfgp import random
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
@@ -130,6 +131,13 @@ class NodeFamily(Family):
     def is_auto(self) -> bool:
         """Whether features are chosen by what is measured."""
         return self.options.features == "auto" and self.graph.num_nodes > EXACT_LIMIT
+
+    @property
+    def exact_features(self) -> str:
+        """What the exact process goes through: "precision" on many nodes, where that is worth it, or "exact"."""
+        if self.graph.num_nodes <= EXACT_LIMIT:
+            return "exact"
+        return "exact" if precision_candidate(self.graph, self.options.kernel) is None else "precision"
 
     @property
     def inputs(self) -> NodeInputs:
@@ -269,8 +277,9 @@ class NodeFamily(Family):
             yield PoorFeaturesWarning(
                 f"These features are poor for {self.fitted_kernel(values)} and this noise. {check}. More of them "
                 f"({arguments('num_walkers', 'degree', 'rank')}), other ones (features='auto' measures which), or the "
-                "exact process (features='exact', up to 20,000 nodes) are the remedy; long lengthscales with little "
-                "noise need a truncated spectrum."
+                "exact process (features='exact', up to 20,000 nodes; features='precision', for RegularizedLaplacian "
+                "and Matern of integer orders) are the remedy; long lengthscales with little noise need a truncated "
+                "spectrum."
             )
 
     def identity(self) -> Iterator[str | Tensor]:

@@ -80,7 +80,7 @@ class PrecisionFeatures(NodeFeatures):
     name = "precision"
 
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
-        self._kernel, self._nodes = kernel, graph.num_nodes
+        self._graph, self._kernel, self._nodes = graph, kernel, graph.num_nodes
         self._field = resolvent_field(graph, kernel.resolvent().order)
 
     def prior(self, theta: Tensor, outputscale: Tensor) -> MarkovPrior:
@@ -94,6 +94,9 @@ class PrecisionFeatures(NodeFeatures):
             theta, value, lambda point: self._kernel.with_values(point).resolvent().jacobian
         )
         return MarkovPrior(self._field, shift[None], outputscale * amplitude, self._selection)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PrecisionFeatures, (self._graph, self._kernel)
 
     def _selection(self, positions: Tensor) -> sp.csr_array:
         count = len(positions)

@@ -1,5 +1,8 @@
 """Inference through sparse precisions against the dense process of the same kernel."""
 
+import pickle
+
+import networkx as nx
 import numpy as np
 import pytest
 import torch
@@ -121,6 +124,27 @@ def test_what_loses_all_digits_is_named():
     message = "pivot at node [0-9]+ is not. A field whose lengthscale is far longer"
     with pytest.raises(rfgp.NotPositiveDefiniteError, match=message):
         gp.regression.prior().diagonal(torch.arange(3))
+
+
+def test_many_nodes_go_through_it_by_themselves():
+    """Beyond 2,000 nodes "auto" takes it, and `exact` is it, for kernels that have one."""
+    graph = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(50, 45)))
+    nodes = np.arange(0, 2250, 9)
+    gp = rfgp.GraphGP(graph, kernels.Matern(2, 3.0), seed=0).fit(nodes, np.sin(nodes / 90), max_iterations=2)
+    assert (gp.features, gp.is_exact, gp.exact().features) == ("precision", True, "precision")
+    assert "it is exact" in gp.advice.reason
+    walks = gp.redraw(features="walks", seed=1)
+    assert walks.exact().features == "precision"
+    assert not walks.is_exact
+    some = np.arange(40)
+    dense = gp.redraw(features="exact")
+    assert rfgp.metrics.kl_divergence(dense.predict(some), gp.predict(some)) < 1e-9
+    assert rfgp.metrics.kl_divergence(gp.predict(some), walks.predict(some)) > 1e-6
+    assert (
+        rfgp.GraphGP(graph, "diffusion", features="walks", seed=0).condition(nodes, nodes).exact().features == "exact"
+    )
+    copied = pickle.loads(pickle.dumps(gp))
+    np.testing.assert_array_equal(copied.predict(some).mean, gp.predict(some).mean)
 
 
 @pytest.mark.parametrize("fault", ["entries", "pull_back", "log_determinant"])
