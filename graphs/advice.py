@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 _SEEDS, _DRAWS = 4, 4
 _WALKERS = (64, 32, 16, 8, 4)
-_MOST_FLOPS = 2e11
+MOST_FLOPS = 2e11
 _TOLERANCE, _MOST_TERMS, _MOST_EIGENVECTORS, _SPARSE = 1e-10, 2000, 2000, 0.1
 
 
@@ -136,7 +136,7 @@ def precision_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
         analysis = resolvent_field(graph, order).analysis
     except (InvalidArgumentError, MemoryBudgetError):
         return None
-    if analysis.flops > _MOST_FLOPS or analysis.num_bytes > machine_memory() / 2:
+    if analysis.flops > MOST_FLOPS or analysis.num_bytes > machine_memory() / 2:
         return None
     return Candidate("precision", {"order": order}, 0.0, analysis.num_nonzeros / graph.num_nodes)
 

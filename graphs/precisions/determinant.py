@@ -8,7 +8,6 @@ x)^-1 to some 1e-10 N. Panels are computed when first asked for.
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 
 import numpy as np
 from numpy.polynomial import Chebyshev
@@ -28,12 +27,15 @@ class LogDeterminant:
 
     def __init__(self, exact: Callable[[float], float]) -> None:
         self._exact = exact
-        self._panel = lru_cache(maxsize=None)(self._computed)
+        self._panels: dict[int, Chebyshev] = {}
 
     def __call__(self, x: float) -> tuple[float, float]:
         """Return log |L + x| and its derivative tr (L + x)^-1."""
         place = math.log(x)
-        panel = self._panel(math.floor(place / WIDTH))
+        number = math.floor(place / WIDTH)
+        if number not in self._panels:
+            self._panels[number] = self._computed(number)
+        panel = self._panels[number]
         return float(panel(place)), float(panel.deriv()(place)) / x
 
     def _computed(self, number: int) -> Chebyshev:

@@ -82,12 +82,17 @@ class MarkovField(ABC):
             MemoryBudgetError: this machine has too little memory; nothing was begun.
         """
         key = np.asarray(values, dtype=np.float64).tobytes()
-        kept = vars(self).get("_last")
-        if kept is None or kept[0] != key:
-            kept = (key, self.factor(self.entries(values)))
-            vars(self)["_last"] = kept
-        factor: Factor = kept[1]
+        factor = self._kept.get(key)
+        if factor is None:
+            factor = self.factor(self.entries(values))
+            self._kept.clear()
+            self._kept[key] = factor
         return factor
+
+    @cached_property
+    def _kept(self) -> dict[bytes, Factor]:
+        """The last factor of Q, by its parameters."""
+        return {}
 
     def log_determinant(
         self,

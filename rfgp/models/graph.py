@@ -15,7 +15,7 @@ from rfgp.fitting import fit_nodes
 from rfgp.inference import FeaturePrior, MarkovPrior, SparsePrior
 from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
-from rfgp.regression.graph import WALK_OPTIONS, FeatureCheck, GraphOptions, NodeFamily, chosen_size
+from rfgp.regression.graph import WALK_OPTIONS, FeatureCheck, GraphOptions, NodeFamily, chosen_size, exact_features
 from rfgp.rows import gathered
 from rfgp.saving.graph import NODES
 
@@ -218,7 +218,7 @@ class GraphGP(Process[NodeFamily]):
         Beyond 2,000 nodes through the kernel's sparse precision, where it has one whose factor is small enough
         (`features="precision"`); otherwise through the eigenvectors of up to 20,000 nodes (`features="exact"`).
         """
-        return self.redraw(features=self.family.exact_features)
+        return self.redraw(features=exact_features(self.graph, self.kernel))
 
     # --- what it answers -------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The family of the nodes of a graph: walks, series, a truncated spectrum, or the exact kernel."""
 
 from rfgp.regression.graph.checks import FeatureCheck as FeatureCheck
-from rfgp.regression.graph.family import EXACT_LIMIT as EXACT_LIMIT
+from rfgp.regression.graph.choosing import EXACT_LIMIT as EXACT_LIMIT
+from rfgp.regression.graph.choosing import exact_features as exact_features
 from rfgp.regression.graph.family import FEATURES as FEATURES
 from rfgp.regression.graph.family import WALK_OPTIONS as WALK_OPTIONS
 from rfgp.regression.graph.family import GraphOptions as GraphOptions

@@ -11,6 +11,8 @@ from graphs.advice import Advice, Candidate, exact_block, feature_matrix, node_s
 from graphs.kernels import GraphKernel
 from rfgp.regression.graph.features import DrawnFeatures, NodeFeatures, SpectrumFeatures, chosen_size
 
+EXACT_LIMIT = 2000
+"""Nodes up to which "auto" is the exact kernel by its eigenvectors."""
 SAMPLED, MOST_ENTRIES = 128, 2**25
 """Nodes of the sample, fewer where so many columns over all nodes would hold more entries."""
 MOST_EIGENPAIRS = 2_500_000
@@ -23,6 +25,13 @@ _WORTH = 2.0
 def sample_of(graph: graphs.Graph) -> NDArray[np.int64]:
     """Return the positions (n,) over which features are measured."""
     return node_sample(graph, max(16, min(SAMPLED, MOST_ENTRIES // graph.num_nodes)), 0)
+
+
+def exact_features(graph: graphs.Graph, kernel: GraphKernel) -> str:
+    """Return what the exact process goes through: "precision" on many nodes, where that is worth it, or "exact"."""
+    if graph.num_nodes <= EXACT_LIMIT or precision_candidate(graph, kernel) is None:
+        return "exact"
+    return "precision"
 
 
 def choose(

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 import graphs
-from graphs.advice import precision_candidate
 from graphs.kernels import GraphKernel
 from rfgp import random
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
@@ -21,7 +20,7 @@ from rfgp.inference import Prior
 from rfgp.parameters import Hyperprior, Values
 from rfgp.regression.family import Family
 from rfgp.regression.graph.checks import FeatureCheck, check_features
-from rfgp.regression.graph.choosing import choose, is_worth_it
+from rfgp.regression.graph.choosing import EXACT_LIMIT, choose, is_worth_it
 from rfgp.regression.graph.features import (
     NONZEROS_PER_WALKER,
     DrawnFeatures,
@@ -36,8 +35,6 @@ from rfgp.rows import Block, Rows, gathered
 from rfgp.scaling import Scaling, moments
 
 FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "precision", "exact")
-EXACT_LIMIT = 2000
-"""Nodes up to which "auto" is the exact kernel."""
 WALK_OPTIONS = ("num_walkers", "halt", "lengths", "directions", "exact_hops")
 """Options of `graphs.sample_walks` that have names of their own here."""
 NORMALIZED_ROWS = 2000
@@ -131,13 +128,6 @@ class NodeFamily(Family):
     def is_auto(self) -> bool:
         """Whether features are chosen by what is measured."""
         return self.options.features == "auto" and self.graph.num_nodes > EXACT_LIMIT
-
-    @property
-    def exact_features(self) -> str:
-        """What the exact process goes through: "precision" on many nodes, where that is worth it, or "exact"."""
-        if self.graph.num_nodes <= EXACT_LIMIT:
-            return "exact"
-        return "exact" if precision_candidate(self.graph, self.options.kernel) is None else "precision"
 
     @property
     def inputs(self) -> NodeInputs:
@@ -277,9 +267,8 @@ class NodeFamily(Family):
             yield PoorFeaturesWarning(
                 f"These features are poor for {self.fitted_kernel(values)} and this noise. {check}. More of them "
                 f"({arguments('num_walkers', 'degree', 'rank')}), other ones (features='auto' measures which), or the "
-                "exact process (features='exact', up to 20,000 nodes; features='precision', for RegularizedLaplacian "
-                "and Matern of integer orders) are the remedy; long lengthscales with little noise need a truncated "
-                "spectrum."
+                "exact process (features='exact', up to 20,000 nodes) are the remedy; long lengthscales with little "
+                "noise need a truncated spectrum."
             )
 
     def identity(self) -> Iterator[str | Tensor]:

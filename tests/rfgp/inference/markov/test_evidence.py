@@ -130,7 +130,7 @@ def test_many_nodes_go_through_it_by_themselves():
     """Beyond 2,000 nodes "auto" takes it, and `exact` is it, for kernels that have one."""
     graph = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(50, 45)))
     nodes = np.arange(0, 2250, 9)
-    gp = rfgp.GraphGP(graph, kernels.Matern(2, 3.0), seed=0).fit(nodes, np.sin(nodes / 90), max_iterations=2)
+    gp = rfgp.GraphGP(graph, kernels.Matern(2, 3.0), seed=0).condition(nodes, np.sin(nodes / 90))
     assert (gp.features, gp.is_exact, gp.exact().features) == ("precision", True, "precision")
     assert "it is exact" in gp.advice.reason
     walks = gp.redraw(features="walks", seed=1)
