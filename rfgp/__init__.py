@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from rfgp.models import ExactGP as ExactGP
     from rfgp.models import SparseSpectrumGP as SparseSpectrumGP
     from rfgp.models import TableGP as TableGP
+    from rfgp.models.fields import MeshGP as MeshGP
+    from rfgp.models.fields import RoadGP as RoadGP
     from rfgp.models.graph import GraphGP as GraphGP
 
     __version__: str
@@ -109,6 +111,8 @@ __all__ = [
 _HOMES = {
     "ExactGP": "rfgp.models",
     "GraphGP": "rfgp.models.graph",
+    "MeshGP": "rfgp.models.fields",
+    "RoadGP": "rfgp.models.fields",
     "LogNormal": "rfgp.inference.prediction",
     "Prediction": "rfgp.inference.prediction",
     "SparseSpectrumGP": "rfgp.models",
@@ -147,7 +151,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_RIM, "GraphGP", "__version__", "tables"])
+    return sorted([*__all__, *_RIM, "GraphGP", "MeshGP", "RoadGP", "__version__", "tables"])
 
 
 def _check_graphs() -> None:

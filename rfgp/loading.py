@@ -15,8 +15,8 @@ def load(path: str | Path) -> Any:
     """Load a model that `save` wrote: the same draw and numbers, bit for bit, on the CPU.
 
     Returns:
-        A `TableGP`, `SparseSpectrumGP`, `ExactGP` or `GraphGP`. Without data it predicts; `exact`, `redraw` and
-        `update` ask to `condition` first.
+        A `TableGP`, `SparseSpectrumGP`, `ExactGP`, `GraphGP`, `RoadGP` or `MeshGP`. Without data it predicts;
+        `exact`, `redraw` and `update` ask to `condition` first.
 
     Raises:
         ModelFileError: the file is missing, truncated, damaged, not ours, or of a newer version.
@@ -38,6 +38,10 @@ def _class_of(kind: str) -> type[Process[Any]]:
         from rfgp.models.graph import GraphGP  # graphs are loaded where they are needed
 
         return GraphGP
+    if kind in ("MeshGP", "RoadGP"):
+        from rfgp.models.fields import MeshGP, RoadGP
+
+        return MeshGP if kind == "MeshGP" else RoadGP
     tables: dict[str, type[Process[Any]]] = {each.__name__: each for each in (TableGP, SparseSpectrumGP, ExactGP)}
     if kind not in tables:
         raise ValueError(f"there is no model class {kind!r}")

@@ -230,12 +230,11 @@ class MeshField(MarkovField):
     @cached_property
     def _determinants(self) -> LogDeterminant:
         """Log |x C + G| of x = kappa^2 in the unit of the elements."""
-        scale = self._mesh.elements.unit * np.sqrt(self._law.ratio)
+        return LogDeterminant(self._log_determinant_at)
 
-        def exact(shift: float) -> float:
-            return self.root.factor(self.root.entries(np.array([scale / np.sqrt(shift)]))).log_determinant
-
-        return LogDeterminant(exact)
+    def _log_determinant_at(self, shift: float) -> float:
+        lengthscale = self._mesh.elements.unit * np.sqrt(self._law.ratio / shift)
+        return self.root.factor(self.root.entries(np.array([lengthscale]))).log_determinant
 
     @cached_property
     def _whole(self) -> NDArray[np.int64]:

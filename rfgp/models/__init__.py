@@ -1,4 +1,4 @@
-"""Models: what a user holds; facades over a regression. `GraphGP` is in `rfgp.models.graph`."""
+"""Models: what a user holds; facades over a regression. Those that need graphs are in `.graph` and `.fields`."""
 
 from rfgp.models.members import ExactGP as ExactGP
 from rfgp.models.members import SparseSpectrumGP as SparseSpectrumGP

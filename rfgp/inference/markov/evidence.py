@@ -30,10 +30,9 @@ class MarkovEvidence(Evidence):
         self._noise, self._residual = rows.noise_diag(noise.double()).expand(len(rows)), rows.targets - mean
         self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise.double())
         numbers = (as_array(tensor) for tensor in (self._noise, self._residual))
-        observed = prior.observe(rows.inputs)
-        self._system = MarkovSystem(
-            prior.field, as_array(prior.values), float(prior.variance.detach()), observed, *numbers
-        )
+        seen, variance = prior.seeing(rows.inputs), float(prior.variance.detach())
+        observed = seen.observe(rows.inputs)
+        self._system = MarkovSystem(seen.field, as_array(prior.values), variance, observed, *numbers)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of y, 0-d."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import as_array
+from rfgp.errors import InvalidArgumentError
 from rfgp.inference.iterated.evidence import check_joint
 from rfgp.inference.laws import Functions, InputBlocks, in_memory, root_of
 from rfgp.inference.markov.prior import MarkovPrior, products, squares
@@ -40,25 +41,39 @@ class MarkovPosterior:
     @cached_property
     def system(self) -> MarkovSystem:
         """The field given the rows."""
-        if self.known is not None:
-            return self.known
-        prior = self.prior
-        numbers = as_array(self.noise_diag), as_array(self.targets)
-        observed = prior.observe(self.inputs)
-        return MarkovSystem(prior.field, as_array(prior.values), float(prior.variance), observed, *numbers)
+        return self.known or self._given(self.prior.seeing(self.inputs))
 
     def law(self, inputs: Tensor | InputBlocks) -> "MarkovLaw":
         """Return the latent law at n inputs, positions (n,) or rows (n, d)."""
-        return MarkovLaw(self, in_memory(inputs))
+        points = in_memory(inputs)
+        if self.prior.finer is None:
+            return MarkovLaw(self.system, self.prior.observe(points))
+        prior = self.prior.seeing(self.inputs, points)
+        return MarkovLaw(self._given(prior), prior.observe(points))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions from the posterior: a map of inputs of n points to (count, n, k)."""
+        """Draw functions from the posterior: a map of inputs of n points to (count, n, k).
+
+        Raises:
+            InvalidArgumentError: the field has values at some places only.
+        """
+        if self.prior.finer is not None:
+            raise InvalidArgumentError(
+                "This process has no functions to draw: it is known at the positions that are asked for. Draw from "
+                "predict(X).sample(...)."
+            )
         mean = self.system.mean
         size, k = mean.shape
         standard = torch.randn(size, count * k, generator=generator, dtype=torch.float64).numpy()
         drawn = np.tile(mean, (1, count)) + self.system.factor.sample(standard)
         observe = self.prior.observe
         return lambda x: torch.from_numpy(observe(x) @ drawn).reshape(len(x), count, k).movedim(0, 1)
+
+    def _given(self, prior: MarkovPrior) -> MarkovSystem:
+        """Return a field that has the rows among its values, given these."""
+        numbers = as_array(self.noise_diag), as_array(self.targets)
+        observed = prior.observe(self.inputs)
+        return MarkovSystem(prior.field, as_array(prior.values), float(prior.variance), observed, *numbers)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the rows: inputs (n,) or (n, d), noise_diag (n,) and targets (n, k)."""
@@ -70,32 +85,28 @@ class MarkovLaw:
     """The law that a field's posterior gives: exact means and variances at any number of points.
 
     Attributes:
-        posterior: What the data say.
-        inputs: The points.
+        system: The field given the rows.
+        observed: What the points read of it, A (n, N).
     """
 
-    posterior: MarkovPosterior
-    inputs: Tensor
+    system: MarkovSystem
+    observed: sp.csr_array
 
     def mean(self) -> Tensor:
         """Return the mean (n, k)."""
-        return torch.from_numpy(np.asarray(self._observed @ self.posterior.system.mean))
+        return torch.from_numpy(np.asarray(self.observed @ self.system.mean))
 
     def variance(self) -> Tensor:
         """Return the marginal variances (n,)."""
-        system = self.posterior.system
-        return torch.from_numpy(squares(system.field, system.factor, self._observed)).clamp_min(0)
+        system = self.system
+        return torch.from_numpy(squares(system.field, system.factor, self.observed)).clamp_min(0)
 
     def covariance(self) -> Tensor:
         """Return the covariance (n, n), of at most 2,000 points."""
-        check_joint(len(self.inputs), "points", "")
-        found = torch.from_numpy(products(self.posterior.system.factor, self._observed, self._observed))
+        check_joint(self.observed.shape[0], "points", "")
+        found = torch.from_numpy(products(self.system.factor, self.observed, self.observed))
         return (found + found.mT) / 2
 
     def root(self) -> Tensor:
         """Return a matrix R (n, n) with R R^T the covariance."""
         return root_of(self.covariance())
-
-    @cached_property
-    def _observed(self) -> sp.csr_array:
-        return self.posterior.prior.observe(self.inputs)

@@ -75,17 +75,27 @@ class MarkovPrior:
         values: Its parameters, (p,).
         variance: s^2, 0-d.
         observe: Maps inputs of n points to A (n, N); two values that a row reads have an entry in Q.
+        finer: Returns the field with some inputs among its values, and A of inputs there, for a field that has values
+            at some places only; None: A reads the field wherever it is.
     """
 
     field: Field
     values: Tensor
     variance: Tensor
     observe: Callable[[Tensor], sp.csr_array]
+    finer: "Callable[[Tensor], tuple[Field, Callable[[Tensor], sp.csr_array]]] | None" = None
 
     @property
-    def functions(self) -> PriorFunctions:
-        """The prior itself: it has functions."""
-        return self
+    def functions(self) -> PriorFunctions | None:
+        """The prior itself, where it has functions of any inputs."""
+        return self if self.finer is None else None
+
+    def seeing(self, *inputs: Tensor) -> "MarkovPrior":
+        """Return the same prior with inputs of these points, (n,) or (n, d) each, among its values."""
+        if self.finer is None:
+            return self
+        field, observe = self.finer(torch.cat(inputs))
+        return replace(self, field=field, observe=observe, finer=None)
 
     def detached(self) -> "MarkovPrior":
         """Return the prior without gradients."""
@@ -93,11 +103,13 @@ class MarkovPrior:
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients."""
-        return float(self.variance) * torch.from_numpy(products(self.factor, self.observe(a), self.observe(b)))
+        prior = self.seeing(a, b)
+        return float(self.variance) * torch.from_numpy(products(prior.factor, prior.observe(a), prior.observe(b)))
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,), without gradients."""
-        return float(self.variance) * torch.from_numpy(squares(self.field, self.factor, self.observe(a)))
+        prior = self.seeing(a)
+        return float(self.variance) * torch.from_numpy(squares(prior.field, prior.factor, prior.observe(a)))
 
     def draw(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions of n inputs, (n, count)."""

@@ -1,0 +1,119 @@
+"""Gaussian processes on surfaces and on roads: Whittle-Matern fields, exactly."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import graphs
+from rfgp import random
+from rfgp.ambient import plain
+from rfgp.errors import InvalidArgumentError
+from rfgp.fitting import fit_nodes
+from rfgp.models.process import Process
+from rfgp.parameters import Hyperprior
+from rfgp.regression.fields import FieldFamily, FieldOptions, MeshPlaces, RoadPlaces
+from rfgp.saving.fields import MESHES, ROADS
+
+
+class RoadGP(Process[FieldFamily]):
+    """A Gaussian process on a road network: a Whittle-Matern field on the metric graph, without approximation.
+
+    Inputs are positions (n, 2): the number of a road, and the fraction of its length from its first point
+    (`graphs.RoadNetwork.nearest` finds those of coordinates). The process is continuous along roads and over crossings,
+    knows lengths and not how roads were cut into pieces, and predicts anywhere on a road. It has no features: means,
+    variances, likelihoods and their gradients come from sparse Cholesky factors.
+
+    Args:
+        roads: The network.
+        alpha: 1, for paths as rough as those of a diffusion (on a long road the kernel exp(-d / lengthscale)), or 2,
+            for paths with a derivative (Matern 3/2).
+        boundary: What holds at free ends: "neumann", no derivative, or "stationary", roads go on for ever.
+        lengthscale: Starting value, in the units of the roads' lengths; None: several are compared.
+        outputscale: Starting value of the variance on a long road; None: such that the prior variance of the observed
+            positions is on average that of the targets.
+        noise: Starting value of the noise variance; None: several are compared.
+        priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
+        seed: An integer, or None for one from the system, kept as `.seed`.
+
+    Hyperparameters: lengthscale, outputscale, noise, mean.
+
+    Raises:
+        InvalidArgumentError: no roads, or another alpha or boundary.
+
+    Source: Bolin, Simas and Wallin (2024), "Gaussian Whittle-Matern fields on metric graphs", Bernoulli 30(2).
+    """
+
+    codec = ROADS
+    strategy = staticmethod(fit_nodes)
+
+    @plain()
+    def __init__(
+        self,
+        roads: graphs.RoadNetwork,
+        alpha: int = 1,
+        *,
+        boundary: str = "neumann",
+        lengthscale: float | None = None,
+        outputscale: float | None = None,
+        noise: float | None = None,
+        priors: Mapping[str, Hyperprior | None] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        options = FieldOptions(random.resolve_seed(seed), lengthscale, outputscale, noise, priors)
+        super().__init__(FieldFamily(RoadPlaces(graphs.RoadField(roads, alpha, boundary)), options))
+
+    @property
+    def seed(self) -> int:
+        """What everything random follows from."""
+        return self.family.options.seed
+
+
+class MeshGP(Process[FieldFamily]):
+    """A Gaussian process on a surface: a Whittle-Matern field of linear finite elements on a triangle mesh.
+
+    Inputs are points (n, 3), or (n, 2) on a mesh of the plane; the process there is that at the nearest point of the
+    mesh. Refining a mesh changes detail alone, since the lengthscale is in its units, not in edges.
+
+    Args:
+        field: A `graphs.MeshField`, or a mesh, of which one with alpha = 2 is made.
+        lengthscale: Starting value, in the mesh's units; None: several are compared.
+        outputscale: Starting value of the variance on a large flat surface; None: such that the prior variance of the
+            observed points is on average that of the targets.
+        noise: Starting value of the noise variance; None: several are compared.
+        priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
+        seed: An integer, or None for one from the system, kept as `.seed`.
+
+    Hyperparameters: lengthscale, outputscale, noise, mean.
+
+    Raises:
+        InvalidArgumentError: neither a field nor a mesh; `graphs` raises its own for meshes.
+
+    Source: Lindgren, Rue and Lindstrom (2011), "An explicit link between Gaussian fields and Gaussian Markov random
+    fields: the stochastic partial differential equation approach".
+    """
+
+    codec = MESHES
+    strategy = staticmethod(fit_nodes)
+
+    @plain()
+    def __init__(
+        self,
+        field: Any,
+        *,
+        lengthscale: float | None = None,
+        outputscale: float | None = None,
+        noise: float | None = None,
+        priors: Mapping[str, Hyperprior | None] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if isinstance(field, graphs.Graph):
+            raise InvalidArgumentError(
+                "A graphs.MeshField or a mesh is needed, got a graph; rfgp.GraphGP takes graphs."
+            )
+        field = field if isinstance(field, graphs.MeshField) else graphs.MeshField(field)
+        options = FieldOptions(random.resolve_seed(seed), lengthscale, outputscale, noise, priors)
+        super().__init__(FieldFamily(MeshPlaces(field), options))
+
+    @property
+    def seed(self) -> int:
+        """What everything random follows from."""
+        return self.family.options.seed

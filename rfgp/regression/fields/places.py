@@ -1,0 +1,202 @@
+"""Where a field lives: points of a surface, positions on roads; and how it is read there."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import graphs
+from graphs.precisions import MarkovField
+from rfgp.autograd import as_array
+from rfgp.errors import DataError
+
+Array = NDArray[np.float64]
+Reading = Callable[[Array], sp.csr_array]
+
+_STEPS = 2.0**40
+"""Places on a road that are told apart: what standardising and back does to a fraction is none."""
+
+
+class Places(ABC):
+    """The role: a field, and what its inputs (n, d) mean."""
+
+    what: str
+    """What an input is called in messages."""
+
+    @property
+    @abstractmethod
+    def num_columns(self) -> int:
+        """The columns d of inputs."""
+
+    @property
+    @abstractmethod
+    def extent(self) -> float:
+        """About the distance from one end of it to the other, in the units of its lengthscale."""
+
+    @property
+    @abstractmethod
+    def field(self) -> MarkovField:
+        """The field, where it has values without inputs."""
+
+    @abstractmethod
+    def check(self, points: Array) -> None:
+        """Refuse inputs (n, d) that are nowhere on it.
+
+        Raises:
+            DataError: which, and why.
+        """
+
+    @abstractmethod
+    def observe(self, points: Array) -> sp.csr_array:
+        """Return A (n, N) of inputs (n, d), for `field`."""
+
+    def finer(self, points: Array) -> tuple[MarkovField, Reading] | None:
+        """Return the field with inputs (n, d) among its values, and A of them; None: `observe` reads any."""
+        return None
+
+    @abstractmethod
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield what it is, as texts and tensors (...)."""
+
+
+@dataclass(frozen=True, eq=False)
+class MeshPlaces(Places):
+    """Points near a surface (n, 3), or in a plane (n, 2): the field there is that at the nearest point of the mesh.
+
+    Attributes:
+        mesh: The field.
+    """
+
+    mesh: graphs.MeshField
+    what = "points"
+
+    @property
+    def num_columns(self) -> int:
+        """3, or 2 on a mesh of the plane."""
+        return int(self.mesh.coordinates.shape[1])
+
+    @property
+    def extent(self) -> float:
+        """The diagonal of the mesh's box."""
+        return float(np.linalg.norm(np.ptp(self.mesh.coordinates, axis=0)))
+
+    @property
+    def field(self) -> graphs.MeshField:
+        """The field."""
+        return self.mesh
+
+    def check(self, points: Array) -> None:
+        """Refuse points (n, d) that are not finite, or out of range."""
+        _named(lambda: self.mesh.locate(points[:0] if np.isfinite(points).all() else points))
+
+    def observe(self, points: Array) -> sp.csr_array:
+        """Return the barycentric weights of the nearest points, (n, V)."""
+        found = self.mesh.locate(points)
+        return self.mesh.weights(found.faces, found.barycentric)
+
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield alpha, vertices (V, d) and faces (F, 3)."""
+        yield f"mesh alpha={self.mesh.alpha}"
+        yield from (torch.from_numpy(np.array(part)) for part in (self.mesh.coordinates, self.mesh.faces))
+
+
+@dataclass(frozen=True, eq=False)
+class RoadPlaces(Places):
+    """Positions (n, 2) on roads: the number of a road, and the fraction of its length.
+
+    Attributes:
+        roads: The field, at its vertices.
+    """
+
+    roads: graphs.RoadField
+    what = "positions"
+
+    @property
+    def num_columns(self) -> int:
+        """2."""
+        return 2
+
+    @cached_property
+    def extent(self) -> float:
+        """The distance between the corners of the roads' box, or the length of all roads where that is less."""
+        corners = np.stack([self.roads.roads.coordinates.min(0), self.roads.roads.coordinates.max(0)])
+        ends = graphs.RoadNetwork.from_lines([corners], metric=self.roads.roads.lines.metric)
+        return min(ends.total_length, self.roads.roads.total_length)
+
+    @property
+    def field(self) -> graphs.RoadField:
+        """The field at vertices."""
+        return self.roads
+
+    def check(self, points: Array) -> None:
+        """Refuse positions (n, 2) that there are not."""
+        _named(lambda: self.roads.roads.read_positions(points))
+
+    def observe(self, points: Array) -> sp.csr_array:
+        """Refuse inputs (n, 2): the field has values at vertices alone before it is refined."""
+        raise NotImplementedError
+
+    def finer(self, points: Array) -> tuple[MarkovField, Reading]:
+        """Return the field with positions (n, 2) among its values, and how it is read at them."""
+        key = points.tobytes()
+        for other, found in self._recent:
+            if other == key:
+                return found
+        positions = self._exactly(points)
+        field, index = self.roads.refined(positions)
+        distinct, first = np.unique(positions, axis=0, return_index=True)
+        order = np.lexsort(distinct.T[::-1])
+        distinct, first = distinct[order], first[order]
+
+        def observe(some: Array) -> sp.csr_array:
+            wanted = self._exactly(some)
+            pairs = np.concatenate([distinct, wanted])
+            _, number = np.unique(pairs, axis=0, return_inverse=True)
+            number = number.reshape(-1)
+            place = np.empty(number.max() + 1, dtype=np.int64)
+            place[number[: len(distinct)]] = index[first]
+            columns = place[number[len(distinct) :]]
+            shape = (len(some), len(field.coordinates))
+            return sp.csr_array((np.ones(len(some)), columns, np.arange(len(some) + 1)), shape=shape)
+
+        self._recent[:] = [*self._recent[-1:], (key, (field, observe))]
+        return field, observe
+
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield alpha, the boundary, and the roads: starts, ends and lengths (R,), coordinates (V, 2)."""
+        yield f"roads alpha={self.roads.alpha} boundary={self.roads.boundary}"
+        network = self.roads.roads
+        parts = (network.starts, network.ends, network.lengths, network.coordinates)
+        yield from (torch.from_numpy(np.array(part)) for part in parts)
+
+    @cached_property
+    def _recent(self) -> list[tuple[bytes, tuple[MarkovField, Reading]]]:
+        """The last fields: of rows, and of rows and points."""
+        return []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"roads": self.roads}
+
+    def _exactly(self, points: Array) -> Array:
+        """Return positions as they were before they were standardised."""
+        road, fraction = np.round(points[:, 0]), np.round(points[:, 1] * _STEPS) / _STEPS
+        return np.stack([road, np.clip(fraction, 0.0, 1.0)], axis=1)
+
+
+def _named(call: Callable[[], Any]) -> None:
+    try:
+        call()
+    except graphs.GraphError as error:
+        raise DataError(str(error)) from error
+
+
+def as_points(inputs: Tensor) -> Array:
+    """Return inputs (n, d) as float64."""
+    return np.ascontiguousarray(as_array(inputs))

@@ -1,0 +1,82 @@
+"""The families of fields in files: the mesh or the roads, and what the user chose."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import graphs
+from graphs.roads.lines import Lines
+from rfgp.errors import InvalidArgumentError
+from rfgp.regression.fields import FieldFamily, FieldOptions, MeshPlaces, Places, RoadPlaces
+from rfgp.saving import plain
+from rfgp.saving.models import Codec, Tensors, part
+from rfgp.scaling import Scaling
+
+_ROAD_ARRAYS = {"coordinates": "f", "starts": "i", "ends": "i", "lengths": "f", "points": "f", "first": "i"}
+_ROAD_ARRAYS |= {"reached": "f"}
+
+
+def _encode_options(family: FieldFamily) -> dict[str, Any]:
+    options = family.options
+    numbers = {name: plain.plain(value) for name, value in options.starts.items()}
+    return {"seed": options.seed, **numbers, "priors": plain.encode_priors(options.priors)}
+
+
+def _family(described: Mapping[str, Any], places: Places, scaling: Scaling) -> FieldFamily:
+    priors = described["priors"]
+    starts = {name: described[name] for name in ("lengthscale", "outputscale", "noise")}
+    options = FieldOptions(described["seed"], **starts, priors=None if priors is None else plain.decode_priors(priors))
+    return FieldFamily(places, options, scaling.inputs)
+
+
+def _tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+    return {f"field.{name}": torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+
+
+def _encode_mesh(family: FieldFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    assert isinstance(family.places, MeshPlaces)
+    mesh = family.places.mesh
+    return {**_encode_options(family), "alpha": mesh.alpha}, _tensors(
+        {"vertices": mesh.coordinates, "faces": mesh.faces}
+    )
+
+
+def _decode_mesh(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> FieldFamily:
+    arrays = part(tensors, "field.")
+    mesh = graphs.MeshField((arrays["vertices"].numpy(), arrays["faces"].numpy()), described["alpha"])
+    return _family(described, MeshPlaces(mesh), scaling)
+
+
+def _encode_roads(family: FieldFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    assert isinstance(family.places, RoadPlaces)
+    field = family.places.roads
+    network, lines = field.roads, field.roads.lines
+    held = {**vars(network), **lines._asdict()}
+    named = {"alpha": field.alpha, "boundary": field.boundary, "metric": lines.metric}
+    return {**_encode_options(family), **named}, _tensors({name: held[name] for name in _ROAD_ARRAYS})
+
+
+def _decode_roads(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> FieldFamily:
+    arrays = {name: tensor.numpy() for name, tensor in part(tensors, "field.").items()}
+    for name, kind in _ROAD_ARRAYS.items():
+        if arrays[name].dtype.kind != kind:
+            raise InvalidArgumentError(f"{name} of the roads is {arrays[name].dtype}")
+    vertices, first = len(arrays["coordinates"]), arrays["first"]
+    ends = np.stack([arrays["starts"], arrays["ends"]])
+    is_chain = first.ndim == 1 and len(first) == ends.shape[1] + 1 and first[0] == 0 and (np.diff(first) >= 2).all()
+    if not is_chain or first[-1] != len(arrays["points"]) or len(arrays["reached"]) != len(arrays["points"]):
+        raise InvalidArgumentError("the lines of the roads do not follow each other")
+    if ends.size == 0 or ends.min() < 0 or ends.max() >= vertices or arrays["points"].shape[1:] != (2,):
+        raise InvalidArgumentError("the roads' ends are none of the vertices")
+    lines = Lines(arrays["points"], first, arrays["reached"], described["metric"])
+    network = graphs.RoadNetwork(arrays["coordinates"], arrays["starts"], arrays["ends"], arrays["lengths"], lines)
+    places = RoadPlaces(graphs.RoadField(network, described["alpha"], described["boundary"]))
+    return _family(described, places, scaling)
+
+
+MESHES = Codec("MeshGP", _encode_mesh, _decode_mesh)
+ROADS = Codec("RoadGP", _encode_roads, _decode_roads)

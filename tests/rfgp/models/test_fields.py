@@ -1,0 +1,221 @@
+"""Processes on roads and on surfaces against dense algebra on the same fields."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+import trimesh
+
+import graphs
+import rfgp
+from graphs.precisions import MarkovField
+
+LINES = [[(0, 0), (1, 0)], [(1, 0), (2, 0.5)], [(1, 0), (1, 1)], [(1, 1), (0, 1), (0, 0)], [(2, 0.5), (2, 2)]]
+
+
+def roads(lines=LINES):
+    return graphs.RoadNetwork.from_lines(lines, metric="euclidean")
+
+
+def observations(count=40, seed=0):
+    """Return positions, some of them several times and some at crossings, and values."""
+    rng = np.random.default_rng(seed)
+    positions = np.stack([rng.integers(len(LINES), size=count), rng.uniform(size=count)], axis=1)
+    positions[:3, 1], positions[3] = (0.0, 1.0, 1.0), positions[4]
+    return positions, np.sin(3 * positions[:, 1] + positions[:, 0]) + 0.1 * rng.standard_normal(count)
+
+
+def points(count=60, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((count, 3))
+    x /= np.linalg.norm(x, axis=1)[:, None]
+    return x, np.sin(2 * x[:, 0]) + 0.1 * rng.standard_normal(count)
+
+
+MODELS = {
+    "alpha 1": lambda: (rfgp.RoadGP(roads(), 1, seed=0), *observations(), observations(9, 1)[0]),
+    "alpha 2": lambda: (rfgp.RoadGP(roads(), 2, boundary="stationary", seed=0), *observations(), observations(9, 1)[0]),
+    "mesh": lambda: (rfgp.MeshGP(trimesh.creation.icosphere(2), seed=0), *points(), points(9, 1)[0]),
+}
+
+
+def covariance(gp, inputs):
+    """Return the prior covariance of the function at inputs, by dense algebra on the field."""
+    places, h = gp.family.places, gp.hyperparameters
+    if isinstance(gp, rfgp.RoadGP):
+        field, index = places.roads.refined(inputs)
+        A = np.eye(len(field.coordinates))[index]
+    else:
+        field, found = places.mesh, places.mesh.locate(inputs)
+        A = places.mesh.weights(found.faces, found.barycentric).toarray()
+    entries = field.entries(np.array([h.lengthscale.item()]))
+    Q = sp.csr_array((entries, field.pattern.indices, field.pattern.indptr)).toarray()
+    return h.outputscale.item() * A @ np.linalg.inv(Q) @ A.T
+
+
+def check(gp, X, y, new, noise=None, weight=None):
+    """Compare likelihood, prediction and leave-one-out with dense algebra."""
+    n, h = len(y), gp.hyperparameters
+    K = covariance(gp, np.concatenate([X, new]))
+    noise = np.full(n, h.noise.item()) if noise is None else h.noise.item() + noise
+    C, mean = K[:n, :n] + np.diag(noise), h.mean.item()
+    inverse = np.linalg.inv(C)
+    a = inverse @ (y - mean)
+    expected = -0.5 * ((y - mean) @ a + np.linalg.slogdet(C)[1] + n * np.log(2 * np.pi))
+    assert gp.log_marginal_likelihood().item() == pytest.approx(expected, abs=1e-7)
+    p = gp.predict(new)
+    np.testing.assert_allclose(p.mean, mean + K[n:, :n] @ a, atol=1e-8)
+    law = K[n:, n:] - K[n:, :n] @ inverse @ K[:n, n:]
+    np.testing.assert_allclose(p.covariance, law, atol=1e-8)
+    np.testing.assert_allclose(p.variance, law.diagonal(), rtol=1e-6)
+    left = gp.leave_one_out()
+    np.testing.assert_allclose(left.mean, y - a / inverse.diagonal(), atol=1e-7)
+    np.testing.assert_allclose(left.variance, 1 / inverse.diagonal(), rtol=1e-7)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_is_the_dense_process(name):
+    gp, X, y, new = MODELS[name]()
+    check(gp.fit(X, y), X, y, new)
+    assert gp.fit_report.converged
+    known = np.linspace(0.01, 0.5, len(y))
+    check(gp.condition(X, y, noise=known), X, y, new, noise=known)
+    gp.condition(X[:-5], y[:-5]).update(X[-5:], y[-5:])
+    check(gp, X, y, new)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_are_those_of_differences(name):
+    gp, X, y, _ = MODELS[name]()
+    gp.condition(X, y)
+    gp.hyperparameters.requires_grad_(True)
+    gp.log_marginal_likelihood().backward()
+    for _, parameter in gp.hyperparameters.named_parameters():
+        ends = []
+        for step in (-1e-5, 1e-5):
+            with torch.no_grad():
+                parameter += step
+                ends.append(gp.log_marginal_likelihood().item())
+                parameter -= step
+        assert parameter.grad.item() == pytest.approx((ends[1] - ends[0]) / 2e-5, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_is_saved_and_copied(name, tmp_path):
+    gp, X, y, new = MODELS[name]()
+    gp.fit(X, y, max_iterations=100)
+    expected = gp.predict(new)
+    for data in (False, True):
+        gp.save(tmp_path / "model.safetensors", data=data)
+        for other in (rfgp.load(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(gp))):
+            assert type(other) is type(gp)
+            np.testing.assert_allclose(other.predict(new).mean, expected.mean, rtol=1e-12)
+            np.testing.assert_allclose(other.predict(new).variance, expected.variance, rtol=1e-12)
+    check(rfgp.load(tmp_path / "model.safetensors"), X, y, new)
+
+
+@pytest.mark.parametrize("alpha", [1, 2])
+def test_how_roads_are_cut_changes_nothing(alpha):
+    """Nor does which way they run: the same fit, and the same predictions, from the same places."""
+    X, y = observations()
+    X = X[X[:, 0] != 3]
+    y = y[: len(X)]
+    half = [
+        line for a, b in (line for i, line in enumerate(LINES) if i != 3) for line in ([b, mid(a, b)], [mid(a, b), a])
+    ]
+    cut = roads([*half, LINES[3]])
+    road, fraction = X[:, 0].astype(int), X[:, 1]
+    numbers = {0: 0, 1: 2, 2: 4, 4: 6}
+    second = fraction < 0.5  # the half at the line's first point, which runs backwards
+    moved = np.stack(
+        [np.array([numbers[r] for r in road]) + second, np.where(second, 1 - 2 * fraction, 2 - 2 * fraction)], 1
+    )
+    whole, pieces = rfgp.RoadGP(roads(), alpha, seed=0).fit(X, y), rfgp.RoadGP(cut, alpha, seed=0).fit(moved, y)
+    for name in ("lengthscale", "outputscale", "noise", "mean"):
+        first, other = (getattr(gp.hyperparameters, name).item() for gp in (whole, pieces))
+        assert other == pytest.approx(first, rel=1e-4)
+    np.testing.assert_allclose(pieces.predict(moved[:9]).mean, whole.predict(X[:9]).mean, atol=1e-4)
+
+
+def mid(a, b):
+    return tuple((np.array(a) + np.array(b)) / 2)
+
+
+def test_what_is_asked_for_changes_no_prediction():
+    gp, X, y, new = MODELS["alpha 2"]()
+    gp.condition(X, y)
+    together, alone = gp.predict(new), [gp.predict(position[None]) for position in new]
+    np.testing.assert_allclose(together.mean, [p.mean[0] for p in alone], atol=1e-8)
+    np.testing.assert_allclose(together.variance, [p.variance[0] for p in alone], rtol=1e-6)
+    np.testing.assert_allclose(gp.predict(new.tolist()).mean, together.mean, rtol=1e-12)
+
+
+def test_outputs_share_a_field():
+    gp, X, y, new = MODELS["alpha 1"]()
+    both = rfgp.RoadGP(roads(), lengthscale=1.0, outputscale=1.0, noise=0.1, seed=0)
+    both.condition(X, np.stack([y, 2 * y + 1], axis=1))
+    single = rfgp.RoadGP(roads(), lengthscale=1.0, outputscale=1.0, noise=0.1, seed=0).condition(X, y)
+    assert both.predict(new).mean.shape == (9, 2)
+    np.testing.assert_allclose(both.predict(new).mean[:, 0], single.predict(new).mean, atol=1e-9)
+    assert gp.seed == 0
+
+
+def test_functions_are_drawn_on_meshes_alone():
+    gp, X, y, new = MODELS["mesh"]()
+    gp.condition(X, y)
+    drawn = gp.sample_functions(4000, seed=0)(new)
+    law = gp.predict(new)
+    errors = (drawn - law.mean) @ np.linalg.inv(np.linalg.cholesky(law.covariance)).T
+    assert np.abs(errors.mean(0)).max() < 7 / np.sqrt(4000)  # standard normals: 7 sigma
+    assert np.abs((errors**2).mean(0) - 1).max() < 10 * np.sqrt(2 / 4000)
+    gp, X, y, new = MODELS["alpha 1"]()
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"predict\(X\).sample"):
+        gp.condition(X, y).sample_functions(2)
+    assert gp.predict(new).sample(3, seed=0).shape == (3, 9)
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        ([[0.0, 0.5, 1.0]], r"The positions must be \(n, 2\)"),
+        ([[9.0, 0.5]], "road"),
+        ([[0.5, 0.5]], "road"),
+        ([[0.0, 1.5]], "fraction"),
+        ([[0.0, np.nan]], "not finite"),
+    ],
+)
+def test_positions_are_checked(positions, message):
+    gp, X, y, _ = MODELS["alpha 1"]()
+    gp.condition(X, y)
+    with pytest.raises(rfgp.DataError, match=message):
+        gp.predict(positions)
+    with pytest.raises(rfgp.DataError, match=message):
+        gp.fit(np.concatenate([np.array(positions), np.array(positions)]), [0.0, 1.0])
+
+
+def test_other_arguments_are_checked():
+    with pytest.raises(graphs.InvalidArgumentError, match="RoadNetwork is needed"):
+        rfgp.RoadGP(LINES)
+    with pytest.raises(graphs.InvalidArgumentError, match="alpha must be 1 or 2"):
+        rfgp.RoadGP(roads(), 3)
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"rfgp\.GraphGP takes graphs"):
+        rfgp.MeshGP(graphs.Graph.from_edges([(0, 1)]))
+    gp, X, y, _ = MODELS["mesh"]()
+    with pytest.raises(rfgp.DataError, match=r"The points must be \(n, 3\)"):
+        gp.fit(X[:, :2], y)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_planted_errors_are_seen(name, monkeypatch):
+    determinant = MarkovField.log_determinant if name != "mesh" else graphs.MeshField.log_determinant
+    owner = MarkovField if name != "mesh" else graphs.MeshField
+
+    def wrong(self, values):
+        found = determinant(self, values)
+        return found[0] * 1.0001 + 1e-4, found[1]
+
+    monkeypatch.setattr(owner, "log_determinant", wrong)
+    with pytest.raises(AssertionError):
+        test_it_is_the_dense_process(name)
