@@ -84,7 +84,8 @@ def factorize(f, first, last, starts, tops, there, children, panels, entries, st
         columns, rows = np.int64(starts[s + 1] - starts[s]), tops[s + 1] - tops[s]
         below = rows - columns
         panel = entries[panels[s] : panels[s + 1]]
-        update[: below * below] = 0.0
+        for j in range(below):
+            update[j * (below + 1) : (j + 1) * below] = 0.0
         for _ in range(children[s]):
             depth -= 1
             c, top = waiting[0, depth], waiting[1, depth]
@@ -99,7 +100,8 @@ def factorize(f, first, last, starts, tops, there, children, panels, entries, st
             return starts[s] + wrong - 1
         if below > 0:
             waiting[0, depth], waiting[1, depth] = s, top
-            stack[top : top + below * below] = update[: below * below]
+            for j in range(below):
+                stack[top + j * (below + 1) : top + (j + 1) * below] = update[j * (below + 1) : (j + 1) * below]
             depth += 1
             top += below * below
     state[0], state[1] = depth, top
