@@ -3,8 +3,8 @@
 Matrices are (L + .04)^p of five kinds of graphs. Each row is one process of its own: seconds for the order of
 elimination (ours, by planes where the nodes have places), the rest of the analysis, the factor, the inverse on the
 pattern (all variances) and 16 solves, the least of some runs, for the first pays for fresh memory; the non-zeros of the
-factor and the peak memory of the process. With `--rivals`: factors of CHOLMOD in cvxopt, in our order, and up to 200,000
-nodes of SciPy's SuperLU in our order and of cholespy, which has its own, where these are installed.
+factor and the peak memory of the process. With `--rivals`: factors of CHOLMOD in cvxopt, in our order, and up to
+200,000 nodes of SciPy's SuperLU in our order and of cholespy, which has its own, where these are installed.
 
     python -m benchmarks.races.precision [--most 1000000] [--rivals]
 """

@@ -1,0 +1,70 @@
+"""How far walks and polynomials are from the exact process on 10^5 nodes, at equal hyperparameters.
+
+A grid of 316 by 316 nodes, 10,000 of them observed at random: a draw of the kernel's own process, noise a tenth of its
+variance. The hyperparameters are those of the draw. The exact process goes through the sparse precision; KL(exact ||
+features) of the joint observed laws at 500 hidden nodes, neighbourhoods of ten, in nats a node, and the seconds of
+conditioning and of means and deviations at all nodes. Three seeds of walks.
+
+    python -m benchmarks.races.walks_and_precision
+"""
+
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import graphs
+import rfgp
+
+SIDE, SEEN, SEEDS = 316, 10_000, (1, 2, 3)
+KERNEL = graphs.kernels.RegularizedLaplacian(2, 3.0)
+
+
+def approximations() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    for walkers in (16, 64):
+        yield f"{walkers} walkers", [{"features": "walks", "num_walkers": walkers, "seed": s} for s in SEEDS]
+    for degree in (5, 10):
+        yield f"Chebyshev, degree {degree}", [{"features": "chebyshev", "degree": degree}]
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    graph, rng = graphs.Graph.from_grid((SIDE, SIDE)), np.random.default_rng(0)
+    count = graph.num_nodes
+    field = KERNEL.precision(graph).sample(seed=0)[0]
+    scale = field.std()
+    seen = rng.permutation(count)[:SEEN]
+    y = field[seen] / scale + np.sqrt(0.1) * rng.standard_normal(SEEN)
+    starts = rng.permutation(np.setdiff1d(np.arange(count - 10), seen))[:50]
+    hidden = np.unique(starts[:, None] + np.arange(10))
+    made = rfgp.GraphGP(graph, KERNEL, features="precision", outputscale=scale**-2, noise=0.1, seed=0)
+    table = Table(title=f"{count:,} nodes, {SEEN:,} observed; KL at {len(hidden)} nodes")
+    for column in ("features", "KL, nats a node", "condition, s", "all nodes, s"):
+        table.add_column(column)
+
+    def timed(gp: Any) -> tuple[float, float]:
+        begin = time.perf_counter()
+        gp.predict([0]).mean  # noqa: B018
+        middle = time.perf_counter()
+        law = gp.predict(np.arange(count))
+        law.mean, law.std  # noqa: B018
+        return middle - begin, time.perf_counter() - middle
+
+    exact = made.condition(seen, y)
+    table.add_row("precision", "0", *(f"{s:.1f}" for s in timed(exact)))
+    truth = exact.predict(hidden)
+    for name, options in approximations():
+        models = [exact.redraw(**each) for each in options]
+        seconds = np.array([timed(model) for model in models]).mean(axis=0)
+        found = [rfgp.metrics.kl_divergence(truth, model.predict(hidden), per_point=True) for model in models]
+        spread = f" ± {np.std(found, ddof=1) / np.sqrt(len(found)):.2g}" if len(found) > 1 else ""
+        table.add_row(name, f"{np.mean(found):.3g}{spread}", *(f"{s:.1f}" for s in seconds))
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()
