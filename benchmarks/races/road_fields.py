@@ -8,7 +8,7 @@ processes on the graph whose edges weigh (mean length) / (length): diffusion, an
 precisions; and 64 walkers for the diffusion kernel. RMSE, MAE, CRPS, negative log density, pooled over the folds, with
 standard errors over rows; and the same of leave-one-out predictions at hyperparameters fitted to all rows.
 
-    RFGP_DATA_DIR=... python -m benchmarks.races.road_fields
+    python -m benchmarks.races.road_fields
 """
 
 import sys
