@@ -11,6 +11,7 @@ import trimesh
 import graphs
 import rfgp
 from graphs.precisions import MarkovField
+from rfgp.saving.fields import ROADS
 
 LINES = [[(0, 0), (1, 0)], [(1, 0), (2, 0.5)], [(1, 0), (1, 1)], [(1, 1), (0, 1), (0, 0)], [(2, 0.5), (2, 2)]]
 
@@ -160,6 +161,38 @@ def test_outputs_share_a_field():
     assert both.predict(new).mean.shape == (9, 2)
     np.testing.assert_allclose(both.predict(new).mean[:, 0], single.predict(new).mean, atol=1e-9)
     assert gp.seed == 0
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_fit_goes_on_where_it_was_stopped(name, tmp_path):
+    gp, X, y, _ = MODELS[name]()
+    whole = gp.fit(X, y, checkpoint=tmp_path / "fit")
+    again = MODELS[name]()[0].fit(X, y, checkpoint=tmp_path / "fit")
+    assert again.log_marginal_likelihood().item() == whole.log_marginal_likelihood().item()
+    other, X, y, _ = MODELS["mesh" if name != "mesh" else "alpha 1"]()
+    with pytest.raises(rfgp.CheckpointError, match="of another fit"):
+        other.fit(X, y, checkpoint=tmp_path / "fit")
+
+
+FAULTS = {
+    "starts": lambda held: {"starts": held["starts"] + 9},
+    "first": lambda held: {"first": held["first"][:-1]},
+    "reached": lambda held: {"reached": held["reached"][:-1]},
+    "lengths": lambda held: {"lengths": held["lengths"].long()},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_roads_of_damaged_files_are_refused(fault):
+    gp, X, y, _ = MODELS["alpha 1"]()
+    family = gp.condition(X, y).family
+    described, tensors = ROADS.encode(family)
+    held = {name.removeprefix("field."): tensor for name, tensor in tensors.items()}
+    damaged = {f"field.{name}": tensor for name, tensor in {**held, **FAULTS[fault](held)}.items()}
+    scaling = gp.regression.scaling
+    assert ROADS.decode(described, tensors, scaling).places.field.roads.num_roads == len(LINES)
+    with pytest.raises((rfgp.InvalidArgumentError, graphs.GraphError)):
+        ROADS.decode(described, damaged, scaling)
 
 
 def test_functions_are_drawn_on_meshes_alone():
