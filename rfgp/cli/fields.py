@@ -18,12 +18,40 @@ from rfgp.cli.common import (
     stem,
 )
 
-Kernel = Annotated[str, typer.Option(help="diffusion or regularized-laplacian.")]
+FIELD = "whittle-matern"
+Alpha = Annotated[
+    int | None, typer.Option(help=f"Of {FIELD}: 1 is the roughest; 1 or 2 on roads, 1 to 6 on meshes. [default: 1; 2]")
+]
 Features = Annotated[
-    str, typer.Option(help="exact, precision, walks, chebyshev, taylor, spectrum, or auto: exact up to 2,000 nodes.")
+    str | None,
+    typer.Option(
+        help="Of a graph's kernel: exact, precision, walks, chebyshev, taylor, spectrum, or auto: exact where that is "
+        "cheap. [default: auto]"
+    ),
 ]
 Walkers = Annotated[int, typer.Option(help="Walkers per node.")]
 Halt = Annotated[float, typer.Option(help="The walkers' halting probability.")]
+_GRAPH_KERNELS = "or of a graph of {}: diffusion, regularized-laplacian, matern."
+Values = Annotated[Path | None, typer.Option(help="A table of values: x,y,z,value or face,value or vertex,value.")]
+Nodes = Annotated[
+    str | None, typer.Option(help="Where the field lies: faces or vertices. [default: as the values say, else faces]")
+]
+MeshKernel = Annotated[
+    str, typer.Option(help=f"{FIELD}: on the surface, exactly; {_GRAPH_KERNELS.format('faces or vertices')}")
+]
+RoadKernel = Annotated[
+    str, typer.Option(help=f"{FIELD}: along the roads, exactly; {_GRAPH_KERNELS.format('their pieces')}")
+]
+Boundary = Annotated[
+    str, typer.Option(help=f"Of {FIELD}, at free ends: neumann (no derivative) or stationary (roads go on).")
+]
+MinLength = Annotated[
+    float,
+    typer.Option(
+        help="Of a graph's kernel: shorter pieces of road count as this long, in mean lengths, since an edge weighs "
+        "one over its length."
+    ),
+]
 TestShare = Annotated[float, typer.Option(help="Share of the observations held out to judge the fit.")]
 Compare = Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")]
 WithData = Annotated[bool, typer.Option("--with-data", help="Save the observed values with the model.")]
@@ -37,15 +65,9 @@ _OF_ROADS = ("roads.geojson",)
 
 def mesh(
     file: Annotated[Path, typer.Argument(help="A mesh (.stl, .ply, .obj, .off, .glb) or a public mesh's name.")],
-    values: Annotated[
-        Path | None,
-        typer.Option(help="A table of values: x,y,z,value or face,value or vertex,value."),
-    ] = None,
+    values: Values = None,
     known: Annotated[float, typer.Option(help="Without --values: the share of faces whose normal's z is known.")] = 0.1,
-    nodes: Annotated[
-        str | None,
-        typer.Option(help="Where the field lies: faces or vertices. [default: as the values say, else faces]"),
-    ] = None,
+    nodes: Nodes = None,
     weights: options.Weights = "unit",
     missing: Annotated[str, typer.Option(help="Rows of values with a gap: error, or drop.")] = "error",
     drop: options.Drop = None,
@@ -55,8 +77,12 @@ def mesh(
     encoding: options.Encoding = "utf-8",
     missing_mark: options.MissingMark = None,
     out: Out = None,
-    kernel: Kernel = "diffusion",
-    features: Features = "auto",
+    kernel: Annotated[
+        str,
+        typer.Option(help=f"{FIELD}: a field on the surface, exactly; {_GRAPH_KERNELS.format('faces or vertices')}"),
+    ] = FIELD,
+    alpha: Alpha = None,
+    features: Features = None,
     num_walkers: Walkers = 64,
     halt: Halt = 0.1,
     test_share: TestShare = 0.1,
@@ -87,13 +113,13 @@ def mesh(
                 f"{field.graph.num_nodes} {'faces' if field.on_faces else 'vertices'} stands in for them.",
                 as_json=True,
             )
-        model = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt, "seed": seed}
+        model = _process(field, kernel, (alpha, 2), features, num_walkers=num_walkers, halt=halt, seed=seed)
         given = {
             "file": file,
             "weights": weights,
             "values": values or f"normals of {known:g} of {'faces' if field.on_faces else 'vertices'}",
         }
-        study, law = _study(file.name, field, model, given, folder, test_share, comparison, with_data, report)
+        study, law = _study(file.name, field, model, given, folder, (test_share, comparison, with_data), report)
         fields.write_mesh(folder, field, law)
     _publish(study, folder, _OF_MESHES, as_json)
 
@@ -102,9 +128,7 @@ def traffic(
     file: Annotated[Path, typer.Argument(help="Roads and sensors (.geojson, .rda), or pems.")],
     value: Annotated[str, typer.Option(help="GeoJSON: the sensors' property to interpolate.")] = "value",
     metric: options.Metric = "haversine",
-    min_length: Annotated[
-        float, typer.Option(help="Shorter pieces of road count as this long, in mean lengths.")
-    ] = 0.5,
+    min_length: MinLength = 0.5,
     within: Annotated[
         float, typer.Option(help="GeoJSON: how far from a road a sensor may lie that names none, in metres.")
     ] = 500.0,
@@ -118,8 +142,10 @@ def traffic(
     ] = False,
     snap: Annotated[float, typer.Option(help="Ends of roads at most so far apart, in metres, meet.")] = 0.0,
     out: Out = None,
-    kernel: Kernel = "diffusion",
-    features: Features = "auto",
+    kernel: RoadKernel = FIELD,
+    alpha: Alpha = None,
+    boundary: Boundary = "neumann",
+    features: Features = None,
     num_walkers: Walkers = 64,
     halt: Halt = 0.1,
     test_share: TestShare = 0.1,
@@ -138,9 +164,10 @@ def traffic(
         path, folder = resolve(file, "traffic", report), out or Path(f"{stem(file)}-field")
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_ROADS)), (path,))
         field = fields.read_road_field(path, value, metric, min_length, snap, within=within, skip=skip)
-        model = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt, "seed": seed}
+        walks = {"num_walkers": num_walkers, "halt": halt}
+        model = _process(field, kernel, (alpha, 1), features, boundary=boundary, seed=seed, **walks)
         given = {"file": file, "value": value, "metric": metric, "min_length": min_length, "snap": snap}
-        study, law = _study(file.name, field, model, given, folder, test_share, comparison, with_data, report)
+        study, law = _study(file.name, field, model, given, folder, (test_share, comparison, with_data), report)
         fields.write_roads(folder / "roads.geojson", field, law)
     _publish(study, folder, _OF_ROADS, as_json)
 
@@ -159,32 +186,63 @@ def _hide(field: Any, known: float, seed: int) -> Any:
     return replace(field, nodes=field.nodes[kept], values=field.values[kept])
 
 
+def _process(
+    field: Any,
+    kernel: str,
+    alpha: tuple[int | None, int],
+    features: str | None,
+    *,
+    boundary: str = "neumann",
+    seed: int,
+    **walks: Any,
+) -> Any:
+    """Return the process on a field's surface or roads, or on its graph.
+
+    `alpha` is what was given, if anything, and the usual one; `walks` are options of walks.
+    """
+    from rfgp import GraphGP
+    from rfgp.fields import whittle_matern
+
+    given, usual = alpha
+    if kernel != FIELD and given is not None:
+        raise typer.BadParameter(f"--alpha {given} is of --kernel {FIELD}; {kernel} has none.")
+    if kernel != FIELD:
+        return GraphGP(field.graph, kernel=kernel, features=features or "auto", seed=seed, **walks)
+    if features is not None:
+        raise typer.BadParameter(
+            f"--features {features} approximates the kernel of a graph; {FIELD} needs none. Name a graph's kernel, as "
+            "--kernel diffusion, to use it."
+        )
+    return whittle_matern(field, usual if given is None else given, boundary=boundary, seed=seed)
+
+
 def _study(
     name: str,
     field: Any,
-    options: dict[str, Any],
+    model: Any,
     reading: dict[str, Any],
     folder: Path,
-    test_share: float,
-    comparison: bool,
-    with_data: bool,
+    asked: tuple[float, bool, bool],
     report: Any,
 ) -> tuple[Any, Any]:
-    """Fit, judge, condition on everything, and write what meshes and roads have in common."""
-    from rfgp import GraphGP
-    from rfgp.fields import law_at_nodes, write_nodes
+    """Fit, judge, condition on everything, and write what meshes and roads have in common.
+
+    `asked` is the share to test on, whether to compare, and whether to save the data.
+    """
+    from copy import copy
+
+    from rfgp.fields import law_at_nodes, observed_inputs, write_nodes
     from rfgp.files import made_folder, write_atomically
     from rfgp.report import field_report, study_field
 
-    title, seed = f"{name}, {field.quantity}", options["seed"]
-    model = GraphGP(field.graph, **options)
-    study = study_field(field, model, title=title, test_share=test_share, compare=comparison, seed=seed, report=report)
+    title, (test_share, compare, with_data) = f"{name}, {field.quantity}", asked
+    about = {"title": title, "test_share": test_share, "compare": compare, "seed": model.seed}
+    study = study_field(field, model, **about, report=report)
     report("Predicting every node", 0, 0)
-    final = model.redraw(seed=seed).condition(list(field.nodes), field.values)
+    final = copy(model).condition(observed_inputs(model, field), field.values)
     law = law_at_nodes(final, field)
     report("Writing", 0, 0)
     page = field_report(study, field, law, settings=reading, command=command_line())
-    final.fit_report = model.fit_report
     with made_folder(folder):
         final.save(folder / "model.safetensors", data=with_data)
         write_atomically(folder / "report.html", page.encode())

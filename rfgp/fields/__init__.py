@@ -1,8 +1,11 @@
 """Fields on meshes and roads: values at some nodes of a graph that lies in space, read and written."""
 
 from rfgp.fields.field import Field as Field
-from rfgp.fields.field import NodeLaw as NodeLaw
-from rfgp.fields.field import law_at_nodes as law_at_nodes
+from rfgp.fields.processes import NodeLaw as NodeLaw
+from rfgp.fields.processes import law_at_nodes as law_at_nodes
+from rfgp.fields.processes import node_inputs as node_inputs
+from rfgp.fields.processes import observed_inputs as observed_inputs
+from rfgp.fields.processes import whittle_matern as whittle_matern
 from rfgp.fields.reading import FIELD_SUFFIXES as FIELD_SUFFIXES
 from rfgp.fields.reading import ROAD_SUFFIXES as ROAD_SUFFIXES
 from rfgp.fields.reading import read_field as read_field

@@ -3,16 +3,15 @@
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 import graphs
-from graphs.builders.roads import Piece, num_parts
+from graphs.builders.roads import Piece, join_ends, num_parts
 from rfgp.errors import InvalidArgumentError
-from rfgp.models.process import Process
 
 _SNAP = 1.0
 """Metres, or the plane's units: what is tried where roads fall into parts."""
@@ -31,6 +30,8 @@ class Field:
         mesh: The `trimesh.Trimesh`, for a field on a mesh.
         on_faces: Whether the nodes are the mesh's faces (else its vertices).
         roads: The roads, for a field on roads.
+        exact_places: Where the observations are, for a process that is defined between nodes: points of the surface
+            (n, 3), or positions (n, 2) of `graphs.RoadNetwork`; None: at their nodes.
     """
 
     graph: graphs.Graph
@@ -41,6 +42,7 @@ class Field:
     mesh: Any = None
     on_faces: bool = True
     roads: graphs.Roads | None = None
+    exact_places: NDArray[np.float64] | None = None
 
     @property
     def labels(self) -> list[Any]:
@@ -53,6 +55,27 @@ class Field:
         """Where the nodes are, (N, 2) in degrees or (N, 3) in the mesh's units."""
         assert self.graph.coordinates is not None
         return self.graph.coordinates
+
+    @cached_property
+    def node_places(self) -> NDArray[np.float64]:
+        """Where the nodes are, for a process that is defined between them: points (N, 3), or positions on roads (N, 2).
+
+        A crossing is at an end of the first road that has one there.
+        """
+        if self.roads is None:
+            return self.coordinates
+        ends = np.concatenate([line[[0, -1]] for line in self.roads.lines])
+        first = np.unique(join_ends(ends, self.roads.metric, self.roads.snap)[1], return_index=True)[1]
+        edges, fractions, _ = self.roads.places()
+        crossings = np.stack([first // 2, first % 2], axis=1).astype(np.float64)
+        return np.concatenate([crossings, np.stack([edges, fractions], axis=1)])
+
+    @property
+    def places(self) -> NDArray[np.float64]:
+        """Where the observations are, (n, 3) or (n, 2), like `node_places`."""
+        if self.exact_places is not None:
+            return self.exact_places
+        return self.node_places[self.graph.index(self.nodes)]
 
     @cached_property
     def part(self) -> NDArray[np.int32]:
@@ -112,17 +135,3 @@ def warn_of_parts(field: Field) -> Field:
     if text := field.describe_parts():
         warnings.warn(graphs.DisconnectedWarning(text), stacklevel=3)
     return field
-
-
-class NodeLaw(NamedTuple):
-    """What a model says at every node of a graph."""
-
-    mean: NDArray[np.float64]  # (N,)
-    deviation: NDArray[np.float64]  # (N,) of the latent field
-    num_observed: int
-
-
-def law_at_nodes(model: Process[Any], field: Field) -> NodeLaw:
-    """Return a fitted model's mean (N,) and standard deviation (N,) at every node of a field."""
-    law = model.predict(field.labels)
-    return NodeLaw(law.mean, np.sqrt(law.variance), model.num_observations)

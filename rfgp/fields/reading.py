@@ -120,13 +120,14 @@ def read_mesh_field(
     table = None if values is None else read_table(values, **(table_options or {}))
     nodes = nodes or ("vertices" if table is not None and table.columns == ("vertex",) else "faces")
     graph = graphs.Graph.from_mesh(mesh, nodes=nodes, weights=weights)
-    on_faces = nodes == "faces"
+    on_faces, places = nodes == "faces", None
     if table is None or values is None:
         normals = np.array((mesh.face_normals if on_faces else mesh.vertex_normals)[:, 2])
         quantity = f"z of the {'face' if on_faces else 'vertex'} normal"
         return warn_of_parts(Field(graph, np.arange(graph.num_nodes), normals, quantity, mesh=mesh, on_faces=on_faces))
     if set(table.columns) == {"x", "y", "z"}:
-        found = _nearest(table, mesh, on_faces, Path(values))
+        places = table.X[:, [table.columns.index(axis) for axis in "xyz"]]
+        found = _nearest(places, table.rows, mesh, on_faces, Path(values))
     elif table.columns == (("face",) if on_faces else ("vertex",)):
         renumbered = any(issubclass(entry.category, graphs.DegenerateFacesWarning) for entry in caught)
         _check_numbering(table.columns[0], renumbered, mesh, Path(path))
@@ -136,23 +137,29 @@ def read_mesh_field(
             f"{values} has the columns {', '.join(table.columns)} before the value {table.target!r}; a field on a "
             f"mesh's {nodes} needs {'face' if on_faces else 'vertex'}, or x, y and z, and then the value."
         )
-    return warn_of_parts(Field(graph, found, table.y, table.target, mesh=mesh, on_faces=on_faces))
+    field = Field(graph, found, table.y, table.target, mesh=mesh, on_faces=on_faces, exact_places=places)
+    return warn_of_parts(field)
 
 
-def _nearest(table: Table, mesh: Any, on_faces: bool, file: Path) -> NDArray[np.int64]:
-    """Return the faces or vertices (n,) that are nearest to the places of a table.
+def _nearest(
+    places: NDArray[np.float64],  # (n, 3)
+    rows: NDArray[np.int64],  # (n,)
+    mesh: Any,
+    on_faces: bool,
+    file: Path,
+) -> NDArray[np.int64]:  # (n,)
+    """Return the faces or vertices that are nearest to the places in the rows of a table.
 
     Raises:
         DataError: a place lies far from the mesh.
     """
     from scipy.spatial import KDTree
 
-    places = table.X[:, [table.columns.index(axis) for axis in "xyz"]]
     distances, found = _nearest_faces(places, mesh) if on_faces else KDTree(mesh.vertices).query(places)
     worst, diagonal = int(np.argmax(distances)), float(np.linalg.norm(np.ptp(mesh.vertices, axis=0)))
     if distances[worst] > _FARTHEST * diagonal:
         raise DataError(
-            f"{file}: row {table.rows[worst]} lies {distances[worst]:.4g} from the nearest "
+            f"{file}: row {rows[worst]} lies {distances[worst]:.4g} from the nearest "
             f"{'face' if on_faces else 'vertex'}, more than a tenth of the mesh's size ({diagonal:.4g}). Are both in "
             f"the same units and the same frame? {_COUNTED}"
         )

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.fields.field import Field, NodeLaw
+from rfgp.fields.field import Field
+from rfgp.fields.processes import NodeLaw
 from rfgp.files import write_atomically
 from rfgp.palette import COLOR_MAPS, color_range
 

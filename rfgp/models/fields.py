@@ -61,11 +61,6 @@ class RoadGP(Process[FieldFamily]):
         options = FieldOptions(random.resolve_seed(seed), lengthscale, outputscale, noise, priors)
         super().__init__(FieldFamily(RoadPlaces(graphs.RoadField(roads, alpha, boundary)), options))
 
-    @property
-    def seed(self) -> int:
-        """What everything random follows from."""
-        return self.family.options.seed
-
 
 class MeshGP(Process[FieldFamily]):
     """A Gaussian process on a surface: a Whittle-Matern field of linear finite elements on a triangle mesh.
@@ -112,8 +107,3 @@ class MeshGP(Process[FieldFamily]):
         field = field if isinstance(field, graphs.MeshField) else graphs.MeshField(field)
         options = FieldOptions(random.resolve_seed(seed), lengthscale, outputscale, noise, priors)
         super().__init__(FieldFamily(MeshPlaces(field), options))
-
-    @property
-    def seed(self) -> int:
-        """What everything random follows from."""
-        return self.family.options.seed

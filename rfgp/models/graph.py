@@ -12,10 +12,9 @@ from rfgp import random
 from rfgp.ambient import plain
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_nodes
-from rfgp.inference import FeaturePrior, MarkovPrior, SparsePrior
 from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
-from rfgp.regression.graph import WALK_OPTIONS, FeatureCheck, GraphOptions, NodeFamily, chosen_size, exact_features
+from rfgp.regression.graph import WALK_OPTIONS, FeatureCheck, GraphOptions, NodeFamily, exact_features
 from rfgp.rows import gathered
 from rfgp.saving.graph import NODES
 
@@ -128,11 +127,6 @@ class GraphGP(Process[NodeFamily]):
         return self.options.kernel
 
     @property
-    def seed(self) -> int:
-        """What everything random follows from."""
-        return self.options.seed
-
-    @property
     def features(self) -> str:
         """The features in use; "auto" as long as they have not been chosen, which `fit` and `condition` do."""
         features = self.family.features
@@ -238,31 +232,3 @@ class GraphGP(Process[NodeFamily]):
         now = self.regression
         rows = gathered(now.needed_rows("a check"))
         return self.family.check(now.hyperparameters, rows, now.scaling, seed)
-
-
-def num_nonzeros(model: GraphGP) -> int:
-    """Return the number of non-zero features of a model's training rows; of a precision, those of its factor.
-
-    Raises:
-        NotFittedError: there are no data yet.
-    """
-    prior, rows = model.regression.prior(), gathered(model.regression.needed_rows("features"))
-    if isinstance(prior, MarkovPrior):
-        return int(prior.field.analysis.num_nonzeros)
-    if isinstance(prior, SparsePrior):
-        return len(prior.at(rows.inputs, True).values)
-    return len(rows) * (prior.num_features if isinstance(prior, FeaturePrior) else model.graph.num_nodes)
-
-
-def describe_features(model: GraphGP) -> str:
-    """Return what a model's features are, in words."""
-    sizes = chosen_size(model.family.features)
-    words = {
-        "exact": "the exact kernel",
-        "precision": "the exact kernel by its sparse precision",
-        "walks": f"{model.options.num_walkers} walkers per node",
-        "chebyshev": f"a Chebyshev polynomial of degree {sizes.get('degree')}",
-        "taylor": f"the power series cut at degree {sizes.get('degree')}",
-        "spectrum": f"the {sizes.get('rank')} smallest eigenvalues of the Laplacian",
-    }
-    return words.get(model.features, "features that are yet to be chosen")

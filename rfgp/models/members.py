@@ -109,11 +109,6 @@ class SparseSpectrumGP(Process[TableFamily]):
         return coupling
 
     @property
-    def seed(self) -> int:
-        """What everything random follows from."""
-        return int(self.options.seed)
-
-    @property
     def feature_map(self) -> FeatureMap:
         """The feature map with its draw, for standardised inputs divided by the lengthscale.
 

@@ -91,6 +91,11 @@ class Process(ABC, Generic[F]):
         return self._family if self._fitted is None else cast(F, self._fitted.regression.family)
 
     @property
+    def seed(self) -> int:
+        """What everything random follows from; 0 where nothing is."""
+        return int(self.family.options.seed)
+
+    @property
     def fit_report(self) -> FitReport | None:
         """How the fit went; None before one. It may be set, to that of a model that this one was made of."""
         return None if self._fitted is None else self._fitted.report
@@ -185,7 +190,7 @@ class Process(ABC, Generic[F]):
                 "hyperparameter or give it a prior."
             )
             warnings.warn(ConvergenceWarning(message), stacklevel=3)
-        for warning in (*_few_rows(regression, names), *self._told(report)):
+        for warning in (*_few_rows(regression, names), *_told(self.regression, report)):
             warnings.warn(warning, stacklevel=3)
         return self
 
@@ -208,7 +213,7 @@ class Process(ABC, Generic[F]):
             self._fitted = Fitted.of(solved_if_read(begin(self._family, data)))
         else:
             self._fitted = replace(fitted, regression=conditioned(fitted.now(), data))
-        for warning in self._told():
+        for warning in _told(self.regression):
             warnings.warn(warning, stacklevel=3)
         return self
 
@@ -319,11 +324,6 @@ class Process(ABC, Generic[F]):
             raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
         return self._fitted
 
-    def _told(self, report: FitReport | None = None) -> Iterable[Warning]:
-        """Return warnings of what the family tells of the model as it is."""
-        now = self.regression
-        return now.family.checked(now.hyperparameters, now.rows, now.scaling, report)
-
 
 def with_rows(model: Process[Any]) -> Regression:
     """Return the regression of a model, for one of other features.
@@ -341,6 +341,11 @@ def _chosen(model: type[Process[Any]], options: object) -> Iterator[str]:
         shown = " ".join(repr(getattr(options, name, parameter.default)).split())
         if shown not in (repr(parameter.default), f"{str(parameter.default).capitalize()}()", "{}"):
             yield f"{name}={shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + '...'}"
+
+
+def _told(now: Regression, report: FitReport | None = None) -> Iterable[Warning]:
+    """Return warnings of what a family tells of a regression."""
+    return now.family.checked(now.hyperparameters, now.rows, now.scaling, report)
 
 
 def _few_rows(regression: Regression, fixed: tuple[str, ...]) -> Iterator[Warning]:

@@ -202,11 +202,6 @@ class TableGP(Process[TableFamily]):
         return self.options.features
 
     @property
-    def seed(self) -> int:
-        """What everything random follows from."""
-        return int(self.options.seed)
-
-    @property
     def feature_map(self) -> FeatureMap | Nystrom:
         """The feature map with its draw or its points, for standardised inputs divided by the lengthscale.
 

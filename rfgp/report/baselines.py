@@ -1,5 +1,6 @@
-"""Simple rules beside a model: the mean, the nearest observation, a straight line."""
+"""What stands beside a model: the mean, the nearest observation, a straight line; walks beside an exact process."""
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -7,12 +8,15 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import dijkstra
 
 from rfgp.fields import Field
+from rfgp.models.graph import GraphGP
 from rfgp.tables import Table
 
 MOST_NEAR = 10_000
 """Training rows, at random, among which the nearest is looked for."""
 MOST_ROWS = 100_000
 """Training rows, at random, that the mean and the line are learned from."""
+MOST_WALKED = 10_000
+"""Nodes of the largest graph on which walks are fitted beside an exact process, in seconds."""
 _CHUNK = 1000
 
 
@@ -24,7 +28,7 @@ class Rule(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """A rule, and the root mean squared error of its predictions of what was held out."""
+    """A rule or process, and the root mean squared error of its predictions of what was held out."""
 
     name: str
     rmse: float
@@ -57,6 +61,22 @@ def baselines_of_nodes(field: Field, train: NDArray[np.int64], test: NDArray[np.
     places = (field.coordinates[positions] - center) / np.where(spread > 0, spread, 1.0)
     near = Rule("nearest observed node", found)
     return _judged(places[train], values[train], places[test], values[test], near)
+
+
+def walks_beside(field: Field, train: NDArray[np.int64], test: NDArray[np.int64], seed: int) -> tuple[Baseline, ...]:
+    """Return walks on a field's graph, with the diffusion kernel, fitted to (n,) and judged on (k,); or nothing.
+
+    There is nothing on more than `MOST_WALKED` nodes.
+    """
+    if field.graph.num_nodes > MOST_WALKED:
+        return ()
+    gp = GraphGP(field.graph, features="walks", seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about a process that is not the model
+        gp.fit(field.nodes[train], field.values[train], max_iterations=100)
+    mean = np.asarray(gp.predict(field.nodes[test]).mean)
+    name = f"{gp.options.num_walkers} walkers a node, diffusion on the graph"
+    return (Baseline(name, float(np.sqrt(np.mean((field.values[test] - mean) ** 2)))),)
 
 
 def _judged(

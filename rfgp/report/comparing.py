@@ -15,9 +15,10 @@ from rfgp.couplings import Coupling, by_name, name_of
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field
 from rfgp.models import SparseSpectrumGP, TableGP
-from rfgp.models.graph import GraphGP, describe_features
+from rfgp.models.graph import GraphGP
 from rfgp.regression import FeatureOptions, InducingOptions
-from rfgp.regression.graph import NONZEROS_PER_WALKER, chosen_size
+from rfgp.regression.graph import NONZEROS_PER_WALKER, chosen_size, exact_features
+from rfgp.report.processes import describe_process
 from rfgp.tables import Table
 
 TableModel = SparseSpectrumGP | TableGP
@@ -26,7 +27,10 @@ EXACT_ROWS = 800
 """Training rows, at random, on which an approximation on a table is compared with the exact process."""
 
 EXACT_NODES = 5000
-"""The largest graph on which features are compared with the exact process."""
+"""The largest graph on which features are compared with the exact process by eigenvectors."""
+
+EXACT_NODES_BY_PRECISION = 20_000
+"""The same where the exact process goes through a sparse precision: what walks on more nodes take is minutes."""
 
 _TEST_POINTS = 300
 _DRAWS = 5
@@ -111,9 +115,11 @@ def compare_nodes(
     tell: Report,
 ) -> Compared:
     """Compare a fitted model of a field, given observations (n,), on held-out ones (k,), with the exact process."""
-    if field.graph.num_nodes > EXACT_NODES:
+    by_precision = exact_features(field.graph, model.kernel) == "precision"
+    if field.graph.num_nodes > (EXACT_NODES_BY_PRECISION if by_precision else EXACT_NODES):
         remark = (
-            f"The exact process was not computed beside: {field.graph.num_nodes:,} nodes are more than {EXACT_NODES:,}."
+            f"The exact process was not computed beside: {field.graph.num_nodes:,} nodes are more than "
+            f"{EXACT_NODES_BY_PRECISION if by_precision else EXACT_NODES:,}."
         )
         if model.is_exact:
             return Compared(None, f"{remark} The model itself is exact.")
@@ -151,7 +157,7 @@ def _remark(model: GraphGP, m: int, num_train: int, num_hidden: int) -> str:
     if model.features == "walks":
         return remark
     return (
-        f"{remark} The model in use, {describe_features(model)}, stands at m = {m}: it has as many features a node as "
+        f"{remark} The model in use, {describe_process(model)}, stands at m = {m}: it has as many features a node as "
         f"{m} walkers, at {NONZEROS_PER_WALKER} for each."
     )
 

@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.fields import Field, NodeLaw
-from rfgp.models.graph import GraphGP, describe_features, num_nonzeros
+from rfgp.models import Process
+from rfgp.models.graph import GraphGP
 from rfgp.palette import COLOR_MAPS
 from rfgp.regression.graph import chosen_size
 from rfgp.report import figures, words
 from rfgp.report.page import Block, Picture, Plot, Section, Text, render
+from rfgp.report.processes import describe_process, memory_of
 from rfgp.report.study import Study
 
 UNEVEN = 20.0
@@ -38,30 +40,30 @@ def field_report(
         settings: What to list under "How it was made", beside what the model was made with.
         command: The command that made it, to list there.
     """
-    model = study.model
-    assert isinstance(model, GraphGP)
-    graph = field.graph
+    model, graph = study.model, field.graph
     kind = "a mesh" if field.mesh is not None else "roads"
-    how = describe_features(model)
+    how, exactly = describe_process(model), not isinstance(model, GraphGP) or model.is_exact
+    by = "by" if exactly else "through"
     lead = (
-        f"A Gaussian process for {field.quantity} on {kind} with {graph.num_nodes:,} nodes, through {how}: fitted on "
+        f"A Gaussian process for {field.quantity} on {kind} with {graph.num_nodes:,} nodes, {by} {how}: fitted on "
         f"{len(study.train):,} of {len(field.values):,} observations, judged on the other {len(study.test):,}. "
         f"The views show the posterior given all observations."
     )
-    memory = 8.0 * graph.num_nodes**2 if model.features == "exact" else 12.0 * num_nonzeros(model)
     sections = [
         Section("The field", _views(field, law)),
         Section("The data at a glance", _glance(field, law)),
         Section("The fit", words.diagnostics(study)),
         words.accuracy(study),
-        words.cost(study, how, memory),
+        words.cost(study, how, memory_of(model), "process" if exactly else "features"),
         words.making(study, {**(settings or {}), **_settings(model)}, command),
     ]
     return render(study.title, lead, words.cards(study, "observations"), sections)
 
 
-def _settings(model: GraphGP) -> dict[str, object]:
+def _settings(model: Process[Any]) -> dict[str, object]:
     """Return what the model was made with, of its features only what those in use have."""
+    if not isinstance(model, GraphGP):
+        return {"process": describe_process(model), "seed": model.seed}
     asked = model.options.features
     out: dict[str, object] = {"kernel, at the start": repr(model.kernel), "features": model.features}
     if asked != model.features:

@@ -13,13 +13,13 @@ from rfgp.compare import Comparison
 from rfgp.compare.protocol import Report
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.fields import Field
+from rfgp.fields import Field, observed_inputs
 from rfgp.fitting import Progress
 from rfgp.inference import Prediction
 from rfgp.models import Process
 from rfgp.models.graph import GraphGP
 from rfgp.regression import FeatureOptions, InducingOptions
-from rfgp.report.baselines import Baseline, baselines_of_nodes, baselines_of_rows
+from rfgp.report.baselines import Baseline, baselines_of_nodes, baselines_of_rows, walks_beside
 from rfgp.report.comparing import NOT_ASKED, Compared, TableModel, compare_nodes, compare_rows
 from rfgp.report.notes import of_bounds, of_rules
 from rfgp.tables import Table
@@ -47,6 +47,7 @@ class Study:
         repeated: Rows that repeat another exactly, or observations at the node of another; they are on one side of the
             split.
         baselines: Simple rules, learned from the same training part and judged on the same held-out part.
+        others: Other processes, fitted to the same training part and judged on the same held-out part.
         making: What it takes to make it again, by name.
         notes: What a reader should know besides, in sentences.
     """
@@ -64,6 +65,7 @@ class Study:
     own: tuple[str, int] | None = None
     repeated: int = 0
     baselines: tuple[Baseline, ...] = ()
+    others: tuple[Baseline, ...] = ()
     making: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -101,6 +103,7 @@ class Study:
             "nlpd": self.nlpd,
             "coverage_95": self.coverage,
             "baselines": {baseline.name: baseline.rmse for baseline in self.baselines},
+            "others": {other.name: other.rmse for other in self.others},
             "hyperparameters": {
                 name: self.model.hyperparameters.value(name).tolist() for name in self.model.hyperparameters.names
             },
@@ -164,13 +167,13 @@ def study_table(
     rules = baselines_of_rows(table, train, test)
     better = of_rules(rules, metrics.rmse(table.y[test], prediction))
     notes = (*better, *_left_out(compared, compare), *of_bounds(model, table.columns))
-    about = (*compared, repeated, rules, making, notes)
+    about = (*compared, repeated, rules, (), making, notes)
     return Study(title, model, train, test, table.y[test], prediction, spread, seconds, *about)
 
 
 def study_field(
     field: Field,
-    model: GraphGP,
+    model: Process[Any],
     *,
     title: str = "field",
     test_share: float = 0.1,
@@ -178,23 +181,32 @@ def study_field(
     seed: int = 0,
     report: Report | None = None,
 ) -> Study:
-    """Fit a model on a part of a field's observed nodes, judge it on the rest, and compare with the exact process.
+    """Fit a model on a part of a field's observations, judge it on the rest, and compare with the exact process.
 
-    Arguments and errors are those of `study_table`; graphs of more than `rfgp.report.comparing.EXACT_NODES` nodes are
-    not compared.
+    Arguments and errors are those of `study_table`, but for the model: a `GraphGP`, whose features are compared with
+    the exact process of the same kernel where that can be had (`rfgp.report.comparing.compare_nodes`), or a
+    `MeshGP` or `RoadGP`, which is exact and is shown beside walks with a likelihood of their own.
     """
     tell = report or (lambda what, done, total: None)
     groups = field.graph.index(field.nodes)
     train, test = split(len(field.values), test_share, seed, groups)
-    nodes, values = field.nodes, field.values
-    prediction, seconds = _fit_and_predict(model, nodes, values, train, test, len(train), tell)
-    compared = compare_nodes(field, model, train, test, title, seed, tell) if compare else NOT_ASKED
+    inputs, values = observed_inputs(model, field), field.values
+    prediction, seconds = _fit_and_predict(model, inputs, values, train, test, len(train), tell)
+    compared: Compared = NOT_ASKED
+    others: tuple[Baseline, ...] = ()
+    if compare and isinstance(model, GraphGP):
+        compared = compare_nodes(field, model, train, test, title, seed, tell)
+    elif compare:
+        tell("Walks beside it", 0, 0)
+        others = walks_beside(field, train, test, seed)
+        beside = "".join(f" Beside it, {other.name}: RMSE {other.rmse:.4g}." for other in others)
+        compared = Compared(None, f"The process is exact: nothing of it is approximated.{beside}")
     spread = float(values[train].std(ddof=1))
     making = {"share of the test": test_share, "seed of the split": seed}
     rules = baselines_of_nodes(field, train, test)
     better = of_rules(rules, metrics.rmse(values[test], prediction))
     notes = (*better, *_left_out(compared, compare), *of_bounds(model, ()))
-    about = (*compared, len(groups) - len(np.unique(groups)), rules, making, notes)
+    about = (*compared, len(groups) - len(np.unique(groups)), rules, others, making, notes)
     return Study(title, model, train, test, values[test], prediction, spread, seconds, *about)
 
 

@@ -15,6 +15,7 @@ from rfgp.compare import Comparison
 from rfgp.compare.show import format_estimate
 from rfgp.counts import counted
 from rfgp.models import Process
+from rfgp.models.fields import MeshGP, RoadGP
 from rfgp.models.graph import GraphGP
 from rfgp.regression import FitReport
 from rfgp.report import figures
@@ -110,9 +111,11 @@ def _beside(study: Study) -> list[Block]:
     total = float(np.mean((study.observed - study.observed.mean()) ** 2))
     rows = [
         [name, number(rmse), f"{100 * (1 - rmse**2 / total):.1f} %" if total > 0 else "not defined"]
-        for name, rmse in (("this model", study.rmse), *study.baselines)
+        for name, rmse in (("this model", study.rmse), *study.others, *study.baselines)
     ]
     caption = "Simple rules learned from the same training part, on the same held-out part."
+    if study.others:
+        caption = "Walks fitted to, and simple rules learned from, the same training part, on the same held-out part."
     return [Grid(["prediction", "RMSE", "R²"], rows, caption, wide=False)]
 
 
@@ -136,7 +139,7 @@ def repeats(study: Study) -> str:
     if not study.repeated:
         return ""
     one = study.repeated == 1
-    if isinstance(study.model, GraphGP):
+    if isinstance(study.model, GraphGP | MeshGP | RoadGP):
         return (
             f"{counted(study.repeated, 'observation')} {'is' if one else 'are'} at the node of another; those of one "
             "node are held out, or trained on, together."
@@ -209,13 +212,13 @@ def hyperparameters(model: Process[Any]) -> Grid:
     return Grid(["hyperparameter", "value"], rows, "In the units of the data; outputscale and noise are variances.")
 
 
-def cost(study: Study, features: str, memory: float) -> Section:
-    """Return the section on what it cost; `features` says what was computed, `memory` is of the features, bytes."""
+def cost(study: Study, features: str, memory: float, of: str = "features") -> Section:
+    """Return the section on what it cost; `features` says what was computed, `memory` is of these, bytes."""
     rows = [[what, f"{seconds:.2f} s"] for what, seconds in study.seconds.items()]
     if study.comparison is not None:
         exact = study.comparison.exact[0]
         rows.append(["the exact process of the comparison, without fitting", f"{exact.seconds:.2f} s"])
-    rows += [["features", features], ["memory of the features", f"{memory / 2**20:,.1f} MiB"]]
+    rows += [[of, features], [f"memory of the {of}", f"{memory / 2**20:,.1f} MiB"]]
     return Section(
         "Cost",
         [

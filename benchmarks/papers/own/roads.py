@@ -49,8 +49,8 @@ def roads(scale: Scale) -> Result:
         " with a fitted diffusion kernel, on pems and on the roads in `data/`; pieces shorter than a share of the mean"
         " length count as that long. Errors are over sensors. Share 0 is the published weighting.",
         values,
-        ("The default of `rfgp traffic`, 0.5, was chosen after these figures were seen, at the end of the range, so"
-         " they show that short pieces hurt, not what the best share is.",),
+        ("The default of `rfgp traffic --kernel diffusion`, 0.5, was chosen after these figures were seen, at the end"
+         " of the range, so they show that short pieces hurt, not what the best share is.",),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import pytest
 import trimesh
 from commands import run
 
+import graphs
 import rfgp
 from rfgp.datasets import CATALOG, Entry
 from rfgp.tables import Schema
@@ -297,8 +298,9 @@ def test_predict_refuses_other_models(fitted, monkeypatch, capsys, tmp_path):
 def test_mesh_writes_pictures_and_numbers(small_mesh, monkeypatch, capsys, tmp_path):
     rows = "".join(f"{i},{i % 7}\n" for i in range(0, 320, 2))
     (tmp_path / "v.csv").write_text("face,stress\n" + rows)
-    arguments = ("--values", tmp_path / "v.csv", "--features", "walks", "--num-walkers", "8", "--no-compare", "--json")
-    code, out, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments, "--out", tmp_path / "o")
+    arguments = ("--values", tmp_path / "v.csv", "--no-compare", "--json", "--out", tmp_path / "o")
+    walks = ("--kernel", "diffusion", "--features", "walks", "--num-walkers", "8")
+    code, out, err = run(monkeypatch, capsys, "mesh", small_mesh, *walks, *arguments)
     assert code == 0, err
     figures = json.loads(out)
     names = {"mean.ply", "sd.ply", "mean.glb", "sd.glb", "nodes.csv", "model.safetensors", "report.html"}
@@ -308,6 +310,14 @@ def test_mesh_writes_pictures_and_numbers(small_mesh, monkeypatch, capsys, tmp_p
     found = rows_of(tmp_path / "o" / "nodes.csv")
     np.testing.assert_allclose([float(row["mean"]) for row in found], gp.predict(range(320)).mean, rtol=1e-12)
     assert "stress" in (tmp_path / "o" / "report.html").read_text()
+    code, _, err = run(monkeypatch, capsys, "mesh", small_mesh, "--alpha", "3", *arguments)
+    assert code == 0, err
+    gp, mesh = rfgp.load(tmp_path / "o" / "model.safetensors"), trimesh.load(small_mesh)
+    law = gp.predict(mesh.triangles_center)
+    found = rows_of(tmp_path / "o" / "nodes.csv")
+    assert (type(gp), gp.num_observations, gp.family.places.mesh.alpha) == (rfgp.MeshGP, 160, 3)
+    np.testing.assert_allclose([float(row["mean"]) for row in found], law.mean, rtol=1e-6)
+    np.testing.assert_allclose([float(row["sd"]) for row in found], np.sqrt(law.variance), rtol=1e-6)
 
 
 def test_mesh_without_values_says_what_stands_in(small_mesh, monkeypatch, capsys, tmp_path):
@@ -327,15 +337,25 @@ def test_traffic_reads_and_writes_geojson(monkeypatch, capsys, tmp_path):
             feature["properties"] = {"speed": None if hidden < 5 else feature["properties"]["value"]}
             hidden += 1
     (tmp_path / "roads.geojson").write_text(json.dumps(content))
-    arguments = ("--value", "speed", "--no-compare", "--out", tmp_path / "o", "--json")
+    arguments = ("--value", "speed", "--alpha", "2", "--boundary", "stationary", "--out", tmp_path / "o", "--json")
     code, out, err = run(monkeypatch, capsys, "traffic", tmp_path / "roads.geojson", *arguments)
     assert code == 0, err
     figures = json.loads(out)
     assert figures["train"] + figures["test"] == 115
+    ((name, rmse),) = figures["others"].items()
+    assert name == "64 walkers a node, diffusion on the graph"
+    assert figures["notes"][-1].endswith(f"is approximated. Beside it, {name}: RMSE {rmse:.4g}.")
+    report = (tmp_path / "o" / "report.html").read_text()
+    assert "by the Whittle-Matern field of alpha 2 along the roads, stationary at free ends, exactly" in report
+    assert name in report
     written = json.loads((tmp_path / "o" / "roads.geojson").read_text())["features"]
     sensors = [f["properties"] for f in written if f["geometry"]["type"] == "Point"]
     assert [s["speed"] is None for s in sensors] == [True] * 5 + [False] * 115
     assert all(np.isfinite(s["gp_mean"]) and s["gp_sd"] > 0 for s in sensors)
+    gp, roads = rfgp.load(tmp_path / "o" / "model.safetensors"), graphs.read_roads(tmp_path / "roads.geojson", "speed")
+    assert (type(gp), gp.num_observations) == (rfgp.RoadGP, 115)
+    mean = gp.predict(np.stack([roads.sensor_edges, roads.sensor_fractions], axis=1)).mean
+    np.testing.assert_allclose([s["gp_mean"] for s in sensors], mean, rtol=1e-6)
 
 
 def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
@@ -376,7 +396,11 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["mesh", "mesh.ply", "--values", "table.csv"], 1, "has the columns angle"),
         (["mesh", "mesh.ply", "--values", "none.csv"], 1, "no file"),
         (["mesh", "mesh.ply", "--kernel", "heat"], 1, "no graph kernel"),
+        (["mesh", "mesh.ply", "--features", "walks"], 2, "Name a graph's kernel, as --kernel diffusion, to use it."),
+        (["mesh", "mesh.ply", "--alpha", "0"], 1, "alpha"),
         (["mesh", "mesh.ply", "--weights", "cotangent"], 1, "Cotangent weights"),
+        (["traffic", "roads.geojson", "--kernel", "diffusion", "--alpha", "2"], 2, "diffusion has none."),
+        (["traffic", "roads.geojson", "--boundary", "open"], 1, "boundary"),
         (["traffic", "mesh.ply"], 1, "`rfgp mesh` reads that, `rfgp traffic` needs roads."),
         (["traffic", "table.csv"], 1, "is a table by its ending (.csv): `rfgp fit` reads that"),
         (["traffic", "roads.geojson", "--value", "speed"], 1, "as in --value value."),

@@ -83,6 +83,31 @@ def test_values_by_place_go_to_the_nearest_face(ball, tmp_path):
     assert field.nodes.tolist() == [5, 60]
 
 
+@pytest.mark.parametrize("snap", [0.0, 30.0])
+def test_nodes_of_roads_are_positions_on_them(tmp_path, snap):
+    lines = ((8.0, 50.0, 8.0, 50.01), (8.0, 50.0102, 8.02, 50.01), (8.02, 50.01, 8.0, 50.0))
+    points = [([8.0, 50.004], {"value": 1.0}), ([8.01, 50.0101], {"value": 2.0}), ([8.0, 50.004], {"value": 3.0})]
+    field = fields.read_road_field(roads_file(tmp_path / "r.geojson", points, lines), snap=snap)
+    network = graphs.RoadNetwork.from_roads(field.roads)
+    assert len(field.node_places) == field.graph.num_nodes == (6 if snap == 0 else 5)
+    found = network.point(field.node_places)
+    np.testing.assert_allclose(found, field.coordinates, atol=1e-9)
+    assert field.places.tolist() == field.node_places[field.graph.index(field.nodes)].tolist()
+    planted = np.roll(field.node_places, 1, axis=0)
+    assert not np.allclose(network.point(planted), field.coordinates, atol=1e-9)
+
+
+def test_a_process_between_nodes_reads_places_as_they_are(ball, tmp_path):
+    path, mesh = ball
+    places = mesh.triangles_center[[5, 60]] + [[0.01, 0, 0], [0, 0, 0.02]]
+    rows = "".join(f"{z},{x},{y},{i}\n" for i, (x, y, z) in enumerate(places))
+    field = fields.read_mesh_field(path, write(tmp_path / "v.csv", "z,x,y,heat\n" + rows))
+    gp = fields.whittle_matern(field, 2, seed=0)
+    np.testing.assert_array_equal(fields.observed_inputs(gp, field), places)
+    np.testing.assert_allclose(fields.node_inputs(gp, field), mesh.triangles_center, atol=1e-7)  # as the file has them
+    assert fields.observed_inputs(rfgp.GraphGP(field.graph, seed=0), field).tolist() == [5, 60]
+
+
 def test_a_field_may_lie_on_vertices_by_place_or_by_normals(ball, tmp_path):
     path, mesh = ball
     places = 1.01 * mesh.vertices[[7, 30]]

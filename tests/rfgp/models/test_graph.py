@@ -13,6 +13,7 @@ from rfgp import GraphGP, metrics
 from rfgp.regression.graph import NodeFamily
 from rfgp.regression.graph.checks import split
 from rfgp.regression.graph.choosing import is_worth_it
+from rfgp.report.processes import describe_process, num_nonzeros
 
 GRAPH = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(9, 8)))
 
@@ -502,9 +503,9 @@ def test_a_free_modulation_is_kept_near_its_family():
 )
 def test_features_in_words_and_numbers(features, words):
     gp = GraphGP(GRAPH, features=features, num_walkers=8, degree=3, rank=5, seed=0).condition(TRAIN, Y)
-    assert words in rfgp.models.graph.describe_features(gp)
+    assert words in describe_process(gp)
     expected = {"exact": 50 * 72, "spectrum": 50 * 5}.get(features)
-    found = rfgp.models.graph.num_nonzeros(gp)
+    found = num_nonzeros(gp)
     assert found == expected if expected else 50 < found < 50 * 72
 
 
