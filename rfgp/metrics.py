@@ -4,14 +4,16 @@ Each takes log-normal predictions (`Prediction.exp`) as well, with targets in th
 """
 
 import math
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
 
+from rfgp.ambient import plain
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, read_numbers
+from rfgp.quadrature import Operator, quadrature
 
 
 class GaussianLaw(Protocol):
@@ -28,6 +30,13 @@ class GaussianLaw(Protocol):
 
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n)."""
+
+
+class OperatorLaw(GaussianLaw, Protocol):
+    """A law whose covariance need not be formed."""
+
+    def operator(self) -> Operator | None:
+        """Return its covariance, or None."""
 
 
 def kl_divergence(first: GaussianLaw, second: GaussianLaw, *, per_point: bool = False) -> float:
@@ -56,6 +65,68 @@ def kl_divergence(first: GaussianLaw, second: GaussianLaw, *, per_point: bool = 
     log_ratio = factor_q.diagonal().log().sum() - factor_p.diagonal().log().sum()
     total = 0.5 * (ratio.square().sum() + shift.square().sum() - len(difference)) + log_ratio
     return float(total) / (len(difference) if per_point else 1)
+
+
+class KLEstimate(NamedTuple):
+    """A divergence from probes, nats, and its standard error."""
+
+    value: float
+    error: float
+
+
+@plain()
+def estimate_kl(
+    first: OperatorLaw,
+    second: OperatorLaw,
+    *,
+    num_probes: int = 8,
+    seed: int = 0,
+    per_point: bool = False,
+) -> KLEstimate:
+    """Estimate KL(first || second) of the joint observed laws of one output, in nats, at any number of points.
+
+    For posteriors through sparse precisions and sparse features of graphs, whose covariances C_1 and C_2 are products
+    and solves: with r the eigenvalues of C_1^-1 C_2,
+
+        KL = (sum (1 / r - 1 + log r) + (m_1 - m_2)^T C_2^-1 (m_1 - m_2)) / 2,
+
+    the sum by stochastic Lanczos quadrature in the inner product of C_1, each probe scaled to its mean length; the
+    second part is solved for. What is solved for by conjugate gradients has a relative residual of 1e-8.
+
+    Args:
+        first: Usually the exact process, at n points.
+        second: The approximation at the same points.
+        num_probes: Draws, at least 2; the standard error falls with their root.
+        seed: Of the draws.
+        per_point: Divide by n.
+
+    Raises:
+        InvalidArgumentError: the two are at different numbers of points, or at none; a law has several outputs, no
+            noise, or a covariance that has to be formed, for which there is `kl_divergence`.
+
+    Source: Ubaru, Chen and Saad (2017), "Fast estimation of tr(f(A)) via stochastic Lanczos quadrature", in another
+    inner product.
+    """
+    check_count("num_probes", num_probes, least=2)
+    p, q = _normal(first).observed(), _normal(second).observed()
+    difference = _same_points(p, q)
+    exact, other = _operator(p), _operator(q)
+    generator = torch.Generator().manual_seed(seed)
+    sums = quadrature(exact, other, exact.draw(num_probes, generator), lambda r: 1 / r - 1 + r.log())
+    shift = float(difference @ other.solve(difference[:, None])[:, 0])
+    size = len(difference) if per_point else 1
+    error = float(sums.std()) / num_probes**0.5
+    return KLEstimate((float(sums.mean()) + shift) / 2 / size, error / 2 / size)
+
+
+def _operator(law: OperatorLaw) -> Operator:
+    operator = law.operator()
+    if operator is None:
+        raise InvalidArgumentError(
+            "Estimates are of laws of one output with noise, through a sparse precision or sparse features of a graph "
+            "by conjugate gradients; kl_divergence takes any law of up to 2,000 points."
+        )
+    return operator
 
 
 def expected_posterior_kl(

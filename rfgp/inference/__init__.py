@@ -14,6 +14,7 @@ from rfgp.inference.iterated.sparse import SparsePosterior as SparsePosterior
 from rfgp.inference.laws import InputBlocks as InputBlocks
 from rfgp.inference.laws import Law as Law
 from rfgp.inference.laws import Posterior as Posterior
+from rfgp.inference.left_out import LeaveOneOut as LeaveOneOut
 from rfgp.inference.linear import LinearModel as LinearModel
 from rfgp.inference.local import LocalEvidence as LocalEvidence
 from rfgp.inference.local import LocalPosterior as LocalPosterior
@@ -21,7 +22,6 @@ from rfgp.inference.local import LocalPrior as LocalPrior
 from rfgp.inference.markov import MarkovPrior as MarkovPrior
 from rfgp.inference.posteriors import KernelPosterior as KernelPosterior
 from rfgp.inference.posteriors import WeightPosterior as WeightPosterior
-from rfgp.inference.prediction import LeaveOneOut as LeaveOneOut
 from rfgp.inference.prediction import LogNormal as LogNormal
 from rfgp.inference.prediction import Prediction as Prediction
 from rfgp.inference.primal import FeatureEvidence as FeatureEvidence

@@ -1,4 +1,4 @@
-"""Predictions in the user's units: the joint law at some points, its logarithmic twin, and leave-one-out laws."""
+"""Predictions in the user's units: the joint law at some points, and its logarithmic twin."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,13 +9,13 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.ambient import hides, plain
-from rfgp.counts import check_count, counted
+from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.laws import Law, LinearLaw, at_points, normal_log_density, root_of
-from rfgp.scaling import Affine
+from rfgp.inference.operators import CovarianceOperator, in_units
 
 
-@hides("law", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor")
+@hides("law", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
     """The joint Gaussian law at n points, in the user's units; with k outputs, independent ones, an axis more.
@@ -195,14 +195,18 @@ class Prediction:
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,) or (n, k), float64 tensor."""
         noise = _noise(self)
-        return self._per_output(self.law.variance() + (noise.diagonal() if noise.ndim == 2 else noise))
+        return _per_output(self, self.law.variance() + (noise.diagonal() if noise.ndim == 2 else noise))
 
     @plain()
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n) or (n, n, k), float64 tensor."""
         covariance, noise = self.law.covariance(), _noise(self)
         noise = noise if noise.ndim == 2 else torch.diag(noise.expand(len(covariance)))
-        return self._per_output(covariance + noise)
+        return _per_output(self, covariance + noise)
+
+    def operator(self) -> CovarianceOperator | None:
+        """Return the covariance (n, n) in the user's units as products and solves; None where it has to be formed."""
+        return in_units(self.law, self.scale, _noise(self))
 
     def __repr__(self) -> str:
         outputs = f", {len(self.scale)} outputs" if self.scale.ndim else ""
@@ -212,10 +216,6 @@ class Prediction:
         """Return standardised values (..., k) in the user's units, without the last axis where there is one output."""
         out = self.location + self.scale * values
         return out[..., 0] if self.location.ndim == 0 else out
-
-    def _per_output(self, variance: Tensor) -> Tensor:
-        """Return standardised variances in the user's units, with an axis more where there are several outputs."""
-        return self.scale**2 * (variance[..., None] if self.scale.ndim else variance)
 
     def _out(self, value: Tensor) -> Any:
         return given_back(value, self.template, self.as_numpy)
@@ -301,6 +301,11 @@ class LogNormal:
         return given_back(value, self.log.template, self.log.as_numpy)
 
 
+def _per_output(law: Prediction, variance: Tensor) -> Tensor:
+    """Return standardised variances in the user's units, with an axis more where there are several outputs."""
+    return law.scale**2 * (variance[..., None] if law.scale.ndim else variance)
+
+
 def _noise(law: Prediction) -> Tensor:
     """Return the standardised noise that is part of a law, (), (n,) or (n, n)."""
     return law.noise.double() if law.has_noise else torch.zeros_like(law.noise, dtype=torch.float64)
@@ -359,41 +364,3 @@ def _probabilities(name: str, values: Any, like: Tensor) -> Tensor:
     if p.ndim > 1 or not bool(((p > 0) & (p < 1)).all()):
         raise InvalidArgumentError(f"{name} must be strictly between 0 and 1, got {values!r}.")
     return p
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LeaveOneOut:
-    """The law of each of n observations given all the others, in the user's units; arrays or tensors.
-
-    Attributes:
-        mean: (n,) or (n, k).
-        variance: Of the observation, noise included, (n,) or (n, k).
-        log_density: Of what was observed, (n,) or (n, k); its mean is the leave-one-out log predictive density of a
-            value.
-    """
-
-    mean: Any
-    variance: Any
-    log_density: Any
-
-    def __repr__(self) -> str:
-        density = float(self.log_density.mean())
-        return f"LeaveOneOut({counted(len(self.mean), 'observation')}, mean log density {density:.4g})"
-
-    @classmethod
-    def of(
-        cls,
-        mean: Tensor,  # (n, k)
-        variance: Tensor,  # (n,)
-        y: Tensor,  # (n, k)
-        to_units: Affine,
-        as_numpy: bool,
-    ) -> "LeaveOneOut":
-        """Return the laws of standardised observations y (n, k) in the user's units."""
-        scale = to_units.scale.double()
-        mean, y = (to_units.location.double() + scale * value for value in (mean, y))
-        variance = (scale**2 * variance[:, None]).expand_as(mean)
-        density = normal_log_density(y, mean, variance)
-        out = (value if scale.ndim else value[:, 0] for value in (mean, variance, density))
-        out = (value.to(to_units.scale.dtype) for value in out)
-        return cls(*(value.cpu().numpy() if as_numpy else value for value in out))

@@ -22,6 +22,7 @@ from torch import Tensor
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.iterated.systems import Draws, System
 from rfgp.inference.laws import Functions, InputBlocks, chunks_of, in_memory, root_of
+from rfgp.inference.operators import LatentOperator
 from rfgp.inference.posteriors import make_contiguous
 
 TOLERANCE = 1e-9
@@ -77,6 +78,10 @@ class IteratedPosterior(ABC, Generic[P]):
     @abstractmethod
     def joint(self, inputs: Tensor) -> Tensor:
         """Return the covariance (n, n) at some inputs."""
+
+    def operator(self, inputs: Tensor) -> LatentOperator | None:
+        """Return the covariance at inputs of n points, which is not formed; None: it has to be."""
+        return None
 
     @abstractmethod
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
@@ -155,6 +160,10 @@ class IteratedLaw:
     def root(self) -> Tensor:
         """Return a matrix R (n, r) with R R^T the covariance."""
         return root_of(self._covariance)
+
+    def operator(self) -> LatentOperator | None:
+        """Return the covariance (n, n), which is not formed; None where the posterior has no products with it."""
+        return self.posterior.operator(in_memory(self.inputs))
 
     @cached_property
     def _covariance(self) -> Tensor:

@@ -30,6 +30,9 @@ from rfgp.inference.priors import SparsePrior
 from rfgp.rows import Block
 from rfgp.sparse import multiply, row_blocks, sampled_outer
 
+PRODUCT_TOLERANCE = 1e-8
+"""Of the solves in products with a covariance, relative."""
+
 
 class SparseEvidence(Evidence):
     """Regression on sparse features by conjugate gradients; nothing is solved before it is asked for.
@@ -152,6 +155,12 @@ class SparsePosterior(IteratedPosterior[SparsePrior]):
         """Return the covariance (n, n) at some positions (n,)."""
         return self._joint(self._phi(inputs))
 
+    def operator(self, inputs: Tensor) -> "SparseOperator":
+        """Return the covariance at some positions (n,), which is not formed."""
+        return SparseOperator(
+            self._training, self._phi(inputs), float(self.prior.variance), self.noise_diag, self.prior.seed
+        )
+
     def sample_functions(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
         """Draw functions of n positions, (count, n, k), by pathwise conditioning (Wilson et al. 2020)."""
         k = self.coefficients.shape[1]
@@ -200,3 +209,52 @@ class SparsePosterior(IteratedPosterior[SparsePrior]):
         out = torch.from_numpy(generator.standard_normal((self.prior.num_columns, count), dtype=np.float32))
         out[torch.from_numpy(system.columns)] = system.prior_weights(count)[0].float()
         return out
+
+
+class SparseOperator:
+    """S = s^2 Psi Psi^T - s^4 Psi Phi^T C^-1 Phi Psi^T, C = s^2 Phi Phi^T + D, never formed.
+
+    Args:
+        training: Phi (n, N), of the rows.
+        points: Psi (m, N).
+        variance: s^2.
+        noise_diag: D (n,).
+        seed: Of the preconditioner.
+    """
+
+    def __init__(
+        self, training: sp.csr_array, points: sp.csr_array, variance: float, noise_diag: Tensor, seed: int
+    ) -> None:
+        self._training, self._points, self._variance = training, points, variance
+        self._noise_diag, self._seed = noise_diag, seed
+        self._rows = SparseSystem(training, variance, noise_diag.numpy(), seed)
+
+    def __len__(self) -> int:
+        return int(self._points.shape[0])
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return S v, (m, p)."""
+        weights = self._variance * (self._points.T @ v.numpy())
+        told = self._rows.solve(torch.from_numpy(self._training @ weights), PRODUCT_TOLERANCE)
+        weights -= self._variance * (self._training.T @ told.numpy())
+        return torch.from_numpy(self._points @ weights)
+
+    def solve(self, v: Tensor, noise: Tensor) -> Tensor:
+        """Return (S + E)^-1 v, (m, p): the coefficients of v at the points where the rows are zeros, E (m,)."""
+        both = sp.csr_array(sp.vstack([self._training, self._points]))
+        diag = np.concatenate([self._noise_diag.numpy(), noise.numpy()])
+        right = torch.cat([v.new_zeros(len(self._noise_diag), v.shape[1]), v])
+        solved = SparseSystem(both, self._variance, diag, self._seed).solve(right, PRODUCT_TOLERANCE)
+        return solved[len(self._noise_diag) :]
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Return draws of N(0, S), (m, count), by pathwise conditioning."""
+        u, e = (torch.randn(size, count, generator=generator, dtype=torch.float64).numpy() for size in self._sizes)
+        deviation = self._variance**0.5
+        rows = deviation * (self._training @ u) + self._noise_diag.sqrt()[:, None].numpy() * e
+        told = self._rows.solve(torch.from_numpy(rows), PRODUCT_TOLERANCE).numpy()
+        return torch.from_numpy(self._points @ (deviation * u - self._variance * (self._training.T @ told)))
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return int(self._training.shape[1]), int(self._training.shape[0])

@@ -12,7 +12,7 @@ from rfgp.autograd import as_array
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.iterated.evidence import check_joint
 from rfgp.inference.laws import Functions, InputBlocks, in_memory, root_of
-from rfgp.inference.markov.prior import MarkovPrior, products, squares
+from rfgp.inference.markov.prior import Factor, MarkovPrior, products, squares
 from rfgp.inference.markov.system import MarkovSystem
 from rfgp.inference.posteriors import make_contiguous
 
@@ -110,3 +110,40 @@ class MarkovLaw:
     def root(self) -> Tensor:
         """Return a matrix R (n, n) with R R^T the covariance."""
         return root_of(self.covariance())
+
+    def operator(self) -> "MarkovOperator":
+        """Return the covariance (n, n), which is not formed."""
+        return MarkovOperator(self.system, self.observed)
+
+
+class MarkovOperator:
+    """S = A H^-1 A^T, the covariance of what n points read of a field.
+
+    Args:
+        system: The field given rows, with the precision H.
+        observed: A (n, N).
+    """
+
+    def __init__(self, system: MarkovSystem, observed: sp.csr_array) -> None:
+        self._system, self._observed = system, observed
+        self._further: tuple[Tensor, Factor] | None = None
+
+    def __len__(self) -> int:
+        return int(self._observed.shape[0])
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return S v, (n, p)."""
+        return torch.from_numpy(self._observed @ self._system.factor.solve(self._observed.T @ v.numpy()))
+
+    def solve(self, v: Tensor, noise: Tensor) -> Tensor:
+        """Return (S + D)^-1 v = D^-1 (v - A (H + A^T D^-1 A)^-1 A^T D^-1 v), (n, p); the last D (n,) is kept."""
+        if self._further is None or self._further[0] is not noise:
+            self._further = noise, self._system.further(self._observed, noise.numpy())
+        scaled = v / noise[:, None]
+        told = self._further[1].solve(self._observed.T @ scaled.numpy())
+        return scaled - torch.from_numpy(self._observed @ told) / noise[:, None]
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Return draws of N(0, S), (n, count)."""
+        standard = torch.randn(self._observed.shape[1], count, generator=generator, dtype=torch.float64)
+        return torch.from_numpy(self._observed @ self._system.factor.sample(standard.numpy()))

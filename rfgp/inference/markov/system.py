@@ -42,13 +42,22 @@ class MarkovSystem:
     @cached_property
     def factor(self) -> Factor:
         """The factor of H."""
+        return checked(self.field.factor, self._seeing(self._prior, self.observed, self._noise))
+
+    def further(self, observed: sp.csr_array, noise: Array) -> Factor:
+        """Return the factor of H + B^T E^-1 B, for further observations through B (m, N) with the variances E (m,)."""
+        entries = self._seeing(self._prior, self.observed, self._noise)
+        return checked(self.field.factor, self._seeing(entries, observed, noise))
+
+    def _seeing(self, entries: Array, observed: sp.csr_array, noise: Array) -> Array:
+        """Return entries (nnz,) of a precision and those of A^T D^-1 A, for observations through A (n, N)."""
         indptr, indices = self.field.pattern
-        weighted = sp.csr_array(self.observed.T @ sp.diags_array(1 / self._noise) @ self.observed)
+        weighted = sp.csr_array(observed.T @ sp.diags_array(1 / noise) @ observed)
         rows = np.repeat(np.arange(len(indptr) - 1), np.diff(weighted.indptr))
         numbers = sp.csr_array((np.arange(1, len(indices) + 1), indices, indptr))
-        data = self._prior.copy()
+        data = entries.copy()
         data[np.asarray(numbers[rows, weighted.indices]).ravel() - 1] += weighted.data
-        return checked(self.field.factor, data)
+        return data
 
     @cached_property
     def mean(self) -> Array:
