@@ -23,8 +23,8 @@ from graphs.features import (
 from graphs.features import feature_matrix as feature_matrix
 from graphs.graph import Graph
 from graphs.kernels import GraphKernel
-from graphs.kernels.kernel import check_graph_and_kernel
-from graphs.precisions import resolvent_field
+from graphs.kernels.kernel import check_graph_and_kernel, precision_order
+from graphs.precisions import RationalField, resolvent_field, usual_terms
 from graphs.walks import largest_halt
 
 Floats = NDArray[np.float64]
@@ -40,11 +40,11 @@ class Candidate:
     """Features that were measured.
 
     Attributes:
-        features: "precision", "walks", "chebyshev", "taylor" or "spectrum".
+        features: "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".
         options: Of `sample_walks`, `chebyshev_features`, `taylor_features` or `spectral_features`.
         error: |Phi Phi^T - K| / |K| in the Frobenius norm, over the nodes of the sample; for walks the root mean square
-            of four draws; of a precision 0.
-        nonzeros: Per row, on average; of a precision those of its Cholesky factor.
+            of four draws; of a precision 0, of "rational" the largest relative error of its spectrum.
+        nonzeros: Per row, on average; of a precision, and of "rational", those of its Cholesky factor.
     """
 
     features: str
@@ -87,7 +87,8 @@ def advise(
 ) -> Advice:
     """Measure deterministic features and walks on a sample of nodes, and recommend those of least error.
 
-    Where the kernel has a sparse precision and its factor is small, that is exact, and recommended before all others.
+    Where the kernel has a sparse precision and its factor is small, that is exact, and recommended before all others;
+    likewise a sum of fields with sparse precisions for a kernel of fractional order.
 
     The sample is made of neighbourhoods of four random nodes, since far nodes have no covariance to get wrong; the
     exact kernel there comes from a Chebyshev series of k itself, applied to vectors.
@@ -116,10 +117,10 @@ def advise(
     exact = exact_block(graph, kernel, sample)
     measured = list(_candidates(graph, kernel, sample, exact, int(max_nonzeros), halt, seed))
     measured.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
-    precision = precision_candidate(graph, kernel)
-    if precision is not None:
-        measured.insert(0, precision)
-        return Advice(precision, tuple(measured), _reason(precision, measured, graph, kernel, max_nonzeros))
+    solved = solved_candidate(graph, kernel)
+    if solved is not None:
+        measured.insert(0, solved)
+        return Advice(solved, tuple(measured), _reason(solved, measured, graph, kernel, max_nonzeros))
     within = [candidate for candidate in measured if candidate.nonzeros <= max_nonzeros]
     best = within[0] if within else min(measured, key=lambda candidate: candidate.nonzeros)
     return Advice(best, tuple(measured), _reason(best, measured, graph, kernel, max_nonzeros))
@@ -132,13 +133,35 @@ def precision_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
     machine's memory are allowed.
     """
     try:
-        order = kernel.resolvent().order
+        order = precision_order(kernel)
         analysis = resolvent_field(graph, order).analysis
     except (InvalidArgumentError, MemoryBudgetError):
         return None
     if analysis.flops > MOST_FLOPS or analysis.num_bytes > machine_memory() / 2:
         return None
     return Candidate("precision", {"order": order}, 0.0, analysis.num_nonzeros / graph.num_nodes)
+
+
+def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
+    """Return the sum of fields that serves a kernel of fractional order; None where there is none, or it is too dear.
+
+    m fields have m^3 times the operations and m^2 times the memory of one, whose pattern tells these.
+    """
+    try:
+        order, shift, *_ = kernel.resolvent()
+        terms = usual_terms(order, shift)
+        analysis = resolvent_field(graph, int(order) + 1).analysis
+    except (InvalidArgumentError, MemoryBudgetError):
+        return None
+    if terms**3 * analysis.flops > MOST_FLOPS or terms**2 * analysis.num_bytes > machine_memory() / 2:
+        return None
+    error = RationalField(graph, order, terms).error(shift)
+    return Candidate("rational", {"degree": terms}, error, terms**2 * analysis.num_nonzeros / graph.num_nodes)
+
+
+def solved_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
+    """Return what goes through a sparse Cholesky factor: exactly for an integer order, else nearly so; or None."""
+    return precision_candidate(graph, kernel) or rational_candidate(graph, kernel)
 
 
 def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64]) -> Floats:
@@ -261,6 +284,8 @@ def _reason(best: Candidate, measured: list[Candidate], graph: Graph, kernel: Gr
         "chebyshev": f"Within the budget of {budget} non-zeros ({reach}) a polynomial is enough.",
         "taylor": f"Within the budget of {budget} non-zeros ({reach}) the power series may be cut.",
         "spectrum": f"The kernel lives on few eigenvectors; {budget} of them leave little out.",
+        "rational": f"Its spectrum is the kernel's to a relative error of {best.error:.1g}, and its Cholesky factor "
+        f"has {best.nonzeros:.0f} non-zeros a row.",
         "precision": f"Its Cholesky factor has {best.nonzeros:.0f} non-zeros a row; the process through it is exact.",
         "walks": f"The budget of {budget} non-zeros ({reach}) ends before the kernel does: walkers spread it over what "
         "is left out.",

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from graphs.kernels.kernel import GraphKernel, Resolvent, Vector, integer_order, powers
+from graphs.kernels.kernel import GraphKernel, Resolvent, Vector, powers
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class RegularizedLaplacian(GraphKernel):
         return 1 + 1 / self.sigma**2
 
     def resolvent(self) -> Resolvent:
-        """Return order, shift sigma^-2 and amplitude sigma^(-2 order), for an integer order."""
-        order, sigma = integer_order(self, "order", self.order), self.sigma
+        """Return order, shift sigma^-2 and amplitude sigma^(-2 order)."""
+        order, sigma = float(self.order), self.sigma
         shift, amplitude = sigma**-2.0, sigma ** (-2.0 * order)
         return Resolvent(order, shift, amplitude, np.array([[-2 * shift / sigma], [-2 * order * amplitude / sigma]]))
 
@@ -118,9 +118,8 @@ class Matern(GraphKernel):
         return 1 + self._shift
 
     def resolvent(self) -> Resolvent:
-        """Return order nu, shift 2 nu / kappa^2 and amplitude 1, for an integer nu."""
-        order = integer_order(self, "nu", self.nu)
-        return Resolvent(order, self._shift, 1.0, np.array([[-2 * self._shift / self.kappa], [0.0]]))
+        """Return order nu, shift 2 nu / kappa^2 and amplitude 1."""
+        return Resolvent(float(self.nu), self._shift, 1.0, np.array([[-2 * self._shift / self.kappa], [0.0]]))
 
     @np.errstate(under="ignore")
     def spectral(self, eigenvalues: Vector) -> Vector:

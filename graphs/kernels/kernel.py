@@ -24,9 +24,9 @@ _STEP = float(np.finfo(float).eps ** (1 / 3))
 
 
 class Resolvent(NamedTuple):
-    """k(lambda) = amplitude (shift + lambda)^-order, with an integer order."""
+    """k(lambda) = amplitude (shift + lambda)^-order."""
 
-    order: int
+    order: float
     shift: float
     amplitude: float
     jacobian: NDArray[np.float64]  # (2, p), of shift and amplitude in the kernel's parameters
@@ -94,7 +94,7 @@ class GraphKernel(ABC):
         return np.asarray((spectrum.eigenvectors * self.spectral(spectrum.eigenvalues)) @ spectrum.eigenvectors.T)
 
     def resolvent(self) -> Resolvent:
-        """Return how k is a power of the resolvent of L: such kernels have a sparse precision.
+        """Return how k is a power of the resolvent of L: such kernels of an integer order have a sparse precision.
 
         Raises:
             InvalidArgumentError: it is none; here always.
@@ -115,8 +115,8 @@ class GraphKernel(ABC):
             InvalidArgumentError: the kernel has no sparse precision; the message says why.
         """
         check_graph(graph)
-        found = self.resolvent()
-        field = resolvent_field(graph, found.order)
+        found, order = self.resolvent(), precision_order(self)
+        field = resolvent_field(graph, order)
         indptr, indices = field.pattern
         data = field.entries(np.array([found.shift])) / found.amplitude
         return Precision(sp.csr_array((data, indices, indptr), shape=(graph.num_nodes,) * 2), field.analysis)
@@ -197,18 +197,20 @@ def powers(length: int) -> Vector:  # (length + 1,)
     return np.arange(check_count("length", length, 0, MOST_POWERS) + 1.0)
 
 
-def integer_order(kernel: GraphKernel, name: str, value: float) -> int:
-    """Return an order as an integer.
+def precision_order(kernel: GraphKernel) -> int:
+    """Return the order of a kernel's sparse precision.
 
     Raises:
-        InvalidArgumentError: it is fractional, so that the kernel has no sparse precision.
+        InvalidArgumentError: it has none, or a fractional one.
     """
-    if float(value) != round(value):
+    order = kernel.resolvent().order
+    if order != round(order):
+        below = max(int(order), 1)
         raise InvalidArgumentError(
-            f"{kernel!r} has no sparse precision: {name}={value} is fractional. Kernels of {name}="
-            f"{max(int(value), 1)} and {int(value) + 1} have one."
+            f"{kernel!r} has no sparse precision: its order {order:g} is fractional. Those of order {below} and "
+            f"{int(order) + 1} have one; features='rational' approximates one of this order."
         )
-    return int(value)
+    return int(order)
 
 
 def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:

@@ -49,7 +49,7 @@ class ResolventField(MarkovField):
     ) -> Floats:  # (nnz,)
         """Return (L + x)^p = sum_j binom(p, j) x^(p - j) L^j on the pattern."""
         p, x = self.order, float(values[0])
-        return np.asarray(sum(comb(p, j) * x ** (p - j) * self._powers[j] for j in range(p + 1)))
+        return np.asarray(sum(comb(p, j) * x ** (p - j) * self.powers[j] for j in range(p + 1)))
 
     def pull_back(
         self,
@@ -58,7 +58,7 @@ class ResolventField(MarkovField):
     ) -> Floats:  # (1,)
         """Return sum_e weights_e d (L + x)^p_e / dx."""
         p, x = self.order, float(values[0])
-        slopes = (comb(p, j) * (p - j) * x ** (p - j - 1) * float(weights @ self._powers[j]) for j in range(p))
+        slopes = (comb(p, j) * (p - j) * x ** (p - j - 1) * float(weights @ self.powers[j]) for j in range(p))
         return np.array([sum(slopes)])
 
     def log_determinant(
@@ -88,7 +88,7 @@ class ResolventField(MarkovField):
         return reached
 
     @cached_property
-    def _powers(self) -> NDArray[np.float64]:
+    def powers(self) -> NDArray[np.float64]:
         """The entries of I, L, ..., L^p on the pattern, (p + 1, nnz)."""
         pattern = self.pattern
         power, out = sp.csr_array(sp.eye_array(self._laplacian.shape[0])), []

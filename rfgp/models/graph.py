@@ -36,10 +36,12 @@ class GraphGP(Process[NodeFamily]):
             the start.
         features: "walks"; "chebyshev" or "taylor": polynomials of U; "spectrum": the smallest eigenvalues; "exact": the
             kernel by all eigenvectors; "precision": the kernel by its sparse precision, which it has for an integer
-            order (`GraphKernel.precision`), exactly, to 10^6 nodes on meshes, roads and grids; or "auto": exact up to
-            2,000 nodes, beyond the precision where there is one and its factor is small enough, or else what is
-            measured to have the least error on a sample of nodes, for the starting kernel and again for the fitted
-            one. What it chose is readable in `.features`, and the measurement in `.advice`.
+            order (`GraphKernel.precision`), exactly, to 10^6 nodes on meshes, roads and grids; "rational": a kernel of
+            fractional order as a sum of such fields, its spectrum to a relative error that `check` states (Bolin, Simas
+            and Xiong, 2024); or "auto": exact up to 2,000 nodes, beyond the precision where there is one and its factor
+            is small enough, or else what is measured to have the least error on a sample of nodes, for the starting
+            kernel and again for the fitted one. What it chose is readable in `.features`, and the measurement in
+            `.advice`.
         num_walkers: Walkers per node, as the next seven for `graphs.sample_walks`.
         halt: The halting probability.
         lengths: The coupling of a node's lengths.
@@ -54,7 +56,8 @@ class GraphGP(Process[NodeFamily]):
             (`rfgp.parameters.BoundaryAvoiding`), and the factors of `graphs.kernels.FreeModulation` have log-normal
             ones of mode 1.
         seed: An integer, or None for one from the system, kept as `.seed`.
-        degree: Of "chebyshev" and "taylor"; None: as high as four non-zeros a row for each walker allow.
+        degree: Of "chebyshev" and "taylor"; None: as high as four non-zeros a row for each walker allow. Of "rational"
+            the number of fields, at most 8; None: the fewest within a relative error of 1e-3 at the starting kernel.
         rank: Of "spectrum"; None: four for each walker.
         walk_options: Further options of `graphs.sample_walks`, such as `permutation` or `max_nonzeros`.
 

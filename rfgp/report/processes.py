@@ -21,6 +21,7 @@ def describe_process(model: Process[Any]) -> str:
     words = {
         "exact": "the exact kernel",
         "precision": "the exact kernel by its sparse precision",
+        "rational": f"a sum of {sizes.get('degree')} fields with sparse precisions in place of the kernel",
         "walks": f"{model.options.num_walkers} walkers per node",
         "chebyshev": f"a Chebyshev polynomial of degree {sizes.get('degree')}",
         "taylor": f"the power series cut at degree {sizes.get('degree')}",

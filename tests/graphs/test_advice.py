@@ -6,8 +6,8 @@ import pytest
 
 import graphs
 from graphs import Graph, kernels
-from graphs.advice import exact_block, precision_candidate
-from graphs.precisions import resolvent_field
+from graphs.advice import exact_block, precision_candidate, rational_candidate
+from graphs.precisions import RationalField, resolvent_field
 
 KERNELS = [kernels.Diffusion(2.5), kernels.RegularizedLaplacian(2, 0.8), kernels.Matern(1.5, 2.0)]
 MAKERS = {"taylor": graphs.taylor_features, "chebyshev": graphs.chebyshev_features}
@@ -94,3 +94,23 @@ def test_a_precision_goes_before_all_others_where_its_factor_is_small(monkeypatc
     monkeypatch.undo()
     monkeypatch.setattr("graphs.advice.machine_memory", lambda: 2 * factor.num_bytes - 1)
     assert precision_candidate(grid, kernel) is None
+
+
+def test_a_sum_of_fields_serves_a_fractional_order_where_its_factor_is_small(monkeypatch):
+    grid, kernel = Graph.from_networkx(nx.grid_2d_graph(20, 20)), kernels.Matern(1.5, 4.0)
+    advice = graphs.advise(grid, kernel, 20)
+    terms = advice.best.options["degree"]
+    field = RationalField(grid, 1.5, terms)
+    assert (advice.best.features, advice.best.error) == ("rational", field.error(kernel.resolvent().shift))
+    assert advice.best.error <= 1e-3 < RationalField(grid, 1.5, terms - 1).error(kernel.resolvent().shift)
+    assert "relative error" in advice.reason
+    assert advice.best.nonzeros == pytest.approx(field.analysis.num_nonzeros / 400, rel=0.3)
+    assert rational_candidate(grid, kernels.Matern(2, 4.0)) is None
+    assert rational_candidate(grid, kernels.Diffusion(2.0)) is None
+    flops = terms**3 * resolvent_field(grid, 2).analysis.flops
+    assert flops == pytest.approx(field.analysis.flops, rel=0.5)
+    monkeypatch.setattr("graphs.advice.MOST_FLOPS", flops - 1)
+    assert rational_candidate(grid, kernel) is None
+    monkeypatch.undo()
+    monkeypatch.setattr("graphs.advice.machine_memory", lambda: 1e4)
+    assert rational_candidate(grid, kernel) is None

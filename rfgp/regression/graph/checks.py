@@ -21,7 +21,7 @@ from rfgp import random
 from rfgp.inference import Law, Prior, SparsePrior, evidence
 from rfgp.linalg import cholesky
 from rfgp.regression.graph.choosing import sample_of
-from rfgp.regression.graph.features import DrawnFeatures, NodeFeatures
+from rfgp.regression.graph.features import DrawnFeatures, NodeFeatures, RationalFeatures
 from rfgp.rows import Block
 
 MOST_ROWS, MOST_HELD_OUT, LEAST_ROWS = 1000, 64, 8
@@ -44,6 +44,8 @@ class FeatureCheck:
         shift: The root mean square difference of the two means, in standard deviations of an observation; or None.
         kernel_error: |Phi Phi^T - K| / |K| over a sample of nodes, for features that are not drawn; infinite for
             polynomials where not even one of degree 2,000 is the kernel; or None.
+        spectral_error: The largest relative error of the kernel's spectrum, of features that bound it ("rational"); or
+            None.
         calibration: The mean squared standardised error of the held-out observations, 1 where error bars are honest.
         nlpd: Their mean negative log predictive density, in the user's units.
         num_rows: Observations that they were predicted from.
@@ -55,6 +57,7 @@ class FeatureCheck:
     walk_variance: float | None
     shift: float | None
     kernel_error: float | None
+    spectral_error: float | None
     calibration: float | None
     nlpd: float | None
     num_rows: int
@@ -62,8 +65,9 @@ class FeatureCheck:
 
     @property
     def is_poor(self) -> bool:
-        """Whether draws differ by a tenth of a nat a node, the kernel by a tenth, or draws vary as much as noise."""
-        return max(self.divergence or 0.0, self.kernel_error or 0.0) > POOR or (self.walk_variance or 0.0) > 1
+        """Whether draws differ by a tenth of a nat a node or vary as much as noise, or the kernel is off by a tenth."""
+        errors = (self.divergence, self.kernel_error, self.spectral_error)
+        return max(error or 0.0 for error in errors) > POOR or (self.walk_variance or 0.0) > 1
 
     def __str__(self) -> str:
         parts = []
@@ -78,6 +82,8 @@ class FeatureCheck:
             parts.append("not even a polynomial of degree 2,000 is this kernel")
         elif self.kernel_error is not None:
             parts.append(f"the kernel on a sample of nodes is off by {self.kernel_error:.2g} of its norm")
+        if self.spectral_error is not None:
+            parts.append(f"its spectrum is the kernel's to a relative error of {self.spectral_error:.2g}")
         if self.calibration is not None:
             parts.append(f"squared held-out errors are {self.calibration:.2g} times what is expected")
         return f"{self.features}: " + ("; ".join(parts) or "exact")
@@ -107,9 +113,10 @@ def check_features(
     error = None
     if other is None and not own.is_exact:
         error = _kernel_error(graph, kernel, own)
+    bound = own.error(kernel) if isinstance(own, RationalFeatures) else None
     used, held_out = split(graph, rows, seed)
     if len(held_out) == 0:
-        return FeatureCheck(own.name, None, None, None, error, None, None, len(used), 0)
+        return FeatureCheck(own.name, None, None, None, error, bound, None, None, len(used), 0)
     theta, outputscale, mean, noise = values
     seen, observed = rows.take(used), rows.take(held_out)
     with torch.no_grad():
@@ -124,7 +131,7 @@ def check_features(
         own_variance = _walk_variance(own.prior(theta, outputscale), other.prior(theta, outputscale), seen)
         own_variance /= float(_noise_diag(seen, noise).mean())
     figures = (float(squares.mean()), -float(density), len(used), len(held_out))
-    return FeatureCheck(own.name, divergence, own_variance, shift, error, *figures)
+    return FeatureCheck(own.name, divergence, own_variance, shift, error, bound, *figures)
 
 
 def _law(prior: Prior, seen: Block, asked: Block, mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import graphs
-from graphs.advice import Advice, Candidate, exact_block, feature_matrix, node_sample, precision_candidate
+from graphs.advice import (
+    Advice,
+    Candidate,
+    exact_block,
+    feature_matrix,
+    node_sample,
+    precision_candidate,
+    solved_candidate,
+)
 from graphs.kernels import GraphKernel
 from rfgp.regression.graph.features import DrawnFeatures, NodeFeatures, SpectrumFeatures, chosen_size
 
@@ -40,7 +48,7 @@ def choose(
     make: Callable[[str, int], NodeFeatures],
     rank: int,
 ) -> Advice:
-    """Return the sparse precision where it serves; else measure the kinds of features, and recommend the best.
+    """Return what goes through a sparse factor where it serves; else measure the kinds of features, for the best.
 
     Args:
         graph: The graph.
@@ -48,10 +56,11 @@ def choose(
         make: Makes features of a kind with a seed.
         rank: Of the truncated spectrum.
     """
-    precision = precision_candidate(graph, kernel)
-    if precision is not None:
-        reason = f"precision for {kernel} on {graph.num_nodes:,} nodes: it is exact, and its factor is small."
-        return Advice(precision, (precision,), reason)
+    solved = solved_candidate(graph, kernel)
+    if solved is not None:
+        close = f"its spectrum is right to {solved.error:.1g}" if solved.error else "it is exact"
+        reason = f"{solved.features} for {kernel} on {graph.num_nodes:,} nodes: {close}, and its factor is small."
+        return Advice(solved, (solved,), reason)
     sample = sample_of(graph)
     exact = exact_block(graph, kernel, sample)
     kinds = ["chebyshev", "walks", *(["spectrum"] if rank * graph.num_nodes <= MOST_EIGENPAIRS else [])]

@@ -25,6 +25,7 @@ from rfgp.regression.graph.features import (
     NONZEROS_PER_WALKER,
     DrawnFeatures,
     NodeFeatures,
+    RationalFeatures,
     drawn_with,
     make_features,
     same_hops,
@@ -34,7 +35,7 @@ from rfgp.regression.report import FitReport
 from rfgp.rows import Block, Rows, gathered
 from rfgp.scaling import Scaling, moments
 
-FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "precision", "exact")
+FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "rational", "precision", "exact")
 WALK_OPTIONS = ("num_walkers", "halt", "lengths", "directions", "exact_hops")
 """Options of `graphs.sample_walks` that have names of their own here."""
 NORMALIZED_ROWS = 2000
@@ -229,6 +230,10 @@ class NodeFamily(Family):
             if self.features is None or is_worth_it(advice, self.features.name):
                 return self._using(advice, kernel), True
             family = replace(self, advice=advice)
+        if isinstance(self.features, RationalFeatures) and self.options.degree is None:
+            more = self.make("rational", self.options.seed, kernel)
+            assert isinstance(more, RationalFeatures)
+            return (family, False) if more.terms <= self.features.terms else (replace(family, features=more), True)
         walks = self.walks
         if walks is None or self.options.exact_hops != "auto":
             return family, False

@@ -12,7 +12,8 @@ from torch import Tensor
 import graphs
 from graphs.couplings import Sigma, Tuples
 from graphs.kernels import GraphKernel
-from graphs.precisions import resolvent_field
+from graphs.kernels.kernel import precision_order
+from graphs.precisions import RationalField, resolvent_field, usual_terms
 from rfgp import features as feature_maps
 from rfgp.features import kernel_function
 from rfgp.inference import FeaturePrior, KernelPrior, MarkovPrior, Prior, SparsePrior
@@ -28,7 +29,7 @@ class NodeFeatures(ABC):
     """The role: a family of graph kernels through features of nodes.
 
     Attributes:
-        name: "exact", "precision", "walks", "chebyshev", "taylor" or "spectrum".
+        name: "exact", "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".
     """
 
     name: str
@@ -81,19 +82,12 @@ class PrecisionFeatures(NodeFeatures):
 
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
         self._graph, self._kernel, self._nodes = graph, kernel, graph.num_nodes
-        self._field = resolvent_field(graph, kernel.resolvent().order)
+        self._field = resolvent_field(graph, precision_order(kernel))
 
     def prior(self, theta: Tensor, outputscale: Tensor) -> MarkovPrior:
         """Return the prior of outputscale amplitude (shift + L)^-order at theta (p,)."""
-
-        def value(point: Any) -> Any:
-            found = self._kernel.with_values(point).resolvent()
-            return np.array([found.shift, found.amplitude])
-
-        shift, amplitude = kernel_function(
-            theta, value, lambda point: self._kernel.with_values(point).resolvent().jacobian
-        )
-        return MarkovPrior(self._field, shift[None], outputscale * amplitude, self._selection)
+        shift, amplitude = _resolvent(self._kernel, theta)
+        return MarkovPrior(self._field, shift, outputscale * amplitude, self._selection)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PrecisionFeatures, (self._graph, self._kernel)
@@ -102,6 +96,52 @@ class PrecisionFeatures(NodeFeatures):
         count = len(positions)
         entries = np.ones(count), positions.numpy(), np.arange(count + 1)
         return sp.csr_array(entries, shape=(count, self._nodes))
+
+
+class RationalFeatures(NodeFeatures):
+    """A kernel of fractional order as a sum of fields with sparse precisions.
+
+    Args:
+        graph: The graph.
+        kernel: The family.
+        terms: The number of fields; None: the usual ones for this kernel.
+    """
+
+    name = "rational"
+
+    def __init__(self, graph: graphs.Graph, kernel: GraphKernel, terms: int | None) -> None:
+        self._graph, self._kernel = graph, kernel
+        order, shift, *_ = kernel.resolvent()
+        self.field = RationalField(graph, order, usual_terms(order, shift) if terms is None else terms)
+
+    def prior(self, theta: Tensor, outputscale: Tensor) -> MarkovPrior:
+        """Return the prior of the sum at theta (p,)."""
+        shift, amplitude = _resolvent(self._kernel, theta)
+        field = self.field
+        return MarkovPrior(field, shift, outputscale * amplitude, lambda positions: field.select(positions.numpy()))
+
+    @property
+    def terms(self) -> int:
+        """The number of fields."""
+        return self.field.terms
+
+    def error(self, kernel: GraphKernel) -> float:
+        """Return the largest relative error of the spectrum, |k_hat / k - 1|, at a kernel of the family."""
+        return self.field.error(kernel.resolvent().shift)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RationalFeatures, (self._graph, self._kernel, self.terms)
+
+
+def _resolvent(kernel: GraphKernel, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """Return shift (1,) and amplitude, 0-d, at kernel parameters theta (p,)."""
+
+    def value(point: Any) -> Any:
+        found = kernel.with_values(point).resolvent()
+        return np.array([found.shift, found.amplitude])
+
+    shift, amplitude = kernel_function(theta, value, lambda point: kernel.with_values(point).resolvent().jacobian)
+    return shift[None], amplitude
 
 
 class _SpectralFunctions(NamedTuple):
@@ -211,7 +251,7 @@ def make_features(
     """Return features of one kind; what is wrong with an option is said here.
 
     Args:
-        name: "exact", "precision", "walks", "chebyshev", "taylor" or "spectrum".
+        name: "exact", "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".
         graph: The graph.
         kernel: What the walks are tuned to, and the family.
         seed: Of the walks.
@@ -226,6 +266,8 @@ def make_features(
         return ExactFeatures(graph, kernel)
     if name == "precision":
         return PrecisionFeatures(graph, kernel)
+    if name == "rational":
+        return RationalFeatures(graph, kernel, degree)
     if name == "walks":
         options["max_nonzeros"] = budget
         return DrawnFeatures(name, graphs.sample_walks(graph, [], seed=seed, kernel=kernel, **options), kernel, seed)
@@ -259,7 +301,9 @@ def same_hops(features: NodeFeatures, walks: graphs.Walks) -> bool:
 
 
 def chosen_size(features: NodeFeatures | None) -> dict[str, int]:
-    """Return the degree of a series, or the rank of a spectrum, by its name; nothing for others."""
+    """Return the degree of a series or a number of fields, or the rank of a spectrum, by its name; or nothing."""
+    if isinstance(features, RationalFeatures):
+        return {"degree": features.terms}
     draw = getattr(features, "draw", None)
     if isinstance(draw, graphs.SeriesFeatures):
         return {"degree": draw.max_length}

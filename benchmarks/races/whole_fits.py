@@ -1,0 +1,90 @@
+"""All of a process on a large graph or mesh, exactly: analysis, fit of all hyperparameters, means and deviations.
+
+10,000 places at random, sin(x / 30) + cos(y / 47) of the coordinates in steps (of the sphere of radius 100) with noise
+of deviation .1. The grid by the sparse precision of `RegularizedLaplacian` of order 1, from a start of its own; the
+sphere by linear finite elements with alpha = 2, three starts compared. Each is one process of its own: seconds,
+evaluations of the likelihood, seconds of a factor and of a likelihood with its gradient, the peak of the memory.
+
+    python -m benchmarks.races.whole_fits [grid sphere]
+"""
+
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import graphs
+import rfgp
+
+SEEN = 10_000
+
+
+def grid() -> tuple[Any, Any, Any]:
+    """Return a process on a grid of 10^6 nodes, its nodes, and their places (N, 2)."""
+    side = 1000
+    graph = graphs.Graph.from_grid((side, side))
+    nodes = np.arange(side * side)
+    kernel = graphs.kernels.RegularizedLaplacian(1, 5.0)
+    return rfgp.GraphGP(graph, kernel, seed=0), nodes, np.stack(np.divmod(nodes, side), axis=1)
+
+
+def sphere() -> tuple[Any, Any, Any]:
+    """Return a process on a sphere of 163,842 vertices, these, and their places (N, 3)."""
+    import trimesh
+
+    mesh = trimesh.creation.icosphere(7, radius=100.0)
+    return rfgp.MeshGP(graphs.MeshField(mesh, 2), seed=0), mesh.vertices, mesh.vertices
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    begin = time.perf_counter()
+    out = call()
+    return time.perf_counter() - begin, out
+
+
+def measure(name: str) -> None:
+    """Print what the process of a name takes."""
+    warnings.simplefilter("ignore")
+    gp, inputs, places = {"grid": grid, "sphere": sphere}[name]()
+    rng = np.random.default_rng(0)
+    seen = rng.permutation(len(places))[:SEEN]
+    y = np.sin(places[seen, 0] / 30) + np.cos(places[seen, 1] / 47) + 0.1 * rng.standard_normal(SEEN)
+    first, _ = timed(lambda: gp.condition(inputs[seen], y).predict(inputs[:1]).mean)
+    fit, _ = timed(lambda: gp.fit(inputs[seen], y))
+    predict, law = timed(lambda: gp.predict(inputs))
+    everywhere, _ = timed(lambda: (law.mean, law.std))
+    field = gp.regression.prior().field
+    data = field.entries(gp.regression.prior().values.detach().numpy())
+    factor = min(timed(lambda: field.factor(data))[0] for _ in range(3))
+
+    def gradient() -> None:
+        gp.hyperparameters.zero_grad()
+        gp.log_marginal_likelihood().backward()
+
+    likelihood = min(timed(gradient)[0] for _ in range(3))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(
+        f"{name}, {len(places):,} places: analysis and the first factor {first:.1f} s, fit {fit:.1f} s "
+        f"({gp.fit_report.evaluations} evaluations), means and deviations everywhere {predict + everywhere:.1f} s, "
+        f"peak {peak:.1f} GB; a factor {factor:.2f} s, a likelihood with gradient {likelihood:.2f} s "
+        f"({likelihood / factor:.1f} factors); {gp.hyperparameters}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    names = sys.argv[1:] or ["grid", "sphere"]
+    if len(names) == 1:
+        measure(names[0])
+        return
+    for name in names:
+        subprocess.run([sys.executable, "-m", "benchmarks.races.whole_fits", name], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Negative fractional powers as sums of simple fractions, for all ranges at once.
+
+For 0 < f < 1 and t in [1, R]
+
+    t^-f ~ sum_i w_i / (t + p_i),    w_i, p_i > 0,
+
+with logarithms of w and p that make the relative error least in mean square at Chebyshev's nodes in log t (Gauss and
+Newton's method, from fractions that are spread evenly in log t); its largest is nearly that of the best fractions, some
+10^-3 for four of them and R = 1000. The logarithms are analytic in log R, and are interpolated in it.
+
+Source: Bolin and Kirchner (2020), "The rational SPDE approach for Gaussian random fields with general smoothness", and
+Bolin, Simas and Xiong (2024), "Covariance-based rational approximations of fractional SPDEs for computationally
+efficient Bayesian inference", which takes sums of fractions as here.
+"""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.polynomial import Chebyshev
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from graphs.checks import check_count
+from graphs.errors import InvalidArgumentError
+
+Floats = NDArray[np.float64]
+
+MOST_TERMS = 8
+WIDEST = math.log(1e8)
+"""The largest log R; wider ranges are served by its fractions, and their errors told."""
+_POINTS, _NODES, _GRID = 40, 16, 400
+_NARROWEST = 0.125
+"""Of log R over the square of the number of fractions: below it the error is some 10^-6, and rounding steers."""
+
+
+class Fractions(NamedTuple):
+    """Sums of fractions on [1, R], and how they change with log R."""
+
+    poles: Floats  # p (m,)
+    weights: Floats  # w (m,)
+    pole_slopes: Floats  # (m,)
+    weight_slopes: Floats  # (m,)
+
+
+class FractionalPower:
+    """Sums of m fractions for t^-f, for any range.
+
+    Args:
+        power: f, strictly between 0 and 1.
+        terms: m, at most 8.
+
+    Raises:
+        InvalidArgumentError: another power or number of terms.
+    """
+
+    def __init__(self, power: float, terms: int) -> None:
+        if not 0 < power < 1:
+            raise InvalidArgumentError(f"The power must be strictly between 0 and 1, got {power}.")
+        self.power, self.terms = power, check_count("terms", terms, 1, MOST_TERMS)
+        self._domain = (_NARROWEST * terms**2, WIDEST)
+        places = np.sort(np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS))
+        widths = self._domain[0] + (places + 1) / 2 * (self._domain[1] - self._domain[0])
+        found = np.empty((_POINTS, 2 * terms))
+        start = _spread(power, terms, widths[-1])
+        for i in reversed(range(_POINTS)):  # from the widest range to the narrowest, each from the last
+            start = found[i] = _fitted(power, terms, widths[i], start)
+        self._logs = [Chebyshev.fit(widths, column, _POINTS - 1, self._domain) for column in found.T]
+        self._slopes = [series.deriv() for series in self._logs]
+
+    def at(self, width: float) -> Fractions:
+        """Return the fractions for [1, R] with log R = width, and their derivatives in it."""
+        low, high = self._domain
+        inside = min(max(width, low), high)
+        logs = np.array([series(inside) for series in self._logs])
+        slopes = np.array([series(inside) for series in self._slopes]) * (low < width < high)
+        values = np.exp(logs)
+        m = self.terms
+        return Fractions(values[:m], values[m:], (values * slopes)[:m], (values * slopes)[m:])
+
+    def error(self, width: float) -> float:
+        """Return the largest |sum_i w_i t^f / (t + p_i) - 1| over [1, R], log R = width, to some percent of it."""
+        t = np.exp(np.linspace(0.0, width, _GRID * self.terms))
+        found = self.at(width)
+        return float(np.abs(t**self.power * (found.weights / (t[:, None] + found.poles)).sum(axis=1) - 1).max())
+
+
+@lru_cache(maxsize=64)
+def fractional_power(power: float, terms: int) -> FractionalPower:
+    """Return the fractions of a power, kept."""
+    return FractionalPower(power, terms)
+
+
+def fewest_terms(power: float, width: float, error: float) -> int:
+    """Return the least number of fractions with at most this relative error for log R = width, or the most of all."""
+    counts = range(1, MOST_TERMS)
+    return next((m for m in counts if fractional_power(power, m).error(width) <= error), MOST_TERMS)
+
+
+def _spread(power: float, terms: int, width: float) -> Floats:
+    """Return logarithms of poles and weights (2 m,) by the midpoint rule in log s of the integral for t^-f.
+
+    t^-f = sin(pi f) / pi times the integral of s^-f / (t + s) ds.
+    """
+    poles = width * (np.arange(terms) + 0.5) / terms
+    return np.concatenate([poles, (1 - power) * poles + math.log(width / terms * math.sin(math.pi * power) / math.pi)])
+
+
+def _fitted(power: float, terms: int, width: float, start: Floats) -> Floats:
+    """Return the logarithms of poles and weights (2 m,) of least squared relative error, from a start (2 m,)."""
+    count = _NODES * terms + 8
+    t = np.exp(width * (1 - np.cos(np.pi * (np.arange(count) + 0.5) / count)) / 2)[:, None]
+
+    def parts(logs: Floats) -> tuple[Floats, Floats]:
+        poles, weights = np.exp(logs[:terms]), np.exp(logs[terms:])
+        return t**power * weights / (t + poles), poles / (t + poles)
+
+    def left(logs: Floats) -> Floats:
+        return np.asarray(parts(logs)[0].sum(axis=1) - 1)
+
+    def slopes(logs: Floats) -> Floats:
+        terms_of, shares = parts(logs)
+        return np.concatenate([-terms_of * shares, terms_of], axis=1)
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = least_squares(left, start, slopes, method="lm", xtol=1e-14, ftol=1e-14, gtol=1e-14)
+    return np.asarray(found.x, dtype=np.float64)

@@ -1,0 +1,175 @@
+"""Fractional powers of the resolvent on a graph as sums of fields with sparse precisions.
+
+With t = lambda + x in [x, x + 2] and a fractional order b = q + f, 0 < f < 1,
+
+    t^-b ~ x^-f sum_i w_i t^-q / (t / x + p_i),    (w, p) of `graphs.fractions` for R = 1 + 2 / x,
+
+so that the process is nearly the sum of m independent fields of the precisions (L + x)^q (L + x (1 + p_i)) x^(f - 1)
+/ w_i. The relative error of the kernel's spectrum is that of the fractions, whatever the graph. The m values of a node
+lie side by side, and all are read at once.
+
+Source: Bolin, Simas and Xiong (2024), "Covariance-based rational approximations of fractional SPDEs for computationally
+efficient Bayesian inference", Section 3, with other fractions.
+"""
+
+import math
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphs.fractions import fewest_terms, fractional_power
+from graphs.graph import Graph
+from graphs.precisions.resolvent import ResolventField, resolvent_field
+from graphs.precisions.role import Floats, MarkovField, Pattern
+
+SPECTRAL_ERROR = 1e-3
+"""Relative, of a sum of fields, where nobody says how many there are to be."""
+
+
+def usual_terms(order: float, shift: float) -> int:
+    """Return the least number of fields for a fractional order and a shift with a relative error of `SPECTRAL_ERROR`.
+
+    Raises:
+        InvalidArgumentError: an integer order.
+    """
+    return fewest_terms(order - math.floor(order), _width(shift), SPECTRAL_ERROR)
+
+
+class _Blocks(NamedTuple):
+    """Polynomials in L of the m fields, and their derivatives in log x."""
+
+    coefficients: Floats  # (m, q + 2), of the powers of L
+    slopes: Floats  # (m, q + 2)
+
+
+class RationalField(MarkovField):
+    """m N latent values, m of a node side by side, whose sum at a node is nearly a field of (L + x)^-b.
+
+    Args:
+        graph: The graph.
+        order: b, positive and fractional.
+        terms: m.
+
+    Raises:
+        InvalidArgumentError: an integer order, or a number of terms out of range.
+    """
+
+    parameters = ("shift",)
+
+    def __init__(self, graph: Graph, order: float, terms: int) -> None:
+        self.order, self.terms = order, terms
+        self.fractions = fractional_power(order - math.floor(order), terms)
+        self._whole = math.floor(order)
+        self._resolvent: ResolventField = resolvent_field(graph, self._whole + 1)
+        first: ResolventField = resolvent_field(graph, 1)
+        self._log_determinants, self._size = first.log_determinants, graph.num_nodes
+        self.coordinates = None if graph.coordinates is None else np.repeat(graph.coordinates, terms, axis=0)
+
+    def error(self, shift: float) -> float:
+        """Return the largest relative error of the spectrum, |k_hat / k - 1| over lambda in [0, 2]."""
+        return self.fractions.error(_width(shift))
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """Values of one field at nodes that q + 1 edges join, and all values of a node."""
+        return self._layout[0]
+
+    def entries(
+        self,
+        values: Floats,  # (1,)
+    ) -> Floats:  # (nnz,)
+        """Return the entries of the m precisions; between fields there are zeros."""
+        blocks = self._blocks(float(values[0]))
+        out = np.zeros(len(self.pattern.indices))
+        for i, places in enumerate(self._layout[1]):
+            out[places] = blocks.coefficients[i] @ self._resolvent.powers
+        return out
+
+    def pull_back(
+        self,
+        values: Floats,  # (1,)
+        weights: Floats,  # (nnz,)
+    ) -> Floats:  # (1,)
+        """Return sum_e weights_e dQ_e / dx."""
+        shift = float(values[0])
+        slopes, total = self._blocks(shift).slopes, 0.0
+        for i, places in enumerate(self._layout[1]):
+            total += float(slopes[i] @ (self._resolvent.powers @ weights[places]))
+        return np.array([total / shift])
+
+    def log_determinant(
+        self,
+        values: Floats,  # (1,)
+    ) -> tuple[float, Floats]:
+        """Return log |Q| = sum_i q log |L + x| + log |L + x (1 + p_i)| - N log(w_i x^(1 - f)), and its derivative."""
+        x, (f, q, size) = float(values[0]), (self.fractions.power, self._whole, self._size)
+        found = self.fractions.at(_width(x))
+        own, own_slope = self._log_determinants(x) if q else (0.0, 0.0)
+        total = self.terms * (q * own - size * (1 - f) * math.log(x)) - size * float(np.log(found.weights).sum())
+        slope = self.terms * (q * own_slope * x - size * (1 - f))
+        widening = _widening(x)
+        for pole, weight, bend, gain in zip(*found, strict=True):
+            value, each = self._log_determinants(x * (1 + pole))
+            total += value
+            slope += each * x * (1 + pole + bend * widening) - size * gain * widening / weight
+        return total, np.array([slope / x])
+
+    def _blocks(self, x: float) -> _Blocks:
+        """Return the polynomials at a shift x."""
+        f, q, found, widening = self.fractions.power, self._whole, self.fractions.at(_width(x)), _widening(x)
+        whole = np.array([math.comb(q, j) * x ** (q - j) for j in range(q + 1)])
+        whole_slope = whole * (q - np.arange(q + 1))
+        rows, slopes = [], []
+        for pole, weight, bend, gain in zip(*found, strict=True):
+            place, moved = x * (1 + pole), x * (1 + pole + bend * widening)
+            scale = x ** (f - 1) / weight
+            own = np.append(place * whole, 0.0) + np.append(0.0, whole)
+            change = np.append(moved * whole + place * whole_slope, 0.0) + np.append(0.0, whole_slope)
+            rows.append(scale * own)
+            slopes.append(scale * (change + (f - 1 - gain * widening / weight) * own))
+        return _Blocks(np.array(rows), np.array(slopes))
+
+    @cached_property
+    def _layout(self) -> tuple[Pattern, NDArray[np.int64]]:
+        """The pattern, and where on it the entries of each field's precision are, (m, nnz of a field)."""
+        indptr, indices = self._resolvent.pattern
+        m, count = self.terms, len(indices)
+        degree = np.diff(indptr)
+        width = np.repeat(degree + m - 1, m)  # of the rows: those of a field, and the others of the node
+        starts = np.concatenate([[0], np.cumsum(width)])
+        rows = np.repeat(np.arange(self._size), degree)
+        own = indices == rows
+        before = np.arange(count) - indptr[rows]  # entries before it in its row
+        later = (indices > rows).astype(np.int64)
+        out = np.empty(starts[-1], dtype=np.int64)
+        places = np.empty((m, count), dtype=np.int64)
+        for i in range(m):  # before it come fields 0..i-1 of the node, if its own column does or is it
+            row_starts = starts[rows * m + i]
+            places[i] = row_starts + before + np.where(own, i, later * (m - 1))
+            out[places[i]] = indices.astype(np.int64) * m + i
+            diagonal = row_starts[own] + before[own]
+            for j in range(m):
+                out[diagonal + j] = rows[own] * m + j
+        return Pattern(starts, out.astype(np.int32)), places
+
+    def select(
+        self,
+        positions: NDArray[np.int64],  # (n,)
+    ) -> sp.csr_array:  # (n, m N)
+        """Return what reads the process at positions of nodes: the sum of their values."""
+        columns = (positions[:, None] * self.terms + np.arange(self.terms)).ravel()
+        starts = np.arange(0, len(columns) + 1, self.terms)
+        return sp.csr_array((np.ones(len(columns)), columns, starts), shape=(len(positions), self.terms * self._size))
+
+
+def _width(shift: float) -> float:
+    """Return log R = log(1 + 2 / x)."""
+    return math.log1p(2 / shift)
+
+
+def _widening(shift: float) -> float:
+    """Return d log R / d log x = -2 / (x + 2)."""
+    return -2 / (shift + 2)
