@@ -18,6 +18,7 @@ def compare_file(
     table_options: Mapping[str, Any] | None = None,
     value: str = "value",
     metric: str = "haversine",
+    methods: Sequence[str] | None = None,
     sizes: Sequence[int] | None = None,
     features: str = "fourier",
     ard: bool = False,
@@ -42,6 +43,7 @@ def compare_file(
     Raises:
         InvalidArgumentError: the ending of the file's name is not known.
     """
+    named: dict[str, Any] = {} if methods is None else {"methods": methods}
     if file.suffix.lower() in TABLE_SUFFIXES:
         table = read_table(file, target, **(table_options or {}))
         table.check_numeric_target()
@@ -50,6 +52,7 @@ def compare_file(
             table.X,
             table.y,
             title=printable(f"{file.name}, target {table.target}"),
+            **named,
             sizes=sizes,
             features=features,
             ard=ard,
@@ -66,6 +69,7 @@ def compare_file(
         field.nodes,
         field.values,
         title=printable(file.name),
+        **named,
         sizes=sizes or (16, 64),
         kernel=kernel,
         halt=halt,

@@ -9,6 +9,7 @@ from rfgp.datasets.generators import make_mesh as make_mesh
 from rfgp.datasets.generators import make_roads as make_roads
 from rfgp.datasets.generators import make_table as make_table
 from rfgp.datasets.generators import write_all as write_all
+from rfgp.datasets.generators import write_large_mesh as write_large_mesh
 from rfgp.datasets.loading import Split as Split
 from rfgp.datasets.loading import load as load
 from rfgp.datasets.loading import load_classes as load_classes

@@ -34,19 +34,24 @@ def make_table(seed: int = 0) -> Table:
     return Table(np.round(X, 6), np.round(y, 6), ("angle", "temperature", "thickness", "idle"), "yield")
 
 
-def make_mesh(seed: int = 0) -> Any:
-    """Return a bumpy, slightly rough sphere of 1,280 triangles as a `trimesh.Trimesh`."""
+def make_mesh(seed: int = 0, subdivisions: int = 3) -> Any:
+    """Return a bumpy, slightly rough sphere as a `trimesh.Trimesh`.
+
+    Args:
+        seed: Of the bumps.
+        subdivisions: s, for 20 4^s triangles: 1,280, or 81,920 for 6; their faces are as rough.
+    """
     import trimesh
 
     generator = random.numpy_generator(seed, random.Role.DATA, 1)
-    sphere = trimesh.creation.icosphere(subdivisions=3)
+    sphere = trimesh.creation.icosphere(subdivisions=subdivisions)
     directions = np.asarray(sphere.vertices)
     bumps = np.zeros(len(directions))
     for _ in range(6):
         axis = generator.standard_normal(3)
         axis /= np.linalg.norm(axis)
         bumps += generator.uniform(0.05, 0.15) * np.cos(generator.integers(2, 6) * directions @ axis * np.pi / 2)
-    bumps += 0.03 * generator.standard_normal(len(directions))
+    bumps += 0.03 * 2.0 ** (3 - subdivisions) * generator.standard_normal(len(directions))
     return trimesh.Trimesh(np.round(directions * (1 + bumps)[:, None], 6), sphere.faces, process=False)
 
 
@@ -91,6 +96,13 @@ def write_all(folder: str | Path) -> list[Path]:
     for name, content in contents.items():
         write_atomically(out / name, content)
     return [out / name for name in contents]
+
+
+def write_large_mesh(folder: str | Path) -> Path:
+    """Write large-mesh.ply, of 81,920 triangles, with seed 0; return its path. It appears whole or not at all."""
+    path = Path(folder) / "large-mesh.ply"
+    write_atomically(path, _ply(make_mesh(subdivisions=6)))
+    return path
 
 
 def _csv(table: Table) -> bytes:

@@ -26,12 +26,17 @@ from rfgp.inference.iterated.evidence import (
     combined,
 )
 from rfgp.inference.iterated.sparse_system import SparseSystem
+from rfgp.inference.laws import ENTRIES
 from rfgp.inference.priors import SparsePrior
 from rfgp.rows import Block
 from rfgp.sparse import multiply, row_blocks, sampled_outer
 
 PRODUCT_TOLERANCE = 1e-8
 """Of the solves in products with a covariance, relative."""
+
+
+_LEAST_SOLVED = 32
+"""Right-hand sides that are solved for at once, however many columns the features have."""
 
 
 class SparseEvidence(Evidence):
@@ -180,7 +185,9 @@ class SparsePosterior(IteratedPosterior[SparsePrior]):
         check_joint(phi.shape[0], "nodes", ", or draw functions: sample_functions")
         variance = float(self.prior.variance)
         cross = variance * (self._training @ phi.T).toarray()
-        solved = self._system_of(self.prior.seed).solve(torch.from_numpy(cross), PATH_TOLERANCE)
+        system, width = self._system_of(self.prior.seed), max(_LEAST_SOLVED, ENTRIES // self.prior.num_columns)
+        parts = torch.split(torch.from_numpy(cross), width, dim=1)
+        solved = torch.cat([system.solve(part, PATH_TOLERANCE) for part in parts], dim=1)
         out = torch.from_numpy(variance * (phi @ phi.T).toarray()) - torch.from_numpy(cross).mT @ solved
         return (out + out.mT) / 2
 

@@ -193,3 +193,21 @@ def test_inducing_points_and_frequencies_for_the_rows_stand_beside_couplings():
     assert errors["nystrom"] < 0.5 * errors["iid"]
     divergences = {method: found.estimate("kl", method, 8).mean for method in methods}
     assert max(divergences[name] for name in ("nystrom", "fitc", "vfe")) < 0.1 * divergences["iid"]
+
+
+def test_beyond_eigenvectors_the_exact_process_goes_through_a_precision(monkeypatch):
+    monkeypatch.setattr("rfgp.regression.graph.choosing.EXACT_LIMIT", 50)
+    monkeypatch.setattr("rfgp.compare.protocol.MOST_MEASURED", 100)
+    monkeypatch.setattr("rfgp.compare.protocol.SAMPLED", 40)
+    graph, rng = graphs.Graph.from_grid((12, 12)), np.random.default_rng(0)
+    y = np.sin(np.arange(144) / 20) + 0.1 * rng.standard_normal(144)
+    asked = {"kernel": "regularized-laplacian", "num_train": 100, "num_test": 30, "methods": ("chebyshev",)}
+    large = compare_nodes(graph, np.arange(144), y, sizes=(8,), plan=Plan(1, 2, 0), **asked)
+    assert large.example.process.features == "precision"
+    monkeypatch.undo()
+    small = compare_nodes(graph, np.arange(144), y, sizes=(8,), plan=Plan(1, 2, 0), **asked)
+    assert small.example.process.features == "exact"
+    assert large.exact[0].rmse == pytest.approx(small.exact[0].rmse, rel=1e-4)
+    for one, other in zip(large.draws, small.draws, strict=True):
+        assert one.kl == pytest.approx(other.kl, rel=1e-2)
+        assert 0.3 * other.kernel_error < one.kernel_error < 3 * other.kernel_error  # over a sample
