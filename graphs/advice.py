@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 _SEEDS, _DRAWS = 4, 4
 _WALKERS = (64, 32, 16, 8, 4)
-MOST_FLOPS = 2e11
+MOST_FLOPS, MOST_FLOPS_A_NODE = 2e11, 4e6
 _TOLERANCE, _MOST_TERMS, _MOST_EIGENVECTORS, _SPARSE = 1e-10, 2000, 2000, 0.1
 
 
@@ -145,7 +145,8 @@ def precision_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
 def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
     """Return the sum of fields that serves a kernel of fractional order; None where there is none, or it is too dear.
 
-    m fields have m^3 times the operations and m^2 times the memory of one, whose pattern tells these.
+    m fields have m^3 times the operations and m^2 times the memory of one, whose pattern tells these. As it is not
+    exact, it may take 4 10^6 operations a node at most, some two seconds for 10,000 nodes.
     """
     try:
         order, shift, *_ = kernel.resolvent()
@@ -153,7 +154,8 @@ def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
         analysis = resolvent_field(graph, int(order) + 1).analysis
     except (InvalidArgumentError, MemoryBudgetError):
         return None
-    if terms**3 * analysis.flops > MOST_FLOPS or terms**2 * analysis.num_bytes > machine_memory() / 2:
+    most = min(MOST_FLOPS, MOST_FLOPS_A_NODE * graph.num_nodes)
+    if terms**3 * analysis.flops > most or terms**2 * analysis.num_bytes > machine_memory() / 2:
         return None
     error = RationalField(graph, order, terms).error(shift)
     return Candidate("rational", {"degree": terms}, error, terms**2 * analysis.num_nonzeros / graph.num_nodes)

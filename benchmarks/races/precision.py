@@ -4,7 +4,8 @@ Matrices are (L + .04)^p of five kinds of graphs. Each row is one process of its
 elimination (ours, by planes where the nodes have places), the rest of the analysis, the factor, the inverse on the
 pattern (all variances) and 16 solves, the least of some runs, for the first pays for fresh memory; the non-zeros of the
 factor and the peak memory of the process. With `--rivals`: factors of CHOLMOD in cvxopt, in our order, and up to
-200,000 nodes of SciPy's SuperLU in our order and of cholespy, which has its own, where these are installed.
+200,000 nodes of SciPy's SuperLU in our order, and of cholespy and gstlearn (order and analysis included), which have
+their own, where these are installed.
 
     python -m benchmarks.races.precision [--most 1000000] [--rivals]
 """
@@ -107,7 +108,7 @@ def measured(kind: str, size: int, power: int, rivals: bool) -> list[str]:
         whole = sp.csr_array((data, pattern.indices, pattern.indptr))
         ordered = sp.csc_array(whole[permutation][:, permutation])
         shown.append(cholmod(ordered))
-        shown += [superlu(ordered), cholespy(whole)] if size <= MOST_OF_RIVALS else []
+        shown += [superlu(ordered), cholespy(whole), gstlearn(whole)] if size <= MOST_OF_RIVALS else []
     return shown
 
 
@@ -129,6 +130,20 @@ def cholespy(matrix: sp.csr_array) -> str:
         )
     )
     return f"cholespy {seconds:.2f}"
+
+
+def gstlearn(matrix: sp.csr_array) -> str:
+    """Time an order, the analysis and the factor of gstlearn's `CholeskySparse`, which does all three each time."""
+    try:
+        from gstlearn import CholeskySparse, MatrixSparse, NF_Triplet
+    except ModuleNotFoundError:
+        return "gstlearn not installed"
+    entries, triplets = sp.coo_array(matrix), NF_Triplet()
+    for row, column, value in zip(entries.row.tolist(), entries.col.tolist(), entries.data.tolist(), strict=True):
+        triplets.add(row, column, value)
+    given = MatrixSparse.createFromTriplet(triplets, *matrix.shape)
+    seconds, _ = timed(lambda: CholeskySparse(given).computeLogDeterminant(), 2)
+    return f"gstlearn {seconds:.2f}"
 
 
 def cholmod(matrix: sp.csc_array) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor
 import graphs
 from graphs.precisions import MarkovField
 from rfgp.autograd import as_array
-from rfgp.errors import DataError
+from rfgp.errors import DataError, InvalidArgumentError
 
 Array = NDArray[np.float64]
 Reading = Callable[[Array], sp.csr_array]
@@ -55,7 +55,11 @@ class Places(ABC):
 
     @abstractmethod
     def observe(self, points: Array) -> sp.csr_array:
-        """Return A (n, N) of inputs (n, d), for `field`."""
+        """Return A (n, N) of inputs (n, d), for `field`.
+
+        Raises:
+            InvalidArgumentError: that has values at some places only; see `finer`.
+        """
 
     def finer(self, points: Array) -> tuple[MarkovField, Reading] | None:
         """Return the field with inputs (n, d) among its values, and A of them; None: `observe` reads any."""
@@ -140,8 +144,8 @@ class RoadPlaces(Places):
         _named(lambda: self.roads.roads.read_positions(points))
 
     def observe(self, points: Array) -> sp.csr_array:
-        """Refuse inputs (n, 2): the field has values at vertices alone before it is refined."""
-        raise NotImplementedError
+        """Refuse positions (n, 2): the field has values at vertices alone."""
+        raise InvalidArgumentError("A field on roads has values at vertices alone; `finer` has those at positions.")
 
     def finer(self, points: Array) -> tuple[MarkovField, Reading]:
         """Return the field with positions (n, 2) among its values, and how it is read at them."""

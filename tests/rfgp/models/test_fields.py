@@ -252,3 +252,14 @@ def test_planted_errors_are_seen(name, monkeypatch):
     monkeypatch.setattr(owner, "log_determinant", wrong)
     with pytest.raises(AssertionError):
         test_it_is_the_dense_process(name)
+
+
+def test_a_field_on_roads_is_read_where_it_has_values():
+    gp, X, y, _ = MODELS["alpha 1"]()
+    places = gp.condition(X, y).family.places
+    with pytest.raises(rfgp.InvalidArgumentError, match="has values at vertices alone"):
+        places.observe(X)
+    field, observe = places.finer(X)
+    read = observe(X[::2])
+    assert read.shape == (len(X[::2]), len(field.coordinates))
+    np.testing.assert_array_equal(read.sum(axis=1), 1)
