@@ -25,8 +25,8 @@ Alpha = Annotated[
 Features = Annotated[
     str | None,
     typer.Option(
-        help="Of a graph's kernel: exact, precision, walks, chebyshev, taylor, spectrum, or auto: exact where that is "
-        "cheap. [default: auto]"
+        help="Of a graph's kernel: exact, precision, rational, walks, chebyshev, taylor, spectrum, or auto: exact "
+        "where that is cheap. [default: auto]"
     ),
 ]
 Walkers = Annotated[int, typer.Option(help="Walkers per node.")]

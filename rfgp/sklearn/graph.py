@@ -39,7 +39,8 @@ class GraphGPRegressor(ProcessRegressor):
         n_walkers: Walkers per node, as the next four for `graphs.sample_walks`.
         random_state: An integer, which is the seed of the process; a `numpy.random.RandomState`, of which each fit
             draws one; or None for one from the system. numpy's global state is never used.
-        features: "walks", "chebyshev", "taylor", "spectrum", "precision", "exact", or "auto", as for `rfgp.GraphGP`.
+        features: "walks", "chebyshev", "taylor", "spectrum", "precision", "rational", "exact", or "auto", as
+            for `rfgp.GraphGP`.
         halt: The halting probability.
         lengths: The coupling of a node's lengths.
         directions: The coupling of a node's directions.
