@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.errors import NotPositiveDefiniteError
-from rfgp.inference.laws import Functions
-from rfgp.inference.priors import PriorFunctions
 
 Array = NDArray[np.float64]
 
@@ -85,11 +83,6 @@ class MarkovPrior:
     observe: Callable[[Tensor], sp.csr_array]
     finer: "Callable[[Tensor], tuple[Field, Callable[[Tensor], sp.csr_array]]] | None" = None
 
-    @property
-    def functions(self) -> PriorFunctions | None:
-        """The prior itself, where it has functions of any inputs."""
-        return self if self.finer is None else None
-
     def seeing(self, *inputs: Tensor) -> "MarkovPrior":
         """Return the same prior with inputs of these points, (n,) or (n, d) each, among its values."""
         if self.finer is None:
@@ -110,20 +103,6 @@ class MarkovPrior:
         """Return the variances (n_a,), without gradients."""
         prior = self.seeing(a)
         return float(self.variance) * torch.from_numpy(squares(prior.field, prior.factor, prior.observe(a)))
-
-    def draw(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions of n inputs, (n, count)."""
-        size = len(self.field.pattern.indptr) - 1
-        standard = torch.randn(size, count, generator=generator, dtype=torch.float64).numpy()
-        return self._read(float(self.variance) ** 0.5 * self.factor.sample(standard))
-
-    def through(self, inputs: Tensor, coefficients: Tensor) -> Functions:
-        """Return x -> k(x, inputs) @ coefficients, for coefficients (n, p)."""
-        told = self.observe(inputs).T @ coefficients.numpy()
-        return self._read(float(self.variance) * self.factor.solve(told))
-
-    def _read(self, u: Array) -> Functions:
-        return lambda inputs: torch.from_numpy(self.observe(inputs) @ u)
 
     @cached_property
     def factor(self) -> Factor:
