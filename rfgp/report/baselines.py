@@ -16,7 +16,7 @@ MOST_NEAR = 10_000
 MOST_ROWS = 100_000
 """Training rows, at random, that the mean and the line are learned from."""
 MOST_WALKED = 10_000
-"""Nodes of the largest graph on which walks are fitted beside an exact process, in seconds."""
+"""Nodes of the largest graph on which walks are worth fitting beside an exact process: seconds, not minutes."""
 _CHUNK = 1000
 
 
@@ -64,12 +64,7 @@ def baselines_of_nodes(field: Field, train: NDArray[np.int64], test: NDArray[np.
 
 
 def walks_beside(field: Field, train: NDArray[np.int64], test: NDArray[np.int64], seed: int) -> tuple[Baseline, ...]:
-    """Return walks on a field's graph, with the diffusion kernel, fitted to (n,) and judged on (k,); or nothing.
-
-    There is nothing on more than `MOST_WALKED` nodes.
-    """
-    if field.graph.num_nodes > MOST_WALKED:
-        return ()
+    """Return walks on a field's graph, with the diffusion kernel, fitted to (n,) and judged on (k,)."""
     gp = GraphGP(field.graph, features="walks", seed=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about a process that is not the model

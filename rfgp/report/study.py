@@ -19,7 +19,7 @@ from rfgp.inference import Prediction
 from rfgp.models import Process
 from rfgp.models.graph import GraphGP
 from rfgp.regression import FeatureOptions, InducingOptions
-from rfgp.report.baselines import Baseline, baselines_of_nodes, baselines_of_rows, walks_beside
+from rfgp.report.baselines import MOST_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, walks_beside
 from rfgp.report.comparing import NOT_ASKED, Compared, TableModel, compare_nodes, compare_rows
 from rfgp.report.notes import of_bounds, of_rules
 from rfgp.tables import Table
@@ -197,8 +197,9 @@ def study_field(
     if compare and isinstance(model, GraphGP):
         compared = compare_nodes(field, model, train, test, title, seed, tell)
     elif compare:
-        tell("Walks beside it", 0, 0)
-        others = walks_beside(field, train, test, seed)
+        if field.graph.num_nodes <= MOST_WALKED:
+            tell("Walks beside it", 0, 0)
+            others = walks_beside(field, train, test, seed)
         beside = "".join(f" Beside it, {other.name}: RMSE {other.rmse:.4g}." for other in others)
         compared = Compared(None, f"The process is exact: nothing of it is approximated.{beside}")
     spread = float(values[train].std(ddof=1))

@@ -55,16 +55,18 @@ def test_what_is_constant_has_no_error_and_small_spaces_are_exhausted():
     assert np.isfinite(traced(first[:1, :1], second[:1, :1], torch.log, 2)).all()
 
 
-def test_each_trace_is_that_of_its_probe():
-    first, second = covariances(30)
+@pytest.mark.parametrize(("size", "error"), [(3, 1e-9), (30, 1e-4)])
+def test_each_trace_is_that_of_its_probe(size, error):
+    """In three dimensions after as many steps, and exactly."""
+    first, second = covariances(size)
     generator = torch.Generator().manual_seed(3)
     draws = Dense(first).draw(5, generator)
     found = quadrature.quadrature(Dense(first), Dense(second), draws, torch.log)
     w = np.linalg.solve(first, draws.numpy())
     values, vectors = scipy.linalg.eigh(second, first)  # V^T C_1 V = I
     parts = (vectors.T @ first @ w) ** 2
-    expected = 30 * (np.log(values)[:, None] * parts).sum(0) / parts.sum(0)
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    expected = size * (np.log(values)[:, None] * parts).sum(0) / parts.sum(0)
+    np.testing.assert_allclose(found, expected, rtol=error)
 
 
 def test_traces_that_do_not_settle_are_refused(monkeypatch):

@@ -633,3 +633,21 @@ def test_it_prints(pages, tmp_path):
     content = (tmp_path / "page.pdf").read_bytes()
     assert content.startswith(b"%PDF")
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b", content)) <= 12
+
+
+def test_an_exact_process_stands_beside_walks(monkeypatch):
+    field = ball(True, subdivisions=1)
+    study = report.study_field(field, fields.whittle_matern(field, 2, seed=0), test_share=0.2)
+    ((name, rmse),) = study.others
+    walks = GraphGP(field.graph, features="walks", seed=0).fit(field.nodes[study.train], field.values[study.train])
+    assert rmse == pytest.approx(rfgp.metrics.rmse(study.observed, walks.predict(field.nodes[study.test])), rel=1e-9)
+    assert study.comparison is None
+    assert study.remark.endswith(f"nothing of it is approximated. Beside it, {name}: RMSE {rmse:.4g}.")
+    content = report.field_report(study, field, fields.law_at_nodes(study.model, field))
+    assert "by the Whittle-Matern field of alpha 2 on the surface, by linear finite elements" in content
+    assert "memory of the process" in content
+    assert "Walks fitted to, and simple rules learned from" in content
+    assert not report.study_field(field, fields.whittle_matern(field, 1, seed=0), compare=False).others
+    monkeypatch.setattr("rfgp.report.study.MOST_WALKED", 10)
+    alone = report.study_field(field, fields.whittle_matern(field, 1, seed=0))
+    assert (alone.others, alone.remark) == ((), "The process is exact: nothing of it is approximated.")
