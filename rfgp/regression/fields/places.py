@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,9 +19,27 @@ from rfgp.errors import DataError, InvalidArgumentError
 
 Array = NDArray[np.float64]
 Reading = Callable[[Array], sp.csr_array]
+T = TypeVar("T")
 
 _STEPS = 2.0**40
 """Places on a road that are told apart: what standardising and back does to a fraction is none."""
+
+
+class _Recent(Generic[T]):
+    """What was found for the last inputs (n, d): for those of rows, and of points; threads may share it."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[bytes, T], ...] = ()
+
+    def found(self, points: Array, find: Callable[[], T]) -> T:
+        """Return what was found for inputs (n, d), or find it."""
+        key = points.tobytes()
+        for other, kept in self._kept:
+            if other == key:
+                return kept
+        found = find()
+        self._kept = (*self._kept[-1:], (key, found))
+        return found
 
 
 class Places(ABC):
@@ -102,8 +120,18 @@ class MeshPlaces(Places):
 
     def observe(self, points: Array) -> sp.csr_array:
         """Return the barycentric weights of the nearest points, (n, V)."""
+        return self._recent.found(points, lambda: self._located(points))
+
+    def _located(self, points: Array) -> sp.csr_array:
         found = self.mesh.locate(points)
         return self.mesh.weights(found.faces, found.barycentric)
+
+    @cached_property
+    def _recent(self) -> "_Recent[sp.csr_array]":
+        return _Recent()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"mesh": self.mesh}
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield alpha, vertices (V, d) and faces (F, 3)."""
@@ -149,10 +177,9 @@ class RoadPlaces(Places):
 
     def finer(self, points: Array) -> tuple[MarkovField, Reading]:
         """Return the field with positions (n, 2) among its values, and how it is read at them."""
-        key = points.tobytes()
-        for other, found in self._recent:
-            if other == key:
-                return found
+        return self._recent.found(points, lambda: self._refined(points))
+
+    def _refined(self, points: Array) -> tuple[MarkovField, Reading]:
         positions = self._exactly(points)
         field, index = self.roads.refined(positions)
         distinct, first = np.unique(positions, axis=0, return_index=True)
@@ -170,7 +197,6 @@ class RoadPlaces(Places):
             shape = (len(some), len(field.coordinates))
             return sp.csr_array((np.ones(len(some)), columns, np.arange(len(some) + 1)), shape=shape)
 
-        self._recent[:] = [*self._recent[-1:], (key, (field, observe))]
         return field, observe
 
     def identity(self) -> Iterator[str | Tensor]:
@@ -181,9 +207,8 @@ class RoadPlaces(Places):
         yield from (torch.from_numpy(np.array(part)) for part in parts)
 
     @cached_property
-    def _recent(self) -> list[tuple[bytes, tuple[MarkovField, Reading]]]:
-        """The last fields: of rows, and of rows and points."""
-        return []
+    def _recent(self) -> "_Recent[tuple[MarkovField, Reading]]":
+        return _Recent()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"roads": self.roads}

@@ -263,3 +263,15 @@ def test_a_field_on_roads_is_read_where_it_has_values():
     read = observe(X[::2])
     assert read.shape == (len(X[::2]), len(field.coordinates))
     np.testing.assert_array_equal(read.sum(axis=1), 1)
+
+
+def test_points_are_located_once_for_a_fit(monkeypatch):
+    counted, locate = [], graphs.MeshField.locate
+    monkeypatch.setattr(graphs.MeshField, "locate", lambda self, p: counted.append(len(p)) or locate(self, p))
+    gp, X, y, new = MODELS["mesh"]()
+    gp.fit(X, y)
+    assert gp.fit_report.evaluations > 5
+    assert counted.count(len(X)) == 1
+    first = gp.predict(new).mean
+    np.testing.assert_array_equal(gp.predict(new[::-1]).mean, first[::-1])  # other points are located anew
+    np.testing.assert_array_equal(gp.predict(X).mean, pickle.loads(pickle.dumps(gp)).predict(X).mean)
