@@ -32,6 +32,7 @@ Floats = NDArray[np.float64]
 _SEEDS, _DRAWS = 4, 4
 _WALKERS = (64, 32, 16, 8, 4)
 MOST_FLOPS, MOST_FLOPS_A_NODE = 2e11, 4e6
+_MOST_SPECTRAL_ERROR = 0.01
 _TOLERANCE, _MOST_TERMS, _MOST_EIGENVECTORS, _SPARSE = 1e-10, 2000, 2000, 0.1
 
 
@@ -158,6 +159,8 @@ def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
     if terms**3 * analysis.flops > most or terms**2 * analysis.num_bytes > machine_memory() / 2:
         return None
     error = RationalField(graph, order, terms).error(shift)
+    if error > _MOST_SPECTRAL_ERROR:
+        return None
     return Candidate("rational", {"degree": terms}, error, terms**2 * analysis.num_nonzeros / graph.num_nodes)
 
 

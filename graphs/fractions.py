@@ -1,6 +1,6 @@
 """Negative fractional powers as sums of simple fractions, for all ranges at once.
 
-For 0 < f < 1 and t in [1, R]
+For .01 <= f <= .99 and t in [1, R]
 
     t^-f ~ sum_i w_i / (t + p_i),    w_i, p_i > 0,
 
@@ -27,7 +27,7 @@ from graphs.errors import InvalidArgumentError
 
 Floats = NDArray[np.float64]
 
-MOST_TERMS = 8
+MOST_TERMS, LEAST = 8, 0.01
 WIDEST = math.log(1e8)
 """The largest log R; wider ranges are served by its fractions, and their errors told."""
 _POINTS, _NODES, _GRID = 40, 16, 400
@@ -48,7 +48,7 @@ class FractionalPower:
     """Sums of m fractions for t^-f, for any range.
 
     Args:
-        power: f, strictly between 0 and 1.
+        power: f, from .01 to .99; nearer to an integer rounding steers, and that integer serves.
         terms: m, at most 8.
 
     Raises:
@@ -56,8 +56,10 @@ class FractionalPower:
     """
 
     def __init__(self, power: float, terms: int) -> None:
-        if not 0 < power < 1:
-            raise InvalidArgumentError(f"The power must be strictly between 0 and 1, got {power}.")
+        if not LEAST <= power <= 1 - LEAST:
+            raise InvalidArgumentError(
+                f"The fractional part of a power must lie from {LEAST} to {1 - LEAST}, got {power:g}; take an integer."
+            )
         self.power, self.terms = power, check_count("terms", terms, 1, MOST_TERMS)
         self._domain = (_NARROWEST * terms**2, WIDEST)
         places = np.sort(np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS))

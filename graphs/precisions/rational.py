@@ -20,6 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphs.cholesky import Factor
+from graphs.errors import NotPositiveDefiniteError
 from graphs.fractions import fewest_terms, fractional_power
 from graphs.graph import Graph
 from graphs.precisions.resolvent import ResolventField, resolvent_field
@@ -99,6 +101,16 @@ class RationalField(MarkovField):
         for i, places in enumerate(self._layout[1]):
             total += float(slopes[i] @ (self._resolvent.powers @ weights[places]))
         return np.array([total / shift])
+
+    def factor(
+        self,
+        data: Floats,  # (nnz,)
+    ) -> Factor:
+        """Return the Cholesky factor of a matrix of these entries; what it raises names a node of the graph."""
+        try:
+            return super().factor(data)
+        except NotPositiveDefiniteError as error:
+            raise NotPositiveDefiniteError(error.node // self.terms) from error
 
     def log_determinant(
         self,

@@ -107,6 +107,7 @@ def test_a_sum_of_fields_serves_a_fractional_order_where_its_factor_is_small(mon
     assert advice.best.nonzeros == pytest.approx(field.analysis.num_nonzeros / 400, rel=0.3)
     assert rational_candidate(grid, kernels.Matern(2, 4.0)) is None
     assert rational_candidate(grid, kernels.Diffusion(2.0)) is None
+    assert rational_candidate(grid, kernels.Matern(0.5, 1e6)) is None  # no eight fields are that kernel
     flops = terms**3 * resolvent_field(grid, 2).analysis.flops
     assert flops == pytest.approx(field.analysis.flops, rel=0.5)
     monkeypatch.setattr("graphs.advice.MOST_FLOPS", flops - 1)

@@ -62,3 +62,19 @@ def test_integer_orders_are_refused():
     for order in (1, 2.0):
         with pytest.raises(graphs.InvalidArgumentError, match="power"):
             RationalField(GRAPHS["path"](), order, 3)
+
+
+def test_what_is_not_positive_definite_names_a_node():
+    field = RationalField(GRAPHS["grid"](), 0.5, 3)
+    data = field.entries(np.array([X]))
+    indptr, indices = field.pattern
+    row = 3 * 7 + 2  # a value of node 7
+    data[indptr[row] + np.flatnonzero(indices[indptr[row] : indptr[row + 1]] == row)] = -1.0
+    with pytest.raises(graphs.NotPositiveDefiniteError) as caught:
+        field.factor(data)
+    assert caught.value.node < GRAPHS["grid"]().num_nodes
+    alone = np.zeros(len(indices))
+    alone[np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)) == indices] = 1.0
+    alone[indptr[row] + np.flatnonzero(indices[indptr[row] : indptr[row + 1]] == row)] = -1.0
+    with pytest.raises(graphs.NotPositiveDefiniteError, match="node 7"):
+        field.factor(alone)
