@@ -43,7 +43,7 @@ RoadKernel = Annotated[
     str, typer.Option(help=f"{FIELD}: along the roads, exactly; {_GRAPH_KERNELS.format('their pieces')}")
 ]
 Boundary = Annotated[
-    str, typer.Option(help=f"Of {FIELD}, at free ends: neumann (no derivative) or stationary (roads go on).")
+    str, typer.Option(help=f"Of {FIELD}, at free ends: neumann (no derivative), stationary (roads go on) or open.")
 ]
 MinLength = Annotated[
     float,

@@ -26,7 +26,8 @@ class RoadGP(Process[FieldFamily]):
         roads: The network.
         alpha: 1, for paths as rough as those of a diffusion (on a long road the kernel exp(-d / lengthscale)), or 2,
             for paths with a derivative (Matern 3/2).
-        boundary: What holds at free ends: "neumann", no derivative, or "stationary", roads go on for ever.
+        boundary: What holds at free ends: "neumann", no derivative, "stationary", roads go on for ever, or "open",
+            nothing, as in MetricGraph without its correction; see `graphs.RoadField`.
         lengthscale: Starting value, in the units of the roads' lengths; None: several are compared.
         outputscale: Starting value of the variance on a long road; None: such that the prior variance of the observed
             positions is on average that of the targets.

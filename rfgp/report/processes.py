@@ -33,8 +33,8 @@ def describe_process(model: Process[Any]) -> str:
 def _describe_field(family: FieldFamily) -> str:
     places = family.places
     if isinstance(places, RoadPlaces):
-        ends = "no derivative at free ends" if places.roads.boundary == "neumann" else "stationary at free ends"
-        return f"the Whittle-Matern field of alpha {places.roads.alpha} along the roads, {ends}, exactly"
+        ends = {"neumann": "no derivative", "stationary": "stationary", "open": "any derivative"}[places.roads.boundary]
+        return f"the Whittle-Matern field of alpha {places.roads.alpha} along the roads, {ends} at free ends, exactly"
     assert isinstance(places, MeshPlaces)
     return (
         f"the Whittle-Matern field of alpha {places.mesh.alpha} on the surface, by linear finite elements, no "

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs.checks import as_numbers, check_choice, is_count, is_number, shown
 from graphs.errors import InvalidArgumentError
-from graphs.precisions.roads.layout import KINDS, SIGNS, Layout, lay_out
+from graphs.precisions.roads.layout import BOUNDARIES, KINDS, SIGNS, Layout, lay_out
 from graphs.precisions.roads.line import KAPPA, LONGEST, SHORTEST, blocks, bridge, slopes
 from graphs.precisions.roads.pieces import Pieces, cut, locate
 from graphs.precisions.role import MarkovField, Pattern
@@ -43,7 +43,8 @@ class RoadField(MarkovField):
         roads: The network.
         alpha: 1, for paths as rough as those of a diffusion, or 2, for paths with a derivative.
         boundary: What holds at free ends. "neumann": u' = 0. "stationary": roads go on for ever, unobserved, so that
-            the field on a single road is the stationary process.
+            the field on a single road is the stationary process. "open": nothing is asked of u' (alpha = 2), as in
+            MetricGraph without its correction of the boundary; for alpha = 1 the same as "neumann".
         cuts: (c, 2) positions whose values of u are latent values, beside those of vertices; see `refined`.
         parameters: ("lengthscale",), in the units of the roads' lengths.
         coordinates: (N, 2) places of the latent values: first u at the V vertices, network's and cuts; for alpha = 2
@@ -63,7 +64,7 @@ class RoadField(MarkovField):
             raise InvalidArgumentError(f"A graphs.RoadNetwork is needed, got {shown(self.roads)}.")
         if not is_count(self.alpha) or self.alpha not in KAPPA:
             raise InvalidArgumentError(f"alpha must be 1 or 2, got {shown(self.alpha)}.")
-        check_choice("boundary", self.boundary, ("neumann", "stationary"))
+        check_choice("boundary", self.boundary, BOUNDARIES)
         road, fraction = self.roads.read_positions(self.cuts)
         object.__setattr__(self, "cuts", np.stack([road.astype(np.float64), fraction], axis=1))
         object.__setattr__(self, "coordinates", self.pieces.coordinates[self.layout.owner])
@@ -76,7 +77,7 @@ class RoadField(MarkovField):
     @cached_property
     def layout(self) -> Layout:
         """Where the pieces' ends are among the latent values, and their energies in the precision."""
-        return lay_out(self.pieces, self.alpha, self.boundary == "stationary")
+        return lay_out(self.pieces, self.alpha, self.boundary)
 
     @property
     def pattern(self) -> Pattern:

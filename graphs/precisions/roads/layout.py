@@ -27,6 +27,9 @@ KINDS = {1: (0,), 2: (0, 1, 1)}
 """What each slot is part of: 0 for u, 1 for its derivative."""
 
 
+BOUNDARIES = ("neumann", "stationary", "open")
+
+
 class Layout(NamedTuple):
     """The N latent values of a field, its pattern, and the linear map from blocks of pieces to entries."""
 
@@ -40,24 +43,24 @@ class Layout(NamedTuple):
 def lay_out(
     pieces: Pieces,
     alpha: int,
-    stationary: bool,
+    boundary: str,
 ) -> Layout:
     """Return the layout of a field.
 
     Args:
         pieces: The pieces.
         alpha: 1 or 2.
-        stationary: Whether free ends look like points of an infinite line. There the side that is not built lacks its
-            half of the precision I of (u, u' / kappa) at a point of the line, see `line`.
+        boundary: One of `BOUNDARIES`. Where free ends look like points of an infinite line, the side that is not built
+            lacks its half of the precision I of (u, u' / kappa) at a point of the line, see `line`.
     """
     num_vertices, num_pieces = len(pieces.coordinates), len(pieces.source)
     ends = np.concatenate([pieces.source, pieces.target])
     degree = np.bincount(ends, minlength=num_vertices)
-    free = stationary & (degree == 1)
+    free = (boundary != "neumann") & (degree == 1)
     sums = np.where(free, 1, degree - 1) if alpha == 2 else np.zeros(num_vertices, dtype=np.int64)
     slots = _slots(ends, degree, sums, alpha).reshape(-1, 2, num_pieces).swapaxes(0, 1)
     owner = np.concatenate([np.arange(num_vertices), np.repeat(np.arange(num_vertices), sums)])
-    own_half = np.flatnonzero(free[owner])
+    own_half = np.flatnonzero(free[owner]) if boundary == "stationary" else np.zeros(0, dtype=np.int64)
     return _assemble(slots, owner, own_half, alpha)
 
 

@@ -41,6 +41,29 @@ def test_a_road_whose_derivative_vanishes_at_its_ends_has_images(alpha):
 
 
 @ALPHAS
+@pytest.mark.parametrize("lengthscale", [1.0, 4.0])
+def test_an_open_road_lacks_what_the_line_beyond_its_ends_adds(alpha, lengthscale):
+    """Half of the precision I of (u, u' / kappa) at each end, taken from the line's Matern process by dense algebra."""
+    x = 10 * FRACTIONS
+    kappa = 1 / lengthscale if alpha == 1 else np.sqrt(3) / lengthscale
+    ends = np.array([0.0, 10.0])
+    K = fields.correlation(alpha, x[:, None] - x[None], lengthscale)
+    if alpha == 2:
+        r, q = kappa * (x[:, None] - ends), kappa * (ends[:, None] - ends)
+        beside = r * np.exp(-np.abs(r))  # of u and u' / kappa
+        K = np.block([[K, beside], [beside.T, (1 - np.abs(q)) * np.exp(-np.abs(q))]])
+    precision = np.linalg.inv(K)
+    at = [0, len(x) - 1, *range(len(x), len(K))]
+    precision[at, at] -= 0.5
+    expected = np.linalg.inv(precision)[: len(x), : len(x)]
+    roads = RoadNetwork.from_lines([LINE], metric="euclidean")
+    found = fields.law(roads, on_line(FRACTIONS), alpha, lengthscale, "open")
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    neumann = fields.law(roads, on_line(FRACTIONS), alpha, lengthscale)
+    assert np.allclose(found, neumann, rtol=1e-6) == (alpha == 1)
+
+
+@ALPHAS
 def test_a_circle_has_the_periodic_sum(alpha):
     turn = np.linspace(0, 2 * np.pi, 200)[:-1]
     circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
@@ -111,7 +134,7 @@ def test_planted_a_factor_of_two_at_free_ends(alpha):
 
 
 @ALPHAS
-@pytest.mark.parametrize("boundary", ["neumann", "stationary"])
+@pytest.mark.parametrize("boundary", ["neumann", "stationary", "open"])
 @pytest.mark.parametrize("name", ["Y", "two loops", "parallel roads"])
 def test_pull_back_is_the_adjoint_of_the_derivative(name, alpha, boundary):
     rng = np.random.default_rng(0)
@@ -146,7 +169,7 @@ def test_many_roads_at_one_crossing_stay_sparse():
 
 
 @ALPHAS
-@pytest.mark.parametrize("boundary", ["neumann", "stationary"])
+@pytest.mark.parametrize("boundary", ["neumann", "stationary", "open"])
 def test_between_latent_values_is_the_conditional_law(alpha, boundary):
     edges = NETWORKS["two loops"] + [(1, 2, 1.0)]
     field = RoadField(fields.network(edges), alpha, boundary, cuts=[(0, 0.2), (3, 0.6)])
@@ -208,7 +231,7 @@ WRONG = {
     "no network": (lambda roads: RoadField([(0, 0), (1, 1)]), "A graphs.RoadNetwork is needed"),
     "alpha": (lambda roads: RoadField(roads, 3), "alpha must be 1 or 2, got 3"),
     "truth": (lambda roads: RoadField(roads, True), "alpha must be 1 or 2, got True"),
-    "boundary": (lambda roads: RoadField(roads, 1, "dirichlet"), "'neumann', 'stationary', got 'dirichlet'"),
+    "boundary": (lambda roads: RoadField(roads, 1, "dirichlet"), "'neumann', 'stationary', 'open', got 'dirichlet'"),
     "no lengthscale": (lambda roads: RoadField(roads).entries([]), "one positive number"),
     "negative": (lambda roads: RoadField(roads).entries([-1.0]), "one positive number"),
     "nan": (lambda roads: RoadField(roads).between([np.nan], [(0, 0.5)]), "one positive number"),
