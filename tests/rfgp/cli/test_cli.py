@@ -400,7 +400,7 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["mesh", "mesh.ply", "--alpha", "0"], 1, "alpha"),
         (["mesh", "mesh.ply", "--weights", "cotangent"], 1, "Cotangent weights"),
         (["traffic", "roads.geojson", "--kernel", "diffusion", "--alpha", "2"], 2, "diffusion has none."),
-        (["traffic", "roads.geojson", "--boundary", "open"], 1, "boundary"),
+        (["traffic", "roads.geojson", "--boundary", "dirichlet"], 1, "boundary"),
         (["traffic", "mesh.ply"], 1, "`rfgp mesh` reads that, `rfgp traffic` needs roads."),
         (["traffic", "table.csv"], 1, "is a table by its ending (.csv): `rfgp fit` reads that"),
         (["traffic", "roads.geojson", "--value", "speed"], 1, "as in --value value."),
