@@ -2,10 +2,11 @@
 
 10,000 places at random, sin(x / 30) + cos(y / 47) of the coordinates in steps (of the sphere of radius 100) with noise
 of deviation .1. The grid by the sparse precision of `RegularizedLaplacian` of order 1, from a start of its own; the
-sphere by linear finite elements with alpha = 2, three starts compared. Each is one process of its own: seconds,
-evaluations of the likelihood, seconds of a factor and of a likelihood with its gradient, the peak of the memory.
+sphere by linear finite elements with alpha = 2, three starts compared; and a million pieces of road, alpha = 1, the
+middle of each, three starts compared. Each is one process of its own: seconds, evaluations of the likelihood, seconds of
+a factor and of a likelihood with its gradient, the peak of the memory.
 
-    python -m benchmarks.races.whole_fits [grid sphere]
+    python -m benchmarks.races.whole_fits [grid sphere roads]
 """
 
 import resource
@@ -20,6 +21,7 @@ import numpy as np
 
 import graphs
 import rfgp
+from rfgp.rows import gathered
 
 SEEN = 10_000
 
@@ -41,6 +43,18 @@ def sphere() -> tuple[Any, Any, Any]:
     return rfgp.MeshGP(graphs.MeshField(mesh, 2), seed=0), mesh.vertices, mesh.vertices
 
 
+def roads() -> tuple[Any, Any, Any]:
+    """Return a process on a million pieces of road, their middles, and the places of these (N, 2) in hundreds."""
+    side, rng = 710, np.random.default_rng(0)
+    grid = np.stack(np.meshgrid(np.arange(side), np.arange(side), indexing="ij"), axis=-1)
+    points = 100.0 * grid + rng.uniform(-30, 30, grid.shape)
+    ends = [(points[:-1], points[1:]), (points[:, :-1], points[:, 1:])]
+    lines = np.concatenate([np.stack(pair, axis=2).reshape(-1, 2, 2) for pair in ends])[:1_000_000]
+    network = graphs.RoadNetwork.from_lines(list(lines), metric="euclidean")
+    middles = np.stack([np.arange(len(lines)), np.full(len(lines), 0.5)], axis=1)
+    return rfgp.RoadGP(network, 1, seed=0), middles, lines.mean(axis=1) / 100
+
+
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
     begin = time.perf_counter()
     out = call()
@@ -50,7 +64,7 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
 def measure(name: str) -> None:
     """Print what the process of a name takes."""
     warnings.simplefilter("ignore")
-    gp, inputs, places = {"grid": grid, "sphere": sphere}[name]()
+    gp, inputs, places = {"grid": grid, "sphere": sphere, "roads": roads}[name]()
     rng = np.random.default_rng(0)
     seen = rng.permutation(len(places))[:SEEN]
     y = np.sin(places[seen, 0] / 30) + np.cos(places[seen, 1] / 47) + 0.1 * rng.standard_normal(SEEN)
@@ -58,8 +72,9 @@ def measure(name: str) -> None:
     fit, _ = timed(lambda: gp.fit(inputs[seen], y))
     predict, law = timed(lambda: gp.predict(inputs))
     everywhere, _ = timed(lambda: (law.mean, law.std))
-    field = gp.regression.prior().field
-    data = field.entries(gp.regression.prior().values.detach().numpy())
+    prior = gp.regression.prior().seeing(gathered(gp.regression.needed_rows("a factor")).inputs)
+    field = prior.field
+    data = field.entries(prior.values.detach().numpy())
     factor = min(timed(lambda: field.factor(data))[0] for _ in range(3))
 
     def gradient() -> None:
@@ -78,7 +93,7 @@ def measure(name: str) -> None:
 
 
 def main() -> None:
-    names = sys.argv[1:] or ["grid", "sphere"]
+    names = sys.argv[1:] or ["grid", "sphere", "roads"]
     if len(names) == 1:
         measure(names[0])
         return
