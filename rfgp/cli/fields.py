@@ -29,8 +29,8 @@ Features = Annotated[
         "where that is cheap. [default: auto]"
     ),
 ]
-Walkers = Annotated[int, typer.Option(help="Walkers per node.")]
-Halt = Annotated[float, typer.Option(help="The walkers' halting probability.")]
+Walkers = Annotated[int, typer.Option(help="Of a graph's kernel: walkers per node.")]
+Halt = Annotated[float, typer.Option(help="Of a graph's kernel: the walkers' halting probability.")]
 _GRAPH_KERNELS = "or of a graph of {}: diffusion, regularized-laplacian, matern."
 Values = Annotated[Path | None, typer.Option(help="A table of values: x,y,z,value or face,value or vertex,value.")]
 Nodes = Annotated[
@@ -77,10 +77,7 @@ def mesh(
     encoding: options.Encoding = "utf-8",
     missing_mark: options.MissingMark = None,
     out: Out = None,
-    kernel: Annotated[
-        str,
-        typer.Option(help=f"{FIELD}: a field on the surface, exactly; {_GRAPH_KERNELS.format('faces or vertices')}"),
-    ] = FIELD,
+    kernel: MeshKernel = FIELD,
     alpha: Alpha = None,
     features: Features = None,
     num_walkers: Walkers = 64,
