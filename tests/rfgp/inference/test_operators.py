@@ -6,6 +6,7 @@ from checks import assert_mean, fails
 import graphs
 import rfgp
 from rfgp import metrics
+from rfgp.inference.iterated.sparse_system import SparseSystem
 
 GRID = graphs.Graph.from_grid((12, 12))
 KERNEL = graphs.kernels.RegularizedLaplacian(2, 2.0)
@@ -80,3 +81,13 @@ def test_laws_without_operators_are_refused(exact):
         metrics.estimate_kl(exact.predict(POINTS), exact.predict(POINTS), num_probes=1)
     with pytest.raises(rfgp.InvalidArgumentError, match="points"):
         metrics.estimate_kl(exact.predict(POINTS), exact.predict(POINTS[:4]))
+
+
+def test_joint_laws_are_solved_for_a_few_points_at_a_time(walks, monkeypatch):
+    whole, solved = walks.predict(POINTS).covariance, []
+    solve = SparseSystem.solve
+    monkeypatch.setattr("rfgp.inference.iterated.sparse.ENTRIES", 7 * 144)
+    monkeypatch.setattr("rfgp.inference.iterated.sparse._LEAST_SOLVED", 1)
+    monkeypatch.setattr(SparseSystem, "solve", lambda self, v, t: solved.append(v.shape[1]) or solve(self, v, t))
+    np.testing.assert_allclose(walks.predict(POINTS).covariance, whole, atol=1e-4)
+    assert solved == [7] * 14 + [2]
