@@ -35,7 +35,7 @@ PRODUCT_TOLERANCE = 1e-8
 """Of the solves in products with a covariance, relative."""
 
 
-_LEAST_SOLVED = 32
+LEAST_SOLVED = 32
 """Right-hand sides that are solved for at once, however many columns the features have."""
 
 
@@ -185,7 +185,7 @@ class SparsePosterior(IteratedPosterior[SparsePrior]):
         check_joint(phi.shape[0], "nodes", ", or draw functions: sample_functions")
         variance = float(self.prior.variance)
         cross = variance * (self._training @ phi.T).toarray()
-        system, width = self._system_of(self.prior.seed), max(_LEAST_SOLVED, ENTRIES // self.prior.num_columns)
+        system, width = self._system_of(self.prior.seed), max(LEAST_SOLVED, ENTRIES // self.prior.num_columns)
         parts = torch.split(torch.from_numpy(cross), width, dim=1)
         solved = torch.cat([system.solve(part, PATH_TOLERANCE) for part in parts], dim=1)
         out = torch.from_numpy(variance * (phi @ phi.T).toarray()) - torch.from_numpy(cross).mT @ solved

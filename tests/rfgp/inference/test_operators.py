@@ -87,7 +87,7 @@ def test_joint_laws_are_solved_for_a_few_points_at_a_time(walks, monkeypatch):
     whole, solved = walks.predict(POINTS).covariance, []
     solve = SparseSystem.solve
     monkeypatch.setattr("rfgp.inference.iterated.sparse.ENTRIES", 7 * 144)
-    monkeypatch.setattr("rfgp.inference.iterated.sparse._LEAST_SOLVED", 1)
+    monkeypatch.setattr("rfgp.inference.iterated.sparse.LEAST_SOLVED", 1)
     monkeypatch.setattr(SparseSystem, "solve", lambda self, v, t: solved.append(v.shape[1]) or solve(self, v, t))
     np.testing.assert_allclose(walks.predict(POINTS).covariance, whole, atol=1e-4)
     assert solved == [7] * 14 + [2]
