@@ -5,8 +5,10 @@ For .01 <= f <= .99 and t in [1, R]
     t^-f ~ sum_i w_i / (t + p_i),    w_i, p_i > 0,
 
 with logarithms of w and p that make the relative error least in mean square at Chebyshev's nodes in log t (Gauss and
-Newton's method, from fractions that are spread evenly in log t); its largest is nearly that of the best fractions, some
-10^-3 for four of them and R = 1000. The logarithms are analytic in log R, and are interpolated in it.
+Newton's method); its largest is nearly that of the best fractions, some 10^-3 for four of them and R = 1000. The
+logarithms are analytic in log R, and are interpolated in it. With R / t for t, fractions for f are such for 1 - f, with
+poles R / p, weights R^f w / p and the same errors; only f <= 1/2 is fitted, and small ones from larger ones: from evenly
+spread fractions it would be left to rounding whether they are reached.
 
 Source: Bolin and Kirchner (2020), "The rational SPDE approach for Gaussian random fields with general smoothness", and
 Bolin, Simas and Xiong (2024), "Covariance-based rational approximations of fractional SPDEs for computationally
@@ -30,7 +32,7 @@ Floats = NDArray[np.float64]
 MOST_TERMS, LEAST = 8, 0.01
 WIDEST = math.log(1e8)
 """The largest log R; wider ranges are served by its fractions, and their errors told."""
-_POINTS, _NODES, _GRID = 40, 16, 400
+_POINTS, _NODES, _GRID, _EASED = 40, 16, 400, 6
 _NARROWEST = 0.125
 """Of log R over the square of the number of fractions: below it the error is some 10^-6, and rounding steers."""
 
@@ -65,9 +67,15 @@ class FractionalPower:
         places = np.sort(np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS))
         widths = self._domain[0] + (places + 1) / 2 * (self._domain[1] - self._domain[0])
         found = np.empty((_POINTS, 2 * terms))
-        start = _spread(power, terms, widths[-1])
+        fitted = min(power, 1 - power)
+        start = _spread(0.5, terms, widths[-1])
+        for eased in np.geomspace(0.5, fitted, _EASED)[:-1]:
+            start = _fitted(eased, terms, widths[-1], start)
         for i in reversed(range(_POINTS)):  # from the widest range to the narrowest, each from the last
-            start = found[i] = _fitted(power, terms, widths[i], start)
+            start = found[i] = _fitted(fitted, terms, widths[i], start)
+        if fitted < power:
+            poles, weights = np.split(found, 2, axis=1)
+            found = np.hstack([widths[:, None] - poles, fitted * widths[:, None] + weights - poles])
         self._logs = [Chebyshev.fit(widths, column, _POINTS - 1, self._domain) for column in found.T]
         self._slopes = [series.deriv() for series in self._logs]
 

@@ -30,6 +30,25 @@ def test_errors_are_as_told_and_fall_with_the_number_of_fractions(power):
     assert fractional_power(power, 6).error(np.log(51)) < 1e-6
 
 
+@pytest.mark.parametrize("power", [0.01, 0.2, 0.49])
+def test_the_other_power_has_the_mirrored_fractions(power):
+    """With t for R / t; a fit that ended early, as some did by rounding alone, differs."""
+    for terms in (3, 8):
+        found, other = fractional_power(power, terms), fractional_power(1 - power, terms)
+        for width in (np.log(1e4), np.log(1e8)):
+            assert other.error(width) == pytest.approx(found.error(width), rel=1e-3)
+            np.testing.assert_allclose(other.at(width).poles * found.at(width).poles, np.exp(width), rtol=1e-5)
+
+
+@pytest.mark.parametrize("terms", [2, 5, 8])
+def test_errors_grow_smoothly_with_the_power(terms):
+    powers = np.geomspace(0.01, 0.5, 12)
+    errors = np.array([fractional_power(power, terms).error(np.log(1e8)) for power in powers])
+    assert (np.diff(errors) > 0).all()
+    logs = np.log(errors / np.sin(np.pi * powers))
+    assert np.abs(np.diff(logs, 2)).max() < 0.03
+
+
 def test_least_squares_are_nearly_the_best_fractions():
     """The best for t^-1/2 are Zolotarev's, whose error alternates 2 m + 1 times; these alternate as often, unevenly."""
     fractions, width = fractional_power(0.5, 3), np.log(100.0)
