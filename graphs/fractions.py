@@ -7,8 +7,8 @@ For .01 <= f <= .99 and t in [1, R]
 with logarithms of w and p that make the relative error least in mean square at Chebyshev's nodes in log t (Gauss and
 Newton's method); its largest is nearly that of the best fractions, some 10^-3 for four of them and R = 1000. The
 logarithms are analytic in log R, and are interpolated in it. With R / t for t, fractions for f are such for 1 - f, with
-poles R / p, weights R^f w / p and the same errors; only f <= 1/2 is fitted, and small ones from larger ones: from evenly
-spread fractions it would be left to rounding whether they are reached.
+poles R / p, weights R^f w / p and the same errors; only f <= 1/2 is fitted, and small ones from larger ones: from
+evenly spread fractions it would be left to rounding whether they are reached.
 
 Source: Bolin and Kirchner (2020), "The rational SPDE approach for Gaussian random fields with general smoothness", and
 Bolin, Simas and Xiong (2024), "Covariance-based rational approximations of fractional SPDEs for computationally
