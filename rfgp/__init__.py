@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rfgp import gpytorch as gpytorch
     from rfgp import learn as learn
     from rfgp import lengthscales as lengthscales
+    from rfgp import likelihoods as likelihoods
     from rfgp import metrics as metrics
     from rfgp import plotting as plotting
     from rfgp import report as report
@@ -102,6 +103,7 @@ __all__ = [
     "errors",
     "features",
     "learn",
+    "likelihoods",
     "load",
     "metrics",
     "spectra",

@@ -1,0 +1,39 @@
+"""Likelihoods: the law of an observation given the latent function, by name or as objects."""
+
+from rfgp.likelihoods.binary import Bernoulli as Bernoulli
+from rfgp.likelihoods.counts import NegativeBinomial as NegativeBinomial
+from rfgp.likelihoods.counts import Poisson as Poisson
+from rfgp.likelihoods.positive import Gamma as Gamma
+from rfgp.likelihoods.real import Normal as Normal
+from rfgp.likelihoods.real import StudentT as StudentT
+from rfgp.likelihoods.role import Begin as Begin
+from rfgp.likelihoods.role import Likelihood as Likelihood
+from rfgp.likelihoods.role import Parameter as Parameter
+from rfgp.likelihoods.role import Slopes as Slopes
+from rfgp.registry import Registry
+
+REGISTRY: Registry[Likelihood] = Registry(
+    "likelihood",
+    {
+        "normal": Normal,
+        "bernoulli": Bernoulli,
+        "poisson": Poisson,
+        "negative-binomial": NegativeBinomial,
+        "student-t": StudentT,
+        "gamma": Gamma,
+    },
+)
+
+
+def names() -> tuple[str, ...]:
+    """Return the names that `by_name` knows."""
+    return REGISTRY.names
+
+
+def by_name(likelihood: "str | Likelihood") -> Likelihood:
+    """Return a likelihood by its name, or as it is.
+
+    Raises:
+        InvalidArgumentError: there is none of that name.
+    """
+    return likelihood if isinstance(likelihood, Likelihood) else REGISTRY.make(likelihood)

@@ -1,0 +1,95 @@
+"""Two classes, 0 and 1."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.likelihoods.role import Begin, Likelihood, Slopes, drawing, first_where
+
+LINKS = ("logit", "probit")
+START_VARIANCE = 2.0
+"""Of the latent function: probabilities of .2 and .8 are usual then."""
+
+
+@dataclass(frozen=True)
+class Bernoulli(Likelihood):
+    """P(y = 1 | f) = 1 / (1 + e^-f), or the normal distribution function of f.
+
+    Attributes:
+        link: "logit" or "probit".
+
+    Raises:
+        InvalidArgumentError: another link.
+    """
+
+    link: str = "logit"
+    is_discrete = True
+    lowest = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.link not in LINKS:
+            raise InvalidArgumentError(f'link must be "logit" or "probit", got {self.link!r}.')
+
+    def check(self, y: Tensor) -> str | None:
+        """Take 0 and 1, (n,)."""
+        return first_where((y != 0) & (y != 1), y, "0 or 1")
+
+    def begin(self, y: Tensor) -> Begin:
+        """Return the f of the share of ones, drawn in by half an observation of each, from y (n,)."""
+        share = (y.sum() + 0.5) / (len(y) + 1)
+        center = share.logit() if self.link == "logit" else torch.special.ndtri(share)
+        return Begin(center, torch.full_like(center, START_VARIANCE))
+
+    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+        """Return the log density of y (n,) given f (n,), with its derivatives in f."""
+        if self.link == "logit":
+            one = torch.sigmoid(f)
+            width = one * torch.sigmoid(-f)
+            return Slopes(logsigmoid((2 * y - 1) * f), y - one, -width, -width * (1 - 2 * one))
+        return _probit(2 * y - 1, f)
+
+    def mean(self, f: Tensor) -> Tensor:
+        """Return P(y = 1) given f, (...)."""
+        out: Tensor = torch.sigmoid(f) if self.link == "logit" else torch.special.ndtr(f)
+        return out
+
+    def variance(self, f: Tensor) -> Tensor:
+        """Return P(y = 1) P(y = 0) given f, (...)."""
+        return self.mean(f) * self.mean(-f)
+
+    def cdf(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return the probability of at most y (...) given f (...)."""
+        zero = self.mean(-f)
+        return torch.where(y < 0, torch.zeros_like(zero), torch.where(y < 1, zero, torch.ones_like(zero)))
+
+    def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw 0 or 1 for each f (...)."""
+        return torch.from_numpy(drawing(generator).random(f.shape) < self.mean(f).numpy()).to(f)
+
+
+def _probit(sign: Tensor, f: Tensor) -> Slopes:
+    """Return log Phi(z), z = sign f, (n,), with its derivatives in f.
+
+    With h = phi(z) / Phi(z) they are h, -h (z + h) and h ((z + h)^2 + h (z + h) - 1), odd ones times the sign; h is a
+    scaled complementary error function, which loses no digits where both of its parts vanish.
+    """
+    z = sign * f
+    h = math.sqrt(2 / math.pi) / torch.special.erfcx(-z / math.sqrt(2))
+    rest = z + h
+    value: Tensor = torch.special.log_ndtr(z)
+    return Slopes(value, sign * h, -h * rest, sign * h * (rest.square() + h * rest - 1))
+
+
+def probability(
+    mean: Any,  # (n,)
+    variance: Any,  # (n,)
+) -> Tensor:  # (n,)
+    """Return P(y = 1) by the probit link for f of a normal law: Phi(mean / sqrt(1 + variance)), in closed form."""
+    out: Tensor = torch.special.ndtr(mean / (1 + variance).sqrt())
+    return out

@@ -1,0 +1,123 @@
+"""Laws of counts 0, 1, 2, ... whose mean is e^f."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+
+from rfgp.likelihoods.role import Begin, Likelihood, Parameter, Slopes, drawing, first_where
+
+_VARIANCES = (0.1, 10.0)
+"""Between which the latent function's variance starts."""
+
+
+def begin_of_logs(y: Tensor, least: float) -> Begin:
+    """Return the logarithm of the mean of targets (n,), and the variance of their logarithms, where `least` is added.
+
+    The mean is no longer that of the latent function where that varies: half of its variance is taken off.
+    """
+    mean = y.mean().clamp_min(0.5 / len(y) if least else 1e-300)
+    variance = (y + least).log().var().clamp(*_VARIANCES)
+    return Begin(mean.log() - 0.5 * variance, variance)
+
+
+def _check_counts(y: Tensor) -> str | None:
+    return first_where((y < 0) | (y != y.round()), y, "counts 0, 1, 2, ...")
+
+
+@dataclass(frozen=True)
+class Poisson(Likelihood):
+    """y ~ Poisson(e^f)."""
+
+    is_discrete = True
+    lowest = 0.0
+
+    def check(self, y: Tensor) -> str | None:
+        """Take counts (n,)."""
+        return _check_counts(y)
+
+    def begin(self, y: Tensor) -> Begin:
+        """Return the logarithm of the mean of counts (n,), and the spread of the logarithms."""
+        return begin_of_logs(y, 0.5)
+
+    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+        """Return the log density of y (n,) given f (n,), with its derivatives in f."""
+        mean = f.exp()
+        return Slopes(y * f - mean - torch.lgamma(y + 1), y - mean, -mean, -mean)
+
+    def mean(self, f: Tensor) -> Tensor:
+        """Return e^f (...)."""
+        return f.exp()
+
+    def variance(self, f: Tensor) -> Tensor:
+        """Return e^f (...)."""
+        return f.exp()
+
+    def cdf(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return the probability of at most y (...) given f (...)."""
+        found: Tensor = torch.special.gammaincc(y.floor().clamp_min(0) + 1, f.exp())
+        return torch.where(y < 0, torch.zeros_like(found), found)
+
+    def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw a count for each f (...)."""
+        return torch.from_numpy(drawing(generator).poisson(f.exp().numpy()).astype(np.float64))
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(Likelihood):
+    """Counts with the mean m = e^f and the variance m + dispersion m^2: Poisson where it is 0.
+
+    Attributes:
+        dispersion: None: learned.
+    """
+
+    dispersion: Any = None
+    parameters = (Parameter("dispersion", 0.5, (1e-4, 1e2)),)
+    is_discrete = True
+    lowest = 0.0
+
+    def check(self, y: Tensor) -> str | None:
+        """Take counts (n,)."""
+        return _check_counts(y)
+
+    def begin(self, y: Tensor) -> Begin:
+        """Return the logarithm of the mean of counts (n,), and the spread of the logarithms."""
+        return begin_of_logs(y, 0.5)
+
+    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+        """Return the log density of y (n,) given f (n,), with its derivatives in f."""
+        r = self._size(f)
+        share, rest = torch.sigmoid(f - r.log()), torch.sigmoid(r.log() - f)  # m / (m + r), and r / (m + r)
+        ways = torch.lgamma(y + r) - torch.lgamma(r) - torch.lgamma(y + 1)
+        value = ways + y * f + r * r.log() - (y + r) * torch.logaddexp(f, r.log())
+        second = -(y + r) * share * rest
+        return Slopes(value, y - (y + r) * share, second, second * (rest - share))
+
+    def mean(self, f: Tensor) -> Tensor:
+        """Return e^f (...)."""
+        return f.exp()
+
+    def variance(self, f: Tensor) -> Tensor:
+        """Return e^f + dispersion e^(2 f), (...)."""
+        return f.exp() + (2 * f).exp() / self._size(f)
+
+    def cdf(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return the probability of at most y (...) given f (...)."""
+        r = self._size(f)
+        found = special.betainc(
+            float(r), np.asarray(y.floor().clamp_min(0) + 1), np.asarray(torch.sigmoid(r.log() - f))
+        )
+        return torch.where(y < 0, torch.zeros_like(f), torch.as_tensor(found, dtype=f.dtype))
+
+    def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw a count for each f (...)."""
+        r, rng = float(self._size(f)), drawing(generator)
+        rates = rng.gamma(r, f.exp().numpy() / r)
+        return torch.from_numpy(rng.poisson(rates).astype(np.float64))
+
+    def _size(self, f: Tensor) -> Tensor:
+        """Return 1 / dispersion, 0-d."""
+        return 1 / torch.as_tensor(self.dispersion, dtype=f.dtype)

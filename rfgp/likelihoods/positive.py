@@ -1,0 +1,62 @@
+"""Laws of positive observations whose mean is e^f."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.likelihoods.counts import begin_of_logs
+from rfgp.likelihoods.role import Begin, Likelihood, Parameter, Slopes, drawing, first_where
+
+
+@dataclass(frozen=True)
+class Gamma(Likelihood):
+    """Gamma law with the mean e^f and the shape a: the deviation is the mean over sqrt(a).
+
+    Attributes:
+        shape: a; None: learned.
+    """
+
+    shape: Any = None
+    parameters = (Parameter("shape", 2.0, (1e-2, 1e5)),)
+    lowest = 0.0
+
+    def check(self, y: Tensor) -> str | None:
+        """Take positive numbers (n,)."""
+        return first_where(~(y > 0), y, "positive")
+
+    def begin(self, y: Tensor) -> Begin:
+        """Return the logarithm of the mean of targets (n,), and the spread of the logarithms."""
+        return begin_of_logs(y, 0.0)
+
+    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+        """Return the log density of y (n,) given f (n,), with its derivatives in f."""
+        a = self._shape(f)
+        ratio = a * (y.log() - f).exp()
+        value = a * a.log() - a * f - torch.lgamma(a) + (a - 1) * y.log() - ratio
+        return Slopes(value, ratio - a, -ratio, ratio)
+
+    def mean(self, f: Tensor) -> Tensor:
+        """Return e^f (...)."""
+        return f.exp()
+
+    def variance(self, f: Tensor) -> Tensor:
+        """Return e^(2 f) / a, (...)."""
+        return (2 * f).exp() / self._shape(f)
+
+    def cdf(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return the probability of at most y (...) given f (...)."""
+        a = self._shape(f)
+        scaled = a * y.clamp_min(0) * (-f).exp()
+        out: Tensor = torch.special.gammainc(a.expand_as(scaled), scaled)
+        return out
+
+    def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw an observation for each f (...)."""
+        a = float(self._shape(f))
+        return torch.from_numpy(np.asarray(drawing(generator).gamma(a, f.exp().numpy() / a)))
+
+    def _shape(self, f: Tensor) -> Tensor:
+        return torch.as_tensor(self.shape, dtype=f.dtype)

@@ -1,0 +1,137 @@
+"""Laws of real observations around f: normal, and Student's t for targets with outliers."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+
+from rfgp.likelihoods.role import Begin, Likelihood, Parameter, Slopes, drawing
+
+_MAD = 1.4826
+"""A normal law's deviation over its median absolute deviation."""
+_LEAST_SPREAD = 1e-3
+"""Of the targets' variance, for starts."""
+
+
+def _robust_begin(y: Tensor) -> Begin:
+    """Return the median of targets (n,) and the squared deviation of a normal law of their median absolute one."""
+    center = y.median()
+    spread = _MAD * (y - center).abs().median()
+    return Begin(center, spread.square().clamp_min(_LEAST_SPREAD * y.var()).clamp_min(1e-12))
+
+
+@dataclass(frozen=True)
+class Normal(Likelihood):
+    """y ~ N(f, noise), solved in closed form; see `rfgp.inference`."""
+
+    noise: Any = None
+    parameters = (Parameter("noise", 0.1, (1e-6, 1e2)),)
+    is_standardized = True
+
+    def check(self, y: Tensor) -> str | None:
+        """Take any numbers (n,)."""
+        return None
+
+    def begin(self, y: Tensor) -> Begin:
+        """Return the median of y (n,), and the variance of a normal law with its median absolute deviation."""
+        return _robust_begin(y)
+
+    def mean(self, f: Tensor) -> Tensor:
+        """Return f (...)."""
+        return f
+
+    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+        """Return the log density of y (n,) given f (n,), with its derivatives in f."""
+        noise = torch.as_tensor(self.noise, dtype=f.dtype)
+        left = y - f
+        value = -0.5 * (left.square() / noise + (2 * math.pi * noise).log())
+        return Slopes(value, left / noise, -torch.ones_like(f) / noise, torch.zeros_like(f))
+
+    def variance(self, f: Tensor) -> Tensor:
+        """Return the noise for each f (...)."""
+        return torch.as_tensor(self.noise, dtype=f.dtype).expand_as(f)
+
+    def cdf(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return the probability of at most y (...) given f (...)."""
+        out: Tensor = torch.special.ndtr((y - f) / torch.as_tensor(self.noise, dtype=f.dtype).sqrt())
+        return out
+
+    def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw an observation for each f (...)."""
+        return f + self.variance(f).sqrt() * torch.randn(f.shape, generator=generator, dtype=f.dtype)
+
+
+@dataclass(frozen=True)
+class StudentT(Likelihood):
+    """y = f + scale t, with t of Student's law: heavy tails, so that outliers move f little.
+
+    Its log density is not concave. The mode is searched by reweighted least squares, each step of which goes uphill,
+    from the constant mean; there may be several. The Laplace approximation takes the Fisher information
+    (df + 1) / ((df + 3) scale^2), which is positive and the same everywhere: Hartmann and Vanhatalo (2019), "Laplace
+    approximation and natural gradient for Gaussian process regression with heteroscedastic Student-t model".
+
+    Attributes:
+        df: Degrees of freedom; None: learned, from 4.
+        scale: In the unit of the targets; None: learned. With df > 2 the variance is scale^2 df / (df - 2).
+    """
+
+    df: Any = None
+    scale: Any = None
+    parameters = (Parameter("df", 4.0, (1.0, 1e3)), Parameter("scale", 0.3, (1e-3, 1e1), has_unit=True))
+    is_standardized = True
+
+    def check(self, y: Tensor) -> str | None:
+        """Take any numbers (n,)."""
+        return None
+
+    def begin(self, y: Tensor) -> Begin:
+        """Return the median of y (n,), and the variance of a normal law with its median absolute deviation."""
+        return _robust_begin(y)
+
+    def mean(self, f: Tensor) -> Tensor:
+        """Return f (...)."""
+        return f
+
+    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+        """Return the log density of y (n,) given f (n,), with its derivatives in f."""
+        nu, square = self._numbers(f)
+        left = y - f
+        spread, total = nu * square, nu * square + left.square()
+        normalizer = torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (math.pi * spread).log()
+        value = normalizer - (nu + 1) / 2 * torch.log1p(left.square() / spread)
+        second = (nu + 1) * (left.square() - spread) / total.square()
+        third = -2 * (nu + 1) * left * (3 * spread - left.square()) / total**3
+        return Slopes(value, (nu + 1) * left / total, second, third)
+
+    def information(self, slopes: Slopes, f: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the Fisher information (n,), and that it does not change with f."""
+        nu, square = self._numbers(f)
+        return ((nu + 1) / ((nu + 3) * square)).expand_as(f), torch.zeros_like(f)
+
+    def search_curvature(self, slopes: Slopes, y: Tensor, f: Tensor) -> Tensor:
+        """Return the weights (n,) of reweighted least squares."""
+        nu, square = self._numbers(f)
+        return (nu + 1) / (nu * square + (y - f).square())
+
+    def variance(self, f: Tensor) -> Tensor:
+        """Return the variance for each f (...), infinite up to two degrees of freedom."""
+        nu, square = self._numbers(f)
+        return torch.where(nu > 2, square * nu / (nu - 2).clamp_min(1e-300), torch.inf).expand_as(f)
+
+    def cdf(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return the probability of at most y (...) given f (...)."""
+        nu, square = self._numbers(f)
+        return torch.as_tensor(special.stdtr(float(nu), np.asarray((y - f) / square.sqrt())), dtype=f.dtype)
+
+    def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw an observation for each f (...)."""
+        nu, square = self._numbers(f)
+        return f + square.sqrt() * torch.from_numpy(drawing(generator).standard_t(float(nu), size=f.shape))
+
+    def _numbers(self, f: Tensor) -> tuple[Tensor, Tensor]:
+        """Return df and scale^2, 0-d."""
+        return torch.as_tensor(self.df, dtype=f.dtype), torch.as_tensor(self.scale, dtype=f.dtype).square()

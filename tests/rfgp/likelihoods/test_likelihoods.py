@@ -1,0 +1,172 @@
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+
+from rfgp import DataError, InvalidArgumentError, likelihoods
+from rfgp.likelihoods import Bernoulli, Gamma, NegativeBinomial, Normal, Poisson, StudentT
+from rfgp.likelihoods.role import refuse
+
+CASES = {
+    "normal": Normal(noise=0.3),
+    "bernoulli": Bernoulli(),
+    "bernoulli, probit": Bernoulli(link="probit"),
+    "poisson": Poisson(),
+    "negative-binomial": NegativeBinomial(dispersion=0.7),
+    "student-t": StudentT(df=4.5, scale=0.6),
+    "gamma": Gamma(shape=2.5),
+}
+OBSERVED = {
+    "normal": (-3.0, 0.2, 9.0),
+    "bernoulli": (0.0, 1.0),
+    "poisson": (0.0, 1.0, 5.0, 40.0),
+    "negative-binomial": (0.0, 1.0, 5.0, 40.0),
+    "student-t": (-3.0, 0.2, 9.0),
+    "gamma": (0.01, 1.0, 30.0),
+}
+LAWS = {
+    "normal": lambda f: stats.norm(f, 0.3**0.5),
+    "bernoulli": lambda f: stats.bernoulli(1 / (1 + np.exp(-f))),
+    "bernoulli, probit": lambda f: stats.bernoulli(stats.norm.cdf(f)),
+    "poisson": lambda f: stats.poisson(np.exp(f)),
+    "negative-binomial": lambda f: stats.nbinom(1 / 0.7, 1 / (1 + 0.7 * np.exp(f))),
+    "student-t": lambda f: stats.t(4.5, loc=f, scale=0.6),
+    "gamma": lambda f: stats.gamma(2.5, scale=np.exp(f) / 2.5),
+}
+PLACES = torch.linspace(-3.0, 3.0, 13, dtype=torch.float64)
+
+
+def pairs(name):
+    """All targets at all places, (n,) each."""
+    y = torch.tensor(OBSERVED[name.partition(",")[0]], dtype=torch.float64)
+    grid = torch.cartesian_prod(y, PLACES)
+    return grid[:, 0], grid[:, 1]
+
+
+def test_every_likelihood_is_tested():
+    assert {type(case) for case in CASES.values()} == set(likelihoods.REGISTRY.classes.values())
+    assert set(LAWS) == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+class TestLaw:
+    def test_log_density_is_that_of_scipy(self, name):
+        y, f = pairs(name)
+        law = LAWS[name](f.numpy())
+        expected = law.logpmf(y.numpy()) if CASES[name].is_discrete else law.logpdf(y.numpy())
+        np.testing.assert_allclose(CASES[name].log_density(y, f), expected, rtol=1e-9, atol=1e-10)
+
+    def test_moments_and_distribution_are_those_of_scipy(self, name):
+        y, f = pairs(name)
+        law = LAWS[name](f.numpy())
+        np.testing.assert_allclose(CASES[name].mean(f), law.mean(), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(CASES[name].variance(f), law.var(), rtol=1e-10)
+        for shift in (-0.5, 0.0, 0.5):
+            np.testing.assert_allclose(CASES[name].cdf(y + shift, f), law.cdf(y + shift), rtol=1e-9, atol=1e-14)
+        below = CASES[name].lowest
+        assert not CASES[name].cdf(torch.full_like(f, below - 1), f).any()
+
+    def test_derivatives_are_those_of_the_log_density(self, name):
+        """Each against autograd through the one before; the first, of the value, against central differences too."""
+        y, f = pairs(name)
+        f = f.clone().requires_grad_()
+        found = CASES[name].slopes(y, f)
+        for lower, higher in itertools.pairwise(found):
+            (expected,) = torch.autograd.grad(lower.sum() + 0 * f.sum(), f, retain_graph=True)
+            torch.testing.assert_close(higher, expected, rtol=1e-7, atol=1e-9)
+        step = 1e-5
+        with torch.no_grad():
+            ends = [CASES[name].log_density(y, f + s) for s in (step, -step)]
+        torch.testing.assert_close(found.first.detach(), (ends[0] - ends[1]) / (2 * step), rtol=1e-6, atol=1e-6)
+
+    def test_information_is_the_mean_of_the_curvature(self, name):
+        """Where it is not the curvature itself; and it is never negative, nor is that of the search."""
+        y, f = pairs(name)
+        slopes = CASES[name].slopes(y, f)
+        weight, change = CASES[name].information(slopes, f)
+        assert (weight >= 0).all()
+        assert (CASES[name].search_curvature(slopes, y, f) >= 0).all()
+        if torch.equal(weight, -slopes.second):
+            torch.testing.assert_close(change, -slopes.third)
+            return
+        assert not change.any()
+        one = torch.zeros((), dtype=torch.float64)
+        curvature = lambda t: float(-CASES[name].slopes(torch.tensor(t), one).second)  # noqa: E731
+        mean, _ = integrate.quad(lambda t: curvature(t) * LAWS[name](0.0).pdf(t), -np.inf, np.inf)
+        assert float(weight[0]) == pytest.approx(mean, rel=1e-6)
+
+    def test_samples_have_the_mean_and_the_distribution(self, name):
+        """Kolmogorov and Smirnov's test of randomised probabilities, at 1e-7 a case."""
+        f = torch.linspace(-1.0, 2.0, 4000, dtype=torch.float64)
+        y = CASES[name].sample(f, torch.Generator().manual_seed(3))
+        low = CASES[name].cdf(y - 1 if CASES[name].is_discrete else y, f).numpy()
+        u = np.random.default_rng(5).uniform(size=len(f))
+        share = low + u * (CASES[name].cdf(y, f).numpy() - low)
+        assert stats.kstest(share, "uniform").pvalue > 1e-7
+        assert stats.kstest(share**1.3, "uniform").pvalue < 1e-7  # it can fail
+
+    def test_parameters_are_checked_and_named(self, name):
+        for parameter in CASES[name].parameters:
+            with pytest.raises(InvalidArgumentError, match=f"{parameter.name} must be positive"):
+                dataclasses.replace(CASES[name], **{parameter.name: -1.0})
+            free = dataclasses.replace(CASES[name], **{parameter.name: None})
+            assert [p.name for p in free.learned] == [parameter.name]
+            bound = free.at({parameter.name: torch.tensor(2.0)})
+            assert float(getattr(bound, parameter.name)) == 2.0
+        assert CASES[name].learned == ()
+
+
+@pytest.mark.parametrize("f", [-1e3, -60.0, -9.0, 8.0, 40.0])
+def test_the_probit_loses_no_digits_in_its_tails(f):
+    z = torch.tensor([f], dtype=torch.float64)
+    slopes = Bernoulli(link="probit").slopes(torch.ones(1, dtype=torch.float64), z)
+    assert torch.isfinite(torch.stack(slopes)).all()
+    if f < -8:  # h = -z (1 + 1/z^2 - 2/z^4 + ...)
+        rest = 1 / abs(f) - 2 / abs(f) ** 3 + 10 / abs(f) ** 5 - 74 / abs(f) ** 7
+        assert float(slopes.first) == pytest.approx(abs(f) + rest, rel=1e-6)
+        assert float(-slopes.second) == pytest.approx(rest * (abs(f) + rest), rel=1e-3)
+        assert 0 < float(-slopes.second) < 1
+
+
+def test_a_given_scale_is_in_the_unit_of_the_targets():
+    bound = StudentT(df=3.0, scale=5.0).at({}, unit=10.0)
+    assert (bound.scale, bound.df) == (0.5, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "y", "words"),
+    [
+        ("bernoulli", [0.0, 1.0, 2.0], "0 or 1; row 2 is 2"),
+        ("poisson", [0.0, 1.5], "counts 0, 1, 2, ...; row 1 is 1.5"),
+        ("negative-binomial", [-1.0], "counts"),
+        ("gamma", [1.0, 0.0], "positive; row 1 is 0"),
+    ],
+)
+def test_what_is_no_observation_is_refused(name, y, words):
+    with pytest.raises(DataError, match=words):
+        refuse(likelihoods.by_name(name), torch.tensor(y, dtype=torch.float64))
+
+
+def test_names_are_found_and_others_refused():
+    assert isinstance(likelihoods.by_name("poisson"), Poisson)
+    chosen = StudentT(df=3.0)
+    assert likelihoods.by_name(chosen) is chosen
+    assert set(likelihoods.names()) == set(likelihoods.REGISTRY.classes)
+    for wrong in ("gaussian", None, 3):
+        with pytest.raises(InvalidArgumentError, match="likelihood"):
+            likelihoods.by_name(wrong)
+    with pytest.raises(InvalidArgumentError, match="link"):
+        Bernoulli(link="cauchit")
+
+
+def test_begins_are_near_what_made_the_targets():
+    rng = np.random.default_rng(2)
+    f = 1.2 + 0.5 * rng.standard_normal(20_000)
+    for name, case in CASES.items():
+        y = torch.from_numpy(np.asarray(LAWS[name](f).rvs(random_state=rng), dtype=np.float64))
+        center, variance = case.begin(y)
+        assert float(center) == pytest.approx(1.2, abs=0.6), name
+        assert 0.05 < float(variance) < 2.5, name
