@@ -64,7 +64,7 @@ class FeatureFit:
         assert pool is not None  # a fit's own data are surveyed
         order = torch.randperm(len(pool), generator=random.generator(family.options.seed, random.Role.SAMPLE))
         tied = {"noise", "outputscale"} & {*plan.fixed, *(family.options.priors or {})}
-        solves = not tied and not rows.has_fixed_noise and not _has_residual(family)
+        solves = family.is_normal and not tied and not rows.has_fixed_noise and not _has_residual(family)
         return cls(regression, plan, family, rows, pool, order, solves)
 
     @property

@@ -3,6 +3,7 @@
 from rfgp.fitting.inducing import fit_inducing
 from rfgp.fitting.local import fit_local
 from rfgp.fitting.maximize import Plan
+from rfgp.fitting.observed import fit_observed
 from rfgp.fitting.residual import fit_residual
 from rfgp.fitting.subsets import fit_features
 from rfgp.fitting.together import fit_together
@@ -12,6 +13,8 @@ from rfgp.regression import FeatureOptions, FitReport, InducingFamily, KernelFam
 
 def fit_table(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression of a table; return the one found, and how it went."""
+    if not regression.family.is_normal and not isinstance(regression.family, KernelFamily):
+        return fit_observed(regression, plan)
     if isinstance(regression.family, LocalFamily):
         options = regression.family.options
         is_learned = isinstance(options, FeatureOptions) and options.frequencies == "learned"

@@ -11,6 +11,9 @@ from rfgp.inference.dense import RowEvidence as RowEvidence
 from rfgp.inference.evidence import Evidence as Evidence
 from rfgp.inference.iterated.sparse import SparseEvidence as SparseEvidence
 from rfgp.inference.iterated.sparse import SparsePosterior as SparsePosterior
+from rfgp.inference.laplace import LaplaceEvidence as LaplaceEvidence
+from rfgp.inference.laplace import LaplaceFeatureEvidence as LaplaceFeatureEvidence
+from rfgp.inference.laplace import laplace_evidence as laplace_evidence
 from rfgp.inference.laws import InputBlocks as InputBlocks
 from rfgp.inference.laws import Law as Law
 from rfgp.inference.laws import Posterior as Posterior
@@ -20,6 +23,8 @@ from rfgp.inference.local import LocalEvidence as LocalEvidence
 from rfgp.inference.local import LocalPosterior as LocalPosterior
 from rfgp.inference.local import LocalPrior as LocalPrior
 from rfgp.inference.markov import MarkovPrior as MarkovPrior
+from rfgp.inference.mixtures import ObservedPrediction as ObservedPrediction
+from rfgp.inference.mixtures import observations as observations
 from rfgp.inference.posteriors import KernelPosterior as KernelPosterior
 from rfgp.inference.posteriors import WeightPosterior as WeightPosterior
 from rfgp.inference.prediction import LogNormal as LogNormal

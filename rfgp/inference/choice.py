@@ -7,6 +7,7 @@ from torch import Tensor
 from rfgp.inference.dense import KernelEvidence, RowEvidence
 from rfgp.inference.evidence import Evidence
 from rfgp.inference.iterated.sparse import SparseEvidence, SparsePosterior
+from rfgp.inference.laplace.choice import MOST_DENSE
 from rfgp.inference.laws import Posterior
 from rfgp.inference.linear import LinearModel
 from rfgp.inference.local import (
@@ -27,8 +28,6 @@ from rfgp.rows import Block, Rows, gathered
 
 Prior = FeaturePrior | KernelPrior | SparsePrior | LocalPrior | MarkovPrior
 """A zero-mean prior on functions."""
-MOST_DENSE = 4000
-"""Rows up to which a matrix of all pairs is factorised where features are sparse."""
 
 
 def iterates(prior: Prior, rows: Sized) -> bool:

@@ -108,7 +108,7 @@ class _Solution:
     """C = K + D and a = C^-1 y. The log density has its gradient in closed form, predictions by autograd."""
 
     def __init__(self, kernel: Tensor, rows: Block, mean: Tensor, noise: Tensor) -> None:
-        self._targets, self._y = rows.targets, rows.targets - mean
+        self._targets, self._y, self._each = rows.targets, rows.targets - mean, rows.each
         self._kernel, self._noise = kernel.double(), rows.noise_diag(noise.double()).expand(len(rows))
         self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise.double())
         with torch.no_grad():
@@ -116,7 +116,8 @@ class _Solution:
 
     def log_density(self) -> Tensor:
         """Return log N(y; 0, C) of all observations, 0-d."""
-        density: Tensor = _LogDensity.apply(self._kernel, self._noise, self._y, self._factor, self._coefficients)
+        solved = (self._factor, self._coefficients)
+        density: Tensor = _LogDensity.apply(self._kernel, self._noise, self._y, self._each, *solved)
         return density + self._repeated
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
@@ -148,20 +149,22 @@ def repetitions(rows: Block, noise: Tensor) -> Tensor:
 class _LogDensity(torch.autograd.Function):
     """log N(y; 0, C), C = K + D, with its gradient in closed form: 1/2 (a a^T - C^-1) for C, -a for y, a = C^-1 y.
 
-    y (n, k) has independent columns of one covariance C. Differentiating the Cholesky factorisation itself would cost
-    several times as much.
+    y (n, k) has independent columns of one covariance C, which count c_j times each. Differentiating the Cholesky
+    factorisation itself would cost several times as much.
     """
 
     @staticmethod
-    def forward(ctx: Any, kernel: Tensor, noise: Tensor, y: Tensor, factor: Tensor, solved: Tensor) -> Tensor:
-        ctx.save_for_backward(factor, solved)
+    def forward(
+        ctx: Any, kernel: Tensor, noise: Tensor, y: Tensor, each: Tensor, factor: Tensor, solved: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(factor, solved, each)
         log_determinant = 2 * factor.diagonal().log().sum()
-        return -0.5 * ((y * solved).sum() + y.shape[1] * (log_determinant + len(y) * _LOG_2PI))
+        return -0.5 * ((y * solved).sum(0) @ each + each.sum() * (log_determinant + len(y) * _LOG_2PI))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        factor, solved = ctx.saved_tensors
-        in_covariance = torch.cholesky_inverse(factor)
-        in_covariance.addmm_(solved, solved.mT, beta=-solved.shape[1]).mul_(0.5 * grads[0])
-        return in_covariance, in_covariance.diagonal().clone(), -grads[0] * solved, None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+        factor, solved, each = ctx.saved_tensors
+        in_covariance, counted = torch.cholesky_inverse(factor), solved * each
+        in_covariance.addmm_(counted, solved.mT, beta=-float(each.sum())).mul_(0.5 * grads[0])
+        return in_covariance, in_covariance.diagonal().clone(), -grads[0] * counted, None, None, None

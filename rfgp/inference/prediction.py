@@ -1,5 +1,6 @@
 """Predictions in the user's units: the joint law at some points, and its logarithmic twin."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +32,7 @@ class Prediction:
         template: An empty tensor of the dtype and device of the results.
         as_numpy: Whether results are numpy arrays.
         has_noise: Whether the noise is part of the law.
+        of_observations: Makes the law of observations of this one, where their likelihood is not normal.
     """
 
     law: Law
@@ -40,10 +42,11 @@ class Prediction:
     template: Tensor
     as_numpy: bool
     has_noise: bool = False
+    of_observations: "Callable[[Prediction], Prediction] | None" = None
 
     def observed(self) -> "Prediction":
-        """Return the law of observations at these points: the same plus independent noise."""
-        return replace(self, has_noise=True)
+        """Return the law of observations at these points: the same plus independent noise, or under the likelihood."""
+        return replace(self, has_noise=True) if self.of_observations is None else self.of_observations(self)
 
     @property
     def mean(self) -> Any:
@@ -101,7 +104,7 @@ class Prediction:
             InvalidArgumentError: y has another shape.
         """
         mean, deviation = self.mean_tensor(), _deviation(self)
-        distance = _values(y, mean, may_be_one=True) - mean
+        distance = values_like(y, mean, may_be_one=True) - mean
         scale = 2**0.5 * torch.where(deviation > 0, deviation, torch.ones_like(deviation))
         share = 0.5 * torch.special.erfc(-distance / scale)  # ndtr loses the digits of small ones
         return self._out(torch.where(deviation > 0, share, (distance >= 0).to(share)))
@@ -184,7 +187,7 @@ class Prediction:
             InvalidArgumentError: y has another shape than the mean.
         """
         mean, variance = self.mean_tensor(), self.variance_tensor()
-        return self._out(normal_log_density(_values(y, mean), mean, variance))
+        return self._out(normal_log_density(values_like(y, mean), mean, variance))
 
     @plain()
     def mean_tensor(self) -> Tensor:
@@ -276,11 +279,11 @@ class LogNormal:
 
     def cdf(self, y: Any) -> Any:
         """Return the probabilities that values are at most y, a number or as many as there are values, (n,)."""
-        return self.log.cdf(_values(y, self.log.mean_tensor(), may_be_one=True).clamp_min(0).log())
+        return self.log.cdf(values_like(y, self.log.mean_tensor(), may_be_one=True).clamp_min(0).log())
 
     def log_density(self, y: Any) -> Any:
         """Return the log density of each value (n,) under its marginal law; of what is not positive -inf."""
-        values = _values(y, self.log.mean_tensor())
+        values = values_like(y, self.log.mean_tensor())
         log = values.clamp_min(torch.finfo(values.dtype).tiny).log()
         mean, variance = self.log.mean_tensor(), self.log.variance_tensor()
         density = normal_log_density(log, mean, variance) - log
@@ -319,14 +322,14 @@ def _deviation(law: Prediction) -> Tensor:
 def _quantile(law: Prediction, probability: Any) -> Tensor:
     """Return the marginal quantiles (n,) or (n, k), float64; (q, n) or (q, n, k) for q probabilities."""
     mean = law.mean_tensor()
-    p = _probabilities("probability", probability, mean)
+    p = probabilities("probability", probability, mean)
     standard: Tensor = torch.special.ndtri(p.reshape(*p.shape, *(1 for _ in mean.shape)))
     return mean + _deviation(law) * standard
 
 
 def _interval(law: Prediction | LogNormal, level: float) -> tuple[Any, Any]:
     """Return the quantiles between which a value lies with a probability `level`, () each as the law's mean."""
-    p = float(_probabilities("level", level, torch.empty(0, dtype=torch.float64)).reshape(()))
+    p = float(probabilities("level", level, torch.empty(0, dtype=torch.float64)).reshape(()))
     low, high = law.quantile([(1 - p) / 2, (1 + p) / 2])
     return low, high
 
@@ -350,7 +353,7 @@ def _real(name: str, values: Any) -> Tensor:
 
 
 @plain()
-def _values(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
+def values_like(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
     """Return values of y shaped as a mean (n,) or (n, k), or one of them, ()."""
     values = _real("y", y).to(mean)
     if values.shape != mean.shape and not (may_be_one and values.ndim == 0):
@@ -358,7 +361,7 @@ def _values(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
     return values
 
 
-def _probabilities(name: str, values: Any, like: Tensor) -> Tensor:
+def probabilities(name: str, values: Any, like: Tensor) -> Tensor:
     """Return numbers strictly between 0 and 1, () or (q,)."""
     p = _real(name, values).to(like)
     if p.ndim > 1 or not bool(((p > 0) & (p < 1)).all()):

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ START_VARIANCE = 2.0
 """Of the latent function: probabilities of .2 and .8 are usual then."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Bernoulli(Likelihood):
     """P(y = 1 | f) = 1 / (1 + e^-f), or the normal distribution function of f.
 
@@ -54,6 +53,13 @@ class Bernoulli(Likelihood):
             return Slopes(logsigmoid((2 * y - 1) * f), y - one, -width, -width * (1 - 2 * one))
         return _probit(2 * y - 1, f)
 
+    def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor | None:
+        """Return log Phi(+-mean / sqrt(1 + variance)) for the probit link, (n,)."""
+        if self.link == "logit":
+            return None
+        out: Tensor = torch.special.log_ndtr((2 * y - 1) * mean / (1 + variance).sqrt())
+        return out
+
     def mean(self, f: Tensor) -> Tensor:
         """Return P(y = 1) given f, (...)."""
         out: Tensor = torch.sigmoid(f) if self.link == "logit" else torch.special.ndtr(f)
@@ -84,12 +90,3 @@ def _probit(sign: Tensor, f: Tensor) -> Slopes:
     rest = z + h
     value: Tensor = torch.special.log_ndtr(z)
     return Slopes(value, sign * h, -h * rest, sign * h * (rest.square() + h * rest - 1))
-
-
-def probability(
-    mean: Any,  # (n,)
-    variance: Any,  # (n,)
-) -> Tensor:  # (n,)
-    """Return P(y = 1) by the probit link for f of a normal law: Phi(mean / sqrt(1 + variance)), in closed form."""
-    out: Tensor = torch.special.ndtr(mean / (1 + variance).sqrt())
-    return out

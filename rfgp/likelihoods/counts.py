@@ -28,7 +28,7 @@ def _check_counts(y: Tensor) -> str | None:
     return first_where((y < 0) | (y != y.round()), y, "counts 0, 1, 2, ...")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Poisson(Likelihood):
     """y ~ Poisson(e^f)."""
 
@@ -66,7 +66,7 @@ class Poisson(Likelihood):
         return torch.from_numpy(drawing(generator).poisson(f.exp().numpy()).astype(np.float64))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NegativeBinomial(Likelihood):
     """Counts with the mean m = e^f and the variance m + dispersion m^2: Poisson where it is 0.
 

@@ -11,7 +11,7 @@ from rfgp.likelihoods.counts import begin_of_logs
 from rfgp.likelihoods.role import Begin, Likelihood, Parameter, Slopes, drawing, first_where
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Gamma(Likelihood):
     """Gamma law with the mean e^f and the shape a: the deviation is the mean over sqrt(a).
 

@@ -13,6 +13,8 @@ from rfgp.likelihoods.role import Begin, Likelihood, Parameter, Slopes, drawing
 
 _MAD = 1.4826
 """A normal law's deviation over its median absolute deviation."""
+_MIXED = 400
+"""Nodes of the rule for a mixture of normal laws."""
 _LEAST_SPREAD = 1e-3
 """Of the targets' variance, for starts."""
 
@@ -24,7 +26,7 @@ def _robust_begin(y: Tensor) -> Begin:
     return Begin(center, spread.square().clamp_min(_LEAST_SPREAD * y.var()).clamp_min(1e-12))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Normal(Likelihood):
     """y ~ N(f, noise), solved in closed form; see `rfgp.inference`."""
 
@@ -51,6 +53,11 @@ class Normal(Likelihood):
         value = -0.5 * (left.square() / noise + (2 * math.pi * noise).log())
         return Slopes(value, left / noise, -torch.ones_like(f) / noise, torch.zeros_like(f))
 
+    def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """Return the normal log density (n,)."""
+        total = variance + torch.as_tensor(self.noise, dtype=mean.dtype)
+        return -0.5 * ((y - mean).square() / total + (2 * math.pi * total).log())
+
     def variance(self, f: Tensor) -> Tensor:
         """Return the noise for each f (...)."""
         return torch.as_tensor(self.noise, dtype=f.dtype).expand_as(f)
@@ -65,14 +72,14 @@ class Normal(Likelihood):
         return f + self.variance(f).sqrt() * torch.randn(f.shape, generator=generator, dtype=f.dtype)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StudentT(Likelihood):
     """y = f + scale t, with t of Student's law: heavy tails, so that outliers move f little.
 
-    Its log density is not concave. The mode is searched by reweighted least squares, each step of which goes uphill,
-    from the constant mean; there may be several. The Laplace approximation takes the Fisher information
-    (df + 1) / ((df + 3) scale^2), which is positive and the same everywhere: Hartmann and Vanhatalo (2019), "Laplace
-    approximation and natural gradient for Gaussian process regression with heteroscedastic Student-t model".
+    Its log density is not concave. The mode is searched from the constant mean, and there may be several. The Laplace
+    approximation takes the Fisher information (df + 1) / ((df + 3) scale^2), which is positive and the same everywhere:
+    Hartmann and Vanhatalo (2019), "Laplace approximation and natural gradient for Gaussian process regression with
+    heteroscedastic Student-t model".
 
     Attributes:
         df: Degrees of freedom; None: learned, from 4.
@@ -82,7 +89,7 @@ class StudentT(Likelihood):
     df: Any = None
     scale: Any = None
     parameters = (Parameter("df", 4.0, (1.0, 1e3)), Parameter("scale", 0.3, (1e-3, 1e1), has_unit=True))
-    is_standardized = True
+    is_standardized, is_concave = True, False
 
     def check(self, y: Tensor) -> str | None:
         """Take any numbers (n,)."""
@@ -112,10 +119,24 @@ class StudentT(Likelihood):
         nu, square = self._numbers(f)
         return ((nu + 1) / ((nu + 3) * square)).expand_as(f), torch.zeros_like(f)
 
-    def search_curvature(self, slopes: Slopes, y: Tensor, f: Tensor) -> Tensor:
-        """Return the weights (n,) of reweighted least squares."""
+    def uphill(self, slopes: Slopes, y: Tensor, f: Tensor) -> Tensor:
+        """Return the weights (n,) of reweighted least squares, of which each step goes uphill."""
         nu, square = self._numbers(f)
         return (nu + 1) / (nu * square + (y - f).square())
+
+    def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """Return the log density (n,), a mixture of normal ones: t is normal of variance scale^2 / g, g ~ Gamma.
+
+        In log g, whose law is smooth, by the trapezoidal rule.
+        """
+        nu, square = self._numbers(mean)
+        a = float(nu) / 2
+        far = 40 / a + (80 / a) ** 0.5  # beyond -far and log(1 + far) the law of log g has less than e^-40
+        log_g = torch.linspace(-far, math.log1p(far), _MIXED, dtype=mean.dtype)
+        weight = a * math.log(a) - math.lgamma(a) + a * log_g - a * log_g.exp()
+        total = variance[:, None] + square / log_g.exp()
+        normal = -0.5 * ((y - mean).square()[:, None] / total + (2 * math.pi * total).log())
+        return torch.logsumexp(normal + weight, dim=1) + (log_g[1] - log_g[0]).log()
 
     def variance(self, f: Tensor) -> Tensor:
         """Return the variance for each f (...), infinite up to two degrees of freedom."""

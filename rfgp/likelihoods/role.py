@@ -40,7 +40,7 @@ class Begin(NamedTuple):
     variance: Tensor  # 0-d
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Likelihood(ABC):
     """The law of an observation given the latent function; its fields are parameters, learned where they are None.
 
@@ -53,6 +53,8 @@ class Likelihood(ABC):
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     is_standardized: ClassVar[bool] = False
     """Whether targets are standardised: where they are shifted and scaled with f."""
+    is_concave: ClassVar[bool] = True
+    """Whether the log density is concave in f."""
     is_discrete: ClassVar[bool] = False
     """Whether observations are counts or labels."""
     lowest: ClassVar[float] = -torch.inf
@@ -74,15 +76,14 @@ class Likelihood(ABC):
         """The parameters that are learned."""
         return tuple(parameter for parameter in self.parameters if parameter.name not in self.given)
 
-    def at(self, numbers: Mapping[str, Tensor], unit: float = 1.0) -> Self:
-        """Return the likelihood of standardised targets, with its learned parameters (0-d each).
+    def at(self, numbers: Mapping[str, Tensor]) -> Self:
+        """Return the likelihood with its learned parameters (0-d each) by name."""
+        return replace(self, **numbers)
 
-        Args:
-            numbers: Standardised, by name.
-            unit: Of the targets, by which a given scale is divided.
-        """
-        scaled = {p.name: self.given[p.name] / unit for p in self.parameters if p.has_unit and p.name in self.given}
-        return replace(self, **scaled, **numbers)
+    def standardized(self, unit: float) -> Self:
+        """Return the likelihood of targets that were divided by a unit, as a given scale is here."""
+        given = {p.name: self.given[p.name] / unit for p in self.parameters if p.has_unit and p.name in self.given}
+        return replace(self, **given)
 
     @abstractmethod
     def check(self, y: Tensor) -> str | None:
@@ -104,9 +105,13 @@ class Likelihood(ABC):
         """Return the curvature W (n,) of the Laplace approximation at f (n,), and its derivative in f."""
         return -slopes.second, -slopes.third
 
-    def search_curvature(self, slopes: Slopes, y: Tensor, f: Tensor) -> Tensor:
-        """Return the positive curvature (n,) of a step of the search for the mode."""
-        return self.information(slopes, f)[0]
+    def uphill(self, slopes: Slopes, y: Tensor, f: Tensor) -> Tensor:
+        """Return the curvature (n,), not negative, by which a step leads uphill: at least the log density's own."""
+        return -slopes.second
+
+    def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor | None:
+        """Return the log density of y (n,) for f ~ N(mean, variance), (n,) each, where there is a form of its own."""
+        return None
 
     # --- the law of an observation given f -------------------------------------------------------
 
@@ -126,10 +131,19 @@ class Likelihood(ABC):
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
         """Draw an observation for each f, (...) -> (...)."""
 
+    def __repr__(self) -> str:
+        chosen = {field.name: getattr(self, field.name) for field in fields(self)}
+        told = ", ".join(f"{name}={_short(value)}" for name, value in chosen.items() if value is not None)
+        return f"{type(self).__name__}({told})"
+
     def _check_parameter(self, name: str) -> None:
         value = torch.as_tensor(getattr(self, name))
         if value.ndim or not bool(torch.isfinite(value) & (value > 0)):
             raise InvalidArgumentError(f"{name} must be positive and finite, or None to be learned, got {value}.")
+
+
+def _short(value: Any) -> str:
+    return repr(value) if isinstance(value, str) else f"{float(value):.4g}"
 
 
 def refuse(likelihood: Likelihood, y: Tensor) -> None:

@@ -8,6 +8,7 @@ from rfgp import random
 from rfgp.ambient import plain
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_nodes
+from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
 from rfgp.regression.fields import FieldFamily, FieldOptions, MeshPlaces, RoadPlaces
@@ -32,6 +33,8 @@ class RoadGP(Process[FieldFamily]):
         outputscale: Starting value of the variance on a long road; None: such that the prior variance of the observed
             positions is on average that of the targets.
         noise: Starting value of the noise variance; None: several are compared.
+        likelihood: The law of an observation given the process, as for `rfgp.TableGP`: "normal", "bernoulli",
+            "poisson", "negative-binomial", "gamma", "student-t", or one of `rfgp.likelihoods`.
         priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
         seed: An integer, or None for one from the system, kept as `.seed`.
 
@@ -56,10 +59,11 @@ class RoadGP(Process[FieldFamily]):
         lengthscale: float | None = None,
         outputscale: float | None = None,
         noise: float | None = None,
+        likelihood: str | Likelihood = "normal",
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
     ) -> None:
-        options = FieldOptions(random.resolve_seed(seed), lengthscale, outputscale, noise, priors)
+        options = FieldOptions(random.resolve_seed(seed), lengthscale, outputscale, noise, priors, likelihood)
         super().__init__(FieldFamily(RoadPlaces(graphs.RoadField(roads, alpha, boundary)), options))
 
 
@@ -75,6 +79,8 @@ class MeshGP(Process[FieldFamily]):
         outputscale: Starting value of the variance on a large flat surface; None: such that the prior variance of the
             observed points is on average that of the targets.
         noise: Starting value of the noise variance; None: several are compared.
+        likelihood: The law of an observation given the process, as for `rfgp.TableGP`: "normal", "bernoulli",
+            "poisson", "negative-binomial", "gamma", "student-t", or one of `rfgp.likelihoods`.
         priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
         seed: An integer, or None for one from the system, kept as `.seed`.
 
@@ -98,6 +104,7 @@ class MeshGP(Process[FieldFamily]):
         lengthscale: float | None = None,
         outputscale: float | None = None,
         noise: float | None = None,
+        likelihood: str | Likelihood = "normal",
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
     ) -> None:
@@ -106,5 +113,5 @@ class MeshGP(Process[FieldFamily]):
                 "A graphs.MeshField or a mesh is needed, got a graph; rfgp.GraphGP takes graphs."
             )
         field = field if isinstance(field, graphs.MeshField) else graphs.MeshField(field)
-        options = FieldOptions(random.resolve_seed(seed), lengthscale, outputscale, noise, priors)
+        options = FieldOptions(random.resolve_seed(seed), lengthscale, outputscale, noise, priors, likelihood)
         super().__init__(FieldFamily(MeshPlaces(field), options))

@@ -12,6 +12,7 @@ from rfgp import random
 from rfgp.ambient import plain
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_nodes
+from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
 from rfgp.regression.graph import WALK_OPTIONS, FeatureCheck, GraphOptions, NodeFamily, exact_features
@@ -51,6 +52,8 @@ class GraphGP(Process[NodeFamily]):
         outputscale: Starting value; None: such that the prior variance of the observed nodes is on average that of
             the targets.
         noise: Starting value of the noise variance; None: a tenth of the targets' variance.
+        likelihood: The law of an observation given the process, as for `rfgp.TableGP`: "normal", "bernoulli",
+            "poisson", "negative-binomial", "gamma", "student-t", or one of `rfgp.likelihoods`.
         priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units; None for a name
             that is to have none. Unless given, the noise has one that keeps it from 0
             (`rfgp.parameters.BoundaryAvoiding`), and the factors of `graphs.kernels.FreeModulation` have log-normal
@@ -89,6 +92,7 @@ class GraphGP(Process[NodeFamily]):
         degree: int | None = None,
         rank: int | None = None,
         walk_options: Mapping[str, Any] | None = None,
+        likelihood: str | Likelihood = "normal",
     ) -> None:
         if (wrong := wrong_graph(graph)) is not None:
             raise InvalidArgumentError(wrong)
@@ -109,6 +113,7 @@ class GraphGP(Process[NodeFamily]):
             degree=degree,
             rank=rank,
             walk_options=dict(walk_options or {}),
+            likelihood=likelihood,
         )
         super().__init__(NodeFamily.of(graph, options))
 

@@ -9,6 +9,7 @@ from rfgp import couplings, spectra
 from rfgp.ambient import plain
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_table
+from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
 from rfgp.regression import (
@@ -61,6 +62,7 @@ class SparseSpectrumGP(Process[TableFamily]):
         conditioning: str = "auto",
         local_lengthscale: Any = None,
         local_outputscale: float | None = None,
+        likelihood: str | Likelihood = "normal",
     ) -> None:
         options = FeatureOptions(
             spectrum=spectrum,
@@ -81,6 +83,7 @@ class SparseSpectrumGP(Process[TableFamily]):
             conditioning=conditioning,
             local_lengthscale=local_lengthscale,
             local_outputscale=local_outputscale,
+            likelihood=likelihood,
         )
         super().__init__(family_of(options))
 
@@ -165,10 +168,11 @@ class ExactGP(Process[KernelFamily]):
         local: str | None = None,
         local_lengthscale: Any = None,
         local_outputscale: float | None = None,
+        likelihood: str | Likelihood = "normal",
     ) -> None:
         common = (spectrum, ard, standardize, lengthscale, outputscale, noise, priors, dtype)
         beside = {"local_lengthscale": local_lengthscale, "local_outputscale": local_outputscale}
-        super().__init__(KernelFamily(KernelOptions(*common, local=local, **beside)))
+        super().__init__(KernelFamily(KernelOptions(*common, local=local, likelihood=likelihood, **beside)))
 
     @property
     def options(self) -> KernelOptions:

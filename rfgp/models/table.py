@@ -12,6 +12,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.features import Nystrom
 from rfgp.fitting import fit_table
 from rfgp.inference import EvidenceBounds
+from rfgp.likelihoods import Likelihood
 from rfgp.models.members import ExactGP, redrawn, under
 from rfgp.models.process import Process, with_rows
 from rfgp.parameters import Hyperprior
@@ -30,6 +31,7 @@ from rfgp.saving import TABLES
 _OF_KERNEL = {"spectrum", "ard", "standardize", "lengthscale", "outputscale", "noise", "priors", "features"} | {
     "local_lengthscale",
     "local_outputscale",
+    "likelihood",
 }
 
 
@@ -91,6 +93,12 @@ class TableGP(Process[TableFamily]):
         local_lengthscale: Starting value of the local process beside features, () or (d,); None: half the other. Of a
             local process alone `lengthscale` and `outputscale` are the names.
         local_outputscale: Starting value, of that process; None: a quarter of the targets' variance.
+        likelihood: The law of an observation given the process: "normal"; "bernoulli" (targets 0 and 1), "poisson" and
+            "negative-binomial" (counts), "gamma" (positive targets), "student-t" (targets with outliers); or one of
+            `rfgp.likelihoods`, whose parameters are held where they are given. Others than the normal one are served by
+            Laplace's approximation (Rasmussen and Williams 2006, Section 3.4); `predict` is then the law of the latent
+            function, of a logit or the logarithm of a mean, and `predict(X).observed()` that of an observation. They
+            have fixed frequencies, and neither a local process nor a diagonal.
         priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units; a
             lengthscale shared by standardised columns counts in standard deviations.
         seed: An integer, or None for one from the system, kept as `.seed`.
@@ -132,6 +140,7 @@ class TableGP(Process[TableFamily]):
         noise: float | None = None,
         local_lengthscale: Any = None,
         local_outputscale: float | None = None,
+        likelihood: str | Likelihood = "normal",
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
         dtype: torch.dtype | None = None,
@@ -156,6 +165,7 @@ class TableGP(Process[TableFamily]):
             noise=noise,
             local_lengthscale=local_lengthscale,
             local_outputscale=local_outputscale,
+            likelihood=likelihood,
             priors=priors,
             seed=seed,
             dtype=dtype,

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from torch import Tensor
 
+from rfgp.errors import InvalidArgumentError
 from rfgp.inference import Prior
+from rfgp.likelihoods import Likelihood, Normal, by_name
 from rfgp.parameters import Hyperprior, Quantity, Values
 from rfgp.regression.report import FitReport
 from rfgp.rows import Block, InputReader, Rows
@@ -15,6 +17,9 @@ from rfgp.scaling import Scaling
 NOISE_BOUNDS = (1e-6, 1e2)
 OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
 """Of the variance of the targets."""
+LATENT_BOUNDS = (1e-4, 1e3)
+"""Of the variance that the latent function starts with, where the likelihood is not normal: classes that features
+separate would have an output scale without end."""
 
 
 class Variance(NamedTuple):
@@ -54,6 +59,25 @@ class Options(Protocol):
     def seed(self) -> int:
         """What everything random follows from."""
 
+    @property
+    def likelihood(self) -> Likelihood:
+        """The law of an observation given the latent function."""
+
+
+def read_likelihood(likelihood: Any, noise: Any) -> Likelihood:
+    """Return a likelihood as an object, and refuse a noise beside one that has none.
+
+    Raises:
+        InvalidArgumentError: there is no such likelihood, or the noise belongs elsewhere.
+    """
+    found = by_name(likelihood)
+    if isinstance(found, Normal):
+        if found.noise is not None:
+            raise InvalidArgumentError("The noise of a normal likelihood is the model's: give noise= to that.")
+    elif noise is not None:
+        raise InvalidArgumentError(f"noise is of a normal likelihood, got {found!r}.")
+    return found
+
 
 class Family(ABC):
     """A frozen value: options, and what was drawn for the columns of the inputs."""
@@ -68,7 +92,14 @@ class Family(ABC):
     @property
     def variances(self) -> tuple[Variance, ...]:
         """The variances among the hyperparameters."""
+        if not self.is_normal:
+            return (Variance("outputscale", 1.0, LATENT_BOUNDS),)
         return Variance("outputscale", 1.0, OUTPUTSCALE_BOUNDS), Variance("noise", 0.1, NOISE_BOUNDS)
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether observations are normal given the latent function, so that nothing is approximated."""
+        return isinstance(self.options.likelihood, Normal)
 
     @property
     def kernel_names(self) -> tuple[str, ...]:

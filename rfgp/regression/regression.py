@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -25,10 +25,20 @@ from rfgp.inference import (
     absorb,
     absorbs,
     evidence,
+    laplace_evidence,
+    observations,
     restore,
 )
 from rfgp.parameters import Quantity, Space, Values
 from rfgp.regression.family import Family
+from rfgp.regression.observing import (
+    bound_likelihood,
+    check_rows,
+    latent_mean_and_law,
+    law_quantities,
+    left_out_observations,
+    summary_of,
+)
 from rfgp.rows import (
     ArrayRows,
     Chunk,
@@ -105,7 +115,9 @@ class Regression:
 
     def evidence(self, rows: Rows) -> Evidence:
         """Return what standardised rows say at these hyperparameters, with gradients where they have some."""
-        return evidence(self.prior(), rows, *mean_and_noise(self.hyperparameters))
+        if self.family.is_normal:
+            return evidence(self.prior(), rows, *mean_and_noise(self.hyperparameters))
+        return laplace_evidence(self.prior(), rows, *latent_mean_and_law(self))
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of the targets in their own units, 0-d, constants included.
@@ -141,6 +153,8 @@ class Regression:
             NotFittedError: there are no rows.
         """
         rows = self.needed_rows("leave_one_out")
+        if not self.family.is_normal:
+            return left_out_observations(self, rows)
         with torch.no_grad():
             mean, variance = self.evidence(rows).leave_one_out()
             noise = self.hyperparameters.standardized("noise").double()
@@ -168,7 +182,8 @@ class Regression:
         wanted = torch.is_grad_enabled() and isinstance(inputs, Tensor) and inputs.requires_grad
         with torch.set_grad_enabled(wanted):
             law = self.posterior.law(inputs)
-        return Prediction(law, mean, scale, noise, origin.template, origin.is_numpy)
+        of_observations = None if self.family.is_normal else partial(observations, likelihood=bound_likelihood(self))
+        return Prediction(law, mean, scale, noise, origin.template, origin.is_numpy, of_observations=of_observations)
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
         """Draw functions from the posterior: maps of inputs, (n, d) or n labels, to values (s, n) or (s, n, k).
@@ -208,7 +223,8 @@ class Regression:
     def _units(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mean and the scale of the targets in the user's units, and the standardised noise."""
         with torch.no_grad():
-            mean, noise = self.hyperparameters.value("mean").double(), self.hyperparameters.standardized("noise")
+            mean = self.hyperparameters.value("mean").double()
+            noise = self.hyperparameters.standardized("noise") if self.family.is_normal else torch.zeros_like(mean)
         return mean, self.scaling.targets.scale.double(), noise
 
     def __repr__(self) -> str:
@@ -242,8 +258,9 @@ def begin(family: Family, data: Chunk) -> Regression:
         DataError: the data cannot be used; the message names the place.
     """
     given = read_training(family.inputs, data, family.options.seed)
-    summary = given.summary(family.inputs.standardize)
+    summary = summary_of(family, given)
     rows, drawn = given.rows(summary.scaling), family.drawn(summary.scaling)
+    check_rows(family, rows)
     values = _space(drawn, summary).start
     values = values.given(**{name: value for name, value in family.options.starts.items() if value is not None})
     drawn, values = drawn.begun(values, rows)
@@ -260,6 +277,7 @@ def conditioned(regression: Regression, data: Chunk) -> Regression:
     given = read_training(family.inputs, data, family.options.seed, 1, scaling.columns)
     scaling = scaling if scaling.columns is not None else dataclasses.replace(scaling, columns=given.names)
     rows = given.rows(scaling)
+    check_rows(family, rows)
     return solved_if_read(regression.replace(rows=rows, scaling=scaling, num_observations=len(rows)))
 
 
@@ -272,12 +290,13 @@ def extended(regression: Regression, data: Chunk) -> Regression:
         DataError: the data cannot be used; the message names the place.
         NotFittedError: the old rows are needed, and are not there.
     """
-    posterior = regression.present_posterior
-    if not absorbs(posterior):
+    posterior, is_normal = regression.present_posterior, regression.family.is_normal
+    if not (is_normal and absorbs(posterior)):
         regression.needed_rows("update")
     more = read_more(regression.family.inputs, data, regression.family.options.seed, regression.scaling)
+    check_rows(regression.family, more)
     grown = None
-    if absorbs(posterior):
+    if is_normal and absorbs(posterior):
         grown, more = _absorbed(regression, posterior, more)
     elif isinstance(more, SourceRows) and more.num_rows is None:
         more = _counted(more)
@@ -307,6 +326,7 @@ def _space(family: Family, summary: DataSummary) -> Space:
     )
     for name, start, bounds in family.variances:
         quantities[name] = Quantity(start * variance, unit, (bounds[0] * variance, bounds[1] * variance))
+    quantities |= law_quantities(family, summary)
     of_targets = {variance.name for variance in family.variances}
     for name, quantity in quantities.items():
         low, high = (end.double() for end in quantity.bounds)

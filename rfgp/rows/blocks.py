@@ -47,17 +47,24 @@ class Block:
         targets: (b, k), float64.
         fixed_noise: Variances (b,) beside the learned noise, float64; None: zeros.
         weight: Numbers of observations (b,), float64; None: ones.
+        signs: How often the log densities of the outputs count in a total, (k,); None: once each.
     """
 
     inputs: Tensor
     targets: Tensor
     fixed_noise: Tensor | None = None
     weight: Tensor | None = None
+    signs: Tensor | None = None
 
     @property
     def num_outputs(self) -> int:
         """The number k of targets of a row."""
         return self.targets.shape[1]
+
+    @property
+    def each(self) -> Tensor:
+        """How often the log densities of the outputs count in a total, (k,) float64."""
+        return self.targets.new_ones(self.num_outputs) if self.signs is None else self.signs
 
     @property
     def is_uniform(self) -> bool:
@@ -107,7 +114,7 @@ class Block:
     ) -> "Block":
         """Return some of the rows."""
         noise, weight = (None if value is None else value[rows] for value in (self.fixed_noise, self.weight))
-        return Block(self.inputs[rows], self.targets[rows], noise, weight)
+        return Block(self.inputs[rows], self.targets[rows], noise, weight, self.signs)
 
 
 Sums = tuple[Tensor, ...]

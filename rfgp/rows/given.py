@@ -61,12 +61,14 @@ class DataSummary:
         spread: Standard deviations of the columns of the inputs (d,), in the user's units; of nodes ().
         center: Mean of the targets, () or (k,).
         deviation: Their standard deviation, likewise.
+        targets: All of them, or a sample, (n,) or (n, k).
     """
 
     scaling: Scaling
     spread: Tensor
     center: Tensor
     deviation: Tensor
+    targets: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +116,7 @@ class GivenArrays:
         make = partial(Affine.standardizing, weight=weight) if standardize else Affine.identity
         scaling = Scaling(_checked_units(make(targets)), make(inputs) if inputs.ndim == 2 else None, self.names)
         spread = moments(inputs, weight)[1] if inputs.ndim == 2 else targets.new_zeros(())
-        return DataSummary(scaling, spread, *moments(targets, weight))
+        return DataSummary(scaling, spread, *moments(targets, weight), targets)
 
     def rows(self, scaling: Scaling) -> ArrayRows:
         """Return the rows.
@@ -157,7 +159,7 @@ class GivenSource:
             maps = [Affine.identity(m.location[None]) for m in maps]
         targets = Affine(maps[0].location[0], maps[0].scale[0]) if told.is_vector else maps[0]
         scaling = Scaling(_checked_units(targets), maps[1], told.names)
-        return DataSummary(scaling, told.inputs.deviation.to(like), center, deviation)
+        return DataSummary(scaling, told.inputs.deviation.to(like), center, deviation, told.sample.y)
 
     def rows(self, scaling: Scaling) -> SourceRows:
         """Return the rows, standardised as they are read.

@@ -23,13 +23,15 @@ _ROAD_ARRAYS |= {"reached": "f"}
 def _encode_options(family: FieldFamily) -> dict[str, Any]:
     options = family.options
     numbers = {name: plain.plain(value) for name, value in options.starts.items()}
-    return {"seed": options.seed, **numbers, "priors": plain.encode_priors(options.priors)}
+    priors, law = plain.encode_priors(options.priors), plain.encode_likelihood(options.likelihood)
+    return {"seed": options.seed, **numbers, "priors": priors, "likelihood": law}
 
 
 def _family(described: Mapping[str, Any], places: Places, scaling: Scaling) -> FieldFamily:
-    priors = described["priors"]
-    starts = {name: described[name] for name in ("lengthscale", "outputscale", "noise")}
-    options = FieldOptions(described["seed"], **starts, priors=None if priors is None else plain.decode_priors(priors))
+    priors, law = described["priors"], plain.decode_likelihood(described.get("likelihood"))
+    starts = {name: described.get(name) for name in ("lengthscale", "outputscale", "noise")}
+    priors = None if priors is None else plain.decode_priors(priors)
+    options = FieldOptions(described["seed"], **starts, priors=priors, likelihood=law)
     return FieldFamily(places, options, scaling.inputs)
 
 

@@ -46,6 +46,7 @@ def _encode(family: NodeFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "hop_limits": hops.limits.tolist() if isinstance(hops, HopRule) else None,
         "generator": GENERATOR_VERSION,
         "priors": plain.encode_priors(options.priors),
+        "likelihood": plain.encode_likelihood(options.likelihood),
         "outputscale": plain.plain(options.outputscale),
         "noise": plain.plain(options.noise),
         "labels": None if graph.labels is None else [_encode_label(label) for label in graph.labels],
@@ -100,6 +101,7 @@ def _decode_options(described: Mapping[str, Any]) -> GraphOptions:
         priors=None if priors is None else plain.decode_priors(priors),
         **{"degree": None, "rank": None, **described.get("series", {})},
         walk_options=walks,
+        likelihood=plain.decode_likelihood(described.get("likelihood")),
     )
 
 

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from rfgp import couplings, spectra
+from rfgp import couplings, likelihoods, spectra
 from rfgp.errors import InvalidArgumentError
+from rfgp.likelihoods import Likelihood
 from rfgp.parameters import Hyperprior
 
 _PRIORS = (
@@ -125,6 +126,23 @@ def _encode_coupling(coupling: couplings.Coupling) -> dict[str, Any]:
     return {"name": couplings.name_of(coupling), **plain_values(couplings.options_of(coupling))}
 
 
+def encode_likelihood(likelihood: Likelihood) -> dict[str, Any] | None:
+    """Return a likelihood as JSON, with the parameters that were given; the normal one is None."""
+    if isinstance(likelihood, likelihoods.Normal):
+        return None
+    chosen = {key: plain(value) for key, value in vars(likelihood).items() if value is not None}
+    return {"name": likelihoods.REGISTRY.name_of(likelihood), **chosen}
+
+
+def decode_likelihood(entry: Mapping[str, Any] | None) -> Likelihood:
+    """Return the likelihood that `encode_likelihood` wrote.
+
+    Raises:
+        InvalidArgumentError: an unknown name, or parameters that it does not have.
+    """
+    return likelihoods.Normal() if entry is None else likelihoods.REGISTRY.make(**entry)
+
+
 def _encode_dtype(dtype: torch.dtype | None) -> str | None:
     return None if dtype is None else str(dtype).removeprefix("torch.")
 
@@ -140,10 +158,12 @@ _ENCODE: dict[str, Any] = {
     "coupling": _encode_coupling,
     "priors": encode_priors,
     "dtype": _encode_dtype,
+    "likelihood": encode_likelihood,
 }
 _DECODE: dict[str, Any] = {
     "spectrum": lambda entry: spectra.by_name(**entry),
     "coupling": lambda entry: couplings.by_name(**entry),
     "priors": decode_priors,
     "dtype": _decode_dtype,
+    "likelihood": decode_likelihood,
 }

@@ -94,10 +94,11 @@ class Solutions:
     Args:
         system: In C.
         residual: y - mean, (n, k).
+        each: How often the log density of an output counts, (k,).
     """
 
-    def __init__(self, system: System, residual: Tensor) -> None:
-        self.system, self._residual = system, residual.detach()
+    def __init__(self, system: System, residual: Tensor, each: Tensor) -> None:
+        self.system, self._residual, self._each = system, residual.detach(), each
 
     @cached_property
     def coefficients(self) -> Tensor:
@@ -117,15 +118,15 @@ class Solutions:
 
     def log_density(self) -> Tensor:
         """Return an estimate of the log density of y, 0-d, without gradients."""
-        n, k = self._residual.shape
-        square = (self._residual * self.coefficients).sum()
+        n, k = len(self._residual), float(self._each.sum())
+        square = (self._residual * self.coefficients).sum(0) @ self._each
         out: Tensor = -0.5 * (square + k * (self.probes.log_determinant.value + n * float(np.log(2 * np.pi))))
         return out
 
     @property
     def error(self) -> float:
         """The standard error of the log density."""
-        return 0.5 * self._residual.shape[1] * self.probes.log_determinant.error
+        return 0.5 * abs(float(self._each.sum())) * self.probes.log_determinant.error
 
 
 @dataclass(frozen=True, eq=False)

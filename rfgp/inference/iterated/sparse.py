@@ -56,7 +56,7 @@ class SparseEvidence(Evidence):
         self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise)
         noise_diag, variance = self._noise_diag.detach(), float(self._variance.detach())
         system = SparseSystem(self._phi.matrix(), variance, noise_diag.numpy(), prior.seed)
-        self._solved = Solutions(system, self.residual)
+        self._solved = Solutions(system, self.residual, rows.each)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return an estimate of the log density of y, 0-d, with an unbiased estimate of its gradient.
@@ -96,15 +96,14 @@ class SparseEvidence(Evidence):
     def score(self) -> Tensor:
         """Return a 0-d tensor whose gradient is that of the log density; its own value means nothing."""
         with torch.no_grad():
-            phi, k, variance = self._phi.matrix(), self._rows.num_outputs, self._variance
-            left = torch.cat([self.coefficients, self._probes * (k / self._probes.shape[1]) ** 0.5], dim=1)
-            signs = torch.ones(left.shape[1], dtype=torch.float64)
-            signs[k:] = -1
+            phi, each, variance, m = self._phi.matrix(), self._rows.each, self._variance, self._probes.shape[1]
+            left = torch.cat([self.coefficients, self._probes], dim=1)
+            signs = torch.cat([each, (-each.sum() / m).expand(m)])
             right = torch.from_numpy(phi.T @ left.numpy())
             in_values = variance * sampled_outer(left * signs, right, self._phi.pattern)
             in_variance = 0.5 * (right.square() * signs).sum()
             in_noise_diag = 0.5 * (left.square() * signs).sum(1)
-            in_mean = self.coefficients.sum(0)
+            in_mean = self.coefficients.sum(0) * each
         parts = (
             (self._phi.values, in_values),
             (self._variance, in_variance),

@@ -164,7 +164,9 @@ class LatentEvidence(Evidence):
     @cached_property
     def solved(self) -> Solutions:
         """The solutions of the system in C, for the rows in order."""
-        return Solutions(LatentSystem(self._prior, self._rows.inputs, self._noise_diag), self._residual)
+        return Solutions(
+            LatentSystem(self._prior, self._rows.inputs, self._noise_diag), self._residual, self._rows.each
+        )
 
     def is_solved(self) -> bool:
         """Return whether conjugate gradients reach the coefficients in few iterations."""

@@ -29,7 +29,7 @@ class MarkovEvidence(Evidence):
         self._prior, self._rows = prior, rows
         self._noise, self._residual = rows.noise_diag(noise.double()).expand(len(rows)), rows.targets - mean
         self._repeated = 0.0 if rows.weight is None else repetitions(rows, noise.double())
-        numbers = (as_array(tensor) for tensor in (self._noise, self._residual))
+        numbers = (as_array(tensor) for tensor in (self._noise, self._residual, rows.each))
         seen, variance = prior.seeing(rows.inputs), float(prior.variance.detach())
         observed = seen.observe(rows.inputs)
         self._system = MarkovSystem(seen.field, as_array(prior.values), variance, observed, *numbers)

@@ -6,7 +6,7 @@ u ~ N(0, (Q / s^2)^-1) is observed as y = mean + A u + e with e of variance D. W
     -2 log N(y) = n log 2 pi + log|D| + log|H| - log|Q / s^2| + (r - A mu)^T D^-1 (r - A mu) + mu^T Q mu / s^2,
 
 and its derivatives follow from those of the quadratic form at its minimum in mu, and from H^-1 on the pattern of Q
-(Rue and Held 2005, Gaussian Markov Random Fields, Section 2.3). k outputs share H.
+(Rue and Held 2005, Gaussian Markov Random Fields, Section 2.3). k outputs share H, and count c_j times each.
 """
 
 import math
@@ -30,13 +30,22 @@ class MarkovSystem:
         observed: A (n, N).
         noise: D (n,).
         residual: r (n, k).
+        each: c (k,); None: ones.
     """
 
     def __init__(
-        self, field: Field, values: Array, variance: float, observed: sp.csr_array, noise: Array, residual: Array
+        self,
+        field: Field,
+        values: Array,
+        variance: float,
+        observed: sp.csr_array,
+        noise: Array,
+        residual: Array,
+        each: Array | None = None,
     ) -> None:
         self.field, self._values, self._variance = field, values, variance
         self.observed, self._noise, self._residual = observed, noise, residual
+        self._each = np.ones(residual.shape[1]) if each is None else each
         self._prior = field.entries(values) / variance
 
     @cached_property
@@ -76,23 +85,23 @@ class MarkovSystem:
 
     def log_density(self) -> float:
         """Return log N(y), of all outputs."""
-        n, k = self._residual.shape
+        n, k = len(self._residual), self._each.sum()
         own = self._determinant[0] - len(self.mean) * math.log(self._variance)
         determinants = float(np.log(self._noise).sum()) + self.factor.log_determinant - own
-        square = float((self.left**2 / self._noise[:, None]).sum() + (self.mean * self._pulled).sum())
-        return float(-0.5 * (k * (n * _LOG_2PI + determinants) + square))
+        square = (self.left**2 / self._noise[:, None]).sum(axis=0) + (self.mean * self._pulled).sum(axis=0)
+        return float(-0.5 * (k * (n * _LOG_2PI + determinants) + square @ self._each))
 
     def gradient(self) -> tuple[Array, float, Array, Array]:
         """Return the derivatives of the log density in the parameters (p,), in s^2, in D (n,) and in r (n, k)."""
-        k, size = self._residual.shape[1], len(self.mean)
+        k, size, counted = self._each.sum(), len(self.mean), self.mean * self._each
         indptr, indices = self.field.pattern
         rows = np.repeat(np.arange(size), np.diff(indptr))
-        second = k * self.factor.inverse + np.einsum("ek,ek->e", self.mean[rows], self.mean[indices])
+        second = k * self.factor.inverse + np.einsum("ek,ek->e", counted[rows], self.mean[indices])
         in_values = 0.5 * (k * self._determinant[1] - self.field.pull_back(self._values, second) / self._variance)
         in_variance = 0.5 * (float(second @ self._prior) - k * size) / self._variance
         noise = self._noise
-        in_noise = 0.5 * ((k * self.explained + (self.left**2).sum(axis=1)) / noise**2 - k / noise)
-        return in_values, in_variance, in_noise, -self.left / noise[:, None]
+        in_noise = 0.5 * ((k * self.explained + self.left**2 @ self._each) / noise**2 - k / noise)
+        return in_values, in_variance, in_noise, -self.left * self._each / noise[:, None]
 
     @cached_property
     def _determinant(self) -> tuple[float, Array]:

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from rfgp.errors import DataError
 from rfgp.inference import MarkovPrior
+from rfgp.likelihoods import Normal
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, Quantity, Values
-from rfgp.regression.family import Family
+from rfgp.regression.family import Family, read_likelihood
 from rfgp.regression.fields.places import Places, as_points
 from rfgp.rows import Block, Chunk, Rows, gathered
 from rfgp.rows.arrays import Origin, read_matrix
@@ -32,16 +33,22 @@ class FieldOptions:
     outputscale: float | None = None
     noise: float | None = None
     priors: Mapping[str, Hyperprior | None] | None = None
+    likelihood: Any = "normal"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, self.noise))
 
     @property
     def starts(self) -> Mapping[str, Any]:
         """The user's starting values."""
-        return {name: getattr(self, name) for name in ("lengthscale", "outputscale", "noise")}
+        names = ("lengthscale", "outputscale", *(("noise",) if isinstance(self.likelihood, Normal) else ()))
+        return {name: getattr(self, name) for name in names}
 
     @property
     def hyperpriors(self) -> Mapping[str, Hyperprior | None]:
         """The user's log densities, and that which keeps the noise from 0."""
-        return {"noise": BoundaryAvoiding(), **(self.priors or {})}
+        own = {"noise": BoundaryAvoiding()} if isinstance(self.likelihood, Normal) else {}
+        return {**own, **(self.priors or {})}
 
 
 @dataclass(frozen=True, eq=False)

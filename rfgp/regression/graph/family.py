@@ -17,8 +17,9 @@ from graphs.kernels import GraphKernel
 from rfgp import random
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
 from rfgp.inference import Prior
+from rfgp.likelihoods import Normal
 from rfgp.parameters import Hyperprior, Values
-from rfgp.regression.family import Family
+from rfgp.regression.family import Family, read_likelihood
 from rfgp.regression.graph.checks import FeatureCheck, check_features
 from rfgp.regression.graph.choosing import EXACT_LIMIT, choose, is_worth_it
 from rfgp.regression.graph.features import (
@@ -65,8 +66,10 @@ class GraphOptions:
     degree: int | None
     rank: int | None
     walk_options: Mapping[str, Any] = field(default_factory=dict)
+    likelihood: Any = "normal"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, self.noise))
         if not isinstance(self.features, str) or self.features not in FEATURES:
             names = ", ".join(map(repr, FEATURES))
             raise InvalidArgumentError(f"features must be one of {names}, got {self.features!r}.")
@@ -74,12 +77,13 @@ class GraphOptions:
     @property
     def starts(self) -> Mapping[str, Any]:
         """The user's starting values; the kernel itself is the start of its parameters."""
-        return {"outputscale": self.outputscale, "noise": self.noise}
+        is_normal = isinstance(self.likelihood, Normal)
+        return {"outputscale": self.outputscale, **({"noise": self.noise} if is_normal else {})}
 
     @property
     def hyperpriors(self) -> Mapping[str, Hyperprior | None]:
         """The user's log densities, with default ones where he gave none."""
-        return with_default_priors(self.kernel, self.priors)
+        return with_default_priors(self.kernel, self.priors, isinstance(self.likelihood, Normal))
 
     @property
     def walks(self) -> dict[str, Any]:
@@ -254,8 +258,11 @@ class NodeFamily(Family):
             child = random.child_seed(self.options.seed, random.Role.CHECK)
             other = self.make("walks", child, **drawn_with(self.walks))
         values = values.detached()
-        outputscale, mean, noise = (values.standardized(name).double() for name in ("outputscale", "mean", "noise"))
+        outputscale, mean = (values.standardized(name).double() for name in ("outputscale", "mean"))
+        noise = values.standardized("noise").double() if self.is_normal else torch.zeros_like(outputscale)
         numbers = (self._theta(values), outputscale, mean.reshape(-1), noise)
+        if not self.is_normal:  # nothing is held out: laws of observations with another noise would say little
+            rows = rows.take(slice(0))
         scale = -scaling.targets.log_jacobian(1) / rows.num_outputs
         return check_features(self.graph, self.fitted_kernel(values), rows, (own, other), numbers, scale, seed)
 

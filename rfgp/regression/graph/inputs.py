@@ -73,18 +73,19 @@ FREEDOM = 0.5
 
 
 def with_default_priors(
-    kernel: GraphKernel, priors: Mapping[str, Hyperprior | None] | None
+    kernel: GraphKernel, priors: Mapping[str, Hyperprior | None] | None, has_noise: bool = True
 ) -> dict[str, Hyperprior | None]:
     """Return the hyperpriors, with default ones where none is given: of the noise, and of a free modulation's factors.
 
     Args:
         kernel: Its parameters "factor_..." have log-normal priors of mode 1.
         priors: Those given; None for a name that is to have none.
+        has_noise: Whether there is a noise.
     """
     one = torch.ones((), dtype=torch.float64)
     factors = [name for name in kernel.parameters if name.startswith("factor_")]
     free = {name: torch.distributions.LogNormal(FREEDOM**2 * one, FREEDOM * one) for name in factors}
-    return {"noise": BoundaryAvoiding(), **free, **(priors or {})}
+    return {**({"noise": BoundaryAvoiding()} if has_noise else {}), **free, **(priors or {})}
 
 
 def without_missing(given: Chunk) -> Chunk:

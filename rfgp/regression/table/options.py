@@ -10,9 +10,11 @@ from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
+from rfgp.likelihoods import Normal
 from rfgp.local import KINDS
 from rfgp.local.kinds import kind_of, spectrum_of
 from rfgp.parameters import Hyperprior
+from rfgp.regression.family import read_likelihood
 
 CONDITIONINGS = ("auto", "observations", "latent")
 """What the neighbours of a row are."""
@@ -50,10 +52,13 @@ class KernelOptions:
     conditioning: str = "auto"
     local_lengthscale: Any = None
     local_outputscale: float | None = None
+    likelihood: Any = "normal"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spectrum", spectra.by_name(self.spectrum))
+        object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, self.noise))
         self._check_local()
+        self._check_local_likelihood()
         object.__setattr__(self, "num_neighbors", check_count("num_neighbors", self.num_neighbors))
         if self.conditioning not in CONDITIONINGS:
             raise InvalidArgumentError(
@@ -64,6 +69,12 @@ class KernelOptions:
             raise InvalidArgumentError(
                 f"{given[0]} is of a local process beside another: there is none here"
                 + ("." if self.local is None else f", so give {given[0].removeprefix('local_')}.")
+            )
+
+    def _check_local_likelihood(self) -> None:
+        if self.local is not None and not isinstance(self.likelihood, Normal):
+            raise InvalidArgumentError(
+                f"A local process is for a normal likelihood, got {self.likelihood!r}: its neighbours see observations."
             )
 
     def _check_local(self) -> None:
@@ -100,7 +111,8 @@ class KernelOptions:
     @property
     def starts(self) -> Mapping[str, Any]:
         """The user's starting values."""
-        names = ("lengthscale", "outputscale", "noise", *(LOCAL_STARTS if self.has_both else ()))
+        noise = ("noise",) if isinstance(self.likelihood, Normal) else ()
+        names = ("lengthscale", "outputscale", *noise, *(LOCAL_STARTS if self.has_both else ()))
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -181,6 +193,8 @@ class InducingOptions(KernelOptions):
         return frozenset(BESIDE) | {"num_inducing", "inducing", "learn_inducing", "seed"}
 
     def _check_local(self) -> None:
+        if self.diagonal is not None and not isinstance(self.likelihood, Normal):
+            raise InvalidArgumentError(f"diagonal is for a normal likelihood, got {self.likelihood!r}.")
         if self.local not in (None, RESIDUAL):
             raise InvalidArgumentError(
                 f'Beside inducing points local must be None or "{RESIDUAL}", got {self.local!r}.'
@@ -211,6 +225,8 @@ class FeatureOptions(KernelOptions):
             raise InvalidArgumentError(f'frequencies must be "fixed" or "learned", got {self.frequencies!r}.')
         if self.frequencies == "learned" and self.features != "fourier":
             raise InvalidArgumentError("Frequencies of Fourier features can be learned, of others not.")
+        if self.frequencies == "learned" and not isinstance(self.likelihood, Normal):
+            raise InvalidArgumentError(f"Frequencies are learned under a normal likelihood, got {self.likelihood!r}.")
         feature_maps.by_name(self.features)
         if self.features == "laplace" and not isinstance(self.spectrum, spectra.Gaussian):
             raise InvalidArgumentError("Laplace features exist for the Gaussian spectrum only.")

@@ -83,13 +83,15 @@ class TestLaw:
         torch.testing.assert_close(found.first.detach(), (ends[0] - ends[1]) / (2 * step), rtol=1e-6, atol=1e-6)
 
     def test_information_is_the_mean_of_the_curvature(self, name):
-        """Where it is not the curvature itself; and it is never negative, nor is that of the search."""
+        """Where it is not the curvature itself; and it is never negative."""
         y, f = pairs(name)
         slopes = CASES[name].slopes(y, f)
         weight, change = CASES[name].information(slopes, f)
         assert (weight >= 0).all()
-        assert (CASES[name].search_curvature(slopes, y, f) >= 0).all()
-        if torch.equal(weight, -slopes.second):
+        assert CASES[name].is_concave == bool((slopes.second <= 0).all())
+        assert (CASES[name].uphill(slopes, y, f) >= (-slopes.second).clamp_min(0)).all()
+        if CASES[name].is_concave:
+            torch.testing.assert_close(weight, -slopes.second)
             torch.testing.assert_close(change, -slopes.third)
             return
         assert not change.any()
@@ -132,8 +134,10 @@ def test_the_probit_loses_no_digits_in_its_tails(f):
 
 
 def test_a_given_scale_is_in_the_unit_of_the_targets():
-    bound = StudentT(df=3.0, scale=5.0).at({}, unit=10.0)
+    bound = StudentT(df=3.0, scale=5.0).standardized(10.0)
     assert (bound.scale, bound.df) == (0.5, 3.0)
+    assert repr(bound) == "StudentT(df=3, scale=0.5)"
+    assert repr(Bernoulli()) == "Bernoulli(link='logit')"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""Fitting through features under a likelihood that is not normal: on larger and larger subsets, then on all rows."""
+
+import torch
+
+from rfgp.fitting.context import FeatureFit
+from rfgp.fitting.maximize import SMALL, Plan
+from rfgp.fitting.subsets import grow
+from rfgp.inference import LaplaceFeatureEvidence
+from rfgp.regression import FitReport, Regression
+from rfgp.rows import SourceRows, parts_of
+from rfgp.threads import in_one_thread
+
+
+def fit_observed(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+    """Fit a regression through features; return the one found, with its posterior, and how it went."""
+    fit = FeatureFit.of(regression, plan)
+    with torch.no_grad(), in_one_thread(len(fit.rows) <= SMALL):
+        values, words = regression.hyperparameters, "every hyperparameter is fixed"
+        reports: list[FitReport] = []
+        if fit.free:
+            values, reports, words = grow(fit, values)
+        return _finished(fit, regression.replace(hyperparameters=values), reports, words)
+
+
+def _finished(
+    fit: FeatureFit, regression: Regression, reports: list[FitReport], words: str
+) -> tuple[Regression, FitReport]:
+    """Return the regression with its posterior given all rows, and the report."""
+    evidence, rows = regression.evidence(fit.rows), fit.rows
+    total = float(evidence.log_marginal_likelihood()) + regression.scaling.targets.log_jacobian(rows.count)
+    found = regression.replace(given=evidence.posterior())
+    is_read = any(isinstance(part, SourceRows) for part in parts_of(rows))
+    left_out = None if is_read else float(regression.leave_one_out().log_density.mean())
+    converged = not reports or reports[-1].converged
+    used = evidence.weights_used if isinstance(evidence, LaplaceFeatureEvidence) else None
+    message = f"{'converged' if converged else 'stopped'}: {words}" if reports else words
+    at_bounds = reports[-1].at_bounds if reports else ()
+    report = FitReport(converged, 0, 0, total, message, at_bounds, leave_one_out=left_out, weights_used=used)
+    return found, report.with_all(reports)

@@ -1,0 +1,149 @@
+"""Likelihoods that are not normal, in a regression: starts, parameters among the hyperparameters, what is left out."""
+
+import dataclasses
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from rfgp.errors import DataError
+from rfgp.inference import LeaveOneOut, observations
+from rfgp.inference.evidence import Evidence
+from rfgp.inference.prediction import Prediction
+from rfgp.likelihoods import Likelihood
+from rfgp.likelihoods.role import refuse
+from rfgp.parameters import Quantity, Values
+from rfgp.regression.family import Family
+from rfgp.rows import ArrayRows, DataSummary, GivenArrays, GivenSource, Rows, came_as_numpy
+from rfgp.scaling import Affine, Scaling
+
+
+class Regressed(Protocol):
+    """The role: a regression, as far as its observations are concerned."""
+
+    @property
+    def family(self) -> Family:
+        """Which prior the inputs have, and the likelihood."""
+
+    @property
+    def scaling(self) -> Scaling:
+        """Between the user's units and standardised ones."""
+
+    @property
+    def hyperparameters(self) -> Values:
+        """The numbers."""
+
+    def evidence(self, rows: Rows) -> Evidence:
+        """Return what standardised rows say."""
+
+
+def summary_of(family: Family, given: GivenArrays | GivenSource) -> DataSummary:
+    """Return what data decide before anything is learned, of the latent function where observations are others.
+
+    Raises:
+        DataError: several targets, or one that is no observation of the likelihood.
+    """
+    summary, law = given.summary(family.inputs.standardize), family.options.likelihood
+    if family.is_normal:
+        return summary
+    targets = summary.targets
+    if targets.ndim > 1 and targets.shape[1] > 1:
+        raise DataError(f"{law!r} is of one target a row, got {targets.shape[1]}: fit a model for each.")
+    if not law.is_standardized:
+        like = summary.center.reshape(-1)[:1]
+        maps = Affine.identity(like if summary.center.ndim == 0 else like[None])
+        summary = dataclasses.replace(summary, scaling=dataclasses.replace(summary.scaling, targets=maps))
+    units = summary.scaling.targets
+    y = units.forward(targets).reshape(-1).double()
+    refuse(law, y)
+    begin = law.begin(y)
+    deviation = (begin.variance.sqrt() * units.scale).to(summary.center)
+    center = (units.location + units.scale * begin.center).to(summary.center)
+    return dataclasses.replace(summary, center=center, deviation=deviation)
+
+
+def check_rows(family: Family, rows: Rows) -> None:
+    """Refuse rows with a noise of their own, or in memory with a target that is no observation of the likelihood.
+
+    Raises:
+        DataError: with the first of them.
+    """
+    if family.is_normal:
+        return
+    law = family.options.likelihood
+    if rows.has_fixed_noise:
+        raise DataError(f"noise= is of a normal likelihood, got {law!r}; a row that counts often has a sample_weight.")
+    if isinstance(rows, ArrayRows):
+        refuse(law, rows.targets[:, 0])
+
+
+def law_quantities(family: Family, summary: DataSummary) -> dict[str, Quantity]:
+    """Return the parameters of the likelihood that are learned, at their starts."""
+    if family.is_normal:
+        return {}
+    one = torch.ones_like(summary.center).reshape(-1)[0]
+    unit = summary.scaling.targets.scale.reshape(-1)[0]
+    return {
+        p.name: Quantity(p.start * one, unit if p.has_unit else one, (p.bounds[0] * one, p.bounds[1] * one))
+        for p in family.options.likelihood.learned
+    }
+
+
+def latent_mean_and_law(regression: Regressed) -> tuple[Tensor, Likelihood, dict[str, Tensor]]:
+    """Return the mean of the latent function (1,), the likelihood, and its learned parameters, 0-d each; standardised.
+
+    With gradients where the hyperparameters have some.
+    """
+    values, law = regression.hyperparameters, regression.family.options.likelihood
+    learned = {p.name: values.standardized(p.name).double() for p in law.learned}
+    unit = float(regression.scaling.targets.scale.reshape(-1)[0])
+    return values.standardized("mean").reshape(-1).double(), law.standardized(unit), learned
+
+
+def bound_likelihood(regression: Regressed) -> Likelihood:
+    """Return the likelihood of standardised observations, with all its parameters."""
+    with torch.no_grad():
+        _, law, learned = latent_mean_and_law(regression)
+        return law.at(learned)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MarginalLaw:
+    """A law of which marginal ones alone are known.
+
+    Attributes:
+        means: (n, 1).
+        variances: (n,).
+    """
+
+    means: Tensor
+    variances: Tensor
+
+    def mean(self) -> Tensor:
+        """Return the means (n, 1)."""
+        return self.means
+
+    def variance(self) -> Tensor:
+        """Return the variances (n,)."""
+        return self.variances
+
+    def covariance(self) -> Tensor:
+        """Return the variances as a matrix (n, n)."""
+        return self.variances.diag()
+
+    def root(self) -> Tensor:
+        """Return the deviations as a matrix (n, n)."""
+        return self.variances.sqrt().diag()
+
+
+def left_out_observations(regression: Regressed, rows: Rows) -> LeaveOneOut:
+    """Return the law of each row's observation given all the others, approximately, in the user's units."""
+    units = regression.scaling.targets
+    with torch.no_grad():
+        mean, variance = regression.evidence(rows).leave_one_out()
+        location, scale = units.location.double().reshape(-1)[0], units.scale.double().reshape(-1)[0]
+        template, as_numpy = units.scale.new_empty(0), came_as_numpy(rows)
+        latent = Prediction(MarginalLaw(mean, variance), location, scale, torch.zeros_like(scale), template, as_numpy)
+        observed = observations(latent, bound_likelihood(regression))
+        y = torch.cat([block.targets[:, 0] for block in rows.blocks(2**16)])
+        return LeaveOneOut(observed.mean, observed.variance, observed.log_density(location + scale * y))

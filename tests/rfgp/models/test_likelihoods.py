@@ -1,0 +1,301 @@
+"""Models of observations that are not normal: every front door, and what is asked of them."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import graphs
+import rfgp
+from rfgp.likelihoods import Bernoulli, NegativeBinomial, Poisson, StudentT
+
+ROWS, NEW = 240, 300
+GRID = graphs.Graph.from_networkx(nx.grid_2d_graph(9, 10))
+NAMES = ("bernoulli", "poisson", "negative-binomial", "gamma", "student-t")
+
+
+def function(x):
+    return np.sin(2 * x[:, 0]) + 0.7 * x[:, 1]
+
+
+def observe(name, f, rng):
+    if name == "bernoulli":
+        return (rng.uniform(size=len(f)) < 1 / (1 + np.exp(-3 * f))).astype(float)
+    if name == "poisson":
+        return rng.poisson(np.exp(1 + f)).astype(float)
+    if name == "negative-binomial":
+        return rng.poisson(rng.gamma(2.0, np.exp(1 + f) / 2.0)).astype(float)
+    if name == "gamma":
+        return rng.gamma(4.0, np.exp(f) / 4.0)
+    return 50 + 10 * (f + 0.2 * rng.standard_t(3, size=len(f)))
+
+
+def table(name, rows=ROWS):
+    rng = np.random.default_rng(6)
+    x, new = rng.standard_normal((rows, 2)), rng.standard_normal((NEW, 2))
+    return x, observe(name, function(x), rng), new, observe(name, function(new), rng)
+
+
+def model(name, **options):
+    return rfgp.TableGP(**{"num_frequencies": 40, "likelihood": name, "seed": 0, **options})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return {name: model(name).fit(*table(name)[:2]) for name in NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+class TestEvery:
+    def test_a_fit_predicts_better_than_no_inputs(self, fitted, name):
+        x, y, new, observed = table(name)
+        gp = fitted[name]
+        assert gp.fit_report.converged
+        found = gp.predict(new).observed().log_density(observed).mean()
+        constant = model(name, lengthscale=1e3, outputscale=1e-3).fit(x, y, fixed=("lengthscale", "outputscale"))
+        assert found > constant.predict(new).observed().log_density(observed).mean() + 0.05
+        assert gp.fit_report.leave_one_out == pytest.approx(found, abs=0.25)
+
+    def test_the_fit_is_a_maximum(self, fitted, name):
+        gp = fitted[name]
+        gp.hyperparameters.zero_grad()
+        gp.hyperparameters.requires_grad_(True)
+        value = gp.log_marginal_likelihood()
+        value.backward()
+        assert float(value.detach()) == pytest.approx(gp.fit_report.log_marginal_likelihood, abs=1e-6)
+        inside = [p.grad for n, p in gp.hyperparameters.raw.items() if n not in gp.fit_report.at_bounds]
+        assert max(float(g.abs().max()) for g in inside) < 0.2
+
+    def test_saved_and_loaded_it_is_the_same(self, fitted, name, tmp_path):
+        gp, new = fitted[name], table(name)[2]
+        for data in (True, False):
+            gp.save(tmp_path / "m", data=data)
+            again = rfgp.load(tmp_path / "m")
+            assert again.family.options.likelihood == gp.family.options.likelihood
+            np.testing.assert_array_equal(again.predict(new).observed().mean, gp.predict(new).observed().mean)
+        with pytest.raises(rfgp.NotFittedError, match="data"):
+            again.update(*table(name)[:2])
+
+    def test_an_update_is_a_condition_on_all_rows(self, fitted, name):
+        x, y, new, _ = table(name)
+        parts = fitted[name].redraw(seed=0)
+        parts.condition(x[:150], y[:150])
+        parts.predict(new).mean  # a posterior that a normal likelihood would absorb rows into
+        parts.update(x[150:], y[150:])
+        whole = fitted[name].predict(new)
+        np.testing.assert_allclose(parts.predict(new).mean, whole.mean, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(parts.predict(new).variance, whole.variance, rtol=1e-6)
+
+    def test_the_observed_law_is_a_mixture(self, fitted, name):
+        """Moments, probabilities and quantiles against many draws; densities against sums and integrals."""
+        p = fitted[name].predict(table(name)[2][:8])
+        law = p.observed()
+        draws = law.sample(40_000, seed=1)
+        spread = draws.std(0) / 200
+        np.testing.assert_array_less(np.abs(law.mean - draws.mean(0)), 6 * spread)
+        if name != "student-t":
+            np.testing.assert_allclose(law.variance, draws.var(0), rtol=0.15)
+        q = law.quantile([0.1, 0.5, 0.9])
+        assert q.shape == (3, 8)
+        for level, edge in zip((0.1, 0.5, 0.9), q, strict=True):
+            assert (law.cdf(edge) >= level - 1e-9).all()
+            assert (law.cdf(edge - (1 if law.likelihood.is_discrete else 1e-3)) < level).all()
+            np.testing.assert_allclose((draws <= edge).mean(0), law.cdf(edge), atol=6 * 0.5 / 200)
+        places = np.arange(400.0) if law.likelihood.is_discrete else np.linspace(q[1] - 40, q[1] + 40, 40_001)
+        places = np.broadcast_to(places.reshape(len(places), -1), (len(places), 8))
+        if name == "bernoulli":
+            places = places[:2]
+        if name == "gamma":
+            places = np.broadcast_to(np.linspace(1e-9, 200, 200_001)[:, None], (200_001, 8))
+        density = np.exp([law.log_density(row) for row in places[:: max(1, len(places) // 2000)]])
+        step = 1 if law.likelihood.is_discrete else (places[1] - places[0]) * max(1, len(places) // 2000)
+        np.testing.assert_allclose((density * step).sum(0), 1, atol=0.03)
+
+    def test_tensors_stay_tensors(self, fitted, name):
+        new = torch.from_numpy(table(name)[2])
+        law = fitted[name].predict(new).observed()
+        assert isinstance(law.mean, torch.Tensor)
+        assert law.observed() is law
+        np.testing.assert_allclose(law.mean.numpy(), fitted[name].predict(new.numpy()).observed().mean)
+
+    def test_the_exact_process_is_near(self, name):
+        x, y, new, _ = table(name, 120)
+        gp = model(name, num_frequencies=400).fit(x, y)
+        exact = gp.exact()
+        assert exact.options.likelihood == gp.options.likelihood
+        p, q = gp.predict(new), exact.predict(new)
+        np.testing.assert_allclose(p.mean, q.mean, atol=0.35 * q.std.max())
+        one, other = (float(each.log_marginal_likelihood()) for each in (gp, exact))
+        assert one == pytest.approx(other, abs=2.0)
+
+    def test_an_exact_fit(self, name):
+        x, y, new, observed = table(name, 100)
+        gp = rfgp.ExactGP(likelihood=name).fit(x, y)
+        assert gp.fit_report.converged
+        assert np.isfinite(gp.predict(new).observed().log_density(observed)).all()
+        assert np.isfinite(gp.leave_one_out().log_density).all()
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "poisson", "student-t"])
+def test_a_sparse_precision_and_the_dense_kernel_are_the_same(name):
+    rng = np.random.default_rng(2)
+    nodes = list(range(90))
+    y = observe(name, np.sin(np.arange(90) / 9.0), rng)
+    kernel = graphs.kernels.Matern(2.0, 2.0)
+    labels = GRID.labels
+    found = []
+    for features in ("precision", "exact"):
+        gp = rfgp.GraphGP(GRID, kernel, features=features, likelihood=name, outputscale=1.0, seed=0)
+        gp.condition([labels[i] for i in nodes[:70]], y[:70])
+        gp.hyperparameters.requires_grad_(True)
+        value = gp.log_marginal_likelihood()
+        value.backward()
+        slopes = {n: p.grad for n, p in gp.hyperparameters.named_parameters()}
+        p, left = gp.predict([labels[i] for i in nodes[70:]]), gp.leave_one_out()
+        found.append((value.detach(), slopes, p.mean, p.variance, left.log_density))
+    one, other = found
+    torch.testing.assert_close(one[0], other[0], rtol=1e-7, atol=1e-7)
+    for n, slope in one[1].items():
+        torch.testing.assert_close(slope, other[1][n], rtol=1e-4, atol=1e-5)
+    for a, b in zip(one[2:], other[2:], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_fields_on_roads_and_meshes_take_likelihoods(tmp_path):
+    corners = [[0.0, 0.0], [4.0, 0.0], [4.0, 4.0], [0.0, 4.0]]
+    square = graphs.RoadNetwork.from_lines([[corners[i], corners[(i + 1) % 4]] for i in range(4)])
+    rng = np.random.default_rng(3)
+    x = np.column_stack([rng.integers(0, 4, 120), rng.uniform(size=120)]).astype(float)
+    y = rng.poisson(np.exp(1 + np.sin(np.pi * (x[:, 0] + x[:, 1]) / 2))).astype(float)
+    gp = rfgp.RoadGP(square, likelihood="poisson", seed=0).fit(x, y)
+    assert gp.fit_report.converged
+    assert gp.fit_report.log_marginal_likelihood > stats.poisson(y.mean()).logpmf(y).sum()
+    gp.save(tmp_path / "roads", data=True)
+    np.testing.assert_array_equal(rfgp.load(tmp_path / "roads").predict(x).mean, gp.predict(x).mean)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"likelihood": "gaussian"}, "no likelihood"),
+            ({"likelihood": "poisson", "noise": 0.1}, "noise is of a normal likelihood"),
+            ({"likelihood": rfgp.likelihoods.Normal(noise=0.3)}, "give noise="),
+            ({"likelihood": "bernoulli", "local": "matern32"}, "local process is for a normal likelihood"),
+            ({"likelihood": "bernoulli", "features": None, "local": "matern32"}, "local process"),
+            ({"likelihood": "bernoulli", "frequencies": "learned"}, "learned under a normal likelihood"),
+            ({"likelihood": "bernoulli", "features": "nystrom", "diagonal": "fitc"}, "diagonal is for a normal"),
+            ({"likelihood": "bernoulli", "features": "nystrom", "local": "residual"}, "local process"),
+        ],
+    )
+    def test_options(self, options, words):
+        with pytest.raises(rfgp.InvalidArgumentError, match=words):
+            rfgp.TableGP(**options)
+
+    def test_targets(self):
+        x = np.random.default_rng(0).standard_normal((20, 2))
+        with pytest.raises(rfgp.DataError, match="0 or 1; row 3 is 2"):
+            model("bernoulli").fit(x, np.array([0.0, 1, 0, 2] * 5))
+        with pytest.raises(rfgp.DataError, match="one target a row"):
+            model("poisson").fit(x, np.arange(40.0).reshape(20, 2))
+        gp = model("poisson").fit(x, np.arange(20.0))
+        with pytest.raises(rfgp.DataError, match="counts"):
+            gp.update(x, np.full(20, 0.5) + np.arange(20))
+        with pytest.raises(rfgp.InvalidArgumentError, match="no observation"):
+            gp.predict(x).observed().log_density(np.full(20, -1.0))
+        with pytest.raises(rfgp.DataError, match="noise"):
+            gp.condition(x, np.arange(20.0), noise=np.ones(20))
+
+    def test_what_observations_have_not(self, fitted):
+        x, _, new, _ = table("poisson")
+        law = fitted["poisson"].predict(new).observed()
+        with pytest.raises(rfgp.InvalidArgumentError, match="covariance"):
+            law.covariance  # noqa: B018
+        with pytest.raises(rfgp.InvalidArgumentError, match="sample them"):
+            law.linear(np.ones(NEW))
+        assert law.operator() is None
+        assert "Poisson" in repr(law)
+
+
+def test_given_parameters_are_held_and_others_learned():
+    x, y, _, _ = table("student-t")
+    gp = model(StudentT(df=3.0)).fit(x, y)
+    assert "df" not in gp.hyperparameters.names
+    assert float(gp.hyperparameters.scale) == pytest.approx(2.0, rel=0.4)  # in the unit of the targets
+    held = model(StudentT(df=3.0, scale=2.0)).fit(x, y)
+    assert set(held.hyperparameters.names) == {"lengthscale", "outputscale", "mean"}
+    assert float(held.log_marginal_likelihood()) <= float(gp.log_marginal_likelihood()) + 1e-6
+    assert model(NegativeBinomial(dispersion=0.5)).options.likelihood.learned == ()
+
+
+def test_the_unit_of_a_target_with_outliers_does_not_matter():
+    x, y, new, _ = table("student-t")
+    one = model("student-t").fit(x, y)
+    other = model("student-t").fit(x, 1e3 * y)
+    np.testing.assert_allclose(other.predict(new).mean, 1e3 * one.predict(new).mean, rtol=1e-4)
+    np.testing.assert_allclose(
+        other.predict(new).observed().variance, 1e6 * one.predict(new).observed().variance, rtol=1e-3
+    )
+    one_lml, other_lml = (float(gp.log_marginal_likelihood()) for gp in (one, other))
+    assert other_lml == pytest.approx(one_lml - len(y) * np.log(1e3), abs=1e-2)
+
+
+def test_outliers_move_it_less_than_a_normal_law():
+    x, y, new, _ = table("student-t")
+    rng = np.random.default_rng(1)
+    y = y.copy()
+    y[rng.choice(ROWS, 24, replace=False)] += rng.choice([-1, 1], 24) * 200
+    truth = 50 + 10 * function(new)
+    errors = {name: np.abs(model(name).fit(x, y).predict(new).mean - truth).mean() for name in ("student-t", "normal")}
+    assert errors["student-t"] < 0.5 * errors["normal"]
+
+
+def test_rows_in_blocks_are_those_in_memory():
+    x, y, new, _ = table("poisson", 3000)
+    source = rfgp.tables.Blocks(lambda: ((x[i : i + 700], y[i : i + 700]) for i in range(0, len(x), 700)))
+    options = {"lengthscale": np.array([1.0, 1.5]), "outputscale": 1.0}
+    whole, blocks = (model("poisson", **options).condition(*given) for given in ((x, y), (source,)))
+    for gp in (whole, blocks):
+        gp.hyperparameters.mean = 1.0
+    blocks.condition(source)
+    whole.condition(x, y)
+    np.testing.assert_allclose(blocks.predict(new).mean, whole.predict(new).mean, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(blocks.predict(new).std, whole.predict(new).std, rtol=1e-7)
+    assert float(blocks.log_marginal_likelihood()) == pytest.approx(float(whole.log_marginal_likelihood()), abs=1e-6)
+
+
+def test_a_killed_fit_goes_on(tmp_path):
+    x, y, new, _ = table("bernoulli")
+
+    def stop(done, _):
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model("bernoulli").fit(x, y, checkpoint=tmp_path / "c", callback=stop)
+    again = model("bernoulli").fit(x, y, checkpoint=tmp_path / "c")
+    straight = model("bernoulli").fit(x, y)
+    np.testing.assert_array_equal(again.predict(new).mean, straight.predict(new).mean)
+    with pytest.raises(rfgp.CheckpointError):
+        model(Bernoulli(link="probit")).fit(x, y, checkpoint=tmp_path / "c")
+
+
+def test_single_precision_is_near_double():
+    x, y, new, _ = table("bernoulli")
+    one, other = (model("bernoulli", dtype=dtype).fit(x, y) for dtype in (torch.float64, torch.float32))
+    np.testing.assert_allclose(other.predict(new).observed().mean, one.predict(new).observed().mean, atol=0.02)
+
+
+def test_classes_that_columns_separate_have_a_finite_fit():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((150, 2))
+    gp = model("bernoulli").fit(x, (x[:, 0] > 0).astype(float))
+    p = gp.predict(x).observed().mean
+    assert np.isfinite(p).all()
+    assert ((p > 0.5) == (x[:, 0] > 0)).mean() > 0.97
+
+
+def test_options_are_shown():
+    assert "likelihood=Poisson()" in repr(model(Poisson()))
+    assert "likelihood" not in repr(rfgp.TableGP())
