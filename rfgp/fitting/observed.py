@@ -4,11 +4,15 @@ import torch
 
 from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.maximize import SMALL, Plan
-from rfgp.fitting.subsets import grow
+from rfgp.fitting.subsets import approach, grow
 from rfgp.inference import LaplaceFeatureEvidence
 from rfgp.regression import FitReport, Regression
+from rfgp.regression.observing import left_out_observations
 from rfgp.rows import SourceRows, parts_of
 from rfgp.threads import in_one_thread
+
+CLASS_ROWS = 800
+"""Rows that the hyperparameters of several classes are learned from: an evaluation takes n^3 a class."""
 
 
 def fit_observed(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
@@ -17,7 +21,10 @@ def fit_observed(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
     with torch.no_grad(), in_one_thread(len(fit.rows) <= SMALL):
         values, words = regression.hyperparameters, "every hyperparameter is fixed"
         reports: list[FitReport] = []
-        if fit.free:
+        if fit.free and regression.family.options.likelihood.num_latents > 1:
+            values, report = approach(fit, values, CLASS_ROWS)
+            reports, words = [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
+        elif fit.free:
             values, reports, words = grow(fit, values)
         return _finished(fit, regression.replace(hyperparameters=values), reports, words)
 
@@ -30,7 +37,7 @@ def _finished(
     total = float(evidence.log_marginal_likelihood()) + regression.scaling.targets.log_jacobian(rows.count)
     found = regression.replace(given=evidence.posterior())
     is_read = any(isinstance(part, SourceRows) for part in parts_of(rows))
-    left_out = None if is_read else float(regression.leave_one_out().log_density.mean())
+    left_out = None if is_read else float(left_out_observations(regression, rows, evidence).log_density.mean())
     converged = not reports or reports[-1].converged
     used = evidence.weights_used if isinstance(evidence, LaplaceFeatureEvidence) else None
     message = f"{'converged' if converged else 'stopped'}: {words}" if reports else words

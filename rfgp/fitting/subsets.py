@@ -143,6 +143,13 @@ def begin(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport]]:
     return _first(fit, values, searched(fit.subset(_sizes(fit)[0])))
 
 
+def approach(fit: FeatureFit, values: Values, most: int) -> tuple[Values, FitReport]:
+    """Optimise on so many rows at most, from the best start alone, and not to the last digit; return both."""
+    rows = searched(fit.subset(most))
+    best = _ranked_starts(fit, values, rows)[0]
+    return optimize(fit, _scaled(values, best), rows, tolerance=_APPROACHED / rows.count)
+
+
 def enlarge(fit: FeatureFit, values: Values, reports: list[FitReport]) -> tuple[Values, list[FitReport], str]:
     """Optimise on the larger subsets; return the values, the reports after those given, and how it ended, in words."""
     for size in _sizes(fit)[1:]:

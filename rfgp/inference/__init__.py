@@ -11,6 +11,8 @@ from rfgp.inference.dense import RowEvidence as RowEvidence
 from rfgp.inference.evidence import Evidence as Evidence
 from rfgp.inference.iterated.sparse import SparseEvidence as SparseEvidence
 from rfgp.inference.iterated.sparse import SparsePosterior as SparsePosterior
+from rfgp.inference.labels import ObservedClasses as ObservedClasses
+from rfgp.inference.labels import observations as observations
 from rfgp.inference.laplace import LaplaceEvidence as LaplaceEvidence
 from rfgp.inference.laplace import LaplaceFeatureEvidence as LaplaceFeatureEvidence
 from rfgp.inference.laplace import laplace_evidence as laplace_evidence
@@ -24,7 +26,6 @@ from rfgp.inference.local import LocalPosterior as LocalPosterior
 from rfgp.inference.local import LocalPrior as LocalPrior
 from rfgp.inference.markov import MarkovPrior as MarkovPrior
 from rfgp.inference.mixtures import ObservedPrediction as ObservedPrediction
-from rfgp.inference.mixtures import observations as observations
 from rfgp.inference.posteriors import KernelPosterior as KernelPosterior
 from rfgp.inference.posteriors import WeightPosterior as WeightPosterior
 from rfgp.inference.prediction import LogNormal as LogNormal

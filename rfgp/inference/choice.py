@@ -8,6 +8,7 @@ from rfgp.inference.dense import KernelEvidence, RowEvidence
 from rfgp.inference.evidence import Evidence
 from rfgp.inference.iterated.sparse import SparseEvidence, SparsePosterior
 from rfgp.inference.laplace.choice import MOST_DENSE
+from rfgp.inference.laplace.laws import ClassPosterior, SharedPosterior
 from rfgp.inference.laws import Posterior
 from rfgp.inference.linear import LinearModel
 from rfgp.inference.local import (
@@ -79,8 +80,11 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
         tensors: For features weights (F, k) with factor (F, F) or rows (n, F); for others inputs, coefficients (n, k),
             and a factor (n, n), or for sparse features and values of a local process noise_diag (n,) and draws (n, m);
             by observations of such a process inputs, targets (n, k), noise (n,), weights and factor; for a sparse
-            precision inputs, targets (n, k) and noise_diag (n,).
+            precision inputs, targets (n, k) and noise_diag (n,); of C classes weights (F, C) with factor (C F, C F), or
+            inputs, coefficients (n, C), and blocks and shared (C, n, n).
     """
+    if "blocks" in tensors:
+        return ClassPosterior(prior, **tensors)
     if isinstance(prior, KernelPrior):
         return KernelPosterior(prior, **tensors)
     if isinstance(prior, MarkovPrior):
@@ -90,4 +94,6 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
     if isinstance(prior, SparsePrior):
         return SparsePosterior(prior, **tensors) if "draws" in tensors else KernelPosterior(prior, **tensors)
     weights, others = tensors["weights"], {name: t for name, t in tensors.items() if name != "weights"}
+    if "factor" in others and len(others["factor"]) > prior.num_features:
+        return SharedPosterior(prior, weights, others["factor"])
     return WeightPosterior(prior, weights, (RowCovariance if "rows" in others else FactorCovariance)(**others))

@@ -28,6 +28,11 @@ _HERMITE = 40
 """Nodes of Gauss and Hermite's rule."""
 _CHUNK = 2**14
 """Points that are integrated at once."""
+NO_COVARIANCE = (
+    "Observations under this likelihood have no covariance in closed form: take that of many samples, or that of the "
+    "latent function, predict(X).covariance."
+)
+NO_SUMS = "Sums of observations under this likelihood have no law in closed form: sample them."
 _NEWTON, _HALVINGS = 50, 60
 
 
@@ -67,10 +72,7 @@ class ObservedPrediction(Prediction):
         Raises:
             InvalidArgumentError: always; with what to do.
         """
-        raise InvalidArgumentError(
-            "Observations under this likelihood have no covariance in closed form: take that of many samples, or that "
-            "of the latent function, predict(X).covariance."
-        )
+        raise InvalidArgumentError(NO_COVARIANCE)
 
     def log_density(self, y: Any) -> Any:
         """Return the log density of each observation (n,) under its marginal law; of counts and labels that of y."""
@@ -111,9 +113,7 @@ class ObservedPrediction(Prediction):
         Raises:
             InvalidArgumentError: always; with what to do.
         """
-        raise InvalidArgumentError(
-            "Sums of observations under this likelihood have no law in closed form: sample them."
-        )
+        raise InvalidArgumentError(NO_SUMS)
 
     def operator(self) -> None:
         """Return that there is none of a covariance (n, n)."""
@@ -180,12 +180,6 @@ class ObservedPrediction(Prediction):
             below = self._below(middle) < p
             low, high = torch.where(below, middle, low), torch.where(below, high, torch.maximum(middle, low + 1))
         return high
-
-
-def observations(prediction: Prediction, likelihood: Likelihood) -> ObservedPrediction:
-    """Return the law of observations under a likelihood where that of the latent function is a prediction."""
-    p = prediction
-    return ObservedPrediction(p.law, p.location, p.scale, p.noise, p.template, p.as_numpy, likelihood=likelihood)
 
 
 def expectation(

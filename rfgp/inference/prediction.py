@@ -161,6 +161,8 @@ class Prediction:
         num_samples = check_count("num_samples", num_samples, least=0)
         generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
         root, mean = self.law.root(), self.law.mean()
+        if len(root) != len(mean):
+            return self._out(self._to_units(mean + drawn_together(root, num_samples, mean, generator)))
         count = (num_samples, mean.shape[1])
         standard = torch.randn(*count, root.shape[1], generator=generator, dtype=root.dtype)
         values = mean + (standard.to(root.device) @ root.mT).mT
@@ -204,6 +206,8 @@ class Prediction:
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n) or (n, n, k), float64 tensor."""
         covariance, noise = self.law.covariance(), _noise(self)
+        if covariance.ndim == 3:  # of several functions that do not share it
+            return self.scale**2 * covariance
         noise = noise if noise.ndim == 2 else torch.diag(noise.expand(len(covariance)))
         return _per_output(self, covariance + noise)
 
@@ -302,6 +306,12 @@ class LogNormal:
 
     def _as_log(self, value: Tensor) -> Any:
         return given_back(value, self.log.template, self.log.as_numpy)
+
+
+def drawn_together(root: Tensor, count: int, mean: Tensor, generator: torch.Generator) -> Tensor:
+    """Return draws (count, n, C) of several functions by a root (C n, r) of their covariance, for means (n, C)."""
+    standard = torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype).to(root.device)
+    return (standard @ root.mT).reshape(count, *mean.mT.shape).mT
 
 
 def _per_output(law: Prediction, variance: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Likelihoods: the law of an observation given the latent function, by name or as objects."""
 
 from rfgp.likelihoods.binary import Bernoulli as Bernoulli
+from rfgp.likelihoods.classes import Categorical as Categorical
 from rfgp.likelihoods.counts import NegativeBinomial as NegativeBinomial
 from rfgp.likelihoods.counts import Poisson as Poisson
 from rfgp.likelihoods.positive import Gamma as Gamma
@@ -17,6 +18,7 @@ REGISTRY: Registry[Likelihood] = Registry(
     {
         "normal": Normal,
         "bernoulli": Bernoulli,
+        "categorical": Categorical,
         "poisson": Poisson,
         "negative-binomial": NegativeBinomial,
         "student-t": StudentT,

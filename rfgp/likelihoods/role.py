@@ -61,8 +61,10 @@ class Likelihood(ABC):
     """The least observation that there may be."""
 
     def __post_init__(self) -> None:
-        for name in self.given:
-            self._check_parameter(name)
+        for name, value in self.given.items():
+            number = torch.as_tensor(value)
+            if number.ndim or not bool(torch.isfinite(number) & (number > 0)):
+                raise InvalidArgumentError(f"{name} must be positive and finite, or None to be learned, got {number}.")
 
     @property
     def given(self) -> dict[str, Any]:
@@ -84,6 +86,15 @@ class Likelihood(ABC):
         """Return the likelihood of targets that were divided by a unit, as a given scale is here."""
         given = {p.name: self.given[p.name] / unit for p in self.parameters if p.has_unit and p.name in self.given}
         return replace(self, **given)
+
+    @property
+    def num_latents(self) -> int:
+        """The number of latent functions of a row."""
+        return 1
+
+    def seeing(self, y: Tensor) -> Self:
+        """Return the likelihood with what it takes from its data (n,)."""
+        return self
 
     @abstractmethod
     def check(self, y: Tensor) -> str | None:
@@ -135,11 +146,6 @@ class Likelihood(ABC):
         chosen = {field.name: getattr(self, field.name) for field in fields(self)}
         told = ", ".join(f"{name}={_short(value)}" for name, value in chosen.items() if value is not None)
         return f"{type(self).__name__}({told})"
-
-    def _check_parameter(self, name: str) -> None:
-        value = torch.as_tensor(getattr(self, name))
-        if value.ndim or not bool(torch.isfinite(value) & (value > 0)):
-            raise InvalidArgumentError(f"{name} must be positive and finite, or None to be learned, got {value}.")
 
 
 def _short(value: Any) -> str:

@@ -17,7 +17,7 @@ from rfgp.scaling import Scaling
 NOISE_BOUNDS = (1e-6, 1e2)
 OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
 """Of the variance of the targets."""
-LATENT_BOUNDS = (1e-4, 1e3)
+LATENT_BOUNDS = (1e-4, 1e5)
 """Of the variance that the latent function starts with, where the likelihood is not normal: classes that features
 separate would have an output scale without end."""
 

@@ -1,7 +1,7 @@
 """Likelihoods that are not normal, in a regression: starts, parameters among the hyperparameters, what is left out."""
 
 import dataclasses
-from typing import Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from rfgp.parameters import Quantity, Values
 from rfgp.regression.family import Family
 from rfgp.rows import ArrayRows, DataSummary, GivenArrays, GivenSource, Rows, came_as_numpy
 from rfgp.scaling import Affine, Scaling
+
+F = TypeVar("F", bound=Family)
 
 
 class Regressed(Protocol):
@@ -37,15 +39,17 @@ class Regressed(Protocol):
         """Return what standardised rows say."""
 
 
-def summary_of(family: Family, given: GivenArrays | GivenSource) -> DataSummary:
+def summary_of(family: F, given: GivenArrays | GivenSource) -> tuple[F, DataSummary]:
     """Return what data decide before anything is learned, of the latent function where observations are others.
+
+    And the family, whose likelihood may take something from the data.
 
     Raises:
         DataError: several targets, or one that is no observation of the likelihood.
     """
     summary, law = given.summary(family.inputs.standardize), family.options.likelihood
     if family.is_normal:
-        return summary
+        return family, summary
     targets = summary.targets
     if targets.ndim > 1 and targets.shape[1] > 1:
         raise DataError(f"{law!r} is of one target a row, got {targets.shape[1]}: fit a model for each.")
@@ -55,11 +59,15 @@ def summary_of(family: Family, given: GivenArrays | GivenSource) -> DataSummary:
         summary = dataclasses.replace(summary, scaling=dataclasses.replace(summary.scaling, targets=maps))
     units = summary.scaling.targets
     y = units.forward(targets).reshape(-1).double()
+    seeing = law.seeing(y)
+    if seeing is not law:
+        options = dataclasses.replace(cast(Any, family.options), likelihood=seeing)
+        family, law = dataclasses.replace(cast(Any, family), options=options), seeing
     refuse(law, y)
     begin = law.begin(y)
-    deviation = (begin.variance.sqrt() * units.scale).to(summary.center)
     center = (units.location + units.scale * begin.center).to(summary.center)
-    return dataclasses.replace(summary, center=center, deviation=deviation)
+    deviation = (begin.variance.sqrt() * units.scale).to(center).expand(center.shape).clone()
+    return family, dataclasses.replace(summary, center=center, deviation=deviation)
 
 
 def check_rows(family: Family, rows: Rows) -> None:
@@ -113,18 +121,22 @@ class MarginalLaw:
 
     Attributes:
         means: (n, 1).
-        variances: (n,).
+        variances: (n,); of C functions covariances (n, C, C).
     """
 
     means: Tensor
     variances: Tensor
 
     def mean(self) -> Tensor:
-        """Return the means (n, 1)."""
+        """Return the means (n, 1) or (n, C)."""
         return self.means
 
     def variance(self) -> Tensor:
-        """Return the variances (n,)."""
+        """Return the variances (n,) or (n, C)."""
+        return self.variances if self.variances.ndim == 1 else self.variances.diagonal(dim1=1, dim2=2)
+
+    def spread(self) -> Tensor:
+        """Return the covariances (n, C, C) of C functions at each point."""
         return self.variances
 
     def covariance(self) -> Tensor:
@@ -136,14 +148,21 @@ class MarginalLaw:
         return self.variances.sqrt().diag()
 
 
-def left_out_observations(regression: Regressed, rows: Rows) -> LeaveOneOut:
-    """Return the law of each row's observation given all the others, approximately, in the user's units."""
+def left_out_observations(regression: Regressed, rows: Rows, evidence: Evidence | None = None) -> LeaveOneOut:
+    """Return the law of each row's observation given all the others, approximately, in the user's units.
+
+    Args:
+        regression: With its hyperparameters.
+        rows: The data.
+        evidence: What they say, where it is known.
+    """
     units = regression.scaling.targets
     with torch.no_grad():
-        mean, variance = regression.evidence(rows).leave_one_out()
+        mean, variance = (evidence or regression.evidence(rows)).leave_one_out()
         location, scale = units.location.double().reshape(-1)[0], units.scale.double().reshape(-1)[0]
         template, as_numpy = units.scale.new_empty(0), came_as_numpy(rows)
-        latent = Prediction(MarginalLaw(mean, variance), location, scale, torch.zeros_like(scale), template, as_numpy)
+        zero = torch.zeros_like(scale)
+        latent = Prediction(MarginalLaw(mean, variance), location, scale, zero, template, as_numpy)
         observed = observations(latent, bound_likelihood(regression))
         y = torch.cat([block.targets[:, 0] for block in rows.blocks(2**16)])
         return LeaveOneOut(observed.mean, observed.variance, observed.log_density(location + scale * y))

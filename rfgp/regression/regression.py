@@ -258,7 +258,7 @@ def begin(family: Family, data: Chunk) -> Regression:
         DataError: the data cannot be used; the message names the place.
     """
     given = read_training(family.inputs, data, family.options.seed)
-    summary = summary_of(family, given)
+    family, summary = summary_of(family, given)
     rows, drawn = given.rows(summary.scaling), family.drawn(summary.scaling)
     check_rows(family, rows)
     values = _space(drawn, summary).start

@@ -201,7 +201,7 @@ def _values(names: list[str], tensors: Tensors, scaling: Scaling, family: Family
         for name in names
     }
     mean = Affine(tensors["center"], tensors["spread"])
-    _check_affine(mean, scaling.targets)
+    _check_affine(mean, scaling.targets if family.options.likelihood.num_latents == 1 else None)
     for name, quantity in quantities.items():
         _check_quantity(name, quantity, scaling, {variance.name for variance in family.variances})
     values = Space.of(quantities, mean, scaling.targets, family.options.hyperpriors).start
@@ -265,6 +265,10 @@ def _check_shapes(tensors: Tensors, regression: Regression, prior: Prior) -> Non
     F = prior.num_features if isinstance(prior, FeaturePrior | LocalPrior) else 0
     n, scale = regression.num_observations, regression.scaling.targets.scale
     k = 1 if scale.ndim == 0 else len(scale)
+    classes = regression.family.options.likelihood.num_latents
+    if classes > 1:
+        _check_classes(tensors, n, F, classes)
+        return
     expected: dict[str, tuple[int, ...]] = {
         "weights": (F, k),
         "rows": (n, F),
@@ -279,6 +283,17 @@ def _check_shapes(tensors: Tensors, regression: Regression, prior: Prior) -> Non
             raise ValueError(f"predictor.{name} has shape {tuple(tensors[name].shape)}, not {shape}, or is no float64")
     if "inputs" in tensors:
         _check_inputs(tensors["inputs"], range(n), regression.scaling)
+
+
+def _check_classes(tensors: Tensors, n: int, F: int, C: int) -> None:
+    """Refuse tensors of the posterior of C functions that do not fit n rows or F features."""
+    size = F * C
+    shapes = {"weights": (F, C), "factor": (size, size), "coefficients": (n, C), "blocks": (C, n, n)}
+    shapes["shared"] = (C, n, n)
+    for name, tensor in tensors.items():
+        fits = len(tensor) == n if name == "inputs" else shapes.get(name) == tuple(tensor.shape)
+        if not fits or (name != "inputs" and tensor.dtype != torch.float64):
+            raise ValueError(f"predictor.{name} has shape {tuple(tensor.shape)}, or is no float64")
 
 
 def _check_values(tensors: Tensors) -> None:

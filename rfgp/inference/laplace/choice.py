@@ -9,19 +9,23 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference.dense import KernelEvidence, RowEvidence
 from rfgp.inference.evidence import Evidence
 from rfgp.inference.iterated.sparse import SparseEvidence
+from rfgp.inference.laplace.classes import ClassEvidence
 from rfgp.inference.laplace.evidence import Gaussian, LaplaceEvidence
 from rfgp.inference.laplace.primal import LaplaceFeatureEvidence, model_of
 from rfgp.inference.laplace.search import Solve
+from rfgp.inference.laplace.shared import SharedEvidence
 from rfgp.inference.laplace.solvers import dense_solve, markov_solve, sparse_solve
 from rfgp.inference.linear import LinearModel
 from rfgp.inference.local import LocalPrior
 from rfgp.inference.markov import MarkovEvidence, MarkovPrior
 from rfgp.inference.priors import FeaturePrior, KernelPrior, SparsePrior
-from rfgp.likelihoods import Likelihood
+from rfgp.likelihoods import Categorical, Likelihood
 from rfgp.rows import Block, Rows, gathered
 
 MOST_DENSE = 4000
 """Rows up to which a matrix of all pairs is factorised where features are sparse."""
+SHARED = 1.5
+"""Rows of a feature from which on several classes are solved for through the weights of all of them."""
 _SOME = 2000
 """Rows whose curvature tells how far features may be rounded."""
 
@@ -47,6 +51,8 @@ def laplace_evidence(
     """
     if isinstance(prior, LocalPrior) or (isinstance(prior, FeaturePrior) and prior.residual is not None):
         raise InvalidArgumentError("A local process, or what features leave, is for a normal likelihood only.")
+    if isinstance(likelihood, Categorical):
+        return _of_classes(prior, rows, mean, likelihood)
     if isinstance(prior, FeaturePrior) and prior.num_features <= len(rows):
         law = likelihood.at({name: value.detach() for name, value in learned.items()})
         model = LinearModel(prior, rows, mean, torch.ones_like(mean[0]))
@@ -55,6 +61,26 @@ def laplace_evidence(
     block = gathered(rows)
     gaussian, solve = _algebra(prior, block)
     return LaplaceEvidence(gaussian, solve, block, mean, likelihood, learned)
+
+
+def _of_classes(
+    prior: FeaturePrior | KernelPrior | SparsePrior | MarkovPrior, rows: Rows, mean: Tensor, likelihood: Categorical
+) -> Evidence:
+    """Return what labels say: through the weights of features where rows are many for them, else n x n."""
+    if isinstance(prior, FeaturePrior) and len(rows) > SHARED * prior.num_features:
+        return SharedEvidence(LinearModel(prior, rows, mean, torch.ones_like(mean[0])), likelihood)
+    if isinstance(prior, MarkovPrior):
+        raise InvalidArgumentError(
+            'Several classes need the covariance of all rows: features="exact", or one class against the others with '
+            'likelihood="bernoulli".'
+        )
+    block = gathered(rows)
+    if len(block) > MOST_DENSE:
+        raise InvalidArgumentError(
+            f"Several classes without features, or through sparse ones, take at most {MOST_DENSE:,} rows, got "
+            f"{len(block):,}."
+        )
+    return ClassEvidence(prior, block, mean, likelihood)
 
 
 def _algebra(prior: FeaturePrior | KernelPrior | SparsePrior | MarkovPrior, rows: Block) -> tuple[Gaussian, Solve]:

@@ -34,7 +34,7 @@ from rfgp.inference.laws import Posterior
 from rfgp.likelihoods import Likelihood
 from rfgp.rows import Block
 
-_LOG_2PI = math.log(2 * math.pi)
+LOG_2PI = math.log(2 * math.pi)
 
 Gaussian = Callable[[Block, Tensor, Tensor], Evidence]
 """From rows, a mean (k,) and a noise (0-d) to what they say in a Gaussian regression."""
@@ -127,7 +127,7 @@ class LaplaceEvidence(Evidence):
         mode, mean = self.mode, self.mean.detach()
         a = mode.first
         square = (self._working - mean) @ a
-        determinant = -2 * self._settled.log_marginal_likelihood() - square - len(a) * _LOG_2PI  # of C
+        determinant = -2 * self._settled.log_marginal_likelihood() - square - len(a) * LOG_2PI  # of C
         return mode.value - 0.5 * ((mode.f - mean) @ a + determinant + mode.weight.log().sum())
 
     def _in_parameters(self, shifted: Tensor) -> Tensor:

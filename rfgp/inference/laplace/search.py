@@ -121,14 +121,14 @@ def find_mode(observed: Observed, solve: Solve, mean: Tensor) -> Counted:
         if better is None:
             if decrement < FLOOR:
                 return now
-            raise SolverError(_lost(decrement))
+            raise SolverError(lost(decrement))
         f, a, value = f + length * step, a + length * change, better
         now = observed.at(f)
         if decrement <= tolerance or last <= decrement < FLOOR:
             return now
     if decrement < FLOOR:
         return now
-    raise SolverError(_lost(decrement))
+    raise SolverError(lost(decrement))
 
 
 def _step(now: Counted, left: Tensor, a: Tensor, solve: Solve, *, is_concave: bool) -> tuple[Tensor, Tensor]:
@@ -163,7 +163,8 @@ def _step(now: Counted, left: Tensor, a: Tensor, solve: Solve, *, is_concave: bo
     return (x, y) if float(x @ right) > 0 else (step, change)
 
 
-def _lost(decrement: float) -> str:
+def lost(decrement: float) -> str:
+    """Return what is said of a search that ended without a mode."""
     return (
         f"The mode of the latent function was not found: a step promises {decrement:.1e} nats and does not gain them. "
         "Its prior may be too wide for the likelihood: bound outputscale with a prior, or scale the targets."

@@ -37,7 +37,7 @@ def dense_solve(
 
 
 def markov_solve(prior: MarkovPrior, inputs: Tensor) -> Solve:
-    """Return the solution under a field with a sparse precision, for inputs of n points."""
+    """Return the solution under a field with a sparse precision, for inputs of n points, (n,) or (n, d)."""
     seen = prior.seeing(inputs)
     observed, values, variance = seen.observe(inputs), as_array(prior.values), float(prior.variance.detach())
 
@@ -55,7 +55,7 @@ def markov_solve(prior: MarkovPrior, inputs: Tensor) -> Solve:
 
 
 def sparse_solve(prior: SparsePrior, inputs: Tensor) -> Solve:
-    """Return the solution through sparse features of n positions, by conjugate gradients."""
+    """Return the solution through sparse features of positions (n,), by conjugate gradients."""
     phi, variance = prior.at(inputs, True).matrix(), float(prior.variance.detach())
 
     def solve(weight: Tensor) -> Regress:

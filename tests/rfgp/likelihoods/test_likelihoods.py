@@ -7,7 +7,7 @@ import torch
 from scipy import integrate, stats
 
 from rfgp import DataError, InvalidArgumentError, likelihoods
-from rfgp.likelihoods import Bernoulli, Gamma, NegativeBinomial, Normal, Poisson, StudentT
+from rfgp.likelihoods import Bernoulli, Categorical, Gamma, NegativeBinomial, Normal, Poisson, StudentT
 from rfgp.likelihoods.role import refuse
 
 CASES = {
@@ -47,7 +47,7 @@ def pairs(name):
 
 
 def test_every_likelihood_is_tested():
-    assert {type(case) for case in CASES.values()} == set(likelihoods.REGISTRY.classes.values())
+    assert {*(type(case) for case in CASES.values()), Categorical} == set(likelihoods.REGISTRY.classes.values())
     assert set(LAWS) == set(CASES)
 
 
@@ -133,6 +133,39 @@ def test_the_probit_loses_no_digits_in_its_tails(f):
         assert 0 < float(-slopes.second) < 1
 
 
+class TestCategorical:
+    law = Categorical(4)
+    f = torch.from_numpy(np.random.default_rng(1).standard_normal((30, 4)))
+    y = torch.from_numpy(np.random.default_rng(2).integers(0, 4, 30).astype(float))
+
+    def test_derivatives_are_those_of_the_log_density(self):
+        f = self.f.clone().requires_grad_()
+        found = self.law.slopes(self.y, f)
+        expected = stats.multinomial.logpmf(np.eye(4)[self.y.long()], 1, torch.softmax(self.f, 1).numpy())
+        np.testing.assert_allclose(found.value.detach(), expected, rtol=1e-10)
+        (first,) = torch.autograd.grad(found.value.sum(), f, retain_graph=True)
+        torch.testing.assert_close(found.first, first)
+        for lower, higher in itertools.pairwise(found[1:]):
+            parts = [torch.autograd.grad(lower[:, c].sum(), f, retain_graph=True)[0][:, c] for c in range(4)]
+            torch.testing.assert_close(higher, torch.stack(parts, 1))
+
+    def test_the_law_of_labels(self):
+        p = self.law.mean(self.f)
+        torch.testing.assert_close(self.law.cdf(torch.full((30,), 3.0), self.f), torch.ones(30, dtype=torch.float64))
+        torch.testing.assert_close(self.law.cdf(torch.zeros(30), self.f), p[:, 0])
+        torch.testing.assert_close(self.law.variance(self.f), p - p.square())
+        drawn = self.law.sample(self.f.expand(20_000, 30, 4), torch.Generator().manual_seed(0))
+        for c in range(4):
+            np.testing.assert_allclose((drawn == c).double().mean(0), p[:, c], atol=0.025)
+
+    def test_classes_are_those_of_the_data(self):
+        assert Categorical().seeing(self.y) == self.law
+        assert Categorical(9).seeing(self.y) == Categorical(9)
+        begin = self.law.begin(self.y)
+        assert begin.center.shape == (4,)
+        assert float(begin.center.sum()) == pytest.approx(0, abs=1e-12)
+
+
 def test_a_given_scale_is_in_the_unit_of_the_targets():
     bound = StudentT(df=3.0, scale=5.0).standardized(10.0)
     assert (bound.scale, bound.df) == (0.5, 3.0)
@@ -143,6 +176,7 @@ def test_a_given_scale_is_in_the_unit_of_the_targets():
 @pytest.mark.parametrize(
     ("name", "y", "words"),
     [
+        ("categorical", [0.0, 1.0, 0.5], "labels 0, 1, ..., at most 999; row 2 is 0.5"),
         ("bernoulli", [0.0, 1.0, 2.0], "0 or 1; row 2 is 2"),
         ("poisson", [0.0, 1.5], "counts 0, 1, 2, ...; row 1 is 1.5"),
         ("negative-binomial", [-1.0], "counts"),

@@ -81,7 +81,7 @@ class TestEvery:
         x, y, new, _ = table(name)
         parts = fitted[name].redraw(seed=0)
         parts.condition(x[:150], y[:150])
-        parts.predict(new).mean  # a posterior that a normal likelihood would absorb rows into
+        assert np.isfinite(parts.predict(new).mean).all()  # a posterior that would absorb rows of a normal likelihood
         parts.update(x[150:], y[150:])
         whole = fitted[name].predict(new)
         np.testing.assert_allclose(parts.predict(new).mean, whole.mean, rtol=1e-6, atol=1e-7)
@@ -208,7 +208,7 @@ class TestRefusals:
             gp.condition(x, np.arange(20.0), noise=np.ones(20))
 
     def test_what_observations_have_not(self, fitted):
-        x, _, new, _ = table("poisson")
+        new = table("poisson")[2]
         law = fitted["poisson"].predict(new).observed()
         with pytest.raises(rfgp.InvalidArgumentError, match="covariance"):
             law.covariance  # noqa: B018

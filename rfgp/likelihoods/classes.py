@@ -1,0 +1,84 @@
+"""Several classes, 0 to C - 1, by a softmax of C latent functions."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from rfgp.counts import check_count
+from rfgp.errors import InvalidArgumentError
+from rfgp.likelihoods.binary import START_VARIANCE
+from rfgp.likelihoods.role import Begin, Likelihood, Slopes, drawing, first_where
+
+MOST_CLASSES = 1000
+
+
+@dataclass(frozen=True, repr=False)
+class Categorical(Likelihood):
+    """P(y = c | f) = e^(f_c) / sum_k e^(f_k), for f of C independent functions with one kernel and means of their own.
+
+    Attributes:
+        num_classes: C; None: one more than the largest label among the data.
+
+    Raises:
+        InvalidArgumentError: less than two classes, or more than 1,000.
+    """
+
+    num_classes: int | None = None
+    is_discrete = True
+    lowest = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_classes is not None and check_count("num_classes", self.num_classes, 2) > MOST_CLASSES:
+            raise InvalidArgumentError(f"num_classes must be at most {MOST_CLASSES:,}, got {self.num_classes:,}.")
+
+    @property
+    def num_latents(self) -> int:
+        """The number C of functions."""
+        assert self.num_classes is not None
+        return self.num_classes
+
+    def seeing(self, y: Tensor) -> Self:
+        """Return the likelihood with the number of classes of its data (n,)."""
+        if self.num_classes is not None or self.check(y) is not None:
+            return self
+        return replace(self, num_classes=max(2, int(y.max()) + 1))
+
+    def check(self, y: Tensor) -> str | None:
+        """Take labels 0 to C - 1, (n,)."""
+        most = MOST_CLASSES if self.num_classes is None else self.num_classes
+        return first_where((y < 0) | (y != y.round()) | (y >= most), y, f"labels 0, 1, ..., at most {most - 1}")
+
+    def begin(self, y: Tensor) -> Begin:
+        """Return the logarithms of the classes' shares of y (n,), less their mean, (C,)."""
+        counts = torch.bincount(y.long(), minlength=self.num_latents).double() + 0.5
+        logs = counts.log()
+        return Begin(logs - logs.mean(), torch.full((), START_VARIANCE, dtype=torch.float64))
+
+    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+        """Return the log density of labels (n,) given f (n, C), with its derivatives in each of them, (n, C)."""
+        p = torch.softmax(f, dim=-1)
+        own = torch.nn.functional.one_hot(y.long(), self.num_latents).to(p)
+        value = (own * torch.log_softmax(f, dim=-1)).sum(-1)
+        return Slopes(value, own - p, -p * (1 - p), -p * (1 - p) * (1 - 2 * p))
+
+    def mean(self, f: Tensor) -> Tensor:
+        """Return the probabilities of the classes given f (..., C)."""
+        return torch.softmax(f, dim=-1)
+
+    def variance(self, f: Tensor) -> Tensor:
+        """Return the variances of the indicators of the classes given f (..., C)."""
+        p = torch.softmax(f, dim=-1)
+        return p * (1 - p)
+
+    def cdf(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return the probability of a label of at most y (...) given f (..., C)."""
+        labels = torch.arange(f.shape[-1], dtype=f.dtype)
+        return (self.mean(f) * (labels <= y[..., None])).sum(-1)
+
+    def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw a label for each f (..., C), (...)."""
+        gumbel = torch.from_numpy(drawing(generator).gumbel(size=tuple(f.shape)))
+        return (f + gumbel).argmax(-1).to(f)
