@@ -39,9 +39,9 @@ class Bernoulli(Likelihood):
         """Take 0 and 1, (n,)."""
         return first_where((y != 0) & (y != 1), y, "0 or 1")
 
-    def begin(self, y: Tensor) -> Begin:
-        """Return the f of the share of ones, drawn in by half an observation of each, from y (n,)."""
-        share = (y.sum() + 0.5) / (len(y) + 1)
+    def begin(self, y: Tensor, weight: Tensor) -> Begin:
+        """Return the f of the share of ones among y (n,), drawn in by half an observation of each."""
+        share = ((weight * y).sum() + 0.5) / (weight.sum() + 1)
         center = share.logit() if self.link == "logit" else torch.special.ndtri(share)
         return Begin(center, torch.full_like(center, START_VARIANCE))
 

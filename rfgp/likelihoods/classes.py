@@ -51,9 +51,9 @@ class Categorical(Likelihood):
         most = MOST_CLASSES if self.num_classes is None else self.num_classes
         return first_where((y < 0) | (y != y.round()) | (y >= most), y, f"labels 0, 1, ..., at most {most - 1}")
 
-    def begin(self, y: Tensor) -> Begin:
+    def begin(self, y: Tensor, weight: Tensor) -> Begin:
         """Return the logarithms of the classes' shares of y (n,), less their mean, (C,)."""
-        counts = torch.bincount(y.long(), minlength=self.num_latents).double() + 0.5
+        counts = torch.bincount(y.long(), weight, minlength=self.num_latents).double() + 0.5
         logs = counts.log()
         return Begin(logs - logs.mean(), torch.full((), START_VARIANCE, dtype=torch.float64))
 

@@ -9,18 +9,19 @@ from scipy import special
 from torch import Tensor
 
 from rfgp.likelihoods.role import Begin, Likelihood, Parameter, Slopes, drawing, first_where
+from rfgp.scaling import moments
 
 _VARIANCES = (0.1, 10.0)
 """Between which the latent function's variance starts."""
 
 
-def begin_of_logs(y: Tensor, least: float) -> Begin:
+def begin_of_logs(y: Tensor, weight: Tensor, least: float) -> Begin:
     """Return the logarithm of the mean of targets (n,), and the variance of their logarithms, where `least` is added.
 
     The mean is no longer that of the latent function where that varies: half of its variance is taken off.
     """
-    mean = y.mean().clamp_min(0.5 / len(y) if least else 1e-300)
-    variance = (y + least).log().var().clamp(*_VARIANCES)
+    mean = moments(y, weight)[0].clamp_min(0.5 / float(weight.sum()) if least else 1e-300)
+    variance = moments((y + least).log(), weight)[1].square().clamp(*_VARIANCES)
     return Begin(mean.log() - 0.5 * variance, variance)
 
 
@@ -39,9 +40,9 @@ class Poisson(Likelihood):
         """Take counts (n,)."""
         return _check_counts(y)
 
-    def begin(self, y: Tensor) -> Begin:
+    def begin(self, y: Tensor, weight: Tensor) -> Begin:
         """Return the logarithm of the mean of counts (n,), and the spread of the logarithms."""
-        return begin_of_logs(y, 0.5)
+        return begin_of_logs(y, weight, 0.5)
 
     def slopes(self, y: Tensor, f: Tensor) -> Slopes:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
@@ -83,9 +84,9 @@ class NegativeBinomial(Likelihood):
         """Take counts (n,)."""
         return _check_counts(y)
 
-    def begin(self, y: Tensor) -> Begin:
+    def begin(self, y: Tensor, weight: Tensor) -> Begin:
         """Return the logarithm of the mean of counts (n,), and the spread of the logarithms."""
-        return begin_of_logs(y, 0.5)
+        return begin_of_logs(y, weight, 0.5)
 
     def slopes(self, y: Tensor, f: Tensor) -> Slopes:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""

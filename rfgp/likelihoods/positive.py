@@ -27,9 +27,9 @@ class Gamma(Likelihood):
         """Take positive numbers (n,)."""
         return first_where(~(y > 0), y, "positive")
 
-    def begin(self, y: Tensor) -> Begin:
+    def begin(self, y: Tensor, weight: Tensor) -> Begin:
         """Return the logarithm of the mean of targets (n,), and the spread of the logarithms."""
-        return begin_of_logs(y, 0.0)
+        return begin_of_logs(y, weight, 0.0)
 
     def slopes(self, y: Tensor, f: Tensor) -> Slopes:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""

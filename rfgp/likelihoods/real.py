@@ -10,6 +10,7 @@ from scipy import special
 from torch import Tensor
 
 from rfgp.likelihoods.role import Begin, Likelihood, Parameter, Slopes, drawing
+from rfgp.scaling import moments
 
 _MAD = 1.4826
 """A normal law's deviation over its median absolute deviation."""
@@ -19,11 +20,19 @@ _LEAST_SPREAD = 1e-3
 """Of the targets' variance, for starts."""
 
 
-def _robust_begin(y: Tensor) -> Begin:
+def _robust_begin(y: Tensor, weight: Tensor) -> Begin:
     """Return the median of targets (n,) and the squared deviation of a normal law of their median absolute one."""
-    center = y.median()
-    spread = _MAD * (y - center).abs().median()
-    return Begin(center, spread.square().clamp_min(_LEAST_SPREAD * y.var()).clamp_min(1e-12))
+    center = _median(y, weight)
+    spread = _MAD * _median((y - center).abs(), weight)
+    least = _LEAST_SPREAD * moments(y, weight)[1].square()
+    return Begin(center, spread.square().clamp_min(least).clamp_min(1e-12))
+
+
+def _median(values: Tensor, weight: Tensor) -> Tensor:
+    """Return the least of values (n,) that at least half of the total weight (n,) is at or below, 0-d."""
+    order = values.argsort()
+    below = weight[order].cumsum(0)
+    return values[order][int((below < 0.5 * below[-1]).sum())]
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,9 +47,9 @@ class Normal(Likelihood):
         """Take any numbers (n,)."""
         return None
 
-    def begin(self, y: Tensor) -> Begin:
+    def begin(self, y: Tensor, weight: Tensor) -> Begin:
         """Return the median of y (n,), and the variance of a normal law with its median absolute deviation."""
-        return _robust_begin(y)
+        return _robust_begin(y, weight)
 
     def mean(self, f: Tensor) -> Tensor:
         """Return f (...)."""
@@ -95,9 +104,9 @@ class StudentT(Likelihood):
         """Take any numbers (n,)."""
         return None
 
-    def begin(self, y: Tensor) -> Begin:
+    def begin(self, y: Tensor, weight: Tensor) -> Begin:
         """Return the median of y (n,), and the variance of a normal law with its median absolute deviation."""
-        return _robust_begin(y)
+        return _robust_begin(y, weight)
 
     def mean(self, f: Tensor) -> Tensor:
         """Return f (...)."""

@@ -101,8 +101,8 @@ class Likelihood(ABC):
         """Return what is wrong with the first of some targets (n,) that is no observation, in words; None: nothing."""
 
     @abstractmethod
-    def begin(self, y: Tensor) -> Begin:
-        """Return where the latent function may begin, from standardised targets (n,)."""
+    def begin(self, y: Tensor, weight: Tensor) -> Begin:
+        """Return where the latent function may begin, from standardised targets (n,) that count so often, (n,)."""
 
     @abstractmethod
     def slopes(self, y: Tensor, f: Tensor) -> Slopes:

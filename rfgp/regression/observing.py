@@ -64,7 +64,7 @@ def summary_of(family: F, given: GivenArrays | GivenSource) -> tuple[F, DataSumm
         options = dataclasses.replace(cast(Any, family.options), likelihood=seeing)
         family, law = dataclasses.replace(cast(Any, family), options=options), seeing
     refuse(law, y)
-    begin = law.begin(y)
+    begin = law.begin(y, torch.ones_like(y) if summary.weight is None else summary.weight.double())
     center = (units.location + units.scale * begin.center).to(summary.center)
     deviation = (begin.variance.sqrt() * units.scale).to(center).expand(center.shape).clone()
     return family, dataclasses.replace(summary, center=center, deviation=deviation)

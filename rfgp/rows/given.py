@@ -62,6 +62,7 @@ class DataSummary:
         center: Mean of the targets, () or (k,).
         deviation: Their standard deviation, likewise.
         targets: All of them, or a sample, (n,) or (n, k).
+        weight: How often these count, (n,); None: once.
     """
 
     scaling: Scaling
@@ -69,6 +70,7 @@ class DataSummary:
     center: Tensor
     deviation: Tensor
     targets: Tensor
+    weight: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +118,7 @@ class GivenArrays:
         make = partial(Affine.standardizing, weight=weight) if standardize else Affine.identity
         scaling = Scaling(_checked_units(make(targets)), make(inputs) if inputs.ndim == 2 else None, self.names)
         spread = moments(inputs, weight)[1] if inputs.ndim == 2 else targets.new_zeros(())
-        return DataSummary(scaling, spread, *moments(targets, weight), targets)
+        return DataSummary(scaling, spread, *moments(targets, weight), targets, weight)
 
     def rows(self, scaling: Scaling) -> ArrayRows:
         """Return the rows.
@@ -159,7 +161,9 @@ class GivenSource:
             maps = [Affine.identity(m.location[None]) for m in maps]
         targets = Affine(maps[0].location[0], maps[0].scale[0]) if told.is_vector else maps[0]
         scaling = Scaling(_checked_units(targets), maps[1], told.names)
-        return DataSummary(scaling, told.inputs.deviation.to(like), center, deviation, told.sample.y)
+        return DataSummary(
+            scaling, told.inputs.deviation.to(like), center, deviation, told.sample.y, told.sample.sample_weight
+        )
 
     def rows(self, scaling: Scaling) -> SourceRows:
         """Return the rows, standardised as they are read.

@@ -1,4 +1,4 @@
-"""The Gaussian process on the nodes of a graph as a scikit-learn regressor."""
+"""The Gaussian process on the nodes of a graph as a scikit-learn regressor and classifier."""
 
 import copy
 import itertools
@@ -14,10 +14,12 @@ from graphs.kernels import GraphKernel
 from rfgp import random
 from rfgp.counts import check_count
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.likelihoods import Likelihood
 from rfgp.models.graph import GraphGP
 from rfgp.parameters import Hyperprior
 from rfgp.rows.arrays import warn_of_truth
 from rfgp.sklearn.checks import read_weights, resolve_seed
+from rfgp.sklearn.classifier import ProcessClassifier, read_classes
 from rfgp.sklearn.regressor import ProcessRegressor
 
 
@@ -157,21 +159,146 @@ class GraphGPRegressor(ProcessRegressor):
         return self.gp_.predict(inputs).sample(count, generator=random.generator(seed, random.Role.FUNCTIONS))
 
     def __sklearn_clone__(self) -> Self:
-        bare = copy.copy(self)
-        bare.graph = None
-        other: Self = super(GraphGPRegressor, bare).__sklearn_clone__()
-        other.graph = self.graph
-        return other
+        return _cloned(self, GraphGPRegressor)
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.one_d_array = tags.input_tags.categorical = tags.input_tags.string = True
-        return tags
+        return _of_labels(super().__sklearn_tags__())
 
     def _more_tags(self) -> dict[str, Any]:
         """Return the same to scikit-learn before 1.6."""
         return {"X_types": ["1darray", "categorical", "string"]}
+
+
+class GraphGPClassifier(ProcessClassifier):
+    """Gaussian process classification of the nodes of a graph.
+
+    An adapter of `rfgp.GraphGP`, as `GraphGPRegressor` is; two classes by a logit or a probit, more by one softmax of
+    as many processes with one kernel, jointly, by Laplace's approximation (at most 4,000 observations of more than two
+    classes, in n x n algebra). `rfgp.gpytorch.GraphClassifier` learns variationally from minibatches.
+
+    Args:
+        graph: The `graphs.Graph`.
+        kernel: One of `graphs.kernels.names()` that needs no options, or a kernel whose parameters are the start.
+        n_walkers: Walkers per node, where features are walks.
+        random_state: As for `GraphGPRegressor`.
+        link: Of two classes, "logit" or "probit".
+        features: As for `rfgp.GraphGP`; those of more than two classes not "precision".
+        outputscale: Starting value of the latent variance; None: 2, on average over the nodes.
+        priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
+        fixed: Names of hyperparameters that keep their starting values.
+        max_iter: Of the optimiser; None: 500.
+        walk_options: Further options of `graphs.sample_walks`.
+
+    Attributes:
+        gp_: The fitted `rfgp.GraphGP`, of labels 0 to C - 1.
+        classes_: The labels of the classes, (C,).
+        log_marginal_likelihood_value_: The approximate log probability of the classes, total nats.
+        n_iter_: Iterations of the optimiser.
+    """
+
+    gp_: GraphGP
+
+    def __init__(
+        self,
+        graph: graphs.Graph | None = None,
+        kernel: str | GraphKernel = "diffusion",
+        n_walkers: int = 64,
+        random_state: Any = None,
+        *,
+        link: str = "logit",
+        features: str = "auto",
+        outputscale: float | None = None,
+        priors: Mapping[str, Hyperprior | None] | None = None,
+        fixed: Iterable[str] = (),
+        max_iter: int | None = None,
+        walk_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.graph = graph
+        self.kernel = kernel
+        self.n_walkers = n_walkers
+        self.random_state = random_state
+        self.link = link
+        self.features = features
+        self.outputscale = outputscale
+        self.priors = priors
+        self.fixed = fixed
+        self.max_iter = max_iter
+        self.walk_options = walk_options
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the hyperparameters and condition on the data.
+
+        Args:
+            X: n labels, at least 2; a node may come more than once.
+            y: Classes (n,), numbers or texts, two of them at least.
+            sample_weight: How often each observation counts (n,), not negative; None: once.
+
+        Returns:
+            The estimator.
+
+        Raises:
+            InvalidArgumentError: there is no graph, or an option that there is not.
+            UnknownNodeError: of `graphs`, a label names no node.
+            ValueError: the data cannot be used, or are of one class.
+
+        Warns:
+            RfgpWarning: as `rfgp.GraphGP.fit`; and those of `graphs`.
+        """
+        if y is None:
+            raise DataError("GraphGPClassifier requires y to be passed, but the target y is None.")
+        labels, y = _read_labels(X), read_classes(y)
+        check_consistent_length(labels, y)
+        if len(labels) < 2:
+            raise DataError("GraphGPClassifier needs at least two observations, got one sample.")
+        weight, counts = read_weights(sample_weight, len(labels))
+        labels = labels[counts] if isinstance(labels, np.ndarray) else list(itertools.compress(labels, counts))
+        return self._learn(labels, y[counts], weight)
+
+    def _process(self, likelihood: Likelihood) -> GraphGP:
+        if self.graph is None:
+            raise InvalidArgumentError(
+                "graph is missing: build one, such as graphs.Graph.from_networkx(G), for GraphGPClassifier(graph=...)."
+            )
+        return GraphGP(
+            self.graph,
+            self.kernel,
+            self.features,
+            check_count("n_walkers", self.n_walkers),
+            outputscale=self.outputscale,
+            priors=self.priors,
+            seed=resolve_seed(self.random_state),
+            walk_options=self.walk_options,
+            likelihood=likelihood,
+        )
+
+    def _read_new(self, X: Any) -> Any:
+        return _read_labels(X)
+
+    def __sklearn_clone__(self) -> Self:
+        return _cloned(self, GraphGPClassifier)
+
+    def __sklearn_tags__(self) -> Any:
+        return _of_labels(super().__sklearn_tags__())
+
+    def _more_tags(self) -> dict[str, Any]:
+        """Return the same to scikit-learn before 1.6."""
+        return {"X_types": ["1darray", "categorical", "string"]}
+
+
+def _cloned(estimator: Any, kind: Any) -> Any:
+    """Return a copy of an estimator of a kind, which shares its graph."""
+    bare = copy.copy(estimator)
+    bare.graph = None
+    other = kind.__mro__[1].__sklearn_clone__(bare)
+    other.graph = estimator.graph
+    return other
+
+
+def _of_labels(tags: Any) -> Any:
+    """Return scikit-learn's tags of an estimator of labels."""
+    tags.input_tags.two_d_array = False
+    tags.input_tags.one_d_array = tags.input_tags.categorical = tags.input_tags.string = True
+    return tags
 
 
 def _read_labels(X: Any) -> Any:

@@ -97,7 +97,7 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             _warn_of_constants(targets)
         learns = bool(targets.varies.any())
         if learns:
-            with called(**_NAMES):
+            with called(**NAMES):
                 gp.fit(X, targets.learned(y), sample_weight=weight, fixed=self.fixed, max_iterations=most)
         report = gp.fit_report
         self._targets = targets
@@ -107,7 +107,7 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         return self
 
 
-_NAMES: dict[str, str | None] = {
+NAMES: dict[str, str | None] = {
     "max_iterations": "max_iter",
     "num_frequencies": "n_frequencies",
     "num_walkers": "n_walkers",

@@ -161,7 +161,7 @@ class TestCategorical:
     def test_classes_are_those_of_the_data(self):
         assert Categorical().seeing(self.y) == self.law
         assert Categorical(9).seeing(self.y) == Categorical(9)
-        begin = self.law.begin(self.y)
+        begin = self.law.begin(self.y, torch.ones(30))
         assert begin.center.shape == (4,)
         assert float(begin.center.sum()) == pytest.approx(0, abs=1e-12)
 
@@ -205,6 +205,16 @@ def test_begins_are_near_what_made_the_targets():
     f = 1.2 + 0.5 * rng.standard_normal(20_000)
     for name, case in CASES.items():
         y = torch.from_numpy(np.asarray(LAWS[name](f).rvs(random_state=rng), dtype=np.float64))
-        center, variance = case.begin(y)
+        center, variance = case.begin(y, torch.ones_like(y))
         assert float(center) == pytest.approx(1.2, abs=0.6), name
         assert 0.05 < float(variance) < 2.5, name
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_begins_count_weights_as_repetitions(name):
+    y = CASES[name].sample(torch.linspace(-1.0, 1.0, 41, dtype=torch.float64), torch.Generator().manual_seed(0))
+    times = torch.from_numpy(np.random.default_rng(0).integers(1, 4, 41))
+    one = CASES[name].begin(y, times.double())
+    other = CASES[name].begin(y.repeat_interleave(times), torch.ones(int(times.sum()), dtype=torch.float64))
+    torch.testing.assert_close(one.center, other.center)
+    torch.testing.assert_close(one.variance, other.variance)

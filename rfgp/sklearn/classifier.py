@@ -1,0 +1,95 @@
+"""What the classifiers have in common: a process whose observations are labels, and predictions as scikit-learn has."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from rfgp.counts import check_count
+from rfgp.errors import DataError, called
+from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
+from rfgp.models.process import Process
+from rfgp.sklearn.regressor import NAMES
+
+
+class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
+    """A classifier around a process `gp_`; a subclass says how it is made, and how inputs are read."""
+
+    gp_: Process[Any]
+    classes_: Any
+    link: str
+    fixed: Any
+    max_iter: int | None
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probabilities of the classes, (n, C), in the order of `classes_`.
+
+        They are means over the posterior of the latent functions, not at their means.
+
+        Args:
+            X: Rows (n, d), or n labels of nodes.
+
+        Raises:
+            NotFittedError: scikit-learn's, before `fit`.
+            ValueError: X cannot be used.
+        """
+        check_is_fitted(self)
+        mean = self.gp_.predict(self._read_new(X)).observed().mean
+        return mean if mean.ndim == 2 else np.column_stack([1 - mean, mean])
+
+    def predict(self, X: Any) -> Any:
+        """Return the likeliest classes, (n,).
+
+        Args:
+            X: Rows (n, d), or n labels of nodes.
+
+        Raises:
+            NotFittedError: scikit-learn's, before `fit`.
+            ValueError: X cannot be used.
+        """
+        shares = self.predict_proba(X)
+        return self.classes_[shares.argmax(1)]
+
+    @abstractmethod
+    def _read_new(self, X: Any) -> Any:
+        """Return checked inputs for the process, (n, d) or n labels."""
+
+    @abstractmethod
+    def _process(self, likelihood: Likelihood) -> Process[Any]:
+        """Return the process, before a fit."""
+
+    def _learn(
+        self,
+        X: Any,
+        y: Any,  # (n,)
+        weight: Any,  # (n,)
+    ) -> Self:
+        """Fit the process to labels."""
+        most = None if self.max_iter is None else check_count("max_iter", self.max_iter, least=0)
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise DataError(f"A classifier needs two classes at least, got only one: {classes[0]!r}.")
+        gp = self._process(Bernoulli(self.link) if len(classes) == 2 else Categorical(len(classes)))
+        dtype = getattr(X, "dtype", np.dtype(np.float64))
+        codes = codes.astype(dtype if dtype in (np.float32, np.float64) else np.float64)
+        with called(**NAMES):
+            gp.fit(X, codes, sample_weight=weight, fixed=self.fixed, max_iterations=most)
+        report = gp.fit_report
+        assert report is not None
+        self.gp_, self.classes_ = gp, classes
+        self.log_marginal_likelihood_value_, self.n_iter_ = report.log_marginal_likelihood, report.iterations
+        return self
+
+
+def read_classes(y: Any) -> Any:
+    """Return labels (n,), numbers or texts, checked.
+
+    Raises:
+        ValueError: they are no classes.
+    """
+    y = column_or_1d(y, warn=True)
+    check_classification_targets(y)
+    return y

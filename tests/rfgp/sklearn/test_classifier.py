@@ -1,0 +1,93 @@
+import networkx as nx
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import graphs
+import rfgp
+from rfgp.sklearn import GraphGPClassifier, RandomFeatureGPClassifier
+
+RNG_ROWS = 150
+
+
+def drawn(classes=2):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(2 * RNG_ROWS, 2))
+    f = 4 * np.stack([np.sin(3 * X[:, 0]), X[:, 1], -X[:, 0]], 1)[:, :classes]
+    y = np.array(["first", "second", "third"])[(f + rng.gumbel(size=f.shape)).argmax(1)]
+    return X[:RNG_ROWS], y[:RNG_ROWS], X[RNG_ROWS:], y[RNG_ROWS:]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")  # some of their data are noise, or few
+@parametrize_with_checks([RandomFeatureGPClassifier(n_frequencies=8, max_iter=3, random_state=0)])
+def test_each_check_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_labels_and_probabilities_are_those_of_the_process(classes):
+    X, y, new, observed = drawn(classes)
+    found = RandomFeatureGPClassifier(n_frequencies=32, random_state=0).fit(X, y)
+    shares = found.predict_proba(new)
+    assert shares.shape == (RNG_ROWS, classes)
+    np.testing.assert_allclose(shares.sum(1), 1)
+    assert list(found.classes_) == sorted(set(y))
+    assert (found.predict(new) == found.classes_[shares.argmax(1)]).all()
+    assert found.score(new, observed) > 0.75
+    codes = np.searchsorted(found.classes_, y).astype(float)
+    name = "bernoulli" if classes == 2 else "categorical"
+    twin = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, likelihood=name).fit(X, codes)
+    mean = twin.predict(new).observed().mean
+    np.testing.assert_array_equal(shares[:, 1] if classes == 2 else shares, mean)
+    assert found.log_marginal_likelihood_value_ == twin.fit_report.log_marginal_likelihood
+
+
+def test_two_classes_are_near_scikit_learns():
+    """Laplace's approximation by another package: the same kernel and hyperparameters, a logit, exactly."""
+    X, y, new, _ = drawn()
+    own = RandomFeatureGPClassifier(n_frequencies=256, random_state=0, ard=False, standardize=False).fit(X, y)
+    gp = own.gp_.exact()
+    kernel = ConstantKernel(float(gp.hyperparameters.outputscale)) * RBF(float(gp.hyperparameters.lengthscale))
+    gp.hyperparameters.mean = 0.0  # theirs has none
+    theirs = GaussianProcessClassifier(kernel, optimizer=None).fit(X, y)
+    np.testing.assert_allclose(gp.predict(new).observed().mean, theirs.predict_proba(new)[:, 1], atol=2e-3)
+    value = float(gp.log_marginal_likelihood())
+    assert value == pytest.approx(theirs.log_marginal_likelihood_value_, abs=1e-4)
+    np.testing.assert_allclose(own.predict_proba(new)[:, 1], gp.predict(new).observed().mean, atol=0.15)
+
+
+def test_it_works_in_cross_validation_and_with_weights():
+    X, y, new, _ = drawn()
+    assert cross_val_score(RandomFeatureGPClassifier(n_frequencies=16, random_state=0), X, y, cv=3).mean() > 0.7
+    weights = np.ones(len(y))
+    weights[y == "first"] = 0
+    with pytest.raises(ValueError, match="only one"):
+        RandomFeatureGPClassifier(n_frequencies=8).fit(X, y, sample_weight=weights)
+    with pytest.raises(rfgp.InvalidArgumentError, match="link"):
+        RandomFeatureGPClassifier(n_frequencies=8, link="cauchit").fit(X, y)
+    probit = RandomFeatureGPClassifier(n_frequencies=16, link="probit", random_state=0).fit(X, y)
+    logit = RandomFeatureGPClassifier(n_frequencies=16, random_state=0).fit(X, y)
+    np.testing.assert_allclose(probit.predict_proba(new), logit.predict_proba(new), atol=0.2)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_nodes_are_classified(classes):
+    graph = graphs.Graph.from_networkx(nx.grid_2d_graph(8, 9))
+    labels = list(graph.labels)
+    y = np.array(["abc"[min((i >= 4) + (j >= 5), classes - 1)] for i, j in labels])
+    order = np.random.default_rng(0).permutation(72)
+    seen, hidden = order[:50], order[50:]
+    gp = GraphGPClassifier(graph, random_state=0).fit([labels[i] for i in seen], y[seen])
+    assert gp.score([labels[i] for i in hidden], y[hidden]) > 0.8
+    assert gp.predict_proba([labels[0]]).shape == (1, classes)
+    assert clone(gp).graph is graph
+    for bad in (None, [["a"], ["b"]]):
+        with pytest.raises(ValueError):
+            GraphGPClassifier(graph).fit([labels[0], labels[1]], bad if bad is None else ["a", "a"])
+    with pytest.raises(rfgp.InvalidArgumentError, match="graph is missing"):
+        GraphGPClassifier().fit(["a", "b"], ["x", "y"])
