@@ -161,9 +161,8 @@ class GivenSource:
             maps = [Affine.identity(m.location[None]) for m in maps]
         targets = Affine(maps[0].location[0], maps[0].scale[0]) if told.is_vector else maps[0]
         scaling = Scaling(_checked_units(targets), maps[1], told.names)
-        return DataSummary(
-            scaling, told.inputs.deviation.to(like), center, deviation, told.sample.y, told.sample.sample_weight
-        )
+        spread, sample = told.inputs.deviation.to(like), told.sample
+        return DataSummary(scaling, spread, center, deviation, sample.y, sample.sample_weight)
 
     def rows(self, scaling: Scaling) -> SourceRows:
         """Return the rows, standardised as they are read.

@@ -86,8 +86,9 @@ def test_nodes_are_classified(classes):
     assert gp.score([labels[i] for i in hidden], y[hidden]) > 0.8
     assert gp.predict_proba([labels[0]]).shape == (1, classes)
     assert clone(gp).graph is graph
-    for bad in (None, [["a"], ["b"]]):
-        with pytest.raises(ValueError):
-            GraphGPClassifier(graph).fit([labels[0], labels[1]], bad if bad is None else ["a", "a"])
+    with pytest.raises(rfgp.DataError, match="the target y is None"):
+        GraphGPClassifier(graph).fit(labels[:2], None)
+    with pytest.raises(rfgp.DataError, match="only one"):
+        GraphGPClassifier(graph).fit(labels[:2], ["a", "a"])
     with pytest.raises(rfgp.InvalidArgumentError, match="graph is missing"):
         GraphGPClassifier().fit(["a", "b"], ["x", "y"])
