@@ -1,6 +1,7 @@
 """How far a prediction is from the truth, and an approximation from the exact process.
 
-Each takes log-normal predictions (`Prediction.exp`) as well, with targets in their own units.
+Each takes log-normal predictions (`Prediction.exp`) as well, with targets in their own units, and predictions under
+likelihoods that are not normal: of their observations, but for divergences, which are of working observations.
 """
 
 import math
@@ -43,7 +44,10 @@ def kl_divergence(first: GaussianLaw, second: GaussianLaw, *, per_point: bool = 
     """Return KL(first || second) of the joint observed laws, in nats.
 
     Of the observed laws, noise included, because with more points than features the latent law of
-    an approximation is singular and its KL would only measure the jitter.
+    an approximation is singular and its KL would only measure the jitter. Under a likelihood that is not normal the
+    two posteriors are Laplace's, of the latent function, seen through working observations: f plus normal noise of the
+    variance 1 / W at each point, W the Fisher information at the first's mean. Both are then seen alike, and a point of
+    which an observation tells little counts little.
 
     Args:
         first: Usually the exact process, at n points.
@@ -51,15 +55,15 @@ def kl_divergence(first: GaussianLaw, second: GaussianLaw, *, per_point: bool = 
         per_point: Divide by n.
 
     Raises:
-        InvalidArgumentError: the two are at different numbers of points, or at none.
+        InvalidArgumentError: the two are at different numbers of points, or at none, or under different likelihoods.
         NotPositiveDefiniteError: a covariance cannot be factorised.
     """
-    p, q = _normal(first).observed(), _normal(second).observed()  # logarithms of both have the same divergence
+    p, q, noise = _seen(first, second)
     difference = _same_points(p, q)
     if difference.ndim > 1:
         raise InvalidArgumentError("The laws have several outputs; take the divergence of one at a time.")
-    factor_p = cholesky(p.covariance_tensor(), "The first law's covariance")
-    factor_q = cholesky(q.covariance_tensor(), "The second law's covariance")
+    factor_p = cholesky(p.covariance_tensor() + noise, "The first law's covariance")
+    factor_q = cholesky(q.covariance_tensor() + noise, "The second law's covariance")
     ratio = torch.linalg.solve_triangular(factor_q, factor_p, upper=False)
     shift = torch.linalg.solve_triangular(factor_q, difference[:, None], upper=False)
     log_ratio = factor_q.diagonal().log().sum() - factor_p.diagonal().log().sum()
@@ -117,6 +121,25 @@ def estimate_kl(
     size = len(difference) if per_point else 1
     error = float(sums.std()) / num_probes**0.5
     return KLEstimate((float(sums.mean()) + shift) / 2 / size, error / 2 / size)
+
+
+def _seen(first: Any, second: Any) -> tuple[Any, Any, Tensor]:
+    """Return two laws to compare, and the noise (n, n) that both are seen through beside their own."""
+    p, q = _normal(first), _normal(second)  # logarithms of both have the same divergence
+    laws = [_likelihood_of(law) for law in (p, q)]
+    if type(laws[0]) is not type(laws[1]):
+        raise InvalidArgumentError(f"The laws are under different likelihoods, {laws[0]!r} and {laws[1]!r}.")
+    if laws[0] is None:
+        return p.observed(), q.observed(), torch.zeros((), dtype=torch.float64)
+    if laws[0].num_latents > 1:
+        raise InvalidArgumentError("The laws have several outputs; compare their probabilities.")
+    unit = float(p.scale)
+    return p, q, (unit**2 / laws[0].fisher(p.mean_tensor().detach() / unit)).diag()
+
+
+def _likelihood_of(law: Any) -> Any:
+    """Return the likelihood of a law's observations, where it is not normal."""
+    return None if getattr(law, "of_observations", None) is None else law.observed().likelihood
 
 
 def _operator(law: OperatorLaw) -> Operator:
@@ -182,6 +205,8 @@ def _prior_kl(kernel: Tensor, approximate: Tensor, noise: float) -> Tensor:
 
 def rmse(y: Any, prediction: GaussianLaw | Any) -> float:
     """Return the root mean squared error of a mean (n,) or a prediction against y (n,), in y's units."""
+    if _likelihood_of(prediction) is not None:
+        prediction = prediction.observed()
     mean = prediction.mean_tensor() if hasattr(prediction, "mean_tensor") else _tensor(prediction)
     return float((_matching(y, mean) - mean).square().mean().sqrt())
 
@@ -192,6 +217,8 @@ def nlpd(y: Any, prediction: GaussianLaw) -> float:
     Marginal densities of the observed law; one nat more per point if y is counted in units e times smaller.
     """
     observed = _normal(prediction).observed()
+    if getattr(observed, "likelihood", None) is not None:
+        return -float(_tensor(observed.log_density(y)).mean())
     mean, variance = observed.mean_tensor(), observed.variance_tensor()
     targets = _matching(y, mean)
     values = _as_the_law(targets, prediction)
@@ -205,9 +232,11 @@ def crps(y: Any, prediction: GaussianLaw) -> float:
 
     The integral of (F(t) - [t >= y])^2 over t, F the distribution function of the marginal observed law: the mean
     absolute error where that is a point. In closed form for normal laws (Gneiting et al. 2005, Eq. 5) and log-normal
-    ones (Baran and Lerch 2015, Eq. 4).
+    ones (Baran and Lerch 2015, Eq. 4); of others by 512 draws.
     """
     observed = _normal(prediction).observed()
+    if getattr(observed, "likelihood", None) is not None:
+        return _crps_of_draws(y, observed)
     mean, deviation = observed.mean_tensor(), observed.variance_tensor().sqrt()
     targets = _matching(y, mean)
     values = _as_the_law(targets, prediction)
@@ -222,12 +251,44 @@ def crps(y: Any, prediction: GaussianLaw) -> float:
     return float(score.mean())
 
 
+def _crps_of_draws(y: Any, observed: Any) -> float:
+    """Return the mean of E |Y - y| - E |Y - Y'| / 2 over draws of observations."""
+    if observed.likelihood.num_latents > 1:
+        raise InvalidArgumentError("Labels have no order, and so no ranked probability score; take nlpd.")
+    draws = _tensor(observed.sample(_DRAWS, seed=0)).sort(0).values
+    targets = _matching(y, observed.mean_tensor())
+    rank = torch.arange(1, _DRAWS + 1, dtype=torch.float64)[:, None]
+    spread = 2 * ((2 * rank - _DRAWS - 1) * draws).sum(0) / (_DRAWS * (_DRAWS - 1))  # E |Y - Y'|
+    return float(((draws - targets).abs().mean(0) - 0.5 * spread).mean())
+
+
+_DRAWS = 512
+
+
 def standardized_residuals(y: Any, prediction: GaussianLaw) -> Tensor:
-    """Return (y - mean) / sd (n,) of the marginal observed law: standard normal if the law is right."""
+    """Return (y - mean) / sd (n,) of the marginal observed law: standard normal if the law is right.
+
+    Under a likelihood that is not normal they are quantiles of the normal law at the probability of at most y, at
+    random between those of less than and of at most y where y is a count or one of two classes (Dunn and Smyth 1996,
+    "Randomized quantile residuals").
+    """
     observed = _normal(prediction).observed()
+    if getattr(observed, "likelihood", None) is not None:
+        return _quantile_residuals(y, observed)
     mean = observed.mean_tensor()
     residuals: Tensor = (_as_the_law(_matching(y, mean), prediction) - mean) / observed.variance_tensor().sqrt()
     return residuals.detach()
+
+
+def _quantile_residuals(y: Any, observed: Any) -> Tensor:
+    if observed.likelihood.num_latents > 1:
+        raise InvalidArgumentError("Labels have no order, and so no residuals.")
+    targets = _matching(y, observed.mean_tensor())
+    high = _tensor(observed.cdf(targets))
+    low = _tensor(observed.cdf(targets - 1)) if observed.likelihood.is_discrete else high
+    share = torch.rand(len(high), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    out: Tensor = torch.special.ndtri((low + share * (high - low)).clamp(1e-15, 1 - 1e-15))
+    return out
 
 
 def interval_coverage(y: Any, prediction: GaussianLaw, levels: Any) -> Tensor:

@@ -53,6 +53,11 @@ class Bernoulli(Likelihood):
             return Slopes(logsigmoid((2 * y - 1) * f), y - one, -width, -width * (1 - 2 * one))
         return _probit(2 * y - 1, f)
 
+    def fisher(self, f: Tensor) -> Tensor:
+        """Return the mean of the curvature over observations given f, (n,)."""
+        ones, zeros = (self.slopes(torch.full_like(f, y), f).second for y in (1.0, 0.0))
+        return -(self.mean(f) * ones + self.mean(-f) * zeros)
+
     def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor | None:
         """Return log Phi(+-mean / sqrt(1 + variance)) for the probit link, (n,)."""
         if self.link == "logit":

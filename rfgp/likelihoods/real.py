@@ -125,8 +125,12 @@ class StudentT(Likelihood):
 
     def information(self, slopes: Slopes, f: Tensor) -> tuple[Tensor, Tensor]:
         """Return the Fisher information (n,), and that it does not change with f."""
+        return self.fisher(f), torch.zeros_like(f)
+
+    def fisher(self, f: Tensor) -> Tensor:
+        """Return the Fisher information (n,)."""
         nu, square = self._numbers(f)
-        return ((nu + 1) / ((nu + 3) * square)).expand_as(f), torch.zeros_like(f)
+        return ((nu + 1) / ((nu + 3) * square)).expand_as(f)
 
     def uphill(self, slopes: Slopes, y: Tensor, f: Tensor) -> Tensor:
         """Return the weights (n,) of reweighted least squares, of which each step goes uphill."""

@@ -116,6 +116,10 @@ class Likelihood(ABC):
         """Return the curvature W (n,) of the Laplace approximation at f (n,), and its derivative in f."""
         return -slopes.second, -slopes.third
 
+    def fisher(self, f: Tensor) -> Tensor:
+        """Return the mean of the curvature over observations given f, (n,)."""
+        return -self.slopes(self.mean(f), f).second
+
     def uphill(self, slopes: Slopes, y: Tensor, f: Tensor) -> Tensor:
         """Return the curvature (n,), not negative, by which a step leads uphill: at least the log density's own."""
         return -slopes.second

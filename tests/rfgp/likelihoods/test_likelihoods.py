@@ -100,6 +100,24 @@ class TestLaw:
         mean, _ = integrate.quad(lambda t: curvature(t) * LAWS[name](0.0).pdf(t), -np.inf, np.inf)
         assert float(weight[0]) == pytest.approx(mean, rel=1e-6)
 
+    def test_fishers_information_is_the_mean_over_observations(self, name):
+        f = torch.tensor([-0.7, 0.0, 1.1], dtype=torch.float64)
+        law = LAWS[name]
+        for i, at in enumerate(f):
+
+            def curvature(t, at=at):
+                y = torch.as_tensor(t)
+                return -CASES[name].slopes(y, torch.full_like(y, at)).second.numpy()
+
+            if CASES[name].is_discrete:
+                k = np.arange(2.0 if name.startswith("bernoulli") else 2000.0)
+                mean = float(law(float(at)).pmf(k) @ curvature(k))
+            else:
+                low, high = law(float(at)).ppf([1e-12, 1 - 1e-12])
+                t = np.linspace(low, high, 400_001)
+                mean = float(np.trapezoid(law(float(at)).pdf(t) * curvature(t), t))
+            assert float(CASES[name].fisher(f)[i]) == pytest.approx(mean, rel=1e-4)
+
     def test_samples_have_the_mean_and_the_distribution(self, name):
         """Kolmogorov and Smirnov's test of randomised probabilities, at 1e-7 a case."""
         f = torch.linspace(-1.0, 2.0, 4000, dtype=torch.float64)

@@ -112,6 +112,37 @@ class TestEvery:
         step = 1 if law.likelihood.is_discrete else (places[1] - places[0]) * max(1, len(places) // 2000)
         np.testing.assert_allclose((density * step).sum(0), 1, atol=0.03)
 
+    def test_metrics_are_of_observations(self, fitted, name):
+        new, observed = table(name)[2:]
+        p = fitted[name].predict(new)
+        law = p.observed()
+        assert rfgp.metrics.nlpd(observed, p) == pytest.approx(-law.log_density(observed).mean())
+        assert rfgp.metrics.rmse(observed, p) == pytest.approx(np.sqrt(np.mean((law.mean - observed) ** 2)))
+        score = rfgp.metrics.crps(observed, p)
+        if name == "bernoulli":
+            assert score == pytest.approx(np.mean((law.mean - observed) ** 2), rel=0.03)  # Brier's
+        assert 0 < score < np.abs(np.median(observed) - observed).mean() + 0.05
+        residuals = rfgp.metrics.standardized_residuals(observed, p).numpy()
+        assert abs(residuals.mean()) < 0.3  # an error of the function is common to many points
+        assert residuals.std() == pytest.approx(1.0, abs=0.2)
+        assert rfgp.metrics.interval_coverage(observed, p, [0.8]).item() == pytest.approx(0.8, abs=0.1)
+
+    def test_divergences_are_of_working_observations(self, fitted, name):
+        gp, new = fitted[name], table(name)[2][:40]
+        exact = gp.exact()
+        p = exact.predict(new)
+        assert rfgp.metrics.kl_divergence(p, p) == pytest.approx(0, abs=1e-8)
+        few, many = (gp.redraw(num_frequencies=m, seed=1).predict(new) for m in (10, 400))
+        assert rfgp.metrics.kl_divergence(p, many) < rfgp.metrics.kl_divergence(p, few)
+        unit = float(p.scale)
+        law = p.observed().likelihood
+        noise = unit**2 / law.fisher(torch.from_numpy(p.mean) / unit).numpy()
+        a, b = (q.covariance + np.diag(noise) for q in (p, few))
+        shift = p.mean - few.mean
+        solved = np.linalg.solve(b, a)
+        expected = 0.5 * (np.trace(solved) - 40 + shift @ np.linalg.solve(b, shift) - np.linalg.slogdet(solved)[1])
+        assert rfgp.metrics.kl_divergence(p, few) == pytest.approx(expected, rel=1e-6)
+
     def test_tensors_stay_tensors(self, fitted, name):
         new = torch.from_numpy(table(name)[2])
         law = fitted[name].predict(new).observed()
@@ -215,6 +246,9 @@ class TestRefusals:
         with pytest.raises(rfgp.InvalidArgumentError, match="sample them"):
             law.linear(np.ones(NEW))
         assert law.operator() is None
+        other = fitted["gamma"].predict(new)
+        with pytest.raises(rfgp.InvalidArgumentError, match="different likelihoods"):
+            rfgp.metrics.kl_divergence(fitted["poisson"].predict(new), other)
         assert "Poisson" in repr(law)
 
 
