@@ -15,6 +15,7 @@ from rfgp.counts import counted
 from rfgp.errors import ConvergenceWarning, NotFittedError, OverfittingWarning, arguments
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
 from rfgp.inference import LeaveOneOut, Prediction
+from rfgp.likelihoods import Bernoulli
 from rfgp.parameters import Hyperparameters
 from rfgp.regression import Family, FitReport, Regression, begin, conditioned, extended, solved_if_read
 from rfgp.rows import Chunk
@@ -177,7 +178,7 @@ class Process(ABC, Generic[F]):
             ConvergenceWarning: the optimiser stopped early.
         """
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
-        warn_of_truth(y)
+        _warn_of_truth(self._family, y)
         begun = begin(self._family, _given(X, y, noise, sample_weight))
         journaled = open_journal(checkpoint, lambda: fingerprint(begun, names, max_iterations))
         with journaled as journal, Reporter(callback, progress) as reporter:
@@ -207,7 +208,7 @@ class Process(ABC, Generic[F]):
         Raises:
             DataError: the data cannot be used; the message names the place.
         """
-        warn_of_truth(y)
+        _warn_of_truth(self._family, y)
         data, fitted = _given(X, y, noise, sample_weight), self._fitted
         if fitted is None:
             self._fitted = Fitted.of(solved_if_read(begin(self._family, data)))
@@ -323,6 +324,12 @@ class Process(ABC, Generic[F]):
         if self._fitted is None:
             raise NotFittedError("The model has no data yet. Call fit(X, y), or condition(X, y), first.")
         return self._fitted
+
+
+def _warn_of_truth(family: Family, y: Any) -> None:
+    """Warn of targets that are truth values, unless they are what the likelihood is of."""
+    if not isinstance(family.options.likelihood, Bernoulli):
+        warn_of_truth(y, stacklevel=5)
 
 
 def with_rows(model: Process[Any]) -> Regression:

@@ -17,6 +17,7 @@ and in the parameters of the likelihood that of sum_i log p + (Phi b)_i g_i - v_
 w times the log density, g and W. Rows that lie on other machines are summed there.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -38,6 +39,8 @@ from rfgp.rows.blocks import Sums
 
 TOLERANCE, ROUNDED_TOLERANCE = 1e-14, 1e-7
 """Of the square of Newton's decrement, in nats a thousand rows, for features of double and of single precision."""
+ROUNDED_FLOOR = 1e-5
+"""What rounding changes the value by, nats a root of rows, with features of single precision."""
 _LENGTHS = tuple(0.5**i for i in range(1, 25))
 """Of a step that goes too far, of which the best is taken."""
 _MATRIX = "The feature matrix I + Phi^T W Phi"
@@ -68,19 +71,17 @@ class LaplaceFeatureEvidence(Evidence):
         model: The data, of one target each, and the features; its noise is about 1 / W.
         likelihood: With its given parameters.
         learned: Its others, 0-d each, with gradients where they have some.
-        start: Weights (F,) to search from; None: zeros.
     """
 
     model: LinearModel
     likelihood: Likelihood
     learned: Mapping[str, Tensor]
-    start: Tensor | None = None
 
     @cached_property
     def mode(self) -> Mode:
         """The mode."""
         with torch.no_grad():
-            return find_mode(self._detached, self._law, self.start)
+            return find_mode(self._detached, self._law)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the approximate log evidence, 0-d."""
@@ -125,19 +126,20 @@ class LaplaceFeatureEvidence(Evidence):
         return self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
 
 
-def find_mode(model: LinearModel, law: Likelihood, start: Tensor | None = None) -> Mode:
+def find_mode(model: LinearModel, law: Likelihood) -> Mode:
     """Return the mode of the weights.
 
     Args:
         model: Without gradients.
         law: With all its parameters.
-        start: (F,); None: zeros.
 
     Raises:
         SolverError: steps lead nowhere: the log density has no finite value, or no mode is reached.
     """
-    weights = model.mean.new_zeros(model.num_features) if start is None else start.clone()
-    tolerance = (TOLERANCE if _is_double(model) else ROUNDED_TOLERANCE) * (1 + len(model.rows) / 1000)
+    weights = model.mean.new_zeros(model.num_features)
+    is_double, count = _is_double(model), len(model.rows)
+    tolerance = (TOLERANCE if is_double else ROUNDED_TOLERANCE) * (1 + count / 1000)
+    floor = FLOOR if is_double else ROUNDED_FLOOR * math.sqrt(count)
     before, step = -torch.inf, torch.zeros_like(weights)
     decrement = torch.inf
     for _ in range(MOST_STEPS):
@@ -145,7 +147,7 @@ def find_mode(model: LinearModel, law: Likelihood, start: Tensor | None = None) 
         value = float(told.value - 0.5 * weights.square().sum())
         if not torch.isfinite(told.value) and before == -torch.inf:
             raise SolverError(NOT_FINITE)
-        slack = FLOOR if decrement < FLOOR else tolerance + ROUNDED * (1 + abs(before))
+        slack = floor if decrement < floor else tolerance + ROUNDED * (1 + abs(before))
         if not value >= before - slack:
             weights = _shortened(model, law, weights - step, step, before, decrement)
             before = -torch.inf  # the shortened step is known to be better
@@ -155,7 +157,7 @@ def find_mode(model: LinearModel, law: Likelihood, start: Tensor | None = None) 
         ascent = told.gradient - weights
         step = torch.cholesky_solve(ascent[:, None], factor)[:, 0]
         last, decrement = decrement, float(step @ ascent)
-        if decrement <= tolerance or last <= decrement < FLOOR:
+        if decrement <= tolerance or last <= decrement < floor:
             return _settled(model, law, weights, Mode(weights, factor, told.value))
         weights, before = weights + step, value
     raise SolverError(_lost(decrement))

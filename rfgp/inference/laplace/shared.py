@@ -17,6 +17,7 @@ from it. A is formed and factorised once, at the mode, for the evidence, its gra
 and the posterior.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,7 @@ from rfgp.errors import InvalidArgumentError, SolverError
 from rfgp.inference.evidence import Evidence
 from rfgp.inference.laplace.classes import cavity, pull, weighted, weights
 from rfgp.inference.laplace.laws import SharedPosterior, pushed_through
+from rfgp.inference.laplace.primal import ROUNDED_FLOOR
 from rfgp.inference.laplace.search import FLOOR, MOST_STEPS, NOT_FINITE, ROUNDED, lost
 from rfgp.inference.linear import LinearModel, add_symmetric_product, symmetrized
 from rfgp.likelihoods import Categorical
@@ -182,6 +184,7 @@ def find_mode(model: LinearModel, likelihood: Categorical) -> SharedMode:
     rows = _Rows(model)
     w = model.mean.new_zeros(model.num_features, len(model.mean))
     tolerance = (TOLERANCE if rows.is_double else ROUNDED_TOLERANCE) * (1 + len(model.rows) / 1000)
+    floor = FLOOR if rows.is_double else ROUNDED_FLOOR * math.sqrt(len(model.rows))
     decrement = torch.inf
     for _ in range(MOST_STEPS):
         likely, gradient, grams = _told(model, likelihood, rows, w)
@@ -190,9 +193,9 @@ def find_mode(model: LinearModel, likelihood: Categorical) -> SharedMode:
         value, ascent = float(likely - 0.5 * w.square().sum()), gradient - w
         step = _solved(model, rows, w, grams, ascent, min(max(0.1 * decrement, SOLVED[0]), SOLVED[1]))
         last, decrement = decrement, float((step * ascent).sum())
-        if decrement <= tolerance or last <= decrement < FLOOR:
+        if decrement <= tolerance or last <= decrement < floor:
             return SharedMode(w, grams, likely)
-        w = _moved(model, likelihood, rows, (w, step), value - (FLOOR if decrement < FLOOR else ROUNDED * abs(value)))
+        w = _moved(model, likelihood, rows, (w, step), value - (floor if decrement < floor else ROUNDED * abs(value)))
     raise SolverError(lost(decrement))
 
 

@@ -421,3 +421,25 @@ def test_columns_that_a_model_does_not_know_may_hold_text(client):
         with pytest.warns(rfgp.BooleanTargetWarning) as caught:
             Partitions(more, target, client=client)
         assert [entry.filename for entry in caught] == [__file__]
+
+
+@pytest.mark.parametrize("name", ["poisson", "student-t"])
+def test_likelihoods_are_summed_there(client, name):
+    """The mode, the evidence and its gradient, from sums on the workers, are those of rows in memory."""
+    y = np.random.default_rng(1).poisson(np.exp(1 + np.sin(X[:, 0]))).astype(float) if name == "poisson" else Y
+    options = {"lengthscale": np.array([1.0, 10.0, 0.1]), "outputscale": 1.0, "likelihood": name}
+    there = model(**options).condition(Partitions(da.from_array(X, chunks=(110, 2)), da.from_array(y, chunks=110)))
+    here = model(**options).condition(X, y)
+    there.hyperparameters.mean = here.hyperparameters.mean.item()
+    assert_same(there, here, 1e-6)
+    values, slopes = [], []
+    for gp in (there, here):
+        gp.hyperparameters.requires_grad_(True)
+        value = gp.log_marginal_likelihood()
+        value.backward()
+        values.append(value.item())
+        slopes.append(torch.cat([p.grad.reshape(-1) for p in gp.hyperparameters.parameters()]))
+    assert values[0] == pytest.approx(values[1], rel=1e-8)
+    torch.testing.assert_close(*slopes, rtol=1e-5, atol=1e-5)
+    law = rfgp.dask.predict(here, da.from_array(X, chunks=(110, 2)), observed=True)
+    np.testing.assert_allclose(law.mean.compute(), here.predict(X).observed().mean, rtol=1e-9)

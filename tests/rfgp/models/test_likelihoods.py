@@ -315,8 +315,9 @@ def test_a_killed_fit_goes_on(tmp_path):
         model(Bernoulli(link="probit")).fit(x, y, checkpoint=tmp_path / "c")
 
 
-def test_single_precision_is_near_double():
-    x, y, new, _ = table("bernoulli")
+@pytest.mark.parametrize("rows", [ROWS, 9000])
+def test_single_precision_is_near_double(rows):
+    x, y, new, _ = table("bernoulli", rows)
     one, other = (model("bernoulli", dtype=dtype).fit(x, y) for dtype in (torch.float64, torch.float32))
     np.testing.assert_allclose(other.predict(new).observed().mean, one.predict(new).observed().mean, atol=0.02)
 
