@@ -39,6 +39,9 @@ def fit(
         str | None, typer.Option(help="A local process too: matern12, ..., gaussian; with nystrom: residual.")
     ] = None,
     num_neighbors: Annotated[int, typer.Option(help="With --local: those that a row is conditioned on.")] = 30,
+    likelihood: Annotated[
+        str, typer.Option(help="normal, bernoulli (targets 0 and 1), poisson, negative-binomial, gamma or student-t.")
+    ] = "normal",
     log: Annotated[
         bool,
         typer.Option("--log", help="Fit the logarithm of a positive target; predictions are in its own units."),
@@ -73,7 +76,8 @@ def fit(
     kind: dict[str, Any] = {"num_inducing": num_inducing} if features == "nystrom" else of_random
     missed = {} if diagonal is None else {"diagonal": diagonal}
     near = {} if local is None else {"local": local, "num_neighbors": num_neighbors}
-    model = {"features": features, "ard": ard, **kind, **missed, **near, "seed": seed}
+    law = {} if likelihood == "normal" else {"likelihood": likelihood}
+    model = {"features": features, "ard": ard, **kind, **missed, **near, **law, "seed": seed}
     judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
     study, folder, counts = _fit(
         file, target, log, reading, model, judging, out, with_data or local is not None, not as_json
@@ -114,6 +118,12 @@ def _fit(
     folder = out or Path(f"{stem(file)}-fit")
     check_outputs((folder / "model.safetensors", folder / "report.html"), (file,))
     gp = TableGP(**model)
+    if log and not gp.family.is_normal:
+        raise typer.BadParameter("--log is for a normal likelihood.")
+    if gp.options.likelihood.num_latents > 1:
+        raise typer.BadParameter(
+            "Reports are of one number a row. Fit several classes in Python: rfgp.sklearn.RandomFeatureGPClassifier."
+        )
     with progress(visible=visible) as report:
         report("Reading", 0, 0)
         table = open_table(file, target, reading, report)
@@ -188,7 +198,10 @@ def predict(
     missing_mark: options.MissingMark = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON; needs --out.")] = False,
 ) -> None:
-    """Predict the rows of a table: mean, standard deviations and the 95 % interval of an observation."""
+    """Predict the rows of a table: mean, standard deviations and the 95 % interval of an observation.
+
+    Under a likelihood other than the normal one sd is that of the latent function, of a logit or a logarithm.
+    """
     from rfgp.counts import counted
     from rfgp.files import write_atomically
     from rfgp.tables import read_inputs
@@ -260,6 +273,8 @@ def _columns(law: Any, is_log: bool) -> tuple[Any, ...]:
     import numpy as np
 
     noisy = law.observed()
+    if getattr(noisy, "likelihood", None) is not None:
+        return noisy.mean, np.sqrt(law.variance), np.sqrt(noisy.variance), *noisy.quantile([0.025, 0.975])
     half = 1.959964 * np.sqrt(noisy.variance)
     low, high = noisy.mean - half, noisy.mean + half
     if is_log:

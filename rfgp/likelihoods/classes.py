@@ -36,9 +36,8 @@ class Categorical(Likelihood):
 
     @property
     def num_latents(self) -> int:
-        """The number C of functions."""
-        assert self.num_classes is not None
-        return self.num_classes
+        """The number C of functions; before it is known 2."""
+        return self.num_classes or 2
 
     def seeing(self, y: Tensor) -> Self:
         """Return the likelihood with the number of classes of its data (n,)."""

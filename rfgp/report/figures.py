@@ -120,7 +120,7 @@ def calibration(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
 
 def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
     """Draw standardised residuals of y (n,) against the predicted mean, with the lines of 2 sd."""
-    mean = np.asarray(prediction.mean, dtype=np.float64)
+    mean = np.asarray(prediction.observed().mean, dtype=np.float64)
     scores = metrics.standardized_residuals(y, prediction).numpy()
     rows = _thin(len(mean))
     points = go.Scatter(
@@ -130,7 +130,10 @@ def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
         marker={"color": COLORS[0], "size": 4, "opacity": 0.5},
         showlegend=False,
     )
-    figure = _figure([points], "predicted mean", "(observed - mean) / sd")
+    is_normal = prediction.of_observations is None
+    figure = _figure(
+        [points], "predicted mean", "(observed - mean) / sd" if is_normal else "normal quantile of its law"
+    )
     for height in (-2, 0, 2):
         figure.add_hline(y=height, line={"color": _INK, "width": 1, "dash": "solid" if height == 0 else "dash"})
     return figure
@@ -150,6 +153,39 @@ def predicted(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
         showlegend=False,
     )
     return _figure([points, _diagonal(mean, y[rows])], "predicted mean ± sd", "observed")
+
+
+def reliability(y: NDArray[np.float64], shares: NDArray[np.float64], bins: int = 10) -> go.Figure:
+    """Draw the share of ones among y (n,) against predicted probabilities (n,), in bins of as many, 2 errors."""
+    parts = [part for part in np.array_split(np.argsort(shares, kind="stable"), bins) if len(part)]
+    x = np.array([shares[part].mean() for part in parts])
+    found = np.array([y[part].mean() for part in parts])
+    errors = np.array([2 * np.sqrt(max(p * (1 - p), 0.0) / len(part)) for p, part in zip(x, parts, strict=True)])
+    points = go.Scatter(
+        x=_short(x),
+        y=_short(found),
+        error_y={"type": "data", "array": _short(errors), "thickness": 1, "color": _GREY},
+        mode="markers",
+        marker={"color": COLORS[0], "size": 7},
+        showlegend=False,
+    )
+    return _figure([points, _diagonal(np.array([0.0, 1.0]), np.array([0.0, 1.0]))], "predicted probability", "share")
+
+
+def rootogram(y: NDArray[np.float64], law: Prediction, most: int = 60) -> go.Figure:
+    """Draw the roots of how often counts among y (n,) were observed and are expected, up to `most` counts or bins."""
+    top = int(max(y.max(), 1))
+    width = -(-(top + 1) // most)
+    edges = np.arange(-1, top + width, width)
+    below = np.stack([np.asarray(law.cdf(float(edge))) for edge in edges])
+    expected = np.diff(below, axis=0).sum(axis=1)
+    observed = np.histogram(y, bins=edges + 0.5)[0]
+    x = edges[:-1] + (width + 1) / 2
+    bars = go.Bar(x=_short(x), y=_short(np.sqrt(observed)), marker={"color": COLORS[0]}, name="observed")
+    line = go.Scatter(
+        x=_short(x), y=_short(np.sqrt(expected)), mode="lines+markers", line={"color": _INK}, name="expected"
+    )
+    return _figure([bars, line], "count", "square root of the frequency")
 
 
 def _diagonal(a: NDArray[np.float64], b: NDArray[np.float64]) -> go.Scatter:

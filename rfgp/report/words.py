@@ -14,6 +14,7 @@ from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.compare.show import format_estimate
 from rfgp.counts import counted
+from rfgp.likelihoods import Bernoulli
 from rfgp.models import Process
 from rfgp.models.fields import MeshGP, RoadGP
 from rfgp.models.graph import GraphGP
@@ -79,12 +80,14 @@ def diagnostics(study: Study) -> list[Block]:
         *(Text(note) for note in (repeats(study), *study.notes) if note not in ("", study.remark)),
         *_beside(study),
     ]
-    found += [
-        Plot(
-            figures.predicted(y, law),
+    found += _of_likelihood(study)
+    if not isinstance(study.model.family.options.likelihood, Bernoulli):
+        said = (
             f"Held-out observations against predictions{shown(len(y), figures.MOST_BARS)}. Points scatter around the "
-            "diagonal, by about their bars.",
-        ),
+            "diagonal, by about their bars."
+        )
+        found.append(Plot(figures.predicted(y, law), said))
+    found += [
         Plot(
             figures.calibration(y, law),
             "Calibration: the share of held-out observations inside the central interval of each level. Above the "
@@ -102,6 +105,31 @@ def diagnostics(study: Study) -> list[Block]:
         what = f"Convergence of the fit: the log marginal likelihood. {convergence(fit)}{stages}"
         found.append(Plot(figures.convergence(fit), what))
     return found
+
+
+def _of_likelihood(study: Study) -> list[Block]:
+    """Return the plots of a likelihood that is not normal."""
+    likelihood, y, law = study.model.family.options.likelihood, study.observed, study.prediction.observed()
+    if isinstance(likelihood, Bernoulli):
+        said = (
+            "Reliability: the share of ones among held-out observations of about one predicted probability, with two "
+            "standard errors, against it. On the diagonal probabilities mean what they say."
+        )
+        right = int(((np.asarray(law.mean) > 0.5) == (y > 0.5)).sum())
+        cells = [[int(((y == t) & ((np.asarray(law.mean) > 0.5) == p)).sum()) for p in (0, 1)] for t in (0, 1)]
+        table = [[f"observed {t}", *(f"{cell:,}" for cell in row)] for t, row in enumerate(cells)]
+        head = ["", "predicted 0", "predicted 1"]
+        told = (
+            f"{right:,} of {len(y):,} held-out observations ({100 * right / len(y):.1f} %) are of the likelier class."
+        )
+        return [Plot(figures.reliability(y, np.asarray(law.mean)), said), Grid(head, table, told, wide=False)]
+    if not likelihood.is_discrete:
+        return []
+    said = (
+        "Rootogram: square roots of how often a count was observed (bars) and of how often the predictions expect it "
+        "(line), among held-out observations. Bars that end off the line show what the likelihood misses."
+    )
+    return [Plot(figures.rootogram(y, law), said)]
 
 
 def _beside(study: Study) -> list[Block]:
@@ -207,6 +235,10 @@ def hyperparameters(model: Process[Any]) -> Grid:
         value = found.value(name).detach()
         text = number(float(value)) if value.ndim == 0 else f"{value.numel()} values, see the relevance of the columns"
         rows.append([name, text])
+    law = model.family.options.likelihood
+    if not model.family.is_normal:
+        told = "Of the latent function, and of the likelihood; outputscale is a variance."
+        return Grid(["hyperparameter", "value"], [["likelihood", figures.plain(repr(law))], *rows], told)
     noise = float(found.noise.detach().reshape(-1)[0])
     rows.append(["noise, as a standard deviation", number(math.sqrt(noise))])
     return Grid(["hyperparameter", "value"], rows, "In the units of the data; outputscale and noise are variances.")

@@ -166,6 +166,51 @@ def test_fit_says_how_well_and_writes_model_and_report(fitted):
         gp.exact()
 
 
+@pytest.mark.parametrize(
+    ("name", "picture"), [("poisson", "Rootogram"), ("bernoulli", "Reliability"), ("gamma", "Calib")]
+)
+def test_likelihoods_are_fitted_and_predict(monkeypatch, capsys, tmp_path, name, picture):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (150, 2))
+    f = 2 * np.sin(3 * X[:, 0])
+    y = {"poisson": rng.poisson(np.exp(f)), "bernoulli": rng.uniform(size=150) < 1 / (1 + np.exp(-2 * f))}.get(
+        name, rng.gamma(3.0, np.exp(f) / 3)
+    )
+    np.savetxt(tmp_path / "t.csv", np.c_[X, y], delimiter=",", header="a,b,y", comments="")
+    out = tmp_path / "out"
+    options = ("--likelihood", name, "--num-frequencies", "12", "--no-compare", "--target", "y", "--out", out)
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options)
+    assert code == 0, err
+    page = (out / "report.html").read_text()
+    assert picture in page
+    assert f"{type(rfgp.likelihoods.by_name(name)).__name__}(" in page
+    gp = rfgp.load(out / "model.safetensors")
+    written = tmp_path / "p.csv"
+    code, _, err = run(monkeypatch, capsys, "predict", out / "model.safetensors", tmp_path / "t.csv", "--out", written)
+    assert code == 0, err
+    law = gp.predict(X).observed()
+    for row, mean, low, high in zip(rows_of(written), law.mean, *law.quantile([0.025, 0.975]), strict=True):
+        assert [float(row[key]) for key in ("mean", "low", "high")] == pytest.approx([mean, low, high], rel=1e-5)
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options, "--log")
+    assert code == 2
+    assert "--log is for a normal likelihood" in err
+
+
+def test_several_classes_and_wrong_targets_are_named(monkeypatch, capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    np.savetxt(tmp_path / "t.csv", rng.uniform(size=(30, 3)), delimiter=",", header="a,b,y", comments="")
+    for name, words in (
+        ("categorical", "RandomFeatureGPClassifier"),
+        ("poisson", "counts"),
+        ("gaussian", "likelihood"),
+    ):
+        options = ("--likelihood", name, "--num-frequencies", "8", "--target", "y", "--out", tmp_path / "o")
+        code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options)
+        assert code in (1, 2)
+        assert words in " ".join(err.split())
+        assert not (tmp_path / "o").exists()
+
+
 def test_inducing_points_are_fitted_and_predict(monkeypatch, capsys, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (120, 2))
