@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.errors import NotPositiveDefiniteError, SolverError
+from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.scoring import ascend
-from rfgp.inference import SparseEvidence, iterates
+from rfgp.inference import MOST_DENSE, SparseEvidence, iterates
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
 from rfgp.rows import Block, gathered
@@ -70,6 +70,12 @@ def _trained(
     if "kernel" in open_starts and names and not set(names) & set(plan.fixed):
         starts = _ranked_starts(regression, plan, open_starts - set(plan.fixed), rows)
     if iterates(regression.prior(), rows):
+        if not regression.family.is_normal:
+            raise InvalidArgumentError(
+                f"Under {regression.family.options.likelihood!r} hyperparameters are learned through sparse features "
+                f"from at most {MOST_DENSE:,} observations, got {len(rows):,}. Learn from fewer and condition on all, "
+                'or take features="precision" where the kernel has one.'
+            )
         has_subset = not is_continued and len(rows) >= 2 * MOST_COMPARED
         values, report = _ascended(regression.replace(hyperparameters=starts[0]), rows, plan, has_subset=has_subset)
     else:

@@ -16,6 +16,7 @@ from rfgp.inference.labels import observations as observations
 from rfgp.inference.laplace import LaplaceEvidence as LaplaceEvidence
 from rfgp.inference.laplace import LaplaceFeatureEvidence as LaplaceFeatureEvidence
 from rfgp.inference.laplace import laplace_evidence as laplace_evidence
+from rfgp.inference.laplace.choice import MOST_DENSE as MOST_DENSE
 from rfgp.inference.laws import InputBlocks as InputBlocks
 from rfgp.inference.laws import Law as Law
 from rfgp.inference.laws import Posterior as Posterior

@@ -14,7 +14,7 @@ from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.laws import Law
 from rfgp.inference.mixtures import NO_COVARIANCE, NO_SUMS, ObservedPrediction
-from rfgp.inference.prediction import Prediction, drawn_together, probabilities, values_like
+from rfgp.inference.prediction import NO_LOGARITHM, LogNormal, Prediction, drawn_together, probabilities, values_like
 from rfgp.likelihoods import Likelihood
 
 _DRAWS = 512
@@ -93,8 +93,8 @@ class ObservedClasses(Prediction):
         """Draw labels from the joint law, (s, n)."""
         num_samples = check_count("num_samples", num_samples, least=0)
         generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
-        mean = self.location.double() + self.law.mean()
-        drawn = mean + drawn_together(self.law.root(), num_samples, mean, generator)
+        mean = (self.location.double() + self.law.mean()).cpu()
+        drawn = mean + drawn_together(self.law.root().cpu(), num_samples, mean, generator)
         return self._out(self._law.sample(drawn, generator))
 
     def covariance_tensor(self) -> Tensor:
@@ -113,6 +113,14 @@ class ObservedClasses(Prediction):
         """
         raise InvalidArgumentError(NO_SUMS)
 
+    def exp(self) -> LogNormal:
+        """Refuse: labels are no logarithms.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise InvalidArgumentError(NO_LOGARITHM)
+
     def operator(self) -> None:
         """Return that there is none of a covariance (n, n)."""
         return
@@ -130,7 +138,7 @@ class ObservedClasses(Prediction):
         """The probabilities (n, C)."""
         with torch.no_grad():
             law = cast(SpreadLaw, self.law)
-            return class_shares(self.location.double() + law.mean(), law.spread())
+            return class_shares((self.location.double() + law.mean()).cpu(), law.spread().cpu())
 
 
 def class_shares(mean: Tensor, spread: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from rfgp import random
 from rfgp.ambient import plain
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.prediction import Prediction, probabilities, values_like
+from rfgp.inference.prediction import NO_LOGARITHM, LogNormal, Prediction, probabilities, values_like
 from rfgp.likelihoods import Likelihood
 
 _REACH, _STEP = 8.0, 0.125
@@ -103,7 +103,7 @@ class ObservedPrediction(Prediction):
         """Draw from the joint law, (s, n): functions, and an observation of each value."""
         num_samples = check_count("num_samples", num_samples, least=0)
         generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
-        root, mean = self.law.root(), self._latent[0]
+        root, mean = self.law.root().cpu(), self._latent[0]
         standard = torch.randn(num_samples, root.shape[1], generator=generator, dtype=root.dtype)
         return self._out(self._unit * self._law.sample(mean + standard @ root.mT, generator))
 
@@ -114,6 +114,14 @@ class ObservedPrediction(Prediction):
             InvalidArgumentError: always; with what to do.
         """
         raise InvalidArgumentError(NO_SUMS)
+
+    def exp(self) -> LogNormal:
+        """Refuse: these are observations, not the logarithms of some.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise InvalidArgumentError(NO_LOGARITHM)
 
     def operator(self) -> None:
         """Return that there is none of a covariance (n, n)."""
@@ -137,7 +145,7 @@ class ObservedPrediction(Prediction):
     def _latent(self) -> tuple[Tensor, Tensor]:
         """The mean and the variance (n,) of the latent function."""
         mean = (self.location / self.scale).double() + self.law.mean()[:, 0]
-        return mean, self.law.variance().clamp_min(0).double()
+        return mean.cpu(), self.law.variance().clamp_min(0).double().cpu()
 
     def _integrated(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the mean of a function of f (...) at each point, (n,)."""

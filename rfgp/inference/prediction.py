@@ -15,6 +15,8 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference.laws import Law, LinearLaw, at_points, normal_log_density, root_of
 from rfgp.inference.operators import CovarianceOperator, in_units
 
+NO_LOGARITHM = "Observations under this likelihood are predict(X).observed(); they are no exponentials of normal ones."
+
 
 @hides("law", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
 @dataclass(frozen=True, eq=False, repr=False)
@@ -244,7 +246,13 @@ class LogNormal:
     log: Prediction
 
     def observed(self) -> "LogNormal":
-        """Return the law of observations: with the noise of the logarithm, which here is a factor."""
+        """Return the law of observations: with the noise of the logarithm, which here is a factor.
+
+        Raises:
+            InvalidArgumentError: the likelihood is not that of a normal logarithm.
+        """
+        if self.log.of_observations is not None:
+            raise InvalidArgumentError(NO_LOGARITHM)
         return LogNormal(self.log.observed())
 
     @property

@@ -193,6 +193,28 @@ def test_a_sparse_precision_and_the_dense_kernel_are_the_same(name):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+def test_many_nodes_through_sparse_features(monkeypatch):
+    """By conjugate gradients, against the matrix of all pairs; their hyperparameters are learned from fewer."""
+    rng = np.random.default_rng(2)
+    y = rng.poisson(np.exp(np.sin(np.arange(90) / 9.0))).astype(float)
+    labels = GRID.labels
+    options = {"features": "walks", "num_walkers": 32, "likelihood": "poisson", "outputscale": 1.0, "seed": 0}
+    kernel = graphs.kernels.Diffusion(lengthscale=2.0)
+    dense = rfgp.GraphGP(GRID, kernel, **options).condition(labels[:70], y[:70])
+    expected = dense.predict(labels[70:])
+    mean, std = expected.mean, expected.std
+    for module in ("rfgp.inference.choice", "rfgp.inference.laplace.choice"):
+        monkeypatch.setattr(f"{module}.MOST_DENSE", 50)
+    sparse = rfgp.GraphGP(GRID, kernel, **options).condition(labels[:70], y[:70])
+    found = sparse.predict(labels[70:])
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.std, std, rtol=1e-3)
+    value = float(sparse.log_marginal_likelihood())
+    assert value == pytest.approx(float(dense.log_marginal_likelihood()), abs=3.0)  # a determinant by 16 probes
+    with pytest.raises(rfgp.InvalidArgumentError, match="condition on all"):
+        rfgp.GraphGP(GRID, kernel, **options).fit(labels[:70], y[:70])
+
+
 def test_fields_on_roads_and_meshes_take_likelihoods(tmp_path):
     corners = [[0.0, 0.0], [4.0, 0.0], [4.0, 4.0], [0.0, 4.0]]
     square = graphs.RoadNetwork.from_lines([[corners[i], corners[(i + 1) % 4]] for i in range(4)])
@@ -246,6 +268,10 @@ class TestRefusals:
         with pytest.raises(rfgp.InvalidArgumentError, match="sample them"):
             law.linear(np.ones(NEW))
         assert law.operator() is None
+        with pytest.raises(rfgp.InvalidArgumentError, match="no exponentials"):
+            law.exp()
+        with pytest.raises(rfgp.InvalidArgumentError, match="no exponentials"):
+            fitted["poisson"].predict(new).exp().observed()
         other = fitted["gamma"].predict(new)
         with pytest.raises(rfgp.InvalidArgumentError, match="different likelihoods"):
             rfgp.metrics.kl_divergence(fitted["poisson"].predict(new), other)
