@@ -1,9 +1,9 @@
 """The law of an observation at points where the latent function has a normal law: mixtures, by quadrature.
 
-Means and variances, and probabilities of at most y, are integrals of smooth functions against N(mean, variance): by the
-trapezoidal rule, which is exact to rounding for analytic ones and off by at most .03 where the law of y given f is far
-narrower than that of f. A density is an integrand with a peak, which Gauss and Hermite's rule is laid over (adaptive
-Gauss-Hermite quadrature, Liu and Pierce 1994).
+Means and variances, where they have no closed form, and probabilities of at most y are integrals of smooth functions
+against N(mean, variance): by the trapezoidal rule, which is exact to rounding for analytic ones and off by at most .03
+where the law of y given f is far narrower than that of f. A density is an integrand with a peak, which Gauss and
+Hermite's rule is laid over (adaptive Gauss-Hermite quadrature, Liu and Pierce 1994).
 """
 
 import math
@@ -55,12 +55,15 @@ class ObservedPrediction(Prediction):
     @plain()
     def mean_tensor(self) -> Tensor:
         """Return the mean (n,), float64 tensor."""
-        return self._unit * self._integrated(self._law.mean)
+        closed = self._law.moments(*self._latent)
+        return self._unit * (self._integrated(self._law.mean) if closed is None else closed[0])
 
     @plain()
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,), float64 tensor."""
         law = self._law
+        if (closed := law.moments(*self._latent)) is not None:
+            return self._unit**2 * closed[1]
         within, squares, mean = (
             self._integrated(function) for function in (law.variance, lambda f: law.mean(f).square(), law.mean)
         )

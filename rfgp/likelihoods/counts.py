@@ -25,6 +25,16 @@ def begin_of_logs(y: Tensor, weight: Tensor, least: float) -> Begin:
     return Begin(mean.log() - 0.5 * variance, variance)
 
 
+def log_moments(mean: Tensor, variance: Tensor, share: Tensor | float) -> tuple[Tensor, Tensor]:
+    """Return E e^f and E var(e^f) + share E e^(2 f), for f ~ N(mean, variance), (n,) each.
+
+    `share` is what the variance of an observation given f has of the square of its mean.
+    """
+    first = (mean + variance / 2).exp()
+    square = (2 * mean + variance).exp()  # of the first; E e^(2 f) is e^variance times it
+    return first, square * variance.expm1() + share * square * variance.exp()
+
+
 def _check_counts(y: Tensor) -> str | None:
     return first_where((y < 0) | (y != y.round()), y, "counts 0, 1, 2, ...")
 
@@ -48,6 +58,11 @@ class Poisson(Likelihood):
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
         mean = f.exp()
         return Slopes(y * f - mean - torch.lgamma(y + 1), y - mean, -mean, -mean)
+
+    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of counts for f ~ N(mean, variance), (n,) each."""
+        first, spread = log_moments(mean, variance, 0.0)
+        return first, first + spread
 
     def mean(self, f: Tensor) -> Tensor:
         """Return e^f (...)."""
@@ -96,6 +111,11 @@ class NegativeBinomial(Likelihood):
         value = ways + y * f + r * r.log() - (y + r) * torch.logaddexp(f, r.log())
         second = -(y + r) * share * rest
         return Slopes(value, y - (y + r) * share, second, second * (rest - share))
+
+    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of counts for f ~ N(mean, variance), (n,) each."""
+        first, spread = log_moments(mean, variance, 1 / self._size(mean))
+        return first, first + spread
 
     def mean(self, f: Tensor) -> Tensor:
         """Return e^f (...)."""

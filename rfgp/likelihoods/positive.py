@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.likelihoods.counts import begin_of_logs
+from rfgp.likelihoods.counts import begin_of_logs, log_moments
 from rfgp.likelihoods.role import Begin, Likelihood, Parameter, Slopes, drawing, first_where
 
 
@@ -37,6 +37,10 @@ class Gamma(Likelihood):
         ratio = a * (y.log() - f).exp()
         value = a * a.log() - a * f - torch.lgamma(a) + (a - 1) * y.log() - ratio
         return Slopes(value, ratio - a, -ratio, ratio)
+
+    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
+        return log_moments(mean, variance, 1 / self._shape(mean))
 
     def mean(self, f: Tensor) -> Tensor:
         """Return e^f (...)."""

@@ -51,6 +51,10 @@ class Normal(Likelihood):
         """Return the median of y (n,), and the variance of a normal law with its median absolute deviation."""
         return _robust_begin(y, weight)
 
+    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
+        return mean, variance + self.variance(mean)
+
     def mean(self, f: Tensor) -> Tensor:
         """Return f (...)."""
         return f
@@ -107,6 +111,10 @@ class StudentT(Likelihood):
     def begin(self, y: Tensor, weight: Tensor) -> Begin:
         """Return the median of y (n,), and the variance of a normal law with its median absolute deviation."""
         return _robust_begin(y, weight)
+
+    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
+        return mean, variance + self.variance(mean)
 
     def mean(self, f: Tensor) -> Tensor:
         """Return f (...)."""

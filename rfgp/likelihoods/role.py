@@ -128,6 +128,10 @@ class Likelihood(ABC):
         """Return the log density of y (n,) for f ~ N(mean, variance), (n,) each, where there is a form of its own."""
         return None
 
+    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return mean and variance of observations for f ~ N(mean, variance), (n,) each, where they have a form."""
+        return None
+
     # --- the law of an observation given f -------------------------------------------------------
 
     @abstractmethod

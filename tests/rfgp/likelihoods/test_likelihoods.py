@@ -118,6 +118,20 @@ class TestLaw:
                 mean = float(np.trapezoid(law(float(at)).pdf(t) * curvature(t), t))
             assert float(CASES[name].fisher(f)[i]) == pytest.approx(mean, rel=1e-4)
 
+    def test_moments_of_a_mixture_are_integrals(self, name):
+        mean, variance = (torch.tensor(v, dtype=torch.float64) for v in ([-1.0, 0.0, 0.5], [0.3, 1.5, 0.01]))
+        found = CASES[name].moments(mean, variance)
+        assert (found is None) == name.startswith("bernoulli")
+        if found is None:
+            return
+        x, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(60))
+        f = mean[:, None] + variance.sqrt()[:, None] * x
+        weights = weights / weights.sum()
+        first = CASES[name].mean(f) @ weights
+        second = (CASES[name].variance(f) + CASES[name].mean(f).square()) @ weights
+        torch.testing.assert_close(found[0], first, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(found[1], second - first.square(), rtol=1e-8, atol=1e-12)
+
     def test_samples_have_the_mean_and_the_distribution(self, name):
         """Kolmogorov and Smirnov's test of randomised probabilities, at 1e-7 a case."""
         f = torch.linspace(-1.0, 2.0, 4000, dtype=torch.float64)
