@@ -34,6 +34,8 @@ NO_COVARIANCE = (
 )
 NO_SUMS = "Sums of observations under this likelihood have no law in closed form: sample them."
 _NEWTON, _HALVINGS = 50, 60
+_ROUNDED = 2.0**-50
+"""Of a count: what it is known to."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -186,7 +188,7 @@ class ObservedPrediction(Prediction):
     def _least_count(self, p: Tensor, high: Tensor) -> Tensor:
         """Return the least whole numbers (n,) from 0 to `high` with at least these probabilities of at most that."""
         low = torch.full_like(high, -1.0)
-        while bool((high - low > 1).any()):
+        while bool((high - low > (_ROUNDED * high).clamp_min(1)).any()):
             middle = ((low + high) / 2).floor()
             below = self._below(middle) < p
             low, high = torch.where(below, middle, low), torch.where(below, high, torch.maximum(middle, low + 1))
@@ -233,7 +235,8 @@ def log_density(
     places = f[:, None] + width[:, None] * nodes
     prior = -0.5 * (places - mean[:, None]).square() / variance[:, None]
     inside = law.log_density(y[:, None].expand_as(places), places) + prior + 0.5 * nodes.square() + weights.log()
-    return torch.logsumexp(inside, dim=1) + (width / variance.sqrt()).log() - 0.5 * math.log(2 * math.pi)
+    found = torch.logsumexp(inside, dim=1) + (width / variance.sqrt()).log() - 0.5 * math.log(2 * math.pi)
+    return torch.where(found.isnan(), -torch.inf, found)  # where e^f overflows
 
 
 def _chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:

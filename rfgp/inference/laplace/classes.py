@@ -186,19 +186,20 @@ def find_mode(kernel: Tensor, rows: Block, mean: Tensor, likelihood: Categorical
         raise SolverError(NOT_FINITE)
     for _ in range(MOST_STEPS):
         value = float(likely - 0.5 * ((f - mean) * a).sum())
+        floor = max(FLOOR, ROUNDED * abs(value))
         algebra = algebra_at(kernel, f, counts)
         first = counts * likelihood.slopes(y, f).first
         b = weighted(f, counts, f - mean) + first
         change = b - algebra.times(kernel @ b) - a
         step = kernel @ change
         last, decrement = decrement, float((step * (first - a)).sum())
-        if decrement <= tolerance or last <= decrement < FLOOR:
+        if decrement <= tolerance or last <= decrement < floor:
             return ClassMode(f, a, likely, algebra)
         for halvings in range(MOST_HALVINGS):
             length = 0.5**halvings
             tried, reached = f + length * step, a + length * change
             likely = value_at(tried)
-            slack = FLOOR if decrement < FLOOR else ROUNDED * (1 + abs(value))
+            slack = floor if decrement < floor else 0.0
             if float(likely - 0.5 * ((tried - mean) * reached).sum()) >= value - slack:
                 f, a = tried, reached
                 break

@@ -41,7 +41,7 @@ TOLERANCE, ROUNDED_TOLERANCE = 1e-14, 1e-7
 """Of the square of Newton's decrement, in nats a thousand rows, for features of double and of single precision."""
 ROUNDED_FLOOR = 1e-5
 """What rounding changes the value by, nats a root of rows, with features of single precision."""
-_LENGTHS = tuple(0.5**i for i in range(1, 25))
+_LENGTHS = tuple(0.5**i for i in (*range(1, 25), *range(26, 90, 4)))
 """Of a step that goes too far, of which the best is taken."""
 _MATRIX = "The feature matrix I + Phi^T W Phi"
 
@@ -139,7 +139,7 @@ def find_mode(model: LinearModel, law: Likelihood) -> Mode:
     weights = model.mean.new_zeros(model.num_features)
     is_double, count = _is_double(model), len(model.rows)
     tolerance = (TOLERANCE if is_double else ROUNDED_TOLERANCE) * (1 + count / 1000)
-    floor = FLOOR if is_double else ROUNDED_FLOOR * math.sqrt(count)
+    least = FLOOR if is_double else ROUNDED_FLOOR * math.sqrt(count)
     before, step = -torch.inf, torch.zeros_like(weights)
     decrement = torch.inf
     for _ in range(MOST_STEPS):
@@ -147,8 +147,8 @@ def find_mode(model: LinearModel, law: Likelihood) -> Mode:
         value = float(told.value - 0.5 * weights.square().sum())
         if not torch.isfinite(told.value) and before == -torch.inf:
             raise SolverError(NOT_FINITE)
-        slack = floor if decrement < floor else tolerance + ROUNDED * (1 + abs(before))
-        if not value >= before - slack:
+        floor = max(least, ROUNDED * abs(value if before == -torch.inf else before))
+        if not value >= before - (floor if decrement < floor else tolerance):
             weights = _shortened(model, law, weights - step, step, before, decrement)
             before = -torch.inf  # the shortened step is known to be better
             step = torch.zeros_like(step)

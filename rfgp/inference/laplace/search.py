@@ -25,7 +25,7 @@ from rfgp.likelihoods.role import LEAST_CURVATURE
 from rfgp.rows import Block
 
 MOST_STEPS = 300
-MOST_HALVINGS = 30
+MOST_HALVINGS = 90
 MOST_INNER, SOLVED = 100, 1e-8
 """Conjugate gradients for a step, and the relative residual that ends them."""
 TOLERANCE = 1e-14
@@ -104,29 +104,30 @@ def find_mode(observed: Observed, solve: Solve, mean: Tensor) -> Counted:
     now = observed.at(f)
     value = now.value - 0.5 * (f - mean) @ a
     tolerance = TOLERANCE * (1 + len(f) / 1000)
-    decrement = torch.inf
+    decrement, floor = torch.inf, FLOOR
     for _ in range(MOST_STEPS):
         if not bool(torch.isfinite(value)):
             raise SolverError(NOT_FINITE)
         step, change = _step(now, f - mean, a, solve, is_concave=observed.likelihood.is_concave)
         last, decrement = decrement, float(step @ (now.first - a))
+        floor = max(FLOOR, ROUNDED * abs(float(value)))
         length, better = 1.0, None
         for _ in range(MOST_HALVINGS):
             tried = f + length * step
             found = observed.value(tried) - 0.5 * (tried - mean) @ (a + length * change)
-            if found >= value - ROUNDED * (1 + abs(float(value))) * (decrement < 1e-6):
+            if found >= value - floor * (decrement < floor):
                 better = found
                 break
             length /= 2
         if better is None:
-            if decrement < FLOOR:
+            if decrement < floor:
                 return now
             raise SolverError(lost(decrement))
         f, a, value = f + length * step, a + length * change, better
         now = observed.at(f)
-        if decrement <= tolerance or last <= decrement < FLOOR:
+        if decrement <= tolerance or last <= decrement < floor:
             return now
-    if decrement < FLOOR:
+    if decrement < floor:
         return now
     raise SolverError(lost(decrement))
 
@@ -146,6 +147,8 @@ def _step(now: Counted, left: Tensor, a: Tensor, solve: Solve, *, is_concave: bo
 
     residual = right - times(step, change)
     x, y, goal = step, change, SOLVED * float(right.norm())
+    if float(residual.norm()) <= goal:
+        return step, change
     z, image = regress(residual / weight)
     p, q, rho = z, image, float(residual @ z)
     for _ in range(MOST_INNER):
@@ -155,7 +158,7 @@ def _step(now: Counted, left: Tensor, a: Tensor, solve: Solve, *, is_concave: bo
             return step, change
         length = rho / curvature
         x, y, residual = x + length * p, y + length * q, residual - length * product
-        if float(residual.norm()) <= goal:
+        if float(residual.norm()) <= goal or rho <= 0:
             break
         z, image = regress(residual / weight)
         rho, before = float(residual @ z), rho

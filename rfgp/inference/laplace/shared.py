@@ -184,18 +184,19 @@ def find_mode(model: LinearModel, likelihood: Categorical) -> SharedMode:
     rows = _Rows(model)
     w = model.mean.new_zeros(model.num_features, len(model.mean))
     tolerance = (TOLERANCE if rows.is_double else ROUNDED_TOLERANCE) * (1 + len(model.rows) / 1000)
-    floor = FLOOR if rows.is_double else ROUNDED_FLOOR * math.sqrt(len(model.rows))
+    least = FLOOR if rows.is_double else ROUNDED_FLOOR * math.sqrt(len(model.rows))
     decrement = torch.inf
     for _ in range(MOST_STEPS):
         likely, gradient, grams = _told(model, likelihood, rows, w)
         if not bool(torch.isfinite(likely)):
             raise SolverError(NOT_FINITE)
         value, ascent = float(likely - 0.5 * w.square().sum()), gradient - w
+        floor = max(least, ROUNDED * abs(value))
         step = _solved(model, rows, w, grams, ascent, min(max(0.1 * decrement, SOLVED[0]), SOLVED[1]))
         last, decrement = decrement, float((step * ascent).sum())
         if decrement <= tolerance or last <= decrement < floor:
             return SharedMode(w, grams, likely)
-        w = _moved(model, likelihood, rows, (w, step), value - (floor if decrement < floor else ROUNDED * abs(value)))
+        w = _moved(model, likelihood, rows, (w, step), value - (floor if decrement < floor else 0.0))
     raise SolverError(lost(decrement))
 
 

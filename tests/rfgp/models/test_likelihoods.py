@@ -357,6 +357,29 @@ def test_classes_that_columns_separate_have_a_finite_fit():
     assert ((p > 0.5) == (x[:, 0] > 0)).mean() > 0.97
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")
+@pytest.mark.parametrize("features", ["fourier", "exact"])
+@pytest.mark.parametrize("name", ["poisson", "negative-binomial", "gamma", "student-t", "bernoulli"])
+def test_extreme_targets_have_finite_fits(name, features):
+    """Counts to 10^7, values over sixty orders, Cauchy's errors, one success, and rows that repeat each other."""
+    rng = np.random.default_rng(0)
+    extreme = {
+        "poisson": rng.integers(0, 10**7, 40),
+        "negative-binomial": np.r_[10**7, np.zeros(39)],
+        "gamma": np.exp(rng.normal(0, 20, 40)),
+        "student-t": 1e12 * rng.standard_cauchy(40),
+        "bernoulli": np.r_[1, np.zeros(39)],
+    }[name].astype(float)
+    for X in (rng.standard_normal((40, 2)), np.repeat(rng.standard_normal((2, 2)), 20, axis=0)):
+        gp = rfgp.TableGP(features, num_frequencies=6, likelihood=name, seed=0).fit(X, extreme)
+        law = gp.predict(np.vstack([X[:2], [[1e3, 1e3]]])).observed()
+        assert np.isfinite(law.log_density(extreme[:3])[:2]).all()
+        assert np.isfinite(law.quantile(0.9)[:2]).all()
+        assert not np.isnan(law.log_density(extreme[:3])[2])  # e^f may overflow, as far from the rows as that is
+        assert law.quantile(0.9)[2] >= law.quantile(0.1)[2]
+        assert np.isfinite(gp.leave_one_out().log_density).all()
+
+
 def test_options_are_shown():
     assert "likelihood=Poisson()" in repr(model(Poisson()))
     assert "likelihood" not in repr(rfgp.TableGP())
