@@ -11,6 +11,7 @@ from rfgp import random
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.scoring import ascend
+from rfgp.fitting.variational import fit_variational
 from rfgp.inference import MOST_DENSE, SparseEvidence, iterates
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
@@ -38,6 +39,8 @@ def fit_nodes(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
 
     Features that are chosen or tuned are so again for the fitted kernel, and the fit goes on with them.
     """
+    if regression.family.is_variational:
+        return fit_variational(regression, plan, fit_nodes)
     with in_one_thread(len(regression.needed_rows("a fit")) <= SMALL):
         return _fitted(regression, plan)
 

@@ -7,12 +7,15 @@ from rfgp.fitting.observed import fit_observed
 from rfgp.fitting.residual import fit_residual
 from rfgp.fitting.subsets import fit_features
 from rfgp.fitting.together import fit_together
+from rfgp.fitting.variational import fit_variational
 from rfgp.fitting.whole import fit_whole
 from rfgp.regression import FeatureOptions, FitReport, InducingFamily, KernelFamily, LocalFamily, Regression
 
 
 def fit_table(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression of a table; return the one found, and how it went."""
+    if regression.family.is_variational:
+        return fit_variational(regression, plan, fit_table)
     if not regression.family.is_normal and not isinstance(regression.family, KernelFamily):
         return fit_observed(regression, plan)
     if isinstance(regression.family, LocalFamily):

@@ -12,7 +12,6 @@ from rfgp.inference.evidence import Evidence as Evidence
 from rfgp.inference.iterated.sparse import SparseEvidence as SparseEvidence
 from rfgp.inference.iterated.sparse import SparsePosterior as SparsePosterior
 from rfgp.inference.labels import ObservedClasses as ObservedClasses
-from rfgp.inference.labels import observations as observations
 from rfgp.inference.laplace import LaplaceEvidence as LaplaceEvidence
 from rfgp.inference.laplace import LaplaceFeatureEvidence as LaplaceFeatureEvidence
 from rfgp.inference.laplace import laplace_evidence as laplace_evidence
@@ -26,7 +25,10 @@ from rfgp.inference.local import LocalEvidence as LocalEvidence
 from rfgp.inference.local import LocalPosterior as LocalPosterior
 from rfgp.inference.local import LocalPrior as LocalPrior
 from rfgp.inference.markov import MarkovPrior as MarkovPrior
-from rfgp.inference.mixtures import ObservedPrediction as ObservedPrediction
+from rfgp.inference.noisy import NoisyLaw as NoisyLaw
+from rfgp.inference.noisy import NoisyPosterior as NoisyPosterior
+from rfgp.inference.observed import ObservedPrediction as ObservedPrediction
+from rfgp.inference.observed import observations as observations
 from rfgp.inference.posteriors import KernelPosterior as KernelPosterior
 from rfgp.inference.posteriors import WeightPosterior as WeightPosterior
 from rfgp.inference.prediction import LogNormal as LogNormal
@@ -38,3 +40,5 @@ from rfgp.inference.priors import FeaturePrior as FeaturePrior
 from rfgp.inference.priors import KernelPrior as KernelPrior
 from rfgp.inference.priors import Residual as Residual
 from rfgp.inference.priors import SparsePrior as SparsePrior
+from rfgp.inference.variational import VariationalEvidence as VariationalEvidence
+from rfgp.inference.variational import variational_evidence as variational_evidence

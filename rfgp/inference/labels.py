@@ -1,4 +1,4 @@
-"""The law of an observation under any likelihood, and that of labels: probabilities of several classes."""
+"""The law of labels: probabilities of several classes."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -13,10 +13,14 @@ from rfgp.ambient import Cached, plain
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.laws import Law
-from rfgp.inference.mixtures import NO_COVARIANCE, NO_SUMS, ObservedPrediction
 from rfgp.inference.prediction import NO_LOGARITHM, LogNormal, Prediction, drawn_together, probabilities, values_like
 from rfgp.likelihoods import Likelihood
 
+NO_COVARIANCE = (
+    "Observations under this likelihood have no covariance in closed form: take that of many samples, or that of the "
+    "latent function, predict(X).covariance."
+)
+NO_SUMS = "Sums of observations under this likelihood have no law in closed form: sample them."
 _DRAWS = 512
 """Of a Sobol sequence, for softmaxes."""
 _CHUNK = 2**14
@@ -150,9 +154,3 @@ def class_shares(mean: Tensor, spread: Tensor) -> Tensor:
     size = max(1, _CHUNK // count)
     parts = zip(torch.split(mean, size), torch.split(roots, size), strict=True)
     return torch.cat([torch.softmax(m[:, None] + standard @ root.mT, dim=2).mean(1) for m, root in parts])
-
-
-def observations(prediction: Prediction, likelihood: Likelihood) -> ObservedPrediction | ObservedClasses:
-    """Return the law of observations under a likelihood where that of the latent function is a prediction."""
-    p, kind = prediction, ObservedClasses if likelihood.num_latents > 1 else ObservedPrediction
-    return kind(p.law, p.location, p.scale, p.noise, p.template, p.as_numpy, likelihood=likelihood)

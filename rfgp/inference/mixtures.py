@@ -1,4 +1,4 @@
-"""The law of an observation at points where the latent function has a normal law: mixtures, by quadrature.
+"""Mixtures of the law of an observation over normal laws of the latent function, by quadrature.
 
 Means and variances, where they have no closed form, and probabilities of at most y are integrals of smooth functions
 against N(mean, variance): by the trapezoidal rule, which is exact to rounding for analytic ones and off by at most .03
@@ -9,190 +9,101 @@ Hermite's rule is laid over (adaptive Gauss-Hermite quadrature, Liu and Pierce 1
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp import random
-from rfgp.ambient import plain
-from rfgp.counts import check_count
-from rfgp.errors import InvalidArgumentError
-from rfgp.inference.prediction import NO_LOGARITHM, LogNormal, Prediction, probabilities, values_like
+from rfgp.inference.laws import Law
 from rfgp.likelihoods import Likelihood
+from rfgp.likelihoods.role import PLACES, WEIGHTS
 
-_REACH, _STEP = 8.0, 0.125
-"""Of the trapezoidal rule, in standard deviations."""
 _HERMITE = 40
 """Nodes of Gauss and Hermite's rule."""
 _CHUNK = 2**14
 """Points that are integrated at once."""
-NO_COVARIANCE = (
-    "Observations under this likelihood have no covariance in closed form: take that of many samples, or that of the "
-    "latent function, predict(X).covariance."
-)
-NO_SUMS = "Sums of observations under this likelihood have no law in closed form: sample them."
-_NEWTON, _HALVINGS = 50, 60
-_ROUNDED = 2.0**-50
-"""Of a count: what it is known to."""
+_NEWTON = 50
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ObservedPrediction(Prediction):
-    """The law of observations at n points under a likelihood that is not normal, in the user's units.
+class Mixture(Protocol):
+    """The role: the laws of standardised observations at n points."""
 
-    Its marginal laws are mixtures over the latent function's; draws are joint.
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Return means and variances, (n,) each."""
+
+    def log_density(self, y: Tensor) -> Tensor:
+        """Return the log densities of observations, (n,) -> (n,)."""
+
+    def below(self, y: Tensor) -> Tensor:
+        """Return the probabilities of at most y, (n,) -> (n,)."""
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw from the joint law, (count, n)."""
+
+    def around(self) -> tuple[Tensor, Tensor]:
+        """Return where most of the laws is: places and widths, (n,) each."""
+
+
+@dataclass(frozen=True, eq=False)
+class LatentMixture:
+    """Over the latent function alone.
 
     Attributes:
-        likelihood: With all its parameters, of standardised observations.
+        law: Of an observation given it, with all parameters.
+        latent: Its law, without its mean.
+        location: That mean, 0-d.
     """
 
-    likelihood: Likelihood | None = None
+    law: Likelihood
+    latent: Law
+    location: Tensor
 
-    def observed(self) -> "ObservedPrediction":
-        """Return the law itself."""
-        return self
-
-    @plain()
-    def mean_tensor(self) -> Tensor:
-        """Return the mean (n,), float64 tensor."""
-        closed = self._law.moments(*self._latent)
-        return self._unit * (self._integrated(self._law.mean) if closed is None else closed[0])
-
-    @plain()
-    def variance_tensor(self) -> Tensor:
-        """Return the marginal variances (n,), float64 tensor."""
-        law = self._law
-        if (closed := law.moments(*self._latent)) is not None:
-            return self._unit**2 * closed[1]
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Return means and variances, (n,) each."""
+        law = self.law
+        if (closed := law.moments(*self.normal)) is not None:
+            return closed
         within, squares, mean = (
             self._integrated(function) for function in (law.variance, lambda f: law.mean(f).square(), law.mean)
         )
-        return self._unit**2 * (within + (squares - mean.square()).clamp_min(0))
+        return mean, within + (squares - mean.square()).clamp_min(0)
 
-    def covariance_tensor(self) -> Tensor:
-        """Refuse: (n, n) numbers would be an integral each.
+    def log_density(self, y: Tensor) -> Tensor:
+        """Return the log densities of observations, (n,) -> (n,)."""
+        return torch.cat([log_density(self.law, *part) for part in chunks(y, *self.normal)])
 
-        Raises:
-            InvalidArgumentError: always; with what to do.
-        """
-        raise InvalidArgumentError(NO_COVARIANCE)
-
-    def log_density(self, y: Any) -> Any:
-        """Return the log density of each observation (n,) under its marginal law; of counts and labels that of y."""
-        mean, variance = self._latent
-        values = values_like(y, mean) / self._unit
-        if (wrong := self._law.check(values)) is not None:
-            raise InvalidArgumentError(f"y is no observation: {wrong}.")
-        parts = _chunks(values, mean, variance)
-        found = torch.cat([log_density(self._law, *part) for part in parts])
-        return self._out(found - (0.0 if self._law.is_discrete else math.log(self._unit)))
-
-    def cdf(self, y: Any) -> Any:
-        """Return the probabilities that observations are at most y, one number or (n,)."""
-        mean, _ = self._latent
-        values = (values_like(y, mean, may_be_one=True) / self._unit).expand_as(mean)
-        return self._out(self._below(values))
-
-    @plain()
-    def quantile(self, probability: Any) -> Any:
-        """Return the least y with at least this probability of at most y: (n,), or (q, n) for q probabilities."""
-        mean, _ = self._latent
-        p = probabilities("probability", probability, mean)
-        found = [self._unit * self._at_least(one.expand_as(mean)) for one in p.reshape(-1)]
-        return self._out(torch.stack(found).reshape(*p.shape, *mean.shape))
-
-    @plain()
-    def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
-        """Draw from the joint law, (s, n): functions, and an observation of each value."""
-        num_samples = check_count("num_samples", num_samples, least=0)
-        generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
-        root, mean = self.law.root().cpu(), self._latent[0]
-        standard = torch.randn(num_samples, root.shape[1], generator=generator, dtype=root.dtype)
-        return self._out(self._unit * self._law.sample(mean + standard @ root.mT, generator))
-
-    def linear(self, weights: Any) -> Prediction:
-        """Refuse: sums (m, n) of observations have no law in closed form.
-
-        Raises:
-            InvalidArgumentError: always; with what to do.
-        """
-        raise InvalidArgumentError(NO_SUMS)
-
-    def exp(self) -> LogNormal:
-        """Refuse: these are observations, not the logarithms of some.
-
-        Raises:
-            InvalidArgumentError: always.
-        """
-        raise InvalidArgumentError(NO_LOGARITHM)
-
-    def operator(self) -> None:
-        """Return that there is none of a covariance (n, n)."""
-        return
-
-    def __repr__(self) -> str:
-        return f"ObservedPrediction({self.likelihood!r})"
-
-    # --- standardised ----------------------------------------------------------------------------
-
-    @property
-    def _law(self) -> Likelihood:
-        assert self.likelihood is not None
-        return self.likelihood
-
-    @property
-    def _unit(self) -> float:
-        return float(self.scale)
-
-    @property
-    def _latent(self) -> tuple[Tensor, Tensor]:
-        """The mean and the variance (n,) of the latent function."""
-        mean = (self.location / self.scale).double() + self.law.mean()[:, 0]
-        return mean.cpu(), self.law.variance().clamp_min(0).double().cpu()
-
-    def _integrated(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the mean of a function of f (...) at each point, (n,)."""
-        return torch.cat([expectation(lambda f, _: function(f), *part) for part in _chunks(*self._latent)])
-
-    def _below(self, y: Tensor) -> Tensor:
-        """Return the probability of at most y (n,)."""
+    def below(self, y: Tensor) -> Tensor:
+        """Return the probabilities of at most y, (n,) -> (n,)."""
         found = [
-            expectation(lambda f, y: self._law.cdf(y[:, None].expand_as(f), f), mean, variance, y)
-            for y, mean, variance in _chunks(y, *self._latent)
+            expectation(lambda f, y: self.law.cdf(y[:, None].expand_as(f), f), mean, variance, y)
+            for y, mean, variance in chunks(y, *self.normal)
         ]
         return torch.cat(found).clamp(0, 1)
 
-    def _at_least(self, p: Tensor) -> Tensor:
-        """Return the least y (n,) with at least the probabilities p (n,) of at most y, by bisection."""
-        law, (mean, variance) = self._law, self._latent
-        center, width = law.mean(mean), 1 + variance.sqrt() + law.variance(mean).clamp_max(1e300).sqrt()
-        low, high = torch.full_like(center, law.lowest), center + width
-        if not math.isfinite(law.lowest):
-            low = center - width
-        for _ in range(200):
-            short, far = self._below(high) < p, (self._below(low) > p) & (not math.isfinite(law.lowest))
-            if not bool((short | far).any()):
-                break
-            width = 2 * width
-            low, high = torch.where(far, low - width, low), torch.where(short, high + width, high)
-        if law.is_discrete:
-            return self._least_count(p, high.ceil())
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            below = self._below(middle) < p
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return high
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw functions, and an observation of each value, (count, n)."""
+        return self.law.sample(drawn(self.normal[0], self.latent, count, generator), generator)
 
-    def _least_count(self, p: Tensor, high: Tensor) -> Tensor:
-        """Return the least whole numbers (n,) from 0 to `high` with at least these probabilities of at most that."""
-        low = torch.full_like(high, -1.0)
-        while bool((high - low > (_ROUNDED * high).clamp_min(1)).any()):
-            middle = ((low + high) / 2).floor()
-            below = self._below(middle) < p
-            low, high = torch.where(below, middle, low), torch.where(below, high, torch.maximum(middle, low + 1))
-        return high
+    def around(self) -> tuple[Tensor, Tensor]:
+        """Return the means at the middle of the latent law, and widths that are those of its parts, (n,) each."""
+        mean, variance = self.normal
+        return self.law.mean(mean), 1 + variance.sqrt() + self.law.variance(mean).clamp_max(1e300).sqrt()
+
+    @property
+    def normal(self) -> tuple[Tensor, Tensor]:
+        """The mean and the variance (n,) of the latent function."""
+        return (self.location + self.latent.mean()[:, 0]).cpu(), self.latent.variance().clamp_min(0).double().cpu()
+
+    def _integrated(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the mean of a function of f (...) at each point, (n,)."""
+        return torch.cat([expectation(lambda f, _: function(f), *part) for part in chunks(*self.normal)])
+
+
+def drawn(mean: Tensor, law: Law, count: int, generator: torch.Generator) -> Tensor:
+    """Draw (count, n) from the joint law around means (n,)."""
+    root = law.root().cpu()
+    return mean + torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype) @ root.mT
 
 
 def expectation(
@@ -202,10 +113,9 @@ def expectation(
     beside: Tensor | None = None,  # (n,)
 ) -> Tensor:  # (n,)
     """Return the mean of function(f (n, q), beside (n,)) for f ~ N(mean, variance), by the trapezoidal rule."""
-    places = torch.arange(-_REACH, _REACH + _STEP, _STEP, dtype=mean.dtype)
-    weights = torch.exp(-0.5 * places.square())
-    values = function(mean[:, None] + variance.sqrt()[:, None] * places, mean if beside is None else beside)
-    out: Tensor = values @ (weights / weights.sum())
+    out: Tensor = (
+        function(mean[:, None] + variance.sqrt()[:, None] * PLACES, mean if beside is None else beside) @ WEIGHTS
+    )
     return out
 
 
@@ -239,6 +149,6 @@ def log_density(
     return torch.where(found.isnan(), -torch.inf, found)  # where e^f overflows
 
 
-def _chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Yield some rows of columns (n,) at a time, at least once."""
     return zip(*(torch.split(column, _CHUNK) for column in columns), strict=True)

@@ -4,10 +4,12 @@ from rfgp.likelihoods.binary import Bernoulli as Bernoulli
 from rfgp.likelihoods.classes import Categorical as Categorical
 from rfgp.likelihoods.counts import NegativeBinomial as NegativeBinomial
 from rfgp.likelihoods.counts import Poisson as Poisson
+from rfgp.likelihoods.noisy import Heteroscedastic as Heteroscedastic
 from rfgp.likelihoods.positive import Gamma as Gamma
 from rfgp.likelihoods.real import Normal as Normal
 from rfgp.likelihoods.real import StudentT as StudentT
 from rfgp.likelihoods.role import Begin as Begin
+from rfgp.likelihoods.role import Expected as Expected
 from rfgp.likelihoods.role import Likelihood as Likelihood
 from rfgp.likelihoods.role import Parameter as Parameter
 from rfgp.likelihoods.role import Slopes as Slopes
@@ -22,6 +24,7 @@ REGISTRY: Registry[Likelihood] = Registry(
         "poisson": Poisson,
         "negative-binomial": NegativeBinomial,
         "student-t": StudentT,
+        "heteroscedastic": Heteroscedastic,
         "gamma": Gamma,
     },
 )

@@ -28,6 +28,7 @@ class Categorical(Likelihood):
     num_classes: int | None = None
     is_discrete = True
     lowest = 0.0
+    approximations = ("laplace",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,7 +9,7 @@ from scipy import special
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rfgp.likelihoods.role import Begin, Likelihood, Parameter, Slopes, drawing, first_where
+from rfgp.likelihoods.role import Begin, Expected, Likelihood, Parameter, Slopes, drawing, first_where
 from rfgp.scaling import moments
 
 _VARIANCES = (0.1, 10.0)
@@ -66,6 +66,11 @@ class Poisson(Likelihood):
         fixed = torch.special.xlogy(y, y) - y - torch.lgamma(y + 1)
         value = torch.where(y > 0, -y * (d.expm1() - d), -mean) + fixed
         return Slopes(value, y - mean, -mean, -mean)
+
+    def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
+        """Return the mean of the log density of y (n,) for f ~ N(mean, variance), (n, 1) each: E e^f is known."""
+        rate = (mean + variance / 2).exp()
+        return Expected(y * mean[:, 0] - rate[:, 0] - torch.lgamma(y + 1), y[:, None] - rate, rate)
 
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of counts for f ~ N(mean, variance), (n,) each."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rfgp.likelihoods.counts import begin_of_logs, log_moments
-from rfgp.likelihoods.role import Begin, Likelihood, Parameter, Slopes, drawing, first_where
+from rfgp.likelihoods.role import Begin, Expected, Likelihood, Parameter, Slopes, drawing, first_where
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,6 +37,13 @@ class Gamma(Likelihood):
         ratio = a * (y.log() - f).exp()
         value = a * a.log() - a * f - torch.lgamma(a) + (a - 1) * y.log() - ratio
         return Slopes(value, ratio - a, -ratio, ratio)
+
+    def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
+        """Return the mean of the log density of y (n,) for f ~ N(mean, variance), (n, 1) each: E e^-f is known."""
+        a = self._shape(mean)
+        ratio = a * (y.log()[:, None] - mean + variance / 2).exp()
+        fixed = a * a.log() - torch.lgamma(a) + (a - 1) * y.log()
+        return Expected(fixed - a * mean[:, 0] - ratio[:, 0], ratio - a, ratio)
 
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""

@@ -40,8 +40,9 @@ class Normal(Likelihood):
     """y ~ N(f, noise), solved in closed form; see `rfgp.inference`."""
 
     noise: Any = None
-    parameters = (Parameter("noise", 0.1, (1e-6, 1e2)),)
+    parameters = (Parameter("noise", 0.1, (1e-6, 1e2), power=2),)
     is_standardized = True
+    approximations = ()
 
     def check(self, y: Tensor) -> str | None:
         """Take any numbers (n,)."""
@@ -101,8 +102,9 @@ class StudentT(Likelihood):
 
     df: Any = None
     scale: Any = None
-    parameters = (Parameter("df", 4.0, (1.0, 1e3)), Parameter("scale", 0.3, (1e-3, 1e1), has_unit=True))
+    parameters = (Parameter("df", 4.0, (1.0, 1e3)), Parameter("scale", 0.3, (1e-3, 1e1), power=1))
     is_standardized, is_concave = True, False
+    approximations = ("laplace",)
 
     def check(self, y: Tensor) -> str | None:
         """Take any numbers (n,)."""

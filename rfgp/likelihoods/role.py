@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -11,8 +11,15 @@ from torch import Tensor
 
 from rfgp.errors import DataError, InvalidArgumentError
 
+L = TypeVar("L", bound="Likelihood")
+
+APPROXIMATIONS = ("laplace", "variational")
 LEAST_CURVATURE = 1e-10
 """Of a row: where an observation says less than this of f, as much is taken."""
+
+PLACES = torch.arange(-8.0, 8.125, 0.125, dtype=torch.float64)
+"""Of the trapezoidal rule against a normal law, in standard deviations: exact to rounding for analytic functions."""
+WEIGHTS = torch.exp(-0.5 * PLACES.square()) / torch.exp(-0.5 * PLACES.square()).sum()
 
 
 class Parameter(NamedTuple):
@@ -21,7 +28,7 @@ class Parameter(NamedTuple):
     name: str
     start: float
     bounds: tuple[float, float]
-    has_unit: bool = False  # that of the targets, as a scale has
+    power: int = 0  # of the unit of the targets, which a scale has, and its square a variance
 
 
 class Slopes(NamedTuple):
@@ -31,6 +38,14 @@ class Slopes(NamedTuple):
     first: Tensor  # (n,)
     second: Tensor  # (n,)
     third: Tensor  # (n,)
+
+
+class Expected(NamedTuple):
+    """The mean of the log density under a normal law of f, and its derivatives in that law's moments, (n, L) each."""
+
+    value: Tensor  # (n,)
+    first: Tensor  # (n, L), in the mean
+    curvature: Tensor  # (n, L), -2 times that in the variance
 
 
 class Begin(NamedTuple):
@@ -55,37 +70,24 @@ class Likelihood(ABC):
     """Whether targets are standardised: where they are shifted and scaled with f."""
     is_concave: ClassVar[bool] = True
     """Whether the log density is concave in f."""
+    approximations: ClassVar[tuple[str, ...]] = APPROXIMATIONS
+    """How a posterior may be approximated, the usual way first; none where nothing is."""
+    has_noise_process: ClassVar[bool] = False
+    """Whether the logarithm of the noise is a second latent function."""
     is_discrete: ClassVar[bool] = False
     """Whether observations are counts or labels."""
     lowest: ClassVar[float] = -torch.inf
     """The least observation that there may be."""
 
     def __post_init__(self) -> None:
-        for name, value in self.given.items():
+        for name, value in given(self).items():
             number = torch.as_tensor(value)
             if number.ndim or not bool(torch.isfinite(number) & (number > 0)):
                 raise InvalidArgumentError(f"{name} must be positive and finite, or None to be learned, got {number}.")
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """The parameters that are not learned, by name."""
-        known = {parameter.name for parameter in self.parameters}
-        all_fields = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in all_fields.items() if name in known and value is not None}
-
-    @property
-    def learned(self) -> tuple[Parameter, ...]:
-        """The parameters that are learned."""
-        return tuple(parameter for parameter in self.parameters if parameter.name not in self.given)
-
     def at(self, numbers: Mapping[str, Tensor]) -> Self:
         """Return the likelihood with its learned parameters (0-d each) by name."""
         return replace(self, **numbers)
-
-    def standardized(self, unit: float) -> Self:
-        """Return the likelihood of targets that were divided by a unit, as a given scale is here."""
-        given = {p.name: self.given[p.name] / unit for p in self.parameters if p.has_unit and p.name in self.given}
-        return replace(self, **given)
 
     @property
     def num_latents(self) -> int:
@@ -124,6 +126,17 @@ class Likelihood(ABC):
         """Return the curvature (n,), not negative, by which a step leads uphill: at least the log density's own."""
         return -slopes.second
 
+    def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
+        """Return the mean of the log density of y (n,) for independent f ~ N(mean, variance), (n, L) each.
+
+        By the trapezoidal rule here; curvatures may be negative where the log density is not concave.
+        """
+        deviation = variance.sqrt()
+        f, y = mean + deviation * PLACES, y[:, None].expand(-1, len(PLACES))
+        slopes = self.slopes(y, f)
+        first, curvature = slopes.first @ WEIGHTS, -(slopes.first * PLACES) @ WEIGHTS / deviation[:, 0]
+        return Expected(slopes.value @ WEIGHTS, first[:, None], curvature[:, None])
+
     def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor | None:
         """Return the log density of y (n,) for f ~ N(mean, variance), (n,) each, where there is a form of its own."""
         return None
@@ -154,6 +167,24 @@ class Likelihood(ABC):
         chosen = {field.name: getattr(self, field.name) for field in fields(self)}
         told = ", ".join(f"{name}={_short(value)}" for name, value in chosen.items() if value is not None)
         return f"{type(self).__name__}({told})"
+
+
+def given(likelihood: Likelihood) -> dict[str, Any]:
+    """Return the parameters that are not learned, by name."""
+    values = {parameter.name: getattr(likelihood, parameter.name) for parameter in likelihood.parameters}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def learned(likelihood: Likelihood) -> tuple[Parameter, ...]:
+    """Return the parameters that are learned."""
+    return tuple(parameter for parameter in likelihood.parameters if getattr(likelihood, parameter.name) is None)
+
+
+def standardized(likelihood: L, unit: float) -> L:
+    """Return a likelihood of targets that were divided by a unit, as a given scale is here."""
+    held = given(likelihood)
+    units = {p.name: unit**p.power for p in likelihood.parameters if p.name in held}
+    return replace(likelihood, **{name: held[name] / units[name] for name in units})
 
 
 def _short(value: Any) -> str:

@@ -34,7 +34,8 @@ class RoadGP(Process[FieldFamily]):
             positions is on average that of the targets.
         noise: Starting value of the noise variance; None: several are compared.
         likelihood: The law of an observation given the process, as for `rfgp.TableGP`: "normal", "bernoulli",
-            "poisson", "negative-binomial", "gamma", "student-t", or one of `rfgp.likelihoods`.
+            "poisson", "negative-binomial", "gamma", "student-t", "heteroscedastic", or one of `rfgp.likelihoods`.
+        approximation: "laplace" or "variational", as for `rfgp.TableGP`.
         priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
         seed: An integer, or None for one from the system, kept as `.seed`.
 
@@ -60,10 +61,13 @@ class RoadGP(Process[FieldFamily]):
         outputscale: float | None = None,
         noise: float | None = None,
         likelihood: str | Likelihood = "normal",
+        approximation: str | None = None,
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
     ) -> None:
-        options = FieldOptions(random.resolve_seed(seed), lengthscale, outputscale, noise, priors, likelihood)
+        options = FieldOptions(
+            random.resolve_seed(seed), lengthscale, outputscale, noise, priors, likelihood, approximation
+        )
         super().__init__(FieldFamily(RoadPlaces(graphs.RoadField(roads, alpha, boundary)), options))
 
 
@@ -80,7 +84,8 @@ class MeshGP(Process[FieldFamily]):
             observed points is on average that of the targets.
         noise: Starting value of the noise variance; None: several are compared.
         likelihood: The law of an observation given the process, as for `rfgp.TableGP`: "normal", "bernoulli",
-            "poisson", "negative-binomial", "gamma", "student-t", or one of `rfgp.likelihoods`.
+            "poisson", "negative-binomial", "gamma", "student-t", "heteroscedastic", or one of `rfgp.likelihoods`.
+        approximation: "laplace" or "variational", as for `rfgp.TableGP`.
         priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
         seed: An integer, or None for one from the system, kept as `.seed`.
 
@@ -105,6 +110,7 @@ class MeshGP(Process[FieldFamily]):
         outputscale: float | None = None,
         noise: float | None = None,
         likelihood: str | Likelihood = "normal",
+        approximation: str | None = None,
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
     ) -> None:
@@ -113,5 +119,7 @@ class MeshGP(Process[FieldFamily]):
                 "A graphs.MeshField or a mesh is needed, got a graph; rfgp.GraphGP takes graphs."
             )
         field = field if isinstance(field, graphs.MeshField) else graphs.MeshField(field)
-        options = FieldOptions(random.resolve_seed(seed), lengthscale, outputscale, noise, priors, likelihood)
+        options = FieldOptions(
+            random.resolve_seed(seed), lengthscale, outputscale, noise, priors, likelihood, approximation
+        )
         super().__init__(FieldFamily(MeshPlaces(field), options))

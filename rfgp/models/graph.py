@@ -53,7 +53,8 @@ class GraphGP(Process[NodeFamily]):
             the targets.
         noise: Starting value of the noise variance; None: a tenth of the targets' variance.
         likelihood: The law of an observation given the process, as for `rfgp.TableGP`: "normal", "bernoulli",
-            "poisson", "negative-binomial", "gamma", "student-t", or one of `rfgp.likelihoods`.
+            "poisson", "negative-binomial", "gamma", "student-t", "heteroscedastic", or one of `rfgp.likelihoods`.
+        approximation: "laplace" or "variational", as for `rfgp.TableGP`.
         priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units; None for a name
             that is to have none. Unless given, the noise has one that keeps it from 0
             (`rfgp.parameters.BoundaryAvoiding`), and the factors of `graphs.kernels.FreeModulation` have log-normal
@@ -93,6 +94,7 @@ class GraphGP(Process[NodeFamily]):
         rank: int | None = None,
         walk_options: Mapping[str, Any] | None = None,
         likelihood: str | Likelihood = "normal",
+        approximation: str | None = None,
     ) -> None:
         if (wrong := wrong_graph(graph)) is not None:
             raise InvalidArgumentError(wrong)
@@ -114,6 +116,7 @@ class GraphGP(Process[NodeFamily]):
             rank=rank,
             walk_options=dict(walk_options or {}),
             likelihood=likelihood,
+            approximation=approximation,
         )
         super().__init__(NodeFamily.of(graph, options))
 

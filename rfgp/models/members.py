@@ -63,6 +63,7 @@ class SparseSpectrumGP(Process[TableFamily]):
         local_lengthscale: Any = None,
         local_outputscale: float | None = None,
         likelihood: str | Likelihood = "normal",
+        approximation: str | None = None,
     ) -> None:
         options = FeatureOptions(
             spectrum=spectrum,
@@ -84,6 +85,7 @@ class SparseSpectrumGP(Process[TableFamily]):
             local_lengthscale=local_lengthscale,
             local_outputscale=local_outputscale,
             likelihood=likelihood,
+            approximation=approximation,
         )
         super().__init__(family_of(options))
 
@@ -169,10 +171,15 @@ class ExactGP(Process[KernelFamily]):
         local_lengthscale: Any = None,
         local_outputscale: float | None = None,
         likelihood: str | Likelihood = "normal",
+        approximation: str | None = None,
     ) -> None:
         common = (spectrum, ard, standardize, lengthscale, outputscale, noise, priors, dtype)
         beside = {"local_lengthscale": local_lengthscale, "local_outputscale": local_outputscale}
-        super().__init__(KernelFamily(KernelOptions(*common, local=local, likelihood=likelihood, **beside)))
+        super().__init__(
+            KernelFamily(
+                KernelOptions(*common, local=local, likelihood=likelihood, approximation=approximation, **beside)
+            )
+        )
 
     @property
     def options(self) -> KernelOptions:

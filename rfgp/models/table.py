@@ -32,6 +32,7 @@ _OF_KERNEL = {"spectrum", "ard", "standardize", "lengthscale", "outputscale", "n
     "local_lengthscale",
     "local_outputscale",
     "likelihood",
+    "approximation",
 }
 
 
@@ -94,11 +95,17 @@ class TableGP(Process[TableFamily]):
             local process alone `lengthscale` and `outputscale` are the names.
         local_outputscale: Starting value, of that process; None: a quarter of the targets' variance.
         likelihood: The law of an observation given the process: "normal"; "bernoulli" (targets 0 and 1), "poisson" and
-            "negative-binomial" (counts), "gamma" (positive targets), "student-t" (targets with outliers); or one of
-            `rfgp.likelihoods`, whose parameters are held where they are given. Others than the normal one are served by
-            Laplace's approximation (Rasmussen and Williams 2006, Section 3.4); `predict` is then the law of the latent
-            function, of a logit or the logarithm of a mean, and `predict(X).observed()` that of an observation. They
-            have fixed frequencies, and neither a local process nor a diagonal.
+            "negative-binomial" (counts), "gamma" (positive targets), "student-t" (targets with outliers),
+            "heteroscedastic" (normal, with the logarithm of the noise another function of the inputs); or one of
+            `rfgp.likelihoods`, whose parameters are held where they are given. Under others than the normal one
+            `predict` is the law of the latent function, of a logit or the logarithm of a mean, and
+            `predict(X).observed()` that of an observation. They have fixed frequencies, and neither a local process nor
+            a diagonal.
+        approximation: How the posterior under another than the normal likelihood is approximated; None: by "laplace",
+            around its mode (Rasmussen and Williams 2006, Section 3.4), where the likelihood has that. "variational":
+            by the normal law that is nearest in KL(approximation || posterior) (Opper and Archambeau 2009), whose mean
+            and variance are closer to the posterior's where rows are few or of two classes, at two to ten times the
+            cost and with all rows in memory; for log densities that are concave, and "heteroscedastic".
         priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units; a
             lengthscale shared by standardised columns counts in standard deviations.
         seed: An integer, or None for one from the system, kept as `.seed`.
@@ -141,6 +148,7 @@ class TableGP(Process[TableFamily]):
         local_lengthscale: Any = None,
         local_outputscale: float | None = None,
         likelihood: str | Likelihood = "normal",
+        approximation: str | None = None,
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
         dtype: torch.dtype | None = None,
@@ -166,6 +174,7 @@ class TableGP(Process[TableFamily]):
             local_lengthscale=local_lengthscale,
             local_outputscale=local_outputscale,
             likelihood=likelihood,
+            approximation=approximation,
             priors=priors,
             seed=seed,
             dtype=dtype,

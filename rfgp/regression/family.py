@@ -63,6 +63,10 @@ class Options(Protocol):
     def likelihood(self) -> Likelihood:
         """The law of an observation given the latent function."""
 
+    @property
+    def approximation(self) -> str | None:
+        """How the posterior is approximated; None: as usual for the likelihood."""
+
 
 def read_likelihood(likelihood: Any, noise: Any) -> Likelihood:
     """Return a likelihood as an object, and refuse a noise beside one that has none.
@@ -77,6 +81,18 @@ def read_likelihood(likelihood: Any, noise: Any) -> Likelihood:
     elif noise is not None:
         raise InvalidArgumentError(f"noise is of a normal likelihood, got {found!r}.")
     return found
+
+
+def check_approximation(approximation: str | None, likelihood: Likelihood) -> None:
+    """Refuse an approximation that a likelihood does not have.
+
+    Raises:
+        InvalidArgumentError: with those that it has.
+    """
+    known = likelihood.approximations
+    if approximation is not None and approximation not in known:
+        has = f"has {' and '.join(map(repr, known))}" if known else "needs no approximation"
+        raise InvalidArgumentError(f"approximation {approximation!r} is not for {likelihood!r}, which {has}.")
 
 
 class Family(ABC):
@@ -100,6 +116,12 @@ class Family(ABC):
     def is_normal(self) -> bool:
         """Whether observations are normal given the latent function, so that nothing is approximated."""
         return isinstance(self.options.likelihood, Normal)
+
+    @property
+    def is_variational(self) -> bool:
+        """Whether the posterior is approximated by the nearest normal law, rather than around its mode."""
+        ways = (self.options.approximation, *self.options.likelihood.approximations)
+        return next((way for way in ways if way is not None), None) == "variational"
 
     @property
     def kernel_names(self) -> tuple[str, ...]:

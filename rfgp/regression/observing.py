@@ -1,23 +1,42 @@
 """Likelihoods that are not normal, in a regression: starts, parameters among the hyperparameters, what is left out."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from rfgp.errors import DataError
-from rfgp.inference import LeaveOneOut, observations
-from rfgp.inference.evidence import Evidence
-from rfgp.inference.prediction import Prediction
+from rfgp.inference import (
+    Evidence,
+    Law,
+    LeaveOneOut,
+    NoisyLaw,
+    NoisyPosterior,
+    Posterior,
+    Prediction,
+    Prior,
+    laplace_evidence,
+    observations,
+    restore,
+    variational_evidence,
+)
+from rfgp.inference.noisy import OF_NOISE
 from rfgp.likelihoods import Likelihood
-from rfgp.likelihoods.role import refuse
+from rfgp.likelihoods.role import learned as learned_of
+from rfgp.likelihoods.role import refuse, standardized
 from rfgp.parameters import Quantity, Values
 from rfgp.regression.family import Family
 from rfgp.rows import ArrayRows, DataSummary, GivenArrays, GivenSource, Rows, came_as_numpy
 from rfgp.scaling import Affine, Scaling
 
 F = TypeVar("F", bound=Family)
+
+NOISE = "noise_"
+"""Before the names of the hyperparameters of the noise's logarithm."""
+NOISE_START, NOISE_BOUNDS = 0.5, (1e-4, 1e2)
+"""Of its output scale."""
 
 
 class Regressed(Protocol):
@@ -91,9 +110,13 @@ def law_quantities(family: Family, summary: DataSummary) -> dict[str, Quantity]:
         return {}
     one = torch.ones_like(summary.center).reshape(-1)[0]
     unit = summary.scaling.targets.scale.reshape(-1)[0]
-    return {
-        p.name: Quantity(p.start * one, unit if p.has_unit else one, (p.bounds[0] * one, p.bounds[1] * one))
-        for p in family.options.likelihood.learned
+    of_noise = {}
+    if family.options.likelihood.has_noise_process:
+        of_noise = dict(family.inputs.quantities(summary.spread, summary.scaling))
+        of_noise["outputscale"] = Quantity(NOISE_START * one, one, (NOISE_BOUNDS[0] * one, NOISE_BOUNDS[1] * one))
+    return {f"{NOISE}{name}": quantity for name, quantity in of_noise.items()} | {
+        p.name: Quantity(p.start * one, unit**p.power, (p.bounds[0] * one, p.bounds[1] * one))
+        for p in learned_of(family.options.likelihood)
     }
 
 
@@ -103,9 +126,35 @@ def latent_mean_and_law(regression: Regressed) -> tuple[Tensor, Likelihood, dict
     With gradients where the hyperparameters have some.
     """
     values, law = regression.hyperparameters, regression.family.options.likelihood
-    learned = {p.name: values.standardized(p.name).double() for p in law.learned}
+    learned = {p.name: values.standardized(p.name).double() for p in learned_of(law)}
     unit = float(regression.scaling.targets.scale.reshape(-1)[0])
-    return values.standardized("mean").reshape(-1).double(), law.standardized(unit), learned
+    return values.standardized("mean").reshape(-1).double(), standardized(law, unit), learned
+
+
+def priors_of(family: Family, values: Values) -> list[Prior]:
+    """Return the prior of the latent function, and that of the noise's logarithm where the likelihood has one."""
+    if not family.options.likelihood.has_noise_process:
+        return [family.prior(values)]
+    of_noise = {name: values.raw.get(f"{NOISE}{name}", raw) for name, raw in values.raw.items()}
+    return [family.prior(values), family.prior(Values(values.space, of_noise))]
+
+
+def observed_evidence(regression: Regressed, rows: Rows) -> Evidence:
+    """Return what standardised rows say, by the approximation that the options name; with gradients where wanted."""
+    family = regression.family
+    priors, told = priors_of(family, regression.hyperparameters), latent_mean_and_law(regression)
+    if family.is_variational:
+        return variational_evidence(priors, rows, *told)
+    return laplace_evidence(priors[0], rows, *told)
+
+
+def restored(family: Family, values: Values, tensors: Mapping[str, Tensor]) -> Posterior:
+    """Return the posterior whose `tensors` (...) these are, by name."""
+    with torch.no_grad():
+        of_noise = {name.removeprefix(OF_NOISE): t for name, t in tensors.items() if name.startswith(OF_NOISE)}
+        own = {name: tensor for name, tensor in tensors.items() if not name.startswith(OF_NOISE)}
+        found = [restore(*each) for each in zip(priors_of(family, values), (own, of_noise), strict=False)]
+    return found[0] if len(found) == 1 else NoisyPosterior(*found)
 
 
 def bound_likelihood(regression: Regressed) -> Likelihood:
@@ -162,7 +211,14 @@ def left_out_observations(regression: Regressed, rows: Rows, evidence: Evidence 
         location, scale = units.location.double().reshape(-1)[0], units.scale.double().reshape(-1)[0]
         template, as_numpy = units.scale.new_empty(0), came_as_numpy(rows)
         zero = torch.zeros_like(scale)
-        latent = Prediction(MarginalLaw(mean, variance), location, scale, zero, template, as_numpy)
+        latent = Prediction(_marginal(mean, variance), location, scale, zero, template, as_numpy)
         observed = observations(latent, bound_likelihood(regression))
         y = torch.cat([block.targets[:, 0] for block in rows.blocks(2**16)])
         return LeaveOneOut(observed.mean, observed.variance, observed.log_density(location + scale * y))
+
+
+def _marginal(mean: Tensor, variance: Tensor) -> Law:
+    """Return laws of means (n, 1) and variances (n,), or of two functions (n, 2) each."""
+    if variance.ndim != 2:
+        return MarginalLaw(mean, variance)
+    return NoisyLaw(*(MarginalLaw(mean[:, i : i + 1], variance[:, i]) for i in range(2)))

@@ -25,18 +25,17 @@ from rfgp.inference import (
     absorb,
     absorbs,
     evidence,
-    laplace_evidence,
     observations,
-    restore,
 )
 from rfgp.parameters import Quantity, Space, Values
 from rfgp.regression.family import Family
 from rfgp.regression.observing import (
     bound_likelihood,
     check_rows,
-    latent_mean_and_law,
     law_quantities,
     left_out_observations,
+    observed_evidence,
+    restored,
     summary_of,
 )
 from rfgp.rows import (
@@ -117,7 +116,7 @@ class Regression:
         """Return what standardised rows say at these hyperparameters, with gradients where they have some."""
         if self.family.is_normal:
             return evidence(self.prior(), rows, *mean_and_noise(self.hyperparameters))
-        return laplace_evidence(self.prior(), rows, *latent_mean_and_law(self))
+        return observed_evidence(self, rows)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of the targets in their own units, 0-d, constants included.
@@ -243,8 +242,7 @@ class Regression:
         for name, value in state.items():
             object.__setattr__(self, name, value)
         if self.given is not None:
-            with torch.no_grad():
-                object.__setattr__(self, "given", restore(self.prior(), state["given"]))
+            object.__setattr__(self, "given", restored(self.family, self.hyperparameters, state["given"]))
 
 
 def begin(family: Family, data: Chunk) -> Regression:

@@ -24,14 +24,17 @@ def _encode_options(family: FieldFamily) -> dict[str, Any]:
     options = family.options
     numbers = {name: plain.plain(value) for name, value in options.starts.items()}
     priors, law = plain.encode_priors(options.priors), plain.encode_likelihood(options.likelihood)
-    return {"seed": options.seed, **numbers, "priors": priors, "likelihood": law}
+    beside = {"priors": priors, "likelihood": law, "approximation": options.approximation}
+    return {"seed": options.seed, **numbers, **beside}
 
 
 def _family(described: Mapping[str, Any], places: Places, scaling: Scaling) -> FieldFamily:
     priors, law = described["priors"], plain.decode_likelihood(described.get("likelihood"))
     starts = {name: described.get(name) for name in ("lengthscale", "outputscale", "noise")}
     priors = None if priors is None else plain.decode_priors(priors)
-    options = FieldOptions(described["seed"], **starts, priors=priors, likelihood=law)
+    options = FieldOptions(
+        described["seed"], **starts, priors=priors, likelihood=law, approximation=described.get("approximation")
+    )
     return FieldFamily(places, options, scaling.inputs)
 
 

@@ -47,6 +47,7 @@ def _encode(family: NodeFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "generator": GENERATOR_VERSION,
         "priors": plain.encode_priors(options.priors),
         "likelihood": plain.encode_likelihood(options.likelihood),
+        "approximation": options.approximation,
         "outputscale": plain.plain(options.outputscale),
         "noise": plain.plain(options.noise),
         "labels": None if graph.labels is None else [_encode_label(label) for label in graph.labels],
@@ -102,6 +103,7 @@ def _decode_options(described: Mapping[str, Any]) -> GraphOptions:
         **{"degree": None, "rank": None, **described.get("series", {})},
         walk_options=walks,
         likelihood=plain.decode_likelihood(described.get("likelihood")),
+        approximation=described.get("approximation"),
     )
 
 

@@ -10,7 +10,7 @@ data. `ExactGP`, and what has a local process, predict from the training data an
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,9 +20,11 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference import FeaturePrior, LocalPrior, Prior, restore
+from rfgp.inference import FeaturePrior, LocalPrior, Prior
+from rfgp.inference.noisy import OF_NOISE
 from rfgp.parameters import Quantity, Space, Values
 from rfgp.regression import Family, FitReport, Regression, Stage
+from rfgp.regression.observing import restored
 from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
 from rfgp.rows.arrays import read_per_row
 from rfgp.saving.container import read_file, write_file
@@ -172,10 +174,18 @@ def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
     told = {names.get(name, name): tensor for name, tensor in part(tensors, "predictor.").items()}
     with torch.no_grad():
         prior = regression.prior()
-        _check_shapes(told, regression, prior)
-        if "inputs" in told:
-            family.inputs.check(told["inputs"])
-        return regression.replace(given=restore(prior, told))
+    for tensors_of in _posteriors(told, family):
+        _check_shapes(tensors_of, regression, prior)
+        if "inputs" in tensors_of:
+            family.inputs.check(tensors_of["inputs"])
+    return regression.replace(given=restored(family, values, told))
+
+
+def _posteriors(told: Tensors, family: Family) -> Iterator[Tensors]:
+    """Yield the tensors of the posterior of the latent function, and of that of the noise where it is one."""
+    yield {name: tensor for name, tensor in told.items() if not name.startswith(OF_NOISE)}
+    if family.options.likelihood.has_noise_process:
+        yield part(told, OF_NOISE)
 
 
 def _scaling(columns: Any, tensors: Tensors) -> Scaling:

@@ -182,6 +182,7 @@ class GraphGPClassifier(ProcessClassifier):
         n_walkers: Walkers per node, where features are walks.
         random_state: As for `GraphGPRegressor`.
         link: Of two classes, "logit" or "probit".
+        approximation: Of two classes "laplace" or "variational", as for `rfgp.TableGP`; None: by Laplace.
         features: As for `rfgp.GraphGP`; those of more than two classes not "precision".
         outputscale: Starting value of the latent variance; None: 2, on average over the nodes.
         priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
@@ -212,12 +213,14 @@ class GraphGPClassifier(ProcessClassifier):
         fixed: Iterable[str] = (),
         max_iter: int | None = None,
         walk_options: Mapping[str, Any] | None = None,
+        approximation: str | None = None,
     ) -> None:
         self.graph = graph
         self.kernel = kernel
         self.n_walkers = n_walkers
         self.random_state = random_state
         self.link = link
+        self.approximation = approximation
         self.features = features
         self.outputscale = outputscale
         self.priors = priors
@@ -269,6 +272,7 @@ class GraphGPClassifier(ProcessClassifier):
             seed=resolve_seed(self.random_state),
             walk_options=self.walk_options,
             likelihood=likelihood,
+            approximation=self.approximation,
         )
 
     def _read_new(self, X: Any) -> Any:

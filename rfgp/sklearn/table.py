@@ -174,6 +174,7 @@ class RandomFeatureGPClassifier(ProcessClassifier):
         random_state: An integer, which is the seed of the process; a `numpy.random.RandomState`, of which each fit
             draws one; or None for one from the system. numpy's global state is never used.
         link: Of two classes, "logit" or "probit".
+        approximation: Of two classes "laplace" or "variational", as for `rfgp.TableGP`; None: by Laplace.
         spectrum: The kernel's spectrum, by name or as a `rfgp.spectra.Spectrum`.
         features: "fourier", or "laplace" (positive; Gaussian spectrum only).
         ard: One lengthscale per column, or one for all.
@@ -211,11 +212,13 @@ class RandomFeatureGPClassifier(ProcessClassifier):
         priors: Mapping[str, Hyperprior] | None = None,
         fixed: Iterable[str] = (),
         max_iter: int | None = None,
+        approximation: str | None = None,
     ) -> None:
         self.n_frequencies = n_frequencies
         self.coupling = coupling
         self.random_state = random_state
         self.link = link
+        self.approximation = approximation
         self.spectrum = spectrum
         self.features = features
         self.ard = ard
@@ -263,6 +266,7 @@ class RandomFeatureGPClassifier(ProcessClassifier):
             outputscale=self.outputscale,
             priors=self.priors,
             likelihood=likelihood,
+            approximation=self.approximation,
         )
 
     def _read_new(self, X: Any) -> Any:

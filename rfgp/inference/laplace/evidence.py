@@ -88,6 +88,10 @@ class LaplaceEvidence(Evidence):
             noise = 1 / self.mode.weight
             return (noise * (1 - noise / self._settled.leave_one_out()[1])).clamp_min(0)
 
+    def at_rows(self) -> Tensor:
+        """Return the latent function at the mode, (n,)."""
+        return self.mode.f
+
     def posterior(self) -> Posterior:
         """Return the posterior of the working observations."""
         return self._settled.posterior()

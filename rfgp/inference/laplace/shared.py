@@ -31,8 +31,8 @@ from rfgp.errors import InvalidArgumentError, SolverError
 from rfgp.inference.evidence import Evidence
 from rfgp.inference.laplace.classes import cavity, pull, weighted, weights
 from rfgp.inference.laplace.laws import SharedPosterior, pushed_through
-from rfgp.inference.laplace.primal import ROUNDED_FLOOR
 from rfgp.inference.laplace.search import FLOOR, MOST_STEPS, NOT_FINITE, ROUNDED, lost
+from rfgp.inference.laplace.weights import ROUNDED_FLOOR
 from rfgp.inference.linear import LinearModel, add_symmetric_product, symmetrized
 from rfgp.likelihoods import Categorical
 from rfgp.linalg import cholesky

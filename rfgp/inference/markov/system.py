@@ -73,6 +73,11 @@ class MarkovSystem:
         """The mean mu of u, (N, k)."""
         return self.factor.solve(self.observed.T @ (self._residual / self._noise[:, None]))
 
+    @property
+    def log_determinant(self) -> float:
+        """The log determinant of I + K D^-1, for the covariance K = s^2 A Q^-1 A^T of the noiseless observations."""
+        return self.factor.log_determinant - self._determinant[0] + len(self.mean) * math.log(self._variance)
+
     @cached_property
     def left(self) -> Array:
         """What the mean leaves, r - A mu, (n, k)."""
@@ -86,8 +91,7 @@ class MarkovSystem:
     def log_density(self) -> float:
         """Return log N(y), of all outputs."""
         n, k = len(self._residual), self._each.sum()
-        own = self._determinant[0] - len(self.mean) * math.log(self._variance)
-        determinants = float(np.log(self._noise).sum()) + self.factor.log_determinant - own
+        determinants = float(np.log(self._noise).sum()) + self.log_determinant
         square = (self.left**2 / self._noise[:, None]).sum(axis=0) + (self.mean * self._pulled).sum(axis=0)
         return float(-0.5 * (k * (n * _LOG_2PI + determinants) + square @ self._each))
 

@@ -12,7 +12,7 @@ from rfgp.errors import DataError
 from rfgp.inference import MarkovPrior
 from rfgp.likelihoods import Normal
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, Quantity, Values
-from rfgp.regression.family import Family, read_likelihood
+from rfgp.regression.family import Family, check_approximation, read_likelihood
 from rfgp.regression.fields.places import Places, as_points
 from rfgp.rows import Block, Chunk, Rows, gathered
 from rfgp.rows.arrays import Origin, read_matrix
@@ -34,9 +34,11 @@ class FieldOptions:
     noise: float | None = None
     priors: Mapping[str, Hyperprior | None] | None = None
     likelihood: Any = "normal"
+    approximation: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, self.noise))
+        check_approximation(self.approximation, self.likelihood)
 
     @property
     def starts(self) -> Mapping[str, Any]:

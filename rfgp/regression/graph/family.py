@@ -19,7 +19,7 @@ from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
 from rfgp.inference import Prior
 from rfgp.likelihoods import Normal
 from rfgp.parameters import Hyperprior, Values
-from rfgp.regression.family import Family, read_likelihood
+from rfgp.regression.family import Family, check_approximation, read_likelihood
 from rfgp.regression.graph.checks import FeatureCheck, check_features
 from rfgp.regression.graph.choosing import EXACT_LIMIT, choose, is_worth_it
 from rfgp.regression.graph.features import (
@@ -67,9 +67,11 @@ class GraphOptions:
     rank: int | None
     walk_options: Mapping[str, Any] = field(default_factory=dict)
     likelihood: Any = "normal"
+    approximation: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, self.noise))
+        check_approximation(self.approximation, self.likelihood)
         if not isinstance(self.features, str) or self.features not in FEATURES:
             names = ", ".join(map(repr, FEATURES))
             raise InvalidArgumentError(f"features must be one of {names}, got {self.features!r}.")

@@ -14,7 +14,7 @@ from rfgp.likelihoods import Normal
 from rfgp.local import KINDS
 from rfgp.local.kinds import kind_of, spectrum_of
 from rfgp.parameters import Hyperprior
-from rfgp.regression.family import read_likelihood
+from rfgp.regression.family import check_approximation, read_likelihood
 
 CONDITIONINGS = ("auto", "observations", "latent")
 """What the neighbours of a row are."""
@@ -53,10 +53,12 @@ class KernelOptions:
     local_lengthscale: Any = None
     local_outputscale: float | None = None
     likelihood: Any = "normal"
+    approximation: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spectrum", spectra.by_name(self.spectrum))
         object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, self.noise))
+        check_approximation(self.approximation, self.likelihood)
         self._check_local()
         self._check_local_likelihood()
         object.__setattr__(self, "num_neighbors", check_count("num_neighbors", self.num_neighbors))

@@ -7,11 +7,12 @@ import torch
 from scipy import integrate, stats
 
 from rfgp import DataError, InvalidArgumentError, likelihoods
-from rfgp.likelihoods import Bernoulli, Categorical, Gamma, NegativeBinomial, Normal, Poisson, StudentT
-from rfgp.likelihoods.role import refuse
+from rfgp.likelihoods import Bernoulli, Categorical, Gamma, Heteroscedastic, NegativeBinomial, Normal, Poisson, StudentT
+from rfgp.likelihoods.role import learned, refuse, standardized
 
 CASES = {
     "normal": Normal(noise=0.3),
+    "heteroscedastic": Heteroscedastic(noise=0.3),
     "bernoulli": Bernoulli(),
     "bernoulli, probit": Bernoulli(link="probit"),
     "poisson": Poisson(),
@@ -21,6 +22,7 @@ CASES = {
 }
 OBSERVED = {
     "normal": (-3.0, 0.2, 9.0),
+    "heteroscedastic": (-3.0, 0.2, 9.0),
     "bernoulli": (0.0, 1.0),
     "poisson": (0.0, 1.0, 5.0, 40.0),
     "negative-binomial": (0.0, 1.0, 5.0, 40.0),
@@ -29,6 +31,7 @@ OBSERVED = {
 }
 LAWS = {
     "normal": lambda f: stats.norm(f, 0.3**0.5),
+    "heteroscedastic": lambda f: stats.norm(f, 0.3**0.5),
     "bernoulli": lambda f: stats.bernoulli(1 / (1 + np.exp(-f))),
     "bernoulli, probit": lambda f: stats.bernoulli(stats.norm.cdf(f)),
     "poisson": lambda f: stats.poisson(np.exp(f)),
@@ -147,10 +150,10 @@ class TestLaw:
             with pytest.raises(InvalidArgumentError, match=f"{parameter.name} must be positive"):
                 dataclasses.replace(CASES[name], **{parameter.name: -1.0})
             free = dataclasses.replace(CASES[name], **{parameter.name: None})
-            assert [p.name for p in free.learned] == [parameter.name]
+            assert [p.name for p in learned(free)] == [parameter.name]
             bound = free.at({parameter.name: torch.tensor(2.0)})
             assert float(getattr(bound, parameter.name)) == 2.0
-        assert CASES[name].learned == ()
+        assert learned(CASES[name]) == ()
 
 
 @pytest.mark.parametrize("f", [-1e3, -60.0, -9.0, 8.0, 40.0])
@@ -199,7 +202,7 @@ class TestCategorical:
 
 
 def test_a_given_scale_is_in_the_unit_of_the_targets():
-    bound = StudentT(df=3.0, scale=5.0).standardized(10.0)
+    bound = standardized(StudentT(df=3.0, scale=5.0), 10.0)
     assert (bound.scale, bound.df) == (0.5, 3.0)
     assert repr(bound) == "StudentT(df=3, scale=0.5)"
     assert repr(Bernoulli()) == "Bernoulli(link='logit')"
@@ -250,3 +253,29 @@ def test_begins_count_weights_as_repetitions(name):
     other = CASES[name].begin(y.repeat_interleave(times), torch.ones(int(times.sum()), dtype=torch.float64))
     torch.testing.assert_close(one.center, other.center)
     torch.testing.assert_close(one.variance, other.variance)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "variational" in CASES[name].approximations])
+def test_expected_log_densities_are_integrals_and_their_derivatives(name):
+    """Against Gauss and Hermite's rule, in one dimension or two; derivatives in the moments against autograd."""
+    law = CASES[name]
+    count = 2 if law.has_noise_process else 1
+    y = torch.tensor(OBSERVED[name.partition(",")[0]], dtype=torch.float64)
+    rng = np.random.default_rng(2)
+    mean = torch.from_numpy(rng.uniform(-1, 1, (len(y), count))).requires_grad_()
+    variance = torch.from_numpy(rng.uniform(0.1, 0.6, (len(y), count))).requires_grad_()
+    x, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(60))
+    weights = weights / weights.sum()
+    f = mean[:, 0, None] + variance[:, 0, None].sqrt() * x
+    if law.has_noise_process:
+        g = mean[:, 1, None] + variance[:, 1, None].sqrt() * x
+        noise = 0.3 * g.exp()[:, None]
+        inside = -0.5 * ((y[:, None] - f)[:, :, None].square() / noise + (2 * np.pi * noise).log())
+        expected = torch.einsum("nqr,q,r->n", inside, weights, weights)
+    else:
+        expected = law.log_density(y[:, None].expand_as(f), f) @ weights
+    in_mean, in_variance = torch.autograd.grad(expected.sum(), (mean, variance))
+    found = law.expected(y, mean.detach(), variance.detach())
+    torch.testing.assert_close(found.value, expected.detach(), rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(found.first, in_mean, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(found.curvature, -2 * in_variance, rtol=1e-7, atol=1e-8)

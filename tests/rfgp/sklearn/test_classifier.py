@@ -92,3 +92,16 @@ def test_nodes_are_classified(classes):
         GraphGPClassifier(graph).fit(labels[:2], ["a", "a"])
     with pytest.raises(rfgp.InvalidArgumentError, match="graph is missing"):
         GraphGPClassifier().fit(["a", "b"], ["x", "y"])
+
+
+def test_two_classes_may_be_approximated_variationally():
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((60, 2))
+    y = np.where(X[:, 0] + 0.5 * rng.standard_normal(60) > 0, "yes", "no")
+    options = {"n_frequencies": 20, "random_state": 0, "max_iter": 20}
+    found = {
+        way: RandomFeatureGPClassifier(approximation=way, **options).fit(X, y) for way in ("laplace", "variational")
+    }
+    shares = [each.predict_proba(X)[:, 1] for each in found.values()]
+    assert 1e-4 < np.abs(shares[0] - shares[1]).max() < 0.1
+    assert found["variational"].gp_.fit_report.stages[-1].name == "bound"

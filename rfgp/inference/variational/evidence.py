@@ -1,0 +1,99 @@
+"""Variational inference by the algebra of Gaussian regression."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rfgp.inference.evidence import Evidence
+from rfgp.inference.laplace.evidence import Gaussian
+from rfgp.inference.laws import Posterior
+from rfgp.inference.noisy import NoisyPosterior
+from rfgp.inference.variational.sites import Problem, Sites, Smooth, around, at_means, find_sites
+from rfgp.likelihoods import Likelihood
+from rfgp.rows import Block
+
+
+class Function(NamedTuple):
+    """One of the functions that a row sees: its Gaussian regression, and the law at the rows alone."""
+
+    gaussian: Gaussian
+    smooth: Smooth
+
+
+@dataclass(frozen=True, eq=False)
+class VariationalEvidence(Evidence):
+    """What rows say under a likelihood that is not normal, through the normal law nearest to the posterior.
+
+    The bound is largest in the factors of `rfgp.inference.variational.sites`, so its gradient is that with these held:
+    of a Gaussian regression on z = mean + beta / lambda with the noise 1 / lambda, and of the mean log density.
+
+    Attributes:
+        functions: L of them.
+        rows: The data, with one target each.
+        mean: Of the functions, (L,).
+        likelihood: With its given parameters.
+        learned: Its others, 0-d each, with gradients where they have some.
+        mode: Returns the mode (n,) of the posterior, around which the search begins; None: at the means.
+    """
+
+    functions: Sequence[Function]
+    rows: Block
+    mean: Tensor
+    likelihood: Likelihood
+    learned: Mapping[str, Tensor]
+    mode: Callable[[], Tensor] | None = None
+
+    @cached_property
+    def sites(self) -> Sites:
+        """The factors."""
+        with torch.no_grad():
+            law = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
+            problem = Problem(law, self.rows, self.mean.detach(), [each.smooth for each in self.functions])
+            begun = at_means(problem) if self.mode is None else around(problem, self.mode())
+            return find_sites(problem, *begun)
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the lower bound of the log evidence, 0-d."""
+        value = self.sites.bound
+        if not torch.is_grad_enabled():
+            return value
+        parts = [each.log_marginal_likelihood() for each in self._regressions(self.mean)]
+        if any(number.requires_grad for number in self.learned.values()):
+            law, mean = self.likelihood.at(self.learned), self.mean.detach() + self.sites.mean
+            expected = law.expected(self.rows.targets[:, 0], mean, self.sites.variance)
+            parts.append((self.rows.counts() * expected.value).sum())
+        total = torch.stack(parts).sum()
+        return value + (total - total.detach())
+
+    def posterior(self) -> Posterior:
+        """Return the posterior of the latent function, with that of the noise where it is a function."""
+        with torch.no_grad():
+            first, *others = (each.posterior() for each in self._regressions(self.mean.detach()))
+        return NoisyPosterior(first, *others) if others else first
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the means (n, L) of the functions at each row given all others, and variances (n, L), approximately.
+
+        The row's factor is taken from the law, the others are not found again. Of one function (n, 1) and (n,).
+        """
+        sites = self.sites
+        left = 1 / (1 / sites.variance - sites.precision).clamp_min(1e-12)
+        mean = self.mean.detach() + left * (sites.mean / sites.variance - sites.pull)
+        return mean, left[:, 0] if len(self.functions) == 1 else left
+
+    def _regressions(self, mean: Tensor) -> list[Evidence]:
+        """Return the Gaussian regressions whose posteriors are the law's, for means (L,)."""
+        noise = 1 / self.sites.precision
+        targets, least = self.mean.detach() + noise * self.sites.pull, noise.amin(0)
+        blocks = [
+            Block(self.rows.inputs, targets[:, i : i + 1], fixed_noise=noise[:, i] - least[i])
+            for i in range(len(self.functions))
+        ]
+        return [
+            each.gaussian(block, mean[i : i + 1], least[i])
+            for i, (each, block) in enumerate(zip(self.functions, blocks, strict=True))
+        ]
