@@ -16,6 +16,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import Journal
 from rfgp.fitting.coordinates import Coordinates, Limits
 from rfgp.fitting.progress import Reporter
+from rfgp.inference.evidence import Guess
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression, Stage
 from rfgp.rows import Rows
@@ -110,9 +111,13 @@ class Objective:
 
 def plain_density(regression: Regression, rows: Rows) -> Density:
     """Return the log marginal likelihood of rows as a function of the hyperparameters, none of them solved for."""
+    last: list[Guess | None] = [None]
 
     def density(values: Values) -> tuple[Tensor, Values]:
-        return regression.replace(hyperparameters=values).evidence(rows).log_marginal_likelihood(), values
+        found = regression.replace(hyperparameters=values).evidence(rows, last[0])
+        value = found.log_marginal_likelihood()
+        last[0] = found.guess()
+        return value, values
 
     return density
 

@@ -15,6 +15,7 @@ from rfgp.fitting.variational import fit_variational
 from rfgp.inference import MOST_DENSE, SparseEvidence, iterates
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
+from rfgp.regression.observing import approximation_of
 from rfgp.rows import Block, gathered
 from rfgp.threads import in_one_thread
 
@@ -39,7 +40,7 @@ def fit_nodes(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
 
     Features that are chosen or tuned are so again for the fitted kernel, and the fit goes on with them.
     """
-    if regression.family.is_variational:
+    if approximation_of(regression.family, regression.needed_rows("a fit")) == "variational":
         return fit_variational(regression, plan, fit_nodes)
     with in_one_thread(len(regression.needed_rows("a fit")) <= SMALL):
         return _fitted(regression, plan)

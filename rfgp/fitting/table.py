@@ -10,11 +10,12 @@ from rfgp.fitting.together import fit_together
 from rfgp.fitting.variational import fit_variational
 from rfgp.fitting.whole import fit_whole
 from rfgp.regression import FeatureOptions, FitReport, InducingFamily, KernelFamily, LocalFamily, Regression
+from rfgp.regression.observing import approximation_of
 
 
 def fit_table(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression of a table; return the one found, and how it went."""
-    if regression.family.is_variational:
+    if approximation_of(regression.family, regression.needed_rows("a fit")) == "variational":
         return fit_variational(regression, plan, fit_table)
     if not regression.family.is_normal and not isinstance(regression.family, KernelFamily):
         return fit_observed(regression, plan)

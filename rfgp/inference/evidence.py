@@ -6,6 +6,9 @@ from torch import Tensor
 
 from rfgp.inference.laws import Posterior
 
+Guess = tuple[Tensor, ...]
+"""Of the posterior, where that is searched for: tensors (...) that one kind of evidence knows how to read."""
+
 
 class Evidence(ABC):
     """What rows say under a prior; it holds them, and is differentiable in whatever it was built from."""
@@ -18,6 +21,10 @@ class Evidence(ABC):
     def likelihood_error(self) -> float:
         """The standard error of the log marginal likelihood, 0 where it is none."""
         return 0.0
+
+    def guess(self) -> Guess | None:
+        """Return where a search at hyperparameters close by may begin; None where nothing is searched."""
+        return None
 
     @abstractmethod
     def posterior(self) -> Posterior:

@@ -13,6 +13,8 @@ from rfgp.likelihoods.role import Begin, Likelihood, Slopes, drawing, first_wher
 LINKS = ("logit", "probit")
 START_VARIANCE = 2.0
 """Of the latent function: probabilities of .2 and .8 are usual then."""
+WIDEST = 1e3
+"""Of that: logits of 45. Classes that inputs separate are likelier the wider it is, without end."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,8 +29,8 @@ class Bernoulli(Likelihood):
     """
 
     link: str = "logit"
-    is_discrete = True
-    lowest = 0.0
+    is_discrete = is_far_from_normal = True
+    lowest, widest = 0.0, WIDEST
 
     def __post_init__(self) -> None:
         super().__post_init__()

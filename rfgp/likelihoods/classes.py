@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.likelihoods.binary import START_VARIANCE
+from rfgp.likelihoods.binary import START_VARIANCE, WIDEST
 from rfgp.likelihoods.role import Begin, Likelihood, Slopes, drawing, first_where
 
 MOST_CLASSES = 1000
@@ -27,7 +27,7 @@ class Categorical(Likelihood):
 
     num_classes: int | None = None
     is_discrete = True
-    lowest = 0.0
+    lowest, widest = 0.0, WIDEST
     approximations = ("laplace",)
 
     def __post_init__(self) -> None:

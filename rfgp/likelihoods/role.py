@@ -72,8 +72,12 @@ class Likelihood(ABC):
     """Whether the log density is concave in f."""
     approximations: ClassVar[tuple[str, ...]] = APPROXIMATIONS
     """How a posterior may be approximated, the usual way first; none where nothing is."""
+    is_far_from_normal: ClassVar[bool] = False
+    """Whether posteriors are skewed: the mode of labels that inputs separate is far from the mean."""
     has_noise_process: ClassVar[bool] = False
     """Whether the logarithm of the noise is a second latent function."""
+    widest: ClassVar[float] = 1e5
+    """The most variance of the latent function that there may be, in those that it begins with."""
     is_discrete: ClassVar[bool] = False
     """Whether observations are counts or labels."""
     lowest: ClassVar[float] = -torch.inf

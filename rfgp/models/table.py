@@ -101,11 +101,12 @@ class TableGP(Process[TableFamily]):
             `predict` is the law of the latent function, of a logit or the logarithm of a mean, and
             `predict(X).observed()` that of an observation. They have fixed frequencies, and neither a local process nor
             a diagonal.
-        approximation: How the posterior under another than the normal likelihood is approximated; None: by "laplace",
-            around its mode (Rasmussen and Williams 2006, Section 3.4), where the likelihood has that. "variational":
-            by the normal law that is nearest in KL(approximation || posterior) (Opper and Archambeau 2009), whose mean
-            and variance are closer to the posterior's where rows are few or of two classes, at two to ten times the
-            cost and with all rows in memory; for log densities that are concave, and "heteroscedastic".
+        approximation: How the posterior under another than the normal likelihood is approximated. "laplace": around its
+            mode (Rasmussen and Williams 2006, Section 3.4). "variational": by the normal law that is nearest in
+            KL(approximation || posterior) (Opper and Archambeau 2009), closer to the posterior where that is skewed, at
+            two to five times the cost and with all rows in memory; for log densities that are concave, and
+            "heteroscedastic". None: variational for two classes of up to 4,000 rows in memory and for
+            "heteroscedastic", else by Laplace; `gp.regression.approximation` says which.
         priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units; a
             lengthscale shared by standardised columns counts in standard deviations.
         seed: An integer, or None for one from the system, kept as `.seed`.

@@ -17,9 +17,9 @@ from rfgp.scaling import Scaling
 NOISE_BOUNDS = (1e-6, 1e2)
 OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
 """Of the variance of the targets."""
-LATENT_BOUNDS = (1e-4, 1e5)
-"""Of the variance that the latent function starts with, where the likelihood is not normal: classes that features
-separate would have an output scale without end."""
+LEAST_LATENT = 1e-4
+"""Of the variance that the latent function starts with, where the likelihood is not normal; `Likelihood.widest` is the
+most."""
 
 
 class Variance(NamedTuple):
@@ -109,19 +109,13 @@ class Family(ABC):
     def variances(self) -> tuple[Variance, ...]:
         """The variances among the hyperparameters."""
         if not self.is_normal:
-            return (Variance("outputscale", 1.0, LATENT_BOUNDS),)
+            return (Variance("outputscale", 1.0, (LEAST_LATENT, self.options.likelihood.widest)),)
         return Variance("outputscale", 1.0, OUTPUTSCALE_BOUNDS), Variance("noise", 0.1, NOISE_BOUNDS)
 
     @property
     def is_normal(self) -> bool:
         """Whether observations are normal given the latent function, so that nothing is approximated."""
         return isinstance(self.options.likelihood, Normal)
-
-    @property
-    def is_variational(self) -> bool:
-        """Whether the posterior is approximated by the nearest normal law, rather than around its mode."""
-        ways = (self.options.approximation, *self.options.likelihood.approximations)
-        return next((way for way in ways if way is not None), None) == "variational"
 
     @property
     def kernel_names(self) -> tuple[str, ...]:

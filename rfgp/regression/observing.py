@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rfgp.errors import DataError
 from rfgp.inference import (
+    MOST_DENSE,
     Evidence,
     Law,
     LeaveOneOut,
@@ -22,13 +23,14 @@ from rfgp.inference import (
     restore,
     variational_evidence,
 )
+from rfgp.inference.evidence import Guess
 from rfgp.inference.noisy import OF_NOISE
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned as learned_of
 from rfgp.likelihoods.role import refuse, standardized
 from rfgp.parameters import Quantity, Values
 from rfgp.regression.family import Family
-from rfgp.rows import ArrayRows, DataSummary, GivenArrays, GivenSource, Rows, came_as_numpy
+from rfgp.rows import ArrayRows, Block, DataSummary, GivenArrays, GivenSource, Rows, came_as_numpy, parts_of
 from rfgp.scaling import Affine, Scaling
 
 F = TypeVar("F", bound=Family)
@@ -139,13 +141,25 @@ def priors_of(family: Family, values: Values) -> list[Prior]:
     return [family.prior(values), family.prior(Values(values.space, of_noise))]
 
 
-def observed_evidence(regression: Regressed, rows: Rows) -> Evidence:
+def approximation_of(family: Family, rows: Rows) -> str | None:
+    """Return how the posterior given rows is approximated, None: not at all.
+
+    As the user chose, else as usual for the likelihood; of two classes variationally, up to 4,000 rows in memory.
+    """
+    law, chosen = family.options.likelihood, family.options.approximation
+    if chosen is not None or not law.approximations:
+        return chosen
+    is_kept = all(isinstance(part, Block) for part in parts_of(rows))
+    return "variational" if law.is_far_from_normal and is_kept and len(rows) <= MOST_DENSE else law.approximations[0]
+
+
+def observed_evidence(regression: Regressed, rows: Rows, near: Guess | None = None) -> Evidence:
     """Return what standardised rows say, by the approximation that the options name; with gradients where wanted."""
     family = regression.family
     priors, told = priors_of(family, regression.hyperparameters), latent_mean_and_law(regression)
-    if family.is_variational:
-        return variational_evidence(priors, rows, *told)
-    return laplace_evidence(priors[0], rows, *told)
+    if approximation_of(family, rows) == "variational":
+        return variational_evidence(priors, rows, *told, near)
+    return laplace_evidence(priors[0], rows, *told, near)
 
 
 def restored(family: Family, values: Values, tensors: Mapping[str, Tensor]) -> Posterior:

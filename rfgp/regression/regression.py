@@ -27,9 +27,11 @@ from rfgp.inference import (
     evidence,
     observations,
 )
+from rfgp.inference.evidence import Guess
 from rfgp.parameters import Quantity, Space, Values
 from rfgp.regression.family import Family
 from rfgp.regression.observing import (
+    approximation_of,
     bound_likelihood,
     check_rows,
     law_quantities,
@@ -108,15 +110,25 @@ class Regression:
             )
         return self.rows
 
+    @property
+    def approximation(self) -> str | None:
+        """How the posterior of the rows is approximated, "laplace" or "variational"; None: not at all."""
+        return None if self.rows is None else approximation_of(self.family, self.rows)
+
     def prior(self) -> Prior:
         """Return the prior at these hyperparameters, with gradients where they have some."""
         return self.family.prior(self.hyperparameters)
 
-    def evidence(self, rows: Rows) -> Evidence:
-        """Return what standardised rows say at these hyperparameters, with gradients where they have some."""
+    def evidence(self, rows: Rows, near: Guess | None = None) -> Evidence:
+        """Return what standardised rows say at these hyperparameters, with gradients where they have some.
+
+        Args:
+            rows: The data.
+            near: The guess of evidence of the same rows at hyperparameters close by, where a search begins.
+        """
         if self.family.is_normal:
             return evidence(self.prior(), rows, *mean_and_noise(self.hyperparameters))
-        return observed_evidence(self, rows)
+        return observed_evidence(self, rows, near)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of the targets in their own units, 0-d, constants included.
@@ -176,7 +188,7 @@ class Regression:
 
     def predict(self, X: Any) -> Prediction:
         """Return the law of the latent function at inputs (n, d), n labels, or a source of blocks of rows."""
-        inputs, origin = self._points_or_blocks(X)
+        inputs, origin = _points_or_blocks(self, X)
         mean, scale, noise = self._units()
         wanted = torch.is_grad_enabled() and isinstance(inputs, Tensor) and inputs.requires_grad
         with torch.set_grad_enabled(wanted):
@@ -212,13 +224,6 @@ class Regression:
         kernel, scale = self.prior().kernel(inputs, inputs).double(), self.scaling.targets.scale.double()
         return scale**2 * (kernel[..., None] if scale.ndim else kernel)
 
-    def _points_or_blocks(self, X: Any) -> tuple[Tensor | SourceInputs, Origin]:
-        source = as_source(X) if self.family.inputs.reads_blocks else None
-        if source is None:
-            return self.points(X)
-        like = self.scaling.targets.scale.new_empty(0)
-        return SourceInputs(source, self.scaling, self.family.inputs.dtype), Origin(not isinstance(X, Tensor), like)
-
     def _units(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mean and the scale of the targets in the user's units, and the standardised noise."""
         with torch.no_grad():
@@ -243,6 +248,15 @@ class Regression:
             object.__setattr__(self, name, value)
         if self.given is not None:
             object.__setattr__(self, "given", restored(self.family, self.hyperparameters, state["given"]))
+
+
+def _points_or_blocks(regression: Regression, X: Any) -> tuple[Tensor | SourceInputs, Origin]:
+    family, scaling = regression.family, regression.scaling
+    source = as_source(X) if family.inputs.reads_blocks else None
+    if source is None:
+        return regression.points(X)
+    like = scaling.targets.scale.new_empty(0)
+    return SourceInputs(source, scaling, family.inputs.dtype), Origin(not isinstance(X, Tensor), like)
 
 
 def begin(family: Family, data: Chunk) -> Regression:

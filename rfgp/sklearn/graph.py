@@ -182,7 +182,8 @@ class GraphGPClassifier(ProcessClassifier):
         n_walkers: Walkers per node, where features are walks.
         random_state: As for `GraphGPRegressor`.
         link: Of two classes, "logit" or "probit".
-        approximation: Of two classes "laplace" or "variational", as for `rfgp.TableGP`; None: by Laplace.
+        approximation: Of two classes "laplace" or "variational", as for `rfgp.TableGP`; None: the latter up to
+            4,000 rows.
         features: As for `rfgp.GraphGP`; those of more than two classes not "precision".
         outputscale: Starting value of the latent variance; None: 2, on average over the nodes.
         priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.

@@ -174,7 +174,8 @@ class RandomFeatureGPClassifier(ProcessClassifier):
         random_state: An integer, which is the seed of the process; a `numpy.random.RandomState`, of which each fit
             draws one; or None for one from the system. numpy's global state is never used.
         link: Of two classes, "logit" or "probit".
-        approximation: Of two classes "laplace" or "variational", as for `rfgp.TableGP`; None: by Laplace.
+        approximation: Of two classes "laplace" or "variational", as for `rfgp.TableGP`; None: the latter up to
+            4,000 rows.
         spectrum: The kernel's spectrum, by name or as a `rfgp.spectra.Spectrum`.
         features: "fourier", or "laplace" (positive; Gaussian spectrum only).
         ard: One lengthscale per column, or one for all.

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.dense import KernelEvidence, RowEvidence
-from rfgp.inference.evidence import Evidence
+from rfgp.inference.evidence import Evidence, Guess
 from rfgp.inference.iterated.sparse import SparseEvidence
 from rfgp.inference.laplace.classes import ClassEvidence
 from rfgp.inference.laplace.evidence import Gaussian, LaplaceEvidence
@@ -36,6 +36,7 @@ def laplace_evidence(
     mean: Tensor,
     likelihood: Likelihood,
     learned: Mapping[str, Tensor],
+    near: Guess | None = None,
 ) -> Evidence:
     """Return what rows say by Laplace's approximation: through F x F algebra where features are fewer than data.
 
@@ -45,6 +46,7 @@ def laplace_evidence(
         mean: Of the latent function, (1,).
         likelihood: With its given parameters.
         learned: Its others, 0-d each.
+        near: Of evidence of the same rows at hyperparameters close by.
 
     Raises:
         InvalidArgumentError: a prior with a local part, or whose features leave something over.
@@ -52,19 +54,23 @@ def laplace_evidence(
     if isinstance(prior, LocalPrior) or (isinstance(prior, FeaturePrior) and prior.residual is not None):
         raise InvalidArgumentError("A local process, or what features leave, is for a normal likelihood only.")
     if isinstance(likelihood, Categorical):
-        return _of_classes(prior, rows, mean, likelihood)
+        return _of_classes(prior, rows, mean, likelihood, near)
     if isinstance(prior, FeaturePrior) and prior.num_features <= len(rows):
         law = likelihood.at({name: value.detach() for name, value in learned.items()})
         model = LinearModel(prior, rows, mean, torch.ones_like(mean[0]))
         some = next(iter(rows.blocks(_SOME)))
-        return LaplaceFeatureEvidence(model_of(model, law, some), likelihood, learned)
+        return LaplaceFeatureEvidence(model_of(model, law, some), likelihood, learned, near)
     block = gathered(rows)
     gaussian, solve = _algebra(prior, block)
-    return LaplaceEvidence(gaussian, solve, block, mean, likelihood, learned)
+    return LaplaceEvidence(gaussian, solve, block, mean, likelihood, learned, near)
 
 
 def _of_classes(
-    prior: FeaturePrior | KernelPrior | SparsePrior | MarkovPrior, rows: Rows, mean: Tensor, likelihood: Categorical
+    prior: FeaturePrior | KernelPrior | SparsePrior | MarkovPrior,
+    rows: Rows,
+    mean: Tensor,
+    likelihood: Categorical,
+    near: Guess | None,
 ) -> Evidence:
     """Return what labels say: through the weights of features where rows are many for them, else n x n."""
     if isinstance(prior, FeaturePrior) and len(rows) > SHARED * prior.num_features:
@@ -80,7 +86,7 @@ def _of_classes(
             f"Several classes without features, or through sparse ones, take at most {MOST_DENSE:,} rows, got "
             f"{len(block):,}."
         )
-    return ClassEvidence(prior, block, mean, likelihood)
+    return ClassEvidence(prior, block, mean, likelihood, near)
 
 
 def _algebra(prior: FeaturePrior | KernelPrior | SparsePrior | MarkovPrior, rows: Block) -> tuple[Gaussian, Solve]:

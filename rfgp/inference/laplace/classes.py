@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rfgp.errors import SolverError
-from rfgp.inference.evidence import Evidence
+from rfgp.inference.evidence import Evidence, Guess
 from rfgp.inference.laplace.laws import ClassPosterior
 from rfgp.inference.laplace.search import FLOOR, MOST_HALVINGS, MOST_STEPS, NOT_FINITE, ROUNDED, TOLERANCE, lost
 from rfgp.likelihoods import Categorical
@@ -66,12 +66,14 @@ class ClassEvidence(Evidence):
         rows: The data.
         mean: (C,).
         likelihood: With C known.
+        near: Where the mode may be.
     """
 
     prior: Any
     rows: Block
     mean: Tensor
     likelihood: Categorical
+    near: Guess | None = None
 
     @cached_property
     def kernel(self) -> Tensor:
@@ -83,7 +85,12 @@ class ClassEvidence(Evidence):
     def mode(self) -> ClassMode:
         """The mode."""
         with torch.no_grad():
-            return find_mode(self.kernel.detach(), self.rows, self.mean.detach(), self.likelihood)
+            known = (self.kernel.detach(), self.rows, self.mean.detach(), self.likelihood)
+            return find_mode(*known, *(self.near or ()))
+
+    def guess(self) -> Guess:
+        """Return the coefficients (n, C)."""
+        return (self.mode.coefficients,)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the approximate log evidence, 0-d."""
@@ -162,7 +169,9 @@ def algebra_at(kernel: Tensor, f: Tensor, counts: Tensor) -> Algebra:
     return Algebra(stacked, factor, determinant + 2 * factor.diagonal().log().sum())
 
 
-def find_mode(kernel: Tensor, rows: Block, mean: Tensor, likelihood: Categorical) -> ClassMode:
+def find_mode(
+    kernel: Tensor, rows: Block, mean: Tensor, likelihood: Categorical, near: Tensor | None = None
+) -> ClassMode:
     """Return the mode, by Newton's method, damped: for a concave log density from anywhere.
 
     Args:
@@ -170,6 +179,7 @@ def find_mode(kernel: Tensor, rows: Block, mean: Tensor, likelihood: Categorical
         rows: The data.
         mean: (C,).
         likelihood: With C known.
+        near: Coefficients a (n, C) to begin with; None: zeros.
 
     Raises:
         SolverError: steps lead nowhere.
@@ -179,8 +189,8 @@ def find_mode(kernel: Tensor, rows: Block, mean: Tensor, likelihood: Categorical
     def value_at(f: Tensor) -> Tensor:
         return (likelihood.slopes(y, f).value * counts[:, 0]).sum()
 
-    f = mean.expand(len(y), len(mean)).clone()
-    a, decrement, tolerance = torch.zeros_like(f), torch.inf, TOLERANCE * (1 + len(y) / 1000)
+    a = mean.new_zeros(len(y), len(mean)) if near is None else near
+    f, decrement, tolerance = mean + kernel @ a, torch.inf, TOLERANCE * (1 + len(y) / 1000)
     likely = value_at(f)
     if not bool(torch.isfinite(likely)):
         raise SolverError(NOT_FINITE)

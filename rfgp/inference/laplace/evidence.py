@@ -28,7 +28,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rfgp.inference.evidence import Evidence
+from rfgp.inference.evidence import Evidence, Guess
 from rfgp.inference.laplace.search import Counted, Observed, Solve, find_mode
 from rfgp.inference.laws import Posterior
 from rfgp.likelihoods import Likelihood
@@ -51,6 +51,7 @@ class LaplaceEvidence(Evidence):
         mean: Of the latent function, (1,).
         likelihood: With its given parameters.
         learned: Its others, 0-d each, with gradients where they have some.
+        near: Where the mode may be.
     """
 
     gaussian: Gaussian
@@ -59,12 +60,17 @@ class LaplaceEvidence(Evidence):
     mean: Tensor
     likelihood: Likelihood
     learned: Mapping[str, Tensor]
+    near: Guess | None = None
 
     @cached_property
     def mode(self) -> Counted:
         """The mode."""
         with torch.no_grad():
-            return find_mode(self._observed, self.solve, self.mean.detach()[0])
+            return find_mode(self._observed, self.solve, self.mean.detach()[0], *(self.near or ()))
+
+    def guess(self) -> Guess:
+        """Return the mode (n,)."""
+        return (self.mode.f,)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the approximate log evidence, 0-d."""

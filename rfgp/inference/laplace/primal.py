@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rfgp.inference.evidence import Evidence
+from rfgp.inference.evidence import Evidence, Guess
 from rfgp.inference.laplace.search import Observed
 from rfgp.inference.laplace.weights import Mode, find_mode, seen_at
 from rfgp.inference.linear import LinearModel, summed
@@ -44,17 +44,23 @@ class LaplaceFeatureEvidence(Evidence):
         model: The data, of one target each, and the features; its noise is about 1 / W.
         likelihood: With its given parameters.
         learned: Its others, 0-d each, with gradients where they have some.
+        near: Where the mode may be.
     """
 
     model: LinearModel
     likelihood: Likelihood
     learned: Mapping[str, Tensor]
+    near: Guess | None = None
 
     @cached_property
     def mode(self) -> Mode:
         """The mode."""
         with torch.no_grad():
-            return find_mode(self._detached, self._law)
+            return find_mode(self._detached, self._law, *(self.near or ()))
+
+    def guess(self) -> Guess:
+        """Return the mode of the weights, (F,)."""
+        return (self.mode.weights,)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the approximate log evidence, 0-d."""

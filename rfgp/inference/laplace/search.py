@@ -88,21 +88,20 @@ class Observed:
         return torch.where(torch.isfinite(total), total, -torch.inf)
 
 
-def find_mode(observed: Observed, solve: Solve, mean: Tensor) -> Counted:
+def find_mode(observed: Observed, solve: Solve, mean: Tensor, near: Tensor | None = None) -> Counted:
     """Return the mode, with what is to be known there.
 
     Args:
         observed: The data.
         solve: The Gaussian regression.
         mean: Of the latent function, 0-d.
+        near: Where it may be (n,).
 
     Raises:
         SolverError: steps lead nowhere: the log density has no finite value, or no mode is reached.
     """
-    f = mean.expand(len(observed.y)).clone()
-    a = torch.zeros_like(f)
+    f, a, value = _begun(observed, solve, mean, near)
     now = observed.at(f)
-    value = now.value - 0.5 * (f - mean) @ a
     tolerance = TOLERANCE * (1 + len(f) / 1000)
     decrement, floor = torch.inf, FLOOR
     for _ in range(MOST_STEPS):
@@ -130,6 +129,18 @@ def find_mode(observed: Observed, solve: Solve, mean: Tensor) -> Counted:
     if decrement < floor:
         return now
     raise SolverError(lost(decrement))
+
+
+def _begun(observed: Observed, solve: Solve, mean: Tensor, near: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return f, a (n,) each and psi (0-d): a step from `near` if it leads beyond the mean, else the mean."""
+    f = mean.expand(len(observed.y)).clone()
+    value = observed.value(f)
+    if near is None:
+        return f, torch.zeros_like(f), value
+    at = observed.at(near)
+    step, a = solve(at.uphill)(near - mean + at.first / at.uphill)
+    other = observed.value(mean + step) - 0.5 * step @ a
+    return (mean + step, a, other) if bool(other > value) else (f, torch.zeros_like(f), value)
 
 
 def _step(now: Counted, left: Tensor, a: Tensor, solve: Solve, *, is_concave: bool) -> tuple[Tensor, Tensor]:

@@ -44,17 +44,18 @@ class _Step(NamedTuple):
     missing: Tensor  # (F, F) what that is more than by the curvature, negative; (0, 0) where it is the same
 
 
-def find_mode(model: LinearModel, law: Likelihood) -> Mode:
+def find_mode(model: LinearModel, law: Likelihood, near: Tensor | None = None) -> Mode:
     """Return the mode of the weights.
 
     Args:
         model: Without gradients.
         law: With all its parameters.
+        near: Where it may be (F,).
 
     Raises:
         SolverError: steps lead nowhere: the log density has no finite value, or no mode is reached.
     """
-    weights = model.mean.new_zeros(model.num_features)
+    weights = model.mean.new_zeros(model.num_features) if near is None else near
     is_double, count = _is_double(model), len(model.rows)
     tolerance = (TOLERANCE if is_double else ROUNDED_TOLERANCE) * (1 + count / 1000)
     least = FLOOR if is_double else ROUNDED_FLOOR * math.sqrt(count)
@@ -64,6 +65,8 @@ def find_mode(model: LinearModel, law: Likelihood) -> Mode:
         told = _Step(*_summed(model, partial(_step_sums, law, weights, False)))
         value = float(told.value - 0.5 * weights.square().sum())
         if not torch.isfinite(told.value) and before == -torch.inf:
+            if near is not None and bool(weights.any()):
+                return find_mode(model, law)
             raise SolverError(NOT_FINITE)
         floor = max(least, ROUNDED * abs(value if before == -torch.inf else before))
         if not value >= before - (floor if decrement < floor else tolerance):

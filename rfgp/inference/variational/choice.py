@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.choice import Prior, evidence
-from rfgp.inference.evidence import Evidence
+from rfgp.inference.evidence import Evidence, Guess
 from rfgp.inference.laplace import LaplaceEvidence, LaplaceFeatureEvidence
 from rfgp.inference.laplace.choice import MOST_DENSE, laplace_evidence
 from rfgp.inference.local import LocalPrior
@@ -27,6 +27,7 @@ def variational_evidence(
     mean: Tensor,
     likelihood: Likelihood,
     learned: Mapping[str, Tensor],
+    near: Guess | None = None,
 ) -> Evidence:
     """Return what rows, all in memory, say by variational inference.
 
@@ -36,6 +37,7 @@ def variational_evidence(
         mean: Of the latent function, (1,); others have mean 0.
         likelihood: With its given parameters.
         learned: Its others, 0-d each.
+        near: Of evidence of the same rows at hyperparameters close by.
 
     Raises:
         InvalidArgumentError: a prior with a local part, or whose features leave something over; or many rows through
@@ -45,14 +47,14 @@ def variational_evidence(
     means = torch.cat([mean, mean.new_zeros(len(priors) - 1)])
     functions = [_function(prior, block) for prior in priors]
     if likelihood.has_noise_process:
-        return VariationalEvidence(functions, block, means, likelihood, learned)
+        return VariationalEvidence(functions, block, means, likelihood, learned, None, near)
 
     def mode() -> Tensor:
         found = laplace_evidence(priors[0], block, mean, likelihood, learned)
         assert isinstance(found, LaplaceEvidence | LaplaceFeatureEvidence)
         return found.at_rows()
 
-    return VariationalEvidence(functions, block, means, likelihood, learned, mode)
+    return VariationalEvidence(functions, block, means, likelihood, learned, mode, near)
 
 
 def _function(prior: Prior, rows: Block) -> Function:

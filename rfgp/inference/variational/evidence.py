@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rfgp.inference.evidence import Evidence
+from rfgp.inference.evidence import Evidence, Guess
 from rfgp.inference.laplace.evidence import Gaussian
 from rfgp.inference.laws import Posterior
 from rfgp.inference.noisy import NoisyPosterior
@@ -38,6 +38,7 @@ class VariationalEvidence(Evidence):
         likelihood: With its given parameters.
         learned: Its others, 0-d each, with gradients where they have some.
         mode: Returns the mode (n,) of the posterior, around which the search begins; None: at the means.
+        near: Factors to begin with in its place.
     """
 
     functions: Sequence[Function]
@@ -46,6 +47,7 @@ class VariationalEvidence(Evidence):
     likelihood: Likelihood
     learned: Mapping[str, Tensor]
     mode: Callable[[], Tensor] | None = None
+    near: Guess | None = None
 
     @cached_property
     def sites(self) -> Sites:
@@ -53,8 +55,12 @@ class VariationalEvidence(Evidence):
         with torch.no_grad():
             law = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
             problem = Problem(law, self.rows, self.mean.detach(), [each.smooth for each in self.functions])
-            begun = at_means(problem) if self.mode is None else around(problem, self.mode())
-            return find_sites(problem, *begun)
+            begun = around(problem, self.mode()) if self.mode is not None and self.near is None else at_means(problem)
+            return find_sites(problem, *(self.near or begun))
+
+    def guess(self) -> Guess:
+        """Return the factors' lambda and beta, (n, L) each."""
+        return self.sites.precision, self.sites.pull
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the lower bound of the log evidence, 0-d."""

@@ -50,7 +50,9 @@ def test_labels_and_probabilities_are_those_of_the_process(classes):
 def test_two_classes_are_near_scikit_learns():
     """Laplace's approximation by another package: the same kernel and hyperparameters, a logit, exactly."""
     X, y, new, _ = drawn()
-    own = RandomFeatureGPClassifier(n_frequencies=256, random_state=0, ard=False, standardize=False).fit(X, y)
+    own = RandomFeatureGPClassifier(
+        n_frequencies=256, random_state=0, ard=False, standardize=False, approximation="laplace"
+    ).fit(X, y)
     gp = own.gp_.exact()
     kernel = ConstantKernel(float(gp.hyperparameters.outputscale)) * RBF(float(gp.hyperparameters.lengthscale))
     gp.hyperparameters.mean = 0.0  # theirs has none
@@ -72,7 +74,8 @@ def test_it_works_in_cross_validation_and_with_weights():
         RandomFeatureGPClassifier(n_frequencies=8, link="cauchit").fit(X, y)
     probit = RandomFeatureGPClassifier(n_frequencies=16, link="probit", random_state=0).fit(X, y)
     logit = RandomFeatureGPClassifier(n_frequencies=16, random_state=0).fit(X, y)
-    np.testing.assert_allclose(probit.predict_proba(new), logit.predict_proba(new), atol=0.2)
+    apart = np.abs(probit.predict_proba(new) - logit.predict_proba(new))  # the lengthscales found differ by two
+    assert 1e-3 < apart.mean() < 0.05
 
 
 @pytest.mark.parametrize("classes", [2, 3])
