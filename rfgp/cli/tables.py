@@ -72,10 +72,10 @@ def fit(
     reading: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
     reading |= {"as_categories": tuple(as_category or ())}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
-    of_random = {"num_frequencies": num_frequencies, "coupling": coupling}
+    of_random = {"num_frequencies": num_frequencies, "coupling": coupling, "frequencies": "fixed"}
     kind: dict[str, Any] = {"num_inducing": num_inducing} if features == "nystrom" else of_random
-    missed = {} if diagonal is None else {"diagonal": diagonal}
-    near = {} if local is None else {"local": local, "num_neighbors": num_neighbors}
+    missed = {"diagonal": diagonal, "spectrum": "gaussian"}
+    near = {"local": local} if local is None else {"local": local, "num_neighbors": num_neighbors}
     law = {} if likelihood == "normal" else {"likelihood": likelihood}
     model = {"features": features, "ard": ard, **kind, **missed, **near, **law, "seed": seed}
     judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}

@@ -11,7 +11,7 @@ from rfgp.inference import Prior
 from rfgp.likelihoods import Likelihood, Normal, by_name
 from rfgp.parameters import Hyperprior, Quantity, Values
 from rfgp.regression.report import FitReport
-from rfgp.rows import Block, InputReader, Rows
+from rfgp.rows import Block, DataSummary, InputReader, Rows
 from rfgp.scaling import Scaling
 
 NOISE_BOUNDS = (1e-6, 1e2)
@@ -136,6 +136,14 @@ class Family(ABC):
     @abstractmethod
     def prior(self, values: Values) -> Prior:
         """Return the prior of the standardised function over standardised inputs."""
+
+    def seeing(self, summary: DataSummary) -> Self:
+        """Return the family with what data decide, where it is still open; here it is not."""
+        return self
+
+    def closed(self, rows: int) -> "Family":
+        """Return the family that serves so many rows where nothing is to be measured: itself, where nothing is open."""
+        return self
 
     def drawn(self, scaling: Scaling) -> Self:
         """Return the family with a draw for inputs of these columns, where the draw depends on them."""

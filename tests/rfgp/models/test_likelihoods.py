@@ -38,8 +38,11 @@ def table(name, rows=ROWS):
     return x, observe(name, function(x), rng), new, observe(name, function(new), rng)
 
 
+PLAIN = {"frequencies": "fixed", "local": None}
+
+
 def model(name, **options):
-    return rfgp.TableGP(**{"num_frequencies": 40, "likelihood": name, "seed": 0, **options})
+    return rfgp.TableGP(**{**PLAIN, "num_frequencies": 40, "likelihood": name, "seed": 0, **options})
 
 
 @pytest.fixture(scope="module")

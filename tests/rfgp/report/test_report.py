@@ -194,7 +194,8 @@ def test_a_model_without_features_is_refused_before_it_is_fitted(options):
 def test_inducing_points_are_compared_and_bounded(options, own, lead):
     """They stand last, beside couplings of as many features; the bounds are those of the model's own check."""
     table = small_table()
-    gp = rfgp.TableGP("nystrom", num_inducing=20, num_neighbors=5, seed=0, **options)
+    plain = {"features": "nystrom", "spectrum": "gaussian", "local": None, "diagonal": None}
+    gp = rfgp.TableGP(num_inducing=20, num_neighbors=5, seed=0, **{**plain, **options})
     study = report.study_table(table, gp)
     assert study.own == (own, 10) == study.comparison.groups()[-1]
     page = report.table_report(study, table)
@@ -371,7 +372,7 @@ def test_a_bound_is_said_in_words():
 def test_what_is_local_matters_as_well():
     """Bounds are said of the process that they are of; a column's relevance is that of both, by their variances."""
     table = small_table()
-    gp = rfgp.TableGP(num_frequencies=8, local="matern32", num_neighbors=5, seed=0)
+    gp = rfgp.TableGP(num_frequencies=8, frequencies="fixed", local="matern32", num_neighbors=5, seed=0)
     gp.fit(table.X, table.y, max_iterations=1)
     space = gp.hyperparameters.values.space
     ends = {
