@@ -2,3 +2,4 @@
 
 from rfgp.choosing.choose import fit_open as fit_open
 from rfgp.choosing.choose import rounds_of as rounds_of
+from rfgp.choosing.fields import fit_field as fit_field

@@ -28,7 +28,7 @@ from rfgp.regression import (
     started,
 )
 from rfgp.regression.observing import left_out_observations
-from rfgp.rows import Block, Rows, SourceRows, gathered
+from rfgp.rows import ArrayRows, Block, Rows, SourceRows, gathered
 
 MOST_LEFT_OUT = 1000
 """Rows, of at most `rfgp.regression.table.offers.FEW_ROWS`, among which each is left out."""
@@ -83,9 +83,9 @@ class Grounds:
         pool = pool_of(begun)
         order = torch.randperm(len(pool), generator=random.generator(begun.family.options.seed, random.Role.CHOICE))
         if not keeps_out:
-            return cls(begun, plan, pool if len(pool) <= MOST_LEFT_OUT else pool.take(order[:MOST_LEFT_OUT]), None)
+            return cls(begun, plan, pool if len(pool) <= MOST_LEFT_OUT else some(pool, order[:MOST_LEFT_OUT]), None)
         out = min(KEPT_OUT[1], math.ceil(KEPT_OUT[0] * len(pool)))
-        return cls(begun, plan, pool.take(order[out:]), pool.take(order[:out]))
+        return cls(begun, plan, some(pool, order[out:]), some(pool, order[:out]))
 
     @property
     def told(self) -> Block:
@@ -113,7 +113,7 @@ class Grounds:
     def _measured(self, options: KernelOptions, size: int, start: Found | None) -> Found:
         is_near = options.local is not None and options.features != "exact"
         is_whole = self.is_all and size == len(self.rows)
-        rows: Rows = self.rows if is_near or size == len(self.rows) else self.rows.take(slice(0, size))
+        rows: Rows = self.rows if is_near or size == len(self.rows) else some(self.rows, torch.arange(size))
         rows = self.begun.needed_rows("a fit") if is_whole else rows
         begun = start_of(self.begun, options, rows, start)
         plan = replace(self.plan, most_rows=size if is_near else None, is_begun=is_warm(options, start))
@@ -164,6 +164,18 @@ def pool_of(begun: Regression) -> Block:
     sample = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
     assert sample is not None  # a fit's own data are surveyed
     return sample
+
+
+def some(
+    rows: Block,
+    which: Tensor,  # (r,)
+) -> Block:
+    """Return some of the rows, with what was given for them where that is known."""
+    block = rows.take(which)
+    if not isinstance(rows, ArrayRows):
+        return block
+    parts = (block.inputs, block.targets, block.fixed_noise, block.weight)
+    return ArrayRows(*parts, given=rows.given.take(which), as_numpy=rows.as_numpy)
 
 
 def start_of(begun: Regression, options: KernelOptions, rows: Rows, start: Found | None) -> Regression:

@@ -23,7 +23,7 @@ from rfgp.regression import Measurement, Offer, Trial
 from rfgp.regression.limits import RATE, Limits
 from rfgp.regression.table.offers import as_given, in_words
 
-FIRST, FEW, GROWTH = 1000, 400, 4
+FIRST, FEW, GROWTH = 1000, 300, 4
 """Rows of the first round: where rows are kept out, and where each is left out; and how many times more the next
 has."""
 SHARE = 0.75
@@ -112,7 +112,9 @@ class Rounds:
     def sizes(self) -> list[int]:
         """Return the rows of each round."""
         count, first = len(self.grounds.rows), FEW if self.grounds.judged is None else FIRST
-        return [count] if count <= first else [first, min(count, GROWTH * first)]
+        if count <= 1.5 * first:
+            return [count]
+        return [first, count if self.grounds.judged is None else min(count, GROWTH * first)]
 
     def _head(self, entry: Entry) -> Entry | None:
         """Return that of which a candidate is a variant, where that one is in the rounds."""
@@ -191,7 +193,7 @@ class Rounds:
         there = [entry for entry in entries if len(entry.measured) == last]
         best = max(there, key=lambda entry: entry.density)
         good = [entry for entry in there if entry is best or _is_as_good(entry.measured[-1])]
-        return min(good, key=lambda entry: entry.cost.seconds)
+        return min(good, key=lambda entry: (entry.cost.seconds, entry.measured[-1].behind))
 
 
 def _is_as_good(last: Measurement) -> bool:

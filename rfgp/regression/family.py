@@ -10,6 +10,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference import Prior
 from rfgp.likelihoods import Likelihood, Normal, by_name
 from rfgp.parameters import Hyperprior, Quantity, Values
+from rfgp.regression.record import Choice
 from rfgp.regression.report import FitReport
 from rfgp.rows import Block, DataSummary, InputReader, Rows
 from rfgp.scaling import Scaling
@@ -160,6 +161,11 @@ class Family(ABC):
     def retuned(self, values: Values) -> tuple[Self, bool]:
         """Return the family with what suits the hyperparameters found, and whether a fit should go on with it."""
         return self, False
+
+    @property
+    def choice(self) -> Choice | None:
+        """What was chosen of this family's options, where some were open."""
+        return None
 
     def checked(
         self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None

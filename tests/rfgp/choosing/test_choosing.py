@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+import graphs
 import rfgp
 from rfgp.choosing import grounds, rounds
 from rfgp.fitting import Plan
 from rfgp.regression import begin
+from rfgp.regression.graph import family
 from rfgp.rows import Chunk
 from rfgp.tables import Blocks
 
@@ -293,3 +295,51 @@ def test_a_saved_choice_is_the_same(tmp_path):
     assert rfgp.load(tmp_path / "model").choice == gp.choice
     assert str(gp.choice) in str(rfgp.load(tmp_path / "model").choice)
     assert repr(gp.choice).startswith("Choice(exact")
+
+
+def test_noise_that_varies_is_measured_on_some_rows_too():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (60, 1))
+    y = np.sin(3 * X[:, 0]) + np.exp(X[:, 0] - 2) * rng.standard_normal(60)
+    gp = rfgp.TableGP(likelihood="heteroscedastic", seed=0)
+    ground = grounds.Grounds.of(begin(gp.family, Chunk(X, y)), Plan(given_iterations=3), keeps_out=True)
+    found = ground.measured(gp.options.menu(60)[0].options, 40, None)
+    assert np.isfinite(found.density.numpy()).all()
+    assert len(found.density) == 6
+
+
+@pytest.mark.filterwarnings("ignore::graphs.GraphWarning")
+def test_graphs_have_the_same_record(tmp_path, monkeypatch):
+    graph = graphs.Graph.from_grid((8, 8))
+    nodes = np.arange(0, 64, 2)
+    y = np.sin(nodes / 6) + 0.1 * np.random.default_rng(1).standard_normal(32)
+    few = rfgp.GraphGP(graph, seed=0).fit(nodes, y, max_iterations=2)
+    assert few.choice.chosen.name == "exact"
+    assert "few enough" in few.choice.reason
+    assert rfgp.GraphGP(graph, features="exact").fit(nodes, y, max_iterations=2).choice is None
+    monkeypatch.setattr(family, "EXACT_LIMIT", 10)
+    gp = rfgp.GraphGP(graph, seed=0).fit(nodes, y, max_iterations=2)
+    assert [trial.options["features"] for trial in gp.choice.trials] == [c.features for c in gp.advice.candidates]
+    assert gp.choice.chosen.options["features"] == gp.features
+    errors = {candidate.features: candidate.error for candidate in gp.advice.candidates}
+    assert gp.choice.chosen.last.value == errors[gp.features]
+    gp.save(tmp_path / "nodes")
+    assert rfgp.load(tmp_path / "nodes").choice == gp.choice
+
+
+def test_the_roughness_of_a_road_is_found(tmp_path):
+    """Of a path with a derivative and little noise alpha is 2; what is named is kept."""
+    roads = graphs.RoadNetwork.from_lines(
+        [np.array([[float(i), 0.0], [float(i + 1), 0.0]]) for i in range(6)], metric="euclidean"
+    )
+    rng = np.random.default_rng(0)
+    where = np.stack([rng.integers(0, 6, 60), rng.uniform(0, 1, 60)], axis=1)
+    y = np.sin(1.5 * where.sum(1)) + 0.01 * rng.standard_normal(60)
+    gp = rfgp.RoadGP(roads, alpha="auto", seed=0).fit(where, y)
+    assert gp.choice.chosen.name == "alpha=2"
+    each = [rfgp.RoadGP(roads, alpha=alpha, seed=0).fit(where, y) for alpha in (1, 2)]
+    values = [float(road.leave_one_out().log_density.mean()) for road in each]
+    assert [trial.last.value for trial in gp.choice.trials] == pytest.approx(values, abs=1e-4)
+    gp.save(tmp_path / "roads", data=True)
+    assert rfgp.load(tmp_path / "roads").choice == gp.choice
+    assert rfgp.RoadGP(roads, alpha=1, seed=0).fit(where, y, max_iterations=1).choice is None
