@@ -152,11 +152,18 @@ class Rounds:
                 for other in entries[number:]:
                     other.remark = f"not measured on {size:,} rows: {most:g} s were over"
                 break
-            self._fit(entry, size, number, len(entries))
+            self._fit(entry, self._rows_of(entry, size), number, len(entries))
         self._compare([entry for entry in entries if entry.found is not None and not entry.remark], size)
+
+    def _rows_of(self, entry: Entry, size: int) -> int:
+        """Return the rows of a candidate in a round of so many: learned frequencies gain with rows, and get more."""
+        is_learned = getattr(entry.offer.options, "frequencies", "fixed") == "learned"
+        return min(GROWTH * size if is_learned else size, len(self.grounds.rows))
 
     def _fit(self, entry: Entry, size: int, number: int, count: int) -> None:
         options, reporter = entry.offer.options, self.grounds.plan.reporter
+        if entry.measured and entry.measured[-1].rows == size:
+            return
         seconds = self._predicted(entry, size)
         self.predicted += seconds
         with reporter.about(f"choosing, {number + 1} of {count}, {in_words(options)}, about {seconds:.2g} s"):
@@ -183,7 +190,7 @@ class Rounds:
         best = max(range(len(means)), key=lambda i: means[i][0] if math.isfinite(means[i][0]) else -math.inf)
         for entry, density, (mean, error) in zip(entries, densities, means, strict=True):
             behind = mean_and_error(densities[best] - density, weight)
-            entry.measured.append(Measurement(min(size, len(self.grounds.rows)), mean, error, *behind))
+            entry.measured.append(Measurement(self._rows_of(entry, size), mean, error, *behind))
 
     def taken(self, entries: Sequence[Entry]) -> Entry:
         """Return the cheapest of the last round that is as good as the best; of none the cheapest of all."""

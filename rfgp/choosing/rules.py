@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from rfgp.inference.laws import normal_log_density
+from rfgp.regression.record import CONSTANT, LINE
 from rfgp.rows import Block
 
-CONSTANT, LINE = "a constant", "a straight line"
 _RIDGE = 1e-6
 """Of the sums of squares of the columns, which may depend on each other."""
 

@@ -362,7 +362,7 @@ def _of_choice(report: FitReport) -> Iterator[Warning]:
     rule = None if report.choice is None else report.choice.better_rule
     if report.choice is not None and rule is not None:
         yield NothingBetterWarning(
-            f"Nothing that was tried is clearly better than {rule} (log density "
+            f"Nothing that was tried is better than {rule} (log density "
             f"{report.choice.rules[rule].value:.4g} a row). The columns may say no more of the target."
         )
 

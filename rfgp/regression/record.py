@@ -8,6 +8,8 @@ from typing import Any
 CLEAR = 0.02
 """Nats a row that a candidate must be ahead of a simple rule to be called better: its mean and its noise are those of
 all rows, which is worth a hundredth of a nat where these are a hundred."""
+CONSTANT, LINE = "a constant", "a straight line"
+"""Simple rules."""
 DENSITY, ERROR = "log density of a row", "error of the kernel"
 """What candidates are measured by: on tables the more the better, on graphs the less."""
 
@@ -98,12 +100,17 @@ class Choice:
 
     @property
     def better_rule(self) -> str | None:
-        """The best of the simple rules, where nothing beat it clearly: by more than two standard errors; else None."""
+        """The best of the simple rules, where nothing beat it; else None.
+
+        A constant has to be beaten clearly, by more than two standard errors. A line is a process as well, of long
+        lengthscales, so that where it is right nothing can be far ahead of it.
+        """
         if not self.rules:
             return None
         name = max(self.rules, key=lambda rule: self.rules[rule].value)
         rule = self.rules[name]
-        return name if rule.behind <= max(2 * rule.behind_error, CLEAR) else None
+        clear = 0.0 if name == LINE else max(2 * rule.behind_error, CLEAR)
+        return name if rule.behind <= clear else None
 
     def __repr__(self) -> str:
         measured = sum(bool(trial.measured) for trial in self.trials)
