@@ -25,6 +25,7 @@ from rfgp.errors import MissingFolderError as MissingFolderError
 from rfgp.errors import ModelFileError as ModelFileError
 from rfgp.errors import NotDifferentiableError as NotDifferentiableError
 from rfgp.errors import NotFittedError as NotFittedError
+from rfgp.errors import NothingBetterWarning as NothingBetterWarning
 from rfgp.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from rfgp.errors import OverfittingWarning as OverfittingWarning
 from rfgp.errors import PackageClashError as PackageClashError
@@ -88,6 +89,7 @@ __all__ = [
     "NotDifferentiableError",
     "NotFittedError",
     "NotPositiveDefiniteError",
+    "NothingBetterWarning",
     "OverfittingWarning",
     "PackageClashError",
     "PoorFeaturesWarning",

@@ -124,6 +124,10 @@ class OverfittingWarning(RfgpWarning):
     """A fit predicts rows that it has not seen worse than it expects; or learned frequencies did not pay."""
 
 
+class NothingBetterWarning(RfgpWarning):
+    """No model that was tried predicts rows that it has not seen clearly better than a constant or a straight line."""
+
+
 class BooleanTargetWarning(RfgpWarning):
     """A target holds truth values: it is fitted as the numbers 0 and 1."""
 

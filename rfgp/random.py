@@ -21,6 +21,7 @@ class Role(IntEnum):
     CHECK = 7
     ORDER = 8
     INDUCING = 9
+    CHOICE = 10
 
 
 def resolve_seed(seed: int | None) -> int:

@@ -174,7 +174,7 @@ def rfgp(x: Array, y: Array, z: Array, likelihood: str) -> Answer:
     from rfgp import TableGP
 
     begin = time.perf_counter()
-    gp = TableGP(likelihood=likelihood, seed=0).fit(x, y)
+    gp = TableGP("fourier", num_frequencies=512, likelihood=likelihood, seed=0).fit(x, y)
     seconds = time.perf_counter() - begin
     law = gp.predict(z)
     shape = None if likelihood == "poisson" else 1 / gp.hyperparameters.dispersion.item()

@@ -1,5 +1,6 @@
 """Options that several commands have, under the same words."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,23 @@ MissingMark = Annotated[
 ]
 Metric = Annotated[str, typer.Option(help="Of roads: haversine (degrees) or euclidean (a plane, in metres).")]
 Weights = Annotated[str, typer.Option(help="Of a mesh's edges: unit, edge-length, or cotangent (between vertices).")]
+TableFeatures = Annotated[
+    str, typer.Option(help="fourier, laplace, nystrom (inducing points), exact, none (a local process alone), or auto.")
+]
+Spectrum = Annotated[str, typer.Option(help="The kernel: gaussian, matern12, matern32, matern52, ..., or auto.")]
+NumFrequencies = Annotated[int | None, typer.Option(help="Of fourier and laplace; features are twice as many.")]
+Coupling = Annotated[str | None, typer.Option(help="Of frequencies: energy, pairwise, orthogonal, iid, sobol, ...")]
+Frequencies = Annotated[str, typer.Option(help="fixed, learned, or auto.")]
+NumInducing = Annotated[int | None, typer.Option(help="Of nystrom: its points.")]
+Diagonal = Annotated[str, typer.Option(help="Of nystrom: fitc, vfe, none, or auto.")]
+Local = Annotated[
+    str, typer.Option(help="A local process too: matern12, ..., gaussian; with nystrom residual; none, or auto.")
+]
+NumNeighbors = Annotated[int | None, typer.Option(help="Of a local process: those that a row is conditioned on.")]
+Budget = Annotated[
+    str | None, typer.Option(help="What choosing and the fit may take, as predicted: 30s, 5min, 2h. [default: by rows]")
+]
+Memory = Annotated[str | None, typer.Option(help="What the fit may take, as predicted: 500MB, 4GB. [default: 4GB]")]
 Seed = Annotated[int, typer.Option(help="Everything random follows from it.")]
 
 
@@ -42,3 +60,9 @@ def spelling(
         "missing_marks": marks,
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def table_options(named: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what to give `rfgp.TableGP`: names, "none" for None, without those left "auto"; and what was given."""
+    chosen = {name: None if value == "none" else value for name, value in named.items() if value != "auto"}
+    return {**chosen, **{name: value for name, value in given.items() if value is not None}}

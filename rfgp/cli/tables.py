@@ -1,5 +1,6 @@
 """`rfgp fit` and `rfgp predict`: a model of a table, and its predictions for another."""
 
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,15 +31,17 @@ def fit(
         str | None, typer.Option(help="The target column, by name or position. [default: the last]")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for model and report. [default: NAME-fit]")] = None,
-    num_frequencies: Annotated[int, typer.Option(help="Frequencies; features are twice as many.")] = 256,
-    coupling: Annotated[str, typer.Option(help="energy, pairwise, orthogonal, iid, sobol, halton, ...")] = "energy",
-    features: Annotated[str, typer.Option(help="fourier, laplace, or nystrom: inducing points.")] = "fourier",
-    num_inducing: Annotated[int, typer.Option(help="With --features nystrom: its points.")] = 512,
-    diagonal: Annotated[str | None, typer.Option(help="With --features nystrom: fitc or vfe.")] = None,
-    local: Annotated[
-        str | None, typer.Option(help="A local process too: matern12, ..., gaussian; with nystrom: residual.")
-    ] = None,
-    num_neighbors: Annotated[int, typer.Option(help="With --local: those that a row is conditioned on.")] = 30,
+    features: options.TableFeatures = "auto",
+    spectrum: options.Spectrum = "auto",
+    num_frequencies: options.NumFrequencies = None,
+    coupling: options.Coupling = None,
+    frequencies: options.Frequencies = "auto",
+    num_inducing: options.NumInducing = None,
+    diagonal: options.Diagonal = "auto",
+    local: options.Local = "auto",
+    num_neighbors: options.NumNeighbors = None,
+    budget: options.Budget = None,
+    memory: options.Memory = None,
     likelihood: Annotated[
         str, typer.Option(help="normal, bernoulli (targets 0 and 1), poisson, negative-binomial, gamma or student-t.")
     ] = "normal",
@@ -59,29 +62,30 @@ def fit(
     missing_mark: options.MissingMark = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows held out to judge the fit.")] = 0.1,
     fit_rows: Annotated[
-        int, typer.Option(help="The most rows of the search; with --local it takes its own number.")
+        int, typer.Option(help="The most rows of the search; a choice, and neighbours, take their own number.")
     ] = 4000,
     comparison: Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")] = True,
     with_data: Annotated[
-        bool, typer.Option("--with-data", help="Save the training data too, as --local does.")
+        bool, typer.Option("--with-data", help="Save the training data too, as for exact and local processes.")
     ] = False,
     seed: options.Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Fit a table: a model that predicts, and a report to judge it by."""
+    """Fit a table: a model that predicts, and a report to judge it by.
+
+    What is not named is chosen by measurement, and said; `rfgp advise` says beforehand what each choice would cost.
+    """
     reading: dict[str, Any] = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
     reading |= {"as_categories": tuple(as_category or ())}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
-    of_random = {"num_frequencies": num_frequencies, "coupling": coupling}
-    kind: dict[str, Any] = {"num_inducing": num_inducing} if features == "nystrom" else of_random
-    missed = {} if diagonal is None else {"diagonal": diagonal}
-    near = {} if local is None else {"local": local, "num_neighbors": num_neighbors}
+    chosen = {"features": features, "spectrum": spectrum, "frequencies": frequencies, "diagonal": diagonal}
+    sizes = {"num_frequencies": num_frequencies, "num_inducing": num_inducing, "num_neighbors": num_neighbors}
+    limits = {"coupling": coupling, "budget": budget, "memory": memory}
+    model = options.table_options({**chosen, "local": local}, {**sizes, **limits})
     law = {} if likelihood == "normal" else {"likelihood": likelihood}
-    model = {"features": features, "ard": ard, **kind, **missed, **near, **law, "seed": seed}
+    model = {**model, "ard": ard, **law, "seed": seed}
     judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
-    study, folder, counts = _fit(
-        file, target, log, reading, model, judging, out, with_data or local is not None, not as_json
-    )
+    study, folder, counts = _fit(file, target, log, reading, model, judging, out, with_data, not as_json)
     _tell(study, folder, counts, as_json)
 
 
@@ -94,6 +98,8 @@ def _tell(study: Any, folder: Path, counts: tuple[int, int], as_json: bool) -> N
     print_study(study, "rows")
     gone = counts[1] - counts[0]
     left_out = f"; {gone:,} with missing values {'is' if gone == 1 else 'are'} left out" if gone else ""
+    is_kept = study.model.codec.needs_data(study.model.family)
+    left_out += "; saved with its rows, which it predicts from" * is_kept
     used = f"conditioned on {counts[0]:,} of {counts[1]:,} rows{left_out}"
     say(f"Model: {files['model']} ({used})\nReport: {files['report']}")
 
@@ -165,11 +171,10 @@ def _in_logarithms(table: Any) -> Any:
 
 
 def _save(study: Any, table: Any, path: Path, with_data: bool, log: bool) -> None:
-    """Save the model with the study's hyperparameters, conditioned on all rows."""
-    final = study.model.redraw(seed=study.model.seed).condition(table.frame(), table.y)
-    final.fit_report = study.model.fit_report
+    """Save the model with the study's hyperparameters, conditioned on all rows, with these where it needs them."""
+    final = copy(study.model).condition(table.frame(), table.y)
     final.metadata = {"schema": table.schema.to_dict(), "log": log}
-    final.save(path, data=with_data)
+    final.save(path, data=with_data or final.codec.needs_data(final.family))
 
 
 def predict(

@@ -84,7 +84,7 @@ class LocalFit:
         assert isinstance(family, LocalFamily | InducingFamily)
         prior = family.prior(regression.hyperparameters)
         assert isinstance(prior, LocalPrior)
-        return cls(family, regression, plan, rows.take(prior.order(len(rows))), MOST_ROWS)
+        return cls(family, regression, plan, rows.take(prior.order(len(rows))), plan.most_rows or MOST_ROWS)
 
     @property
     def pool(self) -> Block:
@@ -107,6 +107,11 @@ class LocalFit:
         return prior
 
     @property
+    def looks_around(self) -> bool:
+        """Whether other starts are looked at."""
+        return self.plan.max_iterations > 0 and not self.plan.is_begun
+
+    @property
     def is_narrow(self) -> bool:
         """Whether the features are so few that loops over rows, which have threads of their own, are most of it."""
         return self.prior(self.regression.hyperparameters).num_features <= NARROW
@@ -114,7 +119,8 @@ class LocalFit:
     @property
     def size(self) -> int:
         """The number of rows that are searched on."""
-        return len(self.rows) if len(self.rows) <= 2 * self.most else self.most
+        enough = self.most if self.plan.most_rows else 2 * self.most
+        return len(self.rows) if len(self.rows) <= enough else self.most
 
     @property
     def told(self) -> Tensor | None:
@@ -205,7 +211,7 @@ def _search(fit: LocalFit) -> Found:
     """Search, again and again with new neighbours while these gain."""
     begin = fit.regression.hyperparameters
     values, reports = rounds(fit, begin, AT_FIRST)
-    if isinstance(fit.family, LocalFamily) and fit.family.base is not None and fit.plan.max_iterations:
+    if isinstance(fit.family, LocalFamily) and fit.family.base is not None and fit.looks_around:
         other, more = from_local(fit, begin, reports[-1].log_marginal_likelihood)
         if other is not None and is_better(fit, (other, more[-1]), (values, reports[-1])):
             values, reports = other, [*reports, *more]

@@ -46,12 +46,16 @@ class Plan:
         given_iterations: The most iterations and steps, where the user said.
         reporter: Told of each iteration.
         journal: Remembers what has been computed.
+        most_rows: That a search with neighbours is on, where the user's are more; None: as many as it takes by itself.
+        is_begun: Whether the hyperparameters are those of a search already, so that no other starts are looked at.
     """
 
     fixed: tuple[str, ...] = ()
     given_iterations: int | None = None
     reporter: Reporter = field(default_factory=Reporter)
     journal: Journal = field(default_factory=Journal)
+    most_rows: int | None = None
+    is_begun: bool = False
 
     def __post_init__(self) -> None:
         check_count("max_iterations", self.max_iterations, least=0)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -43,7 +44,8 @@ def fit_nodes(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
     if approximation_of(regression.family, regression.needed_rows("a fit")) == "variational":
         return fit_variational(regression, plan, fit_nodes)
     with in_one_thread(len(regression.needed_rows("a fit")) <= SMALL):
-        return _fitted(regression, plan)
+        regression, report = _fitted(regression, plan)
+        return regression, replace(report, choice=regression.family.choice)
 
 
 def _fitted(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:

@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
@@ -61,6 +62,7 @@ class Reporter:
         self._progress = progress if callable(progress) else (self._show if progress else None)
         self._begun = self._stage_begun = time.monotonic()
         self._stage, self._rows, self._iterations, self._total = "", 0, 1, 0
+        self._about = ""
         self._value = math.nan
 
     def __enter__(self) -> Self:
@@ -70,8 +72,18 @@ class Reporter:
         if self._bar is not None:
             self._bar.close()
 
+    @contextmanager
+    def about(self, what: str) -> Iterator[None]:
+        """Say before each stage, as long as this lasts, what it belongs to; and that it begins."""
+        self._about, before = f"{what}: ", self._about
+        try:
+            yield
+        finally:
+            self._about = before
+
     def begin(self, stage: str, rows: int, iterations: int) -> None:
         """Begin a stage that takes at most so many iterations."""
+        stage = self._about + stage
         self._stage, self._rows, self._iterations = stage, rows, max(iterations, 1)
         self._stage_begun = time.monotonic()
 

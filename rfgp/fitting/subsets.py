@@ -183,6 +183,9 @@ def searched(rows: Block) -> Block:
 def _first(fit: FeatureFit, values: Values, rows: Block) -> tuple[Values, list[FitReport]]:
     """Optimise on the first rows; return the values and the reports."""
     features = fit.family.num_features
+    if fit.plan.is_begun:
+        values, report = optimize(fit, values, rows)
+        return values, [report]
     if len(rows) >= min(2 * features, max(features, MOST_EXACT)) or not fit.family.options.spectrum.is_quick:
         values, report = _best_of_starts(fit, values, rows)
         return values, [report]
@@ -244,7 +247,7 @@ def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:
 
 
 def _may_scale(fit: FeatureFit) -> bool:
-    return fit.family.options.lengthscale is None and "lengthscale" not in fit.plan.fixed
+    return not fit.plan.is_begun and fit.family.options.lengthscale is None and "lengthscale" not in fit.plan.fixed
 
 
 def _scaled(values: Values, factor: float) -> Values:

@@ -6,11 +6,13 @@ from typing import Any
 import graphs
 from rfgp import random
 from rfgp.ambient import plain
+from rfgp.choosing import fit_field
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_nodes
 from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
+from rfgp.regression import Choice
 from rfgp.regression.fields import FieldFamily, FieldOptions, MeshPlaces, RoadPlaces
 from rfgp.saving.fields import MESHES, ROADS
 
@@ -26,7 +28,8 @@ class RoadGP(Process[FieldFamily]):
     Args:
         roads: The network.
         alpha: 1, for paths as rough as those of a diffusion (on a long road the kernel exp(-d / lengthscale)), or 2,
-            for paths with a derivative (Matern 3/2).
+            for paths with a derivative (Matern 3/2); or "auto": `fit` takes the one under which observations that are
+            left out are likelier, and says so in `choice`; `condition` without a fit takes 1.
         boundary: What holds at free ends: "neumann", no derivative, "stationary", roads go on for ever, or "open",
             nothing, as in MetricGraph without its correction; see `graphs.RoadField`.
         lengthscale: Starting value, in the units of the roads' lengths; None: several are compared.
@@ -48,13 +51,13 @@ class RoadGP(Process[FieldFamily]):
     """
 
     codec = ROADS
-    strategy = staticmethod(fit_nodes)
+    strategy = staticmethod(fit_field)
 
     @plain()
     def __init__(
         self,
         roads: graphs.RoadNetwork,
-        alpha: int = 1,
+        alpha: int | str = 1,
         *,
         boundary: str = "neumann",
         lengthscale: float | None = None,
@@ -68,7 +71,15 @@ class RoadGP(Process[FieldFamily]):
         options = FieldOptions(
             random.resolve_seed(seed), lengthscale, outputscale, noise, priors, likelihood, approximation
         )
-        super().__init__(FieldFamily(RoadPlaces(graphs.RoadField(roads, alpha, boundary)), options))
+        alphas: tuple[Any, ...] = (1, 2) if isinstance(alpha, str) and alpha == "auto" else (alpha,)
+        places = {f"alpha={each}": RoadPlaces(graphs.RoadField(roads, each, boundary)) for each in alphas}
+        first = next(iter(places.values()))
+        super().__init__(FieldFamily(first, options, candidates=places if len(places) > 1 else {}))
+
+    @property
+    def choice(self) -> Choice | None:
+        """What alpha="auto" chose and why, in the same form as on tables; None where it was named."""
+        return None if self.fit_report is None else self.fit_report.choice
 
 
 class MeshGP(Process[FieldFamily]):

@@ -15,6 +15,7 @@ from rfgp.fitting import fit_nodes
 from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
+from rfgp.regression import Choice
 from rfgp.regression.graph import WALK_OPTIONS, FeatureCheck, GraphOptions, NodeFamily, exact_features
 from rfgp.rows import gathered
 from rfgp.saving.graph import NODES
@@ -153,6 +154,11 @@ class GraphGP(Process[NodeFamily]):
     def advice(self) -> graphs.Advice | None:
         """What "auto" measured when it chose; None where it did not."""
         return self.family.advice
+
+    @property
+    def choice(self) -> Choice | None:
+        """What "auto" chose and why, in the same form as on tables; None where the features were named."""
+        return self.family.choice or (None if self.fit_report is None else self.fit_report.choice)
 
     @property
     def walks(self) -> graphs.Walks | None:

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from rfgp.ambient import hides, lasting, plain
 from rfgp.counts import counted
-from rfgp.errors import ConvergenceWarning, NotFittedError, OverfittingWarning, arguments
+from rfgp.errors import ConvergenceWarning, NotFittedError, NothingBetterWarning, OverfittingWarning, arguments
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
 from rfgp.inference import LeaveOneOut, Prediction
 from rfgp.likelihoods import Bernoulli
 from rfgp.parameters import Hyperparameters
-from rfgp.regression import Family, FitReport, Regression, begin, conditioned, extended, solved_if_read
+from rfgp.regression import Family, FitReport, Regression, begin, conditioned, decided, extended, solved_if_read
 from rfgp.rows import Chunk
 from rfgp.rows.arrays import warn_of_truth
 from rfgp.saving import Codec, Saved, write
@@ -184,6 +184,8 @@ class Process(ABC, Generic[F]):
         with journaled as journal, Reporter(callback, progress) as reporter:
             regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, journal))
         self._fitted = Fitted.of(regression, report)
+        for warning in _of_choice(report):
+            warnings.warn(warning, stacklevel=3)
         if not report.converged:
             message = (
                 f"The fit stopped after {counted(report.iterations, 'iteration')} without converging: "
@@ -211,7 +213,7 @@ class Process(ABC, Generic[F]):
         _warn_of_truth(self._family, y)
         data, fitted = _given(X, y, noise, sample_weight), self._fitted
         if fitted is None:
-            self._fitted = Fitted.of(solved_if_read(begin(self._family, data)))
+            self._fitted = Fitted.of(solved_if_read(decided(self._family, data)))
         else:
             self._fitted = replace(fitted, regression=conditioned(fitted.now(), data))
         for warning in _told(self.regression):
@@ -353,6 +355,16 @@ def _chosen(model: type[Process[Any]], options: object) -> Iterator[str]:
 def _told(now: Regression, report: FitReport | None = None) -> Iterable[Warning]:
     """Return warnings of what a family tells of a regression."""
     return now.family.checked(now.hyperparameters, now.rows, now.scaling, report)
+
+
+def _of_choice(report: FitReport) -> Iterator[Warning]:
+    """Yield a warning where no candidate was better than a simple rule."""
+    rule = None if report.choice is None else report.choice.better_rule
+    if report.choice is not None and rule is not None:
+        yield NothingBetterWarning(
+            f"Nothing that was tried is better than {rule} (log density "
+            f"{report.choice.rules[rule].value:.4g} a row). The columns may say no more of the target."
+        )
 
 
 def _few_rows(regression: Regression, fixed: tuple[str, ...]) -> Iterator[Warning]:

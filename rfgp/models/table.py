@@ -1,4 +1,4 @@
-"""The front door for tables: features, an exact kernel, a local process, or features and a local process."""
+"""The front door for tables: what suits a table best by measurement, or what the user says."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -8,24 +8,28 @@ import torch
 
 from rfgp import couplings, spectra
 from rfgp.ambient import plain
+from rfgp.choosing import fit_open
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Nystrom
-from rfgp.fitting import fit_table
 from rfgp.inference import EvidenceBounds
 from rfgp.likelihoods import Likelihood
 from rfgp.models.members import ExactGP, redrawn, under
 from rfgp.models.process import Process, with_rows
 from rfgp.parameters import Hyperprior
 from rfgp.regression import (
+    Choice,
     FeatureMap,
     InducingFamily,
     KernelFamily,
     KernelOptions,
+    OpenFamily,
+    OpenOptions,
     TableFamily,
-    family_of,
+    family_for,
     kind_of,
     options_of,
 )
+from rfgp.regression.table.offers import AUTO
 from rfgp.saving import TABLES
 
 _OF_KERNEL = {"spectrum", "ard", "standardize", "lengthscale", "outputscale", "noise", "priors", "features"} | {
@@ -36,8 +40,16 @@ _OF_KERNEL = {"spectrum", "ard", "standardize", "lengthscale", "outputscale", "n
 }
 
 
-class TableGP(Process[TableFamily]):
-    """The front door for tables: features, an exact kernel, a local process, or features and a local process.
+_ARGUMENTS = frozenset(field.name for field in fields(OpenOptions))
+
+
+class TableGP(Process[TableFamily | OpenFamily]):
+    """The front door for tables: whatever suits the table best, or what you say.
+
+    `TableGP()` leaves everything open: `fit` measures candidates on the rows at hand (exact kernels, fixed and learned
+    frequencies, neighbours, both, inducing points), says which it took and why in `choice`, and fits that to all rows.
+    What you name is kept, and only the rest is measured; where one candidate is left nothing is. A choice depends on
+    the rows, the options and the seed, never on a clock (but for `max_seconds`).
 
     f = Phi w + g: coupled random features carry what is smooth over the whole table, and a nearest-neighbour (Vecchia)
     process g, independent and with lengthscales of its own, what is local. All hyperparameters are learned by the one
@@ -48,11 +60,12 @@ class TableGP(Process[TableFamily]):
     to sample but at given points.
 
     Args:
-        features: "fourier"; "laplace" (positive; Gaussian spectrum only); "nystrom", of inducing points, which know the
-            rows; "exact", the exact kernel, O(n^3); or None, the local process alone.
-        spectrum: Of the features or the exact kernel, by name or as a `Spectrum`.
+        features: "auto"; "fourier"; "laplace" (positive; Gaussian spectrum only); "nystrom", of inducing points, which
+            know the rows; "exact", the exact kernel, O(n^3); or None, the local process alone.
+        spectrum: "auto"; or that of the features or the exact kernel, by name ("matern12" to "matern52" too) or as a
+            `Spectrum`.
         num_frequencies: m; Fourier features number 2m.
-        coupling: The frequencies' coupling, by name or as a `Coupling`; "energy" is tuned to the features.
+        coupling: The frequencies' coupling, by name or as a `Coupling`; "auto" is "energy", tuned to the features.
         frequencies: "fixed": drawn once, never learned. "learned": `fit` learns them with the other hyperparameters,
             starting from the draw (Lazaro-Gredilla et al. 2010): far more accurate where m is small for the
             lengthscale, but no longer an estimate of the spectrum's kernel. Fourier features only. Of rows that are
@@ -71,7 +84,8 @@ class TableGP(Process[TableFamily]):
             Snelson and Ghahramani 2006); the noise found is then too small. "vfe": rows say nothing of it, it is there
             at new points, and `fit` maximises a lower bound of the exact log marginal likelihood (Titsias 2009); the
             noise found is too large. With both, joint laws of points are known and functions to sample are not.
-        local: The kernel of the local process: "matern12", "matern32", "matern52", "gaussian", or None for none.
+        local: The kernel of the local process: "matern12", "matern32", "matern52", "gaussian", None for none, or
+            "auto". Beside "exact" it is added to the kernel, exactly.
             Beside "nystrom", "residual": what its points leave of their own kernel, k - phi phi^T, so that there is one
             kernel and no second set of lengthscales (Vecchia-inducing-points full-scale approximation, Gyger, Furrer
             and Sigrist 2025); of those kernels only, computed in double precision, neighbours near in the lengthscales.
@@ -115,31 +129,38 @@ class TableGP(Process[TableFamily]):
             variance, means from float32 features are within .002 of its deviation of those from float64, deviations
             within 2 %.
 
+        budget: What choosing and the fit after it may take together, in predicted seconds: a number, "30s", "5min" or
+            "2h". None: 30 s and 4 ms for each row, half an hour at most. Nothing dearer is tried; the cheapest
+            candidate stays. Predictions are for one core, and right to a factor of two.
+        memory: What the fit may take, in predicted bytes: a number, "500MB" or "4GB". None: 4 GB.
+        max_seconds: Of the clock: after so many nothing more is measured, and the best so far is fitted. What is chosen
+            then depends on the machine.
+
     Sources: sparse spectrum processes, Lazaro-Gredilla et al. (2010); nearest-neighbour processes, Vecchia (1988),
     Datta et al. (2016); inducing points, Quinonero-Candela and Rasmussen (2005); couplings as named there.
 
     Raises:
-        InvalidArgumentError: an unknown name, m, M or k not a positive integer, or starting values of a local process
-            that is not there.
+        InvalidArgumentError: an unknown name, m, M or k not a positive integer, starting values of a local process
+            that is not there, or options that no candidate has together.
     """
 
     codec = TABLES
-    strategy = staticmethod(fit_table)
+    strategy = staticmethod(fit_open)
 
     def __init__(
         self,
-        features: str | None = "fourier",
-        spectrum: str | spectra.Spectrum = "gaussian",
-        num_frequencies: int = 512,
-        coupling: str | couplings.Coupling = "energy",
-        frequencies: str = "fixed",
+        features: str | None = AUTO,
+        spectrum: str | spectra.Spectrum = AUTO,
+        num_frequencies: int | str = AUTO,
+        coupling: str | couplings.Coupling = AUTO,
+        frequencies: str = AUTO,
         *,
-        num_inducing: int = 512,
-        inducing: str = "k-means",
-        learn_inducing: bool = False,
-        diagonal: str | None = None,
-        local: str | None = None,
-        num_neighbors: int = 30,
+        num_inducing: int | str = AUTO,
+        inducing: str = AUTO,
+        learn_inducing: bool | str = AUTO,
+        diagonal: str | None = AUTO,
+        local: str | None = AUTO,
+        num_neighbors: int | str = AUTO,
         conditioning: str = "auto",
         ard: bool = True,
         standardize: bool = True,
@@ -153,34 +174,12 @@ class TableGP(Process[TableFamily]):
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
         dtype: torch.dtype | None = None,
+        budget: str | float | None = None,
+        memory: str | float | None = None,
+        max_seconds: float | None = None,
     ) -> None:
-        options = options_of(
-            features=features,
-            spectrum=spectrum,
-            num_frequencies=num_frequencies,
-            coupling=coupling,
-            frequencies=frequencies,
-            num_inducing=num_inducing,
-            inducing=inducing,
-            learn_inducing=learn_inducing,
-            diagonal=diagonal,
-            local=local,
-            num_neighbors=num_neighbors,
-            conditioning=conditioning,
-            ard=ard,
-            standardize=standardize,
-            lengthscale=lengthscale,
-            outputscale=outputscale,
-            noise=noise,
-            local_lengthscale=local_lengthscale,
-            local_outputscale=local_outputscale,
-            likelihood=likelihood,
-            approximation=approximation,
-            priors=priors,
-            seed=seed,
-            dtype=dtype,
-        )
-        super().__init__(family_of(options))
+        chosen = {name: value for name, value in locals().items() if name in _ARGUMENTS}
+        super().__init__(family_for(OpenOptions(**chosen)))
 
     @classmethod
     @plain()
@@ -206,20 +205,25 @@ class TableGP(Process[TableFamily]):
         return cls.of(*under(chosen, with_rows(exact)))
 
     @property
-    def options(self) -> KernelOptions:
-        """What the constructor was given."""
+    def options(self) -> KernelOptions | OpenOptions:
+        """What the constructor was given; once there are data, with what was chosen."""
         return self.family.options
 
     @property
-    def spectrum(self) -> spectra.Spectrum:
-        """The kernel's spectrum."""
-        spectrum: spectra.Spectrum = self.options.spectrum
+    def spectrum(self) -> spectra.Spectrum | str:
+        """The kernel's spectrum; "auto" as long as it has not been chosen, which `fit` and `condition` do."""
+        spectrum: spectra.Spectrum | str = self.options.spectrum
         return spectrum
 
     @property
     def features(self) -> str | None:
-        """The kind of features."""
+        """The kind of features; "auto" as long as it has not been chosen."""
         return self.options.features
+
+    @property
+    def choice(self) -> Choice | None:
+        """What the last fit chose of what was left open, and why; None where nothing was."""
+        return None if self.fit_report is None else self.fit_report.choice
 
     @property
     def feature_map(self) -> FeatureMap | Nystrom:
@@ -234,6 +238,7 @@ class TableGP(Process[TableFamily]):
             raise InvalidArgumentError("An exact kernel has no features.")
         if isinstance(self.family, InducingFamily):
             return self.family.map_at(self.regression.hyperparameters)
+        assert not isinstance(self.family, OpenFamily)
         return self.family.drawn_map
 
     @plain()
@@ -249,7 +254,7 @@ class TableGP(Process[TableFamily]):
             NotFittedError: there are no data yet.
         """
         regression = with_rows(self)
-        return TableGP.of(*under(redrawn(self.options, changes), regression))
+        return TableGP.of(*under(redrawn(self._closed, changes), regression))
 
     @plain()
     def check(self) -> EvidenceBounds:
@@ -273,4 +278,12 @@ class TableGP(Process[TableFamily]):
     @plain()
     def exact(self) -> "ExactGP":
         """Return the exact process with a copy of the hyperparameters and the same data."""
-        return ExactGP.of(*under(self.options.without_features(), with_rows(self)))
+        return ExactGP.of(*under(self._closed.without_features(), with_rows(self)))
+
+    @property
+    def _closed(self) -> KernelOptions:
+        """The options, once there are data."""
+        self._needed()
+        options = self.options
+        assert isinstance(options, KernelOptions)
+        return options

@@ -10,8 +10,9 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference import Prior
 from rfgp.likelihoods import Likelihood, Normal, by_name
 from rfgp.parameters import Hyperprior, Quantity, Values
+from rfgp.regression.record import Choice
 from rfgp.regression.report import FitReport
-from rfgp.rows import Block, InputReader, Rows
+from rfgp.rows import Block, DataSummary, InputReader, Rows
 from rfgp.scaling import Scaling
 
 NOISE_BOUNDS = (1e-6, 1e2)
@@ -131,6 +132,14 @@ class Family(ABC):
     def prior(self, values: Values) -> Prior:
         """Return the prior of the standardised function over standardised inputs."""
 
+    def seeing(self, summary: DataSummary) -> Self:
+        """Return the family with what data decide, where it is still open; here it is not."""
+        return self
+
+    def closed(self, rows: int) -> "Family":
+        """Return the family that serves so many rows where nothing is to be measured: itself, where nothing is open."""
+        return self
+
     def drawn(self, scaling: Scaling) -> Self:
         """Return the family with a draw for inputs of these columns, where the draw depends on them."""
         return self
@@ -146,6 +155,11 @@ class Family(ABC):
     def retuned(self, values: Values) -> tuple[Self, bool]:
         """Return the family with what suits the hyperparameters found, and whether a fit should go on with it."""
         return self, False
+
+    @property
+    def choice(self) -> Choice | None:
+        """What was chosen of this family's options, where some were open."""
+        return None
 
     def checked(
         self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None

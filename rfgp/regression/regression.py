@@ -271,12 +271,34 @@ def begin(family: Family, data: Chunk) -> Regression:
     """
     given = read_training(family.inputs, data, family.options.seed)
     family, summary = summary_of(family, given)
-    rows, drawn = given.rows(summary.scaling), family.drawn(summary.scaling)
+    rows = given.rows(summary.scaling)
     check_rows(family, rows)
+    return started(family.seeing(summary), summary, rows)
+
+
+def started(family: Family, summary: DataSummary, rows: Rows) -> Regression:
+    """Return the regression of standardised rows at a family's starting values, which data decide that are summed up.
+
+    Raises:
+        DataError: the scale of the data is out of range.
+        InvalidArgumentError: a starting value or a hyperprior of something that the family does not have.
+    """
+    drawn = family.drawn(summary.scaling)
     values = _space(drawn, summary).start
     values = values.given(**{name: value for name, value in family.options.starts.items() if value is not None})
     drawn, values = drawn.begun(values, rows)
     return Regression(drawn, summary.scaling, values, len(rows), rows)
+
+
+def decided(family: Family, data: Chunk) -> Regression:
+    """Return what `begin` does; of a family that is open, that of the candidate that is taken unmeasured.
+
+    Raises:
+        DataError: the data cannot be used; the message names the place.
+    """
+    begun = begin(family, data)
+    closed = begun.family.closed(len(begun.needed_rows("a model")))
+    return begun if closed is begun.family else begin(closed, data)
 
 
 def conditioned(regression: Regression, data: Chunk) -> Regression:

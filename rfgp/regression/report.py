@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from rfgp.counts import counted
+from rfgp.regression.record import Choice
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class FitReport:
             exhausted. None where there are fewer rows than features.
         likelihood_error: The standard error of `log_marginal_likelihood`, where conjugate gradients estimated it; the
             trace between its ends is then from gradients. 0 where it was computed.
+        choice: What was chosen of options that were left open, and why; None where none were.
     """
 
     converged: bool
@@ -69,6 +71,7 @@ class FitReport:
     weights_used: float | None = None
     neighbors: float | None = None
     likelihood_error: float = 0.0
+    choice: Choice | None = None
 
     def __repr__(self) -> str:
         steps, bounds = (

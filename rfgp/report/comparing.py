@@ -14,6 +14,7 @@ from rfgp.compare.protocol import Case, Report, node_case, row_case, run_compari
 from rfgp.couplings import Coupling, by_name, name_of
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field
+from rfgp.metrics import kl_divergence
 from rfgp.models import SparseSpectrumGP, TableGP
 from rfgp.models.graph import GraphGP
 from rfgp.regression import FeatureOptions, InducingOptions
@@ -69,6 +70,10 @@ def compare_rows(
     """Compare a fitted model of a table on some of its training rows (n,) and held-out rows (k,)."""
     rows, points = train[:EXACT_ROWS], test[:_TEST_POINTS]
     X, y = table.X[points], table.y[points]
+    if (remark := _without_twin(model)) is not None:
+        return Compared(None, remark)
+    if not isinstance(model.options, FeatureOptions | InducingOptions):
+        return Compared(None, _of_neighbors(model, table, rows, points))
     small = model.redraw(seed=model.seed).condition(table.X[rows], table.y[rows])
     both = np.concatenate([table.X[rows], X])
     own, m, make = _own_rows(small)
@@ -91,6 +96,29 @@ def compare_rows(
             f" Inducing points are twice as many as m, like features. On all {len(train):,} training rows {bounds}"
         )
     return Compared(comparison, remark, (own, m))
+
+
+def _without_twin(model: TableModel) -> str | None:
+    """Say why a model is compared with no exact process, where it is not."""
+    if model.options.features == "exact":
+        return "The process is exact: nothing of it is approximated."
+    if isinstance(model.options, FeatureOptions) and model.options.frequencies == "learned":
+        return (
+            "Learned frequencies are a kernel of their own, and no estimate of another: there is no exact process that "
+            "they are compared with."
+        )
+    return None
+
+
+def _of_neighbors(model: TableModel, table: Table, rows: NDArray[np.int64], points: NDArray[np.int64]) -> str:
+    """Say how far a local process is from the exact one, given some training rows (n,), at held-out rows (k,)."""
+    small = model.redraw(seed=model.seed).condition(table.X[rows], table.y[rows])
+    there = table.X[points]
+    divergence = float(kl_divergence(small.exact().predict(there), small.predict(there), per_point=True))
+    return (
+        f"Given the same {len(rows)} training rows, the exact process is {max(divergence, 0.0):.2g} nats of KL a point "
+        f"from this one at {len(points)} held-out rows, with the hyperparameters fitted above."
+    )
 
 
 def _own_rows(model: TableModel) -> tuple[str, int, Callable[[int, int], TableModel]]:

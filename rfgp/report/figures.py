@@ -15,7 +15,8 @@ from rfgp.compare import Comparison
 from rfgp.fields import Field
 from rfgp.inference import Prediction
 from rfgp.palette import COLORS, color_range, log_ticks, styles
-from rfgp.regression import FitReport
+from rfgp.regression import Choice, FitReport
+from rfgp.regression.record import DENSITY
 from rfgp.tables import Table
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
@@ -200,6 +201,23 @@ def relevance(names: Sequence[str], values: NDArray[np.float64], count: int = 20
     bars = go.Bar(x=_short(values[order]), y=places, orientation="h", marker={"color": COLORS[0]}, showlegend=False)
     ticks = {"tickvals": places, "ticktext": [label(names[i], 28) for i in order]}
     return _figure([bars], "relevance", "", yaxis=ticks)
+
+
+def candidates(choice: Choice) -> go.Figure:
+    """Draw what candidates came to in their last rounds, two standard errors, the best on top; and simple rules."""
+    known = [(trial.name, trial.last) for trial in choice.trials if trial.last is not None] + list(choice.rules.items())
+    sign = 1 if choice.measure == DENSITY else -1
+    known.sort(key=lambda pair: sign * pair[1].value)
+    points = go.Scatter(
+        x=_short([each.value for _, each in known]),
+        y=list(range(len(known))),
+        error_x={"type": "data", "array": _short([2 * each.error for _, each in known])},
+        mode="markers",
+        marker={"size": 9, "color": [COLORS[int(name == choice.chosen.name)] for name, _ in known]},
+        showlegend=False,
+    )
+    ticks = {"tickvals": list(range(len(known))), "ticktext": [label(name, 44) for name, _ in known]}
+    return _figure([points], choice.measure, "", yaxis=ticks)
 
 
 def convergence(fit: FitReport) -> go.Figure:

@@ -41,6 +41,16 @@ def of_rules(rules: Sequence[Baseline], rmse: float) -> tuple[str, ...]:
     return (f"A simple rule predicts the held-out part better: the {best.name} has an RMSE of {best.rmse:.4g}.",)
 
 
+def of_choice(model: Process[Any]) -> tuple[str, ...]:
+    """Say which candidate was taken, and first where none is clearly better than a simple rule."""
+    choice = None if model.fit_report is None else model.fit_report.choice
+    if choice is None:
+        return ()
+    rule = choice.better_rule
+    poor = () if rule is None else (f"Nothing that was tried is better than {rule}.",)
+    return (*poor, f"Chosen: {choice.reason}")
+
+
 def of_scale(y: NDArray[np.float64], name: str) -> tuple[str, ...]:
     """Say that the logarithm of targets (n,) may serve better: they span a factor of 100, and it is far less skewed."""
     if y.min() <= 0 or y.max() < _SPANNED * y.min():

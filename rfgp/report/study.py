@@ -18,10 +18,10 @@ from rfgp.fitting import Progress
 from rfgp.inference import Prediction
 from rfgp.models import Process
 from rfgp.models.graph import GraphGP
-from rfgp.regression import FeatureOptions, InducingOptions
+from rfgp.regression import OpenOptions
 from rfgp.report.baselines import MOST_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, walks_beside
 from rfgp.report.comparing import NOT_ASKED, Compared, TableModel, compare_nodes, compare_rows
-from rfgp.report.notes import of_bounds, of_rules
+from rfgp.report.notes import of_bounds, of_choice, of_rules
 from rfgp.tables import Table
 
 FIT_ROWS = 4000
@@ -108,9 +108,16 @@ class Study:
                 name: self.model.hyperparameters.value(name).tolist() for name in self.model.hyperparameters.names
             },
             "converged": None if self.model.fit_report is None else self.model.fit_report.converged,
+            "choice": _chosen(self.model),
             "notes": list(self.notes),
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
         }
+
+
+def _chosen(model: Process[Any]) -> dict[str, Any] | None:
+    """Return what a model chose, as JSON has it; None where nothing was open."""
+    choice = None if model.fit_report is None else model.fit_report.choice
+    return None if choice is None else {"options": dict(choice.chosen.options), "reason": choice.reason}
 
 
 def study_table(
@@ -134,7 +141,8 @@ def study_table(
         title: What the table is called.
         test_share: The share of rows to hold out, at random.
         fit_rows: Hyperparameters are learned on at most so many training rows, at random; the model is
-            then conditioned on all of them. With a local process the fit is given all (`rfgp.TableGP`).
+            then conditioned on all of them. With a local process, and where something is chosen, the fit is given all
+            (`rfgp.TableGP`).
         compare: Whether to compare with the exact process, on some of the training rows.
         seed: Of the split and the draws.
         report: Called with (what is done, steps done, steps in all or 0 where that is not known).
@@ -145,15 +153,12 @@ def study_table(
     """
     tell = report or (lambda what, done, total: None)
     table.check_numeric_target()
-    has_features = isinstance(model.options, FeatureOptions | InducingOptions)
-    if model.options.features == "exact" or (compare and not has_features):
-        raise InvalidArgumentError("A report is of random features or inducing points; this model has neither.")
     if fit_rows < 2:
         raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
     groups, repeated = copies(table)
     train, test = split(len(table.y), test_share, seed, groups)
-    if model.options.local is not None:  # what is local depends on how densely rows lie
-        fit_rows = len(train)
+    if model.options.local is not None or isinstance(model.options, OpenOptions):
+        fit_rows = len(train)  # what is local depends on how densely rows lie, and a choice takes its own number
     prediction, seconds = _fit_and_predict(model, table.X, table.y, train, test, fit_rows, tell)
     assert model.fit_report is not None
     searched = min(fit_rows, model.fit_report.stages[-1].rows)
@@ -166,7 +171,7 @@ def study_table(
     }
     rules = baselines_of_rows(table, train, test)
     better = of_rules(rules, metrics.rmse(table.y[test], prediction))
-    notes = (*better, *_left_out(compared, compare), *of_bounds(model, table.columns))
+    notes = (*of_choice(model), *better, *_left_out(compared, compare), *of_bounds(model, table.columns))
     about = (*compared, repeated, rules, (), making, notes)
     return Study(title, model, train, test, table.y[test], prediction, spread, seconds, *about)
 

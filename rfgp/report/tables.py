@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from rfgp.counts import counted
 from rfgp.regression import FeatureOptions, InducingOptions
-from rfgp.report import figures, words
+from rfgp.report import choices, figures, words
 from rfgp.report.comparing import TableModel, coupling_label
 from rfgp.report.page import Block, Grid, Plot, Section, Text, render
 from rfgp.report.study import Study
@@ -31,26 +31,51 @@ def table_report(
     assert isinstance(model, TableModel)
     found = column_relevance(model, table)
     order = np.argsort(-found, kind="stable")
-    features = model.feature_map.num_features
+    features = _num_features(model)
     columns = counted(len(table.columns), "column")
     lead = (
-        f"A Gaussian process for {table.target} from {columns}, through {_features(model)}, "
+        f"A Gaussian process for {table.target} from {columns}, through {_features(model, features)}, "
         f"fitted on {len(study.train):,} rows and judged on {len(study.test):,} others."
     )
-    memory = 8.0 * features * len(study.train)
+    memory = _memory(model, features, len(study.train))
     sections = [
         Section("The data at a glance", _glance(table, [int(i) for i in order])),
+        *choices.sections(model),
         Section("The fit", [*words.diagnostics(study), *_relevance(model, table, found)]),
         words.accuracy(study),
-        words.cost(study, f"{features} per row", memory),
+        words.cost(study, _a_row(model, features), memory),
         words.making(study, settings or {}, command),
     ]
     return render(study.title, lead, words.cards(study, "rows"), sections)
 
 
-def _features(model: TableModel) -> str:
-    options, count = model.options, model.feature_map.num_features
+def _num_features(model: TableModel) -> int:
+    """Return F, 0 where there are no features."""
+    return model.feature_map.num_features if isinstance(model.options, FeatureOptions | InducingOptions) else 0
+
+
+def _a_row(model: TableModel, count: int) -> str:
+    if model.options.features == "exact":
+        return "the kernel, between all rows"
+    near = f"{model.options.num_neighbors} neighbours" if model.options.local is not None else ""
+    return " and ".join(part for part in (f"{count} per row" if count else "", near) if part)
+
+
+def _memory(model: TableModel, count: int, rows: int) -> float:
+    """Return the bytes of the features of rows, of their neighbours, or of the kernel between them."""
+    if model.options.features == "exact":
+        return 8.0 * rows**2
+    near = model.options.num_neighbors if model.options.local is not None else 0
+    return 8.0 * rows * (count + near)
+
+
+def _features(model: TableModel, count: int) -> str:
+    options = model.options
     near = f"({options.local}, {options.num_neighbors} neighbours)"
+    if options.features == "exact":
+        return "the exact kernel" + (f" and that of a local process ({options.local})" if options.has_both else "")
+    if options.features is None:
+        return f"a local process alone {near}"
     if isinstance(options, InducingOptions):
         left = {None: "", "fitc": ", what they miss as noise", "vfe": ", a lower bound of the likelihood"}
         rest = " and neighbours that take up what they leave" if options.has_residual else left[options.diagonal]

@@ -11,7 +11,7 @@ data. `ExactGP`, and what has a local process, predict from the training data an
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from rfgp.regression import Family, FitReport, Regression, Stage
 from rfgp.regression.observing import restored
 from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
 from rfgp.rows.arrays import read_per_row
+from rfgp.saving.choices import decode_choice, encode_choice, encode_report
 from rfgp.saving.container import read_file, write_file
 from rfgp.scaling import Affine, Scaling
 
@@ -87,7 +88,8 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
         "hyperparameters": list(regression.hyperparameters.space.quantities),
         "num_observations": regression.num_observations,
         "columns": regression.scaling.columns,
-        "fit_report": None if saved.report is None else asdict(saved.report),
+        "fit_report": encode_report(saved.report),
+        "choice": encode_choice(saved.report),
         "metadata": _checked_metadata(saved.metadata),
         "data": None if given is None else ("numpy" if as_numpy else "tensor"),
     }
@@ -120,6 +122,8 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
     if not isinstance(header["metadata"], dict):
         raise ValueError("the metadata are no JSON object")
     report = _fit_report(header["fit_report"])
+    if report is not None:
+        report = replace(report, choice=decode_choice(header.get("choice")))
     regression = _regression(header, tensors, codec)
     return Saved(header["class"], regression, report, header["metadata"])
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from rfgp import random
 from rfgp.errors import DataError, InvalidArgumentError
@@ -74,3 +75,18 @@ def common_float(X: Any, y: Any) -> Any:
         raise DataError(f"y holds {y.dtype} values; encode text and dates as numbers first.")
     common = np.result_type(X.dtype, y.dtype)
     return common if common in FLOATS else np.dtype(np.float64)
+
+
+def read_rows(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return checked rows (n, d) with a positive weight, under their names where they have some, targets and weights.
+
+    Raises:
+        DataError: weights that cannot be used.
+        ValueError: scikit-learn's, other data that cannot be used.
+    """
+    X, y = validate_data(estimator, X, y, dtype=FLOATS, multi_output=True, y_numeric=True, ensure_min_samples=2)
+    dtype = common_float(X, y)
+    weight, counts = read_weights(sample_weight, len(X))
+    X, y = X.astype(dtype, copy=False)[counts], y.astype(dtype, copy=False)[counts]
+    names = getattr(estimator, "feature_names_in_", None)  # which the process is to know as well
+    return X if names is None else pd.DataFrame(X, columns=names), y, weight

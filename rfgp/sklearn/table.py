@@ -11,7 +11,7 @@ from rfgp.likelihoods import Likelihood
 from rfgp.models import SparseSpectrumGP
 from rfgp.parameters import Hyperprior
 from rfgp.rows.arrays import warn_of_truth
-from rfgp.sklearn.checks import FLOATS, common_float, read_weights, resolve_seed, validate_data
+from rfgp.sklearn.checks import FLOATS, read_rows, read_weights, resolve_seed, validate_data
 from rfgp.sklearn.classifier import ProcessClassifier, read_classes
 from rfgp.sklearn.regressor import ProcessRegressor
 from rfgp.spectra import Spectrum
@@ -125,12 +125,7 @@ class RandomFeatureGPRegressor(ProcessRegressor):
         """
         gp = self._process()
         warn_of_truth(y, stacklevel=3)
-        X, y = validate_data(self, X, y, dtype=FLOATS, multi_output=True, y_numeric=True, ensure_min_samples=2)
-        dtype = common_float(X, y)
-        weight, counts = read_weights(sample_weight, len(X))
-        X, y = X.astype(dtype, copy=False)[counts], y.astype(dtype, copy=False)[counts]
-        names = getattr(self, "feature_names_in_", None)  # which `gp_` is to know as well
-        return self._learn(gp, X if names is None else pd.DataFrame(X, columns=names), y, weight)
+        return self._learn(gp, *read_rows(self, X, y, sample_weight))
 
     def _process(self) -> SparseSpectrumGP:
         return SparseSpectrumGP(

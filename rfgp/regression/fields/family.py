@@ -1,7 +1,7 @@
 """The family of fields on meshes and roads."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -104,11 +104,13 @@ class FieldFamily(Family):
         places: Where it lives.
         options: The user's choices.
         scale: How inputs were standardised; None before there are any.
+        candidates: Where it may live instead, by name: a fit takes the best of these.
     """
 
     places: Places
     options: FieldOptions
     scale: Affine | None = None
+    candidates: Mapping[str, Places] = field(default_factory=dict)
 
     @property
     def inputs(self) -> FieldInputs:

@@ -21,7 +21,7 @@ from rfgp.likelihoods import Normal
 from rfgp.parameters import Hyperprior, Values
 from rfgp.regression.family import Family, check_approximation, read_likelihood
 from rfgp.regression.graph.checks import FeatureCheck, check_features
-from rfgp.regression.graph.choosing import EXACT_LIMIT, choose, is_worth_it
+from rfgp.regression.graph.choosing import EXACT_LIMIT, choose, is_worth_it, sample_of
 from rfgp.regression.graph.features import (
     NONZEROS_PER_WALKER,
     DrawnFeatures,
@@ -32,6 +32,8 @@ from rfgp.regression.graph.features import (
     same_hops,
 )
 from rfgp.regression.graph.inputs import NodeInputs, with_default_priors
+from rfgp.regression.graph.record import choice_of, exact_choice
+from rfgp.regression.record import Choice
 from rfgp.regression.report import FitReport
 from rfgp.rows import Block, Rows, gathered
 from rfgp.scaling import Scaling, moments
@@ -249,6 +251,15 @@ class NodeFamily(Family):
         assert self.features is not None
         self.features.forget()
         return replace(family, features=tuned), True
+
+    @property
+    def choice(self) -> Choice | None:
+        """What "auto" chose, and why."""
+        if self.options.features != "auto" or self.features is None:
+            return None
+        if self.advice is None:
+            return exact_choice(self.graph)
+        return choice_of(self.advice, self.graph, len(sample_of(self.graph)), self.features.name)
 
     # --- what is told of them --------------------------------------------------------------------
 

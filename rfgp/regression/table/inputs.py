@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rfgp.parameters import Quantity
 from rfgp.regression.family import OUTPUTSCALE_BOUNDS, Variance
+from rfgp.regression.table.offers import OpenOptions
 from rfgp.regression.table.options import KernelOptions
 from rfgp.rows import Chunk
 from rfgp.rows.arrays import Origin, read_matrix
@@ -31,7 +32,7 @@ class TableInputs:
         options: The user's choices.
     """
 
-    options: KernelOptions
+    options: KernelOptions | OpenOptions
     reads_blocks = True
 
     @property

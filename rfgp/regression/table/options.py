@@ -12,7 +12,7 @@ from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Normal
 from rfgp.local import KINDS
-from rfgp.local.kinds import kind_of, spectrum_of
+from rfgp.local.kinds import kind_of, read_spectrum, spectrum_of
 from rfgp.parameters import Hyperprior
 from rfgp.regression.family import check_approximation, read_likelihood
 
@@ -56,7 +56,7 @@ class KernelOptions:
     approximation: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "spectrum", spectra.by_name(self.spectrum))
+        object.__setattr__(self, "spectrum", read_spectrum(self.spectrum))
         object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, self.noise))
         check_approximation(self.approximation, self.likelihood)
         self._check_local()

@@ -21,6 +21,7 @@ from rfgp.datasets import CATALOG, Entry
 from rfgp.tables import Schema
 
 pytestmark = [
+    pytest.mark.filterwarnings("ignore::rfgp.NothingBetterWarning"),  # tables of a straight line
     pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning"),
     pytest.mark.filterwarnings("ignore::graphs.LargeVarianceWarning"),  # 40 nodes fit a long lengthscale
     pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning"),
@@ -228,7 +229,8 @@ def test_inducing_points_are_fitted_and_predict(monkeypatch, capsys, tmp_path):
         assert code == 0, err
         means = [float(row["mean"]) for row in rows_of(tmp_path / "p.csv")]
         assert np.corrcoef(means, np.sin(3 * X[:, 0]))[0, 1] > 0.99
-    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", "--diagonal", "vfe", "--out", tmp_path / "o")
+    wrong = ("--features", "fourier", "--diagonal", "vfe", "--out", tmp_path / "o")
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *wrong)
     assert code == 1
     assert "--diagonal vfe is for --features nystrom" in err
 

@@ -122,7 +122,7 @@ def test_a_fit_is_that_of_the_same_rows_in_blocks(client, frequencies):
 @pytest.mark.parametrize("diagonal", [None, "fitc", "vfe"])
 def test_inducing_points_are_those_of_the_same_rows_in_blocks(client, diagonal):
     def points():
-        return rfgp.TableGP("nystrom", num_inducing=16, diagonal=diagonal, seed=0)
+        return rfgp.TableGP("nystrom", "gaussian", num_inducing=16, local=None, diagonal=diagonal, seed=0)
 
     gp = rfgp.dask.fit(points(), *arrays())
     expected = points().fit(rfgp.tables.Blocks([(X, Y)]))

@@ -15,6 +15,7 @@ from rfgp.regression import mean_and_noise
 from rfgp.regression.table import inducing as family
 from rfgp.tables import Blocks
 
+PLAIN = {"features": "nystrom", "spectrum": "gaussian", "local": None, "diagonal": None}
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
 
 
@@ -27,7 +28,7 @@ def table(n=120, seed=0, outputs=1):
 
 
 def model(**more):
-    return rfgp.TableGP(**{"features": "nystrom", "num_inducing": 20, "seed": 0, **more})
+    return rfgp.TableGP(**{**PLAIN, "num_inducing": 20, "seed": 0, **more})
 
 
 def twin(gp, X, y, new, weight=None, noise=0.0):

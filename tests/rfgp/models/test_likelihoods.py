@@ -38,10 +38,13 @@ def table(name, rows=ROWS):
     return x, observe(name, function(x), rng), new, observe(name, function(new), rng)
 
 
+PLAIN = {"frequencies": "fixed", "local": None}
+
+
 def model(name, **options):
     """Laplace's approximation, of two classes too; `test_variational` has the other."""
     way = {"approximation": "laplace"} if name == "bernoulli" else {}
-    return rfgp.TableGP(**{"num_frequencies": 40, "likelihood": name, "seed": 0, **way, **options})
+    return rfgp.TableGP(**{**PLAIN, "num_frequencies": 40, "likelihood": name, "seed": 0, **way, **options})
 
 
 @pytest.fixture(scope="module")

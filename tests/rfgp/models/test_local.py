@@ -9,6 +9,7 @@ import pytest
 import rfgp
 
 RESIDUAL = {"features": "nystrom", "num_inducing": 9, "local": "residual", "spectrum": rfgp.spectra.Matern(1.5)}
+PLAIN = {"frequencies": "fixed", "spectrum": "gaussian", "local": None}
 KINDS = {
     "features": {"num_frequencies": 6},
     "exact": {"features": "exact"},
@@ -32,7 +33,7 @@ def table(n=60, seed=0, outputs=1):
 
 
 def model(kind, **more):
-    return rfgp.TableGP(**{"seed": 0, "num_neighbors": 8, **KINDS[kind], **more})
+    return rfgp.TableGP(**{**PLAIN, "seed": 0, "num_neighbors": 8, **KINDS[kind], **more})
 
 
 def same(a, b, X):
@@ -165,12 +166,12 @@ def test_copies_of_rows_constant_columns_and_no_noise_are_safe():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"features": None}, "must be a local process"),
+        ({"features": None, "local": None}, "must be a local process"),
         ({"features": "walks"}, "known are fourier, laplace, nystrom, exact, and None"),
         ({"local": "cubic"}, "local must be None or one of matern12"),
         ({"local": "matern32", "num_neighbors": 0}, "num_neighbors"),
         ({"local": "matern32", "conditioning": "both"}, "conditioning must be one of auto, observations, latent"),
-        ({"local_lengthscale": 1.0}, "there is none here"),
+        ({"local": None, "local_lengthscale": 1.0}, "there is none here"),
         ({"features": None, "local": "matern32", "local_outputscale": 1.0}, "so give outputscale"),
     ],
 )

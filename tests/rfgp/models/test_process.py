@@ -28,7 +28,10 @@ def on_nodes():
 MODELS = {
     "features": (lambda: rfgp.SparseSpectrumGP(num_frequencies=16, coupling="orthogonal", seed=0), drawn()),
     "exact": (lambda: rfgp.ExactGP(), drawn()),
-    "inducing": (lambda: rfgp.TableGP("nystrom", num_inducing=16, seed=0), drawn()),
+    "inducing": (
+        lambda: rfgp.TableGP("nystrom", "gaussian", num_inducing=16, local=None, diagonal=None, seed=0),
+        drawn(),
+    ),
     "walks": (
         lambda: rfgp.GraphGP(graphs.Graph.from_grid((8, 8)), features="walks", num_walkers=32, seed=0),
         on_nodes(),

@@ -36,7 +36,7 @@ def labels():
 
 
 def table(**options):
-    return rfgp.TableGP(**{"num_frequencies": 40, "seed": 0, **options})
+    return rfgp.TableGP(**{"num_frequencies": 40, "frequencies": "fixed", "local": None, "seed": 0, **options})
 
 
 @pytest.fixture(scope="module")

@@ -173,13 +173,38 @@ def test_bad_options_are_named(options, error, message):
         table_page(small_table(), **options)
 
 
-@pytest.mark.parametrize("options", [{"features": "exact"}, {"features": None, "local": "matern32"}])
-def test_a_model_without_features_is_refused_before_it_is_fitted(options):
-    with pytest.raises(rfgp.InvalidArgumentError, match="random features or inducing points"):
-        report.study_table(small_table(), rfgp.TableGP(**options))
-    if options["features"] == "exact":
-        with pytest.raises(rfgp.InvalidArgumentError, match="random features or inducing points"):
-            report.study_table(small_table(), rfgp.TableGP(**options), compare=False)
+@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning", "ignore::rfgp.OverfittingWarning")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"features": "exact", "local": "matern12"},
+            ["the exact kernel and that of a local", "is approximated"],
+        ),
+        ({"features": None, "local": "matern32", "num_neighbors": 4}, ["a local process alone", "nats of KL a point"]),
+        ({"num_frequencies": 4, "frequencies": "learned", "local": None}, ["8 per row", "a kernel of their own"]),
+    ],
+)
+def test_models_that_no_features_of_a_size_stand_beside(options, words):
+    table = small_table()
+    study = report.study_table(table, rfgp.TableGP(seed=0, **options))
+    assert study.comparison is None
+    page = report.table_report(study, table)
+    assert all(each in page for each in words)
+
+
+def test_a_choice_is_told():
+    """What was taken and measured stands on the page, in the notes, and in the figures for programs."""
+    table = small_table()
+    study = report.study_table(table, rfgp.TableGP(seed=0))
+    choice = study.model.choice
+    page = report.table_report(study, table)
+    assert "The choice" in page
+    assert f"{choice.chosen.name} (taken)" in page
+    assert all(trial.name in page for trial in choice.trials)
+    assert any(note == f"Chosen: {choice.reason}" for note in study.notes)
+    assert study.summary()["choice"] == {"options": dict(choice.chosen.options), "reason": choice.reason}
+    assert len(study.train) == choice.chosen.last.rows
 
 
 @pytest.mark.slow
@@ -194,7 +219,8 @@ def test_a_model_without_features_is_refused_before_it_is_fitted(options):
 def test_inducing_points_are_compared_and_bounded(options, own, lead):
     """They stand last, beside couplings of as many features; the bounds are those of the model's own check."""
     table = small_table()
-    gp = rfgp.TableGP("nystrom", num_inducing=20, num_neighbors=5, seed=0, **options)
+    plain = {"features": "nystrom", "spectrum": "gaussian", "local": None, "diagonal": None}
+    gp = rfgp.TableGP(num_inducing=20, num_neighbors=5, seed=0, **{**plain, **options})
     study = report.study_table(table, gp)
     assert study.own == (own, 10) == study.comparison.groups()[-1]
     page = report.table_report(study, table)
@@ -371,7 +397,7 @@ def test_a_bound_is_said_in_words():
 def test_what_is_local_matters_as_well():
     """Bounds are said of the process that they are of; a column's relevance is that of both, by their variances."""
     table = small_table()
-    gp = rfgp.TableGP(num_frequencies=8, local="matern32", num_neighbors=5, seed=0)
+    gp = rfgp.TableGP(num_frequencies=8, frequencies="fixed", local="matern32", num_neighbors=5, seed=0)
     gp.fit(table.X, table.y, max_iterations=1)
     space = gp.hyperparameters.values.space
     ends = {

@@ -56,7 +56,7 @@ MODELS = {
         NEW,
     ),
     "inducing points": (
-        lambda: rfgp.TableGP("nystrom", num_inducing=8, diagonal="vfe", seed=1).fit(X, Y, max_iterations=5),
+        lambda: rfgp.TableGP("nystrom", "gaussian", num_inducing=8, diagonal="vfe", seed=1).fit(X, Y, max_iterations=5),
         NEW,
     ),
     "antithetic": (

@@ -1,0 +1,110 @@
+"""Fits of tables whose options are open: a candidate is chosen by measuring, and fitted to all rows."""
+
+import time
+from dataclasses import replace
+
+from rfgp.choosing.grounds import Grounds, is_warm, pool_of, start_of
+from rfgp.choosing.rounds import Entry, Rounds, entries_of, mean_and_error
+from rfgp.choosing.rules import rule_densities
+from rfgp.counts import counted
+from rfgp.fitting import Plan, fit_table
+from rfgp.regression import Choice, FitReport, Measurement, OpenFamily, OpenOptions, Regression
+from rfgp.regression.limits import RATE
+from rfgp.regression.table.offers import FEW_ROWS, in_words
+from rfgp.rows import SourceRows
+
+
+def fit_open(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+    """Fit a regression of a table, with the best of the candidates where its options are open.
+
+    Return the regression found, and the report, which has the choice.
+    """
+    if not isinstance(regression.family, OpenFamily):
+        return fit_table(regression, plan)
+    rounds = rounds_of(regression, plan)
+    begun = time.monotonic()
+    entry = rounds.entries[0] if len(rounds.entries) == 1 else rounds.run()
+    measured = time.monotonic()
+    found, report = _fitted(regression, plan, entry)
+    choice = record(rounds, entry)
+    choice = replace(choice, seconds=measured - begun, fit_seconds=time.monotonic() - measured)
+    return found, replace(report, choice=choice)
+
+
+def rounds_of(regression: Regression, plan: Plan) -> Rounds:
+    """Return the rounds of a regression whose options are open, before anything is measured."""
+    family, rows = regression.family, regression.needed_rows("a fit")
+    assert isinstance(family, OpenFamily)
+    pool, count = pool_of(regression), len(rows)
+    offers = family.options.menu(count, isinstance(rows, SourceRows))
+    entries = entries_of(offers, count, pool.inputs.shape[1], pool.num_outputs)
+    keeps_out = len(pool) > FEW_ROWS or any(_is_learned(entry) for entry in entries)
+    return Rounds(Grounds.of(regression, plan, keeps_out), entries, family.options.limits)
+
+
+def _is_learned(entry: Entry) -> bool:
+    return getattr(entry.offer.options, "frequencies", "fixed") == "learned"
+
+
+def _fitted(regression: Regression, plan: Plan, entry: Entry) -> tuple[Regression, FitReport]:
+    """Return the candidate fitted to all rows, from what was found of it; as it is, where that is all rows."""
+    found, options = entry.found, entry.offer.options
+    if found is not None and found.is_whole:
+        return found.regression, found.report
+    rows = regression.needed_rows("a fit")
+    begun = start_of(regression, options, rows, found)
+    return fit_table(begun, replace(plan, is_begun=is_warm(options, found)))
+
+
+def record(rounds: Rounds, entry: Entry) -> Choice:
+    """Return the record of what was measured and taken."""
+    entries = sorted(rounds.entries, key=lambda each: each.cost.seconds)
+    options, grounds = _open(rounds).limits, rounds.grounds
+    judged = len(grounds.told) if entry.measured else 0
+    way = "each left out in turn" if grounds.judged is None else "kept out, given all others"
+    return Choice(
+        best=entries.index(entry),
+        trials=tuple(each.as_trial() for each in entries),
+        reason=_reason(rounds, entry),
+        judged=judged,
+        way=way if judged else "",
+        budget=options.seconds(rounds.num_rows),
+        memory=options.memory,
+        rate=RATE,
+        predicted=rounds.predicted,
+        rules=_rules(rounds, entry) if judged else {},
+    )
+
+
+def _open(rounds: Rounds) -> OpenOptions:
+    options = rounds.grounds.begun.family.options
+    assert isinstance(options, OpenOptions)
+    return options
+
+
+def _rules(rounds: Rounds, entry: Entry) -> dict[str, Measurement]:
+    """Return what simple rules come to beside the candidate that was taken."""
+    grounds = rounds.grounds
+    if not grounds.begun.family.is_normal or entry.found is None:
+        return {}
+    jacobian = grounds.begun.scaling.targets.log_jacobian(1) / grounds.told.num_outputs
+    weight, rules = grounds.told.counts(), {}
+    for name, densities in rule_densities(grounds.rows, grounds.judged).items():
+        behind = mean_and_error(entry.found.density - densities - jacobian, weight)
+        rules[name] = Measurement(len(grounds.rows), *mean_and_error(densities + jacobian, weight), *behind)
+    return rules
+
+
+def _reason(rounds: Rounds, entry: Entry) -> str:
+    """Return why a candidate was taken, in words."""
+    name, last = in_words(entry.offer.options), entry.measured[-1] if entry.measured else None
+    if len(rounds.entries) == 1:
+        return f"{name}: the only candidate, so nothing was measured."
+    if last is None:
+        return f"{name}: nothing could be measured, and it is the cheapest."
+    rows = f"{counted(len(rounds.grounds.told), 'row')} {'' if rounds.grounds.judged is None else 'kept out '}"
+    told = f"log density {last.value:.3f} of {rows}(standard error {last.error:.2g}), hyperparameters of {last.rows:,}"
+    if last.behind <= 0:
+        return f"{name}: the best, {told}."
+    best = f"{last.behind:.2g} (standard error {last.behind_error:.2g}) behind the best, which costs more"
+    return f"{name}: {told}; {best}."

@@ -1,0 +1,117 @@
+"""What a fit is predicted to cost, in operations and bytes.
+
+The constants are those of fits of seven tables of 189 to 41,000 rows and 4 to 13 columns, one core: how often a search
+evaluates its likelihood, and what an evaluation with its gradient takes. A prediction is off by a factor of two now and
+then, mostly because searches end sooner or later; candidates differ by factors of ten to a thousand.
+"""
+
+from dataclasses import dataclass
+
+from rfgp.regression import FeatureOptions, InducingOptions, KernelOptions
+from rfgp.regression.limits import RATE
+
+EXACT, FIXED, NEAR, BOTH, POINTS, STEPS = 55.0, 80.0, 130.0, 180.0, 190.0, 300.0
+"""Evaluations of a search: of an exact kernel, fixed frequencies, neighbours, frequencies beside these, inducing points
+with the residual; and steps of learning frequencies."""
+BATCH, SEARCHED, SUBSET = 6000, 2**14, 8000
+"""Rows of a step of learning; of a search with neighbours where there are twice as many; of one with fixed frequencies,
+which stops growing where its optimum does."""
+_OVERHEAD = 4e7
+"""Operations that an evaluation takes beside its matrices."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a fit takes.
+
+    Attributes:
+        operations: Of products and factorisations.
+        memory: Bytes, at most at once.
+    """
+
+    operations: float
+    memory: float
+
+    @property
+    def seconds(self) -> float:
+        """On one core."""
+        return self.operations / RATE
+
+
+def fit_cost(options: KernelOptions, rows: int, columns: int, outputs: int = 1) -> Cost:
+    """Return what a fit of a candidate to so many rows is predicted to take, the posterior at its end included."""
+    searched = min(rows, SUBSET) if options.local is None else (rows if rows <= 2 * SEARCHED else SEARCHED)
+    searched = rows if options.features == "exact" else searched
+    search = search_operations(options, searched, columns)
+    return Cost(search + posterior_operations(options, rows, columns), memory(options, rows, columns, outputs))
+
+
+def search_operations(options: KernelOptions, rows: int, columns: int) -> float:
+    """Return what a search on so many rows takes."""
+    if options.features == "exact":
+        return EXACT * (1.7 if options.has_both else 1.0) * _exact(rows, columns, 2 if options.has_both else 1)
+    near = 0.0 if options.local is None else rows * _neighbors(options.num_neighbors, columns)
+    if isinstance(options, InducingOptions):
+        features = rows * 12.0 * options.num_inducing**2 + 20.0 * options.num_inducing**3
+        return (POINTS if options.has_residual else FIXED) * (near + features + _OVERHEAD)
+    if not isinstance(options, FeatureOptions):
+        return NEAR * (near + _OVERHEAD)
+    size = 2 * options.num_frequencies
+    beside = rows * (5.0 * size**2 + 6.0 * size * options.num_neighbors)
+    fixed = _fixed(rows, columns, size) if options.local is None else BOTH * (near + beside + _OVERHEAD)
+    if options.frequencies != "learned":
+        return fixed
+    alone = STEPS * (_linear(min(rows, BATCH), size) + _OVERHEAD)
+    if options.local is None:
+        return alone
+    return fixed + alone + STEPS * (1.5 * near + 2 * beside + _OVERHEAD)
+
+
+def posterior_operations(options: KernelOptions, rows: int, columns: int) -> float:
+    """Return what the posterior of so many rows takes, and the density of each given the others."""
+    if options.features == "exact":
+        return _exact(rows, columns, 1)
+    size = _features(options)
+    near = 0.0 if options.local is None else rows * 0.5 * _neighbors(options.num_neighbors, columns)
+    return near + 3.0 * rows * size**2 + float(size) ** 3
+
+
+def memory(options: KernelOptions, rows: int, columns: int, outputs: int = 1) -> float:
+    """Return the bytes at most at once: of matrices, of neighbours, and of the rows."""
+    own = 8.0 * rows * (columns + outputs)
+    if options.features == "exact":
+        return own + 8.0 * 6 * float(rows) ** 2
+    size = _features(options)
+    searched = min(rows, 2 * SEARCHED)
+    near = (
+        0.0 if options.local is None else 8.0 * (searched * options.num_neighbors * (options.num_neighbors + columns))
+    )
+    return 2 * own + near + 8.0 * 4 * (min(rows, SUBSET) * size + float(size) ** 2)
+
+
+def _features(options: KernelOptions) -> int:
+    if isinstance(options, FeatureOptions):
+        return 2 * options.num_frequencies
+    return options.num_inducing if isinstance(options, InducingOptions) else 0
+
+
+def _exact(rows: int, columns: int, kernels: int) -> float:
+    """Return what an evaluation of the exact likelihood with its gradient takes."""
+    return 1.2 * float(rows) ** 3 + kernels * float(rows) ** 2 * (40.0 + 4.0 * columns) + _OVERHEAD
+
+
+def _linear(rows: int, size: int) -> float:
+    """Return what an evaluation through features takes, by whichever side is smaller."""
+    return 8.0 * rows * float(size) ** 2 if size < rows else 2.0 * float(rows) ** 3 + 8.0 * size * float(rows) ** 2
+
+
+def _fixed(rows: int, columns: int, size: int) -> float:
+    """Return what a search with fixed frequencies takes, which begins with the exact kernel where rows are few."""
+    if rows < 2 * size:
+        return EXACT * _exact(rows, columns, 1) + 15 * (_linear(rows, size) + _OVERHEAD)
+    return FIXED * (_linear(rows, size) + _OVERHEAD)
+
+
+def _neighbors(count: int, columns: int) -> float:
+    """Return what a row's neighbours take in an evaluation."""
+    return 15.0 * float(count) ** 3 + 10.0 * float(count) ** 2 * columns + 2e4

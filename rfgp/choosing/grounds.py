@@ -1,0 +1,194 @@
+"""The rows that candidates are measured on, and how dense they say that these are.
+
+Two ways. Where few rows are at hand and no candidate learns frequencies, each row is left out in turn: nothing is kept
+from the fit, and all rows judge. Else some rows are kept out, and judge given *all* the others, whatever the number of
+those that hyperparameters were found on, because what is local gains with the density of rows. (Leave-one-out densities
+under learned frequencies lie: they have seen the row.)
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.errors import RfgpError
+from rfgp.fitting import Plan, fit_table
+from rfgp.fitting.context import leave_one_out_densities
+from rfgp.inference.laws import normal_log_density
+from rfgp.regression import (
+    FitReport,
+    KernelFamily,
+    KernelOptions,
+    OpenFamily,
+    Regression,
+    family_of,
+    mean_and_noise,
+    started,
+)
+from rfgp.regression.observing import left_out_observations
+from rfgp.rows import ArrayRows, Block, Rows, SourceRows, gathered
+
+MOST_LEFT_OUT = 1000
+"""Rows, of at most `rfgp.regression.table.offers.FEW_ROWS`, among which each is left out."""
+KEPT_OUT = (0.1, 1000)
+"""The share of the rows that is kept out, and at most how many."""
+MOST_EXACT = 3000
+"""Rows that an exact kernel is conditioned on to be judged."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A candidate that was fitted to some rows.
+
+    Attributes:
+        regression: Of these rows, with the hyperparameters found.
+        report: How it went.
+        density: The mean log densities of the values of judged rows, in the user's units, (b,).
+        is_whole: Whether it is a fit to all rows.
+    """
+
+    regression: Regression
+    report: FitReport
+    density: Tensor
+    is_whole: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Grounds:
+    """Rows to measure candidates on.
+
+    Attributes:
+        begun: The regression of all rows, before a candidate is taken.
+        plan: What the user asked of the fit.
+        rows: Those that candidates see, in random order; where each is left out in turn and they are all, as they are.
+        judged: Those that are kept out; None: each of the others is left out in turn.
+    """
+
+    begun: Regression
+    plan: Plan
+    rows: Block
+    judged: Block | None
+
+    @classmethod
+    def of(cls, begun: Regression, plan: Plan, keeps_out: bool) -> "Grounds":
+        """Return the grounds of a regression that is open.
+
+        Args:
+            begun: The regression.
+            plan: What the user asked for.
+            keeps_out: Whether to keep rows out rather than to leave each out in turn.
+        """
+        pool = pool_of(begun)
+        order = torch.randperm(len(pool), generator=random.generator(begun.family.options.seed, random.Role.CHOICE))
+        if not keeps_out:
+            return cls(begun, plan, pool if len(pool) <= MOST_LEFT_OUT else some(pool, order[:MOST_LEFT_OUT]), None)
+        out = min(KEPT_OUT[1], math.ceil(KEPT_OUT[0] * len(pool)))
+        return cls(begun, plan, some(pool, order[out:]), some(pool, order[:out]))
+
+    @property
+    def told(self) -> Block:
+        """The rows that judge."""
+        return self.rows if self.judged is None else self.judged
+
+    @property
+    def is_all(self) -> bool:
+        """Whether all rows are seen, so that a fit to them is the last one."""
+        return self.judged is None and len(self.rows) == self.begun.num_observations
+
+    def measured(self, options: KernelOptions, size: int, start: Found | None) -> Found | str:
+        """Return a candidate fitted to so many rows and judged, or why it could not be.
+
+        Args:
+            options: The candidate.
+            size: How many rows its hyperparameters are found on.
+            start: The same candidate of an earlier round, whose hyperparameters are the start.
+        """
+        try:
+            return self._measured(options, min(size, len(self.rows)), start)
+        except RfgpError as error:
+            return str(error)
+
+    def _measured(self, options: KernelOptions, size: int, start: Found | None) -> Found:
+        is_near = options.local is not None and options.features != "exact"
+        is_whole = self.is_all and size == len(self.rows)
+        rows: Rows = self.rows if is_near or size == len(self.rows) else some(self.rows, torch.arange(size))
+        rows = self.begun.needed_rows("a fit") if is_whole else rows
+        begun = start_of(self.begun, options, rows, start)
+        plan = replace(self.plan, most_rows=size if is_near else None, is_begun=is_warm(options, start))
+        found, report = fit_table(begun, plan)
+        return Found(found, report, self._density(found), is_whole)
+
+    def _density(self, found: Regression) -> Tensor:
+        """Return the densities of judged rows (b,) given all the others."""
+        values = found.scaling.targets.log_jacobian(1) / self.told.num_outputs
+        with torch.no_grad():
+            if self.judged is None:
+                return self._left_out(found) + values
+            others = self.rows
+            if isinstance(found.family, KernelFamily):
+                others = others.take(slice(0, MOST_EXACT))
+            return _kept_out(found.replace(rows=others, num_observations=len(others)), self.judged) + values
+
+    def _left_out(self, found: Regression) -> Tensor:
+        if not found.family.is_normal:
+            return _as_tensor(left_out_observations(found, self.rows).log_density) - _jacobian(found)
+        noise = found.hyperparameters.standardized("noise").double()
+        told = found.replace(rows=self.rows).evidence(self.rows)
+        return leave_one_out_densities(told, self.rows, noise) / self.rows.num_outputs
+
+
+def _kept_out(found: Regression, rows: Block) -> Tensor:
+    """Return the mean standardised densities of the values of rows (b,) given those of a regression."""
+    if not found.family.is_normal:
+        assert found.scaling.inputs is not None
+        observed = found.predict(found.scaling.inputs.inverse(rows.inputs)).observed()
+        return _as_tensor(observed.log_density(found.scaling.targets.inverse(rows.targets[:, 0]))) - _jacobian(found)
+    law, (mean, noise) = found.posterior.law(rows.inputs), mean_and_noise(found.hyperparameters)
+    variance = law.variance() + rows.observation_noise(noise.double())
+    return normal_log_density(rows.targets, law.mean() + mean.double(), variance[:, None]).mean(1)
+
+
+def _jacobian(found: Regression) -> float:
+    return found.scaling.targets.log_jacobian(1)
+
+
+def _as_tensor(values: object) -> Tensor:
+    return torch.as_tensor(values).double().reshape(-1)
+
+
+def pool_of(begun: Regression) -> Block:
+    """Return the rows that can be measured on: all, or of those that are read in blocks the sample."""
+    rows = begun.needed_rows("a fit")
+    sample = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
+    assert sample is not None  # a fit's own data are surveyed
+    return sample
+
+
+def some(
+    rows: Block,
+    which: Tensor,  # (r,)
+) -> Block:
+    """Return some of the rows, with what was given for them where that is known."""
+    block = rows.take(which)
+    if not isinstance(rows, ArrayRows):
+        return block
+    parts = (block.inputs, block.targets, block.fixed_noise, block.weight)
+    return ArrayRows(*parts, given=rows.given.take(which), as_numpy=rows.as_numpy)
+
+
+def start_of(begun: Regression, options: KernelOptions, rows: Rows, start: Found | None) -> Regression:
+    """Return the regression of rows under a candidate, at what was found of it where that is a start."""
+    open_family = begun.family
+    assert isinstance(open_family, OpenFamily)
+    assert open_family.summary is not None
+    first = started(family_of(options), open_family.summary, rows)
+    if start is None or not is_warm(options, start):
+        return first
+    return first.replace(family=start.regression.family, hyperparameters=start.regression.hyperparameters)
+
+
+def is_warm(options: KernelOptions, start: Found | None) -> bool:
+    """Return whether a search goes on from what was found: learned frequencies are learned from their draw again."""
+    return start is not None and getattr(options, "frequencies", "fixed") == "fixed"

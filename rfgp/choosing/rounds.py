@@ -1,0 +1,223 @@
+"""Rounds of measuring: the cheapest of what is as good as the best goes on, on more rows.
+
+1. Candidates whose fit to all rows is predicted to be over the budget or the memory are left out.
+2. Each of the others, but those that are variants of another, is fitted to a few rows and judged.
+3. Those that are not clearly behind the best go on, the best two at most, with their variants, on four times as many
+   rows, from the hyperparameters that they have.
+4. Of the last round the cheapest is taken that is behind the best by no more than the standard error of that
+   difference, and by no more than a few hundredths of a nat.
+
+What is allowed and who goes on depends on predicted costs, never on a clock.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from rfgp.choosing.costs import Cost, fit_cost, posterior_operations, search_operations
+from rfgp.choosing.grounds import Found, Grounds
+from rfgp.regression import Measurement, Offer, Trial
+from rfgp.regression.limits import RATE, Limits
+from rfgp.regression.table.offers import as_given, in_words
+
+FIRST, FEW, GROWTH = 1000, 300, 4
+"""Rows of the first round: where rows are kept out, and where each is left out; and how many times more the next
+has."""
+SHARE = 0.75
+"""Of the budget, what the fit to all rows may take; the rest is for measuring."""
+GOING_ON, BEHIND = 2, 2.0
+"""Candidates that go on at most, without their variants; and by how many standard errors they may be behind."""
+NOISE, TRIFLE = 0.02, 0.002
+"""Nats a row by which a cheaper candidate may be behind at most, within a standard error; and by how many it may be in
+any case."""
+
+
+clock = time.monotonic
+"""What `max_seconds` goes by."""
+
+
+@dataclass(eq=False)
+class Entry:
+    """A candidate in the rounds: what it is, what is predicted of it, and what has been found.
+
+    Attributes:
+        offer: The candidate.
+        cost: Of a fit to all rows.
+        found: The last fit; None: none yet.
+        measured: By rounds.
+        remark: Why it goes no further.
+    """
+
+    offer: Offer
+    cost: Cost
+    found: Found | None = None
+    measured: list[Measurement] = field(default_factory=list)
+    remark: str = ""
+
+    @property
+    def density(self) -> float:
+        """Of judged rows, on average."""
+        mean = -math.inf if self.found is None else self.measured[-1].value
+        return mean if math.isfinite(mean) else -math.inf
+
+    def as_trial(self) -> Trial:
+        """Return its record."""
+        options = self.offer.options
+        about = in_words(options), as_given(options), self.cost.seconds, self.cost.memory
+        return Trial(*about, tuple(self.measured), self.remark)
+
+
+@dataclass(eq=False)
+class Rounds:
+    """The rounds of a choice.
+
+    Args:
+        grounds: What is measured on.
+        entries: All candidates.
+        limits: What it may cost.
+    """
+
+    grounds: Grounds
+    entries: Sequence[Entry]
+    limits: Limits
+    predicted: float = 0.0
+    is_stopped: bool = False
+
+    def run(self) -> Entry:
+        """Measure and return the best."""
+        begun, seconds = clock(), self.limits.seconds(self.num_rows)
+        self._leave_out(seconds)
+        sizes, entries = self.sizes(), [entry for entry in self.entries if not entry.remark]
+        heads = [entry for entry in entries if self._head(entry) is None]
+        for number, size in enumerate(sizes):
+            if number:
+                heads = self._further(heads, entries)
+            self.measure(heads, size, begun)
+            if self.is_stopped:
+                break
+        best = self.taken([entry for entry in heads if entry.found is not None])
+        for entry in self.entries:
+            if entry.found is None and not entry.remark and entry is not best:
+                entry.remark = "not measured: a variant of what went no further"
+        return best
+
+    @property
+    def num_rows(self) -> int:
+        """The number of all rows."""
+        return self.grounds.begun.num_observations
+
+    def sizes(self) -> list[int]:
+        """Return the rows of each round."""
+        count, first = len(self.grounds.rows), FEW if self.grounds.judged is None else FIRST
+        if count <= 1.5 * first:
+            return [count]
+        return [first, count if self.grounds.judged is None else min(count, GROWTH * first)]
+
+    def _head(self, entry: Entry) -> Entry | None:
+        """Return that of which a candidate is a variant, where that one is in the rounds."""
+        head = None if entry.offer.head is None else self.entries[entry.offer.head]
+        return None if head is None or (head.remark and head.found is None) else head
+
+    def _leave_out(self, seconds: float) -> None:
+        """Leave out what is too dear; the cheapest stays."""
+        for entry in self.entries:
+            if entry.cost.memory > self.limits.memory:
+                entry.remark = f"{entry.cost.memory:.2g} bytes are over the {self.limits.memory:.2g} allowed"
+            elif entry.cost.seconds > SHARE * seconds:
+                entry.remark = f"over the budget of {seconds:.3g} s"
+        if all(entry.remark for entry in self.entries):
+            min(self.entries, key=lambda entry: entry.cost.seconds).remark = ""
+
+    def _further(self, heads: Sequence[Entry], entries: Sequence[Entry]) -> list[Entry]:
+        """Return those that go on: the best, others not clearly behind, and the variants of these."""
+        ranked = sorted((e for e in heads if e.found is not None), key=lambda entry: -entry.density)
+        near = [e for e in ranked if e.measured[-1].behind <= max(BEHIND * e.measured[-1].behind_error, NOISE)]
+        for entry in ranked:
+            if entry not in near[:GOING_ON]:
+                entry.remark = f"behind by {entry.measured[-1].behind:.2g} nats a row"
+        going = near[:GOING_ON]
+        return [*going, *(entry for entry in entries if self._head(entry) in going)]
+
+    # --- measuring -------------------------------------------------------------------------------
+
+    def measure(self, entries: Sequence[Entry], size: int, begun: float) -> None:
+        """Fit candidates to so many rows and judge them; those that cannot be fitted go no further."""
+        for number, entry in enumerate(entries):
+            most = self.limits.max_seconds
+            if most is not None and clock() - begun > most:
+                self.is_stopped = True
+                for other in entries[number:]:
+                    other.remark = f"not measured on {size:,} rows: {most:g} s were over"
+                break
+            self._fit(entry, self._rows_of(entry, size), number, len(entries))
+        self._compare([entry for entry in entries if entry.found is not None and not entry.remark], size)
+
+    def _rows_of(self, entry: Entry, size: int) -> int:
+        """Return the rows of a candidate in a round of so many: learned frequencies gain with rows, and get more."""
+        is_learned = getattr(entry.offer.options, "frequencies", "fixed") == "learned"
+        return min(GROWTH * size if is_learned else size, len(self.grounds.rows))
+
+    def _fit(self, entry: Entry, size: int, number: int, count: int) -> None:
+        options, reporter = entry.offer.options, self.grounds.plan.reporter
+        if entry.measured and entry.measured[-1].rows == size:
+            return
+        seconds = self._predicted(entry, size)
+        self.predicted += seconds
+        with reporter.about(f"choosing, {number + 1} of {count}, {in_words(options)}, about {seconds:.2g} s"):
+            found = self.grounds.measured(options, size, entry.found)
+        if isinstance(found, str):
+            entry.remark = found
+        else:
+            entry.found = found
+
+    def _predicted(self, entry: Entry, size: int) -> float:
+        columns, options = self.grounds.rows.inputs.shape[1], entry.offer.options
+        rows = min(size, len(self.grounds.rows))
+        told = rows if options.features == "exact" and self.grounds.judged is None else len(self.grounds.rows)
+        operations = search_operations(options, rows, columns) + posterior_operations(options, told, columns)
+        return operations / RATE
+
+    def _compare(self, entries: Sequence[Entry], size: int) -> None:
+        """Set down the densities of those that were measured in a round, and how far they are behind the best."""
+        if not entries:
+            return
+        weight = self.grounds.told.counts()
+        densities = [entry.found.density.to(weight) for entry in entries if entry.found is not None]
+        means = [mean_and_error(density, weight) for density in densities]
+        best = max(range(len(means)), key=lambda i: means[i][0] if math.isfinite(means[i][0]) else -math.inf)
+        for entry, density, (mean, error) in zip(entries, densities, means, strict=True):
+            behind = mean_and_error(densities[best] - density, weight)
+            entry.measured.append(Measurement(self._rows_of(entry, size), mean, error, *behind))
+
+    def taken(self, entries: Sequence[Entry]) -> Entry:
+        """Return the cheapest of the last round that is as good as the best; of none the cheapest of all."""
+        if not entries:
+            return min(self.entries, key=lambda entry: entry.cost.seconds)
+        last = max(len(entry.measured) for entry in entries)
+        there = [entry for entry in entries if len(entry.measured) == last]
+        best = max(there, key=lambda entry: entry.density)
+        good = [entry for entry in there if entry is best or _is_as_good(entry.measured[-1])]
+        return min(good, key=lambda entry: (entry.cost.seconds, entry.measured[-1].behind))
+
+
+def _is_as_good(last: Measurement) -> bool:
+    return last.behind <= max(min(last.behind_error, NOISE), TRIFLE)
+
+
+def mean_and_error(
+    values: Tensor,  # (b,)
+    weight: Tensor,  # (b,)
+) -> tuple[float, float]:
+    """Return the weighted mean of independent values (b,) and its standard error."""
+    share = weight / weight.sum()
+    mean = float((share * values).sum())
+    error = math.sqrt(float((share.square() * (values - mean).square()).sum()))
+    return mean, error * math.sqrt(len(values) / max(len(values) - 1, 1))
+
+
+def entries_of(offers: Sequence[Offer], rows: int, columns: int, outputs: int) -> list[Entry]:
+    """Return candidates with what a fit to so many rows is predicted to cost."""
+    return [Entry(offer, fit_cost(offer.options, rows, columns, outputs)) for offer in offers]

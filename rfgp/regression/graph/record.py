@@ -1,0 +1,58 @@
+"""What was measured of features on a graph, as the record of a choice."""
+
+from typing import Any
+
+import graphs
+from graphs.advice import Advice, Candidate
+from rfgp.regression.limits import RATE
+from rfgp.regression.record import ERROR, Choice, Measurement, Trial
+
+_SOLVED = ("precision", "rational", "exact")
+"""Features that are solved by a factor rather than by conjugate gradients."""
+_EVALUATIONS, _PRODUCTS, _BYTES = 30.0, 400.0, 12.0
+"""Of a fit; products of a sparse matrix in each of its evaluations; and bytes of a non-zero, its column with it."""
+
+
+def choice_of(advice: Advice, graph: graphs.Graph, sampled: int, used: str | None = None) -> Choice:
+    """Return the record of what was measured on so many nodes.
+
+    Args:
+        advice: What was measured.
+        graph: The graph.
+        sampled: How many nodes it was measured on.
+        used: The features in use, which a fit keeps where others are not twice as good; None: those recommended.
+    """
+    trials = tuple(_trial(candidate, graph, sampled) for candidate in advice.candidates)
+    names, best, reason = [candidate.features for candidate in advice.candidates], advice.best.features, advice.reason
+    if used is not None and used != best and used in names:
+        best, reason = used, f"{used}, which was in use, for {best} is not twice as good. {reason}"
+    is_measured = len(advice.candidates) > 1
+    way = "of a sample, against the exact kernel" if is_measured else ""
+    return Choice(names.index(best), trials, reason, ERROR, sampled if is_measured else 0, way, rate=RATE)
+
+
+def exact_choice(graph: graphs.Graph) -> Choice:
+    """Return the record where the exact kernel is taken because nodes are few."""
+    N = graph.num_nodes
+    trial = Trial("exact", {"features": "exact"}, _EVALUATIONS * 2.0 * N**3 / RATE, 24.0 * N**2)
+    reason = f"exact: {N:,} nodes are few enough for the kernel itself, so nothing was measured."
+    return Choice(0, (trial,), reason, ERROR, rate=RATE)
+
+
+def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
+    """Return the record of a candidate; costs go by its non-zeros, of a factor by their squares a row."""
+    N, nonzeros = graph.num_nodes, candidate.nonzeros
+    each = 4.0 * nonzeros**2 if candidate.features in _SOLVED else _PRODUCTS * 4.0 * nonzeros
+    shown = ", ".join(f"{name}={value}" for name, value in candidate.options.items())
+    options: dict[str, Any] = {"features": candidate.features, **candidate.options}
+    measured = (Measurement(sampled, float(candidate.error), 0.0),)
+    seconds, memory = _EVALUATIONS * each * N / RATE, _BYTES * nonzeros * N
+    return Trial(f"{candidate.features}({shown})", plain(options), seconds, memory, measured)
+
+
+def plain(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options as numbers, texts and truth values."""
+    return {
+        name: value if isinstance(value, str | bool | int | float | None) else str(value)
+        for name, value in options.items()
+    }

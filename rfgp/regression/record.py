@@ -1,0 +1,141 @@
+"""The record of a choice: what was tried of a model's options, on how much, what it came to, and why the best won."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+CLEAR = 0.02
+"""Nats a row that a candidate must be ahead of a simple rule to be called better: its mean and its noise are those of
+all rows, which is worth a hundredth of a nat where these are a hundred."""
+CONSTANT, LINE = "a constant", "a straight line"
+"""Simple rules."""
+DENSITY, ERROR = "log density of a row", "error of the kernel"
+"""What candidates are measured by: on tables the more the better, on graphs the less."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a candidate came to in one round.
+
+    Attributes:
+        rows: That its hyperparameters were found on; of a graph the nodes of the sample.
+        value: The mean log density of a judged row, in nats and the target's units; of a graph the kernel's error.
+        error: Its standard error.
+        behind: How far that is behind the best of the round, by the same rows.
+        behind_error: The standard error of that difference.
+    """
+
+    rows: int
+    value: float
+    error: float
+    behind: float = 0.0
+    behind_error: float = 0.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate, and what became of it.
+
+    Attributes:
+        name: In words.
+        options: What to give the model for it, as plain values.
+        seconds: What a fit on all rows is predicted to take: operations by the choice's rate.
+        memory: Bytes that it is predicted to take.
+        measured: In the rounds, in order; none where it was left out.
+        remark: Why it was left out, or went no further.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    seconds: float
+    memory: float
+    measured: tuple[Measurement, ...] = ()
+    remark: str = ""
+
+    @property
+    def last(self) -> Measurement | None:
+        """What it came to in its last round."""
+        return self.measured[-1] if self.measured else None
+
+
+@dataclass(frozen=True, repr=False)
+class Choice:
+    """What a model chose of its options, and why; two of the same data, options and seed are equal.
+
+    Attributes:
+        best: The number of the candidate that was taken.
+        trials: All candidates, the cheapest first.
+        reason: Why that one, in words.
+        measure: What candidates are measured by, `DENSITY` or `ERROR`.
+        judged: How many rows, or nodes, told.
+        way: How they were judged, in words.
+        budget: Seconds that were allowed, as predicted; 0 where nothing bounds it.
+        memory: Bytes that were allowed.
+        rate: Operations a second by which costs were predicted.
+        predicted: Seconds that the measuring was predicted to take.
+        rules: What simple rules come to on the same rows, by name, and how far they are behind the best.
+        seconds: What the measuring took, by the clock; no part of what is compared.
+        fit_seconds: What the fit of the best took after it, likewise.
+    """
+
+    best: int
+    trials: tuple[Trial, ...]
+    reason: str
+    measure: str = DENSITY
+    judged: int = 0
+    way: str = ""
+    budget: float = 0.0
+    memory: float = 0.0
+    rate: float = 0.0
+    predicted: float = 0.0
+    rules: Mapping[str, Measurement] = field(default_factory=dict)
+    seconds: float = field(default=0.0, compare=False)
+    fit_seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def chosen(self) -> Trial:
+        """The candidate that was taken."""
+        return self.trials[self.best]
+
+    @property
+    def better_rule(self) -> str | None:
+        """The best of the simple rules, where nothing beat it; else None.
+
+        A constant has to be beaten clearly, by more than two standard errors. A line is a process as well, of long
+        lengthscales, so that where it is right nothing can be far ahead of it.
+        """
+        if not self.rules:
+            return None
+        name = max(self.rules, key=lambda rule: self.rules[rule].value)
+        rule = self.rules[name]
+        clear = 0.0 if name == LINE else max(2 * rule.behind_error, CLEAR)
+        return name if rule.behind <= clear else None
+
+    def __repr__(self) -> str:
+        measured = sum(bool(trial.measured) for trial in self.trials)
+        return f"Choice({self.chosen.name}, of {len(self.trials)} candidates, {measured} measured)"
+
+    def __str__(self) -> str:
+        return "\n".join([self.reason, *self.table()])
+
+    def table(self) -> list[str]:
+        """Return a line for each candidate, the best first, and for each simple rule."""
+        ranked = sorted(range(len(self.trials)), key=self._rank)
+        width = max(len(name) for name in (*self.rules, *(trial.name for trial in self.trials)))
+        lines = [self._line(self.trials[number], number == self.best, width) for number in ranked]
+        rules = [f"  {name:<{width}} {rule.value:>9.4f} {rule.error:>7.4f}" for name, rule in self.rules.items()]
+        measure = "density" if self.measure == DENSITY else "error"
+        head = f"  {'candidate':<{width}} {measure:>9} {'s.e.':>7} {'rows':>8} {'seconds':>9}"
+        return [head, *lines, *rules]
+
+    def _rank(self, number: int) -> tuple[bool, int, float]:
+        """Return what to order by: the best, then those that went furthest, then the measure."""
+        last, sign = self.trials[number].last, -1.0 if self.measure == DENSITY else 1.0
+        reached = len(self.trials[number].measured)
+        return number != self.best, -reached, math.inf if last is None else sign * last.value
+
+    def _line(self, trial: Trial, is_best: bool, width: int) -> str:
+        last, begin = trial.last, f"{'*' if is_best else ' '} {trial.name:<{width}}"
+        told = f"{'':>26}" if last is None else f"{last.value:>9.4f} {last.error:>7.4f} {last.rows:>8,}"
+        return f"{begin} {told} {trial.seconds:>9.3g}" + (f"  {trial.remark}" if trial.remark else "")

@@ -1,0 +1,57 @@
+"""The record of a choice in a file."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from rfgp.regression import Choice, FitReport, Measurement, Trial
+from rfgp.regression.record import DENSITY, ERROR
+
+_SCALARS = {"best": int, "reason": str, "judged": int, "way": str}
+_NUMBERS = ("budget", "memory", "rate", "predicted", "seconds", "fit_seconds")
+
+
+def encode_report(report: FitReport | None) -> dict[str, Any] | None:
+    """Return a report as JSON, without the choice, which stands beside it: older versions read the rest."""
+    if report is None:
+        return None
+    return {name: value for name, value in asdict(report).items() if name != "choice"}
+
+
+def encode_choice(report: FitReport | None) -> dict[str, Any] | None:
+    """Return the choice of a report as JSON, where there is one."""
+    return None if report is None or report.choice is None else asdict(report.choice)
+
+
+def decode_choice(content: Mapping[str, Any] | None) -> Choice | None:
+    """Return the choice that `encode_choice` wrote.
+
+    Raises:
+        ValueError: it holds what no choice has.
+    """
+    if content is None:
+        return None
+    rules = {name: _measurement(entry) for name, entry in content["rules"].items()}
+    choice = Choice(**{**content, "rules": rules, "trials": tuple(_trial(entry) for entry in content["trials"])})
+    wrong = [name for name, kind in _SCALARS.items() if type(getattr(choice, name)) is not kind]
+    wrong += [name for name in _NUMBERS if not isinstance(getattr(choice, name), float)]
+    wrong += [] if choice.measure in (DENSITY, ERROR) else ["measure"]
+    if wrong or not 0 <= choice.best < len(choice.trials):
+        raise ValueError("the record of the choice holds values that no choice has")
+    return choice
+
+
+def _trial(content: Mapping[str, Any]) -> Trial:
+    trial = Trial(**{**content, "measured": tuple(_measurement(entry) for entry in content["measured"])})
+    is_right = isinstance(trial.name, str) and isinstance(trial.remark, str) and isinstance(trial.options, dict)
+    if not is_right or not isinstance(trial.seconds, float) or not isinstance(trial.memory, float):
+        raise ValueError("the record of the choice holds a candidate that is none")
+    return trial
+
+
+def _measurement(content: Mapping[str, Any]) -> Measurement:
+    found = Measurement(**content)
+    numbers = [getattr(found, each.name) for each in fields(found) if each.name != "rows"]
+    if type(found.rows) is not int or not all(isinstance(number, float) for number in numbers):
+        raise ValueError("the record of the choice holds a measurement that is none")
+    return found

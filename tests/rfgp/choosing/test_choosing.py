@@ -1,0 +1,345 @@
+"""Choices of what is left open: what is measured, what is taken, and that a named option is kept."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import graphs
+import rfgp
+from rfgp.choosing import grounds, rounds
+from rfgp.fitting import Plan
+from rfgp.regression import begin
+from rfgp.regression.graph import family
+from rfgp.rows import Chunk
+from rfgp.tables import Blocks
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning", "ignore::rfgp.VarianceStarvationWarning")
+
+
+def table(n=80, seed=0, outputs=1):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    y = np.stack([np.sin(3 * X[:, 0] + j) * X[:, 1] for j in range(outputs)], axis=1)
+    y = y + 0.1 * rng.standard_normal((n, outputs))
+    return X * [1.0, 30.0], 5 + 2 * (y if outputs > 1 else y[:, 0])
+
+
+def rough(n, seed=0):
+    """A smooth function of which noise is most, and near twins that have much in common."""
+    rng = np.random.default_rng(seed)
+    centers = rng.uniform(-1, 1, (n // 2, 2))
+    effects = rng.standard_normal(n // 2)
+    which = np.arange(n) % (n // 2)
+    X = centers[which] + 1e-3 * rng.standard_normal((n, 2))
+    return X, np.sin(2 * X[:, 0]) + effects[which] + 0.05 * rng.standard_normal(n)
+
+
+def names(choice):
+    return {trial.name for trial in choice.trials}
+
+
+# --- what is chosen ----------------------------------------------------------------------------------
+
+
+def test_few_rows_are_left_to_exact_kernels_and_the_best_fit_is_the_last():
+    X, y = table()
+    gp = rfgp.TableGP(seed=0).fit(X, y)
+    choice = gp.choice
+    assert gp.features == "exact"
+    assert choice.way == "each left out in turn"
+    assert choice.judged == 80
+    assert all(name.startswith("exact") for name in names(choice))
+    assert choice.rules.keys() == {"a constant", "a straight line"}
+    chosen = choice.chosen.options
+    twin = rfgp.TableGP(**chosen).fit(X, y)
+    assert float(gp.log_marginal_likelihood()) == pytest.approx(float(twin.log_marginal_likelihood()), abs=1e-3)
+    loo = float(twin.leave_one_out().log_density.mean())
+    assert choice.chosen.last.value == pytest.approx(loo, abs=1e-3)
+
+
+def test_two_choices_of_a_seed_are_equal_and_another_seed_keeps_other_rows_out():
+    X, y = table(120)
+    options = {"features": "fourier", "num_frequencies": 8, "local": None}
+    one, two = (rfgp.TableGP(seed=3, **options).fit(X, y, max_iterations=4) for _ in range(2))
+    assert one.choice == two.choice
+    assert one.choice.way == "kept out, given all others"
+    assert np.array_equal(one.predict(X).mean, two.predict(X).mean)
+    other = rfgp.TableGP(seed=4, **options).fit(X, y, max_iterations=4)
+    assert other.choice.rules != one.choice.rules
+
+
+def test_what_is_local_is_found():
+    X, y = rough(240)
+    gp = rfgp.TableGP(num_neighbors=8, budget="1h", seed=0, features=None).fit(X, y)
+    assert gp.features is None
+    both = rfgp.TableGP(num_frequencies=4, frequencies="fixed", num_neighbors=8, seed=0).fit(X, y, max_iterations=20)
+    assert both.options.local is not None
+    smooth = rfgp.TableGP(num_frequencies=4, frequencies="fixed", seed=0).fit(X, y, max_iterations=20)
+    assert smooth.options.local is not None  # among those that may be without it
+    assert smooth.choice.chosen.last.value > min(t.last.value for t in smooth.choice.trials if t.last) + 0.3
+
+
+def test_planted_a_wrong_density_changes_the_choice(monkeypatch):
+    """A candidate whose densities are spoiled is not taken, and one whose are raised is."""
+    X, y = table()
+    right = rfgp.TableGP(seed=0).fit(X, y).choice.chosen.name
+    original = grounds.Grounds.measured
+    other = "exact matern12"
+    assert right != other
+
+    def spoiled(self, options, size, start):
+        found = original(self, options, size, start)
+        is_other = options.local is None and options.spectrum == rfgp.spectra.Matern(0.5)
+        return dataclasses.replace(found, density=found.density + (1.0 if is_other else -1.0))
+
+    monkeypatch.setattr(grounds.Grounds, "measured", spoiled)
+    assert rfgp.TableGP(seed=0).fit(X, y).choice.chosen.name == other
+
+
+def test_a_cheaper_candidate_is_taken_within_noise_only():
+    def entry(seconds, behind, error):
+        made = rounds.Entry(None, rounds.Cost(seconds * 2e10, 0.0))
+        made.found, made.measured = object(), [rounds.Measurement(10, -behind, 1.0, behind, error)]
+        return made
+
+    cheap, best = entry(1.0, 0.01, 0.02), entry(9.0, 0.0, 0.0)
+    pick = rounds.Rounds(None, [cheap, best], None)
+    assert pick.taken([cheap, best]) is cheap
+    for behind, error in ((0.01, 0.005), (0.1, 0.2)):
+        dear = entry(1.0, behind, error)
+        assert rounds.Rounds(None, [dear, best], None).taken([dear, best]) is best
+
+
+def test_only_what_is_not_clearly_behind_goes_on(monkeypatch):
+    monkeypatch.setattr(rounds, "FEW", 30)
+    choice = rfgp.TableGP(seed=0).fit(*table(100)).choice
+    reached = [len(trial.measured) for trial in choice.trials]
+    assert max(reached) == 2
+    assert 1 <= sum(count == 2 for count in reached) <= rounds.GOING_ON
+    assert all("behind by" in trial.remark for trial in choice.trials if len(trial.measured) == 1)
+    assert {m.rows for trial in choice.trials for m in trial.measured} == {30, 100}
+
+
+# --- what is named is kept -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"features": "exact"},
+        {"features": "exact", "local": None},
+        {"spectrum": "matern52"},
+        {"local": "matern12"},
+        {"features": "fourier", "num_frequencies": 6, "local": None},
+        {"coupling": "orthogonal", "num_frequencies": 6, "frequencies": "fixed"},
+        {"frequencies": "fixed", "num_frequencies": 5, "local": None},
+        {"features": None},
+        {"num_inducing": 7, "diagonal": "fitc"},
+        {"num_neighbors": 4, "features": None},
+        {"features": "laplace", "num_frequencies": 6, "local": None},
+    ],
+)
+def test_what_is_named_is_never_changed(given):
+    X, y = table(60)
+    gp = rfgp.TableGP(seed=0, **given).fit(X, y, max_iterations=2)
+    for name, value in given.items():
+        found = getattr(gp.options, name)
+        if name == "coupling":
+            found = rfgp.couplings.name_of(found)
+        assert found == {"matern52": rfgp.spectra.Matern(2.5)}.get(value, value), name
+
+
+def test_nothing_is_measured_where_one_candidate_is_left():
+    gp = rfgp.TableGP("exact", "gaussian", local=None)
+    assert gp.options.features == "exact"
+    assert gp.fit(*table(), max_iterations=1).choice is None
+    alone = rfgp.TableGP("exact", local="matern12").fit(*table(), max_iterations=1)
+    assert alone.choice is None
+
+
+def test_an_open_model_says_so_and_is_decided_by_conditioning():
+    gp = rfgp.TableGP(seed=0)
+    assert (gp.features, gp.spectrum, gp.choice, repr(gp)) == ("auto", "auto", None, "TableGP(seed=0, not fitted)")
+    gp.condition(*table())
+    assert gp.features == "exact"
+    assert gp.choice is None
+    with pytest.raises(rfgp.NotFittedError):
+        rfgp.TableGP().redraw(seed=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget": "soon"}, "budget must be such as"),
+        ({"budget": -1}, "budget must be"),
+        ({"memory": "4 boxes"}, "memory must be such as"),
+        ({"max_seconds": 0}, "max_seconds must be"),
+        ({"num_frequencies": -1}, "num_frequencies must be a positive integer"),
+        ({"coupling": "nearly"}, "coupling"),
+        ({"features": "nystrom", "frequencies": "learned"}, "no frequencies to learn"),
+        ({"features": "exact", "diagonal": "vfe"}, 'is for features="nystrom"'),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+        rfgp.TableGP(**options)
+
+
+# --- what it may cost ------------------------------------------------------------------------------------
+
+
+def test_a_budget_leaves_out_what_is_dear_but_not_the_cheapest():
+    X, y = table()
+    free = rfgp.TableGP(seed=0).fit(X, y, max_iterations=2).choice
+    seconds = [trial.seconds for trial in free.trials]
+    small = rfgp.TableGP(seed=0, budget=1.01 * min(seconds) / rounds.SHARE).fit(X, y, max_iterations=2).choice
+    assert {"over the budget" in trial.remark for trial in small.trials} == {True, False}
+    assert all(trial.measured for trial in small.trials if trial.seconds < 1.01 * min(seconds))
+    least = rfgp.TableGP(seed=0, budget=1e-9).fit(X, y, max_iterations=2).choice
+    assert least.chosen.seconds == min(seconds)
+    tight = rfgp.TableGP(seed=0, memory="1kb").fit(X, y, max_iterations=2).choice
+    assert sum("bytes are over" in trial.remark for trial in tight.trials) == len(tight.trials) - 1
+
+
+def test_a_clock_ends_the_measuring(monkeypatch):
+    ticks = iter(range(0, 10**6, 100))
+    monkeypatch.setattr(rounds, "clock", lambda: next(ticks))
+    choice = rfgp.TableGP(seed=0, max_seconds=250).fit(*table(), max_iterations=2).choice
+    assert sum(bool(trial.measured) for trial in choice.trials) == 2
+    assert "250 s were over" in choice.trials[-1].remark
+
+
+def test_what_is_tried_is_said_with_how_long_it_takes():
+    said = []
+    rfgp.TableGP(seed=0).fit(*table(), max_iterations=2, progress=lambda now: said.append(now.stage))
+    assert any(stage.startswith("choosing, 1 of 5, exact") and " about " in stage for stage in said)
+
+
+# --- tables of all kinds -----------------------------------------------------------------------------------
+
+
+def test_a_table_that_says_nothing_warns():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((100, 2)), rng.standard_normal(100)
+    with pytest.warns(rfgp.NothingBetterWarning, match="a constant"):
+        gp = rfgp.TableGP(seed=0).fit(X, y)
+    assert gp.choice.better_rule == "a constant"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", rfgp.NothingBetterWarning)
+        assert rfgp.TableGP(seed=0).fit(*table()).choice.better_rule is None
+
+
+def test_a_straight_line_is_named():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 2))
+    y = X @ [1.0, -2.0] + 0.5 * rng.standard_normal(60)
+    with pytest.warns(rfgp.NothingBetterWarning, match="a straight line"):
+        rfgp.TableGP(seed=0, lengthscale=0.01).fit(X, y, fixed=["lengthscale"])
+
+
+@pytest.mark.parametrize("kind", ["outputs", "float32", "weights", "noise", "poisson", "tensor"])
+def test_tables_of_all_kinds(kind):
+    X, y = table(50, outputs=2 if kind == "outputs" else 1)
+    options, more = {}, {}
+    if kind == "float32":
+        X, y = X.astype(np.float32), y.astype(np.float32)
+    elif kind == "weights":
+        more = {"sample_weight": np.arange(1.0, 51.0)}
+    elif kind == "noise":
+        more = {"noise": np.full(50, 0.01)}
+    elif kind == "poisson":
+        y, options = np.round(np.exp(y / 5)), {"likelihood": "poisson"}
+    elif kind == "tensor":
+        X, y = torch.from_numpy(X), torch.from_numpy(y)
+    gp = rfgp.TableGP(seed=0, **options).fit(X, y, max_iterations=5, **more)
+    measured = [trial.last.value for trial in gp.choice.trials if trial.measured]
+    assert len(measured) > 1
+    assert np.isfinite(measured).all()
+    assert np.isfinite(np.asarray(gp.predict(X).mean)).all()
+    assert (gp.choice.rules == {}) == (kind == "poisson")
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
+def test_rows_that_are_read_in_blocks_are_kept_by_no_candidate():
+    X, y = table(300)
+    gp = rfgp.TableGP(num_frequencies=4, seed=0).fit(Blocks([(X[:150], y[:150]), (X[150:], y[150:])]), max_iterations=3)
+    assert names(gp.choice) == {"4 fixed frequencies", "4 learned frequencies"}
+    assert gp.features == "fourier"
+    assert gp.num_observations == 300
+
+
+@pytest.mark.parametrize("normal", [True, False])
+def test_densities_of_kept_out_rows_are_those_of_predictions(normal):
+    X, y = table(100)
+    y = y if normal else np.round(np.exp(y / 5))
+    gp = rfgp.TableGP("fourier", num_frequencies=4, local=None, seed=0, likelihood="normal" if normal else "poisson")
+    options = gp.options.menu(100)[0].options if normal else gp.options
+    open_gp = gp if normal else rfgp.TableGP("fourier", local=None, seed=0, likelihood="poisson")
+    ground = grounds.Grounds.of(begin(open_gp.family, Chunk(X, y)), Plan(given_iterations=3), keeps_out=True)
+    found = ground.measured(options, 1000, None)
+    scaling = ground.begun.scaling
+    assert (len(ground.rows), len(ground.judged)) == (90, 10)
+    outside = (ground.judged.inputs * scaling.inputs.scale + scaling.inputs.location).numpy()
+    targets = (ground.judged.targets * scaling.targets.scale + scaling.targets.location)[:, 0].numpy()
+    told = found.regression.replace(rows=ground.rows).predict(outside).observed().log_density(targets)
+    np.testing.assert_allclose(found.density.numpy(), np.asarray(told), rtol=1e-6)
+
+
+def test_a_saved_choice_is_the_same(tmp_path):
+    X, y = table()
+    gp = rfgp.TableGP(seed=0).fit(X, y, max_iterations=5)
+    gp.save(tmp_path / "model", data=True)
+    assert rfgp.load(tmp_path / "model").choice == gp.choice
+    assert str(gp.choice) in str(rfgp.load(tmp_path / "model").choice)
+    assert repr(gp.choice).startswith("Choice(exact")
+
+
+def test_noise_that_varies_is_measured_on_some_rows_too():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (60, 1))
+    y = np.sin(3 * X[:, 0]) + np.exp(X[:, 0] - 2) * rng.standard_normal(60)
+    gp = rfgp.TableGP(likelihood="heteroscedastic", seed=0)
+    ground = grounds.Grounds.of(begin(gp.family, Chunk(X, y)), Plan(given_iterations=3), keeps_out=True)
+    found = ground.measured(gp.options.menu(60)[0].options, 40, None)
+    assert np.isfinite(found.density.numpy()).all()
+    assert len(found.density) == 6
+
+
+@pytest.mark.filterwarnings("ignore::graphs.GraphWarning")
+def test_graphs_have_the_same_record(tmp_path, monkeypatch):
+    graph = graphs.Graph.from_grid((8, 8))
+    nodes = np.arange(0, 64, 2)
+    y = np.sin(nodes / 6) + 0.1 * np.random.default_rng(1).standard_normal(32)
+    few = rfgp.GraphGP(graph, seed=0).fit(nodes, y, max_iterations=2)
+    assert few.choice.chosen.name == "exact"
+    assert "few enough" in few.choice.reason
+    assert rfgp.GraphGP(graph, features="exact").fit(nodes, y, max_iterations=2).choice is None
+    monkeypatch.setattr(family, "EXACT_LIMIT", 10)
+    gp = rfgp.GraphGP(graph, seed=0).fit(nodes, y, max_iterations=2)
+    assert [trial.options["features"] for trial in gp.choice.trials] == [c.features for c in gp.advice.candidates]
+    assert gp.choice.chosen.options["features"] == gp.features
+    errors = {candidate.features: candidate.error for candidate in gp.advice.candidates}
+    assert gp.choice.chosen.last.value == errors[gp.features]
+    gp.save(tmp_path / "nodes")
+    assert rfgp.load(tmp_path / "nodes").choice == gp.choice
+
+
+def test_the_roughness_of_a_road_is_found(tmp_path):
+    """Of a path with a derivative and little noise alpha is 2; what is named is kept."""
+    roads = graphs.RoadNetwork.from_lines(
+        [np.array([[float(i), 0.0], [float(i + 1), 0.0]]) for i in range(6)], metric="euclidean"
+    )
+    rng = np.random.default_rng(0)
+    where = np.stack([rng.integers(0, 6, 60), rng.uniform(0, 1, 60)], axis=1)
+    y = np.sin(1.5 * where.sum(1)) + 0.01 * rng.standard_normal(60)
+    gp = rfgp.RoadGP(roads, alpha="auto", seed=0).fit(where, y)
+    assert gp.choice.chosen.name == "alpha=2"
+    each = [rfgp.RoadGP(roads, alpha=alpha, seed=0).fit(where, y) for alpha in (1, 2)]
+    values = [float(road.leave_one_out().log_density.mean()) for road in each]
+    assert [trial.last.value for trial in gp.choice.trials] == pytest.approx(values, abs=1e-4)
+    gp.save(tmp_path / "roads", data=True)
+    assert rfgp.load(tmp_path / "roads").choice == gp.choice
+    assert rfgp.RoadGP(roads, alpha=1, seed=0).fit(where, y, max_iterations=1).choice is None
