@@ -12,14 +12,14 @@ from functools import partial
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.finish import finish
 from rfgp.fitting.local import POINTS, LocalFit
-from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
+from rfgp.fitting.maximize import SMALL, Objective, Plan, Told, maximize
 from rfgp.fitting.subsets import SETTLED, begin, enlarge, optimize, searched
 from rfgp.inference import evidence
+from rfgp.inference.evidence import Guess
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, InducingFamily, Regression, mean_and_noise
 from rfgp.threads import in_one_thread
@@ -98,9 +98,9 @@ def _learned(fit: FeatureFit, values: Values) -> tuple[FeatureFit, Values, FitRe
     family, rows = _family(fit), searched(fit.subset(MOST_ROWS))
     begin = values.beside({POINTS: family.drawn_points.clone()}, {})
 
-    def density(values: Values) -> tuple[Tensor, Values]:
+    def density(values: Values, near: Guess = ()) -> Told:
         prior, rest = family.prior_of(values.raw[POINTS], values), mean_and_noise(values)
-        return evidence(prior, rows, *rest).log_marginal_likelihood(), values
+        return Told(evidence(prior, rows, *rest).log_marginal_likelihood(), values)
 
     with torch.enable_grad():
         objective = Objective.of(fit.regression, rows, density)

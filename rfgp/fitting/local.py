@@ -22,8 +22,9 @@ from torch import Tensor
 
 from rfgp.fitting.finish import if_finite, left_out
 from rfgp.fitting.frequencies import MOST_SCALE
-from rfgp.fitting.maximize import ENOUGH, Bounds, Objective, Plan, maximize
+from rfgp.fitting.maximize import ENOUGH, Bounds, Objective, Plan, Told, maximize
 from rfgp.inference import Evidence, LocalEvidence, LocalPrior
+from rfgp.inference.evidence import Guess
 from rfgp.inference.laws import normal_log_density
 from rfgp.inference.local import BlockedLocalEvidence, is_large
 from rfgp.local import used
@@ -186,12 +187,11 @@ class LocalFit:
         beside = self.rows.take(torch.from_numpy(columns))
         told = self.rows if some is None else self.rows.take(some)
 
-        def density(values: Values) -> tuple[Tensor, Values]:
+        def density(values: Values, near: Guess = ()) -> Told:
             prior, (mean, noise) = self.prior(values), mean_and_noise(values)
             prior = replace(prior, features=None, is_residual=False) if alone else prior
-            return LocalEvidence(
-                prior, beside, mean.double(), noise.double(), pattern
-            ).log_marginal_likelihood(), values
+            found = LocalEvidence(prior, beside, mean.double(), noise.double(), pattern)
+            return Told(found.log_marginal_likelihood(), values)
 
         return Objective(density, len(told), told.count, self.regression.scaling.targets.log_jacobian(told.count))
 

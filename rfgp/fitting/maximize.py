@@ -1,9 +1,9 @@
 """Maximising a marginal likelihood: what was asked of a fit, and L-BFGS over raw hyperparameters."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -29,9 +29,21 @@ ENOUGH = 1e-5
 _ROUNDING = 1e-6
 """Nats per observation that a second start after a failed line search must gain to be worth more."""
 
-Density = Callable[[Values], tuple[Tensor, Values]]
-"""From hyperparameters to the log marginal likelihood of standardised targets, 0-d, and to the hyperparameters that it
-is at and has gradients in: others, where some of them are solved for."""
+
+class Told(NamedTuple):
+    """What a likelihood tells of hyperparameters."""
+
+    value: Tensor  # 0-d, of standardised targets
+    reached: Values  # that it is at and has gradients in: others, where some of them are solved for
+    guess: Guess = ()  # where the next search for a posterior may begin
+
+
+class Density(Protocol):
+    """The role: the log marginal likelihood of some rows as a function of the hyperparameters."""
+
+    def __call__(self, values: Values, near: Guess = ()) -> Told:
+        """Return it at some values, beginning at the guess (...) of others close by."""
+
 
 Bounds = Mapping[str, tuple[float, float]]
 """Of raw values, by name."""
@@ -98,30 +110,29 @@ class Objective:
         with torch.no_grad():
             return self.density(values)[0].item() + self.jacobian
 
-    def evaluated(self, values: Values, free: Iterable[str]) -> dict[str, Tensor]:
+    def evaluated(self, values: Values, free: Iterable[str], near: Guess = ()) -> dict[str, Tensor]:
         """Return the negative objective per observation (0-d), its gradient (p,) in what is free, and where it is.
 
-        Without the Jacobian, so that no search depends on the unit of the targets.
+        Without the Jacobian, so that no search depends on the unit of the targets. With it the guess (...), so that a
+        fit that goes on from a journal goes on as it would have.
         """
         names = list(free)
         with torch.enable_grad():
-            likelihood, reached = self.density(values.leaves(names))
+            likelihood, reached, guess = self.density(values.leaves(names), near)
             value = -(likelihood + reached.log_hyperprior()) / self.count
             gradients = torch.autograd.grad(value, [reached.raw[name] for name in names])
         gradient = torch.cat([g.reshape(-1) for g in gradients]).double().cpu()
         raw = {f"raw.{name}": tensor.detach().clone() for name, tensor in reached.raw.items()}
-        return {"value": value.detach().double(), "gradient": gradient, **raw}
+        guesses = {f"guess.{i}": tensor for i, tensor in enumerate(guess)}
+        return {"value": value.detach().double(), "gradient": gradient, **raw, **guesses}
 
 
 def plain_density(regression: Regression, rows: Rows) -> Density:
     """Return the log marginal likelihood of rows as a function of the hyperparameters, none of them solved for."""
-    last: list[Guess | None] = [None]
 
-    def density(values: Values) -> tuple[Tensor, Values]:
-        found = regression.replace(hyperparameters=values).evidence(rows, last[0])
-        value = found.log_marginal_likelihood()
-        last[0] = found.guess()
-        return value, values
+    def density(values: Values, near: Guess = ()) -> Told:
+        found = regression.replace(hyperparameters=values).evidence(rows, near)
+        return Told(found.log_marginal_likelihood(), values, found.guess())
 
     return density
 
@@ -214,7 +225,11 @@ class _Search:
         raw = self._coordinates.raw(point)
         if self._last is None or not np.array_equal(self._last[0], point):
             values = self._start.moved(self._free, raw)
-            tensors = self._plan.journal.remember(self._stage, lambda: self._objective.evaluated(values, self._free))
+            known = {} if self._last is None else self._last[1]
+            near = tuple(known[name] for name in sorted(known) if name.startswith("guess."))
+            tensors = self._plan.journal.remember(
+                self._stage, lambda: self._objective.evaluated(values, self._free, near)
+            )
             self._last = point.copy(), tensors
         tensors = self._last[1]
         value = tensors["value"].item()

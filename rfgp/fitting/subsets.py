@@ -32,8 +32,9 @@ from rfgp.fitting.frequencies import (
     mean_and_error,
     refusal,
 )
-from rfgp.fitting.maximize import ENOUGH, SMALL, Density, Objective, Plan, maximize, plain_density
+from rfgp.fitting.maximize import ENOUGH, SMALL, Density, Objective, Plan, Told, maximize, plain_density
 from rfgp.inference import FeatureEvidence
+from rfgp.inference.evidence import Guess
 from rfgp.inference.linear import best_common_scale
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, InducingFamily, KernelFamily, Regression
@@ -235,7 +236,7 @@ def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:
         scaled = _scaled(values, factor)
         if not has_prior(scaled):
             return -math.inf
-        total, reached = density(scaled)
+        total, reached, _ = density(scaled)
         return float(total + reached.log_hyperprior())
 
     def compute() -> dict[str, Tensor]:
@@ -314,12 +315,12 @@ def _density(fit: FeatureFit, start: Values, rows: Block) -> Density:
     if not fit.solves(rows):
         return plain_density(fit.regression, rows)
 
-    def density(values: Values) -> tuple[Tensor, Values]:
+    def density(values: Values, near: Guess = ()) -> Told:
         begun = values.replaced({"outputscale": start.raw["outputscale"]})
         with torch.no_grad():
             c, solved = best_common_scale(fit.linear(begun.detached(), rows), rows.count)
         reached = begun.shifted(outputscale=c.log(), noise=c.log()).leaves(_wanted(values))
-        return FeatureEvidence(fit.linear(reached, rows), solved).log_marginal_likelihood(), reached
+        return Told(FeatureEvidence(fit.linear(reached, rows), solved).log_marginal_likelihood(), reached)
 
     return density
 

@@ -22,9 +22,9 @@ class Evidence(ABC):
         """The standard error of the log marginal likelihood, 0 where it is none."""
         return 0.0
 
-    def guess(self) -> Guess | None:
-        """Return where a search at hyperparameters close by may begin; None where nothing is searched."""
-        return None
+    def guess(self) -> Guess:
+        """Return where a search at hyperparameters close by may begin; nothing where nothing is searched."""
+        return ()
 
     @abstractmethod
     def posterior(self) -> Posterior:

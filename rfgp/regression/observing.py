@@ -153,7 +153,7 @@ def approximation_of(family: Family, rows: Rows) -> str | None:
     return "variational" if law.is_far_from_normal and is_kept and len(rows) <= MOST_DENSE else law.approximations[0]
 
 
-def observed_evidence(regression: Regressed, rows: Rows, near: Guess | None = None) -> Evidence:
+def observed_evidence(regression: Regressed, rows: Rows, near: Guess = ()) -> Evidence:
     """Return what standardised rows say, by the approximation that the options name; with gradients where wanted."""
     family = regression.family
     priors, told = priors_of(family, regression.hyperparameters), latent_mean_and_law(regression)

@@ -119,7 +119,7 @@ class Regression:
         """Return the prior at these hyperparameters, with gradients where they have some."""
         return self.family.prior(self.hyperparameters)
 
-    def evidence(self, rows: Rows, near: Guess | None = None) -> Evidence:
+    def evidence(self, rows: Rows, near: Guess = ()) -> Evidence:
         """Return what standardised rows say at these hyperparameters, with gradients where they have some.
 
         Args:

@@ -36,7 +36,7 @@ def laplace_evidence(
     mean: Tensor,
     likelihood: Likelihood,
     learned: Mapping[str, Tensor],
-    near: Guess | None = None,
+    near: Guess = (),
 ) -> Evidence:
     """Return what rows say by Laplace's approximation: through F x F algebra where features are fewer than data.
 
@@ -70,7 +70,7 @@ def _of_classes(
     rows: Rows,
     mean: Tensor,
     likelihood: Categorical,
-    near: Guess | None,
+    near: Guess,
 ) -> Evidence:
     """Return what labels say: through the weights of features where rows are many for them, else n x n."""
     if isinstance(prior, FeaturePrior) and len(rows) > SHARED * prior.num_features:

@@ -73,7 +73,7 @@ class ClassEvidence(Evidence):
     rows: Block
     mean: Tensor
     likelihood: Categorical
-    near: Guess | None = None
+    near: Guess = ()
 
     @cached_property
     def kernel(self) -> Tensor:
@@ -86,7 +86,7 @@ class ClassEvidence(Evidence):
         """The mode."""
         with torch.no_grad():
             known = (self.kernel.detach(), self.rows, self.mean.detach(), self.likelihood)
-            return find_mode(*known, *(self.near or ()))
+            return find_mode(*known, *self.near)
 
     def guess(self) -> Guess:
         """Return the coefficients (n, C)."""
@@ -189,9 +189,12 @@ def find_mode(
     def value_at(f: Tensor) -> Tensor:
         return (likelihood.slopes(y, f).value * counts[:, 0]).sum()
 
-    a = mean.new_zeros(len(y), len(mean)) if near is None else near
-    f, decrement, tolerance = mean + kernel @ a, torch.inf, TOLERANCE * (1 + len(y) / 1000)
+    f = mean.expand(len(y), len(mean)).clone()
+    a, decrement, tolerance = torch.zeros_like(f), torch.inf, TOLERANCE * (1 + len(y) / 1000)
     likely = value_at(f)
+    if near is not None and value_at(mean + kernel @ near) - 0.5 * ((kernel @ near) * near).sum() > likely:
+        f, a = mean + kernel @ near, near
+        likely = value_at(f)
     if not bool(torch.isfinite(likely)):
         raise SolverError(NOT_FINITE)
     for _ in range(MOST_STEPS):

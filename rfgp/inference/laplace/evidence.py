@@ -60,13 +60,13 @@ class LaplaceEvidence(Evidence):
     mean: Tensor
     likelihood: Likelihood
     learned: Mapping[str, Tensor]
-    near: Guess | None = None
+    near: Guess = ()
 
     @cached_property
     def mode(self) -> Counted:
         """The mode."""
         with torch.no_grad():
-            return find_mode(self._observed, self.solve, self.mean.detach()[0], *(self.near or ()))
+            return find_mode(self._observed, self.solve, self.mean.detach()[0], *self.near)
 
     def guess(self) -> Guess:
         """Return the mode (n,)."""

@@ -50,13 +50,13 @@ class LaplaceFeatureEvidence(Evidence):
     model: LinearModel
     likelihood: Likelihood
     learned: Mapping[str, Tensor]
-    near: Guess | None = None
+    near: Guess = ()
 
     @cached_property
     def mode(self) -> Mode:
         """The mode."""
         with torch.no_grad():
-            return find_mode(self._detached, self._law, *(self.near or ()))
+            return find_mode(self._detached, self._law, *self.near)
 
     def guess(self) -> Guess:
         """Return the mode of the weights, (F,)."""

@@ -55,7 +55,7 @@ def find_mode(model: LinearModel, law: Likelihood, near: Tensor | None = None) -
     Raises:
         SolverError: steps lead nowhere: the log density has no finite value, or no mode is reached.
     """
-    weights = model.mean.new_zeros(model.num_features) if near is None else near
+    weights = _begun(model, law, near)
     is_double, count = _is_double(model), len(model.rows)
     tolerance = (TOLERANCE if is_double else ROUNDED_TOLERANCE) * (1 + count / 1000)
     least = FLOOR if is_double else ROUNDED_FLOOR * math.sqrt(count)
@@ -65,8 +65,6 @@ def find_mode(model: LinearModel, law: Likelihood, near: Tensor | None = None) -
         told = _Step(*_summed(model, partial(_step_sums, law, weights, False)))
         value = float(told.value - 0.5 * weights.square().sum())
         if not torch.isfinite(told.value) and before == -torch.inf:
-            if near is not None and bool(weights.any()):
-                return find_mode(model, law)
             raise SolverError(NOT_FINITE)
         floor = max(least, ROUNDED * abs(value if before == -torch.inf else before))
         if not value >= before - (floor if decrement < floor else tolerance):
@@ -82,6 +80,15 @@ def find_mode(model: LinearModel, law: Likelihood, near: Tensor | None = None) -
             return _settled(model, law, weights, Mode(weights, factor, told.value))
         weights, before = weights + step, value
     raise SolverError(_lost(decrement))
+
+
+def _begun(model: LinearModel, law: Likelihood, near: Tensor | None) -> Tensor:
+    """Return weights (F,) where the mode may be, if they are better than zeros; else these."""
+    zeros = model.mean.new_zeros(model.num_features)
+    if near is None:
+        return zeros
+    ends = [float(summed(model, partial(_value_at, law, weights))[0]) for weights in (zeros, near)]
+    return near if ends[1] - 0.5 * float(near.square().sum()) > ends[0] else zeros
 
 
 def _settled(model: LinearModel, law: Likelihood, weights: Tensor, mode: Mode) -> Mode:
@@ -165,6 +172,18 @@ def _step_sums(law: Likelihood, weights: Tensor, is_final: bool, model: LinearMo
             more = (now.uphill - now.curvature).clamp_min(0)
             add_symmetric_product(missing, phi * more.sqrt().to(phi)[:, None])
     return value, scale * gradient, model.variance * gram, -model.variance * missing
+
+
+def _value_at(law: Likelihood, weights: Tensor, model: LinearModel) -> Sums:
+    """Return the value of the rows, 0-d, -inf where it is no number."""
+    total = torch.zeros_like(model.variance)
+    for block in model.blocks():
+        if bool(weights.any()):
+            f = (model.phi(block) @ (model.variance.sqrt() * weights).to(model.phi(block))).double()
+        else:
+            f = torch.zeros_like(block.targets[:, 0])
+        total += Observed(law, block).value(model.mean + f)
+    return (total,)
 
 
 def _value_sums(law: Likelihood, weights: Tensor, step: Tensor, model: LinearModel) -> Sums:

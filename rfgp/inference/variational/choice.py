@@ -27,7 +27,7 @@ def variational_evidence(
     mean: Tensor,
     likelihood: Likelihood,
     learned: Mapping[str, Tensor],
-    near: Guess | None = None,
+    near: Guess = (),
 ) -> Evidence:
     """Return what rows, all in memory, say by variational inference.
 

@@ -47,7 +47,7 @@ class VariationalEvidence(Evidence):
     likelihood: Likelihood
     learned: Mapping[str, Tensor]
     mode: Callable[[], Tensor] | None = None
-    near: Guess | None = None
+    near: Guess = ()
 
     @cached_property
     def sites(self) -> Sites:
@@ -55,7 +55,7 @@ class VariationalEvidence(Evidence):
         with torch.no_grad():
             law = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
             problem = Problem(law, self.rows, self.mean.detach(), [each.smooth for each in self.functions])
-            begun = around(problem, self.mode()) if self.mode is not None and self.near is None else at_means(problem)
+            begun = around(problem, self.mode()) if self.mode is not None and not self.near else at_means(problem)
             return find_sites(problem, *(self.near or begun))
 
     def guess(self) -> Guess:
