@@ -31,6 +31,13 @@ def fit_open(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]
     return found, replace(report, choice=choice)
 
 
+def advised(regression: Regression, plan: Plan) -> Choice:
+    """Return what would be chosen, and what each candidate would cost, without the fit to all rows."""
+    rounds, begun = rounds_of(regression, plan), time.monotonic()
+    entry = rounds.entries[0] if len(rounds.entries) == 1 else rounds.run()
+    return replace(record(rounds, entry), seconds=time.monotonic() - begun)
+
+
 def rounds_of(regression: Regression, plan: Plan) -> Rounds:
     """Return the rounds of a regression whose options are open, before anything is measured."""
     family, rows = regression.family, regression.needed_rows("a fit")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli import compare, data, fields, tables
+from rfgp.cli import advice, compare, data, fields, tables
 from rfgp.cli.common import console, fail, show_warning
 from rfgp.cli.speech import learn_options
 from rfgp.errors import RfgpError
@@ -70,5 +70,14 @@ def _root(context: typer.Context, version: Annotated[bool, _VERSION] = False) ->
     learn_options(group.commands[context.invoked_subcommand])
 
 
-for _command in (compare.demo, tables.fit, tables.predict, fields.mesh, fields.traffic, compare.compare, data.datasets):
+for _command in (
+    compare.demo,
+    tables.fit,
+    tables.predict,
+    advice.advise,
+    fields.mesh,
+    fields.traffic,
+    compare.compare,
+    data.datasets,
+):
     app.command()(_command)

@@ -1,6 +1,6 @@
 """The front door for tables: what suits a table best by measurement, or what the user says."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -8,9 +8,10 @@ import torch
 
 from rfgp import couplings, spectra
 from rfgp.ambient import plain
-from rfgp.choosing import fit_open
+from rfgp.choosing import advised, fit_open
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Nystrom
+from rfgp.fitting import Plan, Progress, Reporter
 from rfgp.inference import EvidenceBounds
 from rfgp.likelihoods import Likelihood
 from rfgp.models.members import ExactGP, redrawn, under
@@ -25,11 +26,13 @@ from rfgp.regression import (
     OpenFamily,
     OpenOptions,
     TableFamily,
+    begin,
     family_for,
     kind_of,
     options_of,
 )
 from rfgp.regression.table.offers import AUTO
+from rfgp.rows import Chunk
 from rfgp.saving import TABLES
 
 _OF_KERNEL = {"spectrum", "ard", "standardize", "lengthscale", "outputscale", "noise", "priors", "features"} | {
@@ -240,6 +243,35 @@ class TableGP(Process[TableFamily | OpenFamily]):
             return self.family.map_at(self.regression.hyperparameters)
         assert not isinstance(self.family, OpenFamily)
         return self.family.drawn_map
+
+    @plain()
+    def advise(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        noise: Any = None,  # (n,)
+        sample_weight: Any = None,  # (n,)
+        progress: bool | Callable[[Progress], None] = False,
+    ) -> Choice:
+        """Return what `fit` would choose of what is open, and what each candidate would cost and bring; fits nothing.
+
+        Args:
+            X: As for `fit`.
+            y: Targets, (n,) or (n, k).
+            noise: As for `fit`, (n,).
+            sample_weight: As for `fit`, (n,).
+            progress: As for `fit`.
+
+        Raises:
+            InvalidArgumentError: nothing is open.
+            DataError: the data cannot be used; the message names the place.
+        """
+        if not isinstance(self._family, OpenFamily):
+            raise InvalidArgumentError('Every option is named, so that nothing is to be chosen. Leave some "auto".')
+        begun = begin(self._family, Chunk(X, y, noise, sample_weight))
+        with Reporter(progress=progress) as reporter:
+            return advised(begun, Plan(reporter=reporter))
 
     @plain()
     def redraw(self, **changes: Any) -> "TableGP":

@@ -137,5 +137,10 @@ class Choice:
 
     def _line(self, trial: Trial, is_best: bool, width: int) -> str:
         last, begin = trial.last, f"{'*' if is_best else ' '} {trial.name:<{width}}"
-        told = f"{'':>26}" if last is None else f"{last.value:>9.4f} {last.error:>7.4f} {last.rows:>8,}"
+        told = f"{'':>26}"
+        if last is not None:
+            shown = (
+                f"{last.value:>9.4f} {last.error:>7.4f}" if self.measure == DENSITY else f"{last.value:>9.2g} {'':>7}"
+            )
+            told = f"{shown} {last.rows:>8,}"
         return f"{begin} {told} {trial.seconds:>9.3g}" + (f"  {trial.remark}" if trial.remark else "")

@@ -4,6 +4,7 @@ from typing import Any
 
 import graphs
 from graphs.advice import Advice, Candidate
+from graphs.kernels import GraphKernel
 from rfgp.regression.limits import RATE
 from rfgp.regression.record import ERROR, Choice, Measurement, Trial
 
@@ -56,3 +57,8 @@ def plain(options: dict[str, Any]) -> dict[str, Any]:
         name: value if isinstance(value, str | bool | int | float | None) else str(value)
         for name, value in options.items()
     }
+
+
+def advised_choice(graph: graphs.Graph, kernel: GraphKernel, max_nonzeros: int, seed: int) -> Choice:
+    """Return what `graphs.advise` recommends, as the record of a choice."""
+    return choice_of(graphs.advise(graph, kernel, max_nonzeros, seed=seed), graph, min(128, graph.num_nodes))

@@ -1,0 +1,265 @@
+"""The default against what a knowing user would have taken, and against others' defaults.
+
+Protocol, fixed before the results were seen. A random tenth of the rows is held out, at most 2,000 (numpy's generator,
+the seed of the run); columns and target are standardised on the others, float64. Errors are of the standardised
+target: RMSE, NLPD and CRPS of the law of an observation, how often the interval of 95 % holds it. Each racer runs in a
+process of its own with `--threads` threads; seconds of the wall and of the processor are of the fit, from arrays in
+memory. With `--rows` so many rows, at random, are learned from at most.
+
+- default: `TableGP()`, with the default budget; what it chose is kept beside the figures.
+- the candidates of its menu, each fitted in full, by the names in CANDIDATES. Exact kernels up to `--exact` rows.
+- sklearn: GaussianProcessRegressor, a constant times an RBF with a lengthscale for each column, plus white noise, its
+  own optimiser from one start; up to `--exact` rows.
+- boosting: HistGradientBoostingRegressor, a normal law with the deviation of 5-fold out-of-fold errors.
+- quantiles: the same for the mean and the quantiles .05 and .95, a normal law of that width.
+- svgp: as in `benchmarks.races.local`, at most `--limit` seconds.
+
+`--regret` reads results and prints, for each table, the default's NLPD less that of the candidate that is best on
+average over the splits, paired by split, with its standard error; the seconds of both; and less that of each other
+racer. Results are lines of JSON that are added to `--out`; what stands there already is not run again.
+
+    python -m benchmarks.races.defaults --folder UCI --out FILE [--tables T,...] [--racers R,...] [--seeds N]
+    python -m benchmarks.races.defaults --out FILE --regret
+"""
+
+import argparse
+import importlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import protocol
+from benchmarks.races.local import Array, Law, errors, variational
+
+DESIGN = ("machine", "housing", "concrete", "airfoil", "power-plant", "kin40k", "protein", "elevators", "bike")
+DESIGN += ("keggdirected", "tamielectric")
+UNSEEN = ("autos", "autompg", "breastcancer", "forest", "stock", "solar", "pendulum", "gas", "skillcraft")
+
+
+def _exact(spectrum: str, local: str | None = None) -> dict[str, Any]:
+    return {"features": "exact", "spectrum": spectrum, "local": local}
+
+
+def _fourier(frequencies: str, m: int, local: str | None = None) -> dict[str, Any]:
+    return {
+        "features": "fourier",
+        "spectrum": "gaussian",
+        "frequencies": frequencies,
+        "num_frequencies": m,
+        "local": local,
+    }
+
+
+CANDIDATES: dict[str, dict[str, Any]] = {
+    "exact gaussian": _exact("gaussian"),
+    "exact matern32": _exact("matern32"),
+    "exact matern12": _exact("matern12"),
+    "exact gaussian + matern32": _exact("gaussian", "matern32"),
+    "exact gaussian + matern12": _exact("gaussian", "matern12"),
+    "matern32 neighbours": {"features": None, "local": "matern32"},
+    "matern12 neighbours": {"features": None, "local": "matern12"},
+    "fixed 128": _fourier("fixed", 128),
+    "fixed 512": _fourier("fixed", 512),
+    "learned 64": _fourier("learned", 64),
+    "learned 128": _fourier("learned", 128),
+    "fixed 128 + matern32": _fourier("fixed", 128, "matern32"),
+    "fixed 128 + matern12": _fourier("fixed", 128, "matern12"),
+    "learned 128 + matern32": _fourier("learned", 128, "matern32"),
+}
+OTHERS = ("sklearn", "boosting", "quantiles", "svgp")
+
+
+def split(name: str, seed: int, folder: Path | None, most: int) -> tuple[Array, Array, Array, Array]:
+    X, y = protocol.load(name, folder)
+    order = np.random.default_rng(seed).permutation(len(y))
+    test, train = order[: len(order) // 10][:2000], order[len(order) // 10 :][:most]
+    X = X[:, X[train].std(0) > 0]
+    X, y = (X - X[train].mean(0)) / X[train].std(0), (y - y[train].mean()) / y[train].std()
+    return X[train], y[train], X[test], y[test]
+
+
+def ours(racer: str, X: Array, y: Array, seed: int) -> tuple[Callable[[Array], Law], dict[str, Any]]:
+    import rfgp
+
+    gp = rfgp.TableGP(seed=seed, **CANDIDATES.get(racer, {})).fit(X, y)
+    told: dict[str, Any] = {}
+    if gp.choice is not None:
+        told = {"chosen": gp.choice.chosen.name, "measuring": gp.choice.seconds, "predicted": gp.choice.predicted}
+
+    def predict(Z: Array) -> Law:
+        law = gp.predict(Z).observed()
+        return law.mean, law.variance
+
+    return predict, told
+
+
+def gaussian_process(X: Array, y: Array) -> Callable[[Array], Law]:
+    from sklearn.gaussian_process import GaussianProcessRegressor, kernels
+
+    scales = kernels.RBF(np.full(X.shape[1], np.sqrt(X.shape[1])), (1e-3, 1e4))
+    kernel = kernels.ConstantKernel(1.0, (1e-6, 1e6)) * scales + kernels.WhiteKernel(0.1, (1e-8, 1e2))
+    model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0).fit(X, y)
+
+    def predict(Z: Array) -> Law:
+        mean, deviation = model.predict(Z, return_std=True)
+        return mean, deviation**2
+
+    return predict
+
+
+def boosting(X: Array, y: Array, by_quantiles: bool) -> Callable[[Array], Law]:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.model_selection import cross_val_predict
+
+    middle = HistGradientBoostingRegressor(random_state=0).fit(X, y)
+    if by_quantiles:
+        make = HistGradientBoostingRegressor
+        ends = [make(loss="quantile", quantile=q, random_state=0).fit(X, y) for q in (0.05, 0.95)]
+
+        def wide(Z: Array) -> Law:
+            low, high = (end.predict(Z) for end in ends)
+            return middle.predict(Z), np.maximum((high - low) / (2 * 1.6448536), 1e-3) ** 2
+
+        return wide
+    left_out = cross_val_predict(HistGradientBoostingRegressor(random_state=0), X, y, cv=5)
+    variance = float(np.mean((y - left_out) ** 2))
+    return lambda Z: (middle.predict(Z), np.full(len(Z), variance))
+
+
+def run(racer: str, file: Path, out: Path, seed: int, limit: float, threads: int) -> None:
+    """Fit and predict in this process, and write means, variances and seconds."""
+    import torch
+
+    torch.set_num_threads(threads)
+    warnings.simplefilter("ignore")
+    data, told = np.load(file), dict[str, Any]()
+    X, y = data["X"], data["y"]
+    if racer in OTHERS:
+        importlib.import_module("sklearn.ensemble")  # imports are not what is timed
+    else:
+        importlib.import_module("rfgp.models")
+    begin, busy = time.perf_counter(), time.process_time()
+    if racer == "sklearn":
+        predict = gaussian_process(X, y)
+    elif racer == "svgp":
+        predict = variational(racer, X, y, limit)
+    elif racer in OTHERS:
+        predict = boosting(X, y, racer == "quantiles")
+    else:
+        predict, told = ours(racer, X, y, seed)
+    spent = [time.perf_counter() - begin, time.process_time() - busy]
+    mean, variance = predict(data["Z"])
+    np.savez(out, mean=mean, variance=variance, spent=spent, told=json.dumps(told))
+
+
+def race(name: str, seed: int, racer: str, options: argparse.Namespace) -> dict[str, Any] | None:
+    """Run one racer on one split in a process of its own; return what it came to."""
+    X, y, Z, w = split(name, seed, options.folder, options.rows)
+    if (racer == "sklearn" or racer.startswith("exact")) and len(X) > options.exact:
+        return None
+    about: dict[str, Any] = {"table": name, "rows": len(X), "columns": X.shape[1], "seed": seed, "racer": racer}
+    with tempfile.TemporaryDirectory() as folder:
+        file, out = Path(folder) / "rows.npz", Path(folder) / "law.npz"
+        np.savez(file, X=X, y=y, Z=Z)
+        own = [sys.executable, "-m", "benchmarks.races.defaults", "--limit", str(options.limit)]
+        command = [*own, "--threads", str(options.threads), "--run", racer, str(file), str(out), str(seed)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=options.patience)
+            why = done.stderr.strip()[-300:]
+        except subprocess.TimeoutExpired:
+            why = f"longer than {options.patience:.0f} s"
+        if not out.exists():
+            return {**about, "failed": why}
+        law = np.load(out)
+        figures = errors(w, (law["mean"], law["variance"]))
+        spent = dict(zip(("seconds", "processor"), law["spent"].tolist(), strict=True))
+        return {**about, **figures, **spent, **json.loads(str(law["told"]))}
+
+
+def paired(
+    results: dict[tuple[int, str], dict[str, Any]], racer: str, other: str, key: str
+) -> tuple[float, float, int]:
+    """Return the mean difference of a figure by split, its standard error, and the number of splits."""
+    seeds = [seed for seed, name in results if name == racer and (seed, other) in results]
+    values = np.array([results[seed, racer][key] - results[seed, other][key] for seed in seeds])
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return float(values.mean()) if len(values) else np.nan, float(error), len(values)
+
+
+def regret(rows: list[dict[str, Any]]) -> None:
+    """Print the default's regret on each table, and how it stands beside others."""
+    tables: dict[str, dict[tuple[int, str], dict[str, Any]]] = defaultdict(dict)
+    for row in rows:
+        if "failed" not in row:
+            tables[row["table"]][row["seed"], row["racer"]] = row
+    regrets = []
+    for name, results in tables.items():
+        seeds = {seed for seed, racer in results if racer == "default"}
+        means = {
+            racer: float(np.mean([results[seed, racer]["nlpd"] for seed in seeds]))
+            for racer in CANDIDATES
+            if seeds and all((seed, racer) in results for seed in seeds)
+        }
+        if not means:
+            continue
+        best = min(means, key=lambda racer: means[racer])
+        gap, error, count = paired(results, "default", best, "nlpd")
+        regrets.append(gap)
+        took = [np.median([results[seed, each]["processor"] for seed in seeds]) for each in ("default", best)]
+        own = float(np.mean([results[seed, "default"]["nlpd"] for seed in seeds]))
+        print(f"{name}: {count} splits, default {own:.3f}; best on average {best} {means[best]:.3f}; ", end="")
+        print(f"regret {gap:.3f} ({error:.3f}); processor {took[0]:.3g} and {took[1]:.3g} s")
+        for other in OTHERS:
+            ahead, error, count = paired(results, "default", other, "nlpd")
+            if count:
+                scores, _, _ = paired(results, "default", other, "crps")
+                print(f"    less {other}: NLPD {ahead:.3f} ({error:.3f}), CRPS {scores:.4f}, {count} splits")
+    if regrets:
+        print(f"mean regret {np.mean(regrets):.4f}, worst {max(regrets):.4f}, {len(regrets)} tables")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tables", default=",".join(DESIGN))
+    parser.add_argument("--racers", default=",".join(("default", *CANDIDATES, *OTHERS)))
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--rows", type=int, default=10**9)
+    parser.add_argument("--exact", type=int, default=2000)
+    parser.add_argument("--limit", type=float, default=600.0)
+    parser.add_argument("--patience", type=float, default=3600.0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--regret", action="store_true")
+    parser.add_argument("--run", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        racer, file, out, seed = options.run
+        run(racer, Path(file), Path(out), int(seed), options.limit, options.threads)
+        return
+    known = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    if options.regret:
+        regret(known)
+        return
+    done = {(row["table"], row["seed"], row["racer"]) for row in known}
+    for seed in range(options.seeds):
+        for name in options.tables.split(","):
+            for racer in options.racers.split(","):
+                if (name, seed, racer) in done or (row := race(name, seed, racer, options)) is None:
+                    continue
+                print({key: value for key, value in row.items() if key != "failed"}, flush=True)
+                with options.out.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""`rfgp advise`: what each choice would cost and bring, and which command to type."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rfgp.cli import options
+from rfgp.cli.common import check_input, open_table, print_json, progress, resolve, say
+
+_FLAGS = {
+    "features",
+    "spectrum",
+    "num_frequencies",
+    "frequencies",
+    "num_inducing",
+    "diagonal",
+    "local",
+    "num_neighbors",
+}
+"""Options of a candidate that `rfgp fit` has under the same names."""
+
+
+def advise(
+    file: Annotated[
+        Path, typer.Argument(help="A table, a mesh, roads, a graph (.gml), or the name of a public data set.")
+    ],
+    target: Annotated[
+        str | None, typer.Option(help="Tables: the target column, by name or position. [default: the last]")
+    ] = None,
+    budget: options.Budget = None,
+    memory: options.Memory = None,
+    likelihood: Annotated[str, typer.Option(help="Tables: as for `rfgp fit`.")] = "normal",
+    kernel: Annotated[
+        str, typer.Option(help="Meshes, roads, graphs: the kernel: diffusion, regularized-laplacian, matern.")
+    ] = "diffusion",
+    max_nonzeros: Annotated[int, typer.Option(help="Meshes, roads, graphs: the most features of a node.")] = 64,
+    categories: options.Categories = "error",
+    dates: options.Dates = "error",
+    missing: options.Missing = "error",
+    drop: options.Drop = None,
+    seed: options.Seed = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Say what each choice would cost and bring, measured on a sample, and which command to type.
+
+    Of tables candidates are measured by the density of rows that are left out or kept out; of meshes, roads and graphs
+    features are measured by the error of the kernel, on some nodes.
+    """
+    with progress(visible=not as_json) as report:
+        if _is_graph(file):
+            choice, command = _of_graph(file, kernel, max_nonzeros, seed, report)
+        else:
+            reading = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
+            limits = {"budget": budget, "memory": memory, "likelihood": likelihood, "seed": seed}
+            choice, command = _of_table(file, target, reading, limits, report)
+    if as_json:
+        print_json({**_figures(choice), "command": command})
+        return
+    if (rule := choice.better_rule) is not None:
+        say(f"Nothing that was tried is better than {rule}.")
+    say(choice.reason)
+    for line in choice.table():
+        say(line)
+    say("Seconds are of a fit to everything, as predicted, on one core.")
+    say(f"Type: {command}")
+
+
+def _of_table(
+    file: Path, target: str | None, reading: Mapping[str, Any], limits: Mapping[str, Any], report: Any
+) -> tuple[Any, str]:
+    """Return the choice for a table, and the command that fits it."""
+    from rfgp import TableGP
+
+    report("Reading", 0, 0)
+    table = open_table(file, target, reading, report)
+    table.check_numeric_target()
+
+    def show(now: Any) -> None:
+        report(now.stage, now.iteration, now.iterations)
+
+    choice = TableGP(**limits).advise(table.X, table.y, progress=show)
+    words = ["rfgp", "fit", str(file), *([] if target is None else ["--target", target])]
+    given = {name: value for name, value in reading.items() if value not in ("error", ())}
+    words += [f"--{name}={value}" for name, value in given.items() if name != "drop"]
+    words += [f"--drop={name}" for name in given.get("drop", ())]
+    words += [] if limits["likelihood"] == "normal" else ["--likelihood", str(limits["likelihood"])]
+    words += [f"--{name.replace('_', '-')}={_text(value)}" for name, value in _named(choice.chosen.options).items()]
+    return choice, shlex.join(words)
+
+
+def _named(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in chosen.items() if name in _FLAGS}
+
+
+def _text(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def _is_graph(file: Path) -> bool:
+    """Return whether a file, or a public data set of that name, is a mesh, roads or a graph."""
+    from rfgp.datasets import CATALOG
+    from rfgp.fields.reading import FIELD_SUFFIXES
+
+    entry = None if check_input(file).exists() else CATALOG.get(str(file))
+    if entry is not None:
+        return entry.kind in ("mesh", "roads", "graph")
+    return file.suffix.lower() in (*FIELD_SUFFIXES, ".gml")
+
+
+def _of_graph(file: Path, kernel: str, max_nonzeros: int, seed: int, report: Any) -> tuple[Any, str]:
+    """Return the choice for a mesh, roads or a graph, and the command, or the line of Python, that goes with it."""
+    import graphs
+    from rfgp.regression.graph import advised_choice
+
+    report("Reading", 0, 0)
+    graph, command = _read_graph(file, report)
+    report("Measuring", 0, 0)
+    chosen = graphs.kernels.by_name(kernel)
+    choice = advised_choice(graph, chosen, max_nonzeros, seed)
+    features = choice.chosen.options["features"]
+    if command is None:
+        return choice, f'rfgp.GraphGP(graph, kernel="{kernel}", features="{features}")  # in Python: it has no values'
+    typed = shlex.join(["rfgp", command, str(file), "--kernel", kernel, "--features", features])
+    place = "the surface" if command == "mesh" else "the roads"
+    return choice, f"{typed}, or {shlex.join(['rfgp', command, str(file)])}: a field on {place}, exactly"
+
+
+def _read_graph(file: Path, report: Any) -> tuple[Any, str | None]:
+    """Return a graph, and the command that reads such a file, where one does."""
+    import graphs
+    from rfgp.datasets import CATALOG, fetch
+    from rfgp.fields import read_field
+
+    entry = None if file.exists() else CATALOG.get(str(file))
+    if (entry.kind == "graph") if entry is not None else file.suffix.lower() == ".gml":
+        path = fetch(str(file), progress=report) if entry is not None else file
+        return graphs.Graph.from_gml(path), None
+    from graphs.builders.mesh import MESH_SUFFIXES
+
+    is_mesh = entry.kind == "mesh" if entry is not None else file.suffix.lower() in MESH_SUFFIXES
+    command = "mesh" if is_mesh else "traffic"
+    return read_field(resolve(file, command, report)).graph, command
+
+
+def _figures(choice: Any) -> dict[str, Any]:
+    """Return a choice as JSON has it."""
+    trials = [
+        {
+            "name": trial.name,
+            "options": dict(trial.options),
+            choice.measure.replace(" ", "_"): None if trial.last is None else trial.last.value,
+            "standard_error": None if trial.last is None else trial.last.error,
+            "rows": None if trial.last is None else trial.last.rows,
+            "seconds": trial.seconds,
+            "bytes": trial.memory,
+            "remark": trial.remark,
+        }
+        for trial in choice.trials
+    ]
+    rules = {name: rule.value for name, rule in choice.rules.items()}
+    return {"best": choice.chosen.name, "reason": choice.reason, "candidates": trials, "rules": rules}
