@@ -216,11 +216,9 @@ class NodeFamily(Family):
         rank = self.options.rank or NONZEROS_PER_WALKER * int(self.options.num_walkers)
         return choose(self.graph, kernel, partial(self.make, tuned_to=kernel), min(rank, self.graph.num_nodes))
 
-    def chosen(self, kernel: GraphKernel) -> Self:
-        """Return the family with the features that are best for a kernel."""
-        return self._using(self.measured(kernel), kernel)
-
-    def _using(self, advice: graphs.Advice, kernel: GraphKernel) -> Self:
+    def chosen(self, kernel: GraphKernel, advice: graphs.Advice | None = None) -> Self:
+        """Return the family with the features that are best for a kernel, as advised where that is known."""
+        advice = advice or self.measured(kernel)
         if self.features is not None:
             self.features.forget()
         return replace(self, advice=advice, features=self.make(advice.best.features, self.options.seed, kernel))
@@ -236,7 +234,7 @@ class NodeFamily(Family):
             except graphs.InvalidArgumentError:  # no series is this kernel, so that nothing can be measured
                 return self, False
             if self.features is None or is_worth_it(advice, self.features.name):
-                return self._using(advice, kernel), True
+                return self.chosen(kernel, advice), True
             family = replace(self, advice=advice)
         if isinstance(self.features, RationalFeatures) and self.options.degree is None:
             more = self.make("rational", self.options.seed, kernel)
