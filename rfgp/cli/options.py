@@ -66,3 +66,11 @@ def table_options(named: Mapping[str, str], given: Mapping[str, Any]) -> dict[st
     """Return what to give `rfgp.TableGP`: names, "none" for None, without those left "auto"; and what was given."""
     chosen = {name: None if value == "none" else value for name, value in named.items() if value != "auto"}
     return {**chosen, **{name: value for name, value in given.items() if value is not None}}
+
+
+Likelihood = Annotated[
+    str,
+    typer.Option(
+        help="normal, bernoulli (two classes), poisson, negative-binomial, gamma, student-t or heteroscedastic."
+    ),
+]

@@ -42,9 +42,7 @@ def fit(
     num_neighbors: options.NumNeighbors = None,
     budget: options.Budget = None,
     memory: options.Memory = None,
-    likelihood: Annotated[
-        str, typer.Option(help="normal, bernoulli (targets 0 and 1), poisson, negative-binomial, gamma or student-t.")
-    ] = "normal",
+    likelihood: options.Likelihood = "normal",
     log: Annotated[
         bool,
         typer.Option("--log", help="Fit the logarithm of a positive target; predictions are in its own units."),
@@ -135,6 +133,7 @@ def _fit(
         table = open_table(file, target, reading, report)
         if target is None:
             say(f"No --target: it is the last column, {table.target}.", as_json=True)
+        _say_of_classes(table, model)
         table = _in_logarithms(table) if log else table
         study = study_table(table, gp, title=f"{file.name}, target {table.target}", report=report, **judging)
         if not log:
@@ -147,6 +146,20 @@ def _fit(
             _save(study, table, folder / "model.safetensors", with_data, log)
             write_atomically(folder / "report.html", page.encode())
     return study, folder, (len(table.y), table.num_rows)
+
+
+def _say_of_classes(table: Any, model: dict[str, Any]) -> None:
+    """Say which class is 1, or that two values may be classes."""
+    import numpy as np
+
+    if model.get("likelihood") == "bernoulli" and table.classes is not None and len(table.classes) == 2:
+        say(f"{table.target} is 1 for {table.classes[1]} and 0 for {table.classes[0]}.", as_json=True)
+    if "likelihood" not in model and table.classes is None and len(np.unique(table.y)) == 2:
+        ends = [f"{value:g}" for value in np.unique(table.y)]
+        advice = (
+            "--likelihood bernoulli predicts probabilities" if ends == ["0", "1"] else "code them 0 and 1 for classes"
+        )
+        say(f"{table.target} has two values, {ends[0]} and {ends[1]}: {advice}.", as_json=True)
 
 
 def _in_logarithms(table: Any) -> Any:

@@ -47,8 +47,10 @@ class ObservedClasses(Prediction):
 
     likelihood: Likelihood | None = None
 
-    def observed(self) -> "ObservedClasses":
-        """Return the law itself."""
+    def observed(self, exposure: Any = None) -> "ObservedClasses":
+        """Return the law itself; labels have no exposure."""
+        if exposure is not None:
+            raise InvalidArgumentError("exposure is of counts and positive values around e^f.")
         return self
 
     @property

@@ -1,7 +1,7 @@
 """The law of an observation under any likelihood, in the user's units."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -30,13 +30,15 @@ class ObservedPrediction(Prediction):
 
     Attributes:
         likelihood: With all its parameters, of standardised observations.
+        offset: What exposures add to the latent function, (n,); None: nothing.
     """
 
     likelihood: Likelihood | None = None
+    offset: Tensor | None = None
 
-    def observed(self) -> "ObservedPrediction":
-        """Return the law itself."""
-        return self
+    def observed(self, exposure: Any = None) -> "ObservedPrediction":
+        """Return the law itself, or that at other exposures, (n,) or one number."""
+        return self if exposure is None else replace(self, offset=log_exposure(self, exposure))
 
     @plain()
     def mean_tensor(self) -> Tensor:
@@ -122,6 +124,7 @@ class ObservedPrediction(Prediction):
     @property
     def _mixture(self) -> Mixture:
         law, location = self._likelihood, (self.location / self.scale).double()
+        location = location if self.offset is None else location + self.offset
         if not law.has_noise_process:
             return LatentMixture(law, self.law, location)
         return NoiseMixture(
@@ -165,7 +168,46 @@ def _least_count(mixture: Mixture, p: Tensor, high: Tensor) -> Tensor:
     return high
 
 
-def observations(prediction: Prediction, likelihood: Likelihood) -> ObservedPrediction | ObservedClasses:
-    """Return the law of observations under a likelihood where that of the latent function is a prediction."""
-    p, kind = prediction, ObservedClasses if likelihood.num_latents > 1 else ObservedPrediction
-    return kind(p.law, p.location, p.scale, p.noise, p.template, p.as_numpy, likelihood=likelihood)
+def log_exposure(prediction: Prediction, exposure: Any) -> Tensor:
+    """Return the logarithms (n,) of the exposures of points.
+
+    Raises:
+        InvalidArgumentError: they are not positive, not as many as there are points, or of no counts.
+    """
+    law = getattr(prediction, "likelihood", None)
+    if law is None or not law.takes_exposure:
+        raise InvalidArgumentError(f"exposure is of counts and positive values around e^f, got {law!r}.")
+    mean = prediction.law.mean()[:, 0].cpu()
+    return values_like(check_exposure(exposure), mean, may_be_one=True).expand_as(mean).log()
+
+
+def check_exposure(exposure: Any) -> Any:
+    """Return exposures, (n,) or one number.
+
+    Raises:
+        InvalidArgumentError: they are no positive and finite numbers.
+    """
+    try:
+        values = torch.as_tensor(exposure, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidArgumentError(f"exposure is not an array of numbers: {str(error)[:100]}.") from error
+    if not bool(((values > 0) & torch.isfinite(values)).all()):
+        raise InvalidArgumentError("exposure must be positive and finite.")
+    return exposure
+
+
+def observations(
+    prediction: Prediction, likelihood: Likelihood, offset: Tensor | None = None
+) -> ObservedPrediction | ObservedClasses:
+    """Return the law of observations under a likelihood where that of the latent function is a prediction.
+
+    Args:
+        prediction: Of that.
+        likelihood: With all its parameters.
+        offset: What exposures add to it, (n,).
+    """
+    p = prediction
+    common = (p.law, p.location, p.scale, p.noise, p.template, p.as_numpy)
+    if likelihood.num_latents > 1:
+        return ObservedClasses(*common, likelihood=likelihood)
+    return ObservedPrediction(*common, likelihood=likelihood, offset=offset)

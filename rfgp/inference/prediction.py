@@ -46,9 +46,21 @@ class Prediction:
     has_noise: bool = False
     of_observations: "Callable[[Prediction], Prediction] | None" = None
 
-    def observed(self) -> "Prediction":
-        """Return the law of observations at these points: the same plus independent noise, or under the likelihood."""
-        return replace(self, has_noise=True) if self.of_observations is None else self.of_observations(self)
+    def observed(self, exposure: Any = None) -> "Prediction":
+        """Return the law of observations at these points: the same plus independent noise, or under the likelihood.
+
+        Args:
+            exposure: Of counts, what their means are in proportion to, (n,) or one number; None: 1.
+
+        Raises:
+            InvalidArgumentError: exposures that are not positive, or under a likelihood that has none.
+        """
+        if self.of_observations is not None:
+            law = self.of_observations(self)
+            return law if exposure is None else law.observed(exposure)
+        if exposure is not None:
+            raise InvalidArgumentError("exposure is of counts and positive values around e^f.")
+        return replace(self, has_noise=True)
 
     @property
     def mean(self) -> Any:

@@ -44,7 +44,7 @@ def _check_counts(y: Tensor) -> str | None:
 class Poisson(Likelihood):
     """y ~ Poisson(e^f)."""
 
-    is_discrete = True
+    is_discrete = takes_exposure = True
     lowest = 0.0
 
     def check(self, y: Tensor) -> str | None:
@@ -105,7 +105,7 @@ class NegativeBinomial(Likelihood):
 
     dispersion: Any = None
     parameters = (Parameter("dispersion", 0.5, (1e-4, 1e2)),)
-    is_discrete = True
+    is_discrete = takes_exposure = True
     lowest = 0.0
 
     def check(self, y: Tensor) -> str | None:

@@ -21,7 +21,7 @@ class Gamma(Likelihood):
 
     shape: Any = None
     parameters = (Parameter("shape", 2.0, (1e-2, 1e5)),)
-    lowest = 0.0
+    lowest, takes_exposure = 0.0, True
 
     def check(self, y: Tensor) -> str | None:
         """Take positive numbers (n,)."""

@@ -10,16 +10,20 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from torch import Tensor
 
-from rfgp.ambient import hides, lasting, plain
+from rfgp.ambient import hides, plain
 from rfgp.counts import counted
-from rfgp.errors import ConvergenceWarning, NotFittedError, NothingBetterWarning, OverfittingWarning, arguments
+from rfgp.errors import (
+    ConvergenceWarning,
+    NotFittedError,
+    NothingBetterWarning,
+    OverfittingWarning,
+    arguments,
+)
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
 from rfgp.inference import LeaveOneOut, Prediction
-from rfgp.likelihoods import Bernoulli
+from rfgp.models.given import given, warn_of_targets
 from rfgp.parameters import Hyperparameters
 from rfgp.regression import Family, FitReport, Regression, begin, conditioned, decided, extended, solved_if_read
-from rfgp.rows import Chunk
-from rfgp.rows.arrays import warn_of_truth
 from rfgp.saving import Codec, Saved, write
 
 F = TypeVar("F", bound=Family)
@@ -143,6 +147,7 @@ class Process(ABC, Generic[F]):
         *,
         noise: Any = None,  # (n,)
         sample_weight: Any = None,  # (n,)
+        exposure: Any = None,  # (n,)
         fixed: Iterable[str] = (),
         max_iterations: int | None = None,
         callback: Callback | None = None,
@@ -157,6 +162,8 @@ class Process(ABC, Generic[F]):
             y: Targets (n,), or (n, k) for k outputs that share one kernel and, standardised, one noise.
             noise: Known variances of the rows' errors (n,), in the user's units squared, added to the learned noise.
             sample_weight: How often each row counts (n,), positive: as that many repetitions of the observation.
+            exposure: Of counts, what their means are in proportion to (n,), positive: times, areas, populations. The
+                latent function is then the logarithm of the mean of one unit of it.
             fixed: Names of hyperparameters that keep their starting values.
             max_iterations: Of L-BFGS on any subset of the rows, 500 where None; with learned frequencies also of their
                 steps, 300 where None.
@@ -178,8 +185,8 @@ class Process(ABC, Generic[F]):
             ConvergenceWarning: the optimiser stopped early.
         """
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
-        _warn_of_truth(self._family, y)
-        begun = begin(self._family, _given(X, y, noise, sample_weight))
+        warn_of_targets(self._family, y)
+        begun = begin(self._family, given(self._family, X, y, noise, sample_weight, exposure))
         journaled = open_journal(checkpoint, lambda: fingerprint(begun, names, max_iterations))
         with journaled as journal, Reporter(callback, progress) as reporter:
             regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, journal))
@@ -198,7 +205,9 @@ class Process(ABC, Generic[F]):
         return self
 
     @plain()
-    def condition(self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None) -> Self:
+    def condition(
+        self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
+    ) -> Self:
         """Replace the data, hyperparameters as they are (starting values where there are none yet).
 
         Args:
@@ -206,12 +215,13 @@ class Process(ABC, Generic[F]):
             y: Targets, (n,) or (n, k).
             noise: As for `fit`, (n,).
             sample_weight: As for `fit`, (n,).
+            exposure: As for `fit`, (n,).
 
         Raises:
             DataError: the data cannot be used; the message names the place.
         """
-        _warn_of_truth(self._family, y)
-        data, fitted = _given(X, y, noise, sample_weight), self._fitted
+        warn_of_targets(self._family, y)
+        data, fitted = given(self._family, X, y, noise, sample_weight, exposure), self._fitted
         if fitted is None:
             self._fitted = Fitted.of(solved_if_read(decided(self._family, data)))
         else:
@@ -221,14 +231,17 @@ class Process(ABC, Generic[F]):
         return self
 
     @plain()
-    def update(self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None) -> Self:
+    def update(
+        self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
+    ) -> Self:
         """Add data, hyperparameters as they are; arguments as for `condition`.
 
         Where there are fewer features than data and the posterior is known, only the new rows are read. Rows without
         `noise` have none but the learned one, rows without `sample_weight` count once.
         """
         fitted = self._needed()
-        self._fitted = replace(fitted, regression=extended(fitted.now(), _given(X, y, noise, sample_weight)))
+        more = given(self._family, X, y, noise, sample_weight, exposure)
+        self._fitted = replace(fitted, regression=extended(fitted.now(), more))
         return self
 
     # --- what it answers -------------------------------------------------------------------------
@@ -328,12 +341,6 @@ class Process(ABC, Generic[F]):
         return self._fitted
 
 
-def _warn_of_truth(family: Family, y: Any) -> None:
-    """Warn of targets that are truth values, unless they are what the likelihood is of."""
-    if not isinstance(family.options.likelihood, Bernoulli):
-        warn_of_truth(y, stacklevel=5)
-
-
 def with_rows(model: Process[Any]) -> Regression:
     """Return the regression of a model, for one of other features.
 
@@ -375,8 +382,3 @@ def _few_rows(regression: Regression, fixed: tuple[str, ...]) -> Iterator[Warnin
     if count <= entries and "lengthscale" in free and values.raw["lengthscale"].numel() > 1:
         said = f"{counted(count, 'observation')} cannot determine {entries} hyperparameters"
         yield OverfittingWarning(f"The hyperparameters are over-fitted: {said} (try ard=False, or priors).")
-
-
-def _given(*columns: Any) -> Chunk:
-    """Return what the user gave, to be kept."""
-    return Chunk(*map(lasting, columns))

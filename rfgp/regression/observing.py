@@ -85,7 +85,9 @@ def summary_of(family: F, given: GivenArrays | GivenSource) -> tuple[F, DataSumm
         options = dataclasses.replace(cast(Any, family.options), likelihood=seeing)
         family, law = dataclasses.replace(cast(Any, family), options=options), seeing
     refuse(law, y)
-    begin = law.begin(y, torch.ones_like(y) if summary.weight is None else summary.weight.double())
+    weight = torch.ones_like(y) if summary.weight is None else summary.weight.double()
+    exposure = given.chunk.noise if isinstance(given, GivenArrays) and law.takes_exposure else None
+    begin = law.begin(y, weight) if exposure is None else law.begin(y / exposure, weight * exposure)
     center = (units.location + units.scale * begin.center).to(summary.center)
     deviation = (begin.variance.sqrt() * units.scale).to(center).expand(center.shape).clone()
     return family, dataclasses.replace(summary, center=center, deviation=deviation)
@@ -100,7 +102,7 @@ def check_rows(family: Family, rows: Rows) -> None:
     if family.is_normal:
         return
     law = family.options.likelihood
-    if rows.has_fixed_noise:
+    if rows.has_fixed_noise and not (law.takes_exposure and isinstance(rows, ArrayRows)):  # where exposures stand
         raise DataError(f"noise= is of a normal likelihood, got {law!r}; a row that counts often has a sample_weight.")
     if isinstance(rows, ArrayRows):
         refuse(law, rows.targets[:, 0])
@@ -226,7 +228,8 @@ def left_out_observations(regression: Regressed, rows: Rows, evidence: Evidence 
         template, as_numpy = units.scale.new_empty(0), came_as_numpy(rows)
         zero = torch.zeros_like(scale)
         latent = Prediction(_marginal(mean, variance), location, scale, zero, template, as_numpy)
-        observed = observations(latent, bound_likelihood(regression))
+        offset = torch.cat([block.offset() for block in rows.blocks(2**16)]) if rows.has_fixed_noise else None
+        observed = observations(latent, bound_likelihood(regression), offset)
         y = torch.cat([block.targets[:, 0] for block in rows.blocks(2**16)])
         return LeaveOneOut(observed.mean, observed.variance, observed.log_density(location + scale * y))
 

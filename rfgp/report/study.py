@@ -16,6 +16,7 @@ from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields import Field, observed_inputs
 from rfgp.fitting import Progress
 from rfgp.inference import Prediction
+from rfgp.likelihoods import Bernoulli
 from rfgp.models import Process
 from rfgp.models.graph import GraphGP
 from rfgp.regression import OpenOptions
@@ -152,7 +153,7 @@ def study_table(
         InvalidArgumentError: a share outside (0, 1), or fit_rows below 2.
     """
     tell = report or (lambda what, done, total: None)
-    table.check_numeric_target()
+    table.check_numeric_target(2 if isinstance(model.options.likelihood, Bernoulli) else 0)
     if fit_rows < 2:
         raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
     groups, repeated = copies(table)

@@ -45,7 +45,8 @@ class Block:
     Attributes:
         inputs: (b, d), or positions (b,).
         targets: (b, k), float64.
-        fixed_noise: Variances (b,) beside the learned noise, float64; None: zeros.
+        fixed_noise: Variances (b,) beside the learned noise, float64; None: zeros. Under a likelihood of counts, which
+            has no noise, the rows' exposures; None: ones.
         weight: Numbers of observations (b,), float64; None: ones.
         signs: How often the log densities of the outputs count in a total, (k,); None: once each.
     """
@@ -98,6 +99,10 @@ class Block:
         """Return D, the noise variance of the mean of a row's observations, given the learned noise."""
         each = self.observation_noise(noise)
         return each if self.weight is None else each / self.weight
+
+    def offset(self) -> Tensor:
+        """Return what exposures add to the latent function, their logarithms, (b,)."""
+        return torch.zeros_like(self.targets[:, 0]) if self.fixed_noise is None else self.fixed_noise.log()
 
     def counts(self) -> Tensor:
         """Return the numbers of observations, (b,) float64."""

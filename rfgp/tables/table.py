@@ -61,17 +61,21 @@ class Table:
 
         return pd.DataFrame(self.X, columns=list(self.columns))
 
-    def check_numeric_target(self) -> None:
-        """Refuse a target of classes, whose numbers mean nothing to a regression.
+    def check_numeric_target(self, most_classes: int = 0) -> None:
+        """Refuse a target of classes, whose numbers mean nothing to a regression, or of more than a likelihood takes.
 
         Raises:
-            DataError: with the classes.
+            DataError: with the classes, and what takes them.
         """
-        if self.classes is not None:
-            raise DataError(
-                f"The target {show(self.target)} has the classes {listed(self.classes)}; a regression needs numbers. "
-                "Choose another target."
-            )
+        if self.classes is None or len(self.classes) <= most_classes:
+            return
+        advice = "Choose another target, or fit classes with rfgp.sklearn.RandomFeatureGPClassifier."
+        if len(self.classes) == 2:
+            advice = f'likelihood="bernoulli" (--likelihood bernoulli) has the probability of {show(self.classes[1])}.'
+        raise DataError(
+            f"The target {show(self.target)} has the classes {listed(self.classes)}; a regression needs numbers. "
+            + advice
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -145,7 +145,8 @@ class LaplaceEvidence(Evidence):
         if not any(value.requires_grad for value in self.learned.values()):
             return shifted.new_zeros(())
         told, _ = self.solve(self.mode.weight)(shifted)  # K u
-        law, y, f, counts = self._law(self.learned), self.rows.targets[:, 0], self.mode.f, self.rows.counts()
+        law, y, counts = self._law(self.learned), self.rows.targets[:, 0], self.rows.counts()
+        f = self.mode.f + self.rows.offset()
         slopes = law.slopes(y, f)
         weight, _ = law.information(slopes, f)
         return (counts * (slopes.value + told * slopes.first - 0.5 * self.variance * weight)).sum()

@@ -190,8 +190,9 @@ def _add_in_law(
     with torch.enable_grad():
         leaves = [v.detach().requires_grad_(w) for v, w in zip(known.learned, wanted.learned, strict=True)]
         law = likelihood.at(dict(zip(wanted.names, leaves, strict=True)))
-        slopes = law.slopes(block.targets[:, 0], f)
-        weight, _ = law.information(slopes, f)
+        seen = f + block.offset()
+        slopes = law.slopes(block.targets[:, 0], seen)
+        weight, _ = law.information(slopes, seen)
         value = (block.counts() * (slopes.value + told * slopes.first - 0.5 * explained * weight)).sum()
         asked = [leaf for leaf in leaves if leaf.requires_grad]
         found = iter(torch.autograd.grad(value, asked))

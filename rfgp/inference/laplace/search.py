@@ -58,7 +58,7 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """Observations under a likelihood, its parameters included.
+    """Observations under a likelihood, its parameters included; f is without the rows' exposures.
 
     Attributes:
         likelihood: The law.
@@ -75,16 +75,17 @@ class Observed:
 
     def at(self, f: Tensor) -> Counted:
         """Return what is to be known at f (n,)."""
-        slopes, counts = self.likelihood.slopes(self.y, f), self.rows.counts()
-        weight, change = self.likelihood.information(slopes, f)
+        seen, counts = f + self.rows.offset(), self.rows.counts()
+        slopes = self.likelihood.slopes(self.y, seen)
+        weight, change = self.likelihood.information(slopes, seen)
         weight = (weight * counts).clamp_min(LEAST_CURVATURE)
         value, curvature = (slopes.value * counts).sum(), -slopes.second * counts
-        uphill = (self.likelihood.uphill(slopes, self.y, f) * counts).clamp_min(LEAST_CURVATURE)
+        uphill = (self.likelihood.uphill(slopes, self.y, seen) * counts).clamp_min(LEAST_CURVATURE)
         return Counted(f, value, slopes.first * counts, weight, change * counts, curvature, uphill)
 
     def value(self, f: Tensor) -> Tensor:
         """Return the log density of all rows at f (n,), 0-d; -inf where it is no number."""
-        total = (self.likelihood.log_density(self.y, f) * self.rows.counts()).sum()
+        total = (self.likelihood.log_density(self.y, f + self.rows.offset()) * self.rows.counts()).sum()
         return torch.where(torch.isfinite(total), total, -torch.inf)
 
 

@@ -192,9 +192,9 @@ def _value_sums(law: Likelihood, weights: Tensor, step: Tensor, model: LinearMod
     values = torch.zeros_like(lengths)
     for block in model.blocks():
         phi = model.phi(block)
-        ends = (model.variance.sqrt() * torch.stack([weights, step], dim=1)).to(phi)
-        f, change = (phi @ ends).double().T
+        both = (model.variance.sqrt() * torch.stack([weights, step], dim=1)).to(phi)
+        f, change = (phi @ both).double().T
         for i, length in enumerate(lengths):
-            found = law.log_density(block.targets[:, 0], model.mean + f + length * change) * block.counts()
-            values[i] += found.sum()
+            ends = model.mean + f + length * change + block.offset()
+            values[i] += (law.log_density(block.targets[:, 0], ends) * block.counts()).sum()
     return (values,)

@@ -69,7 +69,8 @@ class VariationalEvidence(Evidence):
             return value
         parts = [each.log_marginal_likelihood() for each in self._regressions(self.mean)]
         if any(number.requires_grad for number in self.learned.values()):
-            law, mean = self.likelihood.at(self.learned), self.mean.detach() + self.sites.mean
+            law = self.likelihood.at(self.learned)
+            mean = self.mean.detach() + self.sites.mean + self.rows.offset()[:, None]
             expected = law.expected(self.rows.targets[:, 0], mean, self.sites.variance)
             parts.append((self.rows.counts() * expected.value).sum())
         total = torch.stack(parts).sum()

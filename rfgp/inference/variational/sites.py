@@ -102,7 +102,8 @@ class Problem:
         laws = [one(precision[:, i], pull[:, i]) for i, one in enumerate(self.smooth)]
         mean = torch.stack([law.mean for law in laws], dim=1)
         variance = torch.stack([law.variance for law in laws], dim=1).clamp_min(_LEAST_VARIANCE)
-        expected = self.likelihood.expected(self.rows.targets[:, 0], self.mean + mean, variance)
+        seen = self.mean + mean + self.rows.offset()[:, None]
+        expected = self.likelihood.expected(self.rows.targets[:, 0], seen, variance)
         inside = 0.5 * ((precision * variance).sum() - (mean * (pull - precision * mean)).sum())
         bound = (self.rows.counts() * expected.value).sum() + inside - torch.stack([x.determinant for x in laws]).sum()
         return Sites(precision, pull, mean, variance, expected, bound)

@@ -535,3 +535,26 @@ def test_completion_is_offered(monkeypatch, capsys):
         check=False,
     )
     assert "traffic" in out.stdout
+
+
+def test_targets_of_two_classes_are_recognized(monkeypatch, capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 2))
+    one = X[:, 0] + 0.5 * rng.standard_normal(80) > 0
+    for name, words in (("text.csv", np.where(one, "yes", "no")), ("numbers.csv", one.astype(int))):
+        lines = [f"{a:.5f},{b:.5f},{y}" for (a, b), y in zip(X, words, strict=True)]
+        (tmp_path / name).write_text("\n".join(["a,b,y", *lines]))
+    common = ("--num-frequencies", "12", "--no-compare", "--target", "y")
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "text.csv", *common, "--out", tmp_path / "o")
+    assert code == 1
+    assert "--likelihood bernoulli) has the probability of 'yes'" in " ".join(err.split())
+    code, _, err = run(
+        monkeypatch, capsys, "fit", tmp_path / "text.csv", *common, "--likelihood", "bernoulli", "--out", tmp_path / "o"
+    )
+    assert code == 0, err
+    assert "y is 1 for yes and 0 for no" in err
+    gp = rfgp.load(tmp_path / "o" / "model.safetensors")
+    assert (gp.predict(X).observed().mean[one] > 0.5).mean() > 0.8
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "numbers.csv", *common, "--out", tmp_path / "n")
+    assert code == 0, err
+    assert "two values, 0 and 1: --likelihood bernoulli" in err

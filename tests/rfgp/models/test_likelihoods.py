@@ -389,3 +389,80 @@ def test_extreme_targets_have_finite_fits(name, features):
 def test_options_are_shown():
     assert "likelihood=Poisson()" in repr(model(Poisson()))
     assert "likelihood" not in repr(rfgp.TableGP())
+
+
+class TestExposure:
+    """y ~ e e^f: of counts it is an offset of the latent function."""
+
+    def rows(self, rows=200):
+        rng = np.random.default_rng(12)
+        x, exposure = rng.standard_normal((rows, 2)), rng.uniform(0.2, 8.0, rows)
+        return x, rng.poisson(exposure * np.exp(function(x))).astype(float), exposure
+
+    @pytest.mark.parametrize("options", [{}, {"features": "exact"}, {"approximation": "variational"}])
+    def test_the_log_rate_is_that_of_one_unit(self, options):
+        x, y, exposure = self.rows()
+        options = {"likelihood": "poisson", "seed": 0, **options}
+        options |= {} if "features" in options else {**PLAIN, "num_frequencies": 30}
+        gp = rfgp.TableGP(**options).fit(x, y, exposure=exposure)
+        blind = rfgp.TableGP(**options).fit(x, y)
+        new = np.random.default_rng(13).uniform(-1, 1, (50, 2))
+        assert np.sqrt(np.mean((gp.predict(new).mean - function(new)) ** 2)) < 0.3
+        assert np.sqrt(np.mean((blind.predict(new).mean - function(new)) ** 2)) > 0.8
+        assert gp.fit_report.log_marginal_likelihood > blind.fit_report.log_marginal_likelihood + 20
+
+    def test_a_constant_exposure_moves_the_mean_alone(self):
+        x, y, _ = self.rows()
+        gp = model("poisson").condition(x, y)
+        gp.hyperparameters.set(mean=float(gp.hyperparameters.mean))
+        other = model("poisson").condition(x, y, exposure=np.full(len(y), 4.0))
+        numbers = {name: gp.hyperparameters.value(name).detach() for name in gp.hyperparameters.names}
+        other.hyperparameters.set(**{**numbers, "mean": float(gp.hyperparameters.mean) - np.log(4)})
+        one, two = gp.predict(x), other.predict(x)
+        np.testing.assert_allclose(one.mean - np.log(4), two.mean, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(one.observed().mean, two.observed(exposure=4.0).mean, rtol=1e-6)
+        np.testing.assert_allclose(one.observed().quantile(0.9), two.observed(exposure=[4.0] * len(y)).quantile(0.9))
+        np.testing.assert_allclose(gp.leave_one_out().log_density, other.leave_one_out().log_density, rtol=1e-5)
+        assert float(gp.log_marginal_likelihood().detach()) == pytest.approx(
+            float(other.log_marginal_likelihood().detach()), abs=1e-6
+        )
+
+    def test_the_gradient_is_that_of_the_evidence(self):
+        x, y, exposure = self.rows(60)
+        gp = model("negative-binomial").condition(x, y, exposure=exposure)
+        gp.log_marginal_likelihood().backward()
+        for name, raw in gp.hyperparameters.raw.items():
+            ends = []
+            for sign in (1, -1):
+                with torch.no_grad():
+                    raw.reshape(-1)[0] += sign * 1e-4
+                    ends.append(float(gp.log_marginal_likelihood()))
+                    raw.reshape(-1)[0] -= sign * 1e-4
+            slope = float(raw.grad.reshape(-1)[0])
+            assert slope == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-4, abs=1e-4), name
+
+    def test_it_stays_with_the_data(self, tmp_path):
+        x, y, exposure = self.rows()
+        gp = model("poisson").condition(x[:150], y[:150], exposure=exposure[:150])
+        gp.save(tmp_path / "m", data=True)
+        again = rfgp.load(tmp_path / "m").update(x[150:], y[150:], exposure=exposure[150:])
+        whole = model("poisson").condition(x, y, exposure=exposure)
+        again.hyperparameters.set(
+            **{name: whole.hyperparameters.value(name).detach() for name in whole.hyperparameters.names}
+        )
+        np.testing.assert_allclose(again.predict(x).mean, whole.predict(x).mean, rtol=1e-5, atol=1e-6)
+
+    def test_errors(self):
+        x, y, exposure = self.rows(30)
+        with pytest.raises(rfgp.InvalidArgumentError, match="positive and finite"):
+            model("poisson").fit(x, y, exposure=-exposure)
+        with pytest.raises(rfgp.DataError, match="one value for each target"):
+            model("poisson").fit(x, y, exposure=exposure[:3])
+        with pytest.raises(rfgp.InvalidArgumentError, match="counts and positive values"):
+            model("bernoulli").fit(x, (y > 2).astype(float), exposure=exposure)
+        with pytest.raises(rfgp.DataError, match="noise= is of a normal"):
+            model("poisson").fit(x, y, noise=exposure)
+        with pytest.raises(rfgp.InvalidArgumentError, match="exposure is of counts"):
+            rfgp.ExactGP().condition(x, y).predict(x).observed(exposure=2.0)
+        with pytest.raises(rfgp.InvalidArgumentError, match="positive and finite"):
+            model("poisson").condition(x, y).predict(x).observed(exposure=0.0)

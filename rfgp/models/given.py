@@ -1,0 +1,46 @@
+"""What a user gives a model: rows, and what is known of them beside their targets."""
+
+from typing import Any
+
+import numpy as np
+
+from rfgp.ambient import lasting
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.inference.observed import check_exposure
+from rfgp.likelihoods import Bernoulli
+from rfgp.regression import Family
+from rfgp.rows import Chunk
+from rfgp.rows.arrays import warn_of_truth
+
+
+def warn_of_targets(family: Family, y: Any) -> None:
+    """Warn of targets (n,) that are truth values, unless they are what the likelihood is of."""
+    if not isinstance(family.options.likelihood, Bernoulli):
+        warn_of_truth(y, stacklevel=5)
+
+
+def given(
+    family: Family,
+    X: Any,
+    y: Any,  # (n,) or (n, k)
+    noise: Any,  # (n,)
+    sample_weight: Any,  # (n,)
+    exposure: Any,  # (n,)
+) -> Chunk:
+    """Return what the user gave, to be kept; exposures are in the place of noise, which their likelihoods have not.
+
+    Raises:
+        DataError: noise under a likelihood that is not normal, or exposures of another number of rows.
+        InvalidArgumentError: exposures that are not positive, or under a likelihood that has none.
+    """
+    law = family.options.likelihood
+    if noise is not None and not family.is_normal:
+        raise DataError(f"noise= is of a normal likelihood, got {law!r}; a row that counts often has a sample_weight.")
+    if exposure is not None:
+        if not law.takes_exposure:
+            raise InvalidArgumentError(f"exposure= is of counts and positive values around e^f, got {law!r}.")
+        shape = np.shape(check_exposure(exposure))
+        if y is None or shape != np.shape(y):
+            raise DataError(f"exposure must have one value for each target in memory, got shape {shape}.")
+        noise = exposure
+    return Chunk(*map(lasting, (X, y, noise, sample_weight)))
