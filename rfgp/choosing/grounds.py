@@ -32,7 +32,7 @@ from rfgp.rows import ArrayRows, Block, Rows, SourceRows, gathered
 
 MOST_LEFT_OUT = 1000
 """Rows, of at most `rfgp.regression.table.offers.FEW_ROWS`, among which each is left out."""
-KEPT_OUT = (0.1, 1000)
+KEPT_OUT = (0.2, 1000)
 """The share of the rows that is kept out, and at most how many."""
 MOST_EXACT = 3000
 """Rows that an exact kernel is conditioned on to be judged."""
