@@ -15,7 +15,7 @@ from rfgp.regression import FeatureOptions, Regression, mean_and_noise
 from rfgp.regression.limits import MEMORY, RATE, read_seconds
 from rfgp.rows import gathered
 
-STEPS = 30
+STEPS = 15
 """Of conjugate gradients, as predicted; there may be more."""
 
 
@@ -61,7 +61,7 @@ def distance_from_exact(
         model: The process, of a normal likelihood and one output, with its rows in memory.
         X: New inputs (n, d), of which a sample is taken.
         num_points: How many.
-        budget: What it may take, as predicted: 10^5 rows of ten columns take half an hour on one core.
+        budget: What it may take, as predicted: 10^5 rows take an hour on one core.
         seed: Of the sample.
 
     Raises:

@@ -17,7 +17,9 @@ from rfgp.rows import Block
 
 MOST_STEPS, MOST_POINTS = 200, 1000
 """Of conjugate gradients; and rows of the preconditioner."""
-ENTRIES = 2**23
+PASSES = 400.0
+"""Operations that distances and kernels take for an entry, most of it memory."""
+ENTRIES = 2**21
 """Of a block of the matrix."""
 
 
@@ -73,7 +75,7 @@ def sampled_law(
 
 def step_operations(rows: int, columns: int, points: int) -> float:
     """Return what a step takes."""
-    return float(rows) ** 2 * (2.0 * columns + 2.0 * (points + 1) + 25.0)
+    return float(rows) ** 2 * (2.0 * columns + 2.0 * (points + 1) + PASSES)
 
 
 @dataclass(frozen=True, eq=False)
