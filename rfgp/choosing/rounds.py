@@ -23,13 +23,15 @@ from rfgp.regression import Measurement, Offer, Trial
 from rfgp.regression.limits import RATE, Limits
 from rfgp.regression.table.offers import as_given, in_words
 
-FIRST, FEW, GROWTH = 1000, 300, 4
+FIRST, FEW, GROWTH = 1000, 250, 4
 """Rows of the first round: where rows are kept out, and where each is left out; and how many times more the next
 has."""
 SHARE = 0.75
 """Of the budget, what the fit to all rows may take; the rest is for measuring."""
 GOING_ON, BEHIND = 2, 2.0
 """Candidates that go on at most, without their variants; and by how many standard errors they may be behind."""
+SOON = 2.0
+"""Predicted seconds of a fit to all rows up to which the second goes on as well, where each row is left out."""
 CATCHING_UP = 0.15
 """Nats a row by which a candidate may be behind on few rows, where rows are kept out, and still go on."""
 NOISE, TRIFLE = 0.02, 0.002
@@ -140,6 +142,8 @@ class Rounds:
         ranked = sorted((e for e in heads if e.found is not None), key=lambda entry: -entry.density)
         least = NOISE if self.grounds.judged is None else CATCHING_UP
         near = [e for e in ranked if e.measured[-1].behind <= max(BEHIND * e.measured[-1].behind_error, least)]
+        if self.grounds.judged is None:  # what goes on is fitted to all rows
+            near = [entry for entry in near if entry is ranked[0] or entry.cost.seconds <= SOON]
         for entry in ranked:
             if entry not in near[:GOING_ON]:
                 entry.remark = f"behind by {entry.measured[-1].behind:.2g} nats a row"
