@@ -2,8 +2,8 @@
 
 1. Candidates whose fit to all rows is predicted to be over the budget or the memory are left out.
 2. Each of the others, but those that are variants of another, is fitted to a few rows and judged.
-3. Those that are not clearly behind the best go on, the best two at most, with their variants, on four times as many
-   rows, from the hyperparameters that they have.
+3. Those that are not clearly behind the best, or may catch up, go on, the best two at most, with their variants, on
+   four times as many rows, from the hyperparameters that they have.
 4. Of the last round the cheapest is taken that is behind the best by no more than the standard error of that
    difference, and by no more than a few hundredths of a nat.
 
@@ -23,13 +23,17 @@ from rfgp.regression import Measurement, Offer, Trial
 from rfgp.regression.limits import RATE, Limits
 from rfgp.regression.table.offers import as_given, in_words
 
-FIRST, FEW, GROWTH = 1000, 300, 4
+FIRST, FEW, GROWTH = 1000, 250, 4
 """Rows of the first round: where rows are kept out, and where each is left out; and how many times more the next
 has."""
 SHARE = 0.75
 """Of the budget, what the fit to all rows may take; the rest is for measuring."""
 GOING_ON, BEHIND = 2, 2.0
 """Candidates that go on at most, without their variants; and by how many standard errors they may be behind."""
+SOON = 2.0
+"""Predicted seconds of a fit to all rows up to which the second goes on as well, where each row is left out."""
+CATCHING_UP = 0.15
+"""Nats a row by which a candidate may be behind on few rows, where rows are kept out, and still go on."""
 NOISE, TRIFLE = 0.02, 0.002
 """Nats a row by which a cheaper candidate may be behind at most, within a standard error; and by how many it may be in
 any case."""
@@ -95,6 +99,8 @@ class Rounds:
         for number, size in enumerate(sizes):
             if number:
                 heads = self._further(heads, entries)
+                if len(heads) == 1 and self.grounds.judged is not None:
+                    break
             self.measure(heads, size, begun)
             if self.is_stopped:
                 break
@@ -134,7 +140,10 @@ class Rounds:
     def _further(self, heads: Sequence[Entry], entries: Sequence[Entry]) -> list[Entry]:
         """Return those that go on: the best, others not clearly behind, and the variants of these."""
         ranked = sorted((e for e in heads if e.found is not None), key=lambda entry: -entry.density)
-        near = [e for e in ranked if e.measured[-1].behind <= max(BEHIND * e.measured[-1].behind_error, NOISE)]
+        least = NOISE if self.grounds.judged is None else CATCHING_UP
+        near = [e for e in ranked if e.measured[-1].behind <= max(BEHIND * e.measured[-1].behind_error, least)]
+        if self.grounds.judged is None:  # what goes on is fitted to all rows
+            near = [entry for entry in near if entry is ranked[0] or entry.cost.seconds <= SOON]
         for entry in ranked:
             if entry not in near[:GOING_ON]:
                 entry.remark = f"behind by {entry.measured[-1].behind:.2g} nats a row"

@@ -1,5 +1,7 @@
 """Approximations against the exact process on one input."""
 
+from rfgp.compare.distance import Distance as Distance
+from rfgp.compare.distance import distance_from_exact as distance_from_exact
 from rfgp.compare.inputs import compare_file as compare_file
 from rfgp.compare.methods import WALKS as WALKS
 from rfgp.compare.protocol import Plan as Plan

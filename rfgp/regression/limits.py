@@ -9,7 +9,7 @@ from rfgp.errors import InvalidArgumentError
 
 RATE = 2e10
 """Operations a second: of products and factorisations of matrices in double precision on one core of 2020 or later."""
-FIRST, A_ROW, LONGEST = 30.0, 4e-3, 1800.0
+FIRST, A_ROW, LONGEST = 60.0, 4e-3, 1800.0
 """Seconds that a choice and its fit are allowed, where nobody says: of any table, of each row, and at most."""
 MEMORY = 4e9
 """Bytes, where nobody says."""
@@ -39,7 +39,7 @@ class Limits:
             InvalidArgumentError: one cannot be read, or is not positive.
         """
         return cls(
-            None if budget is None else _read("budget", budget, _UNITS, '"30s", "5min" or "2h"'),
+            None if budget is None else read_seconds("budget", budget),
             MEMORY if memory is None else _read("memory", memory, _SIZES, '"500MB" or "4GB"'),
             None if max_seconds is None else _read("max_seconds", max_seconds, {"": 1.0}, "60"),
         )
@@ -47,6 +47,15 @@ class Limits:
     def seconds(self, rows: int) -> float:
         """Return the predicted seconds that are allowed for so many rows."""
         return min(FIRST + A_ROW * rows, LONGEST) if self.budget is None else self.budget
+
+
+def read_seconds(name: str, value: Any) -> float:
+    """Return the seconds of "30s", "5min" or "2h", or of a number.
+
+    Raises:
+        InvalidArgumentError: they cannot be read, or are not positive.
+    """
+    return _read(name, value, _UNITS, '"30s", "5min" or "2h"')
 
 
 def _read(name: str, value: Any, units: dict[str, float], such: str) -> float:
