@@ -13,9 +13,9 @@ from rfgp.likelihoods.role import Begin, Likelihood, Slopes, drawing, first_wher
 
 MOST_CLASSES = 1000
 WIDEST_OF_MANY = 5.0
-"""Of the variance that the functions begin with, 2. By Laplace's approximation classes that inputs separate are likelier
-the wider the functions, and their probabilities ever more cautious: leaving rows out, log densities of two such tables
-were -.07 and -.13 here, -.09 and -.70 at a thousand."""
+"""Of the variance that the functions begin with, 2. By Laplace's approximation classes that inputs separate are
+likelier the wider the functions, and their probabilities ever more cautious: leaving rows out, log densities of two
+such tables were -.07 and -.13 here, -.09 and -.70 at a thousand."""
 
 
 @dataclass(frozen=True, repr=False)
