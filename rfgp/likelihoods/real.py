@@ -96,13 +96,13 @@ class StudentT(Likelihood):
     heteroscedastic Student-t model".
 
     Attributes:
-        df: Degrees of freedom; None: learned, from 4.
+        df: Degrees of freedom; None: learned, from 4, at least 2.
         scale: In the unit of the targets; None: learned. With df > 2 the variance is scale^2 df / (df - 2).
     """
 
     df: Any = None
     scale: Any = None
-    parameters = (Parameter("df", 4.0, (1.0, 1e3)), Parameter("scale", 0.3, (1e-3, 1e1), power=1))
+    parameters = (Parameter("df", 4.0, (2.0, 1e3)), Parameter("scale", 0.3, (1e-3, 1e1), power=1))
     is_standardized, is_concave = True, False
     approximations = ("laplace",)
 

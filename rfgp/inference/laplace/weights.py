@@ -20,6 +20,8 @@ from rfgp.rows.blocks import Sums
 
 TOLERANCE, ROUNDED_TOLERANCE = 1e-14, 1e-7
 """Of the square of Newton's decrement, in nats a thousand rows, for features of double and of single precision."""
+MOST_UNEVEN = 2000
+"""Steps where the log density is not concave, for reweighted least squares are slow."""
 ROUNDED_FLOOR = 1e-5
 """What rounding changes the value by, nats a root of rows, with features of single precision."""
 _LENGTHS = tuple(0.5**i for i in (*range(1, 25), *range(26, 90, 4)))
@@ -61,7 +63,7 @@ def find_mode(model: LinearModel, law: Likelihood, near: Tensor | None = None) -
     least = FLOOR if is_double else ROUNDED_FLOOR * math.sqrt(count)
     before, step = -torch.inf, torch.zeros_like(weights)
     decrement = torch.inf
-    for _ in range(MOST_STEPS):
+    for _ in range(MOST_STEPS if law.is_concave else MOST_UNEVEN):
         told = _Step(*_summed(model, partial(_step_sums, law, weights, False)))
         value = float(told.value - 0.5 * weights.square().sum())
         if not torch.isfinite(told.value) and before == -torch.inf:
