@@ -108,9 +108,10 @@ class Grounds:
             start: The same candidate of an earlier round, whose hyperparameters are the start.
         """
         try:
-            return self._measured(options, min(size, len(self.rows)), start)
+            found = self._measured(options, min(size, len(self.rows)), start)
         except RfgpError as error:
             return str(error)
+        return found if bool(torch.isfinite(found.density).all()) else "the density of a row is not finite"
 
     def _measured(self, options: KernelOptions, size: int, start: Found | None) -> Found:
         is_near = options.local is not None and options.features != "exact"

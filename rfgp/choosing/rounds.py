@@ -64,8 +64,7 @@ class Entry:
     @property
     def density(self) -> float:
         """Of judged rows, on average."""
-        mean = -math.inf if self.found is None else self.measured[-1].value
-        return mean if math.isfinite(mean) else -math.inf
+        return self.measured[-1].value if self.measured else -math.inf
 
     def as_trial(self) -> Trial:
         """Return its record."""
@@ -196,7 +195,7 @@ class Rounds:
         weight = self.grounds.told.counts()
         densities = [entry.found.density.to(weight) for entry in entries if entry.found is not None]
         means = [mean_and_error(density, weight) for density in densities]
-        best = max(range(len(means)), key=lambda i: means[i][0] if math.isfinite(means[i][0]) else -math.inf)
+        best = max(range(len(means)), key=lambda number: means[number][0])
         for entry, density, (mean, error) in zip(entries, densities, means, strict=True):
             behind = mean_and_error(densities[best] - density, weight)
             entry.measured.append(Measurement(self._rows_of(entry, size), mean, error, *behind))

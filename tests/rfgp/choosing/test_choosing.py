@@ -14,6 +14,7 @@ from rfgp.fitting import Plan
 from rfgp.regression import begin
 from rfgp.regression.graph import family
 from rfgp.rows import Chunk
+from rfgp.saving.choices import decode_choice, encode_choice
 from rfgp.tables import Blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning", "ignore::rfgp.VarianceStarvationWarning")
@@ -343,3 +344,38 @@ def test_the_roughness_of_a_road_is_found(tmp_path):
     gp.save(tmp_path / "roads", data=True)
     assert rfgp.load(tmp_path / "roads").choice == gp.choice
     assert rfgp.RoadGP(roads, alpha=1, seed=0).fit(where, y, max_iterations=1).choice is None
+
+
+def test_what_fails_or_is_not_finite_is_left_out_and_said(monkeypatch, tmp_path):
+    X, y = table()
+    original = grounds.fit_table
+
+    def failing(regression, plan):
+        options = regression.family.options
+        if options.spectrum == rfgp.spectra.Matern(0.5):
+            raise rfgp.SolverError("planted")
+        found, report = original(regression, plan)
+        if options.local is not None:
+            noise = {"noise": torch.tensor(float("nan"), dtype=torch.float64)}
+            found = found.replace(hyperparameters=found.hyperparameters.replaced(noise))
+        return found, report
+
+    monkeypatch.setattr(grounds, "fit_table", failing)
+    gp = rfgp.TableGP(seed=0).fit(X, y, max_iterations=3)
+    remarks = {trial.name: trial.remark for trial in gp.choice.trials}
+    assert remarks["exact matern12"] == "planted"
+    assert gp.choice.chosen.name in ("exact gaussian", "exact matern32")
+    assert all(remarks[name] for name in remarks if "+" in name)
+    gp.save(tmp_path / "m", data=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"best": 9}, {"best": "0"}, {"trials": 3}, {"rules": {"a constant": 1.0}}, {"measure": "luck"}, {"budget": None}],
+)
+def test_a_wrong_record_in_a_file_is_named(change, tmp_path):
+    gp = rfgp.TableGP(seed=0).fit(*table(30), max_iterations=1)
+    record = {**encode_choice(gp.fit_report), **change}
+    with pytest.raises((ValueError, TypeError, KeyError, AttributeError)):
+        decode_choice(record)
+    assert decode_choice(encode_choice(gp.fit_report)) == gp.choice
