@@ -148,7 +148,8 @@ def _kept_out(found: Regression, rows: Block) -> Tensor:
     """Return the mean standardised densities of the values of rows (b,) given those of a regression."""
     if not found.family.is_normal:
         assert found.scaling.inputs is not None
-        observed = found.predict(found.scaling.inputs.inverse(rows.inputs)).observed()
+        latent = found.predict(found.scaling.inputs.inverse(rows.inputs))
+        observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
         return _as_tensor(observed.log_density(found.scaling.targets.inverse(rows.targets[:, 0]))) - _jacobian(found)
     law, (mean, noise) = found.posterior.law(rows.inputs), mean_and_noise(found.hyperparameters)
     variance = law.variance() + rows.observation_noise(noise.double())

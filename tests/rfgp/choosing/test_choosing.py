@@ -379,3 +379,15 @@ def test_a_wrong_record_in_a_file_is_named(change, tmp_path):
     with pytest.raises((ValueError, TypeError, KeyError, AttributeError)):
         decode_choice(record)
     assert decode_choice(encode_choice(gp.fit_report)) == gp.choice
+
+
+def test_exposures_of_kept_out_counts_count():
+    rng = np.random.default_rng(0)
+    X, times = rng.uniform(-1, 1, (80, 2)), rng.uniform(0.1, 20, 80)
+    y = rng.poisson(times * np.exp(np.sin(3 * X[:, 0]))).astype(float)
+    gp = rfgp.TableGP("fourier", local=None, likelihood="poisson", seed=0)
+    ground = grounds.Grounds.of(begin(gp.family, Chunk(X, y, times)), Plan(given_iterations=20), keeps_out=True)
+    known = ground.measured(gp.options.menu(80)[0].options, 80, None).density.mean()
+    ground = grounds.Grounds.of(begin(gp.family, Chunk(X, y)), Plan(given_iterations=20), keeps_out=True)
+    assert known > ground.measured(gp.options.menu(80)[0].options, 80, None).density.mean() + 0.5
+    assert gp.advise(X, y, exposure=times).judged == 80
