@@ -391,3 +391,12 @@ def test_exposures_of_kept_out_counts_count():
     ground = grounds.Grounds.of(begin(gp.family, Chunk(X, y)), Plan(given_iterations=20), keeps_out=True)
     assert known > ground.measured(gp.options.menu(80)[0].options, 80, None).density.mean() + 0.5
     assert gp.advise(X, y, exposure=times).judged == 80
+
+
+def test_sums_are_for_rows_that_are_many_for_their_hyperparameters():
+    """Two columns make 7 of them; where nothing else is open the sum stays."""
+    for n, is_tried in ((69, False), (70, True)):
+        trials = rfgp.TableGP(seed=0).fit(*table(n), max_iterations=2).choice.trials
+        assert {bool(trial.measured) for trial in trials if "+" in trial.name} == {is_tried}
+        assert all(trial.measured for trial in trials if "+" not in trial.name)
+    assert rfgp.TableGP("exact", local="matern12").fit(*table(20), max_iterations=2).options.has_both
