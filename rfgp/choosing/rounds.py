@@ -30,6 +30,8 @@ SHARE = 0.75
 """Of the budget, what the fit to all rows may take; the rest is for measuring."""
 GOING_ON, BEHIND = 2, 2.0
 """Candidates that go on at most, without their variants; and by how many standard errors they may be behind."""
+MOST_LEARNED = 2**15
+"""Rows that frequencies are learned from to be judged."""
 A_HYPERPARAMETER = 10
 """Rows for each hyperparameter from which on a sum of exact kernels is tried. Where there are fewer it explains them so
 well that rows left out are likely as well, under hyperparameters that have seen them (8 tables of 7 to 20 columns, 100
@@ -172,9 +174,12 @@ class Rounds:
         self._compare([entry for entry in entries if entry.found is not None and not entry.remark], size)
 
     def _rows_of(self, entry: Entry, size: int) -> int:
-        """Return the rows of a candidate in a round of so many: learned frequencies gain with rows, and get more."""
+        """Return the rows of a candidate in a round of so many.
+
+        Learned frequencies gain most with rows, and cost no more beyond a batch: they see all, at most 32,768.
+        """
         is_learned = getattr(entry.offer.options, "frequencies", "fixed") == "learned"
-        return min(GROWTH * size if is_learned else size, len(self.grounds.rows))
+        return min(MOST_LEARNED if is_learned else size, len(self.grounds.rows))
 
     def _fit(self, entry: Entry, size: int, number: int, count: int) -> None:
         options, reporter = entry.offer.options, self.grounds.plan.reporter
