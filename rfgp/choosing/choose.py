@@ -3,6 +3,8 @@
 import time
 from dataclasses import replace
 
+import torch
+
 from rfgp.choosing.grounds import Grounds, is_warm, pool_of, start_of
 from rfgp.choosing.rounds import Entry, Rounds, entries_of, mean_and_error
 from rfgp.choosing.rules import rule_densities
@@ -97,6 +99,8 @@ def _rules(rounds: Rounds, entry: Entry) -> dict[str, Measurement]:
     jacobian = grounds.begun.scaling.targets.log_jacobian(1) / grounds.told.num_outputs
     weight, rules = grounds.told.counts(), {}
     for name, densities in rule_densities(grounds.rows, grounds.judged).items():
+        if not bool(torch.isfinite(densities).all()):
+            continue
         behind = mean_and_error(entry.found.density - densities - jacobian, weight)
         rules[name] = Measurement(len(grounds.rows), *mean_and_error(densities + jacobian, weight), *behind)
     return rules

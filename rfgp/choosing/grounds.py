@@ -108,9 +108,10 @@ class Grounds:
             start: The same candidate of an earlier round, whose hyperparameters are the start.
         """
         try:
-            return self._measured(options, min(size, len(self.rows)), start)
+            found = self._measured(options, min(size, len(self.rows)), start)
         except RfgpError as error:
             return str(error)
+        return found if bool(torch.isfinite(found.density).all()) else "the density of a row is not finite"
 
     def _measured(self, options: KernelOptions, size: int, start: Found | None) -> Found:
         is_near = options.local is not None and options.features != "exact"
@@ -147,7 +148,8 @@ def _kept_out(found: Regression, rows: Block) -> Tensor:
     """Return the mean standardised densities of the values of rows (b,) given those of a regression."""
     if not found.family.is_normal:
         assert found.scaling.inputs is not None
-        observed = found.predict(found.scaling.inputs.inverse(rows.inputs)).observed()
+        latent = found.predict(found.scaling.inputs.inverse(rows.inputs))
+        observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
         return _as_tensor(observed.log_density(found.scaling.targets.inverse(rows.targets[:, 0]))) - _jacobian(found)
     law, (mean, noise) = found.posterior.law(rows.inputs), mean_and_noise(found.hyperparameters)
     variance = law.variance() + rows.observation_noise(noise.double())

@@ -14,6 +14,7 @@ from rfgp.features import Nystrom
 from rfgp.fitting import Plan, Progress, Reporter
 from rfgp.inference import EvidenceBounds
 from rfgp.likelihoods import Likelihood
+from rfgp.models.given import given
 from rfgp.models.members import ExactGP, redrawn, under
 from rfgp.models.process import Process, with_rows
 from rfgp.parameters import Hyperprior
@@ -32,7 +33,6 @@ from rfgp.regression import (
     options_of,
 )
 from rfgp.regression.table.offers import AUTO
-from rfgp.rows import Chunk
 from rfgp.saving import TABLES
 
 _OF_KERNEL = {"spectrum", "ard", "standardize", "lengthscale", "outputscale", "noise", "priors", "features"} | {
@@ -252,6 +252,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
         *,
         noise: Any = None,  # (n,)
         sample_weight: Any = None,  # (n,)
+        exposure: Any = None,  # (n,)
         progress: bool | Callable[[Progress], None] = False,
     ) -> Choice:
         """Return what `fit` would choose of what is open, and what each candidate would cost and bring; fits nothing.
@@ -261,6 +262,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
             y: Targets, (n,) or (n, k).
             noise: As for `fit`, (n,).
             sample_weight: As for `fit`, (n,).
+            exposure: As for `fit`, (n,).
             progress: As for `fit`.
 
         Raises:
@@ -269,7 +271,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
         """
         if not isinstance(self._family, OpenFamily):
             raise InvalidArgumentError('Every option is named, so that nothing is to be chosen. Leave some "auto".')
-        begun = begin(self._family, Chunk(X, y, noise, sample_weight))
+        begun = begin(self._family, given(self._family, X, y, noise, sample_weight, exposure))
         with Reporter(progress=progress) as reporter:
             return advised(begun, Plan(reporter=reporter))
 

@@ -14,6 +14,7 @@ from rfgp.fitting import Plan
 from rfgp.regression import begin
 from rfgp.regression.graph import family
 from rfgp.rows import Chunk
+from rfgp.saving.choices import decode_choice, encode_choice
 from rfgp.tables import Blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning", "ignore::rfgp.VarianceStarvationWarning")
@@ -343,3 +344,59 @@ def test_the_roughness_of_a_road_is_found(tmp_path):
     gp.save(tmp_path / "roads", data=True)
     assert rfgp.load(tmp_path / "roads").choice == gp.choice
     assert rfgp.RoadGP(roads, alpha=1, seed=0).fit(where, y, max_iterations=1).choice is None
+
+
+def test_what_fails_or_is_not_finite_is_left_out_and_said(monkeypatch, tmp_path):
+    X, y = table()
+    original = grounds.fit_table
+
+    def failing(regression, plan):
+        options = regression.family.options
+        if options.spectrum == rfgp.spectra.Matern(0.5):
+            raise rfgp.SolverError("planted")
+        found, report = original(regression, plan)
+        if options.local is not None:
+            noise = {"noise": torch.tensor(float("nan"), dtype=torch.float64)}
+            found = found.replace(hyperparameters=found.hyperparameters.replaced(noise))
+        return found, report
+
+    monkeypatch.setattr(grounds, "fit_table", failing)
+    gp = rfgp.TableGP(seed=0).fit(X, y, max_iterations=3)
+    remarks = {trial.name: trial.remark for trial in gp.choice.trials}
+    assert remarks["exact matern12"] == "planted"
+    assert gp.choice.chosen.name in ("exact gaussian", "exact matern32")
+    assert all(remarks[name] for name in remarks if "+" in name)
+    gp.save(tmp_path / "m", data=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"best": 9}, {"best": "0"}, {"trials": 3}, {"rules": {"a constant": 1.0}}, {"measure": "luck"}, {"budget": None}],
+)
+def test_a_wrong_record_in_a_file_is_named(change, tmp_path):
+    gp = rfgp.TableGP(seed=0).fit(*table(30), max_iterations=1)
+    record = {**encode_choice(gp.fit_report), **change}
+    with pytest.raises((ValueError, TypeError, KeyError, AttributeError)):
+        decode_choice(record)
+    assert decode_choice(encode_choice(gp.fit_report)) == gp.choice
+
+
+def test_exposures_of_kept_out_counts_count():
+    rng = np.random.default_rng(0)
+    X, times = rng.uniform(-1, 1, (80, 2)), rng.uniform(0.1, 20, 80)
+    y = rng.poisson(times * np.exp(np.sin(3 * X[:, 0]))).astype(float)
+    gp = rfgp.TableGP("fourier", local=None, likelihood="poisson", seed=0)
+    ground = grounds.Grounds.of(begin(gp.family, Chunk(X, y, times)), Plan(given_iterations=20), keeps_out=True)
+    known = ground.measured(gp.options.menu(80)[0].options, 80, None).density.mean()
+    ground = grounds.Grounds.of(begin(gp.family, Chunk(X, y)), Plan(given_iterations=20), keeps_out=True)
+    assert known > ground.measured(gp.options.menu(80)[0].options, 80, None).density.mean() + 0.5
+    assert gp.advise(X, y, exposure=times).judged == 80
+
+
+def test_sums_are_for_rows_that_are_many_for_their_hyperparameters():
+    """Two columns make 7 of them; where nothing else is open the sum stays."""
+    for n, is_tried in ((69, False), (70, True)):
+        trials = rfgp.TableGP(seed=0).fit(*table(n), max_iterations=2).choice.trials
+        assert {bool(trial.measured) for trial in trials if "+" in trial.name} == {is_tried}
+        assert all(trial.measured for trial in trials if "+" not in trial.name)
+    assert rfgp.TableGP("exact", local="matern12").fit(*table(20), max_iterations=2).options.has_both

@@ -12,7 +12,7 @@ import rfgp
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
 
 
-def written(path, n=60):
+def written(path, n=80):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (n, 2))
     y = np.sin(3 * X[:, 0]) * X[:, 1] + 0.1 * rng.standard_normal(n)
