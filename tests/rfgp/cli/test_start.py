@@ -101,9 +101,13 @@ def test_an_interrupt_while_modules_load_is_one_line(seconds, folder):
     assert os.listdir(folder) == ["t.csv"]
 
 
+FEATURES = ("--num-frequencies", "64", "--frequencies", "fixed", "--spectrum", "gaussian", "--local", "none")
+"""Nothing is chosen: such a fit is compared with the exact process."""
+
+
 @pytest.mark.parametrize("stage", ["Reading", "Fitting", "exact process"])
 def test_an_interrupt_leaves_no_folder_and_no_file(stage, folder):
-    with started(folder, "fit", "t.csv", "--num-frequencies", "64", "--out", "o") as process:
+    with started(folder, "fit", "t.csv", *FEATURES, "--out", "o") as process:
         while stage not in process.stderr.readline():
             assert process.poll() is None
         _, err = interrupted(process)
