@@ -101,8 +101,10 @@ class Block:
         return each if self.weight is None else each / self.weight
 
     def offset(self) -> Tensor:
-        """Return what exposures add to the latent function, their logarithms, (b,)."""
-        return torch.zeros_like(self.targets[:, 0]) if self.fixed_noise is None else self.fixed_noise.log()
+        """Return what exposures add to the latent function, their logarithms, (b,); rows joined without one have 1."""
+        if self.fixed_noise is None:
+            return torch.zeros_like(self.targets[:, 0])
+        return torch.where(self.fixed_noise > 0, self.fixed_noise, 1.0).log()
 
     def counts(self) -> Tensor:
         """Return the numbers of observations, (b,) float64."""

@@ -180,10 +180,10 @@ def _value_at(law: Likelihood, weights: Tensor, model: LinearModel) -> Sums:
     """Return the value of the rows, 0-d, -inf where it is no number."""
     total = torch.zeros_like(model.variance)
     for block in model.blocks():
+        f = torch.zeros_like(block.targets[:, 0])
         if bool(weights.any()):
-            f = (model.phi(block) @ (model.variance.sqrt() * weights).to(model.phi(block))).double()
-        else:
-            f = torch.zeros_like(block.targets[:, 0])
+            phi = model.phi(block)
+            f = (phi @ (model.variance.sqrt() * weights).to(phi)).double()
         total += Observed(law, block).value(model.mean + f)
     return (total,)
 

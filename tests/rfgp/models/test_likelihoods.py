@@ -452,6 +452,13 @@ class TestExposure:
         )
         np.testing.assert_allclose(again.predict(x).mean, whole.predict(x).mean, rtol=1e-5, atol=1e-6)
 
+    def test_rows_joined_without_one_have_one(self):
+        x, y, exposure = self.rows(60)
+        mixed = model("poisson").condition(x[:30], y[:30], exposure=exposure[:30]).update(x[30:], y[30:])
+        ones = model("poisson").condition(x[:30], y[:30], exposure=exposure[:30])
+        ones.update(x[30:], y[30:], exposure=np.ones(30))
+        np.testing.assert_allclose(mixed.predict(x).mean, ones.predict(x).mean, rtol=1e-7, atol=1e-9)
+
     def test_errors(self):
         x, y, exposure = self.rows(30)
         with pytest.raises(rfgp.InvalidArgumentError, match="positive and finite"):
