@@ -42,7 +42,11 @@ def fit_nodes(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
     Features that are chosen or tuned are so again for the fitted kernel, and the fit goes on with them.
     """
     if approximation_of(regression.family, regression.needed_rows("a fit")) == "variational":
-        return fit_variational(regression, plan, fit_nodes)
+        return fit_variational(regression, plan, _chosen)
+    return _chosen(regression, plan)
+
+
+def _chosen(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     with in_one_thread(len(regression.needed_rows("a fit")) <= SMALL):
         regression, report = _fitted(regression, plan)
         return regression, replace(report, choice=regression.family.choice)

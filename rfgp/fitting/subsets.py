@@ -144,10 +144,13 @@ def begin(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport]]:
     return _first(fit, values, searched(fit.subset(_sizes(fit)[0])))
 
 
-def approach(fit: FeatureFit, values: Values, most: int) -> tuple[Values, FitReport]:
-    """Optimise on so many rows at most, from the best start alone, and not to the last digit; return both."""
+def approach(fit: FeatureFit, values: Values, most: int, compared: int | None = None) -> tuple[Values, FitReport]:
+    """Optimise on so many rows at most, from the best start alone, and not to the last digit; return both.
+
+    Starts are compared on `compared` rows at most, None: on all these.
+    """
     rows = searched(fit.subset(most))
-    best = _ranked_starts(fit, values, rows)[0]
+    best = _ranked_starts(fit, values, rows if compared is None else searched(fit.subset(compared)))[0]
     return optimize(fit, _scaled(values, best), rows, tolerance=_APPROACHED / rows.count)
 
 

@@ -16,7 +16,11 @@ from rfgp.regression.observing import approximation_of
 def fit_table(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression of a table; return the one found, and how it went."""
     if approximation_of(regression.family, regression.needed_rows("a fit")) == "variational":
-        return fit_variational(regression, plan, fit_table)
+        return fit_variational(regression, plan, _fitted)
+    return _fitted(regression, plan)
+
+
+def _fitted(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     if not regression.family.is_normal and not isinstance(regression.family, KernelFamily):
         return fit_observed(regression, plan)
     if isinstance(regression.family, LocalFamily):

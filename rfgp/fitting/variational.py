@@ -1,7 +1,8 @@
-"""Fitting by the bound of variational inference: it begins where a fit ends that costs a fraction.
+"""Fitting by the bound of variational inference, on all rows.
 
-That fit is by Laplace's approximation, or with a normal likelihood where there is none; on its way are the starts that
-are compared, and the subsets. The bound is then searched once, on all rows.
+Through random features the bound is searched with few of them, whose matrices cost a fraction, and the law then found
+once with all; the few serve for nothing else. Elsewhere it is searched from where a cheaper fit ends: by Laplace's
+approximation, or with a normal likelihood where there is none.
 """
 
 from collections.abc import Callable
@@ -10,15 +11,23 @@ from typing import Any, cast
 
 import torch
 
+from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
+from rfgp.fitting.observed import with_few
+from rfgp.fitting.subsets import approach
+from rfgp.inference.evidence import Evidence
 from rfgp.likelihoods import Normal
 from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression, begin
-from rfgp.regression.observing import NOISE, left_out_observations
-from rfgp.rows import in_memory
+from rfgp.regression import Family, FeatureFamily, FitReport, Regression
+from rfgp.regression.observing import NOISE, left_out_observations, summary_of
+from rfgp.regression.regression import started
+from rfgp.rows import GivenArrays, in_memory
 from rfgp.threads import in_one_thread
 
 Strategy = Callable[[Regression, Plan], tuple[Regression, FitReport]]
+
+COMPARED = 500
+"""Rows on which starts are compared."""
 
 
 def fit_variational(regression: Regression, plan: Plan, strategy: Strategy) -> tuple[Regression, FitReport]:
@@ -27,27 +36,50 @@ def fit_variational(regression: Regression, plan: Plan, strategy: Strategy) -> t
     Args:
         regression: With its rows in memory.
         plan: What the user asked for.
-        strategy: How the cheaper regression is fitted.
+        strategy: How a cheaper regression is fitted.
 
     Raises:
         DataError: some of the rows are read in blocks.
     """
     rows = regression.needed_rows("a fit")
-    chunk, _ = in_memory(rows, "variational inference")
-    cheaper = _cheaper(regression)
-    if isinstance(cheaper.family.options.likelihood, Normal):
-        cheaper = begin(cheaper.family, chunk)
-    known = tuple(name for name in plan.fixed if name in cheaper.hyperparameters.space.names)
-    found, first = strategy(cheaper, replace(plan, fixed=known))
-    family = replace(cast(Any, found.family), options=regression.family.options)
-    started = regression.replace(family=family, hyperparameters=_started(regression.hyperparameters, found, plan.fixed))
+    in_memory(rows, "variational inference")
+    few = with_few(regression)
+    is_searched = isinstance(few.family, FeatureFamily) and not few.family.options.likelihood.has_noise_process
     with torch.no_grad(), in_one_thread(len(rows) <= SMALL):
-        values, report = maximize(Objective.of(started, rows), started.hyperparameters, plan, stage="bound")
-        ended = started.replace(hyperparameters=values)
-        evidence = ended.evidence(rows)
-        left_out = float(left_out_observations(ended, rows, evidence).log_density.mean())
-        ended = ended.replace(given=evidence.posterior())
-    return ended, replace(report, leave_one_out=left_out).with_all([first, report])
+        found, report, evidence = _searched(few, plan) if is_searched else _approached(few, plan, strategy)
+        if few is not regression:
+            found = regression.replace(hyperparameters=found.hyperparameters)
+            evidence = found.evidence(rows, evidence.guess())
+        left_out = float(left_out_observations(found, rows, evidence).log_density.mean())
+        total = float(evidence.log_marginal_likelihood()) + found.scaling.targets.log_jacobian(rows.count)
+        found = found.replace(given=evidence.posterior())
+    return found, replace(report, leave_one_out=left_out, log_marginal_likelihood=total)
+
+
+def _searched(regression: Regression, plan: Plan) -> tuple[Regression, FitReport, Evidence]:
+    """Return the regression through features at which the bound is highest, the report, and what rows say."""
+    rows = regression.needed_rows("a fit")
+    values, report = approach(FeatureFit.of(regression, plan), regression.hyperparameters, len(rows), COMPARED)
+    found = regression.replace(hyperparameters=values)
+    return found, report, found.evidence(rows)
+
+
+def _approached(regression: Regression, plan: Plan, strategy: Strategy) -> tuple[Regression, FitReport, Evidence]:
+    """Return the regression fitted from where a cheaper one ends, if one is cheaper, the report, and what rows say."""
+    rows, law = regression.needed_rows("a fit"), regression.family.options.likelihood
+    if law.num_latents > 1:
+        found, report = strategy(regression, plan)
+        return found, report, found.evidence(rows)
+    cheaper = _cheaper(regression)
+    if law.has_noise_process:
+        cheaper = _begun_again(regression, cheaper.family)
+    known = tuple(name for name in plan.fixed if name in cheaper.hyperparameters.space.names)
+    reached, first = strategy(cheaper, replace(plan, fixed=known))
+    family = replace(cast(Any, reached.family), options=regression.family.options)
+    begun = regression.replace(family=family, hyperparameters=_started(regression.hyperparameters, reached, plan.fixed))
+    values, report = maximize(Objective.of(begun, rows), begun.hyperparameters, plan, stage="bound")
+    found = begun.replace(hyperparameters=values)
+    return found, report.with_all([first, report]), found.evidence(rows)
 
 
 def _cheaper(regression: Regression) -> Regression:
@@ -57,6 +89,13 @@ def _cheaper(regression: Regression) -> Regression:
         return regression.replace(family=replace(family, options=replace(options, approximation="laplace")))
     options = replace(options, likelihood=Normal(), approximation=None)
     return regression.replace(family=replace(family, options=options))
+
+
+def _begun_again(regression: Regression, family: Family) -> Regression:
+    """Return the regression of another family at its starting values, for the rows of this one."""
+    given = GivenArrays(*in_memory(regression.needed_rows("a fit"), "variational inference"))
+    family, summary = summary_of(family, given)
+    return started(family.seeing(summary), summary, given.rows(summary.scaling))
 
 
 def _started(values: Values, found: Regression, fixed: tuple[str, ...]) -> Values:

@@ -9,6 +9,7 @@ from rfgp.inference.choice import restore as restore
 from rfgp.inference.dense import KernelEvidence as KernelEvidence
 from rfgp.inference.dense import RowEvidence as RowEvidence
 from rfgp.inference.evidence import Evidence as Evidence
+from rfgp.inference.independent import IndependentPosterior as IndependentPosterior
 from rfgp.inference.iterated.sparse import SparseEvidence as SparseEvidence
 from rfgp.inference.iterated.sparse import SparsePosterior as SparsePosterior
 from rfgp.inference.labels import ObservedClasses as ObservedClasses

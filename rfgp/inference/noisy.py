@@ -11,8 +11,8 @@ from rfgp.inference.laws import Functions, InputBlocks, Law, Posterior
 from rfgp.inference.mixtures import chunks, drawn
 from rfgp.likelihoods.role import PLACES, WEIGHTS
 
-OF_NOISE = "noise."
-"""Before the names of tensors of the posterior of g."""
+OF_NOISE = "noise"
+"""Before the names of tensors of the posterior of g, and a point."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class NoisyPosterior:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return those of both by name, (...), "noise." before those of g."""
-        return self.function.tensors() | {f"{OF_NOISE}{name}": one for name, one in self.noise.tensors().items()}
+        return self.function.tensors() | {f"{OF_NOISE}.{name}": one for name, one in self.noise.tensors().items()}
 
 
 @dataclass(frozen=True, eq=False)

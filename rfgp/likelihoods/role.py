@@ -78,6 +78,8 @@ class Likelihood(ABC):
     """Whether the logarithm of the noise is a second latent function."""
     widest: ClassVar[float] = 1e5
     """The most variance of the latent function that there may be, in those that it begins with."""
+    widest_by_laplace: ClassVar[float] = 1e5
+    """The most where Laplace's approximation is made."""
     takes_exposure: ClassVar[bool] = False
     """Whether f is the logarithm of a mean, to which that of a row's exposure may be added."""
     is_discrete: ClassVar[bool] = False

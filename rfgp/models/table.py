@@ -121,9 +121,10 @@ class TableGP(Process[TableFamily | OpenFamily]):
         approximation: How the posterior under another than the normal likelihood is approximated. "laplace": around its
             mode (Rasmussen and Williams 2006, Section 3.4). "variational": by the normal law that is nearest in
             KL(approximation || posterior) (Opper and Archambeau 2009), closer to the posterior where that is skewed, at
-            two to five times the cost and with all rows in memory; for log densities that are concave, and
-            "heteroscedastic". None: variational for two classes of up to 4,000 rows in memory and for
-            "heteroscedastic", else by Laplace; `gp.regression.approximation` says which.
+            some times the cost and with all rows in memory; for log densities that are concave, and "heteroscedastic".
+            Several functions are independent in that law. None: variational for classes of up to 4,000 rows in memory
+            (several without features: 500) and for "heteroscedastic", else by Laplace; `gp.regression.approximation`
+            says which.
         priors: Log densities (objects with `log_prob`) of named hyperparameters, in the user's units; a
             lengthscale shared by standardised columns counts in standard deviations.
         seed: An integer, or None for one from the system, kept as `.seed`.

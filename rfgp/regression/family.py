@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from torch import Tensor
 
@@ -100,6 +100,8 @@ class Family(ABC):
     """A frozen value: options, and what was drawn for the columns of the inputs."""
 
     options: Options
+    has_few_features: ClassVar[bool] = False
+    """Whether matrices are of features rather than of all pairs of rows, where rows are more."""
 
     @property
     @abstractmethod

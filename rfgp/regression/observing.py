@@ -11,6 +11,7 @@ from rfgp.errors import DataError
 from rfgp.inference import (
     MOST_DENSE,
     Evidence,
+    IndependentPosterior,
     Law,
     LeaveOneOut,
     NoisyLaw,
@@ -24,6 +25,7 @@ from rfgp.inference import (
     variational_evidence,
 )
 from rfgp.inference.evidence import Guess
+from rfgp.inference.independent import by_function
 from rfgp.inference.noisy import OF_NOISE
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned as learned_of
@@ -35,6 +37,8 @@ from rfgp.scaling import Affine, Scaling
 
 F = TypeVar("F", bound=Family)
 
+MOST_OF_CLASSES = 500
+"""Rows up to which several classes without features are inferred variationally: a step takes n^3 for each."""
 NOISE = "noise_"
 """Before the names of the hyperparameters of the noise's logarithm."""
 NOISE_START, NOISE_BOUNDS = 0.5, (1e-4, 1e2)
@@ -146,13 +150,15 @@ def priors_of(family: Family, values: Values) -> list[Prior]:
 def approximation_of(family: Family, rows: Rows) -> str | None:
     """Return how the posterior given rows is approximated, None: not at all.
 
-    As the user chose, else as usual for the likelihood; of two classes variationally, up to 4,000 rows in memory.
+    As the user chose, else as usual for the likelihood; of classes variationally, up to 4,000 rows in memory, or 500 of
+    several classes without features.
     """
     law, chosen = family.options.likelihood, family.options.approximation
+    most = MOST_DENSE if law.num_latents == 1 or family.has_few_features else MOST_OF_CLASSES
     if chosen is not None or not law.approximations:
         return chosen
     is_kept = all(isinstance(part, Block) for part in parts_of(rows))
-    return "variational" if law.is_far_from_normal and is_kept and len(rows) <= MOST_DENSE else law.approximations[0]
+    return "variational" if law.is_far_from_normal and is_kept and len(rows) <= most else law.approximations[0]
 
 
 def observed_evidence(regression: Regressed, rows: Rows, near: Guess = ()) -> Evidence:
@@ -166,11 +172,14 @@ def observed_evidence(regression: Regressed, rows: Rows, near: Guess = ()) -> Ev
 
 def restored(family: Family, values: Values, tensors: Mapping[str, Tensor]) -> Posterior:
     """Return the posterior whose `tensors` (...) these are, by name."""
+    parts = by_function(tensors)
     with torch.no_grad():
-        of_noise = {name.removeprefix(OF_NOISE): t for name, t in tensors.items() if name.startswith(OF_NOISE)}
-        own = {name: tensor for name, tensor in tensors.items() if not name.startswith(OF_NOISE)}
-        found = [restore(*each) for each in zip(priors_of(family, values), (own, of_noise), strict=False)]
-    return found[0] if len(found) == 1 else NoisyPosterior(*found)
+        prior, *of_noise = priors_of(family, values)
+        if of_noise:
+            return NoisyPosterior(restore(prior, parts[""]), restore(of_noise[0], parts[OF_NOISE]))
+        if "" in parts:
+            return restore(prior, parts[""])
+        return IndependentPosterior([restore(prior, parts[str(i)]) for i in range(len(parts))])
 
 
 def bound_likelihood(regression: Regressed) -> Likelihood:

@@ -1,6 +1,7 @@
 """A regression as a value: rows under a prior at given hyperparameters; and how it comes to be from data."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -284,7 +285,7 @@ def started(family: Family, summary: DataSummary, rows: Rows) -> Regression:
         InvalidArgumentError: a starting value or a hyperprior of something that the family does not have.
     """
     drawn = family.drawn(summary.scaling)
-    values = _space(drawn, summary).start
+    values = _space(drawn, summary, approximation_of(drawn, rows)).start
     values = values.given(**{name: value for name, value in family.options.starts.items() if value is not None})
     drawn, values = drawn.begun(values, rows)
     return Regression(drawn, summary.scaling, values, len(rows), rows)
@@ -351,15 +352,16 @@ def mean_and_noise(values: Values) -> tuple[Tensor, Tensor]:
     return values.standardized("mean").reshape(-1), values.standardized("noise")
 
 
-def _space(family: Family, summary: DataSummary) -> Space:
+def _space(family: Family, summary: DataSummary, approximation: str | None) -> Space:
     """Return the hyperparameters of a family, with starting values and bounds that the data decide."""
+    widest = family.options.likelihood.widest_by_laplace if approximation == "laplace" else math.inf
     unit = summary.scaling.targets.scale**2
     quantities, variance = (
         family.inputs.quantities(summary.spread, summary.scaling),
         (summary.deviation**2 / unit).mean(),
     )
     for name, start, bounds in family.variances:
-        quantities[name] = Quantity(start * variance, unit, (bounds[0] * variance, bounds[1] * variance))
+        quantities[name] = Quantity(start * variance, unit, (bounds[0] * variance, min(bounds[1], widest) * variance))
     quantities |= law_quantities(family, summary)
     of_targets = {variance.name for variance in family.variances}
     for name, quantity in quantities.items():

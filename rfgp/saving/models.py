@@ -10,7 +10,7 @@ data. `ExactGP`, and what has a local process, predict from the training data an
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from torch import Tensor
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference import FeaturePrior, LocalPrior, Prior
+from rfgp.inference.independent import by_function
 from rfgp.inference.noisy import OF_NOISE
 from rfgp.parameters import Quantity, Space, Values
 from rfgp.regression import Family, FitReport, Regression, Stage
@@ -178,18 +179,28 @@ def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
     told = {names.get(name, name): tensor for name, tensor in part(tensors, "predictor.").items()}
     with torch.no_grad():
         prior = regression.prior()
-    for tensors_of in _posteriors(told, family):
-        _check_shapes(tensors_of, regression, prior)
+    parts = _posteriors(told, family)
+    is_joint = family.options.likelihood.num_latents > len(parts)
+    for tensors_of in parts:
+        (_check_classes if is_joint else _check_shapes)(tensors_of, regression, prior)
         if "inputs" in tensors_of:
             family.inputs.check(tensors_of["inputs"])
     return regression.replace(given=restored(family, values, told))
 
 
-def _posteriors(told: Tensors, family: Family) -> Iterator[Tensors]:
-    """Yield the tensors of the posterior of the latent function, and of that of the noise where it is one."""
-    yield {name: tensor for name, tensor in told.items() if not name.startswith(OF_NOISE)}
-    if family.options.likelihood.has_noise_process:
-        yield part(told, OF_NOISE)
+def _posteriors(told: Tensors, family: Family) -> list[dict[str, Tensor]]:
+    """Return the tensors of the posterior of the latent function, with those of the noise, or of each of several.
+
+    Raises:
+        ValueError: there are others.
+    """
+    law, found = family.options.likelihood, by_function(told)
+    known = ["", OF_NOISE] if law.has_noise_process else [""]
+    if "" not in found:
+        known = [str(i) for i in range(law.num_latents)]
+    if set(found) != set(known):
+        raise ValueError(f"the posterior has the parts {sorted(found)}, not {known}")
+    return [found[name] for name in known]
 
 
 def _scaling(columns: Any, tensors: Tensors) -> Scaling:
@@ -276,13 +287,10 @@ def _check_inputs(inputs: Tensor, targets: Tensor | range, scaling: Scaling) -> 
 
 
 def _check_shapes(tensors: Tensors, regression: Regression, prior: Prior) -> None:
+    """Refuse tensors of the posterior of one function that do not fit the rows or features."""
     F = prior.num_features if isinstance(prior, FeaturePrior | LocalPrior) else 0
     n, scale = regression.num_observations, regression.scaling.targets.scale
     k = 1 if scale.ndim == 0 else len(scale)
-    classes = regression.family.options.likelihood.num_latents
-    if classes > 1:
-        _check_classes(tensors, n, F, classes)
-        return
     expected: dict[str, tuple[int, ...]] = {
         "weights": (F, k),
         "rows": (n, F),
@@ -299,8 +307,10 @@ def _check_shapes(tensors: Tensors, regression: Regression, prior: Prior) -> Non
         _check_inputs(tensors["inputs"], range(n), regression.scaling)
 
 
-def _check_classes(tensors: Tensors, n: int, F: int, C: int) -> None:
-    """Refuse tensors of the posterior of C functions that do not fit n rows or F features."""
+def _check_classes(tensors: Tensors, regression: Regression, prior: Prior) -> None:
+    """Refuse tensors of the joint posterior of several functions that do not fit the rows or features."""
+    F = prior.num_features if isinstance(prior, FeaturePrior | LocalPrior) else 0
+    n, C = regression.num_observations, regression.family.options.likelihood.num_latents
     size = F * C
     shapes = {"weights": (F, C), "factor": (size, size), "coefficients": (n, C), "blocks": (C, n, n)}
     shapes["shared"] = (C, n, n)

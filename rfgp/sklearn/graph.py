@@ -173,8 +173,8 @@ class GraphGPClassifier(ProcessClassifier):
     """Gaussian process classification of the nodes of a graph.
 
     An adapter of `rfgp.GraphGP`, as `GraphGPRegressor` is; two classes by a logit or a probit, more by one softmax of
-    as many processes with one kernel, jointly, by Laplace's approximation (at most 4,000 observations of more than two
-    classes, in n x n algebra). `rfgp.gpytorch.GraphClassifier` learns variationally from minibatches.
+    as many processes with one kernel (at most 4,000 observations of more than two classes in n x n algebra).
+    `rfgp.gpytorch.GraphClassifier` learns from minibatches.
 
     Args:
         graph: The `graphs.Graph`.
@@ -182,9 +182,9 @@ class GraphGPClassifier(ProcessClassifier):
         n_walkers: Walkers per node, where features are walks.
         random_state: As for `GraphGPRegressor`.
         link: Of two classes, "logit" or "probit".
-        approximation: Of two classes "laplace" or "variational", as for `rfgp.TableGP`; None: the latter up to
-            4,000 rows.
-        features: As for `rfgp.GraphGP`; those of more than two classes not "precision".
+        approximation: "laplace" or "variational", as for `rfgp.TableGP`; None: the latter up to 4,000 observations of
+            two classes, and 500 of several.
+        features: As for `rfgp.GraphGP`; through "precision" several classes are variational only.
         outputscale: Starting value of the latent variance; None: 2, on average over the nodes.
         priors: Log densities (objects with `log_prob`) of named hyperparameters; see `rfgp.GraphGP`.
         fixed: Names of hyperparameters that keep their starting values.

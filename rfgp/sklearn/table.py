@@ -159,18 +159,19 @@ class RandomFeatureGPClassifier(ProcessClassifier):
     """Gaussian process classification whose kernel is estimated by coupled random features.
 
     An adapter of `rfgp.SparseSpectrumGP`: two classes by a logit or a probit, more by one softmax of as many processes
-    with one kernel, jointly, by Laplace's approximation. scikit-learn's `GaussianProcessClassifier` takes one class
-    against the others, and time n^3; here it is linear in the rows. Hyperparameters are learned by the approximate
-    marginal likelihood, of several classes on a random 800 of the rows.
+    with one kernel. scikit-learn's `GaussianProcessClassifier` takes one class against the others, and time n^3; here
+    it is linear in the rows. Hyperparameters are learned by the approximate marginal likelihood, up to 10,000 rows with
+    128 frequencies at most (several classes: 64, by Laplace on a random 800 of the rows). A weight is a number of
+    repetitions, to 1e-4 nats where inference is variational.
 
     Args:
-        n_frequencies: m; Fourier features number 2m. Of C classes 2 m C weights are solved for, at most 24,000.
+        n_frequencies: m; Fourier features number 2m. Of C classes 2 m C weights are solved for, by Laplace jointly and
+            at most 24,000.
         coupling: The frequencies' coupling, one of `rfgp.couplings.names()` or a `rfgp.couplings.Coupling`.
         random_state: An integer, which is the seed of the process; a `numpy.random.RandomState`, of which each fit
             draws one; or None for one from the system. numpy's global state is never used.
         link: Of two classes, "logit" or "probit".
-        approximation: Of two classes "laplace" or "variational", as for `rfgp.TableGP`; None: the latter up to
-            4,000 rows.
+        approximation: "laplace" or "variational", as for `rfgp.TableGP`; None: the latter up to 4,000 rows.
         spectrum: The kernel's spectrum, by name or as a `rfgp.spectra.Spectrum`.
         features: "fourier", or "laplace" (positive; Gaussian spectrum only).
         ard: One lengthscale per column, or one for all.

@@ -77,8 +77,8 @@ def _of_classes(
         return SharedEvidence(LinearModel(prior, rows, mean, torch.ones_like(mean[0])), likelihood)
     if isinstance(prior, MarkovPrior):
         raise InvalidArgumentError(
-            'Several classes need the covariance of all rows: features="exact", or one class against the others with '
-            'likelihood="bernoulli".'
+            'Several classes need the covariance of all rows by Laplace: approximation="variational", or '
+            'features="exact".'
         )
     block = gathered(rows)
     if len(block) > MOST_DENSE:

@@ -34,7 +34,7 @@ def variational_evidence(
     Args:
         priors: Of the latent function, and of that of the noise where the likelihood has one.
         rows: The data, one target each.
-        mean: Of the latent function, (1,); others have mean 0.
+        mean: Of the latent function, (1,), or of those of C classes, (C,); that of the noise has mean 0.
         likelihood: With its given parameters.
         learned: Its others, 0-d each.
         near: Of evidence of the same rows at hyperparameters close by.
@@ -45,8 +45,8 @@ def variational_evidence(
     """
     block = gathered(rows)
     means = torch.cat([mean, mean.new_zeros(len(priors) - 1)])
-    functions = [_function(prior, block) for prior in priors]
-    if likelihood.has_noise_process:
+    functions = [_function(prior, block) for prior in priors] * likelihood.num_latents
+    if len(functions) > 1:
         return VariationalEvidence(functions, block, means, likelihood, learned, None, near)
 
     def mode() -> Tensor:

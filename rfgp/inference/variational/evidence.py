@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rfgp.inference.evidence import Evidence, Guess
+from rfgp.inference.independent import IndependentPosterior
 from rfgp.inference.laplace.evidence import Gaussian
 from rfgp.inference.laws import Posterior
 from rfgp.inference.noisy import NoisyPosterior
@@ -77,19 +78,24 @@ class VariationalEvidence(Evidence):
         return value + (total - total.detach())
 
     def posterior(self) -> Posterior:
-        """Return the posterior of the latent function, with that of the noise where it is a function."""
+        """Return the posterior of the latent function, or of several, or with that of the noise where it is one."""
         with torch.no_grad():
-            first, *others = (each.posterior() for each in self._regressions(self.mean.detach()))
-        return NoisyPosterior(first, *others) if others else first
+            each = [one.posterior() for one in self._regressions(self.mean.detach())]
+        if len(each) == 1:
+            return each[0]
+        return NoisyPosterior(*each) if self.likelihood.has_noise_process else IndependentPosterior(each)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the means (n, L) of the functions at each row given all others, and variances (n, L), approximately.
 
-        The row's factor is taken from the law, the others are not found again. Of one function (n, 1) and (n,).
+        The row's factor is taken from the law, the others are not found again. Of one function (n, 1) and (n,), of
+        those of classes (n, L) and (n, L, L).
         """
         sites = self.sites
         left = 1 / (1 / sites.variance - sites.precision).clamp_min(1e-12)
         mean = self.mean.detach() + left * (sites.mean / sites.variance - sites.pull)
+        if self.likelihood.num_latents > 1:
+            return mean, torch.diag_embed(left)
         return mean, left[:, 0] if len(self.functions) == 1 else left
 
     def _regressions(self, mean: Tensor) -> list[Evidence]:

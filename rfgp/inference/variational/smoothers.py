@@ -37,25 +37,17 @@ def feature_smooth(prior: FeaturePrior, rows: Block) -> Smooth:
     none = torch.zeros((), dtype=torch.float64)
     model = LinearModel(prior.detached(), rows, none[None], none + 1)
     scale = model.variance.sqrt()
+    features = torch.cat([scale * model.phi(block).double() for block in model.blocks()])
 
     def smooth(precision: Tensor, pull: Tensor) -> Smoothed:
         total = pull.new_zeros(model.num_features, model.num_features)
-        target, first = pull.new_zeros(model.num_features), 0
-        for block in model.blocks():
-            some = slice(first, first := first + len(block))
-            phi = scale * model.phi(block).double()
-            add_symmetric_product(total, precision[some].sqrt()[:, None] * phi)
-            target += phi.mT @ pull[some]
+        add_symmetric_product(total, precision.sqrt()[:, None] * features)
         matrix = symmetrized(total)
         matrix.diagonal().add_(1)
         factor = cholesky(matrix, "The feature matrix I + Phi^T lambda Phi")
-        weights = torch.cholesky_solve(target[:, None], factor)[:, 0]
-        parts = []
-        for block in model.blocks():
-            phi = scale * model.phi(block).double()
-            parts.append((phi @ weights, torch.linalg.solve_triangular(factor, phi.mT, upper=False).square().sum(0)))
-        mean, variance = (torch.cat(column) for column in zip(*parts, strict=True))
-        return Smoothed(mean, variance, factor.diagonal().log().sum())
+        mean = features @ torch.cholesky_solve((features.mT @ pull)[:, None], factor)[:, 0]
+        half = torch.linalg.solve_triangular(factor, features.mT, upper=False)
+        return Smoothed(mean, half.square().sum(0), factor.diagonal().log().sum())
 
     return smooth
 

@@ -36,6 +36,8 @@ class FeatureFamily(Family):
     options: FeatureOptions
     feature_map: FeatureMap | None = None
 
+    has_few_features = True
+
     @property
     def inputs(self) -> TableInputs:
         """Tables."""

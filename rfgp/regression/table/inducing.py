@@ -46,6 +46,8 @@ class InducingFamily(Family):
     points: Tensor | None = None
     lengthscale: Tensor | None = None
 
+    has_few_features = True
+
     @property
     def inputs(self) -> TableInputs:
         """Tables."""

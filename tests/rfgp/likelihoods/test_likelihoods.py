@@ -193,6 +193,28 @@ class TestCategorical:
         for c in range(4):
             np.testing.assert_allclose((drawn == c).double().mean(0), p[:, c], atol=0.025)
 
+    def test_expected_log_densities_are_integrals_and_their_derivatives(self):
+        """Against a product of Gauss and Hermite's rules for three classes; derivatives are those of the sum taken."""
+        law, y = Categorical(3), self.y.clamp_max(2)
+        rng = np.random.default_rng(3)
+        mean = torch.from_numpy(rng.uniform(-1, 1, (30, 3)))
+        for variance in (torch.from_numpy(rng.uniform(0.1, 2.0, (30, 3))), torch.full((30, 3), 1e-14).double()):
+            x, weight = np.polynomial.hermite_e.hermegauss(20)
+            places = torch.from_numpy(np.stack(np.meshgrid(x, x, x), -1).reshape(-1, 3))
+            weights = torch.from_numpy(np.prod(np.meshgrid(weight, weight, weight), 0).reshape(-1) / weight.sum() ** 3)
+            f = mean[:, None] + variance.sqrt()[:, None] * places
+            p = torch.softmax(f, 2)
+            own = (torch.log_softmax(f, 2) * torch.eye(3)[y.long()][:, None]).sum(2)
+            found = law.expected(y, mean, variance)
+            torch.testing.assert_close(found.value, own @ weights, rtol=0.01, atol=0.005)
+            expected = torch.einsum("npc,p->nc", p * (1 - p), weights)
+            torch.testing.assert_close(found.curvature, expected, rtol=0.1, atol=0.01)
+        moments = [each.clone().requires_grad_() for each in (mean, torch.from_numpy(rng.uniform(0.1, 2.0, (30, 3))))]
+        told = law.expected(y, *moments)
+        in_mean, in_variance = torch.autograd.grad(told.value.sum(), moments)
+        torch.testing.assert_close(told.first.detach(), in_mean)
+        torch.testing.assert_close(told.curvature.detach(), -2 * in_variance)
+
     def test_classes_are_those_of_the_data(self):
         assert Categorical().seeing(self.y) == self.law
         assert Categorical(9).seeing(self.y) == Categorical(9)

