@@ -13,7 +13,17 @@ from rfgp.inference.independent import IndependentPosterior
 from rfgp.inference.laplace.evidence import Gaussian
 from rfgp.inference.laws import Posterior
 from rfgp.inference.noisy import NoisyPosterior
-from rfgp.inference.variational.sites import Problem, Sites, Smooth, around, at_means, find_sites
+from rfgp.inference.variational.sites import (
+    MOST_NEAR,
+    MOST_OF_CLASSES,
+    Problem,
+    Sites,
+    Smooth,
+    around,
+    at_means,
+    find_sites,
+    from_priors,
+)
 from rfgp.likelihoods import Likelihood
 from rfgp.rows import Block
 
@@ -56,8 +66,17 @@ class VariationalEvidence(Evidence):
         with torch.no_grad():
             law = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
             problem = Problem(law, self.rows, self.mean.detach(), [each.smooth for each in self.functions])
+            if law.num_latents > 1:
+                return self._of_classes(problem)
             begun = around(problem, self.mode()) if self.mode is not None and not self.near else at_means(problem)
-            return find_sites(problem, *(self.near or begun))
+            precision, pull = self.near or begun
+            return find_sites(problem, precision, pull)
+
+    def _of_classes(self, problem: Problem) -> Sites:
+        """Return the factors of several classes, from the better of two starts where there are two."""
+        starts = [from_priors(problem), *([(self.near[0], self.near[1])] if self.near else [])]
+        precision, pull = max(starts, key=lambda start: problem.value_at(*start))
+        return find_sites(problem, precision, pull, MOST_NEAR if self.near else MOST_OF_CLASSES)
 
     def guess(self) -> Guess:
         """Return the factors' lambda and beta, (n, L) each."""

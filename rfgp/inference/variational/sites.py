@@ -13,6 +13,7 @@ extrapolated from the last ones where that leads higher. The search begins at La
 one. Of several functions, which may each have a prior of its own, the law is that of independent ones.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -27,6 +28,9 @@ from rfgp.likelihoods.role import LEAST_CURVATURE
 from rfgp.rows import Block
 
 MOST_STEPS = 300
+MOST_OF_CLASSES, MOST_NEAR = 60, 20
+"""Steps for several classes, and from factors close by. Where inputs separate classes the last tenth of a nat takes
+hundreds; each evaluation of a fit goes on where the last one ended, and a bound it is anywhere."""
 TOLERANCE = 1e-4
 """Nats a thousand rows: what two steps in a row gain less than ends the search."""
 ROUNDED = 1e-12
@@ -107,6 +111,11 @@ class Problem:
         """How often the rows count, (n, 1)."""
         return self.rows.counts()[:, None]
 
+    def value_at(self, precision: Tensor, pull: Tensor) -> float:
+        """Return the bound for factors (n, L), less than all others where it is no number."""
+        value = float(self.at(precision, pull).bound)
+        return -math.inf if math.isnan(value) else value
+
     def at(self, precision: Tensor, pull: Tensor) -> Sites:
         """Return the law for factors (n, L)."""
         laws = [one(precision[:, i], pull[:, i]) for i, one in enumerate(self.smooth)]
@@ -119,8 +128,8 @@ class Problem:
         return Sites(precision, pull, mean, variance, expected, bound)
 
 
-def find_sites(problem: Problem, precision: Tensor, pull: Tensor) -> Sites:
-    """Return the best factors, from lambda and beta (n, L).
+def find_sites(problem: Problem, precision: Tensor, pull: Tensor, most: int = MOST_STEPS) -> Sites:
+    """Return the best factors, from lambda and beta (n, L), or those that so many steps at most lead to.
 
     Raises:
         SolverError: the bound has no finite value there.
@@ -129,7 +138,7 @@ def find_sites(problem: Problem, precision: Tensor, pull: Tensor) -> Sites:
     if not bool(torch.isfinite(now.bound)):
         raise SolverError(NOT_FINITE)
     tolerance, few, length = TOLERANCE * (1 + len(problem.rows) / 1000), 0, 1.0
-    for _ in range(MOST_STEPS):
+    for _ in range(most):
         tried = leaps.beyond(now)
         if tried is None:
             tried, length = _stepped(problem, now, length)
@@ -188,6 +197,14 @@ def around(problem: Problem, f: Tensor) -> tuple[Tensor, Tensor]:
     """Return Laplace's lambda and beta (n, 1) at the mode f (n,)."""
     now = Observed(problem.likelihood, problem.rows).at(f)
     return now.weight[:, None], (now.first + now.weight * (f - problem.mean))[:, None]
+
+
+def from_priors(problem: Problem) -> tuple[Tensor, Tensor]:
+    """Return what rows say of functions (n, L) that are as wide as their priors."""
+    none = problem.mean.new_zeros(len(problem.rows), len(problem.smooth))
+    widest = problem.at(none + LEAST_CURVATURE, none)
+    precision = (problem.counts * widest.expected.curvature).clamp_min(LEAST_CURVATURE)
+    return precision, problem.counts * widest.expected.first
 
 
 def at_means(problem: Problem) -> tuple[Tensor, Tensor]:
