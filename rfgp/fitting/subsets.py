@@ -144,14 +144,16 @@ def begin(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport]]:
     return _first(fit, values, searched(fit.subset(_sizes(fit)[0])))
 
 
-def approach(fit: FeatureFit, values: Values, most: int, compared: int | None = None) -> tuple[Values, FitReport]:
+def approach(
+    fit: FeatureFit, values: Values, most: int, compared: int | None = None, tolerance: float | None = None
+) -> tuple[Values, FitReport]:
     """Optimise on so many rows at most, from the best start alone, and not to the last digit; return both.
 
-    Starts are compared on `compared` rows at most, None: on all these.
+    Starts are compared on `compared` rows at most, None: on all these; the tolerance is of a row.
     """
     rows = searched(fit.subset(most))
     best = _ranked_starts(fit, values, rows if compared is None else searched(fit.subset(compared)))[0]
-    return optimize(fit, _scaled(values, best), rows, tolerance=_APPROACHED / rows.count)
+    return optimize(fit, _scaled(values, best), rows, tolerance=tolerance or _APPROACHED / rows.count)
 
 
 def enlarge(fit: FeatureFit, values: Values, reports: list[FitReport]) -> tuple[Values, list[FitReport], str]:
