@@ -43,6 +43,7 @@ def fit(
     budget: options.Budget = None,
     memory: options.Memory = None,
     likelihood: options.Likelihood = "normal",
+    approximation: options.Approximation = None,
     log: Annotated[
         bool,
         typer.Option("--log", help="Fit the logarithm of a positive target; predictions are in its own units."),
@@ -81,6 +82,7 @@ def fit(
     limits = {"coupling": coupling, "budget": budget, "memory": memory}
     model = options.table_options({**chosen, "local": local}, {**sizes, **limits})
     law = {} if likelihood == "normal" else {"likelihood": likelihood}
+    law |= {} if approximation is None else {"approximation": approximation}
     model = {**model, "ard": ard, **law, "seed": seed}
     judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
     study, folder, counts = _fit(file, target, log, reading, model, judging, out, with_data, not as_json)

@@ -12,6 +12,7 @@ from rfgp.ambient import plain
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.labels import NO_COVARIANCE, NO_SUMS, ObservedClasses
+from rfgp.inference.laws import LinearLaw
 from rfgp.inference.mixtures import LatentMixture, Mixture
 from rfgp.inference.noisy import NoiseMixture, NoisyLaw
 from rfgp.inference.prediction import NO_LOGARITHM, LogNormal, Prediction, probabilities, values_like
@@ -205,8 +206,16 @@ def observations(
         prediction: Of that.
         likelihood: With all its parameters.
         offset: What exposures add to it, (n,).
+
+    Raises:
+        InvalidArgumentError: the prediction is of linear functionals.
     """
     p = prediction
+    if isinstance(p.law, LinearLaw):
+        raise InvalidArgumentError(
+            "Functionals of the latent function have no observations under this likelihood: sample those of the "
+            "points, predict(X).observed().sample(...)."
+        )
     common = (p.law, p.location, p.scale, p.noise, p.template, p.as_numpy)
     if likelihood.num_latents > 1:
         return ObservedClasses(*common, likelihood=likelihood)

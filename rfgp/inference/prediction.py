@@ -130,9 +130,8 @@ class Prediction:
     ) -> "Prediction":
         """Return the joint law of linear functionals of the values: of sums, means, differences.
 
-        With a prediction at two points, `p.linear([1, -1])` is the law of f(a) - f(b), and `1 - p.linear([1, -1])
-        .cdf(0)` the probability that f(a) > f(b). `observed()` has the noise of the observations at all points. The
-        covariance of all n points is computed on the way, so predict at those that matter.
+        `p.linear([1, -1])` is the law of f(a) - f(b), `1 - p.linear([1, -1]).cdf(0)` the probability that f(a) > f(b).
+        `observed()` has the noise of the observations, where that is normal. All covariances are computed on the way.
 
         Args:
             weights: A functional a row, (m, n), or one, (n,).

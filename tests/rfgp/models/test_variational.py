@@ -212,6 +212,12 @@ class TestErrors:
         with pytest.raises(rfgp.InvalidArgumentError, match=words):
             rfgp.TableGP(**options)
 
+    def test_functionals_have_no_observations(self, fitted):
+        p = fitted["bernoulli"].predict(noisy()[2][:2]).linear([1, -1])
+        assert np.isfinite(p.mean).all()
+        with pytest.raises(rfgp.InvalidArgumentError, match="no observations under this likelihood"):
+            p.observed()
+
     def test_rows_in_blocks(self):
         x, y, _, _ = labels()
         source = rfgp.tables.Blocks(lambda: iter([(x, y)]))
