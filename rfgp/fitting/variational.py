@@ -1,8 +1,8 @@
 """Fitting by the bound of variational inference, on all rows.
 
 Through random features the bound is searched with few of them, whose matrices cost a fraction, and the law then found
-once with all; the few serve for nothing else. Elsewhere it is searched from where a cheaper fit ends: by Laplace's
-approximation, or with a normal likelihood where there is none.
+once with all; the few serve for nothing else. Elsewhere it is searched from where a cheaper fit ends, by Laplace's
+approximation, or with a normal likelihood where there is none; of several classes, of which none is cheaper, at once.
 """
 
 from collections.abc import Callable

@@ -14,8 +14,8 @@ from rfgp.inference.laplace.evidence import Gaussian
 from rfgp.inference.laws import Posterior
 from rfgp.inference.noisy import NoisyPosterior
 from rfgp.inference.variational.sites import (
-    MOST_NEAR,
-    MOST_OF_CLASSES,
+    STEPS_NEAR,
+    STEPS_OF_CLASSES,
     Problem,
     Sites,
     Smooth,
@@ -76,7 +76,7 @@ class VariationalEvidence(Evidence):
         """Return the factors of several classes, from the better of two starts where there are two."""
         starts = [from_priors(problem), *([(self.near[0], self.near[1])] if self.near else [])]
         precision, pull = max(starts, key=lambda start: problem.value_at(*start))
-        return find_sites(problem, precision, pull, MOST_NEAR if self.near else MOST_OF_CLASSES)
+        return find_sites(problem, precision, pull, STEPS_NEAR if self.near else STEPS_OF_CLASSES)
 
     def guess(self) -> Guess:
         """Return the factors' lambda and beta, (n, L) each."""
