@@ -211,6 +211,24 @@ def test_the_gradient_of_several_classes_is_that_of_their_bound(prior, monkeypat
             assert float(gradient[i]) == pytest.approx(slope, rel=1e-5, abs=1e-5)
 
 
+def test_rows_of_classes_left_out_are_near_those_never_seen():
+    y = torch.from_numpy(np.random.default_rng(5).integers(0, 3, ROWS).astype(float))
+    data, theta = Block(inputs(), y[:, None]), torch.tensor([0.2, 0.5, 0.3, -0.1, 0.0], dtype=torch.float64)
+
+    def told(rows):
+        return variational_evidence([kernel_prior(theta[:2])], rows, theta[2:], Categorical(3), {})
+
+    with torch.no_grad():
+        mean, spread = told(data).leave_one_out()
+        assert (spread - torch.diag_embed(spread.diagonal(dim1=1, dim2=2))).abs().max() == 0
+        for i in (0, 7, 19):
+            others = data.take(torch.tensor([j for j in range(ROWS) if j != i]))
+            law = told(others).posterior().law(data.inputs[i : i + 1])
+            deviation = law.variance()[0].sqrt()
+            assert ((mean[i] - theta[2:] - law.mean()[0]).abs() < 0.1 * deviation).all()
+            torch.testing.assert_close(spread[i].diagonal().sqrt(), deviation, rtol=0.1, atol=0)
+
+
 @pytest.mark.parametrize("name", ["bernoulli", "probit", "poisson", "negative-binomial", "gamma"])
 def test_one_row_is_a_lower_bound_near_quadrature(name):
     law, learned = LAWS[name]
