@@ -638,3 +638,20 @@ def test_the_smallest_models_go_through_a_file(make, inputs, tmp_path):
     gp = make()
     gp.save(tmp_path / "model", data=True)
     np.testing.assert_array_equal(rfgp.load(tmp_path / "model").predict(inputs).mean, gp.predict(inputs).mean)
+
+
+def test_functions_of_classes_that_are_not_all_there(tmp_path):
+    rng = np.random.default_rng(0)
+    options = {"num_frequencies": 4, "likelihood": "categorical", "lengthscale": 1.0, "outputscale": 1.0, "seed": 0}
+    whole = tmp_path / "whole.safetensors"
+    gp = rfgp.SparseSpectrumGP(**options).condition(rng.standard_normal((30, 2)), np.arange(30.0) % 3)
+    gp.save(whole)
+    assert {name.split(".")[1] for name in load_file(whole) if name.startswith("predictor.")} == {"0", "1", "2"}
+
+    def change(header, tensors):
+        for name in [name for name in tensors if name.startswith("predictor.2.")]:
+            tensors[name.replace(".2.", ".7.")] = tensors.pop(name)
+
+    rewrite(whole, tmp_path / "broken.safetensors", change)
+    with pytest.raises(rfgp.ModelFileError, match="parts"):
+        rfgp.load(tmp_path / "broken.safetensors")
