@@ -55,9 +55,7 @@ FLOOR, BINS, SUBSET = 1e-12, 15, 1000
 EPOCHS, WINDOW, SETTLED, SECONDS = 100, 10, 0.002, 600
 COLUMNS = ("accuracy", "log_density", "calibration", "fit_s", "predict_s")
 FEWER = {
-    **{("gpc", table): 5 for table in ("wifi", "car", "yeast", "abalone-3")},
     **{("gpc", table): 3 for table in ("nursery", "chess")},
-    **{("svgp", table): 5 for table in ("banknote", "cmc", "wifi", "car", "yeast", "abalone-3")},
     ("boosting-slow", "chess"): 3,
     ("gpc", "abalone-28"): 2,
     ("svgp", "abalone-28"): 2,
