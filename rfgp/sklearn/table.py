@@ -251,20 +251,25 @@ class RandomFeatureGPClassifier(ProcessClassifier):
         return self._learn(X if names is None else pd.DataFrame(X, columns=names), y, weight)
 
     def _process(self, likelihood: Likelihood) -> SparseSpectrumGP:
-        return SparseSpectrumGP(
-            num_frequencies=check_count("n_frequencies", self.n_frequencies),
-            coupling=self.coupling,
-            seed=resolve_seed(self.random_state),
-            spectrum=self.spectrum,
-            features=self.features,
-            ard=self.ard,
-            standardize=self.standardize,
-            lengthscale=self.lengthscale,
-            outputscale=self.outputscale,
-            priors=self.priors,
-            likelihood=likelihood,
-            approximation=self.approximation,
-        )
+        return of_likelihood(self, likelihood)
 
     def _read_new(self, X: Any) -> Any:
         return validate_data(self, X, dtype=FLOATS, reset=False)
+
+
+def of_likelihood(estimator: Any, likelihood: Likelihood) -> SparseSpectrumGP:
+    """Return the process of an estimator under a likelihood that is not normal, before a fit."""
+    return SparseSpectrumGP(
+        num_frequencies=check_count("n_frequencies", estimator.n_frequencies),
+        coupling=estimator.coupling,
+        seed=resolve_seed(estimator.random_state),
+        spectrum=estimator.spectrum,
+        features=estimator.features,
+        ard=estimator.ard,
+        standardize=estimator.standardize,
+        lengthscale=estimator.lengthscale,
+        outputscale=estimator.outputscale,
+        priors=estimator.priors,
+        likelihood=likelihood,
+        approximation=estimator.approximation,
+    )
