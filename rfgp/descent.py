@@ -16,8 +16,12 @@ _ENDS = (  # what scipy says, and what it means
     ("PROJECTED GRADIENT", "the gradient is almost zero"),
     ("NO. OF ITERATIONS", "the iterations ran out"),
     ("EVALUATIONS", "the evaluations ran out"),
+    ("CALLBACK", "the last iterations changed next to nothing"),
     ("ABNORMAL", "the line search found no better point"),
 )
+
+
+_ENOUGH = dict(_ENDS)["CALLBACK"]
 
 
 class Descent(NamedTuple):
@@ -58,7 +62,7 @@ def descend(
         restarts: How many more starts after failed line searches, at most.
         rounding: What a start after a failed one must gain for another to be worth it; less, and the search has
             converged at this precision.
-        after: Called after each iteration with the value.
+        after: Called after each iteration with the value; it may raise `StopIteration`: that is enough.
         options: Further ones of scipy's method "L-BFGS-B".
     """
     if most <= 0:  # scipy would do one iteration
@@ -78,7 +82,8 @@ def descend(
             options={"maxiter": most - iterations, "ftol": tolerance, "gtol": gradient_tolerance, **options},
             callback=tell,
         )
-        point, message, converged = np.asarray(result.x), _in_words(str(result.message)), bool(result.success)
+        point, message = np.asarray(result.x), _in_words(str(result.message))
+        converged = bool(result.success) or message == _ENOUGH
         iterations, evaluations = iterations + int(result.nit), evaluations + int(result.nfev)
         if converged or iterations >= most or result.status == _ITERATIONS_RAN_OUT:
             return Descent(point, converged, message, iterations, evaluations)

@@ -4,7 +4,9 @@ import time
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
+from rfgp.choosing.averages import averaged, mixture_density
 from rfgp.choosing.grounds import Grounds, is_warm, pool_of, start_of
 from rfgp.choosing.rounds import Entry, Rounds, entries_of, mean_and_error
 from rfgp.choosing.rules import rule_densities
@@ -28,6 +30,11 @@ def fit_open(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]
     entry = rounds.entries[0] if len(rounds.entries) == 1 else rounds.run()
     measured = time.monotonic()
     found, report = _fitted(regression, plan, entry)
+    others = [(share, rounds.entries[number]) for number, share in rounds.shares.items() if share]
+    others = [(share, other) for share, other in others if other is not entry]
+    if others:
+        known = [(share, other.found) for share, other in others if other.found is not None]
+        found = averaged(found, rounds.share_of(entry), known)
     choice = record(rounds, entry)
     choice = replace(choice, seconds=measured - begun, fit_seconds=time.monotonic() - measured)
     return found, replace(report, choice=choice)
@@ -48,7 +55,8 @@ def rounds_of(regression: Regression, plan: Plan) -> Rounds:
     offers = family.options.menu(count, isinstance(rows, SourceRows))
     entries = entries_of(offers, count, pool.inputs.shape[1], pool.num_outputs)
     keeps_out = len(pool) > FEW_ROWS or any(_is_learned(entry) for entry in entries)
-    return Rounds(Grounds.of(regression, plan, keeps_out), entries, family.options.limits)
+    are_exact = len(entries) > 1 and all(entry.offer.options.features == "exact" for entry in entries)
+    return Rounds(Grounds.of(regression, plan, keeps_out, are_exact), entries, family.options.limits)
 
 
 def _is_learned(entry: Entry) -> bool:
@@ -71,8 +79,10 @@ def record(rounds: Rounds, entry: Entry) -> Choice:
     options, grounds = _open(rounds).limits, rounds.grounds
     judged = len(grounds.told) if entry.measured else 0
     way = "each left out in turn" if grounds.judged is None else "kept out, given all others"
+    shares = tuple(rounds.share_of(each) for each in entries)
     return Choice(
         best=entries.index(entry),
+        shares=shares if sum(map(bool, shares)) > 1 else (),
         trials=tuple(each.as_trial() for each in entries),
         reason=_reason(rounds, entry),
         judged=judged,
@@ -97,23 +107,38 @@ def _rules(rounds: Rounds, entry: Entry) -> dict[str, Measurement]:
     if not grounds.begun.family.is_normal or entry.found is None:
         return {}
     jacobian = grounds.begun.scaling.targets.log_jacobian(1) / grounds.told.num_outputs
-    weight, rules = grounds.told.counts(), {}
+    weight, rules, taken = grounds.told.counts(), {}, _density(rounds, entry)
     for name, densities in rule_densities(grounds.rows, grounds.judged).items():
         if not bool(torch.isfinite(densities).all()):
             continue
-        behind = mean_and_error(entry.found.density - densities - jacobian, weight)
+        behind = mean_and_error(taken - densities - jacobian, weight)
         rules[name] = Measurement(len(grounds.rows), *mean_and_error(densities + jacobian, weight), *behind)
     return rules
+
+
+def _density(rounds: Rounds, entry: Entry) -> Tensor:
+    """Return the log densities (n,) of the rows that judge, by what was taken."""
+    parts = [(rounds.entries[number].found, share) for number, share in rounds.shares.items() if share]
+    known = [(found.density, share) for found, share in parts if found is not None]
+    if known:
+        return mixture_density(*zip(*known, strict=True))
+    assert entry.found is not None
+    return entry.found.density
 
 
 def _reason(rounds: Rounds, entry: Entry) -> str:
     """Return why a candidate was taken, in words."""
     name, last = in_words(entry.offer.options), entry.measured[-1] if entry.measured else None
+    shares = sorted(((share, number) for number, share in rounds.shares.items() if share), reverse=True)
     if len(rounds.entries) == 1:
         return f"{name}: the only candidate, so nothing was measured."
     if last is None:
         return f"{name}: nothing could be measured, and it is the cheapest."
     rows = f"{counted(len(rounds.grounds.told), 'row')} {'' if rounds.grounds.judged is None else 'kept out '}"
+    if len(shares) > 1:
+        parts = [f"{share:.2f} of {in_words(rounds.entries[number].offer.options)}" for share, number in shares]
+        value, error = mean_and_error(_density(rounds, entry), rounds.grounds.told.counts())
+        return f"The average of {', '.join(parts)}: log density {value:.3f} of {rows}(standard error {error:.2g})."
     told = f"log density {last.value:.3f} of {rows}(standard error {last.error:.2g}), hyperparameters of {last.rows:,}"
     if last.behind <= 0:
         return f"{name}: the best, {told}."

@@ -34,8 +34,9 @@ MOST_LEFT_OUT = 1000
 """Rows, of at most `rfgp.regression.table.offers.FEW_ROWS`, among which each is left out."""
 KEPT_OUT = (0.2, 1000)
 """The share of the rows that is kept out, and at most how many."""
-ENOUGH = 50
-"""Iterations after which the hyperparameters of an exact kernel on some of the rows are good enough to judge it."""
+ENOUGH, GAIN = 50, 0.1
+"""Iterations after which the hyperparameters of an exact kernel on some of the rows are good enough to judge it; and
+the nats that its last five gain at least, where kernels are averaged: the other half of a search gains tenths."""
 MOST_EXACT = 3000
 """Rows that an exact kernel is conditioned on to be judged."""
 
@@ -66,26 +67,31 @@ class Grounds:
         plan: What the user asked of the fit.
         rows: Those that candidates see, in random order; where each is left out in turn and they are all, as they are.
         judged: Those that are kept out; None: each of the others is left out in turn.
+        averages: Whether candidates are averaged: exact kernels of one output with normal noise, each row left out.
     """
 
     begun: Regression
     plan: Plan
     rows: Block
     judged: Block | None
+    averages: bool = False
 
     @classmethod
-    def of(cls, begun: Regression, plan: Plan, keeps_out: bool) -> "Grounds":
+    def of(cls, begun: Regression, plan: Plan, keeps_out: bool, are_exact: bool = False) -> "Grounds":
         """Return the grounds of a regression that is open.
 
         Args:
             begun: The regression.
             plan: What the user asked for.
             keeps_out: Whether to keep rows out rather than to leave each out in turn.
+            are_exact: Whether all candidates are exact kernels, several of them.
         """
         pool = pool_of(begun)
         order = torch.randperm(len(pool), generator=random.generator(begun.family.options.seed, random.Role.CHOICE))
         if not keeps_out:
-            return cls(begun, plan, pool if len(pool) <= MOST_LEFT_OUT else some(pool, order[:MOST_LEFT_OUT]), None)
+            rows = pool if len(pool) <= MOST_LEFT_OUT else some(pool, order[:MOST_LEFT_OUT])
+            averages = are_exact and begun.family.is_normal and pool.num_outputs == 1
+            return cls(begun, plan, rows, None, averages)
         out = min(KEPT_OUT[1], math.ceil(KEPT_OUT[0] * len(pool)))
         return cls(begun, plan, some(pool, order[out:]), some(pool, order[:out]))
 
@@ -120,6 +126,7 @@ class Grounds:
         rows = self.begun.needed_rows("a fit") if is_whole else rows
         begun = start_of(self.begun, options, rows, start)
         plan = replace(self.plan, most_rows=size if is_near else None, is_begun=is_warm(options, start))
+        plan = replace(plan, enough=GAIN) if self.averages else plan
         if options.features == "exact" and not is_whole:
             plan = replace(plan, given_iterations=min(ENOUGH, plan.max_iterations))
         found, report = fit_table(begun, plan)

@@ -7,6 +7,9 @@
 4. Of the last round the cheapest is taken that is behind the best by no more than the standard error of that
    difference, and by no more than a few hundredths of a nat.
 
+Where each row is left out, of one output with normal noise, all that have a share of the average go on in step 3, and
+in step 4 they are averaged (`rfgp.choosing.averages`).
+
 What is allowed and who goes on depends on predicted costs, never on a clock.
 """
 
@@ -17,6 +20,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from rfgp.choosing.averages import FAR, shares
 from rfgp.choosing.costs import Cost, fit_cost, posterior_operations, search_operations
 from rfgp.choosing.grounds import Found, Grounds
 from rfgp.regression import Measurement, Offer, Trial
@@ -37,7 +41,8 @@ A_HYPERPARAMETER = 10
 well that rows left out are likely as well, under hyperparameters that have seen them (8 tables of 7 to 20 columns, 100
 and 200 of their rows, 26 cases: a median regret of .14 nats a row with sums, .03 with this rule)."""
 SOON = 2.0
-"""Predicted seconds of a fit to all rows up to which the second goes on as well, where each row is left out."""
+"""Predicted seconds of fits to all rows that candidates beside the best may take in any case, where each row is left
+out."""
 CATCHING_UP = 0.15
 """Nats a row by which a candidate may be behind on few rows, where rows are kept out, and still go on."""
 NOISE, TRIFLE = 0.02, 0.002
@@ -87,11 +92,15 @@ class Rounds:
         grounds: What is measured on.
         entries: All candidates.
         limits: What it may cost.
+        shares: Of the average that is taken, by the numbers of its candidates; none where one is taken.
+        predicted: Seconds that the measuring was predicted to take.
+        is_stopped: Whether the clock ended it.
     """
 
     grounds: Grounds
     entries: Sequence[Entry]
     limits: Limits
+    shares: dict[int, float] = field(default_factory=dict)
     predicted: float = 0.0
     is_stopped: bool = False
 
@@ -148,6 +157,8 @@ class Rounds:
 
     def _further(self, heads: Sequence[Entry], entries: Sequence[Entry]) -> list[Entry]:
         """Return those that go on: the best, others not clearly behind, and the variants of these."""
+        if self.grounds.averages:
+            return self._in_average(heads)
         ranked = sorted((e for e in heads if e.found is not None), key=lambda entry: -entry.density)
         least = NOISE if self.grounds.judged is None else CATCHING_UP
         near = [e for e in ranked if e.measured[-1].behind <= max(BEHIND * e.measured[-1].behind_error, least)]
@@ -158,6 +169,33 @@ class Rounds:
                 entry.remark = f"behind by {entry.measured[-1].behind:.2g} nats a row"
         going = near[:GOING_ON]
         return [*going, *(entry for entry in entries if self._head(entry) in going)]
+
+    # --- averaging -------------------------------------------------------------------------------
+
+    def share_of(self, entry: Entry) -> float:
+        """Return the share of a candidate in the average, 0 where one was taken."""
+        return self.shares.get(self.entries.index(entry), 0.0)
+
+    def _weights(self, entries: Sequence[Entry]) -> list[float]:
+        """Return the shares of candidates in the average of these, 0 where they would be small; they sum to one."""
+        return shares(_densities(entries), self.grounds.told.counts())
+
+    def _in_average(self, heads: Sequence[Entry]) -> list[Entry]:
+        """Return those that go on: the best, and those not clearly far behind that cost no more than it together."""
+        ranked = sorted((e for e in heads if e.found is not None), key=lambda entry: -entry.density)
+        best, far = ranked[0], FAR / self.num_rows
+        allowed = SHARE * self.limits.seconds(self.num_rows) - best.cost.seconds
+        left, going = min(max(SOON, best.cost.seconds), allowed), [best]
+        for entry in ranked[1:]:
+            last = entry.measured[-1]
+            if last.behind - BEHIND * last.behind_error >= far:
+                entry.remark = f"behind by {last.behind:.2g} nats a row"
+            elif entry.cost.seconds > left:
+                entry.remark = "the average would cost more than twice the best"
+            else:
+                left -= entry.cost.seconds
+                going.append(entry)
+        return going
 
     # --- measuring -------------------------------------------------------------------------------
 
@@ -206,7 +244,7 @@ class Rounds:
         if not entries:
             return
         weight = self.grounds.told.counts()
-        densities = [entry.found.density.to(weight) for entry in entries if entry.found is not None]
+        densities = _densities(entries)
         means = [mean_and_error(density, weight) for density in densities]
         best = max(range(len(means)), key=lambda number: means[number][0])
         for entry, density, (mean, error) in zip(entries, densities, means, strict=True):
@@ -219,9 +257,17 @@ class Rounds:
             return min(self.entries, key=lambda entry: entry.cost.seconds)
         last = max(len(entry.measured) for entry in entries)
         there = [entry for entry in entries if len(entry.measured) == last]
+        if self.grounds.averages:
+            weights = self._weights(there)
+            self.shares = {self.entries.index(entry): weight for entry, weight in zip(there, weights, strict=True)}
+            return there[max(range(len(there)), key=weights.__getitem__)]
         best = max(there, key=lambda entry: entry.density)
         good = [entry for entry in there if entry is best or _is_as_good(entry.measured[-1])]
         return min(good, key=lambda entry: (entry.cost.seconds, entry.measured[-1].behind))
+
+
+def _densities(entries: Sequence[Entry]) -> list[Tensor]:
+    return [entry.found.density.double().cpu() for entry in entries if entry.found is not None]
 
 
 def _of_sum(offer: Offer, columns: int) -> int:

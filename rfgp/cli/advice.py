@@ -87,12 +87,14 @@ def _of_table(
     words += [f"--{name}={value}" for name, value in given.items() if name != "drop"]
     words += [f"--drop={name}" for name in given.get("drop", ())]
     words += [] if limits["likelihood"] == "normal" else ["--likelihood", str(limits["likelihood"])]
-    words += [f"--{name.replace('_', '-')}={_text(value)}" for name, value in _named(choice.chosen.options).items()]
+    words += [f"--{name.replace('_', '-')}={_text(value)}" for name, value in _named(choice).items()]
     return choice, shlex.join(words)
 
 
-def _named(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in chosen.items() if name in _FLAGS}
+def _named(choice: Any) -> dict[str, Any]:
+    """Return the flags of what was chosen: of an average of exact kernels only that, so that the rest stays open."""
+    options = choice.chosen.options
+    return {name: options[name] for name in options if name in (("features",) if choice.shares else _FLAGS)}
 
 
 def _text(value: Any) -> str:
@@ -161,4 +163,10 @@ def _figures(choice: Any) -> dict[str, Any]:
         for trial in choice.trials
     ]
     rules = {name: rule.value for name, rule in choice.rules.items()}
-    return {"best": choice.chosen.name, "reason": choice.reason, "candidates": trials, "rules": rules}
+    return {
+        "best": choice.chosen.name,
+        "shares": choice.parts,
+        "reason": choice.reason,
+        "candidates": trials,
+        "rules": rules,
+    }

@@ -26,6 +26,7 @@ SMALL = 1000
 each other (600 rows on two busy cores: ten times the processor's seconds)."""
 ENOUGH = 1e-5
 """Nats: the least gain of an iteration. What a likelihood tells of hyperparameters are differences of about one."""
+_LAST = 5
 _ROUNDING = 1e-6
 """Nats per observation that a second start after a failed line search must gain to be worth more."""
 
@@ -60,6 +61,7 @@ class Plan:
         journal: Remembers what has been computed.
         most_rows: That a search with neighbours is on, where the user's are more; None: as many as it takes by itself.
         is_begun: Whether the hyperparameters are those of a search already, so that no other starts are looked at.
+        enough: Nats that the last five iterations of a search gain together at least, or it ends; 0: `ENOUGH` in each.
     """
 
     fixed: tuple[str, ...] = ()
@@ -68,6 +70,7 @@ class Plan:
     journal: Journal = field(default_factory=Journal)
     most_rows: int | None = None
     is_begun: bool = False
+    enough: float = 0.0
 
     def __post_init__(self) -> None:
         check_count("max_iterations", self.max_iterations, least=0)
@@ -254,3 +257,6 @@ class _Search:
     def _after_iteration(self, value: float) -> None:
         self._trace.append(self._total(value))
         self._plan.reporter.iteration(len(self._trace) - 1, self._trace[-1])
+        gained = self._trace[-1] - self._trace[max(0, len(self._trace) - 1 - _LAST)]
+        if len(self._trace) > _LAST and gained < self._plan.enough:
+            raise StopIteration

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sized
 
 from torch import Tensor
 
+from rfgp.inference.averages import AverageEvidence, AveragePosterior, AveragePrior
 from rfgp.inference.dense import KernelEvidence, RowEvidence
 from rfgp.inference.evidence import Evidence
 from rfgp.inference.iterated.sparse import SparseEvidence, SparsePosterior
@@ -51,6 +52,8 @@ def evidence(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Evidence:
     if isinstance(prior, FeaturePrior) and (prior.num_features <= len(rows) or prior.residual is not None):
         return FeatureEvidence(LinearModel(prior, rows, mean, noise))
     block = gathered(rows)
+    if isinstance(prior, AveragePrior):
+        return AverageEvidence(prior, block)
     if isinstance(prior, LocalPrior):
         return _local_evidence(prior, block, mean, noise)
     if isinstance(prior, MarkovPrior):
@@ -83,6 +86,8 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
             precision inputs, targets (n, k) and noise_diag (n,); of C classes weights (F, C) with factor (C F, C F), or
             inputs, coefficients (n, C), and blocks and shared (C, n, n).
     """
+    if isinstance(prior, AveragePrior):
+        return AveragePosterior.restored(prior, tensors)
     if "blocks" in tensors:
         return ClassPosterior(prior, **tensors)
     if isinstance(prior, KernelPrior):

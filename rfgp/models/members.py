@@ -11,7 +11,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_table
 from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Fitted, Process, with_rows
-from rfgp.parameters import Hyperprior
+from rfgp.parameters import Hyperprior, Values
 from rfgp.regression import (
     FeatureFamily,
     FeatureMap,
@@ -228,3 +228,9 @@ def under(options: KernelOptions, regression: Regression) -> tuple[Any, Fitted]:
         family = family.beside(regression.family)
     family, values = family.begun(regression.hyperparameters, regression.needed_rows("another draw"))
     return family, Fitted.of(regression.replace(family=family, hyperparameters=values))
+
+
+def alone(options: KernelOptions, values: Values, regression: Regression) -> ExactGP:
+    """Return the exact process of these options and hyperparameters on a regression's rows."""
+    family = KernelFamily(options)
+    return ExactGP.of(family, Fitted.of(regression.replace(family=family, hyperparameters=values)))

@@ -9,14 +9,15 @@ import torch
 from rfgp import couplings, spectra
 from rfgp.ambient import plain
 from rfgp.choosing import advised, fit_open
+from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Nystrom
 from rfgp.fitting import Plan, Progress, Reporter
 from rfgp.inference import EvidenceBounds
 from rfgp.likelihoods import Likelihood
 from rfgp.models.given import given
-from rfgp.models.members import ExactGP, redrawn, under
-from rfgp.models.process import Process, with_rows
+from rfgp.models.members import ExactGP, alone, redrawn, under
+from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
 from rfgp.regression import (
     Choice,
@@ -53,6 +54,12 @@ class TableGP(Process[TableFamily | OpenFamily]):
     frequencies, neighbours, both, inducing points), says which it took and why in `choice`, and fits that to all rows.
     What you name is kept, and only the rest is measured; where one candidate is left nothing is. A choice depends on
     the rows, the options and the seed, never on a clock (but for `max_seconds`).
+
+    Up to 2,000 rows the candidates are exact kernels, and of one output with normal noise they are averaged rather than
+    one taken: rows that hyperparameters have seen do not tell which is best (`rfgp.choosing.averages` has figures).
+    Predictions are then the normal law with the mean and the covariance of the mixture; `members` are the processes
+    with their shares, and what a process has one of, `hyperparameters`, `log_marginal_likelihood()` and the report, is
+    that of the largest share. Name `spectrum` and `local` for one process.
 
     f = Phi w + g: coupled random features carry what is smooth over the whole table, and a nearest-neighbour (Vecchia)
     process g, independent and with lengthscales of its own, what is local. All hyperparameters are learned by the one
@@ -230,6 +237,15 @@ class TableGP(Process[TableFamily | OpenFamily]):
         return None if self.fit_report is None else self.fit_report.choice
 
     @property
+    def members(self) -> tuple[tuple[float, ExactGP], ...]:
+        """The exact processes that are averaged, each with its share, the largest first; none where one was taken."""
+        family = self.family
+        if not isinstance(family, KernelFamily) or not family.others:
+            return ()
+        now = self.regression
+        return tuple((m.weight, alone(m.options, m.values, now)) for m in family.members(now.hyperparameters))
+
+    @property
     def feature_map(self) -> FeatureMap | Nystrom:
         """The feature map with its draw or its points, for standardised inputs divided by the lengthscale.
 
@@ -312,8 +328,18 @@ class TableGP(Process[TableFamily | OpenFamily]):
 
     @plain()
     def exact(self) -> "ExactGP":
-        """Return the exact process with a copy of the hyperparameters and the same data."""
+        """Return the exact process with a copy of the hyperparameters and the same data; of an average the same."""
+        if self.members:
+            return ExactGP.of(KernelFamily(self._closed), Fitted.of(with_rows(self)))
         return ExactGP.of(*under(self._closed.without_features(), with_rows(self)))
+
+    def __repr__(self) -> str:
+        others = len(self.members) - 1
+        return (
+            super().__repr__()
+            if others < 1
+            else f"{super().__repr__()[:-1]}, averaged with {counted(others, 'other')})"
+        )
 
     @property
     def _closed(self) -> KernelOptions:

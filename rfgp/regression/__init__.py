@@ -23,6 +23,7 @@ from rfgp.regression.table import KernelFamily as KernelFamily
 from rfgp.regression.table import KernelOptions as KernelOptions
 from rfgp.regression.table import LocalFamily as LocalFamily
 from rfgp.regression.table import LocalOptions as LocalOptions
+from rfgp.regression.table import Member as Member
 from rfgp.regression.table import Offer as Offer
 from rfgp.regression.table import OpenFamily as OpenFamily
 from rfgp.regression.table import OpenOptions as OpenOptions

@@ -134,6 +134,10 @@ class Family(ABC):
     def prior(self, values: Values) -> Prior:
         """Return the prior of the standardised function over standardised inputs."""
 
+    def observation_noise(self, values: Values) -> Tensor:
+        """Return the standardised variance of an observation given the function, 0-d; of a normal likelihood."""
+        return values.standardized("noise")
+
     def seeing(self, summary: DataSummary) -> Self:
         """Return the family with what data decide, where it is still open; here it is not."""
         return self

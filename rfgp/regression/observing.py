@@ -10,6 +10,7 @@ from torch import Tensor
 from rfgp.errors import DataError
 from rfgp.inference import (
     MOST_DENSE,
+    AveragePrior,
     Evidence,
     IndependentPosterior,
     Law,
@@ -177,6 +178,8 @@ def restored(family: Family, values: Values, tensors: Mapping[str, Tensor]) -> P
         prior, *of_noise = priors_of(family, values)
         if of_noise:
             return NoisyPosterior(restore(prior, parts[""]), restore(of_noise[0], parts[OF_NOISE]))
+        if isinstance(prior, AveragePrior):
+            return restore(prior, tensors)
         if "" in parts:
             return restore(prior, parts[""])
         return IndependentPosterior([restore(prior, parts[str(i)]) for i in range(len(parts))])

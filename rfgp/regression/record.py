@@ -64,7 +64,7 @@ class Choice:
     """What a model chose of its options, and why; two of the same data, options and seed are equal.
 
     Attributes:
-        best: The number of the candidate that was taken.
+        best: The number of the candidate that was taken, or has the largest share.
         trials: All candidates, the cheapest first.
         reason: Why that one, in words.
         measure: What candidates are measured by, `DENSITY` or `ERROR`.
@@ -75,6 +75,7 @@ class Choice:
         rate: Operations a second by which costs were predicted.
         predicted: Seconds that the measuring was predicted to take.
         rules: What simple rules come to on the same rows, by name, and how far they are behind the best.
+        shares: Of the candidates in the average that was taken, `best` the heaviest; none where one was taken.
         seconds: What the measuring took, by the clock; no part of what is compared.
         fit_seconds: What the fit of the best took after it, likewise.
     """
@@ -90,6 +91,7 @@ class Choice:
     rate: float = 0.0
     predicted: float = 0.0
     rules: Mapping[str, Measurement] = field(default_factory=dict)
+    shares: tuple[float, ...] = ()
     seconds: float = field(default=0.0, compare=False)
     fit_seconds: float = field(default=0.0, compare=False)
 
@@ -97,6 +99,16 @@ class Choice:
     def chosen(self) -> Trial:
         """The candidate that was taken."""
         return self.trials[self.best]
+
+    def share(self, number: int) -> float:
+        """Return the share of a candidate in what was taken."""
+        return self.shares[number] if self.shares else float(number == self.best)
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """The shares of the candidates in what was taken, by their names."""
+        found = {trial.name: self.share(number) for number, trial in enumerate(self.trials)}
+        return {name: share for name, share in found.items() if share}
 
     @property
     def better_rule(self) -> str | None:
@@ -114,7 +126,10 @@ class Choice:
 
     def __repr__(self) -> str:
         measured = sum(bool(trial.measured) for trial in self.trials)
-        return f"Choice({self.chosen.name}, of {len(self.trials)} candidates, {measured} measured)"
+        taken = self.chosen.name
+        if self.shares:
+            taken = f"an average of {sum(map(bool, self.shares))}, most of {taken}"
+        return f"Choice({taken}, of {len(self.trials)} candidates, {measured} measured)"
 
     def __str__(self) -> str:
         return "\n".join([self.reason, *self.table()])
@@ -123,24 +138,26 @@ class Choice:
         """Return a line for each candidate, the best first, and for each simple rule."""
         ranked = sorted(range(len(self.trials)), key=self._rank)
         width = max(len(name) for name in (*self.rules, *(trial.name for trial in self.trials)))
-        lines = [self._line(self.trials[number], number == self.best, width) for number in ranked]
+        lines = [self._line(number, width) for number in ranked]
         rules = [f"  {name:<{width}} {rule.value:>9.4f} {rule.error:>7.4f}" for name, rule in self.rules.items()]
         measure = "density" if self.measure == DENSITY else "error"
         head = f"  {'candidate':<{width}} {measure:>9} {'s.e.':>7} {'rows':>8} {'seconds':>9}"
         return [head, *lines, *rules]
 
-    def _rank(self, number: int) -> tuple[bool, int, float]:
-        """Return what to order by: the best, then those that went furthest, then the measure."""
+    def _rank(self, number: int) -> tuple[float, int, float]:
+        """Return what to order by: what was taken, then those that went furthest, then the measure."""
         last, sign = self.trials[number].last, -1.0 if self.measure == DENSITY else 1.0
         reached = len(self.trials[number].measured)
-        return number != self.best, -reached, math.inf if last is None else sign * last.value
+        return -self.share(number), -reached, math.inf if last is None else sign * last.value
 
-    def _line(self, trial: Trial, is_best: bool, width: int) -> str:
-        last, begin = trial.last, f"{'*' if is_best else ' '} {trial.name:<{width}}"
+    def _line(self, number: int, width: int) -> str:
+        trial, share = self.trials[number], self.share(number)
+        last, begin = trial.last, f"{'*' if share else ' '} {trial.name:<{width}}"
         told = f"{'':>26}"
         if last is not None:
             shown = (
                 f"{last.value:>9.4f} {last.error:>7.4f}" if self.measure == DENSITY else f"{last.value:>9.2g} {'':>7}"
             )
             told = f"{shown} {last.rows:>8,}"
-        return f"{begin} {told} {trial.seconds:>9.3g}" + (f"  {trial.remark}" if trial.remark else "")
+        remark = f"{share:.2f} of the average" if 0 < share < 1 else trial.remark
+        return f"{begin} {told} {trial.seconds:>9.3g}" + (f"  {remark}" if remark else "")

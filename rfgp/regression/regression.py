@@ -169,7 +169,7 @@ class Regression:
             return left_out_observations(self, rows)
         with torch.no_grad():
             mean, variance = self.evidence(rows).leave_one_out()
-            noise = self.hyperparameters.standardized("noise").double()
+            noise = self.family.observation_noise(self.hyperparameters).double()
             blocks = list(rows.blocks(2**16))
             more = [(b.observation_noise(noise) - b.noise_diag(noise)).expand(len(b)) for b in blocks]
         targets, as_numpy = torch.cat([block.targets for block in blocks]), came_as_numpy(rows)
@@ -229,7 +229,8 @@ class Regression:
         """Return the mean and the scale of the targets in the user's units, and the standardised noise."""
         with torch.no_grad():
             mean = self.hyperparameters.value("mean").double()
-            noise = self.hyperparameters.standardized("noise") if self.family.is_normal else torch.zeros_like(mean)
+            normal = self.family.is_normal
+            noise = self.family.observation_noise(self.hyperparameters) if normal else torch.zeros_like(mean)
         return mean, self.scaling.targets.scale.double(), noise
 
     def __repr__(self) -> str:

@@ -34,16 +34,18 @@ def _blocks(choice: Choice) -> Iterator[Block]:
             "finely than the bars show.",
         )
     header = ["candidate", "measured", "standard error", "rows", "behind", "predicted seconds", "MiB", "remark"]
-    rows = [_row(trial, number == choice.best) for number, trial in enumerate(choice.trials)]
+    rows = [_row(trial, choice.share(number)) for number, trial in enumerate(choice.trials)]
     yield Grid(header, rows, _costs(choice))
 
 
-def _row(trial: Trial, is_best: bool) -> list[str]:
+def _row(trial: Trial, share: float) -> list[str]:
     last = trial.last
     cells = [_LEFT_OUT] * 4
     if last is not None:
         cells = [f"{last.value:.4g}", f"{last.error:.2g}", f"{last.rows:,}", f"{last.behind:.2g}"]
-    name = figures.plain(trial.name, 80) + " (taken)" * is_best
+    name = figures.plain(trial.name, 80) + (
+        f" ({share:.2f} of the average)" if 0 < share < 1 else " (taken)" * bool(share)
+    )
     return [name, *cells, f"{trial.seconds:.3g}", f"{trial.memory / 2**20:,.0f}", figures.plain(trial.remark, 120)]
 
 

@@ -118,7 +118,11 @@ class Study:
 def _chosen(model: Process[Any]) -> dict[str, Any] | None:
     """Return what a model chose, as JSON has it; None where nothing was open."""
     choice = None if model.fit_report is None else model.fit_report.choice
-    return None if choice is None else {"options": dict(choice.chosen.options), "reason": choice.reason}
+    return (
+        None
+        if choice is None
+        else {"options": dict(choice.chosen.options), "reason": choice.reason, "shares": choice.parts}
+    )
 
 
 def study_table(

@@ -15,7 +15,7 @@ from rfgp.compare import Comparison
 from rfgp.compare.show import format_estimate
 from rfgp.counts import counted
 from rfgp.likelihoods import Bernoulli
-from rfgp.models import Process
+from rfgp.models import Process, TableGP
 from rfgp.models.fields import MeshGP, RoadGP
 from rfgp.models.graph import GraphGP
 from rfgp.regression import FitReport
@@ -241,7 +241,11 @@ def hyperparameters(model: Process[Any]) -> Grid:
         return Grid(["hyperparameter", "value"], [["likelihood", figures.plain(repr(law))], *rows], told)
     noise = float(found.noise.detach().reshape(-1)[0])
     rows.append(["noise, as a standard deviation", number(math.sqrt(noise))])
-    return Grid(["hyperparameter", "value"], rows, "In the units of the data; outputscale and noise are variances.")
+    told = "In the units of the data; outputscale and noise are variances."
+    others = len(model.members) - 1 if isinstance(model, TableGP) else 0
+    if others > 0:
+        told += f" Of the process with the largest share; it is averaged with {counted(others, 'other')}."
+    return Grid(["hyperparameter", "value"], rows, told)
 
 
 def cost(study: Study, features: str, memory: float, of: str = "features") -> Section:

@@ -8,6 +8,7 @@ from rfgp.regression import Choice, FitReport, Measurement, Trial
 from rfgp.regression.record import DENSITY, ERROR
 
 _SCALARS = {"best": int, "reason": str, "judged": int, "way": str}
+_ROUNDING = 1e-6
 _NUMBERS = ("budget", "memory", "rate", "predicted", "seconds", "fit_seconds")
 
 
@@ -32,13 +33,23 @@ def decode_choice(content: Mapping[str, Any] | None) -> Choice | None:
     if content is None:
         return None
     rules = {name: _measurement(entry) for name, entry in content["rules"].items()}
-    choice = Choice(**{**content, "rules": rules, "trials": tuple(_trial(entry) for entry in content["trials"])})
+    parts = {"trials": tuple(_trial(entry) for entry in content["trials"]), "shares": tuple(content.get("shares", ()))}
+    choice = Choice(**{**content, "rules": rules, **parts})
     wrong = [name for name, kind in _SCALARS.items() if type(getattr(choice, name)) is not kind]
     wrong += [name for name in _NUMBERS if not isinstance(getattr(choice, name), float)]
     wrong += [] if choice.measure in (DENSITY, ERROR) else ["measure"]
+    if choice.shares and not _are_shares(choice):
+        wrong.append("shares")
     if wrong or not 0 <= choice.best < len(choice.trials):
         raise ValueError("the record of the choice holds values that no choice has")
     return choice
+
+
+def _are_shares(choice: Choice) -> bool:
+    shares = choice.shares
+    known = len(shares) == len(choice.trials) and 0 <= choice.best < len(shares)
+    known = known and all(isinstance(share, float) and 0 <= share <= 1 for share in shares)
+    return known and abs(sum(shares) - 1) < _ROUNDING and 0 < shares[choice.best] == max(shares)
 
 
 def _trial(content: Mapping[str, Any]) -> Trial:

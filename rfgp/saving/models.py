@@ -24,7 +24,7 @@ from rfgp.inference import FeaturePrior, LocalPrior, Prior
 from rfgp.inference.independent import by_function
 from rfgp.inference.noisy import OF_NOISE
 from rfgp.parameters import Quantity, Space, Values
-from rfgp.regression import Family, FitReport, Regression, Stage
+from rfgp.regression import Family, FitReport, KernelFamily, Regression, Stage
 from rfgp.regression.observing import restored
 from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
 from rfgp.rows.arrays import read_per_row
@@ -94,7 +94,8 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
         "metadata": _checked_metadata(saved.metadata),
         "data": None if given is None else ("numpy" if as_numpy else "tensor"),
     }
-    tensors |= _scaling_tensors(regression.scaling) | _hyperparameter_tensors(regression.hyperparameters)
+    tensors |= _scaling_tensors(regression.scaling)
+    tensors |= {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(regression.hyperparameters).items()}
     tensors |= {f"predictor.{_IN_FILE.get(name, name)}": t for name, t in regression.posterior.tensors().items()}
     if given is not None:
         columns = {"inputs": given.X, "targets": given.y, "noise": given.noise, "weight": given.sample_weight}
@@ -150,12 +151,13 @@ def _scaling_tensors(scaling: Scaling) -> dict[str, Tensor]:
     return {f"scaling.{name}.{key}": getattr(affine, key) for name, affine in pairs for key in ("location", "scale")}
 
 
-def _hyperparameter_tensors(values: Values) -> dict[str, Tensor]:
+def tensors_of(values: Values) -> dict[str, Tensor]:
+    """Return the tensors (...) of hyperparameters by name."""
     out = {"center": values.space.mean.location, "spread": values.space.mean.scale, "mean.raw": values.raw["mean"]}
     for name, quantity in values.space.quantities.items():
         parts = (values.raw[name], quantity.start, quantity.unit, *quantity.bounds)
         out |= {f"{name}.{part}": tensor for part, tensor in zip(_PARTS, parts, strict=True)}
-    return {f"hyperparameters.{name}": tensor for name, tensor in out.items()}
+    return out
 
 
 _PARTS = ("raw", "start", "unit", "low", "high")
@@ -169,7 +171,7 @@ def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
     for affine in (scaling.targets, scaling.inputs):
         _check_affine(affine)
     family = codec.decode(header["options"], tensors, scaling)
-    values = _values(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, family)
+    values = values_of(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, family)
     rows = None if header["data"] is None else _rows(part(tensors, "data."), scaling, family, header["data"])
     count = header["num_observations"]
     if check_count("num_observations", count) != count or (rows is not None and len(rows) != count):
@@ -188,6 +190,11 @@ def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
     return regression.replace(given=restored(family, values, told))
 
 
+def num_members(family: Family) -> int:
+    """Return how many processes are averaged; 1: none."""
+    return 1 + len(family.others) if isinstance(family, KernelFamily) else 1
+
+
 def _posteriors(told: Tensors, family: Family) -> list[dict[str, Tensor]]:
     """Return the tensors of the posterior of the latent function, with those of the noise, or of each of several.
 
@@ -197,7 +204,7 @@ def _posteriors(told: Tensors, family: Family) -> list[dict[str, Tensor]]:
     law, found = family.options.likelihood, by_function(told)
     known = ["", OF_NOISE] if law.has_noise_process else [""]
     if "" not in found:
-        known = [str(i) for i in range(law.num_latents)]
+        known = [str(i) for i in range(max(law.num_latents, num_members(family)))]
     if set(found) != set(known):
         raise ValueError(f"the posterior has the parts {sorted(found)}, not {known}")
     return [found[name] for name in known]
@@ -218,7 +225,12 @@ def _scaling(columns: Any, tensors: Tensors) -> Scaling:
     return scaling
 
 
-def _values(names: list[str], tensors: Tensors, scaling: Scaling, family: Family) -> Values:
+def values_of(names: list[str], tensors: Tensors, scaling: Scaling, family: Family) -> Values:
+    """Return the hyperparameters of these names that have these tensors (...).
+
+    Raises:
+        ValueError: they do not fit the family or the columns.
+    """
     quantities = {
         name: Quantity(
             tensors[f"{name}.start"], tensors[f"{name}.unit"], (tensors[f"{name}.low"], tensors[f"{name}.high"])
@@ -328,7 +340,12 @@ def _check_values(tensors: Tensors) -> None:
             raise ValueError(f"{name} holds a value that is not finite")
         if name.endswith((".scale", ".start", ".unit", ".low", ".high", ".spread")) and not bool((value > 0).all()):
             raise ValueError(f"{name} holds a value that is not positive")
-        if name == "predictor.factor" and not bool((value.diagonal() > _LEAST_PIVOT).all()):
+        if (
+            name.startswith("predictor.")
+            and name.endswith("factor")
+            and value.ndim == 2
+            and not bool((value.diagonal() > _LEAST_PIVOT).all())
+        ):
             raise ValueError(f"{name} is no Cholesky factor")
         if name == "predictor.rows" and not bool((value.double().square().sum(0) < 1 + _ROUNDING).all()):
             raise ValueError(f"{name} takes more variance away than there is")

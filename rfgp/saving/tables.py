@@ -17,16 +17,18 @@ from rfgp.regression import (
     KernelFamily,
     KernelOptions,
     LocalFamily,
+    Member,
     TableFamily,
     family_of,
     kind_of,
 )
 from rfgp.saving import plain
-from rfgp.saving.models import Codec, Tensors
+from rfgp.saving.models import Codec, Tensors, part, tensors_of, values_of
 from rfgp.scaling import Scaling
 
 _FAR = 1e100
 """Standard deviations: no row is so far that squares of its distances are no numbers."""
+_ROUNDING = 1e-9
 _ALONE = "none"
 """The features of a local process alone; files have no None."""
 
@@ -35,9 +37,44 @@ def _encode(family: TableFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
     options = {**plain.encode(vars(family.options)), "features": family.options.features or _ALONE}
     if isinstance(family, InducingFamily):
         return options, {"draw.points": family.drawn_points, "draw.lengthscale": family.chosen_at}
-    if isinstance(family, KernelFamily) or not isinstance(family.options, FeatureOptions):
+    if isinstance(family, KernelFamily):
+        return _with_members(options, family)
+    if not isinstance(family.options, FeatureOptions):
         return options, {}
     return options, _encode_draw(family.drawn_map.frequencies)
+
+
+def _with_members(options: dict[str, Any], family: KernelFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the options of an exact process, with those of all that it is averaged with, and their tensors (...)."""
+    if not family.others:
+        return options, {}
+    members, tensors = [], dict[str, Tensor]()
+    for number, member in enumerate(family.others):
+        known = list(member.values.space.quantities)
+        members.append({"weight": member.weight, "options": plain.encode(vars(member.options)), "quantities": known})
+        parts = tensors_of(member.values).items()
+        tensors |= {f"draw.members.{number}.{name}": tensor for name, tensor in parts}
+    return {**options, "average": {"weight": family.weight, "members": members}}, tensors
+
+
+def _average(content: Mapping[str, Any], family: KernelFamily, tensors: Tensors, scaling: Scaling) -> KernelFamily:
+    """Return the family averaged with others.
+
+    Raises:
+        ValueError: the weights are none, or a member is not of this average.
+    """
+    others = list[Member]()
+    for number, entry in enumerate(content["members"]):
+        options = KernelOptions(**plain.decode(entry["options"]))
+        own = KernelFamily(options)
+        values = values_of(entry["quantities"], part(tensors, f"draw.members.{number}."), scaling, own)
+        others.append(Member(entry["weight"], options, values))
+    weights = [content["weight"], *(member.weight for member in others)]
+    if not others or not all(isinstance(weight, float) and weight > 0 for weight in weights):
+        raise ValueError("the weights of an average are no positive numbers")
+    if abs(sum(weights) - 1) > _ROUNDING or scaling.targets.scale.ndim:
+        raise ValueError("the weights of an average do not sum to one, or there are several outputs")
+    return replace(family, weight=weights[0], others=tuple(others))
 
 
 def _encode_draw(frequencies: Frequencies) -> dict[str, Tensor]:
@@ -47,13 +84,16 @@ def _encode_draw(frequencies: Frequencies) -> dict[str, Tensor]:
 
 
 def _decode(options: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> TableFamily:
-    chosen = plain.decode(options)
+    average = options.get("average")
+    chosen = plain.decode({name: value for name, value in options.items() if name != "average"})
     features = chosen.pop("features", "exact")
     kind = kind_of(None if features == _ALONE else features)
     family = family_of(kind(**chosen, **({"features": features} if kind is FeatureOptions else {})))
     if isinstance(family, InducingFamily):
         return _with_points(family, tensors, scaling)
-    return family if isinstance(family, KernelFamily) else _with_draw(family, tensors, scaling)
+    if isinstance(family, KernelFamily):
+        return family if average is None else _average(average, family, tensors, scaling)
+    return _with_draw(family, tensors, scaling)
 
 
 def _with_points(family: InducingFamily, tensors: Tensors, scaling: Scaling) -> InducingFamily:

@@ -32,10 +32,9 @@ def test_a_table_is_measured_and_the_command_makes_that_model(monkeypatch, capsy
     code, _, err = run(monkeypatch, capsys, *command[1:], "--no-compare", "--out", tmp_path / "o")
     assert code == 0, err
     gp = rfgp.load(tmp_path / "o" / "model.safetensors")
-    assert gp.choice is None
-    assert {name: getattr(gp.options, name) for name in ("features", "local")} == {
-        name: choice.chosen.options[name] for name in ("features", "local")
-    }
+    assert gp.features == "exact"
+    assert gp.choice.parts.keys() == choice.parts.keys()
+    assert len(gp.members) == len(choice.parts) > 1
 
 
 def test_a_budget_is_kept_and_figures_are_for_programs(monkeypatch, capsys, tmp_path):

@@ -200,10 +200,13 @@ def test_a_choice_is_told():
     choice = study.model.choice
     page = report.table_report(study, table)
     assert "The choice" in page
-    assert f"{choice.chosen.name} (taken)" in page
+    assert len(choice.parts) > 1
+    assert all(f"{name} ({share:.2f} of the average)" in page for name, share in choice.parts.items())
+    assert f"it is averaged with {len(choice.parts) - 1} others" in page
     assert all(trial.name in page for trial in choice.trials)
     assert any(note == f"Chosen: {choice.reason}" for note in study.notes)
-    assert study.summary()["choice"] == {"options": dict(choice.chosen.options), "reason": choice.reason}
+    told = {"options": dict(choice.chosen.options), "reason": choice.reason, "shares": choice.parts}
+    assert study.summary()["choice"] == told
     assert len(study.train) == choice.chosen.last.rows
 
 

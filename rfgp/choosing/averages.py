@@ -1,0 +1,103 @@
+"""Averages of the candidates for few rows, in place of the one that seems best.
+
+Where hyperparameters are found on few rows, the rows that are left out do not tell which kernel is best: they have
+been seen. An average of the posteriors needs no such choice, and it knows where they disagree.
+
+On random 100, 200 and 400 rows of eleven tables (93 cases, up to 1,000 other rows to judge by) one kernel of the five
+here, taken by rows left out or by its evidence, was ahead of scikit-learn's Gaussian one by .00, .00 and .06 nats a row
+in the median, and behind by up to 10, 318 and 1, where a noise went to zero. The average was ahead by .05, .08 and .07,
+and behind by .03, .02 and 0 at most; it was as good as the best of the five, known afterwards, in the median, and
+behind by .12 at most.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from rfgp.choosing.grounds import Found
+from rfgp.regression import KernelFamily, Member, Regression
+
+PRIOR = 5.0
+"""Rows for which each candidate counts before there are any: of 0, 2, 5, 10 and 20 the one that was best on the tables
+above. Without a prior sums of kernels with too many hyperparameters get all of the weight."""
+LEAST, FAR = 0.05, 100.0
+"""The share below which a candidate is left out, and the nats, of all rows, by which it may be behind the best. The
+normal law of the average is as wide as its parts together: on 800 rows of a table that one kernel all but interpolates,
+those that do not cost .5 nats a row at a share of a tenth."""
+_STEPS = 1000
+
+
+def stacking_weights(
+    densities: Sequence[Tensor],  # (n,) each
+    counts: Tensor,  # (n,)
+) -> list[float]:
+    """Return the weights under which rows that are left out are likeliest by the mixture, and a Dirichlet prior.
+
+    The prior adds PRIOR rows to each candidate. By expectation maximisation: the objective is concave.
+
+    Source: Yao, Vehtari, Simpson and Gelman (2018), "Using stacking to average Bayesian predictive distributions",
+    Bayesian Analysis 13(3), Section 3.2; there without a prior.
+
+    Args:
+        densities: Log densities of each row given all others, by each candidate.
+        counts: How often a row counts.
+    """
+    each = torch.stack(list(densities), dim=1).double()
+    likelihoods = (each - each.max(1, keepdim=True).values).exp()
+    weights = torch.full_like(each[0], 1 / each.shape[1])
+    total = counts.sum() + PRIOR * each.shape[1]
+    for _ in range(_STEPS):
+        shares = likelihoods * weights
+        shares = counts[:, None] * shares / shares.sum(1, keepdim=True)
+        new = (shares.sum(0) + PRIOR) / total
+        if bool((new - weights).abs().max() < 1e-6):
+            break
+        weights = new
+    return [float(weight) for weight in new]
+
+
+def shares(
+    densities: Sequence[Tensor],  # (n,) each
+    counts: Tensor,  # (n,)
+) -> list[float]:
+    """Return the shares of candidates in their average, 0 of those that would have little or are far behind.
+
+    Args:
+        densities: As for `stacking_weights`.
+        counts: Likewise.
+    """
+    totals = [float((each * counts).sum()) for each in densities]
+    near = [number for number, total in enumerate(totals) if max(totals) - total < FAR]
+    weights = dict(zip(near, stacking_weights([densities[number] for number in near], counts), strict=True))
+    kept = {number: weight for number, weight in weights.items() if weight >= min(LEAST, max(weights.values()))}
+    return [kept.get(number, 0.0) / sum(kept.values()) for number in range(len(totals))]
+
+
+def mixture_density(
+    densities: Sequence[Tensor],  # (n,) each
+    weights: Sequence[float],
+) -> Tensor:  # (n,)
+    """Return the log densities of a mixture, from those of its parts."""
+    each = torch.stack(list(densities), dim=1)
+    return torch.logsumexp(each + each.new_tensor(weights).log(), dim=1)
+
+
+def averaged(found: Regression, weight: float, others: Sequence[tuple[float, Found]]) -> Regression:
+    """Return a regression averaged with others, which are given its rows at the hyperparameters that were found.
+
+    Args:
+        found: By an exact kernel, fitted to all rows.
+        weight: Its share.
+        others: Shares, and fits of other exact kernels, to these rows or some of them.
+    """
+    family = found.family
+    assert isinstance(family, KernelFamily)
+    members = tuple(_member(share, each.regression) for share, each in others)
+    return found.replace(family=replace(family, weight=weight, others=members))
+
+
+def _member(share: float, found: Regression) -> Member:
+    assert isinstance(found.family, KernelFamily)
+    return Member(share, found.family.options, found.hyperparameters.detached())

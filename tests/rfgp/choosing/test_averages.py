@@ -1,0 +1,275 @@
+"""Averages of exact kernels: their shares, their moments, and that they stay what they are."""
+
+import copy
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+
+import rfgp
+from rfgp.choosing import averages, grounds
+from rfgp.saving.container import read_file, write_file
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
+NEW = np.random.default_rng(9).uniform(-1, 1, (7, 2))
+
+
+def table(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    return X, 5 + 2 * np.sin(4 * X[:, 0]) + X[:, 1] + 0.2 * rng.standard_normal(n)
+
+
+@pytest.fixture(scope="module")
+def averaged():
+    gp = rfgp.TableGP(seed=0).fit(*table())
+    assert len(gp.members) >= 3
+    return gp
+
+
+# --- shares --------------------------------------------------------------------------------------------
+
+
+def objective(weights, densities, counts, prior):
+    mixed = np.log(np.exp(densities) @ weights)
+    return float(counts @ mixed + prior * np.log(weights).sum())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weights_are_the_likeliest_of_a_mixture_with_a_prior(seed):
+    rng = np.random.default_rng(seed)
+    densities = rng.normal([0.0, 0.3, -0.2], 1, (50, 3))
+    counts = rng.integers(1, 4, 50).astype(float)
+    found = averages.stacking_weights([torch.tensor(column) for column in densities.T], torch.tensor(counts))
+
+    def loss(logits):
+        weights = np.exp(logits - logits.max())
+        return -objective(weights / weights.sum(), densities, counts, averages.PRIOR)
+
+    best = minimize(loss, np.zeros(3), tol=1e-10)
+    assert sum(found) == pytest.approx(1)
+    assert objective(np.array(found), densities, counts, averages.PRIOR) == pytest.approx(-best.fun, abs=1e-4)
+    without = objective(np.full(3, 1 / 3), densities, counts, averages.PRIOR)
+    assert -best.fun > without + 0.1  # equal weights would fail
+
+
+def test_what_would_have_little_or_is_far_behind_has_no_share(monkeypatch):
+    monkeypatch.setattr(averages, "LEAST", 0.1)
+    good, same = torch.zeros(200), torch.zeros(200) + 0.01 * torch.arange(200).sub(99.5).sign()
+    worse, far = torch.full((200,), -0.45), torch.full((200,), -0.55)
+    one, two, three, four = averages.shares([good, same, worse, far], torch.ones(200))
+    assert three == four == 0
+    assert one + two == pytest.approx(1)
+    assert averages.shares([good, far - 9], torch.ones(200)) == [1.0, 0.0]
+    few = averages.shares([good[:20], worse[:20]], torch.ones(20))
+    assert few[1] > 0.1  # where rows are few they do not tell
+    assert averages.shares([good], torch.ones(200)) == [1.0]
+
+
+def test_the_record_has_the_shares_and_the_largest_is_the_models(averaged):
+    choice = averaged.choice
+    weights = {member.spectrum: weight for weight, member in averaged.members}
+    taken = [trial for number, trial in enumerate(choice.trials) if choice.shares[number]]
+    assert [weights[rfgp.TableGP(**trial.options).spectrum] for trial in taken] == list(filter(None, choice.shares))
+    assert averaged.members[0][0] == max(choice.shares) == choice.shares[choice.best]
+    assert "The average of " in choice.reason
+    assert choice.chosen.name in repr(choice)
+    assert sum("of the average" in line for line in choice.table()) == len(averaged.members)
+    own = averaged.members[0][1].hyperparameters
+    assert str(own.values) == str(averaged.hyperparameters.values)
+    assert "averaged with" in repr(averaged)
+
+
+def test_several_outputs_other_likelihoods_and_one_kernel_are_not_averaged():
+    X, y = table()
+    assert rfgp.TableGP(seed=0).fit(X, np.stack([y, y**2], 1)).members == ()
+    assert rfgp.TableGP("exact", "gaussian", local=None).fit(X, y).members == ()
+    assert rfgp.TableGP(features=None, num_neighbors=5, seed=0).fit(X, y).members == ()
+    counts = np.round(np.abs(y))
+    assert rfgp.TableGP("exact", likelihood="poisson", local=None, seed=0).fit(X, counts).members == ()
+
+
+def test_a_small_budget_leaves_fewer(monkeypatch):
+    X, y = table(90)
+    assert rfgp.TableGP(seed=0, budget=0.05).fit(X, y).members == ()
+    monkeypatch.setattr("rfgp.choosing.rounds.FEW", 30)
+    monkeypatch.setattr("rfgp.choosing.rounds.SOON", 0.0)
+    gp = rfgp.TableGP(seed=0).fit(X, y)
+    assert len(gp.members) <= 2
+    assert any("more than twice the best" in trial.remark for trial in gp.choice.trials)
+
+
+def test_searches_end_where_they_gain_little_and_say_that_they_have_converged():
+    X, y = table()
+    gp = rfgp.TableGP(seed=0).fit(X, y)
+    whole = rfgp.TableGP(**gp.choice.chosen.options).fit(X, y)
+    assert gp.fit_report.converged
+    assert gp.fit_report.iterations <= whole.fit_report.iterations
+    apart = whole.fit_report.log_marginal_likelihood - gp.fit_report.log_marginal_likelihood
+    assert -1e-3 < apart < 3 * grounds.GAIN
+
+
+# --- moments -------------------------------------------------------------------------------------------
+
+
+def moments(laws, weights):
+    """Of a mixture, by its definition."""
+    means = np.stack([law.mean for law in laws])
+    mean = weights @ means
+    return mean, sum(
+        w * (law.covariance + np.outer(m - mean, m - mean)) for w, m, law in zip(weights, means, laws, strict=True)
+    )
+
+
+def test_the_law_has_the_moments_of_the_mixture(averaged):
+    weights, laws = np.array([w for w, _ in averaged.members]), [m.predict(NEW) for _, m in averaged.members]
+    mean, covariance = moments(laws, weights)
+    law = averaged.predict(NEW)
+    np.testing.assert_allclose(law.mean, mean, rtol=1e-10)
+    np.testing.assert_allclose(law.covariance, covariance, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(law.variance, np.diag(covariance), rtol=1e-8)
+    observed_mean, observed = moments([one.observed() for one in laws], weights)
+    np.testing.assert_allclose(law.observed().mean, observed_mean, rtol=1e-10)
+    np.testing.assert_allclose(law.observed().covariance, observed, rtol=1e-8, atol=1e-10)
+    within = sum(w * one.covariance for w, one in zip(weights, laws, strict=True))
+    assert np.abs(covariance - within).max() > 1e-4  # a law that forgets where members disagree would fail
+    sums = np.ones((1, 7))
+    np.testing.assert_allclose(law.linear(sums).variance, (sums @ covariance @ sums.T)[0], rtol=1e-8)
+    draws = law.sample(20_000, seed=0)
+    errors = (draws.mean(0) - mean) / np.sqrt(np.diag(covariance) / 20_000)
+    assert np.abs(errors).max() < 6  # 7 normal z-scores: a false alarm in 10^8 runs
+
+
+def test_rows_left_out_have_the_moments_of_the_mixture(averaged):
+    weights, members = zip(*averaged.members, strict=True)
+    parts, found = [member.leave_one_out() for member in members], averaged.leave_one_out()
+    mean = sum(w * one.mean for w, one in zip(weights, parts, strict=True))
+    variance = sum(w * (one.variance + (one.mean - mean) ** 2) for w, one in zip(weights, parts, strict=True))
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-8)
+    np.testing.assert_allclose(found.variance, variance, rtol=1e-7)
+
+
+def test_the_prior_is_the_mixture_and_the_likelihood_that_of_the_largest_share(averaged):
+    kernels = sum(w * member.prior_covariance(NEW).detach() for w, member in averaged.members)
+    torch.testing.assert_close(averaged.prior_covariance(NEW).detach(), kernels)
+    own = averaged.members[0][1]
+    assert float(averaged.log_marginal_likelihood().detach()) == float(own.log_marginal_likelihood().detach())
+    averaged.log_marginal_likelihood().backward()
+    assert averaged.hyperparameters.raw["lengthscale"].grad is not None
+
+
+def test_predictions_are_differentiable_in_the_inputs(averaged):
+    x = torch.tensor(NEW[:1], requires_grad=True)
+    law = averaged.predict(x)
+    slope = torch.autograd.grad(law.mean.sum() + law.variance.sum(), x)[0]
+    step = np.array([[1e-5, 0.0]])
+    ends = [averaged.predict(NEW[:1] + sign * step) for sign in (1, -1)]
+    change = sum(sign * (end.mean[0] + end.variance[0]) for sign, end in zip((1, -1), ends, strict=True)) / 2e-5
+    assert float(slope[0, 0]) == pytest.approx(change, rel=1e-4)
+
+
+# --- it stays what it is -------------------------------------------------------------------------------
+
+
+def same(one, other):
+    np.testing.assert_allclose(one.predict(NEW).mean, other.predict(NEW).mean, rtol=1e-12)
+    np.testing.assert_allclose(one.predict(NEW).variance, other.predict(NEW).variance, rtol=1e-9)
+
+
+def test_new_rows_are_told_to_all(averaged):
+    more = rfgp.TableGP.of(averaged.family, averaged._fitted)
+    more.update(NEW[:3], [5.0, 6.0, 7.0])
+    members = [(w, member.update(NEW[:3], [5.0, 6.0, 7.0])) for w, member in averaged.members]
+    expected = sum(w * member.predict(NEW).mean for w, member in members)
+    np.testing.assert_allclose(more.predict(NEW).mean, expected, rtol=1e-9)
+    assert more.num_observations == 63
+    assert averaged.num_observations == 60
+    other = copy.deepcopy(averaged).condition(*table(40, seed=1))
+    assert len(other.members) == len(averaged.members)
+    assert other.num_observations == 40
+
+
+def test_it_is_its_own_exact_process_and_another_fit_chooses_anew(averaged, tmp_path):
+    exact = averaged.exact()
+    same(exact, averaged)
+    exact.save(tmp_path / "exact", data=True)
+    same(rfgp.load(tmp_path / "exact"), averaged)
+    X, y = table()
+    alone = exact.fit(X, y)
+    assert float(alone.log_marginal_likelihood().detach()) > averaged.fit_report.log_marginal_likelihood - 1e-3
+    assert np.abs(alone.predict(NEW).mean - averaged.predict(NEW).mean).max() > 1e-6
+
+
+def test_hyperparameters_that_are_set_are_those_of_the_largest_share(averaged):
+    changed = copy.deepcopy(averaged)
+    changed.hyperparameters.noise = 2.0
+    weights = [w for w, _ in averaged.members]
+    before, after = (gp.predict(NEW).observed().variance - gp.predict(NEW).variance for gp in (averaged, changed))
+    own = float(averaged.hyperparameters.noise)
+    np.testing.assert_allclose(after - before, weights[0] * (2.0 - own), rtol=1e-6)
+
+
+def test_files_and_pickles_keep_all(averaged, tmp_path):
+    averaged.save(tmp_path / "model", data=True)
+    loaded = rfgp.load(tmp_path / "model")
+    same(loaded, averaged)
+    same(pickle.loads(pickle.dumps(averaged)), averaged)
+    assert [w for w, _ in loaded.members] == [w for w, _ in averaged.members]
+    assert loaded.choice == averaged.choice
+    assert str(loaded) == str(averaged)
+    same(loaded.update(NEW[:1], [5.0]), copy.deepcopy(averaged).update(NEW[:1], [5.0]))
+
+
+def wrong(header, tensors, what):
+    average = header["options"]["average"]
+    if what == "weights":
+        average["weight"] += 0.1
+    if what == "negative":
+        average["members"][0]["weight"] *= -1
+    if what == "nobody":
+        average["members"] = []
+    if what == "one less":
+        average["members"].pop()
+    if what == "features":
+        average["members"][0]["options"]["num_frequencies"] = 3
+    if what == "no factor":
+        tensors = {name: t for name, t in tensors.items() if name != "predictor.1.factor"}
+    if what == "flat factor":
+        tensors["predictor.1.factor"] = torch.zeros_like(tensors["predictor.1.factor"])
+    if what == "lengthscale":
+        tensors["draw.members.0.lengthscale.raw"] = torch.zeros(5)
+    if what == "shares":
+        header["choice"]["shares"] = [1.0, 1.0]
+    return header, tensors
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["weights", "negative", "nobody", "one less", "features", "no factor", "flat factor", "lengthscale", "shares"],
+)
+def test_planted_a_file_that_does_not_fit_together_is_refused(averaged, tmp_path, what):
+    averaged.save(tmp_path / "model", data=True)
+    header, tensors = read_file(tmp_path / "model")
+    write_file(tmp_path / "wrong", *wrong(json.loads(json.dumps(header)), dict(tensors), what))
+    with pytest.raises(rfgp.ModelFileError):
+        rfgp.load(tmp_path / "wrong")
+
+
+def test_planted_a_law_without_what_members_disagree_on_fails(averaged, monkeypatch):
+    monkeypatch.setattr(
+        "rfgp.inference.averages.mixed",
+        lambda weights, means, variances: (
+            sum(w * m for w, m in zip(weights, means, strict=True)),
+            sum(w * v for w, v in zip(weights, variances, strict=True)),
+        ),
+    )
+    with pytest.raises(AssertionError):
+        test_the_law_has_the_moments_of_the_mixture(averaged)
+
+
+def test_functions_cannot_be_drawn(averaged):
+    with pytest.raises(rfgp.InvalidArgumentError, match="average of exact processes has no functions"):
+        averaged.sample_functions(2, seed=0)
