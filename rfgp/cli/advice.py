@@ -51,7 +51,8 @@ def advise(
     """
     with progress(visible=not as_json) as report:
         if _is_graph(file):
-            choice, command = _of_graph(file, kernel, max_nonzeros, seed, report)
+            most = {"budget": budget, "memory": memory}
+            choice, command = _of_graph(file, kernel, max_nonzeros, seed, most, report)
         else:
             reading = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
             limits = {"budget": budget, "memory": memory, "likelihood": likelihood, "seed": seed}
@@ -112,16 +113,20 @@ def _is_graph(file: Path) -> bool:
     return file.suffix.lower() in (*FIELD_SUFFIXES, ".gml")
 
 
-def _of_graph(file: Path, kernel: str, max_nonzeros: int, seed: int, report: Any) -> tuple[Any, str]:
+def _of_graph(
+    file: Path, kernel: str, max_nonzeros: int, seed: int, most: Mapping[str, Any], report: Any
+) -> tuple[Any, str]:
     """Return the choice for a mesh, roads or a graph, and the command, or the line of Python, that goes with it."""
     import graphs
     from rfgp.regression.graph import advised_choice
+    from rfgp.regression.limits import Limits
 
     report("Reading", 0, 0)
     graph, command = _read_graph(file, report)
     report("Measuring", 0, 0)
     chosen = graphs.kernels.by_name(kernel)
-    choice = advised_choice(graph, chosen, max_nonzeros, seed)
+    given = [] if most["budget"] is most["memory"] is None else [Limits.of(most["budget"], most["memory"], None)]
+    choice = advised_choice(graph, chosen, max_nonzeros, seed, *given)
     features = choice.chosen.options["features"]
     if command is None:
         return choice, f'rfgp.GraphGP(graph, kernel="{kernel}", features="{features}")  # in Python: it has no values'

@@ -43,10 +43,9 @@ def _row(trial: Trial, share: float) -> list[str]:
     cells = [_LEFT_OUT] * 4
     if last is not None:
         cells = [f"{last.value:.4g}", f"{last.error:.2g}", f"{last.rows:,}", f"{last.behind:.2g}"]
-    name = figures.plain(trial.name, 80) + (
-        f" ({share:.2f} of the average)" if 0 < share < 1 else " (taken)" * bool(share)
-    )
-    return [name, *cells, f"{trial.seconds:.3g}", f"{trial.memory / 2**20:,.0f}", figures.plain(trial.remark, 120)]
+    name = figures.plain(trial.name, 80) + " (taken)" * (share == 1)
+    remark = f"{share:.2f} of the average" if 0 < share < 1 else figures.plain(trial.remark, 120)
+    return [name, *cells, f"{trial.seconds:.3g}", f"{trial.memory / 2**20:,.0f}", remark]
 
 
 def _costs(choice: Choice) -> str:

@@ -213,7 +213,7 @@ def candidates(choice: Choice) -> go.Figure:
         y=list(range(len(known))),
         error_x={"type": "data", "array": _short([2 * each.error for _, each in known])},
         mode="markers",
-        marker={"size": 9, "color": [COLORS[int(name == choice.chosen.name)] for name, _ in known]},
+        marker={"size": 9, "color": [COLORS[int(name in choice.parts)] for name, _ in known]},
         showlegend=False,
     )
     ticks = {"tickvals": list(range(len(known))), "ticktext": [label(name, 44) for name, _ in known]}

@@ -1,17 +1,20 @@
 """What was measured of features on a graph, as the record of a choice."""
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import graphs
 from graphs.advice import Advice, Candidate
 from graphs.kernels import GraphKernel
-from rfgp.regression.limits import RATE
+from rfgp.regression.limits import RATE, Limits
 from rfgp.regression.record import ERROR, Choice, Measurement, Trial
 
 _SOLVED = ("precision", "rational", "exact")
 """Features that are solved by a factor rather than by conjugate gradients."""
 _EVALUATIONS, _PRODUCTS, _BYTES = 30.0, 400.0, 12.0
 """Of a fit; products of a sparse matrix in each of its evaluations; and bytes of a non-zero, its column with it."""
+_NONE = Limits()
 
 
 def choice_of(advice: Advice, graph: graphs.Graph, sampled: int, used: str | None = None) -> Choice:
@@ -59,6 +62,35 @@ def plain(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def advised_choice(graph: graphs.Graph, kernel: GraphKernel, max_nonzeros: int, seed: int) -> Choice:
-    """Return what `graphs.advise` recommends, as the record of a choice."""
-    return choice_of(graphs.advise(graph, kernel, max_nonzeros, seed=seed), graph, min(128, graph.num_nodes))
+def advised_choice(
+    graph: graphs.Graph, kernel: GraphKernel, max_nonzeros: int, seed: int, limits: Limits = _NONE
+) -> Choice:
+    """Return what `graphs.advise` recommends, as the record of a choice; within limits the best that keeps to them."""
+    advice = graphs.advise(graph, kernel, max_nonzeros, seed=seed)
+    choice = choice_of(advice, graph, min(128, graph.num_nodes))
+    return choice if limits is _NONE else _within(choice, limits)
+
+
+def _within(choice: Choice, limits: Limits) -> Choice:
+    """Return the choice among what is not too dear; of nothing the cheapest."""
+    most = math.inf if limits.budget is None else limits.budget
+    trials = tuple(replace(trial, remark=_too_dear(trial, most, limits.memory)) for trial in choice.trials)
+    allowed = [number for number, trial in enumerate(trials) if not trial.remark]
+    best, reason = choice.best, choice.reason
+    if best not in allowed:
+        numbers = allowed or range(len(trials))
+        best = min(numbers, key=lambda number: _error(trials[number]) if allowed else trials[number].seconds)
+        said = "the best that keeps to the limits" if allowed else "the cheapest, for nothing keeps to the limits"
+        reason = f"{trials[best].name}: {said}; without them {reason}"
+    budget = 0.0 if limits.budget is None else limits.budget
+    return replace(choice, trials=trials, best=best, reason=reason, budget=budget, memory=limits.memory)
+
+
+def _too_dear(trial: Trial, seconds: float, memory: float) -> str:
+    if trial.memory > memory:
+        return f"{trial.memory:.2g} bytes are over the {memory:.2g} allowed"
+    return f"over the budget of {seconds:.3g} s" if trial.seconds > seconds else ""
+
+
+def _error(trial: Trial) -> float:
+    return math.inf if trial.last is None else trial.last.value

@@ -55,6 +55,17 @@ def test_graphs_and_meshes_are_measured(monkeypatch, capsys, tmp_path):
     assert code == 0, err
     assert "chebyshev(" in out
     assert 'Type: rfgp.GraphGP(graph, kernel="diffusion", features="' in out
+    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--budget", "1e-9s")
+    assert code == 0, err
+    assert "the cheapest, for nothing keeps to the limits; without them " in out
+    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--json")
+    sizes = sorted({each["bytes"] for each in json.loads(out)["candidates"]})
+    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--json", "--memory", str(sizes[0] + 1))
+    found = json.loads(out)
+    kept = [each for each in found["candidates"] if not each["remark"]]
+    assert 0 < len(kept) < len(found["candidates"])
+    assert found["best"] == min(kept, key=lambda each: each["error_of_the_kernel"])["name"]
+    assert "the best that keeps to the limits" in found["reason"]
     (tmp_path / "m.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nv 1 1 0\nv 2 0 1\nf 1 2 3\nf 2 4 3\nf 2 5 4\n")
     code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "m.obj")
     assert code == 0, err
