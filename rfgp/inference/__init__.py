@@ -28,6 +28,7 @@ from rfgp.inference.local import LocalEvidence as LocalEvidence
 from rfgp.inference.local import LocalPosterior as LocalPosterior
 from rfgp.inference.local import LocalPrior as LocalPrior
 from rfgp.inference.markov import MarkovPrior as MarkovPrior
+from rfgp.inference.mixed import MixturePrediction as MixturePrediction
 from rfgp.inference.noisy import NoisyLaw as NoisyLaw
 from rfgp.inference.noisy import NoisyPosterior as NoisyPosterior
 from rfgp.inference.observed import ObservedPrediction as ObservedPrediction

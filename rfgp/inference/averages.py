@@ -1,8 +1,8 @@
-"""Averages of processes: the normal law with the mean and the covariance of a mixture of their posteriors.
+"""Averages of processes: the mean and the covariance of a mixture of their posteriors.
 
 Of posteriors with means m_i and covariances C_i and weights w_i that sum to one, the mixture has the mean
 m = sum w_i m_i and the covariance sum w_i (C_i + (m_i - m) (m_i - m)^T): what the processes know and where they
-disagree. The weights are given; rows do not change them.
+disagree. The weights are given; rows do not change them. Its densities are in `rfgp.inference.mixed`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -57,9 +57,9 @@ class TableGP(Process[TableFamily | OpenFamily]):
 
     Up to 2,000 rows the candidates are exact kernels, and of one output with normal noise they are averaged rather than
     one taken: rows that hyperparameters have seen do not tell which is best (`rfgp.choosing.averages` has figures).
-    Predictions are then the normal law with the mean and the covariance of the mixture; `members` are the processes
-    with their shares, and what a process has one of, `hyperparameters`, `log_marginal_likelihood()` and the report, is
-    that of the largest share. Name `spectrum` and `local` for one process.
+    Predictions are then mixtures of normal laws (`rfgp.inference.MixturePrediction`); `members` are the processes with
+    their shares, and what a process has one of, `hyperparameters`, `log_marginal_likelihood()` and the report, is that
+    of the largest share. Name `spectrum` and `local` for one process.
 
     f = Phi w + g: coupled random features carry what is smooth over the whole table, and a nearest-neighbour (Vecchia)
     process g, independent and with lengthscales of its own, what is local. All hyperparameters are learned by the one

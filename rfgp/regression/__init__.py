@@ -1,6 +1,7 @@
 """Regressions as values: rows under a prior at given hyperparameters, and the families of priors."""
 
 from rfgp.regression.family import Family as Family
+from rfgp.regression.family import mean_and_noise as mean_and_noise
 from rfgp.regression.record import Choice as Choice
 from rfgp.regression.record import Measurement as Measurement
 from rfgp.regression.record import Trial as Trial
@@ -9,7 +10,6 @@ from rfgp.regression.regression import begin as begin
 from rfgp.regression.regression import conditioned as conditioned
 from rfgp.regression.regression import decided as decided
 from rfgp.regression.regression import extended as extended
-from rfgp.regression.regression import mean_and_noise as mean_and_noise
 from rfgp.regression.regression import solved_if_read as solved_if_read
 from rfgp.regression.regression import started as started
 from rfgp.regression.report import FitReport as FitReport

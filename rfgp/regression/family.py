@@ -138,6 +138,10 @@ class Family(ABC):
         """Return the standardised variance of an observation given the function, 0-d; of a normal likelihood."""
         return values.standardized("noise")
 
+    def noises(self, values: Values) -> tuple[Tensor, ...]:
+        """Return that of each process of an average, 0-d; none where there is one."""
+        return ()
+
     def seeing(self, summary: DataSummary) -> Self:
         """Return the family with what data decide, where it is still open; here it is not."""
         return self
@@ -179,3 +183,8 @@ class Family(ABC):
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self  # it never changes
+
+
+def mean_and_noise(values: Values) -> tuple[Tensor, Tensor]:
+    """Return the standardised mean (k,) and noise, 0-d."""
+    return values.standardized("mean").reshape(-1), values.standardized("noise")

@@ -19,6 +19,7 @@ from rfgp.inference import (
     FeaturePrior,
     LeaveOneOut,
     LinearModel,
+    MixturePrediction,
     Posterior,
     Prediction,
     Prior,
@@ -30,7 +31,7 @@ from rfgp.inference import (
 )
 from rfgp.inference.evidence import Guess
 from rfgp.parameters import Quantity, Space, Values
-from rfgp.regression.family import Family
+from rfgp.regression.family import Family, mean_and_noise
 from rfgp.regression.observing import (
     approximation_of,
     bound_likelihood,
@@ -195,7 +196,9 @@ class Regression:
         with torch.set_grad_enabled(wanted):
             law = self.posterior.law(inputs)
         of_observations = None if self.family.is_normal else partial(observations, likelihood=bound_likelihood(self))
-        return Prediction(law, mean, scale, noise, origin.template, origin.is_numpy, of_observations=of_observations)
+        parts = (law, mean, scale, noise, origin.template, origin.is_numpy)
+        noises = self.family.noises(self.hyperparameters.detached())
+        return MixturePrediction(*parts, noises=noises) if noises else Prediction(*parts, False, of_observations)
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
         """Draw functions from the posterior: maps of inputs, (n, d) or n labels, to values (s, n) or (s, n, k).
@@ -346,11 +349,6 @@ def solved_if_read(regression: Regression) -> Regression:
     if regression.rows is not None and any(isinstance(part, SourceRows) for part in parts_of(regression.rows)):
         return regression.replace(given=regression.posterior)
     return regression
-
-
-def mean_and_noise(values: Values) -> tuple[Tensor, Tensor]:
-    """Return the standardised mean (k,) and noise, 0-d."""
-    return values.standardized("mean").reshape(-1), values.standardized("noise")
 
 
 def _space(family: Family, summary: DataSummary, approximation: str | None) -> Space:

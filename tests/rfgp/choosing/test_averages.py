@@ -138,9 +138,81 @@ def test_the_law_has_the_moments_of_the_mixture(averaged):
     assert np.abs(covariance - within).max() > 1e-4  # a law that forgets where members disagree would fail
     sums = np.ones((1, 7))
     np.testing.assert_allclose(law.linear(sums).variance, (sums @ covariance @ sums.T)[0], rtol=1e-8)
+
+
+def parts_of(gp, observed=True):
+    laws = [member.predict(NEW) for _, member in gp.members]
+    return [w for w, _ in gp.members], [law.observed() if observed else law for law in laws]
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_densities_and_probabilities_are_those_of_the_mixture(averaged, observed):
+    weights, laws = parts_of(averaged, observed)
+    law = averaged.predict(NEW).observed() if observed else averaged.predict(NEW)
+    for y in (law.mean, law.mean + 3 * law.std, law.mean - 0.5 * law.std):
+        mixed = sum(w * np.exp(one.log_density(y)) for w, one in zip(weights, laws, strict=True))
+        np.testing.assert_allclose(law.log_density(y), np.log(mixed), rtol=1e-9)
+        below = sum(w * one.cdf(y) for w, one in zip(weights, laws, strict=True))
+        np.testing.assert_allclose(law.cdf(y), below, rtol=1e-9)
+    assert (law.cdf(5.0) == law.cdf(np.full(7, 5.0))).all()
+    normal = -0.5 * (3**2 + np.log(2 * np.pi * law.variance))  # a law that is the normal one would fail
+    assert np.abs(law.log_density(law.mean + 3 * law.std) - normal).max() > 0.02
+    quantiles = law.quantile([0.01, 0.5, 0.9])
+    assert quantiles.shape == (3, 7)
+    for p, q in zip([0.01, 0.5, 0.9], quantiles, strict=True):
+        np.testing.assert_allclose(law.cdf(q), p, rtol=1e-9)
+    np.testing.assert_allclose(law.interval(0.98)[0], quantiles[0], rtol=1e-12)
+    assert law.quantile(0.5).shape == (7,)
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_draws_are_of_the_mixture_and_joint(averaged, observed):
+    law = averaged.predict(NEW).observed() if observed else averaged.predict(NEW)
     draws = law.sample(20_000, seed=0)
-    errors = (draws.mean(0) - mean) / np.sqrt(np.diag(covariance) / 20_000)
-    assert np.abs(errors).max() < 6  # 7 normal z-scores: a false alarm in 10^8 runs
+    ends = np.stack([law.quantile(p) for p in (0.02, 0.3, 0.7)])
+    for p, end in zip((0.02, 0.3, 0.7), ends, strict=True):
+        share = (draws <= end).mean(0)
+        z = (share - p) / np.sqrt(p * (1 - p) / 20_000)
+        assert np.abs(z).max() < 6  # 42 z-scores of binomial shares: a false alarm in 10^7 runs
+    centered = (draws - law.mean) @ np.ones(7)
+    squares = centered**2
+    z = (squares.mean() - np.ones(7) @ law.covariance @ np.ones(7)) / (squares.std() / np.sqrt(20_000))
+    assert abs(z) < 6
+    assert law.sample(0, seed=0).shape == (0, 7)
+    np.testing.assert_array_equal(law.sample(3, seed=1), law.sample(3, seed=1))
+
+
+def test_functionals_are_mixtures_too_and_exponentials_are_of_the_normal_law(averaged):
+    w = np.array([[1.0, -1.0, 0, 0, 0, 0, 0], [1.0] * 7])
+    weights, laws = parts_of(averaged)
+    law = averaged.predict(NEW).linear(w).observed()
+    parts = [one.linear(w) for one in laws]
+    y = law.mean + law.std
+    mixed = sum(weight * np.exp(one.log_density(y)) for weight, one in zip(weights, parts, strict=True))
+    np.testing.assert_allclose(np.exp(law.log_density(y)), mixed, rtol=1e-8)
+    np.testing.assert_allclose(law.covariance, w @ averaged.predict(NEW).observed().covariance @ w.T, rtol=1e-8)
+    np.testing.assert_allclose(law.linear([1.0, 1.0]).mean, [law.mean.sum()], rtol=1e-9)
+    assert law.sample(2, seed=0).shape == (2, 2)
+    grown = averaged.predict(NEW).observed().exp()
+    normal = averaged.predict(NEW).observed()
+    np.testing.assert_allclose(grown.mean, np.exp(normal.mean + normal.variance / 2), rtol=1e-9)
+    np.testing.assert_allclose(np.log(grown.median), normal.mean, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda law: law.quantile(1.0), "strictly between"),
+        (lambda law: law.log_density([1.0]), "y has shape"),
+        (lambda law: law.cdf("a"), "no"),
+        (lambda law: law.sample(-1), "num_samples"),
+        (lambda law: law.linear([np.nan] * 7), "weights must be finite"),
+        (lambda law: law.observed(exposure=2.0), "exposure"),
+    ],
+)
+def test_what_cannot_be_asked_is_named(averaged, call, message):
+    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+        call(averaged.predict(NEW))
 
 
 def test_rows_left_out_have_the_moments_of_the_mixture(averaged):
@@ -180,7 +252,7 @@ def same(one, other):
 
 
 def test_new_rows_are_told_to_all(averaged):
-    more = rfgp.TableGP.of(averaged.family, averaged._fitted)
+    more = copy.deepcopy(averaged)
     more.update(NEW[:3], [5.0, 6.0, 7.0])
     members = [(w, member.update(NEW[:3], [5.0, 6.0, 7.0])) for w, member in averaged.members]
     expected = sum(w * member.predict(NEW).mean for w, member in members)

@@ -1,0 +1,121 @@
+"""Predictions of an average of processes: moments of the mixture, and its densities, quantiles and draws."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.ambient import plain
+from rfgp.counts import check_count
+from rfgp.inference.averages import AverageLaw
+from rfgp.inference.laws import Law, LinearLaw, normal_log_density
+from rfgp.inference.prediction import LogNormal, Prediction, probabilities, values_like
+
+_HALVINGS = 80
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MixturePrediction(Prediction):
+    """The joint law at n points of a mixture of normal ones, of one output.
+
+    Means, variances and covariances are its own; densities, probabilities, quantiles and draws are of the mixture,
+    which has longer tails than the normal law with these moments. `exp()` is of that law, as divergences are.
+
+    Attributes:
+        noises: The noise of each part, standardised, as `noise`.
+    """
+
+    noises: tuple[Tensor, ...] = ()
+
+    def cdf(self, y: Any) -> Any:
+        """Return the probabilities that values are at most y, one number or (n,): (n,)."""
+        return self._out(self._below(values_like(y, self.mean_tensor(), may_be_one=True)))
+
+    @plain()
+    def quantile(self, probability: Any) -> Any:
+        """Return the quantiles of the marginal laws: (n,), or (q, n) for q probabilities."""
+        mean = self.mean_tensor()
+        p = probabilities("probability", probability, mean)
+        found = torch.stack([self._at(one.expand_as(mean)) for one in p.reshape(-1)])
+        return self._out(found.reshape(*p.shape, *mean.shape))
+
+    def log_density(self, y: Any) -> Any:
+        """Return the log density of each value (n,) under its marginal law."""
+        values = values_like(y, self.mean_tensor())
+        parts = [math.log(w) + normal_log_density(values, mean, variance) for w, mean, variance in self._parts()]
+        return self._out(torch.logsumexp(torch.stack(parts), dim=0))
+
+    @plain()
+    def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
+        """Draw from the joint law, (s, n): each draw is one of one of the processes."""
+        num_samples = check_count("num_samples", num_samples, least=0)
+        generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
+        law, like = self._law, self.law.mean()
+        which = torch.multinomial(like.new_tensor(law.weights).cpu(), max(num_samples, 1), True, generator=generator)
+        draws = like.new_empty(num_samples, len(like), 1)
+        for number, (part, shift) in enumerate(zip(law.laws, law.shifts, strict=True)):
+            rows = (which[:num_samples] == number).nonzero()[:, 0]
+            if len(rows):
+                one = Prediction(part, *self._map(shift), self.noises[number], like, False, self.has_noise)
+                draws[rows] = one.sample(len(rows), generator=generator)[..., None]
+        return self._out(draws[..., 0])
+
+    @plain()
+    def linear(self, weights: Any) -> "MixturePrediction":
+        """Return the joint law of linear functionals of the values (m, n), or of one, (n,)."""
+        whole = super().linear(weights)
+        w = cast(LinearLaw, whole.law).weights
+        shift = (self.location / self.scale).reshape(-1)
+        parts = list[Law]()
+        for part, extra in zip(self._law.laws, self._law.shifts, strict=True):
+            parts.append(LinearLaw(part, w, shift + extra))
+        none = tuple(torch.zeros_like(extra) for extra in self._law.shifts)
+        law = AverageLaw(w, self._law.weights, none, parts)
+        noises = tuple(noise.double() for noise in self.noises)
+        through = tuple(w @ noise @ w.mT if noise.ndim == 2 else noise * w @ w.mT for noise in noises)
+        return replace(self, law=law, location=whole.location, noise=whole.noise, noises=through)
+
+    def exp(self) -> LogNormal:
+        """Return the law of the exponentials of normal values with these moments."""
+        parts = (self.law, self.location, self.scale, self.noise, self.template, self.as_numpy, self.has_noise)
+        return LogNormal(Prediction(*parts))
+
+    # --- in the user's units ---------------------------------------------------------------------
+
+    @property
+    def _law(self) -> AverageLaw:
+        return cast(AverageLaw, self.law)
+
+    def _map(self, shift: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the location and the scale, 0-d, of a part whose mean has a shift (1,)."""
+        return self.location + self.scale * shift[0], self.scale
+
+    def _parts(self) -> Iterator[tuple[float, Tensor, Tensor]]:
+        """Yield the weight of each part, with its means and variances (n,), float64."""
+        for number, (part, shift) in enumerate(zip(self._law.laws, self._law.shifts, strict=True)):
+            one = Prediction(part, *self._map(shift), self.noises[number], self.template, False, self.has_noise)
+            yield self._law.weights[number], one.mean_tensor(), one.variance_tensor().clamp_min(0)
+
+    def _below(self, y: Tensor) -> Tensor:
+        """Return the probabilities of at most y, () or (n,)."""
+        total = torch.zeros((), dtype=torch.float64, device=y.device)
+        for weight, mean, variance in self._parts():
+            deviation = variance.sqrt()
+            scaled = (y - mean) / torch.where(deviation > 0, deviation, torch.ones_like(deviation))
+            share = 0.5 * torch.special.erfc(-scaled / 2**0.5)
+            total = total + weight * torch.where(deviation > 0, share, (y >= mean).to(share))
+        return total
+
+    def _at(self, p: Tensor) -> Tensor:
+        """Return the quantiles (n,) of probabilities (n,): between those of the parts, by bisection."""
+        ends = torch.stack([mean + variance.sqrt() * torch.special.ndtri(p) for _, mean, variance in self._parts()])
+        low, high = ends.min(0).values, ends.max(0).values
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            below = self._below(middle) < p
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return high
