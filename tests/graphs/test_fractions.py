@@ -40,6 +40,7 @@ def test_the_other_power_has_the_mirrored_fractions(power):
             np.testing.assert_allclose(other.at(width).poles * found.at(width).poles, np.exp(width), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terms", [2, 5, 8])
 def test_errors_grow_smoothly_with_the_power(terms):
     powers = np.geomspace(0.01, 0.5, 12)

@@ -23,6 +23,7 @@ def all_segments(lines, point):
     return min(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.05, 1.0, 30.0])
 def test_all_segments_in_the_plane(spread):
     rng = np.random.default_rng(0)

@@ -72,6 +72,7 @@ def test_moving_makes_the_closed_form_smaller_and_rows_that_are_one_stay():
     assert float(one.weights.sum()) == pytest.approx(8)
 
 
+@pytest.mark.slow
 def test_it_is_nearer_to_the_kernel_on_other_rows_too():
     """Root mean square error over the pairs of rows that it has not seen, of the same law."""
     x, z = rows(400), rows(400, seed=1)
@@ -81,6 +82,7 @@ def test_it_is_nearer_to_the_kernel_on_other_rows_too():
     assert found.error < weighted.error < 0.8 * plain.error
 
 
+@pytest.mark.slow
 def test_a_bias_is_found_where_there_is_one_and_only_there():
     """Six standard errors of the squared bias; that of shrunken frequencies is known."""
 

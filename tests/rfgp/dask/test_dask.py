@@ -131,6 +131,7 @@ def test_inducing_points_are_those_of_the_same_rows_in_blocks(client, diagonal):
     assert gp.check().lower == pytest.approx(expected.check().lower, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_noise_and_weights_of_rows(client):
     found = Partitions(frame(), "y", "noise", "weight")
     gp = model().condition(found)
@@ -423,6 +424,7 @@ def test_columns_that_a_model_does_not_know_may_hold_text(client):
         assert [entry.filename for entry in caught] == [__file__]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["poisson", "student-t"])
 def test_likelihoods_are_summed_there(client, name):
     """The mode, the evidence and its gradient, from sums on the workers, are those of rows in memory."""

@@ -67,6 +67,7 @@ def test_some_rows_come_first_and_keep_all_their_neighbors(monkeypatch):
     assert np.diff(pattern.indptr)[4:].min() == 13
 
 
+@pytest.mark.slow
 def test_more_rows_are_searched_on_where_some_mislead(monkeypatch):
     """Two rows as good as one, with targets far apart, are all that speaks for noise, and are not among the first."""
     monkeypatch.setattr(fitting, "MOST_ROWS", 40)

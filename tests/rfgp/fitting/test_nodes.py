@@ -29,6 +29,7 @@ def whole():
         return fitted(callback=lambda *iteration: told.append(iteration)), told
 
 
+@pytest.mark.slow
 def test_a_fit_end_to_end(whole, iterative):
     gp, told = whole
     report = gp.fit_report
@@ -55,6 +56,7 @@ def test_very_many_rows_begin_from_a_subset(whole, monkeypatch, iterative):
     assert abs(lost.item()) < 1.0  # both are within 1/16 of 4 parameters / 2 of the maximum, on average
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("iterations", [1, 12])
 def test_starts_that_cannot_be_solved_are_left_out(iterations, monkeypatch, iterative):
     """Where every start fails, as in one step, the search begins from the model's own values."""

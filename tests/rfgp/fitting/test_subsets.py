@@ -24,6 +24,7 @@ def assert_all_stages_are_traced(report):
         assert part[-1] - part[0] == pytest.approx(stage.gain * stage.rows)
 
 
+@pytest.mark.slow
 def test_a_large_table_is_not_optimised_as_a_whole(monkeypatch):
     monkeypatch.setattr(subsets, "SETTLED", 0.02)
     X, y = table(20_000)
@@ -63,6 +64,7 @@ def test_weights_do_not_hide_that_a_subset_is_not_all_rows(monkeypatch):
     assert abs(slope.item()) < 1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::rfgp.JitterWarning")  # on the way, where there is less noise than the bound
 @pytest.mark.parametrize("n", [300, 3000])
 def test_bounds_are_kept_where_the_scale_is_solved_for(n, monkeypatch):
@@ -76,6 +78,7 @@ def test_bounds_are_kept_where_the_scale_is_solved_for(n, monkeypatch):
     assert "noise" in gp.fit_report.at_bounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sd", [0.03, 0.003])
 def test_little_noise_in_single_precision(sd):
     """Products of float32 features alone gave noise of twice its size, with an indefinite matrix."""

@@ -65,6 +65,7 @@ def test_features_alone_are_learned_as_without_a_local_process(monkeypatch):
     assert values.standardized("noise").item() == pytest.approx(1e-6)
 
 
+@pytest.mark.slow
 def test_noise_is_not_learned_and_few_rows_are_not_either():
     X, _ = table(300)
     gp = model(num_frequencies=64).fit(X, np.random.default_rng(2).standard_normal(300), max_iterations=20)

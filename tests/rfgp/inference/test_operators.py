@@ -42,6 +42,7 @@ def test_operators_are_the_covariance(name, request):
     assert fails(assert_mean, squares * variance.numpy(), float(variance.mean()))
 
 
+@pytest.mark.slow
 def test_estimates_of_the_divergence_agree_with_it_in_both_directions(exact, walks):
     """|z| < 7 of a mean of 1,024 light-tailed probes: a false-alarm rate below 1e-10 for each of the two."""
     p, q = exact.predict(POINTS), walks.predict(POINTS)

@@ -90,6 +90,7 @@ def judged(coupling, objective, m, draws=150):
 
 
 class TestCopula:
+    @pytest.mark.slow
     def test_it_finds_that_norms_should_be_opposite(self):
         """Two orthogonal frequencies: the best copula is the negatively monotone one (couplings paper, Theorem 3.2)."""
         objective = learn.kernel_error(X[:, :2])
@@ -184,6 +185,7 @@ class TestRadialLaw:
         assert found.coupling.weighted
         assert found.best == pytest.approx(found.trace[0], rel=0.5)
 
+    @pytest.mark.slow
     def test_it_lowers_the_divergence_of_posteriors(self):
         objective = learn.posterior_divergence(2 * X, 20, 0.05)
         found = learn.learn_radial_law(objective, 24, 4, num_bins=8, num_steps=80, num_draws=2)

@@ -101,6 +101,7 @@ def test_weights_of_many_rows_and_the_kernel_of_few_agree():
         few.sample_functions(3)
 
 
+@pytest.mark.slow
 def test_nodes_have_classes():
     graph = graphs.Graph.from_networkx(nx.grid_2d_graph(8, 9))
     labels = list(graph.labels)

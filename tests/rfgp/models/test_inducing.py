@@ -386,6 +386,7 @@ def test_a_redraw_keeps_learned_points_where_only_the_diagonal_changes():
     assert not np.array_equal(gp.redraw(seed=1).predict(X).mean, gp.predict(X).mean)
 
 
+@pytest.mark.slow
 def test_float32_is_searched_in_double():
     """Else rounding would end line searches; the likelihoods are of other jitters."""
     X, y = table(300)

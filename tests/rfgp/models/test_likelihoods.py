@@ -347,6 +347,7 @@ def test_a_killed_fit_goes_on(tmp_path):
         model(Bernoulli(link="probit")).fit(x, y, checkpoint=tmp_path / "c")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [ROWS, 9000])
 def test_single_precision_is_near_double(rows):
     x, y, new, _ = table("bernoulli", rows)
@@ -363,6 +364,7 @@ def test_classes_that_columns_separate_have_a_finite_fit():
     assert ((p > 0.5) == (x[:, 0] > 0)).mean() > 0.97
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")
 @pytest.mark.parametrize("features", ["fourier", "exact"])
 @pytest.mark.parametrize("name", ["poisson", "negative-binomial", "gamma", "student-t", "bernoulli"])

@@ -10,6 +10,7 @@ import rfgp
 DATA = Path(os.environ.get("RFGP_DATA_DIR", Path(__file__).parents[4] / "shared" / "data")) / "traffic" / "pems.rda"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.exists(), reason="pems.rda is not there; name its folder in RFGP_DATA_DIR")
 @pytest.mark.parametrize(
     ("alpha", "boundary", "kappa", "field", "noise", "mean", "printed"),

@@ -184,6 +184,7 @@ def tables(draw):
     return inputs.astype(dtype), y.astype(dtype), draw(st.integers(1, 40)), draw(st.sampled_from(["iid", "energy"]))
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
 @hypothesis.given(tables())
 def test_any_table_is_fitted_or_refused_by_name(table):

@@ -664,6 +664,7 @@ def test_it_prints(pages, tmp_path):
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b", content)) <= 12
 
 
+@pytest.mark.slow
 def test_an_exact_process_stands_beside_walks(monkeypatch):
     field = ball(True, subdivisions=1)
     study = report.study_field(field, fields.whittle_matern(field, 2, seed=0), test_share=0.2)

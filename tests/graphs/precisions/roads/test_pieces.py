@@ -25,6 +25,7 @@ def cases(draw):
     return edges, draw(st.lists(place, min_size=1, max_size=5)), draw(st.lists(place, max_size=5))
 
 
+@pytest.mark.slow
 @given(cases(), st.sampled_from([1, 2]), st.sampled_from(["neumann", "stationary"]), st.floats(0.5, 2.0), st.randoms())
 @settings(max_examples=150, deadline=None)
 def test_the_law_depends_on_neither_cuts_nor_directions_nor_order(case, alpha, boundary, lengthscale, random):

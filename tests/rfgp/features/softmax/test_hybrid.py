@@ -61,6 +61,7 @@ class TestCoefficients:
         exact = make(draw(3, 3, random.generator(0)))(X, X if of == "difference" else -X).diagonal()
         torch.testing.assert_close(exact, torch.full((3,), 0.0 if complement else 1.0).double())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("estimator", ["trigonometric", "positive"])
     def test_the_normalized_gaussian(self, estimator):
         """(1 - exp(-|x - y|^2 / (2 tau^2))) / rho (hybrid paper, Eqs. 67 to 70): known at one end of a sphere."""
@@ -224,6 +225,7 @@ class TestHybrid:
             both = torch.stack([x, -x])
             torch.testing.assert_close(angular(x[None], both), softmax.exact(x[None], both))
 
+    @pytest.mark.slow
     def test_gradients_are_unbiased_though_signs_have_none(self):
         generator, found = random.generator(0), []
         for _ in range(1000):

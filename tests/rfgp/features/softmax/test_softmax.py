@@ -55,6 +55,7 @@ def test_estimates_of_couplings_are_unbiased(kind, name):
     check_unbiased(estimates(MAKERS[kind], name=name))
 
 
+@pytest.mark.slow
 def test_of_antithetic_frequencies():
     for kind in ("Positive", "Exponential", "Exponential, complex"):
         check_unbiased(estimates(MAKERS[kind], m=4, name="orthogonal-antithetic"))

@@ -134,6 +134,7 @@ def test_blocks_and_features_that_are_not_kept_are_the_same(monkeypatch):
     torch.testing.assert_close(parts.mode.weights, whole.mode.weights, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_moments_are_near_those_of_a_long_chain():
     """Means by .35 of a posterior deviation at most: the mode of a skewed law is not its mean."""
     data = rows(weighted=False)

@@ -187,6 +187,7 @@ def test_one_row_is_near_quadrature(name):
     assert value == pytest.approx(np.log(integral), abs=0.3 if name == "student-t" else 0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "error"), [("bernoulli", 0.25), ("poisson", 0.3), ("student-t", 0.35), ("gamma", 0.25)]
 )

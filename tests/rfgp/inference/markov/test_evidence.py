@@ -126,6 +126,7 @@ def test_what_loses_all_digits_is_named():
         gp.regression.prior().diagonal(torch.arange(3))
 
 
+@pytest.mark.slow
 def test_many_nodes_go_through_it_by_themselves():
     """Beyond 2,000 nodes "auto" takes it, and `exact` is it, for kernels that have one."""
     graph = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(50, 45)))

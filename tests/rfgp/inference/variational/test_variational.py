@@ -246,6 +246,7 @@ def test_one_row_is_a_lower_bound_near_quadrature(name):
     assert integral - 0.05 < value < integral
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "error", "spread"), [("bernoulli", 0.03, 0.05), ("poisson", 0.05, 0.1), ("gamma", 0.05, 0.05)]
 )
