@@ -29,7 +29,7 @@ def fit_open(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]
     begun = time.monotonic()
     entry = rounds.entries[0] if len(rounds.entries) == 1 else rounds.run()
     measured = time.monotonic()
-    found, report = _fitted(regression, plan, entry)
+    found, report = _fitted(regression, plan, entry, rounds.grounds)
     others = [(share, rounds.entries[number]) for number, share in rounds.shares.items() if share]
     others = [(share, other) for share, other in others if other is not entry]
     if others:
@@ -63,14 +63,14 @@ def _is_learned(entry: Entry) -> bool:
     return getattr(entry.offer.options, "frequencies", "fixed") == "learned"
 
 
-def _fitted(regression: Regression, plan: Plan, entry: Entry) -> tuple[Regression, FitReport]:
+def _fitted(regression: Regression, plan: Plan, entry: Entry, grounds: Grounds) -> tuple[Regression, FitReport]:
     """Return the candidate fitted to all rows, from what was found of it; as it is, where that is all rows."""
     found, options = entry.found, entry.offer.options
     if found is not None and found.is_whole:
         return found.regression, found.report
     rows = regression.needed_rows("a fit")
     begun = start_of(regression, options, rows, found)
-    return fit_table(begun, replace(plan, is_begun=is_warm(options, found)))
+    return fit_table(begun, grounds.at_length(replace(plan, is_begun=is_warm(options, found))))
 
 
 def record(rounds: Rounds, entry: Entry) -> Choice:

@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 
 import rfgp
 from rfgp.choosing import averages, grounds
+from rfgp.fitting.maximize import Objective
 from rfgp.saving.container import read_file, write_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
@@ -345,3 +346,28 @@ def test_planted_a_law_without_what_members_disagree_on_fails(averaged, monkeypa
 def test_functions_cannot_be_drawn(averaged):
     with pytest.raises(rfgp.InvalidArgumentError, match="average of exact processes has no functions"):
         averaged.sample_functions(2, seed=0)
+
+
+def test_a_fit_that_was_killed_while_it_chose_goes_on(tmp_path, monkeypatch):
+    X, y = table()
+    whole = rfgp.TableGP(seed=0).fit(X, y)
+    evaluated, done = [], Objective.evaluated
+
+    def counted(self, *arguments):
+        evaluated.append(1)
+        return done(self, *arguments)
+
+    def kill(iteration, value):
+        if len(evaluated) >= 40:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Objective, "evaluated", counted)
+    with pytest.raises(KeyboardInterrupt):
+        rfgp.TableGP(seed=0).fit(X, y, checkpoint=tmp_path / "c", callback=kill)
+    before = len(evaluated)
+    again = rfgp.TableGP(seed=0).fit(X, y, checkpoint=tmp_path / "c")
+    after = len(evaluated) - before
+    rfgp.TableGP(seed=0).fit(X, y)
+    assert len(evaluated) - before - after > after + 35  # what was computed was read; the first is compared
+    assert again.choice == whole.choice
+    np.testing.assert_array_equal(again.predict(NEW).mean, whole.predict(NEW).mean)
