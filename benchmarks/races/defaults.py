@@ -234,7 +234,8 @@ def regret(rows: list[dict[str, Any]]) -> None:
             tables[row["table"]][row["seed"], row["racer"]] = row
     regrets = []
     for name, results in tables.items():
-        seeds = {seed for seed, racer in results if racer == "default"}
+        known = {seed for seed, racer in results if racer in CANDIDATES}
+        seeds = {seed for seed, racer in results if racer == "default" and seed in known}
         means = {
             racer: float(np.mean([results[seed, racer]["nlpd"] for seed in seeds]))
             for racer in CANDIDATES
