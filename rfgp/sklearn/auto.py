@@ -14,7 +14,7 @@ from rfgp.spectra import Spectrum
 
 
 class TableGPRegressor(ProcessRegressor):
-    """Gaussian process regression by whatever suits the table: an exact kernel, features, neighbours, or both.
+    """Gaussian process regression by whatever suits the table: exact kernels, features, neighbours, or both.
 
     An adapter of `rfgp.TableGP`: with the same seed and data both give the same numbers. What is "auto" is chosen by
     `fit`, by the density of rows that are left out or kept out, at predicted costs; what is named is kept. `choice_`

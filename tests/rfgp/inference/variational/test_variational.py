@@ -196,6 +196,7 @@ def test_two_classes_by_a_softmax_are_near_two_by_a_logit():
 @pytest.mark.parametrize("prior", PRIORS)
 def test_the_gradient_of_several_classes_is_that_of_their_bound(prior, monkeypatch):
     monkeypatch.setattr(sites, "TOLERANCE", 1e-13)
+    monkeypatch.setattr(sites, "A_ROW", 1e-15)
     y = torch.from_numpy(np.random.default_rng(5).integers(0, 3, ROWS).astype(float))
     data = Block(inputs(), y[:, None], weight=rows("bernoulli").weight)
     theta = torch.tensor([0.2, 0.5, 0.3, -0.1, 0.0], dtype=torch.float64, requires_grad=True)
