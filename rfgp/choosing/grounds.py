@@ -209,9 +209,10 @@ def start_of(begun: Regression, options: KernelOptions, rows: Rows, start: Found
 def is_warm(options: KernelOptions, start: Found | None) -> bool:
     """Return whether a search goes on from what was found.
 
-    Learned frequencies are learned from their draw again. Exact kernels begin anew: few rows drive lengthscales of
-    columns to their bounds, from which the way back is longer (concrete, the sum of two kernels: 52 evaluations anew,
-    88 and 248 from the optimum of 300 rows).
+    Learned frequencies are learned from their draw again. Exact kernels begin anew after few rows, which drive
+    lengthscales of columns to their bounds, from which the way back is longer (concrete, the sum of two kernels: 52
+    evaluations anew, 88 and 248 from the optimum of 300 rows).
     """
-    is_learned = getattr(options, "frequencies", "fixed") == "learned"
-    return start is not None and not is_learned and options.features != "exact"
+    if start is None or getattr(options, "frequencies", "fixed") == "learned":
+        return False
+    return options.features != "exact" or start.regression.num_observations >= MOST_LEFT_OUT
