@@ -217,7 +217,7 @@ def nlpd(y: Any, prediction: GaussianLaw) -> float:
     Marginal densities of the observed law; one nat more per point if y is counted in units e times smaller.
     """
     observed = _normal(prediction).observed()
-    if getattr(observed, "likelihood", None) is not None:
+    if getattr(observed, "likelihood", None) is not None or _is_mixture(observed):
         return -float(_tensor(observed.log_density(y)).mean())
     mean, variance = observed.mean_tensor(), observed.variance_tensor()
     targets = _matching(y, mean)
@@ -231,10 +231,12 @@ def crps(y: Any, prediction: GaussianLaw) -> float:
     """Return the mean continuous ranked probability score of observations y (n,), in y's units; less is better.
 
     The integral of (F(t) - [t >= y])^2 over t, F the distribution function of the marginal observed law: the mean
-    absolute error where that is a point. In closed form for normal laws (Gneiting et al. 2005, Eq. 5) and log-normal
-    ones (Baran and Lerch 2015, Eq. 4); of others by 512 draws.
+    absolute error where that is a point. In closed form for normal laws (Gneiting et al. 2005, Eq. 5), mixtures of such
+    (Grimit et al. 2006, Eq. 5) and log-normal ones (Baran and Lerch 2015, Eq. 4); of others by 512 draws.
     """
     observed = _normal(prediction).observed()
+    if _is_mixture(observed):
+        return _crps_of_mixture(_matching(y, observed.mean_tensor()), list(observed.parts()))
     if getattr(observed, "likelihood", None) is not None:
         return _crps_of_draws(y, observed)
     mean, deviation = observed.mean_tensor(), observed.variance_tensor().sqrt()
@@ -248,6 +250,23 @@ def crps(y: Any, prediction: GaussianLaw) -> float:
     else:
         shifted = torch.special.ndtr(z - deviation) + torch.special.ndtr(deviation / math.sqrt(2)) - 1
         score = targets * (2 * below - 1) - 2 * (mean + 0.5 * deviation.square()).exp() * shifted
+    return float(score.mean())
+
+
+def _crps_of_mixture(y: Tensor, parts: Any) -> float:
+    """Return the mean of E |Y - y| - E |Y - Y'| / 2, by the means of the absolute values of normal variables."""
+
+    def far(mean: Tensor, variance: Tensor) -> Tensor:
+        z = mean / variance.sqrt()
+        density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
+        mean_of_absolute: Tensor = variance.sqrt() * (2 * density + z * (2 * torch.special.ndtr(z) - 1))
+        return mean_of_absolute
+
+    score = torch.zeros_like(y)
+    for weight, mean, variance in parts:
+        score = score + weight * far(y - mean, variance)
+        for other, m, v in parts:
+            score = score - 0.5 * weight * other * far(mean - m, variance + v)
     return float(score.mean())
 
 
@@ -270,9 +289,13 @@ def standardized_residuals(y: Any, prediction: GaussianLaw) -> Tensor:
 
     Under a likelihood that is not normal they are quantiles of the normal law at the probability of at most y, at
     random between those of less than and of at most y where y is a count or one of two classes (Dunn and Smyth 1996,
-    "Randomized quantile residuals").
+    "Randomized quantile residuals"). Under a mixture they are those quantiles, 8 at most.
     """
     observed = _normal(prediction).observed()
+    if _is_mixture(observed):
+        below = _tensor(observed.cdf(_matching(y, observed.mean_tensor())))
+        quantiles: Tensor = torch.special.ndtri(below.clamp(1e-15, 1 - 1e-15)).detach()
+        return quantiles
     if getattr(observed, "likelihood", None) is not None:
         return _quantile_residuals(y, observed)
     mean = observed.mean_tensor()
@@ -310,6 +333,11 @@ def relative_frobenius_error(estimate: Any, exact: Any) -> float:
     if a.shape != b.shape:
         raise InvalidArgumentError(f"The matrices have shapes {tuple(a.shape)} and {tuple(b.shape)}.")
     return float((a - b).norm() / b.norm())
+
+
+def _is_mixture(observed: Any) -> bool:
+    """Return whether a law is a mixture of normal ones."""
+    return getattr(observed, "parts", None) is not None
 
 
 def _normal(law: Any) -> Any:

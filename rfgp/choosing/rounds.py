@@ -183,7 +183,9 @@ class Rounds:
     def _in_average(self, heads: Sequence[Entry]) -> list[Entry]:
         """Return those that go on: the best, and those not clearly far behind that cost no more than it together."""
         ranked = sorted((e for e in heads if e.found is not None), key=lambda entry: -entry.density)
-        best, far = ranked[0], FAR / self.num_rows
+        if not ranked:
+            return []
+        best, far = ranked[0], FAR / float(self.grounds.told.counts().sum())
         allowed = SHARE * self.limits.seconds(self.num_rows) - best.cost.seconds
         left, going = min(max(SOON, best.cost.seconds), allowed), [best]
         for entry in ranked[1:]:

@@ -89,6 +89,10 @@ def _of_table(
     words += [f"--drop={name}" for name in given.get("drop", ())]
     words += [] if limits["likelihood"] == "normal" else ["--likelihood", str(limits["likelihood"])]
     words += [f"--{name.replace('_', '-')}={_text(value)}" for name, value in _named(choice).items()]
+    if choice.shares:  # `rfgp fit` chooses again
+        limiting = {name: limits[name] for name in ("budget", "memory") if limits[name] is not None}
+        limiting |= {"seed": limits["seed"]} if limits["seed"] else {}
+        words += [f"--{name}={value}" for name, value in limiting.items()]
     return choice, shlex.join(words)
 
 

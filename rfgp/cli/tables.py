@@ -295,8 +295,7 @@ def _columns(law: Any, is_log: bool) -> tuple[Any, ...]:
     noisy = law.observed()
     if getattr(noisy, "likelihood", None) is not None:
         return noisy.mean, np.sqrt(law.variance), np.sqrt(noisy.variance), *noisy.quantile([0.025, 0.975])
-    half = 1.959964 * np.sqrt(noisy.variance)
-    low, high = noisy.mean - half, noisy.mean + half
+    low, high = noisy.interval(0.95)
     if is_log:
         law, noisy, low, high = law.exp(), noisy.exp(), np.exp(low), np.exp(high)
     return law.mean, np.sqrt(law.variance), np.sqrt(noisy.variance), low, high

@@ -175,6 +175,7 @@ class _Search:
         self._objective, self._start, self._plan, self._stage, self._free = objective, values, plan, stage, free
         self._coordinates = Coordinates.of(values.space, free)
         self._trace: list[float] = []
+        self._begun = 0  # where in the trace the last descent began
         self._last: tuple[NDArray[np.float64], dict[str, Tensor]] | None = None
 
     def run(self, changed: Bounds, tolerance: float) -> tuple[Values, FitReport]:
@@ -212,6 +213,7 @@ class _Search:
         return search._replace(evaluations=evaluations)
 
     def _descend(self, start: NDArray[np.float64], bounds: list[Limits], tolerance: float) -> Descent:
+        self._begun = max(0, len(self._trace) - 1)
         return descend(
             self._evaluate,
             self._coordinates.at(start),
@@ -257,6 +259,6 @@ class _Search:
     def _after_iteration(self, value: float) -> None:
         self._trace.append(self._total(value))
         self._plan.reporter.iteration(len(self._trace) - 1, self._trace[-1])
-        gained = self._trace[-1] - self._trace[max(0, len(self._trace) - 1 - _LAST)]
-        if len(self._trace) > _LAST and gained < self._plan.enough:
+        since = self._trace[self._begun :]
+        if len(since) > _LAST and since[-1] - since[-1 - _LAST] < self._plan.enough:
             raise StopIteration

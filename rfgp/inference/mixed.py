@@ -1,7 +1,7 @@
 """Predictions of an average of processes: moments of the mixture, and its densities, quantiles and draws."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -16,6 +16,8 @@ from rfgp.inference.laws import Law, LinearLaw, normal_log_density
 from rfgp.inference.prediction import LogNormal, Prediction, probabilities, values_like
 
 _HALVINGS = 80
+Part = tuple[float, Tensor, Tensor]
+"""A weight, means and variances (n,)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,21 +35,20 @@ class MixturePrediction(Prediction):
 
     def cdf(self, y: Any) -> Any:
         """Return the probabilities that values are at most y, one number or (n,): (n,)."""
-        return self._out(self._below(values_like(y, self.mean_tensor(), may_be_one=True)))
+        return self._out(_below(list(self.parts()), values_like(y, self.mean_tensor(), may_be_one=True)))
 
     @plain()
     def quantile(self, probability: Any) -> Any:
         """Return the quantiles of the marginal laws: (n,), or (q, n) for q probabilities."""
-        mean = self.mean_tensor()
+        mean, parts = self.mean_tensor(), list(self.parts())
         p = probabilities("probability", probability, mean)
-        found = torch.stack([self._at(one.expand_as(mean)) for one in p.reshape(-1)])
+        found = torch.stack([_at(parts, one.expand_as(mean)) for one in p.reshape(-1)])
         return self._out(found.reshape(*p.shape, *mean.shape))
 
     def log_density(self, y: Any) -> Any:
         """Return the log density of each value (n,) under its marginal law."""
         values = values_like(y, self.mean_tensor())
-        parts = [math.log(w) + normal_log_density(values, mean, variance) for w, mean, variance in self._parts()]
-        return self._out(torch.logsumexp(torch.stack(parts), dim=0))
+        return self._out(_log_density(self.parts(), values))
 
     @plain()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
@@ -56,13 +57,13 @@ class MixturePrediction(Prediction):
         generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
         law, like = self._law, self.law.mean()
         which = torch.multinomial(like.new_tensor(law.weights).cpu(), max(num_samples, 1), True, generator=generator)
-        draws = like.new_empty(num_samples, len(like), 1)
+        draws = like.new_empty(num_samples, *self.mean_tensor().shape)
         for number, (part, shift) in enumerate(zip(law.laws, law.shifts, strict=True)):
             rows = (which[:num_samples] == number).nonzero()[:, 0]
             if len(rows):
                 one = Prediction(part, *self._map(shift), self.noises[number], like, False, self.has_noise)
-                draws[rows] = one.sample(len(rows), generator=generator)[..., None]
-        return self._out(draws[..., 0])
+                draws[rows] = one.sample(len(rows), generator=generator)
+        return self._out(draws)
 
     @plain()
     def linear(self, weights: Any) -> "MixturePrediction":
@@ -79,6 +80,12 @@ class MixturePrediction(Prediction):
         through = tuple(w @ noise @ w.mT if noise.ndim == 2 else noise * w @ w.mT for noise in noises)
         return replace(self, law=law, location=whole.location, noise=whole.noise, noises=through)
 
+    def parts(self) -> Iterator[Part]:
+        """Yield the weight of each part, with its means and variances (n,), float64."""
+        for number, (part, shift) in enumerate(zip(self._law.laws, self._law.shifts, strict=True)):
+            one = Prediction(part, *self._map(shift), self.noises[number], self.template, False, self.has_noise)
+            yield self._law.weights[number], one.mean_tensor(), one.variance_tensor().clamp_min(0)
+
     def exp(self) -> LogNormal:
         """Return the law of the exponentials of normal values with these moments."""
         parts = (self.law, self.location, self.scale, self.noise, self.template, self.as_numpy, self.has_noise)
@@ -94,28 +101,35 @@ class MixturePrediction(Prediction):
         """Return the location and the scale, 0-d, of a part whose mean has a shift (1,)."""
         return self.location + self.scale * shift[0], self.scale
 
-    def _parts(self) -> Iterator[tuple[float, Tensor, Tensor]]:
-        """Yield the weight of each part, with its means and variances (n,), float64."""
-        for number, (part, shift) in enumerate(zip(self._law.laws, self._law.shifts, strict=True)):
-            one = Prediction(part, *self._map(shift), self.noises[number], self.template, False, self.has_noise)
-            yield self._law.weights[number], one.mean_tensor(), one.variance_tensor().clamp_min(0)
 
-    def _below(self, y: Tensor) -> Tensor:
-        """Return the probabilities of at most y, () or (n,)."""
-        total = torch.zeros((), dtype=torch.float64, device=y.device)
-        for weight, mean, variance in self._parts():
-            deviation = variance.sqrt()
-            scaled = (y - mean) / torch.where(deviation > 0, deviation, torch.ones_like(deviation))
-            share = 0.5 * torch.special.erfc(-scaled / 2**0.5)
-            total = total + weight * torch.where(deviation > 0, share, (y >= mean).to(share))
-        return total
+def _log_density(parts: Iterable[Part], y: Tensor) -> Tensor:
+    """Return the log densities of values (n,)."""
+    return torch.logsumexp(torch.stack([math.log(w) + normal_log_density(y, m, v) for w, m, v in parts]), dim=0)
 
-    def _at(self, p: Tensor) -> Tensor:
-        """Return the quantiles (n,) of probabilities (n,): between those of the parts, by bisection."""
-        ends = torch.stack([mean + variance.sqrt() * torch.special.ndtri(p) for _, mean, variance in self._parts()])
+
+def _below(parts: Iterable[Part], y: Tensor) -> Tensor:
+    """Return the probabilities of at most y, () or (n,)."""
+    total = torch.zeros((), dtype=torch.float64, device=y.device)
+    for weight, mean, variance in parts:
+        deviation = variance.sqrt()
+        scaled = (y - mean) / torch.where(deviation > 0, deviation, torch.ones_like(deviation))
+        share = 0.5 * torch.special.erfc(-scaled / 2**0.5)
+        total = total + weight * torch.where(deviation > 0, share, (y >= mean).to(share))
+    return total
+
+
+def _at(parts: Sequence[Part], p: Tensor) -> Tensor:
+    """Return the quantiles (n,) of probabilities (n,), by bisection between those of the parts.
+
+    A last step of Newton's has the gradient, which the halvings have not.
+    """
+    with torch.no_grad():
+        ends = torch.stack([mean + variance.sqrt() * torch.special.ndtri(p) for _, mean, variance in parts])
         low, high = ends.min(0).values, ends.max(0).values
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            below = self._below(middle) < p
+            below = _below(parts, middle) < p
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    if not any(mean.requires_grad for _, mean, _ in parts):
         return high
+    return high - (_below(parts, high) - p) / _log_density(parts, high).exp().detach()

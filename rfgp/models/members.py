@@ -7,12 +7,14 @@ import torch
 
 from rfgp import couplings, spectra
 from rfgp.ambient import plain
+from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_table
 from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior, Values
 from rfgp.regression import (
+    Family,
     FeatureFamily,
     FeatureMap,
     FeatureOptions,
@@ -192,9 +194,19 @@ class ExactGP(Process[KernelFamily]):
         spectrum: spectra.Spectrum = self.options.spectrum
         return spectrum
 
+    @property
+    def members(self) -> "tuple[tuple[float, ExactGP], ...]":
+        """The processes that it averages, where it is the `exact()` of an average; a fit is of one process again."""
+        return members_of(self)
+
+    def __repr__(self) -> str:
+        return with_others(super().__repr__(), self.family)
+
     @plain()
     def approximate(self, **options: Any) -> SparseSpectrumGP:
         """Return a `SparseSpectrumGP` with a copy of these hyperparameters and the same data.
+
+        Of an average it is of the process with the largest share alone.
 
         Args:
             options: Any of `coupling`, `num_frequencies`, `features`, `seed`, and beside a local process
@@ -230,7 +242,20 @@ def under(options: KernelOptions, regression: Regression) -> tuple[Any, Fitted]:
     return family, Fitted.of(regression.replace(family=family, hyperparameters=values))
 
 
-def alone(options: KernelOptions, values: Values, regression: Regression) -> ExactGP:
-    """Return the exact process of these options and hyperparameters on a regression's rows."""
+def members_of(model: Process[Any]) -> tuple[tuple[float, ExactGP], ...]:
+    """Return the exact processes that a model averages, each with its share, the largest first; of one none."""
+    if not isinstance(model.family, KernelFamily) or not model.family.others:
+        return ()
+    now = model.regression
+    return tuple((m.weight, _alone(m.options, m.values, now)) for m in model.family.members(now.hyperparameters))
+
+
+def with_others(text: str, family: Family) -> str:
+    """Return what is said of a model, with how many others it is averaged with."""
+    others = len(family.others) if isinstance(family, KernelFamily) else 0
+    return f"{text[:-1]}, averaged with {counted(others, 'other')})" if others else text
+
+
+def _alone(options: KernelOptions, values: Values, regression: Regression) -> ExactGP:
     family = KernelFamily(options)
     return ExactGP.of(family, Fitted.of(regression.replace(family=family, hyperparameters=values)))

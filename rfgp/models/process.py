@@ -259,7 +259,7 @@ class Process(ABC, Generic[F]):
     def leave_one_out(self) -> LeaveOneOut:
         """Return the law of each training observation given all the others, in closed form, in the user's units.
 
-        A row that counts several times is left out as a whole.
+        A row that counts several times is left out as a whole. Of an average it is the normal law with its moments.
 
         Source: Rasmussen and Williams (2006), Eqs. 5.10-5.12.
         """

@@ -9,14 +9,13 @@ import torch
 from rfgp import couplings, spectra
 from rfgp.ambient import plain
 from rfgp.choosing import advised, fit_open
-from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Nystrom
 from rfgp.fitting import Plan, Progress, Reporter
 from rfgp.inference import EvidenceBounds
 from rfgp.likelihoods import Likelihood
 from rfgp.models.given import given
-from rfgp.models.members import ExactGP, alone, redrawn, under
+from rfgp.models.members import ExactGP, members_of, redrawn, under, with_others
 from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
 from rfgp.regression import (
@@ -195,7 +194,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
     @classmethod
     @plain()
     def approximating(cls, exact: "ExactGP", features: str | None = "nystrom", **options: Any) -> "TableGP":
-        """Return a model with a copy of an exact process's hyperparameters and the same data.
+        """Return a model with a copy of an exact process's hyperparameters, of an average's largest, and the same data.
 
         Args:
             exact: The process.
@@ -239,11 +238,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
     @property
     def members(self) -> tuple[tuple[float, ExactGP], ...]:
         """The exact processes that are averaged, each with its share, the largest first; none where one was taken."""
-        family = self.family
-        if not isinstance(family, KernelFamily) or not family.others:
-            return ()
-        now = self.regression
-        return tuple((m.weight, alone(m.options, m.values, now)) for m in family.members(now.hyperparameters))
+        return members_of(self)
 
     @property
     def feature_map(self) -> FeatureMap | Nystrom:
@@ -296,6 +291,8 @@ class TableGP(Process[TableFamily | OpenFamily]):
     def redraw(self, **changes: Any) -> "TableGP":
         """Return a new model with a new draw; what is not named stays, data and hyperparameters too.
 
+        Of an average it is of the process with the largest share alone.
+
         Args:
             changes: As for `SparseSpectrumGP.redraw`; of inducing points `num_inducing`, `inducing`,
                 `learn_inducing`, `diagonal`, `local`, `num_neighbors`, `conditioning` and `seed`.
@@ -334,12 +331,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
         return ExactGP.of(*under(self._closed.without_features(), with_rows(self)))
 
     def __repr__(self) -> str:
-        others = len(self.members) - 1
-        return (
-            super().__repr__()
-            if others < 1
-            else f"{super().__repr__()[:-1]}, averaged with {counted(others, 'other')})"
-        )
+        return with_others(super().__repr__(), self.family)
 
     @property
     def _closed(self) -> KernelOptions:

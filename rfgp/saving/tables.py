@@ -72,7 +72,7 @@ def _average(content: Mapping[str, Any], family: KernelFamily, tensors: Tensors,
     weights = [content["weight"], *(member.weight for member in others)]
     if not others or not all(isinstance(weight, float) and weight > 0 for weight in weights):
         raise ValueError("the weights of an average are no positive numbers")
-    if abs(sum(weights) - 1) > _ROUNDING or scaling.targets.scale.ndim:
+    if abs(sum(weights) - 1) > _ROUNDING or scaling.targets.scale.numel() > 1:
         raise ValueError("the weights of an average do not sum to one, or there are several outputs")
     return replace(family, weight=weights[0], others=tuple(others))
 

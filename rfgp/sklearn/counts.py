@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from rfgp.counts import check_count
 from rfgp.couplings import Coupling
-from rfgp.errors import InvalidArgumentError, called
+from rfgp.errors import DataError, InvalidArgumentError, called
 from rfgp.likelihoods import Likelihood, NegativeBinomial, Poisson, by_name
 from rfgp.models import SparseSpectrumGP
 from rfgp.parameters import Hyperprior
@@ -116,6 +116,10 @@ class RandomFeatureGPCountRegressor(RegressorMixin, BaseEstimator):
         counts = column_or_1d(y, warn=True)
         X, rows, weight = read_rows(self, X, counts, sample_weight)
         times = exposure
+        if np.ndim(exposure) and np.shape(exposure) != counts.shape:
+            raise DataError(
+                f"exposure must be one number or {len(counts)}, a row each, got shape {np.shape(exposure)}."
+            )
         if len(rows) < len(counts) and np.shape(exposure) == counts.shape:  # rows of weight zero are left out
             times = np.asarray(exposure)[np.asarray(sample_weight) > 0]
         with called(**NAMES):
@@ -141,15 +145,16 @@ class RandomFeatureGPCountRegressor(RegressorMixin, BaseEstimator):
         law = self.gp_.predict(validate_data(self, X, dtype=FLOATS, reset=False))
         return (law.observed() if exposure is None else law.observed(exposure)).mean
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
         """Return the share of Poisson's deviance that is explained, D^2, at most 1; of a constant it is 0.
 
         Args:
             X: Rows (n, d).
             y: Counts (n,).
             sample_weight: How often each row counts (n,); None: once.
+            exposure: As for `predict`.
         """
-        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
+        return float(d2_tweedie_score(y, self.predict(X, exposure), sample_weight=sample_weight, power=1))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

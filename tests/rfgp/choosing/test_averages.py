@@ -200,6 +200,47 @@ def test_functionals_are_mixtures_too_and_exponentials_are_of_the_normal_law(ave
     np.testing.assert_allclose(np.log(grown.median), normal.mean, rtol=1e-9)
 
 
+def test_quantiles_are_differentiable_in_the_inputs(averaged):
+    x = torch.tensor(NEW[:2], requires_grad=True)
+    slope = torch.autograd.grad(averaged.predict(x).quantile(0.3).sum(), x)[0]
+    step = np.array([[1e-5, 0.0]])
+    ends = [averaged.predict(NEW[:2] + sign * step).quantile(0.3) for sign in (1, -1)]
+    np.testing.assert_allclose(slope[:, 0], (ends[0] - ends[1]) / 2e-5, rtol=1e-4)
+
+
+def test_metrics_are_of_the_mixture(averaged):
+    law = averaged.predict(NEW)
+    y = law.mean + law.observed().std * np.array([-3.0, -1, 0, 0.5, 1, 2, 4])
+    assert rfgp.metrics.nlpd(y, law) == pytest.approx(-law.observed().log_density(y).mean())
+    draws = law.observed().sample(40_000, seed=0)
+    pairs = np.abs(draws[:20_000] - draws[20_000:])
+    each = np.abs(draws - y).mean(0) - 0.5 * pairs.mean(0)
+    error = np.sqrt((np.abs(draws - y).var(0) / 40_000 + pairs.var(0) / 80_000).sum()) / 7
+    assert abs(rfgp.metrics.crps(y, law) - each.mean()) < 6 * error
+    low, high = law.observed().interval(0.9)
+    inside = ((y > low) & (y < high)).mean()
+    assert float(rfgp.metrics.interval_coverage(y, law, [0.9])[0]) == inside
+    assert np.isfinite(rfgp.metrics.standardized_residuals(y + 1e3, law).numpy()).all()
+
+
+def test_a_target_of_one_column_is_averaged_drawn_and_saved(averaged, tmp_path):
+    X, y = table()
+    gp = rfgp.TableGP(seed=0).fit(X, y[:, None])
+    np.testing.assert_allclose(gp.predict(NEW).mean[:, 0], averaged.predict(NEW).mean, rtol=1e-9)
+    draws = gp.predict(NEW).observed().sample(5, seed=0)
+    assert draws.shape == (5, 7, 1)
+    assert gp.predict(NEW).quantile([0.1, 0.9]).shape == (2, 7, 1)
+    assert gp.predict(NEW).linear(np.ones((2, 7))).sample(3, seed=0).shape == (3, 2, 1)
+    gp.save(tmp_path / "model", data=True)
+    np.testing.assert_allclose(rfgp.load(tmp_path / "model").predict(NEW).mean, gp.predict(NEW).mean, rtol=1e-12)
+
+
+def test_where_no_candidate_can_be_fitted_the_error_is_theirs(monkeypatch):
+    monkeypatch.setattr("rfgp.choosing.rounds.FEW", 20)
+    with pytest.raises(rfgp.InvalidArgumentError, match="nois"):
+        rfgp.TableGP(seed=0).fit(*table(), fixed="nois")
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -268,6 +309,8 @@ def test_new_rows_are_told_to_all(averaged):
 def test_it_is_its_own_exact_process_and_another_fit_chooses_anew(averaged, tmp_path):
     exact = averaged.exact()
     same(exact, averaged)
+    assert len(exact.members) == len(averaged.members)
+    assert "averaged with" in repr(exact)
     exact.save(tmp_path / "exact", data=True)
     same(rfgp.load(tmp_path / "exact"), averaged)
     X, y = table()

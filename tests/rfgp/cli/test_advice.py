@@ -35,6 +35,11 @@ def test_a_table_is_measured_and_the_command_makes_that_model(monkeypatch, capsy
     assert gp.features == "exact"
     assert gp.choice.parts.keys() == choice.parts.keys()
     assert len(gp.members) == len(choice.parts) > 1
+    code, out, err = run(
+        monkeypatch, capsys, "advise", tmp_path / "t.csv", "--target", "y", "--budget", "9s", "--seed", "5"
+    )
+    assert code == 0, err
+    assert "--features=exact --budget=9s --seed=5" in out
 
 
 def test_a_budget_is_kept_and_figures_are_for_programs(monkeypatch, capsys, tmp_path):

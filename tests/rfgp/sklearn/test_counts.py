@@ -54,6 +54,7 @@ def test_exposure_is_what_means_are_in_proportion_to():
     found = RandomFeatureGPCountRegressor(**OPTIONS, likelihood="poisson").fit(X, y, exposure=exposure)
     assert np.abs(np.log(found.predict(X) / rates)).mean() < 0.15
     np.testing.assert_allclose(found.predict(X, exposure), found.predict(X) * exposure)
+    assert found.score(X, y, exposure=exposure) > found.score(X, y) + 0.3
     without = RandomFeatureGPCountRegressor(**OPTIONS, likelihood="poisson").fit(X, y)
     assert np.abs(np.log(without.predict(X) / rates)).mean() > 0.3
 
@@ -66,6 +67,8 @@ def test_rows_of_weight_zero_are_left_out_with_their_exposures():
     kept = weight > 0
     few = RandomFeatureGPCountRegressor(**options).fit(X[kept], y[kept], exposure=exposure[kept])
     np.testing.assert_allclose(some.predict(X), few.predict(X), rtol=0.01)
+    with pytest.raises(rfgp.DataError, match="exposure must be one number or 300"):
+        RandomFeatureGPCountRegressor(**options).fit(X, y, sample_weight=weight, exposure=exposure[kept])
 
 
 def test_it_works_in_cross_validation():
