@@ -3,9 +3,8 @@
 Protocol, fixed before the results were seen. A random tenth of the rows is held out, at most 2,000 (numpy's generator,
 the seed of the run); columns and target are standardised on the others, float64. Errors are of the standardised
 target: RMSE, NLPD and CRPS of the law of an observation, normal or a mixture of normal ones, how often the central
-interval of 95 % holds it. Each racer runs in a
-process of its own with `--threads` threads; seconds of the wall and of the processor are of the fit, from arrays in
-memory. With `--rows` so many rows, at random, are learned from at most.
+interval of 95 % holds it. Each racer runs in a process of its own with `--threads` threads; seconds of the wall and of
+the processor are of the fit, from arrays in memory. With `--rows` so many rows, at random, are learned from at most.
 
 - default: `TableGP()`, with the default budget; what it chose is kept beside the figures.
 - the candidates of its menu, each fitted in full, by the names in CANDIDATES. Exact kernels up to `--exact` rows.
@@ -37,11 +36,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
-from scipy.stats import norm
 
 from benchmarks import protocol
-from benchmarks.races.local import Array, Law, variational
+from benchmarks.races.local import Array, Law, errors, variational
 
 DESIGN = ("machine", "housing", "concrete", "airfoil", "power-plant", "kin40k", "protein", "elevators", "bike")
 DESIGN += ("keggdirected", "tamielectric")
@@ -189,31 +186,9 @@ def race(name: str, seed: int, racer: str, options: argparse.Namespace) -> dict[
             return {**about, "failed": why}
         law = np.load(out)
         told = json.loads(str(law["told"]))
-        figures = errors(
-            w, np.array(told.get("shares", [1.0])), np.atleast_2d(law["mean"]), np.atleast_2d(law["variance"])
-        )
+        figures = errors(w, (law["mean"], law["variance"]), told.get("shares", [1.0]))
         spent = dict(zip(("seconds", "processor"), law["spent"].tolist(), strict=True))
         return {**about, **figures, **spent, **told}
-
-
-def errors(y: Array, shares: Array, mean: Array, variance: Array) -> dict[str, float]:
-    """Return the figures of mixtures with shares (k,) of normal laws (k, n) at targets (n,).
-
-    CRPS = E|x - y| - E|x - x'| / 2, and the mean of |N(m, v)| is in closed form (Grimit et al. 2006).
-    """
-
-    def far(m: Array, v: Array) -> Array:
-        z = m / np.sqrt(v)
-        return np.asarray(np.sqrt(v) * (2 * norm.pdf(z) + z * (2 * norm.cdf(z) - 1)))
-
-    deviation, z = np.sqrt(variance), (y - mean) / np.sqrt(variance)
-    density = logsumexp(norm.logpdf(z) - np.log(deviation) + np.log(shares)[:, None], axis=0)
-    between = far(mean[:, None] - mean, variance[:, None] + variance)
-    scores = shares @ far(y - mean, variance) - 0.5 * np.einsum("i,j,ijn->n", shares, shares, between)
-    below = shares @ norm.cdf(z)
-    figures = {"rmse": np.sqrt(np.mean((y - shares @ mean) ** 2)), "nlpd": -density.mean(), "crps": scores.mean()}
-    figures["coverage"] = np.mean((below > 0.025) & (below < 0.975))
-    return {name: float(value) for name, value in figures.items()}
 
 
 def paired(

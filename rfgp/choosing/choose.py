@@ -30,11 +30,9 @@ def fit_open(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]
     entry = rounds.entries[0] if len(rounds.entries) == 1 else rounds.run()
     measured = time.monotonic()
     found, report = _fitted(regression, plan, entry, rounds.grounds)
-    others = [(share, rounds.entries[number]) for number, share in rounds.shares.items() if share]
-    others = [(share, other) for share, other in others if other is not entry]
+    others = [(share, each.found) for share, each in rounds.parts if each is not entry]
     if others:
-        known = [(share, other.found) for share, other in others if other.found is not None]
-        found = averaged(found, rounds.share_of(entry), known)
+        found = averaged(found, rounds.share_of(entry), [(share, one) for share, one in others if one is not None])
     choice = record(rounds, entry)
     choice = replace(choice, seconds=measured - begun, fit_seconds=time.monotonic() - measured)
     return found, replace(report, choice=choice)
@@ -70,7 +68,7 @@ def _fitted(regression: Regression, plan: Plan, entry: Entry, grounds: Grounds) 
         return found.regression, found.report
     rows = regression.needed_rows("a fit")
     begun = start_of(regression, options, rows, found)
-    return fit_table(begun, grounds.at_length(replace(plan, is_begun=is_warm(options, found))))
+    return fit_table(begun, grounds.shortened(replace(plan, is_begun=is_warm(options, found))))
 
 
 def record(rounds: Rounds, entry: Entry) -> Choice:
@@ -79,10 +77,9 @@ def record(rounds: Rounds, entry: Entry) -> Choice:
     options, grounds = _open(rounds).limits, rounds.grounds
     judged = len(grounds.told) if entry.measured else 0
     way = "each left out in turn" if grounds.judged is None else "kept out, given all others"
-    shares = tuple(rounds.share_of(each) for each in entries)
     return Choice(
         best=entries.index(entry),
-        shares=shares if sum(map(bool, shares)) > 1 else (),
+        shares=tuple(rounds.share_of(each) for each in entries) if rounds.parts else (),
         trials=tuple(each.as_trial() for each in entries),
         reason=_reason(rounds, entry),
         judged=judged,
@@ -118,8 +115,7 @@ def _rules(rounds: Rounds, entry: Entry) -> dict[str, Measurement]:
 
 def _density(rounds: Rounds, entry: Entry) -> Tensor:
     """Return the log densities (n,) of the rows that judge, by what was taken."""
-    parts = [(rounds.entries[number].found, share) for number, share in rounds.shares.items() if share]
-    known = [(found.density, share) for found, share in parts if found is not None]
+    known = [(part.found.density, share) for share, part in rounds.parts if part.found is not None]
     if known:
         return mixture_density(*zip(*known, strict=True))
     assert entry.found is not None
@@ -129,14 +125,13 @@ def _density(rounds: Rounds, entry: Entry) -> Tensor:
 def _reason(rounds: Rounds, entry: Entry) -> str:
     """Return why a candidate was taken, in words."""
     name, last = in_words(entry.offer.options), entry.measured[-1] if entry.measured else None
-    shares = sorted(((share, number) for number, share in rounds.shares.items() if share), reverse=True)
     if len(rounds.entries) == 1:
         return f"{name}: the only candidate, so nothing was measured."
     if last is None:
         return f"{name}: nothing could be measured, and it is the cheapest."
     rows = f"{counted(len(rounds.grounds.told), 'row')} {'' if rounds.grounds.judged is None else 'kept out '}"
-    if len(shares) > 1:
-        parts = [f"{share:.2f} of {in_words(rounds.entries[number].offer.options)}" for share, number in shares]
+    if rounds.parts:
+        parts = [f"{share:.2f} of {in_words(part.offer.options)}" for share, part in rounds.parts]
         value, error = mean_and_error(_density(rounds, entry), rounds.grounds.told.counts())
         return f"The average of {', '.join(parts)}: log density {value:.3f} of {rows}(standard error {error:.2g})."
     told = f"log density {last.value:.3f} of {rows}(standard error {last.error:.2g}), hyperparameters of {last.rows:,}"

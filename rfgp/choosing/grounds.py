@@ -100,7 +100,7 @@ class Grounds:
         """The rows that judge."""
         return self.rows if self.judged is None else self.judged
 
-    def at_length(self, plan: Plan) -> Plan:
+    def shortened(self, plan: Plan) -> Plan:
         """Return a plan whose searches end where an average gains nothing by more."""
         return replace(plan, enough=GAIN) if self.averages else plan
 
@@ -130,7 +130,7 @@ class Grounds:
         rows = self.begun.needed_rows("a fit") if is_whole else rows
         begun = start_of(self.begun, options, rows, start)
         plan = replace(self.plan, most_rows=size if is_near else None, is_begun=is_warm(options, start))
-        plan = self.at_length(plan)
+        plan = self.shortened(plan)
         if options.features == "exact" and not is_whole:
             plan = replace(plan, given_iterations=min(ENOUGH, plan.max_iterations))
         found, report = fit_table(begun, plan)

@@ -172,6 +172,12 @@ class Rounds:
 
     # --- averaging -------------------------------------------------------------------------------
 
+    @property
+    def parts(self) -> list[tuple[float, Entry]]:
+        """What is averaged, with its shares, the largest first; nothing where one is taken."""
+        found = [(share, self.entries[number]) for number, share in self.shares.items() if share]
+        return sorted(found, key=lambda part: -part[0]) if len(found) > 1 else []
+
     def share_of(self, entry: Entry) -> float:
         """Return the share of a candidate in the average, 0 where one was taken."""
         return self.shares.get(self.entries.index(entry), 0.0)

@@ -1,6 +1,7 @@
 """Gaussian inference: what rows say under a prior, the posterior that is kept of them, and predictions."""
 
 from rfgp.inference.averages import Averaged as Averaged
+from rfgp.inference.averages import AverageLaw as AverageLaw
 from rfgp.inference.averages import AveragePrior as AveragePrior
 from rfgp.inference.bounds import EvidenceBounds as EvidenceBounds
 from rfgp.inference.bounds import evidence_bounds as evidence_bounds

@@ -126,7 +126,9 @@ class AveragePosterior:
 
     def law(self, inputs: Tensor | InputBlocks) -> "AverageLaw":
         """Return the latent law at n inputs, (n, d)."""
-        return AverageLaw(inputs, self.prior.weights, self.prior.shifts, [part.law(inputs) for part in self.parts])
+        noises = [part.noise for part in self.prior.parts]
+        laws = [part.law(inputs) for part in self.parts]
+        return AverageLaw(inputs, self.prior.weights, self.prior.shifts, noises, laws)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Refuse: exact processes on tables have no functions of n inputs, (count, n, 1).
@@ -149,12 +151,14 @@ class AverageLaw:
         inputs: The points, (n, d), or blocks of them.
         weights: Of the laws.
         shifts: What is added to the mean of each, (1,).
+        noises: Of an observation by each, 0-d; of functionals covariances (m, m).
         laws: Of each process.
     """
 
     inputs: Any
     weights: Sequence[float]
     shifts: Sequence[Tensor]
+    noises: Sequence[Tensor]
     laws: Sequence[Law]
 
     def mean(self) -> Tensor:

@@ -12,7 +12,7 @@ from rfgp import random
 from rfgp.ambient import plain
 from rfgp.counts import check_count
 from rfgp.inference.averages import AverageLaw
-from rfgp.inference.laws import Law, LinearLaw, normal_log_density
+from rfgp.inference.laws import LinearLaw, normal_log_density
 from rfgp.inference.prediction import LogNormal, Prediction, probabilities, values_like
 
 _HALVINGS = 80
@@ -25,13 +25,9 @@ class MixturePrediction(Prediction):
     """The joint law at n points of a mixture of normal ones, of one output.
 
     Means, variances and covariances are its own; densities, probabilities, quantiles and draws are of the mixture,
-    which has longer tails than the normal law with these moments. `exp()` is of that law, as divergences are.
-
-    Attributes:
-        noises: The noise of each part, standardised, as `noise`.
+    which has longer tails than the normal law with these moments. `exp()` is of that law, as divergences are. Its `law`
+    is an `AverageLaw`.
     """
-
-    noises: tuple[Tensor, ...] = ()
 
     def cdf(self, y: Any) -> Any:
         """Return the probabilities that values are at most y, one number or (n,): (n,)."""
@@ -58,33 +54,25 @@ class MixturePrediction(Prediction):
         law, like = self._law, self.law.mean()
         which = torch.multinomial(like.new_tensor(law.weights).cpu(), max(num_samples, 1), True, generator=generator)
         draws = like.new_empty(num_samples, *self.mean_tensor().shape)
-        for number, (part, shift) in enumerate(zip(law.laws, law.shifts, strict=True)):
+        for number, part in enumerate(self._normal(like)):
             rows = (which[:num_samples] == number).nonzero()[:, 0]
             if len(rows):
-                one = Prediction(part, *self._map(shift), self.noises[number], like, False, self.has_noise)
-                draws[rows] = one.sample(len(rows), generator=generator)
+                draws[rows] = part.sample(len(rows), generator=generator)
         return self._out(draws)
 
     @plain()
     def linear(self, weights: Any) -> "MixturePrediction":
         """Return the joint law of linear functionals of the values (m, n), or of one, (n,)."""
-        whole = super().linear(weights)
-        w = cast(LinearLaw, whole.law).weights
-        shift = (self.location / self.scale).reshape(-1)
-        parts = list[Law]()
-        for part, extra in zip(self._law.laws, self._law.shifts, strict=True):
-            parts.append(LinearLaw(part, w, shift + extra))
-        none = tuple(torch.zeros_like(extra) for extra in self._law.shifts)
-        law = AverageLaw(w, self._law.weights, none, parts)
-        noises = tuple(noise.double() for noise in self.noises)
-        through = tuple(w @ noise @ w.mT if noise.ndim == 2 else noise * w @ w.mT for noise in noises)
-        return replace(self, law=law, location=whole.location, noise=whole.noise, noises=through)
+        whole, parts = super().linear(weights), [part.linear(weights) for part in self._normal(self.template)]
+        laws = [cast(LinearLaw, part.law) for part in parts]
+        none, noises = [torch.zeros_like(shift) for shift in self._law.shifts], [part.noise for part in parts]
+        law = AverageLaw(laws[0].weights, self._law.weights, none, noises, laws)
+        return replace(self, law=law, location=whole.location, noise=whole.noise)
 
     def parts(self) -> Iterator[Part]:
         """Yield the weight of each part, with its means and variances (n,), float64."""
-        for number, (part, shift) in enumerate(zip(self._law.laws, self._law.shifts, strict=True)):
-            one = Prediction(part, *self._map(shift), self.noises[number], self.template, False, self.has_noise)
-            yield self._law.weights[number], one.mean_tensor(), one.variance_tensor().clamp_min(0)
+        for weight, part in zip(self._law.weights, self._normal(self.template), strict=True):
+            yield weight, part.mean_tensor(), part.variance_tensor().clamp_min(0)
 
     def exp(self) -> LogNormal:
         """Return the law of the exponentials of normal values with these moments."""
@@ -97,9 +85,12 @@ class MixturePrediction(Prediction):
     def _law(self) -> AverageLaw:
         return cast(AverageLaw, self.law)
 
-    def _map(self, shift: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the location and the scale, 0-d, of a part whose mean has a shift (1,)."""
-        return self.location + self.scale * shift[0], self.scale
+    def _normal(self, template: Tensor) -> Iterator[Prediction]:
+        """Yield the laws of the parts, whose results are like a template, (0,)."""
+        law = self._law
+        for part, shift, noise in zip(law.laws, law.shifts, law.noises, strict=True):
+            location = self.location + self.scale * shift[0]
+            yield Prediction(part, location, self.scale, noise, template, False, self.has_noise)
 
 
 def _log_density(parts: Iterable[Part], y: Tensor) -> Tensor:

@@ -138,10 +138,6 @@ class Family(ABC):
         """Return the standardised variance of an observation given the function, 0-d; of a normal likelihood."""
         return values.standardized("noise")
 
-    def noises(self, values: Values) -> tuple[Tensor, ...]:
-        """Return that of each process of an average, 0-d; none where there is one."""
-        return ()
-
     def seeing(self, summary: DataSummary) -> Self:
         """Return the family with what data decide, where it is still open; here it is not."""
         return self

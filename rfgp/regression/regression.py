@@ -15,6 +15,7 @@ from rfgp.ambient import plain
 from rfgp.counts import check_count, counted
 from rfgp.errors import DataError, NotFittedError
 from rfgp.inference import (
+    AverageLaw,
     Evidence,
     FeaturePrior,
     LeaveOneOut,
@@ -196,9 +197,8 @@ class Regression:
         with torch.set_grad_enabled(wanted):
             law = self.posterior.law(inputs)
         of_observations = None if self.family.is_normal else partial(observations, likelihood=bound_likelihood(self))
-        parts = (law, mean, scale, noise, origin.template, origin.is_numpy)
-        noises = self.family.noises(self.hyperparameters.detached())
-        return MixturePrediction(*parts, noises=noises) if noises else Prediction(*parts, False, of_observations)
+        kind = MixturePrediction if isinstance(law, AverageLaw) else Prediction
+        return kind(law, mean, scale, noise, origin.template, origin.is_numpy, of_observations=of_observations)
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
         """Draw functions from the posterior: maps of inputs, (n, d) or n labels, to values (s, n) or (s, n, k).

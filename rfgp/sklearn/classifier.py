@@ -8,11 +8,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from rfgp.counts import check_count
-from rfgp.errors import DataError, called
+from rfgp.errors import DataError
 from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
 from rfgp.models.process import Process
-from rfgp.sklearn.regressor import NAMES
+from rfgp.sklearn.regressor import learn
 
 
 class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
@@ -68,19 +67,14 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
         weight: Any,  # (n,)
     ) -> Self:
         """Fit the process to labels."""
-        most = None if self.max_iter is None else check_count("max_iter", self.max_iter, least=0)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise DataError(f"A classifier needs two classes at least, got only one: {classes[0]!r}.")
         gp = self._process(Bernoulli(self.link) if len(classes) == 2 else Categorical(len(classes)))
         dtype = getattr(X, "dtype", np.dtype(np.float64))
         codes = codes.astype(dtype if dtype in (np.float32, np.float64) else np.float64)
-        with called(**NAMES):
-            gp.fit(X, codes, sample_weight=weight, fixed=self.fixed, max_iterations=most)
-        report = gp.fit_report
-        assert report is not None
-        self.gp_, self.classes_ = gp, classes
-        self.log_marginal_likelihood_value_, self.n_iter_ = report.log_marginal_likelihood, report.iterations
+        learn(self, gp, X, codes, sample_weight=weight)
+        self.classes_ = classes
         return self
 
 

@@ -8,14 +8,13 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from rfgp.counts import check_count
 from rfgp.couplings import Coupling
-from rfgp.errors import DataError, InvalidArgumentError, called
+from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.likelihoods import Likelihood, NegativeBinomial, Poisson, by_name
 from rfgp.models import SparseSpectrumGP
 from rfgp.parameters import Hyperprior
 from rfgp.sklearn.checks import FLOATS, read_rows, validate_data
-from rfgp.sklearn.regressor import NAMES
+from rfgp.sklearn.regressor import learn
 from rfgp.sklearn.table import of_likelihood
 from rfgp.spectra import Spectrum
 
@@ -25,8 +24,8 @@ class RandomFeatureGPCountRegressor(RegressorMixin, BaseEstimator):
 
     An adapter of `rfgp.SparseSpectrumGP` with a likelihood of counts: with the same seed and data both give the same
     numbers. The logarithm of the mean is the process. scikit-learn's `PoissonRegressor` has a straight line in its
-    place. Hyperparameters, the dispersion among them, are learned by the approximate marginal likelihood. A weight is a
-    number of repetitions, to 1e-4 nats where inference is variational.
+    place. Hyperparameters, the dispersion among them, are learned by the approximate marginal likelihood, up to 10,000
+    rows with 128 frequencies at most. A weight is a number of repetitions.
 
     Args:
         n_frequencies: m; Fourier features number 2m.
@@ -35,7 +34,7 @@ class RandomFeatureGPCountRegressor(RegressorMixin, BaseEstimator):
             draws one; or None for one from the system. numpy's global state is never used.
         likelihood: "negative-binomial", whose dispersion is learned, "poisson", or such an object of
             `rfgp.likelihoods`.
-        approximation: "laplace" or "variational", as for `rfgp.TableGP`; None: the latter up to 4,000 rows.
+        approximation: "laplace" or "variational", as for `rfgp.TableGP`; None: the former.
         spectrum: The kernel's spectrum, by name or as a `rfgp.spectra.Spectrum`.
         features: "fourier", or "laplace" (positive; Gaussian spectrum only).
         ard: One lengthscale per column, or one for all.
@@ -111,7 +110,6 @@ class RandomFeatureGPCountRegressor(RegressorMixin, BaseEstimator):
         likelihood = by_name(self.likelihood)
         if not isinstance(likelihood, Poisson | NegativeBinomial):
             raise InvalidArgumentError(f"likelihood must be of counts, got {self.likelihood!r}.")
-        most = None if self.max_iter is None else check_count("max_iter", self.max_iter, least=0)
         gp = of_likelihood(self, likelihood)
         counts = column_or_1d(y, warn=True)
         X, rows, weight = read_rows(self, X, counts, sample_weight)
@@ -122,12 +120,7 @@ class RandomFeatureGPCountRegressor(RegressorMixin, BaseEstimator):
             )
         if len(rows) < len(counts) and np.shape(exposure) == counts.shape:  # rows of weight zero are left out
             times = np.asarray(exposure)[np.asarray(sample_weight) > 0]
-        with called(**NAMES):
-            gp.fit(X, rows, sample_weight=weight, exposure=times, fixed=self.fixed, max_iterations=most)
-        report = gp.fit_report
-        assert report is not None
-        self.gp_ = gp
-        self.log_marginal_likelihood_value_, self.n_iter_ = report.log_marginal_likelihood, report.iterations
+        learn(self, gp, X, rows, sample_weight=weight, exposure=times)
         return self
 
     def predict(self, X: Any, exposure: Any = None) -> Any:

@@ -91,19 +91,14 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         weight: Any,  # (n,)
     ) -> Self:
         """Fit the process to the outputs that are not constant."""
-        most = None if self.max_iter is None else check_count("max_iter", self.max_iter, least=0)
         targets = Targets.of(y)
         if not bool(targets.varies.all()):
             _warn_of_constants(targets)
-        learns = bool(targets.varies.any())
-        if learns:
-            with called(**NAMES):
-                gp.fit(X, targets.learned(y), sample_weight=weight, fixed=self.fixed, max_iterations=most)
-        report = gp.fit_report
+        if bool(targets.varies.any()):
+            learn(self, gp, X, targets.learned(y), sample_weight=weight)
+        else:
+            self.gp_, self.log_marginal_likelihood_value_, self.n_iter_ = None, float("nan"), 0
         self._targets = targets
-        self.gp_ = gp if learns else None
-        self.log_marginal_likelihood_value_ = float("nan") if report is None else report.log_marginal_likelihood
-        self.n_iter_ = 0 if report is None else report.iterations
         return self
 
 
@@ -115,6 +110,25 @@ NAMES: dict[str, str | None] = {
     "rank": None,
 }
 """What the arguments of the models are called here; None: they cannot be given."""
+
+
+def learn(estimator: Any, gp: Process[Any], X: Any, y: Any, **given: Any) -> None:
+    """Fit the process of an estimator, and set down what that came to.
+
+    Args:
+        estimator: With `fixed` and `max_iter`; gets `gp_`, `log_marginal_likelihood_value_` and `n_iter_`.
+        gp: Its process.
+        X: Inputs, (n, d) or n labels.
+        y: Targets, (n,) or (n, k).
+        given: Else for `Process.fit`.
+    """
+    most = None if estimator.max_iter is None else check_count("max_iter", estimator.max_iter, least=0)
+    with called(**NAMES):
+        gp.fit(X, y, fixed=estimator.fixed, max_iterations=most, **given)
+    report = gp.fit_report
+    assert report is not None
+    estimator.gp_ = gp
+    estimator.log_marginal_likelihood_value_, estimator.n_iter_ = report.log_marginal_likelihood, report.iterations
 
 
 def _warn_of_constants(targets: Targets) -> None:

@@ -65,14 +65,8 @@ class KernelFamily(Family):
 
     def observation_noise(self, values: Values) -> Tensor:
         """Return the standardised variance of an observation given the function, that of the mixture, 0-d."""
-        weights = [member.weight for member in self.members(values)]
-        noises = self.noises(values) or (super().observation_noise(values),)
-        parts = [weight * noise for weight, noise in zip(weights, noises, strict=True)]
-        return sum(parts[1:], start=parts[0])
-
-    def noises(self, values: Values) -> tuple[Tensor, ...]:
-        """Return that by each process of an average, 0-d; none where there is one."""
-        return tuple(member.values.standardized("noise") for member in self.members(values) if self.others)
+        first, *others = (member.weight * member.values.standardized("noise") for member in self.members(values))
+        return sum(others, start=first)
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield the options, of all that are averaged with their weights and hyperparameters (p,)."""
