@@ -226,10 +226,12 @@ def test_metrics_are_of_the_mixture(averaged):
     y = law.mean + law.observed().std * np.array([-3.0, -1, 0, 0.5, 1, 2, 4])
     assert rfgp.metrics.nlpd(y, law) == pytest.approx(-law.observed().log_density(y).mean())
     observed = law.observed()
-    places = observed.mean + observed.std * np.linspace(-12, 12, 6_001)[:, None]
-    squares = [(observed.cdf(t) - (t >= y)) ** 2 for t in places]  # its definition, an integral over t
-    whole = (np.mean(squares, axis=0) * 24 * observed.std).mean()
-    assert rfgp.metrics.crps(y, law) == pytest.approx(whole, rel=2e-4)
+    whole = 0.0  # its definition, an integral over t, below y and above
+    for end, reached in ((observed.mean - 12 * observed.std, 0), (observed.mean + 12 * observed.std, 1)):
+        places = y + np.linspace(0, 1, 1001)[:, None] * (end - y)
+        squares = np.array([(observed.cdf(t) - reached) ** 2 for t in places])
+        whole += ((squares[1:] + squares[:-1]).mean(0) / 2 * abs(end - y)).mean()
+    assert rfgp.metrics.crps(y, law) == pytest.approx(whole, rel=1e-5)
     normal = rfgp.metrics.crps(y, averaged.predict(NEW).exp().log)
     assert abs(normal - whole) > 1e-3 * whole  # that of the normal law would fail
     low, high = law.observed().interval(0.9)
