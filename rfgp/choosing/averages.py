@@ -22,10 +22,9 @@ from rfgp.regression import KernelFamily, Member, Regression
 PRIOR = 5.0
 """Rows for which each candidate counts before there are any: of 0, 2, 5, 10 and 20 the one that was best on the tables
 above. Without a prior sums of kernels with too many hyperparameters get all of the weight."""
-LEAST, FAR = 0.05, 100.0
-"""The share below which a candidate is left out, and the nats, of all rows, by which it may be behind the best. The
-normal law of the average is as wide as its parts together: on 800 rows of a table that one kernel all but interpolates,
-those that do not cost .5 nats a row at a share of a tenth."""
+LEAST = 0.02
+"""The share below which a candidate is left out. Those that are far behind keep the share of the prior: where all others
+are too sure, as those are that interpolate a hundred rows, it is what holds the mixture's tails."""
 _STEPS = 1000
 
 
@@ -62,17 +61,15 @@ def shares(
     densities: Sequence[Tensor],  # (n,) each
     counts: Tensor,  # (n,)
 ) -> list[float]:
-    """Return the shares of candidates in their average, 0 of those that would have little or are far behind.
+    """Return the shares of candidates in their average, 0 of those that would have little.
 
     Args:
         densities: As for `stacking_weights`.
         counts: Likewise.
     """
-    totals = [float((each * counts).sum()) for each in densities]
-    near = [number for number, total in enumerate(totals) if max(totals) - total < FAR]
-    weights = dict(zip(near, stacking_weights([densities[number] for number in near], counts), strict=True))
-    kept = {number: weight for number, weight in weights.items() if weight >= min(LEAST, max(weights.values()))}
-    return [kept.get(number, 0.0) / sum(kept.values()) for number in range(len(totals))]
+    weights = stacking_weights(densities, counts)
+    kept = [weight if weight >= min(LEAST, max(weights)) else 0.0 for weight in weights]
+    return [weight / sum(kept) for weight in kept]
 
 
 def mixture_density(

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from rfgp.choosing.averages import FAR, shares
+from rfgp.choosing.averages import shares
 from rfgp.choosing.costs import Cost, fit_cost, posterior_operations, search_operations
 from rfgp.choosing.grounds import Found, Grounds
 from rfgp.regression import Measurement, Offer, Trial
@@ -43,6 +43,8 @@ and 200 of their rows, 26 cases: a median regret of .14 nats a row with sums, .0
 SOON = 2.0
 """Predicted seconds of fits to all rows that candidates beside the best may take in any case, where each row is left
 out."""
+FAR = 100.0
+"""Nats, of all rows, by which a candidate may be behind on few of them, where it goes on to be averaged."""
 CATCHING_UP = 0.15
 """Nats a row by which a candidate may be behind on few rows, where rows are kept out, and still go on."""
 NOISE, TRIFLE = 0.02, 0.002

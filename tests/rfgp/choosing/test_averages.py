@@ -57,19 +57,15 @@ def test_weights_are_the_likeliest_of_a_mixture_with_a_prior(seed):
     assert -best.fun > without + 0.1  # equal weights would fail
 
 
-def test_what_would_have_little_or_is_far_behind_has_no_share(monkeypatch):
+def test_what_would_have_little_has_no_share(monkeypatch):
     monkeypatch.setattr(averages, "LEAST", 0.1)
     good, same = torch.zeros(200), torch.zeros(200) + 0.01 * torch.arange(200).sub(99.5).sign()
-    worse, far = torch.full((200,), -0.45), torch.full((200,), -0.55)
-    one, two, three, four = averages.shares([good, same, worse, far], torch.ones(200))
-    assert three == four == 0
+    one, two, three = averages.shares([good, same, torch.full((200,), -0.45)], torch.ones(200))
+    assert three == 0
     assert one + two == pytest.approx(1)
-    assert averages.shares([good, far - 9], torch.ones(200)) == [1.0, 0.0]
-    mixed = torch.tensor([1.0, -2.5]).repeat(100)  # ahead on half of the rows, and behind by 150 nats in all
-    assert averages.shares([good, mixed], torch.ones(200)) == [1.0, 0.0]
-    assert averages.shares([good, mixed + 0.5], torch.ones(200))[1] > 0.1  # by 50
-    few = averages.shares([good[:20], worse[:20]], torch.ones(20))
-    assert few[1] > 0.1  # where rows are few they do not tell
+    mixed = torch.tensor([1.0, -9.0]).repeat(100)  # ahead on half of the rows, and far behind in all
+    assert averages.shares([good, mixed], torch.ones(200))[1] > 0.1
+    assert averages.shares([good[:20], torch.full((20,), -9.0)], torch.ones(20))[1] > 0.1  # few rows do not tell
     assert averages.shares([good], torch.ones(200)) == [1.0]
 
 
