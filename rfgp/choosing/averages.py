@@ -23,8 +23,8 @@ PRIOR = 5.0
 """Rows for which each candidate counts before there are any: of 0, 2, 5, 10 and 20 the one that was best on the tables
 above. Without a prior sums of kernels with too many hyperparameters get all of the weight."""
 LEAST = 0.02
-"""The share below which a candidate is left out. Those that are far behind keep the share of the prior: where all others
-are too sure, as those are that interpolate a hundred rows, it is what holds the mixture's tails."""
+"""The share below which a candidate is left out. Those that are far behind keep the share of the prior: where all
+others are too sure, as those are that interpolate a hundred rows, it is what holds the mixture's tails."""
 _STEPS = 1000
 
 
