@@ -44,11 +44,15 @@ def has_polynomial(nu: float) -> bool:
 
 
 def _half_integer(t: Tensor, p: int) -> Tensor:
-    total = torch.zeros_like(t)
     scale = math.factorial(p) / math.factorial(2 * p)
-    for i in range(p + 1):  # Horner, from the highest power (2t)^p
-        total = total * (2 * t) + scale * math.factorial(p + i) / (math.factorial(i) * math.factorial(p - i))
-    return total * torch.exp(-t)
+    first, *others = (scale * math.factorial(p + i) / math.factorial(i) / math.factorial(p - i) for i in range(p + 1))
+    decay = (-t).exp_()
+    if not others:
+        return decay
+    total = (2 * first * t).add_(others[0])
+    for coefficient in others[1:]:  # Horner, from the highest power (2t)^p
+        total = (total * (2 * t)).add_(coefficient)
+    return total * decay
 
 
 class _Matern(torch.autograd.Function):

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from scipy import special, stats
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.registry import Registry
@@ -189,6 +188,15 @@ class Matern(Spectrum):
         """Return the exact kernel; its gradient at coincident points is taken as 0."""
         return self.kernel(distance(x, z))
 
+    def gram_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return k and its derivative in r^2, (n, d) -> (n, n), (n, n).
+
+        With t = sqrt(2 nu) r, M_nu'(t) = -t M_(nu-1)(t) / (2 (nu - 1)), so that the derivative of M_nu(t) in r^2 is
+        -nu / (2 (nu - 1)) M_(nu-1)(t), finite at 0.
+        """
+        t = math.sqrt(2 * self.nu) * distance(z.detach(), z.detach())
+        return matern(t, self.nu), -self.nu / (2 * (self.nu - 1)) * matern(t, self.nu - 1)
+
     def radial_quantile(self, u: Tensor, d: int) -> Tensor:
         """Return sqrt(d F^-1(u)), (...) -> (...), float64."""
         return _apply(lambda values: np.sqrt(d * stats.f.ppf(values, d, 2 * self.nu)), u)
@@ -316,48 +324,6 @@ def squared_distance(
     if not math.isfinite(float(own.detach().sum() + other.detach().sum())):  # so far away that the product is no number
         return ((x[..., :, None, :] - z[..., None, :, :]) ** 2).sum(-1)
     return (own + other - 2 * (a @ b.transpose(-1, -2))).clamp_min(0)
-
-
-class _ScaledGram(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, spectrum: Spectrum, x: Tensor, lengthscale: Tensor) -> Tensor:
-        z = x / lengthscale
-        if not ctx.needs_input_grad[2]:
-            return spectrum.kernel_between(z, z)
-        kernel, slope = spectrum.gram_and_slope(z)
-        ctx.save_for_backward(z, slope, lengthscale)
-        return kernel
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, Tensor]:
-        z, slope, lengthscale = ctx.saved_tensors
-        pull = grads[0] * slope
-        z = z - z.mean(0)
-        around = (pull.sum(0) + pull.sum(1))[:, None] * z.square() - 2 * z * (pull @ z)
-        total = -2 * around.sum(0) / lengthscale
-        return None, None, total if lengthscale.ndim else total.sum()
-
-
-def scaled_gram(
-    spectrum: Spectrum,
-    x: Tensor,  # (n, d)
-    lengthscale: Tensor,  # () or (d,)
-) -> Tensor:  # (n, n)
-    """Return the exact kernel of points x / lengthscale with themselves, differentiable once in the lengthscale.
-
-    With z = x / l and W the gradient in the kernel times the kernel's derivative in |z_i - z_j|^2, that in l_c is
-
-        -(2 / l_c) sum_ij W_ij (z_ic - z_jc)^2 = -(2 / l_c) (sum_i z_ic^2 (W 1 + W^T 1)_i - 2 sum_i z_ic (W z)_ic):
-
-    one product (n, n) by (n, d), where autograd takes twenty passes over (n, n). Of spectra without a slope by autograd
-    all the same: the difference would cancel where rows coincide but for rounding and W is infinite.
-    """
-    if not spectrum.has_slope:
-        z = x / lengthscale
-        return spectrum.kernel_between(z, z)
-    out: Tensor = _ScaledGram.apply(spectrum, x, lengthscale)
-    return out
 
 
 _REGISTRY: Registry[Spectrum] = Registry(

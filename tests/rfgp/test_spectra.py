@@ -220,42 +220,6 @@ def test_a_matern_kernel_is_zero_very_far_away(nu, dtype):
     assert float(spectra.Matern(nu).kernel(r).max()) < 1e-290
 
 
-@pytest.mark.parametrize("ard", [True, False])
-@pytest.mark.parametrize("name", ISOTROPIC)
-def test_the_kernel_of_scaled_points_and_its_gradient(name, ard):
-    spectrum, generator = ISOTROPIC[name], rfgp.random.generator(3)
-    x, pull = (torch.randn(*size, generator=generator, dtype=torch.float64) for size in ((9, 3), (9, 9)))
-    x[4], x = x[2], 5 + x  # coincident points, far from the origin
-    lengthscale = (torch.tensor([0.7, 2.0, 30.0]) if ard else torch.tensor(1.3)).double().requires_grad_()
-
-    def wanted():
-        z = x / lengthscale
-        kernel = spectrum.kernel_between(z, z)
-        (gradient,) = torch.autograd.grad((pull * kernel).sum(), lengthscale)
-        return kernel.detach(), gradient
-
-    ours = spectra.scaled_gram(spectrum, x, lengthscale)
-    (gradient,) = torch.autograd.grad((pull * ours).sum(), lengthscale)
-    kernel, theirs = wanted()
-    torch.testing.assert_close(ours.detach(), kernel, rtol=0, atol=1e-14)
-    torch.testing.assert_close(gradient, theirs, rtol=1e-9, atol=1e-11)
-    torch.testing.assert_close(spectra.scaled_gram(spectrum, x, lengthscale.detach()), kernel, rtol=0, atol=1e-14)
-
-
-def test_rows_that_coincide_but_for_rounding_have_a_right_gradient():
-    """Of Matern kernels with nu at most 1 the slope at 0 is infinite, and the closed form would cancel."""
-    b = np.linspace(0, 5.9, 60)
-    x = np.column_stack([np.r_[0, np.cumsum(np.full(59, 0.1)), b], np.r_[np.sin(7 * b), np.sin(7 * b)]])
-    for nu in (0.3, 0.5, 1.0, 1.5):
-        found = []
-        for rows in (x, np.round(x, 9)):
-            lengthscale = torch.ones(2, dtype=torch.float64, requires_grad=True)
-            kernel = spectra.scaled_gram(spectra.Matern(nu), torch.from_numpy(rows), lengthscale)
-            pull = torch.linspace(-1, 1, kernel.numel(), dtype=torch.float64).sin().reshape(kernel.shape)
-            found.append(torch.autograd.grad((pull * kernel).sum(), lengthscale)[0])
-        torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-5)
-
-
 def test_there_is_no_such_shortcut_where_coordinates_are_independent():
     assert not spectra.ProductCauchy().has_slope
     with pytest.raises(rfgp.InvalidArgumentError, match="no kernel of the distance"):

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from rfgp.grams import scaled_gram
 from rfgp.inference import Averaged, AveragePrior, KernelPrior
 from rfgp.local.kinds import spectrum_of
 from rfgp.parameters import Values
 from rfgp.regression.family import Family, Variance
 from rfgp.regression.table.inputs import LOCAL_VARIANCE, TableInputs
 from rfgp.regression.table.options import KernelOptions, texts_of
-from rfgp.spectra import Spectrum, scaled_gram
+from rfgp.spectra import Spectrum
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,5 +104,5 @@ def _prior(options: KernelOptions, values: Values) -> KernelPrior:
 
 def _kernel(spectrum: Spectrum, lengthscale: Tensor, outputscale: Tensor, a: Tensor, b: Tensor) -> Tensor:
     if a is b and not a.requires_grad:
-        return outputscale * scaled_gram(spectrum, a.double(), lengthscale)
+        return scaled_gram(spectrum, a.double(), lengthscale, outputscale)
     return outputscale * spectrum.kernel_between(a.double() / lengthscale, b.double() / lengthscale)

@@ -1,0 +1,48 @@
+"""The kernel of points with themselves and its gradient, against autograd."""
+
+import numpy as np
+import pytest
+import torch
+
+import rfgp
+from rfgp import spectra
+from rfgp.grams import scaled_gram
+
+ISOTROPIC = [spectra.Gaussian(), *map(spectra.Matern, (0.3, 0.5, 1.5, 2.5, 4.2)), spectra.RationalQuadratic(0.4)]
+
+
+@pytest.mark.parametrize("ard", [True, False])
+@pytest.mark.parametrize("spectrum", ISOTROPIC, ids=repr)
+def test_the_kernel_of_scaled_points_and_its_gradient(spectrum, ard):
+    generator = rfgp.random.generator(3)
+    x, pull = (torch.randn(*size, generator=generator, dtype=torch.float64) for size in ((9, 3), (9, 9)))
+    x[4], x = x[2], 5 + x  # coincident points, far from the origin
+    lengthscale = (torch.tensor([0.7, 2.0, 30.0]) if ard else torch.tensor(1.3)).double().requires_grad_()
+    variance = torch.tensor(2.5, dtype=torch.float64, requires_grad=True)
+    scaled = (lengthscale, variance)
+
+    z = x / lengthscale
+    kernel = variance * spectrum.kernel_between(z, z)
+    theirs = torch.autograd.grad((pull * kernel).sum(), scaled)
+    for pulled in (pull, pull.mT.contiguous().mT):  # gradients come in rows, and in columns
+        ours = scaled_gram(spectrum, x, *scaled)
+        torch.testing.assert_close(ours.detach(), kernel.detach(), rtol=0, atol=1e-14)
+        gradients = torch.autograd.grad(ours, scaled, pulled)
+        torch.testing.assert_close(gradients, theirs, rtol=1e-9, atol=1e-11)
+    fixed = scaled_gram(spectrum, x, lengthscale.detach(), variance)
+    torch.testing.assert_close(fixed.detach(), kernel.detach(), rtol=0, atol=1e-14)
+    torch.testing.assert_close(torch.autograd.grad(fixed, variance, pull), theirs[1:], rtol=1e-9, atol=1e-11)
+
+
+def test_rows_that_coincide_but_for_rounding_have_a_right_gradient():
+    """Of Matern kernels with nu at most 1 the slope at 0 is infinite, and the closed form would cancel."""
+    b = np.linspace(0, 5.9, 60)
+    x = np.column_stack([np.r_[0, np.cumsum(np.full(59, 0.1)), b], np.r_[np.sin(7 * b), np.sin(7 * b)]])
+    for nu in (0.3, 0.5, 1.0, 1.5):
+        found = []
+        for rows in (x, np.round(x, 9)):
+            lengthscale = torch.ones(2, dtype=torch.float64, requires_grad=True)
+            kernel = scaled_gram(spectra.Matern(nu), torch.from_numpy(rows), lengthscale, torch.tensor(1.0).double())
+            pull = torch.linspace(-1, 1, kernel.numel(), dtype=torch.float64).sin().reshape(kernel.shape)
+            found.append(torch.autograd.grad((pull * kernel).sum(), lengthscale)[0])
+        torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-5)
