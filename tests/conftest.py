@@ -1,5 +1,7 @@
 """Counts the statistical checks of a run, over all workers: their false-alarm rates add up."""
 
+from collections import Counter
+
 import checks
 import pytest
 
@@ -10,6 +12,18 @@ def own_cache_folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RFGP_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave one case in so many of a test that is marked `thinned` to the fast tests; the others are slow."""
+    seen = Counter()
+    for item in items:
+        if marker := item.get_closest_marker("thinned"):
+            test = item.nodeid.partition("[")[0]
+            if seen[test] % marker.args[0]:
+                item.add_marker(pytest.mark.slow)
+            seen[test] += 1
 
 
 _of_workers = []

@@ -1,6 +1,6 @@
 """What a fit is predicted to cost, in operations and bytes.
 
-The constants are those of fits of seven tables of 189 to 41,000 rows and 4 to 13 columns, one core: how often a search
+The constants are those of fits of ten tables of 189 to 41,000 rows and 4 to 120 columns, one core: how often a search
 evaluates its likelihood, and what an evaluation with its gradient takes. A prediction is off by a factor of two now and
 then, mostly because searches end sooner or later; candidates differ by factors of ten to a thousand.
 """
@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from rfgp.regression import FeatureOptions, InducingOptions, KernelOptions
 from rfgp.regression.limits import RATE
 
-EXACT, FIXED, NEAR, BOTH, POINTS, STEPS = 55.0, 80.0, 130.0, 180.0, 190.0, 300.0
+EXACT, FIXED, NEAR, BOTH, POINTS, STEPS = 55.0, 80.0, 110.0, 180.0, 150.0, 300.0
 """Evaluations of a search: of an exact kernel, fixed frequencies, neighbours, frequencies beside these, inducing points
 with the residual; and steps of learning frequencies."""
+TWICE = 60.0
+"""Columns with which searches with neighbours or inducing points evaluate twice as often (elevators' 18 columns, and
+made tables of 60 and 120: 91, 168 and 172 evaluations with neighbours; the first two, 190 and 388 with points and the
+residual)."""
 BATCH, SEARCHED, SUBSET = 6000, 2**14, 8000
 """Rows of a step of learning; of a search with neighbours where there are twice as many; of one with fixed frequencies,
 which stops growing where its optimum does."""
@@ -53,9 +57,9 @@ def search_operations(options: KernelOptions, rows: int, columns: int) -> float:
     near = 0.0 if options.local is None else rows * _neighbors(options.num_neighbors, columns)
     if isinstance(options, InducingOptions):
         features = rows * 12.0 * options.num_inducing**2 + 20.0 * options.num_inducing**3
-        return (POINTS if options.has_residual else FIXED) * (near + features + _OVERHEAD)
+        return (POINTS if options.has_residual else FIXED) * (1 + columns / TWICE) * (near + features + _OVERHEAD)
     if not isinstance(options, FeatureOptions):
-        return NEAR * (near + _OVERHEAD)
+        return NEAR * (1 + columns / TWICE) * (near + _OVERHEAD)
     size = 2 * options.num_frequencies
     beside = rows * (5.0 * size**2 + 6.0 * size * options.num_neighbors)
     fixed = _fixed(rows, columns, size) if options.local is None else BOTH * (near + beside + _OVERHEAD)

@@ -31,6 +31,7 @@ def test_an_import_loads_nothing_heavy_and_a_model_only_what_it_needs():
     assert ast.literal_eval(said_by(f"import sys, rfgp.models; print([m for m in {HEAVY} if m in sys.modules])")) == []
 
 
+@pytest.mark.slow
 def test_every_name_comes_on_first_use():
     named = said_by(
         "import rfgp; print([n for n in rfgp.__all__ if not hasattr(rfgp, n)], set(rfgp.__all__) <= set(dir(rfgp)))"

@@ -15,6 +15,7 @@ def pattern_of(name, hops=1):
     return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
 def test_non_zeros_are_counted_exactly(name):
     pattern = pattern_of(name)
@@ -50,6 +51,7 @@ def test_a_chain_is_its_own_tree():
     assert postorder(np.array([2, -1, -1], np.int32)).tolist() == [1, 0, 2]
 
 
+@pytest.mark.slow
 def test_predicted_memory_bounds_what_is_allocated():
     import tracemalloc
 

@@ -57,6 +57,7 @@ MADE = {
 """Graphs, their size, and by how much our factor may have more entries than that of multiple minimum degree."""
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("by", ["levels", "planes"])
 @pytest.mark.parametrize("name", MADE)
 def test_the_factor_is_about_as_sparse_as_by_minimum_degree_or_sparser(name, by):

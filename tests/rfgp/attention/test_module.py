@@ -287,6 +287,7 @@ def same(mine):
 
 
 class TestAModuleOfTorch:
+    @pytest.mark.slow
     @pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.slow), True])
     def test_compiled_in_one_graph(self, causal):
         torch.compiler.reset()

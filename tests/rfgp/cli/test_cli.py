@@ -376,6 +376,7 @@ def test_mesh_without_values_says_what_stands_in(small_mesh, monkeypatch, capsys
     assert run(monkeypatch, capsys, "mesh", small_mesh, "--known", "0")[0] == 1
 
 
+@pytest.mark.slow
 def test_traffic_reads_and_writes_geojson(monkeypatch, capsys, tmp_path):
     content = json.loads((DATA / "roads.geojson").read_text())
     hidden = 0

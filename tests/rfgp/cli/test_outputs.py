@@ -174,6 +174,7 @@ def test_gaps_in_values_on_a_mesh_are_refused_or_left_out_as_one_says(here, monk
     assert run(monkeypatch, capsys, *common, "--missing", "mean")[0] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(rfgp.Prediction, "exp"), reason="predictions have no logarithms yet")
 def test_the_logarithm_of_a_target_is_fitted_and_predictions_are_in_its_own_units(here, monkeypatch, capsys):
     rng = np.random.default_rng(0)

@@ -44,6 +44,7 @@ def test_every_coupling_is_registered():
         assert couplings.name_of(couplings.by_name(name)) == name
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize(("m", "d"), SHAPES)
 def test_each_frequency_has_the_spectral_law(lawful, m, d):
     """The kernel that frequencies estimate; the norms of the first and the last, unless weights make up for them."""

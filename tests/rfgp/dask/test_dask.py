@@ -140,6 +140,7 @@ def test_noise_and_weights_of_rows(client):
     assert_same(model().condition(Partitions(*arrays_too)), gp)
 
 
+@pytest.mark.slow
 def test_gradients_are_summed_there(client):
     gradients = []
     for gp in (model().condition(Partitions(*arrays())), model().condition(X, Y)):
