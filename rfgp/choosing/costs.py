@@ -20,8 +20,11 @@ residual)."""
 BATCH, SEARCHED, SUBSET = 6000, 2**14, 8000
 """Rows of a step of learning; of a search with neighbours where there are twice as many; of one with fixed frequencies,
 which stops growing where its optimum does."""
-_OVERHEAD = 4e7
-"""Operations that an evaluation takes beside its matrices."""
+_OVERHEAD, _FOUND, _FEATURE = 4e7, 1e4, 300.0
+"""Operations that an evaluation takes beside its matrices, for each row among which neighbours are found (once in 25
+evaluations), and for each feature of a row that is a neighbour."""
+_SOLVED = 2e6, 1.5e4
+"""Operations that conjugate gradients of a local process take for a row, and for each of its features."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,15 @@ def fit_cost(options: KernelOptions, rows: int, columns: int, outputs: int = 1) 
     """Return what a fit of a candidate to so many rows is predicted to take, the posterior at its end included."""
     searched = min(rows, SUBSET) if options.local is None else (rows if rows <= 2 * SEARCHED else SEARCHED)
     searched = rows if options.features == "exact" else searched
-    search = search_operations(options, searched, columns)
+    search = search_operations(options, searched, columns, rows)
     return Cost(search + posterior_operations(options, rows, columns), memory(options, rows, columns, outputs))
 
 
-def search_operations(options: KernelOptions, rows: int, columns: int) -> float:
-    """Return what a search on so many rows takes."""
+def search_operations(options: KernelOptions, rows: int, columns: int, among: int) -> float:
+    """Return what a search on so many rows takes, with neighbours among more of them."""
     if options.features == "exact":
         return EXACT * (1.7 if options.has_both else 1.0) * _exact(rows, columns, 2 if options.has_both else 1)
-    near = 0.0 if options.local is None else rows * _neighbors(options.num_neighbors, columns)
+    near = 0.0 if options.local is None else rows * _neighbors(options.num_neighbors, columns) + among * _FOUND
     if isinstance(options, InducingOptions):
         features = rows * 12.0 * options.num_inducing**2 + 20.0 * options.num_inducing**3
         return (POINTS if options.has_residual else FIXED) * (1 + columns / TWICE) * (near + features + _OVERHEAD)
@@ -62,6 +65,7 @@ def search_operations(options: KernelOptions, rows: int, columns: int) -> float:
         return NEAR * (1 + columns / TWICE) * (near + _OVERHEAD)
     size = 2 * options.num_frequencies
     beside = rows * (5.0 * size**2 + 6.0 * size * options.num_neighbors)
+    beside += min(among, rows * (options.num_neighbors + 1)) * size * _FEATURE
     fixed = _fixed(rows, columns, size) if options.local is None else BOTH * (near + beside + _OVERHEAD)
     if options.frequencies != "learned":
         return fixed
@@ -76,7 +80,9 @@ def posterior_operations(options: KernelOptions, rows: int, columns: int) -> flo
     if options.features == "exact":
         return _exact(rows, columns, 1)
     size = _features(options)
-    near = 0.0 if options.local is None else rows * 0.5 * _neighbors(options.num_neighbors, columns)
+    near = 0.0
+    if options.local is not None:
+        near = rows * (0.5 * _neighbors(options.num_neighbors, columns) + _SOLVED[0] + _SOLVED[1] * size)
     return near + 3.0 * rows * size**2 + float(size) ** 3
 
 
@@ -106,7 +112,9 @@ def _exact(rows: int, columns: int, kernels: int) -> float:
 
 def _linear(rows: int, size: int) -> float:
     """Return what an evaluation through features takes, by whichever side is smaller."""
-    return 8.0 * rows * float(size) ** 2 if size < rows else 2.0 * float(rows) ** 3 + 8.0 * size * float(rows) ** 2
+    if size < rows:
+        return rows * size * (2.0 * size + _FEATURE)
+    return 2.0 * float(rows) ** 3 + 8.0 * size * float(rows) ** 2
 
 
 def _fixed(rows: int, columns: int, size: int) -> float:

@@ -3,9 +3,10 @@
 1. Candidates whose fit to all rows is predicted to be over the budget or the memory are left out.
 2. Each of the others, but those that are variants of another, is fitted to a few rows and judged.
 3. Those that are not clearly behind the best, or may catch up, go on, the best two at most, with their variants, on
-   four times as many rows, from the hyperparameters that they have.
+   four times as many rows, from the hyperparameters that they have; none where the best is not clearly ahead of a
+   straight line.
 4. Of the last round the cheapest is taken that is behind the best by no more than the standard error of that
-   difference, and by no more than a few hundredths of a nat.
+   difference, and by no more than a hundredth of a nat.
 
 Where each row is left out, of one output with normal noise, all that have a share of the average go on in step 3, and
 in step 4 they are averaged (`rfgp.choosing.averages`).
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from rfgp.choosing.averages import shares
 from rfgp.choosing.costs import Cost, fit_cost, posterior_operations, search_operations
-from rfgp.choosing.grounds import Found, Grounds
+from rfgp.choosing.grounds import Found, Grounds, is_near
 from rfgp.regression import Measurement, Offer, Trial
 from rfgp.regression.limits import RATE, Limits
 from rfgp.regression.table.offers import as_given, in_words
@@ -47,7 +48,7 @@ FAR = 100.0
 """Nats, of all rows, by which a candidate may be behind on few of them, where it goes on to be averaged."""
 CATCHING_UP = 0.15
 """Nats a row by which a candidate may be behind on few rows, where rows are kept out, and still go on."""
-NOISE, TRIFLE = 0.02, 0.002
+NOISE, TRIFLE = 0.01, 0.002
 """Nats a row by which a cheaper candidate may be behind at most, within a standard error; and by how many it may be in
 any case."""
 
@@ -95,6 +96,8 @@ class Rounds:
         entries: All candidates.
         limits: What it may cost.
         shares: Of the average that is taken, by the numbers of its candidates; none where one is taken.
+        compared: The candidates that were measured in the last round, variants among them, which were in no other.
+        least: Rows that a local process needed, where fewer misled it; others begin with as many.
         predicted: Seconds that the measuring was predicted to take.
         is_stopped: Whether the clock ended it.
     """
@@ -103,6 +106,8 @@ class Rounds:
     entries: Sequence[Entry]
     limits: Limits
     shares: dict[int, float] = field(default_factory=dict)
+    compared: list[Entry] = field(default_factory=list)
+    least: int = 0
     predicted: float = 0.0
     is_stopped: bool = False
 
@@ -118,13 +123,24 @@ class Rounds:
                 if len(heads) == 1 and self.grounds.judged is not None:
                     break
             self.measure(heads, size, begun)
-            if self.is_stopped:
+            if self.is_stopped or self._is_in_vain(heads):
                 break
         best = self.taken([entry for entry in heads if entry.found is not None])
         for entry in self.entries:
             if entry.found is None and not entry.remark and entry is not best:
                 entry.remark = "not measured: a variant of what went no further"
         return best
+
+    def _is_in_vain(self, entries: Sequence[Entry]) -> bool:
+        """Return whether the best is not clearly ahead of a constant or a straight line, where rows are kept out."""
+        found = [entry for entry in entries if entry.found is not None]
+        if self.grounds.judged is None or not found:
+            return False
+        best = max(found, key=lambda entry: entry.density).found
+        assert best is not None
+        weight = self.grounds.told.counts()
+        ahead = [mean_and_error(best.density.cpu() - rule, weight) for rule in self.grounds.of_rules().values()]
+        return any(mean <= BEHIND * error for mean, error in ahead)
 
     @property
     def num_rows(self) -> int:
@@ -219,19 +235,25 @@ class Rounds:
                     other.remark = f"not measured on {size:,} rows: {most:g} s were over"
                 break
             self._fit(entry, self._rows_of(entry, size), number, len(entries))
-        self._compare([entry for entry in entries if entry.found is not None and not entry.remark], size)
+        self._compare([entry for entry in entries if entry.found is not None and not entry.remark])
 
     def _rows_of(self, entry: Entry, size: int) -> int:
         """Return the rows of a candidate in a round of so many.
 
-        Learned frequencies gain most with rows, and cost no more beyond a batch: they see all, at most 32,768.
+        Learned frequencies gain most with rows, and cost no more beyond a batch: they see all, at most 32,768. Rows
+        that misled one local process mislead the others too (few rows of protein lack twins that contradict each
+        other).
         """
-        is_learned = getattr(entry.offer.options, "frequencies", "fixed") == "learned"
-        return min(MOST_LEARNED if is_learned else size, len(self.grounds.rows))
+        options = entry.offer.options
+        if getattr(options, "frequencies", "fixed") == "learned":
+            size = MOST_LEARNED
+        elif is_near(options):
+            size = max(size, self.least)
+        return min(size, len(self.grounds.rows))
 
     def _fit(self, entry: Entry, size: int, number: int, count: int) -> None:
         options, reporter = entry.offer.options, self.grounds.plan.reporter
-        if entry.measured and entry.measured[-1].rows == size:
+        if entry.measured and entry.measured[-1].rows >= size:
             return
         seconds = self._predicted(entry, size)
         self.predicted += seconds
@@ -241,32 +263,36 @@ class Rounds:
             entry.remark = found
         else:
             entry.found = found
+            if is_near(options):
+                self.least = max(self.least, found.searched)
 
     def _predicted(self, entry: Entry, size: int) -> float:
         columns, options = self.grounds.rows.inputs.shape[1], entry.offer.options
         rows = min(size, len(self.grounds.rows))
         told = rows if options.features == "exact" and self.grounds.judged is None else len(self.grounds.rows)
-        operations = search_operations(options, rows, columns) + posterior_operations(options, told, columns)
+        among = len(self.grounds.rows)
+        operations = search_operations(options, rows, columns, among) + posterior_operations(options, told, columns)
         return operations / RATE
 
-    def _compare(self, entries: Sequence[Entry], size: int) -> None:
+    def _compare(self, entries: Sequence[Entry]) -> None:
         """Set down the densities of those that were measured in a round, and how far they are behind the best."""
         if not entries:
             return
+        self.compared = list(entries)
         weight = self.grounds.told.counts()
         densities = _densities(entries)
         means = [mean_and_error(density, weight) for density in densities]
         best = max(range(len(means)), key=lambda number: means[number][0])
         for entry, density, (mean, error) in zip(entries, densities, means, strict=True):
             behind = mean_and_error(densities[best] - density, weight)
-            entry.measured.append(Measurement(self._rows_of(entry, size), mean, error, *behind))
+            assert entry.found is not None
+            entry.measured.append(Measurement(entry.found.searched, mean, error, *behind))
 
     def taken(self, entries: Sequence[Entry]) -> Entry:
         """Return the cheapest of the last round that is as good as the best; of none the cheapest of all."""
         if not entries:
             return min(self.entries, key=lambda entry: entry.cost.seconds)
-        last = max(len(entry.measured) for entry in entries)
-        there = [entry for entry in entries if len(entry.measured) == last]
+        there = [entry for entry in entries if entry in self.compared] or list(entries)
         if self.grounds.averages:
             weights = self._weights(there)
             self.shares = {self.entries.index(entry): weight for entry, weight in zip(there, weights, strict=True)}

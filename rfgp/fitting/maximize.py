@@ -59,7 +59,8 @@ class Plan:
         given_iterations: The most iterations and steps, where the user said.
         reporter: Told of each iteration.
         journal: Remembers what has been computed.
-        most_rows: That a search with neighbours is on, where the user's are more; None: as many as it takes by itself.
+        most_rows: That a search with neighbours is on, where the user's are more, for the hyperparameters alone:
+            nothing is told of all rows at its end; None: as many as it takes by itself.
         is_begun: Whether the hyperparameters are those of a search already, so that no other starts are looked at.
         enough: Nats that the last five iterations of a search gain together at least, or it ends; 0: `ENOUGH` in each.
     """

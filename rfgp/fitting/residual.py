@@ -22,7 +22,7 @@ def fit_residual(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
     if _family(found).options.learn_inducing and plan.max_iterations:
         found, values, report = _learned(found, values)
         reports.append(report)
-    return ended(found.regression.replace(hyperparameters=values), reports)
+    return ended(found.regression.replace(hyperparameters=values), plan, reports)
 
 
 def _search(fit: LocalFit) -> Found:

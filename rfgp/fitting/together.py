@@ -93,7 +93,7 @@ def fit_together(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
     if best is not first:
         words = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a kept-out row ahead of {first.name}"
     changed = {"rows": regression.rows, "num_observations": regression.num_observations}
-    found, report = ended(best.regression.replace(**changed), reports, words)
+    found, report = ended(best.regression.replace(**changed), plan, reports, words)
     errors = best.errors[best.half :]
     return found, replace(
         report,

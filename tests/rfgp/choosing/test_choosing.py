@@ -10,10 +10,11 @@ import torch
 
 import graphs
 import rfgp
-from rfgp.choosing import grounds, rounds
+from rfgp.choosing import choose, grounds, rounds
 from rfgp.fitting import Plan
 from rfgp.regression import begin
 from rfgp.regression.graph import family
+from rfgp.regression.table import offers
 from rfgp.rows import Chunk
 from rfgp.saving.choices import decode_choice, encode_choice
 from rfgp.tables import Blocks
@@ -124,6 +125,51 @@ def test_only_what_is_not_clearly_behind_goes_on(monkeypatch):
     assert 1 <= sum(count == 2 for count in reached) <= rounds.GOING_ON
     assert all("behind by" in trial.remark for trial in choice.trials if len(trial.measured) == 1)
     assert {m.rows for trial in choice.trials for m in trial.measured} == {30, 100}
+
+
+def made_rounds(monkeypatch, density, searched=None, line=-20.0):
+    """Return rounds on kept-out rows whose candidates' densities are said by name, and what was asked of each."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (2100, 2))
+    open_rounds = choose.rounds_of(begin(rfgp.TableGP(seed=0).family, Chunk(X, X[:, 0])), Plan())
+    asked = []
+
+    def measured(ground, options, size, start):
+        name = offers.in_words(options)
+        asked.append((name, size))
+        values = density.get(name, -9.0) + torch.zeros(len(ground.told), dtype=torch.float64)
+        return SimpleNamespace(density=values, searched=max(size, (searched or {}).get(name, 0)), is_whole=False)
+
+    rules = {"a line": torch.full((len(open_rounds.grounds.told),), line, dtype=torch.float64)}
+    monkeypatch.setattr(grounds.Grounds, "measured", measured)
+    monkeypatch.setattr(grounds.Grounds, "of_rules", lambda self: rules)
+    return open_rounds, asked
+
+
+@pytest.mark.parametrize("variant", ["matern12 neighbours", "matern52 neighbours"])
+def test_a_variant_that_is_best_is_taken(monkeypatch, variant):
+    """It is measured in the last round only, and what it is a variant of in all."""
+    made, asked = made_rounds(monkeypatch, {"matern32 neighbours": 1.0, variant: 2.0})
+    assert offers.in_words(made.run().offer.options) == variant
+    assert (variant, 1000) not in asked
+
+
+def test_local_processes_begin_with_the_rows_that_another_needed(monkeypatch):
+    near, both = "matern32 neighbours", "128 fixed frequencies + matern32 neighbours"
+    made, asked = made_rounds(monkeypatch, {near: 1.0, both: 1.2}, {near: 1500})
+    made.run()
+    first = {entry.measured[0].rows for entry in made.entries if offers.in_words(entry.offer.options) in (near, both)}
+    assert (both, 1500) in asked
+    assert (both, 1000) not in asked
+    assert first == {1500}
+
+
+def test_nothing_goes_on_where_a_line_is_as_good(monkeypatch):
+    made, asked = made_rounds(monkeypatch, {"matern32 neighbours": -20.0}, line=-9.0)
+    best = made.run()
+    assert len({size for name, size in asked if "learned" not in name}) == 1
+    judged = [entry for entry in made.entries if entry.measured and entry.density == -9.0]
+    assert best.cost.seconds == min(entry.cost.seconds for entry in judged)
 
 
 # --- what is named is kept -----------------------------------------------------------------------------
