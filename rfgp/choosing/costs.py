@@ -107,14 +107,14 @@ def _features(options: KernelOptions) -> int:
 
 def _exact(rows: int, columns: int, kernels: int) -> float:
     """Return what an evaluation of the exact likelihood with its gradient takes."""
-    return 1.2 * float(rows) ** 3 + kernels * float(rows) ** 2 * (40.0 + 4.0 * columns) + _OVERHEAD
+    return 0.45 * float(rows) ** 3 + kernels * float(rows) ** 2 * (380.0 + 15.0 * columns) + _OVERHEAD
 
 
 def _linear(rows: int, size: int) -> float:
     """Return what an evaluation through features takes, by whichever side is smaller."""
     if size < rows:
         return rows * size * (2.0 * size + _FEATURE)
-    return 2.0 * float(rows) ** 3 + 8.0 * size * float(rows) ** 2
+    return 0.5 * float(rows) ** 3 + rows * size * (2.0 * rows + _FEATURE)
 
 
 def _fixed(rows: int, columns: int, size: int) -> float:

@@ -33,9 +33,9 @@ from rfgp.rows import ArrayRows, Block, Rows, SourceRows, gathered
 
 MOST_LEFT_OUT = 1000
 """Rows, of at most `rfgp.regression.table.offers.FEW_ROWS`, among which each is left out."""
-KEPT_OUT, JUDGES = (0.2, 1000), (0.1, 4000)
-"""The share of the rows that is kept out, and at most how many; and of many rows, of which more can judge: so many of
-1,000 leave a standard error of .04 to differences of neighbours and features (keggdirected)."""
+KEPT_OUT = (0.2, 4000)
+"""The share of the rows that is kept out, and at most how many: 1,000 leave a standard error of .04 to differences of
+neighbours and features (keggdirected)."""
 ENOUGH, GAIN = 50, 0.1
 """Iterations after which the hyperparameters of an exact kernel on some of the rows are good enough to judge it; and
 the nats that its last five gain at least, where kernels are averaged: the other half of a search gains tenths."""
@@ -96,7 +96,7 @@ class Grounds:
             rows = pool if len(pool) <= MOST_LEFT_OUT else some(pool, order[:MOST_LEFT_OUT])
             averages = are_exact and begun.family.is_normal and pool.num_outputs == 1
             return cls(begun, plan, rows, None, averages)
-        out = max(min(most, math.ceil(share * len(pool))) for share, most in (KEPT_OUT, JUDGES))
+        out = min(KEPT_OUT[1], math.ceil(KEPT_OUT[0] * len(pool)))
         return cls(begun, plan, some(pool, order[out:]), some(pool, order[:out]))
 
     @property

@@ -9,7 +9,7 @@ from rfgp.errors import InvalidArgumentError
 
 RATE = 2e10
 """Operations a second: of products and factorisations of matrices in double precision on one core of 2020 or later."""
-FIRST, A_ROW, LONGEST = 60.0, 5e-3, 1800.0
+FIRST, A_ROW, LONGEST = 60.0, 8e-3, 1800.0
 """Seconds that a choice and its fit are allowed, where nobody says: of any table, of each row, and at most."""
 MEMORY = 4e9
 """Bytes, where nobody says."""
