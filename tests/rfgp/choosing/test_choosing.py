@@ -127,11 +127,11 @@ def test_only_what_is_not_clearly_behind_goes_on(monkeypatch):
     assert {m.rows for trial in choice.trials for m in trial.measured} == {30, 100}
 
 
-def made_rounds(monkeypatch, density, searched=None, line=-20.0):
+def made_rounds(monkeypatch, density, searched=None, line=-20.0, budget=None):
     """Return rounds on kept-out rows whose candidates' densities are said by name, and what was asked of each."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (2100, 2))
-    open_rounds = choose.rounds_of(begin(rfgp.TableGP(seed=0).family, Chunk(X, X[:, 0])), Plan())
+    open_rounds = choose.rounds_of(begin(rfgp.TableGP(seed=0, budget=budget).family, Chunk(X, X[:, 0])), Plan())
     asked = []
 
     def measured(ground, options, size, start):
@@ -162,6 +162,18 @@ def test_local_processes_begin_with_the_rows_that_another_needed(monkeypatch):
     assert (both, 1500) in asked
     assert (both, 1000) not in asked
     assert first == {1500}
+
+
+@pytest.mark.parametrize("budget", [15, 25, 40, 80, 400])
+def test_measuring_and_the_fit_stay_within_the_budget(monkeypatch, budget):
+    """Whatever is best; with more of it more is measured."""
+    for best in ("matern32 neighbours", "128 fixed frequencies + matern32 neighbours", "256 learned frequencies"):
+        made, _ = made_rounds(monkeypatch, {best: 2.0}, budget=budget)
+        taken = made.run()
+        assert made.predicted + taken.cost.seconds <= budget
+        remarks = [entry.remark for entry in made.entries if entry.found is None]
+        assert any("no room" in remark or "over the budget" in remark for remark in remarks) == (budget < 400)
+        assert budget < 80 or offers.in_words(taken.offer.options) == best or "learned" in best
 
 
 def test_nothing_goes_on_where_a_line_is_as_good(monkeypatch):
