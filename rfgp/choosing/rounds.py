@@ -120,7 +120,7 @@ class Rounds:
         begun, seconds = clock(), self.limits.seconds(self.num_rows)
         self._leave_out(seconds)
         sizes, entries = self.sizes(), [entry for entry in self.entries if not entry.remark]
-        heads = [entry for entry in entries if self._head(entry) is None]
+        heads = sorted((e for e in entries if self._head(e) is None), key=lambda entry: entry.cost.seconds)
         for number, size in enumerate(sizes):
             if number:
                 heads = self._further(heads, entries)
@@ -250,7 +250,7 @@ class Rounds:
             if self._affords(entry, size):
                 self._fit(entry, self._rows_of(entry, size), number, len(entries))
             else:
-                entry.remark = f"the rest of the budget has no room to measure it on {size:,} rows"
+                entry.remark = "the budget has no room left to measure it"
         self._compare([entry for entry in entries if entry.found is not None and not entry.remark])
 
     def _rows_of(self, entry: Entry, size: int) -> int:

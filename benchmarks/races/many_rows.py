@@ -1,0 +1,54 @@
+"""What the default chooses for a million and for ten million rows, how long it takes, and how good it is.
+
+Protocol, fixed before the results were seen. Rows as in `benchmarks.races.rows`: ten standard normal columns, three
+waves and a product with noise of variance .25, float32. `TableGP()` with its default budget, from arrays, or with
+`--parquet` from a file that is read in blocks; in this process, one thread. The density of 2,000 new rows beside that of
+the truth.
+
+    python -m benchmarks.races.many_rows [--rows N] [--parquet] [--budget "10min"]
+"""
+
+import argparse
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import rfgp
+from benchmarks.races.rows import block, write
+
+NEW, NOISE = 2000, 0.25
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=10**6)
+    parser.add_argument("--parquet", action="store_true")
+    parser.add_argument("--budget")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        data: tuple[Any, ...] = block(np.random.default_rng(0), options.rows)
+        if options.parquet:
+            file = Path(folder) / "rows.parquet"
+            write(file, options.rows)
+            data = (rfgp.tables.Parquet(file, target="y"),)
+        begin = time.perf_counter()
+        gp = rfgp.TableGP(seed=0, budget=options.budget).fit(*data)
+        seconds = time.perf_counter() - begin
+    X, y = block(np.random.default_rng(1), NEW)
+    density = np.asarray(gp.predict(X).observed().log_density(y))
+    truth = y - (np.sin(X[:, 0]) + np.sin(X[:, 1] + X[:, 2]) + np.cos(2 * X[:, 3]) + 0.5 * X[:, 4] * X[:, 5])
+    best = -0.5 * (np.log(2 * np.pi * NOISE) + truth**2 / NOISE)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(gp.choice)
+    print(f"{options.rows:,} rows: {seconds:.0f} s, of these {gp.choice.seconds:.0f} of measuring; {memory:.2f} GiB")
+    print(f"log density of new rows {density.mean():.4f}, by the truth {best.mean():.4f}")
+
+
+if __name__ == "__main__":
+    main()
