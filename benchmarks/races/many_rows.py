@@ -2,8 +2,8 @@
 
 Protocol, fixed before the results were seen. Rows as in `benchmarks.races.rows`: ten standard normal columns, three
 waves and a product with noise of variance .25, float32. `TableGP()` with its default budget, from arrays, or with
-`--parquet` from a file that is read in blocks; in this process, one thread. The density of 2,000 new rows beside that of
-the truth.
+`--parquet` from a file that is read in blocks; in this process, one thread. The log density of 2,000 new rows beside
+that of the truth.
 
     python -m benchmarks.races.many_rows [--rows N] [--parquet] [--budget "10min"]
 """
