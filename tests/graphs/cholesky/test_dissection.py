@@ -91,6 +91,7 @@ SINGULAR = {
 }
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dimension", [0, 2, 3])
 @pytest.mark.parametrize("name", SINGULAR)
 def test_every_graph_has_an_order(name, dimension):

@@ -98,7 +98,7 @@ def test_it_works_in_cross_validation_and_with_weights():
     assert 1e-3 < apart.mean() < 0.05
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_nodes_are_classified(classes):
     graph = graphs.Graph.from_networkx(nx.grid_2d_graph(8, 9))
     labels = list(graph.labels)
