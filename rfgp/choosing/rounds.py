@@ -6,8 +6,8 @@
 3. Those that are not clearly behind the best, or may catch up, go on, the best two at most, with their variants, on
    twice as many rows, from the hyperparameters that they have; none where the best is not clearly ahead of a
    straight line.
-4. Of the last round the cheapest is taken that is behind the best by no more than the standard error of that
-   difference, and by no more than a hundredth of a nat.
+4. Of the last round the best is taken, or the cheapest that saves more seconds than the measuring took and is behind
+   by no more than the standard error of that difference, and by no more than a hundredth of a nat.
 
 Where each row is left out, of one output with normal noise, all that have a share of the average go on in step 3, and
 in step 4 they are averaged (`rfgp.choosing.averages`).
@@ -307,7 +307,7 @@ class Rounds:
             entry.measured.append(Measurement(entry.found.searched, mean, error, *behind))
 
     def taken(self, entries: Sequence[Entry]) -> Entry:
-        """Return the cheapest of the last round that is as good as the best; of none the cheapest of all."""
+        """Return the best of the last round, or the cheapest as good that saves much; of none the cheapest of all."""
         if not entries:
             return min(self.entries, key=lambda entry: entry.cost.seconds)
         there = [entry for entry in entries if entry in self.compared] or list(entries)
@@ -316,7 +316,8 @@ class Rounds:
             self.shares = {self.entries.index(entry): weight for entry, weight in zip(there, weights, strict=True)}
             return there[max(range(len(there)), key=weights.__getitem__)]
         best = max(there, key=lambda entry: entry.density)
-        good = [entry for entry in there if entry is best or _is_as_good(entry.measured[-1])]
+        saved = [entry for entry in there if best.cost.seconds - entry.cost.seconds > self.predicted]
+        good = [best, *(entry for entry in saved if _is_as_good(entry.measured[-1]))]
         return min(good, key=lambda entry: (entry.cost.seconds, entry.measured[-1].behind))
 
 

@@ -112,6 +112,7 @@ def test_a_cheaper_candidate_is_taken_within_noise_only():
     kept_out = SimpleNamespace(averages=False)
     pick = rounds.Rounds(kept_out, [cheap, best], None)
     assert pick.taken([cheap, best]) is cheap
+    assert rounds.Rounds(kept_out, [cheap, best], None, predicted=8.5).taken([cheap, best]) is best
     for behind, error in ((0.01, 0.005), (0.1, 0.2)):
         dear = entry(1.0, behind, error)
         assert rounds.Rounds(kept_out, [dear, best], None).taken([dear, best]) is best
