@@ -15,6 +15,7 @@ class _ScaledGram(torch.autograd.Function):
         z = x / lengthscale
         kernel, slope = spectrum.gram_and_slope(z)
         kernel.mul_(variance)
+        slope.fill_diagonal_(0)  # a row is at distance 0 from itself, to the last digit
         ctx.save_for_backward(z, kernel, slope, lengthscale, variance)
         return kernel
 

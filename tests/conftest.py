@@ -1,6 +1,6 @@
 """Counts the statistical checks of a run, over all workers: their false-alarm rates add up."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import checks
 import pytest
@@ -16,14 +16,16 @@ def own_cache_folder(tmp_path_factory):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Leave one case in so many of a test that is marked `thinned` to the fast tests; the others are slow."""
-    seen = Counter()
+    """Leave to the fast tests one case in so many of a test that is marked `thinned`, and the first of each value."""
+    cases, values = Counter(), defaultdict(set)
     for item in items:
         if marker := item.get_closest_marker("thinned"):
             test = item.nodeid.partition("[")[0]
-            if seen[test] % marker.args[0]:
+            own = {(name, repr(value)) for name, value in item.callspec.params.items()}
+            if cases[test] % marker.args[0] and own <= values[test]:
                 item.add_marker(pytest.mark.slow)
-            seen[test] += 1
+            cases[test] += 1
+            values[test] |= own
 
 
 _of_workers = []

@@ -6,11 +6,11 @@ from dataclasses import replace
 from torch import Tensor
 
 from rfgp.choosing.averages import averaged, mixture_density
-from rfgp.choosing.grounds import Grounds, is_warm, pool_of, start_of
+from rfgp.choosing.grounds import Grounds, has_optima, is_warm, pool_of, start_of
 from rfgp.choosing.rounds import Entry, Rounds, entries_of, mean_and_error
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_table
-from rfgp.regression import Choice, FitReport, KernelOptions, Measurement, OpenFamily, OpenOptions, Regression
+from rfgp.regression import Choice, FitReport, Measurement, OpenFamily, OpenOptions, Regression
 from rfgp.regression.limits import RATE
 from rfgp.regression.table.offers import FEW_ROWS, in_words
 from rfgp.rows import SourceRows
@@ -64,17 +64,9 @@ def _fitted(regression: Regression, plan: Plan, entry: Entry, grounds: Grounds) 
     found, options = entry.found, entry.offer.options
     if found is not None and found.is_whole:
         return found.regression, found.report
-    rows, found = regression.needed_rows("a fit"), None if _has_optima(options) else found
+    rows, found = regression.needed_rows("a fit"), None if has_optima(options) else found
     begun = start_of(regression, options, rows, found)
     return fit_table(begun, grounds.shortened(replace(plan, is_begun=is_warm(options, found))))
-
-
-def _has_optima(options: KernelOptions) -> bool:
-    """Return whether all rows are to look around again, for few may lead to a lesser optimum.
-
-    36,000 rows of kin40k, 128 frequencies and neighbours: held-out rows -.714 from the optimum of 4,000, -.809 anew.
-    """
-    return options.has_both and options.features != "exact"
 
 
 def record(rounds: Rounds, entry: Entry) -> Choice:

@@ -1,13 +1,13 @@
-"""Rounds of measuring: the cheapest of what is as good as the best goes on, on more rows.
+"""Rounds of measuring: what is not clearly behind the best goes on, on more rows.
 
 1. Candidates whose fit to all rows is predicted to be over the budget or the memory are left out; later those for
    whose measuring the budget has no room beside the dearest fit that may come after it.
 2. Each of the others, but those that are variants of another, is fitted to a few rows and judged.
 3. Those that are not clearly behind the best, or may catch up, go on, the best two at most, with their variants, on
-   twice as many rows, from the hyperparameters that they have; none where the best is not clearly ahead of a
-   straight line.
+   more rows, from the hyperparameters that they have; none where rows are kept out and the best is not clearly ahead of
+   a constant or a straight line.
 4. Of the last round the best is taken, or the cheapest that saves more seconds than the measuring took and is behind
-   by no more than the standard error of that difference, and by no more than a hundredth of a nat.
+   by no more than the standard error of that difference, and by no more than a hundredth of a nat (or by a trifle).
 
 Where each row is left out, of one output with normal noise, all that have a share of the average go on in step 3, and
 in step 4 they are averaged (`rfgp.choosing.averages`).
@@ -100,6 +100,7 @@ class Rounds:
         entries: All candidates.
         limits: What it may cost.
         shares: Of the average that is taken, by the numbers of its candidates; none where one is taken.
+        allowed: The candidates that are within the budget and the memory.
         compared: The candidates that were measured in the last round, variants among them, which were in no other.
         least: Rows that a local process needed, where fewer misled it; others begin with as many.
         predicted: Seconds that the measuring was predicted to take.
@@ -110,6 +111,7 @@ class Rounds:
     entries: Sequence[Entry]
     limits: Limits
     shares: dict[int, float] = field(default_factory=dict)
+    allowed: Sequence[Entry] = ()
     compared: list[Entry] = field(default_factory=list)
     least: int = 0
     predicted: float = 0.0
@@ -120,11 +122,12 @@ class Rounds:
         begun, seconds = clock(), self.limits.seconds(self.num_rows)
         self._leave_out(seconds)
         sizes, entries = self.sizes(), [entry for entry in self.entries if not entry.remark]
+        self.allowed = entries
         heads = sorted((e for e in entries if self._head(e) is None), key=lambda entry: entry.cost.seconds)
         for number, size in enumerate(sizes):
             if number:
                 heads = self._further(heads, entries)
-                if self.grounds.judged is not None and (len(heads) == 1 or not self._affords(heads[0], size)):
+                if self.grounds.judged is not None and (len(heads) < 2 or not self._affords(heads[0], size)):
                     break
             self.measure(heads, size, begun)
             if self.is_stopped or self._is_in_vain(heads):
@@ -155,17 +158,20 @@ class Rounds:
         """Return the rows of each round."""
         count, first = len(self.grounds.rows), FEW if self.grounds.judged is None else FIRST
         if count <= 1.5 * first:
-            return [count]
+            return [count] if self.grounds.averages else [count, count]  # the second for variants
         return [first, count if self.grounds.judged is None else min(count, GROWTH * first)]
 
     def _affords(self, entry: Entry, size: int) -> bool:
         """Return whether the budget has room to measure a candidate beside the dearest fit that there may be."""
-        known = [each for each in self.entries if each.found is not None and not each.remark]
-        if self.grounds.judged is None or not known:
+        if self.grounds.judged is None:  # the fit to all rows is one of these, or most of it
             return True
-        dearest = max(each.cost.seconds for each in [*known, entry])
-        asked = self._predicted(entry, self._rows_of(entry, size))
-        return self.predicted + asked + dearest <= self.limits.seconds(self.num_rows)
+        known = [each.cost.seconds for each in self.entries if each.found is not None and not each.remark]
+        asked = 0.0 if self._is_known(entry, size) else self._predicted(entry, self._rows_of(entry, size))
+        return self.predicted + asked + max([*known, entry.cost.seconds]) <= self.limits.seconds(self.num_rows)
+
+    def _is_known(self, entry: Entry, size: int) -> bool:
+        """Return whether a candidate has been measured on as many rows as it would be."""
+        return bool(entry.measured) and entry.measured[-1].rows >= self._rows_of(entry, size)
 
     def _head(self, entry: Entry) -> Entry | None:
         """Return that of which a candidate is a variant, where that one is in the rounds."""
@@ -223,18 +229,24 @@ class Rounds:
         if not ranked:
             return []
         best, far = ranked[0], FAR / float(self.grounds.told.counts().sum())
-        allowed = SHARE * self.limits.seconds(self.num_rows) - best.cost.seconds
-        left, going = min(max(SOON, best.cost.seconds), allowed), [best]
+        asked = {entry: self._asked(entry) for entry in ranked}
+        allowed = self.limits.seconds(self.num_rows) - self.predicted - asked[best]
+        left, going = min(max(SOON, asked[best]), allowed), [best]
         for entry in ranked[1:]:
             last = entry.measured[-1]
             if last.behind - BEHIND * last.behind_error >= far:
                 entry.remark = f"behind by {last.behind:.2g} nats a row"
-            elif entry.cost.seconds > left:
+            elif asked[entry] > left:
                 entry.remark = "the average would cost more than twice the best"
             else:
-                left -= entry.cost.seconds
+                left -= asked[entry]
                 going.append(entry)
         return going
+
+    def _asked(self, entry: Entry) -> float:
+        """Return the predicted seconds of a part of an average: measured on the rows at hand, and fitted to all."""
+        count = len(self.grounds.rows)
+        return entry.cost.seconds + (self._predicted(entry, count) if count < self.num_rows else 0.0)
 
     # --- measuring -------------------------------------------------------------------------------
 
@@ -247,6 +259,8 @@ class Rounds:
                 for other in entries[number:]:
                     other.remark = f"not measured on {size:,} rows: {most:g} s were over"
                 break
+            if self._is_known(entry, size):
+                continue
             if self._affords(entry, size):
                 self._fit(entry, self._rows_of(entry, size), number, len(entries))
             else:
@@ -271,8 +285,6 @@ class Rounds:
 
     def _fit(self, entry: Entry, size: int, number: int, count: int) -> None:
         options, reporter = entry.offer.options, self.grounds.plan.reporter
-        if entry.measured and entry.measured[-1].rows >= size:
-            return
         seconds = self._predicted(entry, size)
         self.predicted += seconds
         with reporter.about(f"choosing, {number + 1} of {count}, {in_words(options)}, about {seconds:.2g} s"):
@@ -281,7 +293,8 @@ class Rounds:
             entry.remark = found
         else:
             entry.found = found
-            if is_near(options):
+            if found.searched > size:
+                self.predicted += self._predicted(entry, found.searched) - seconds
                 self.least = max(self.least, found.searched)
 
     def _predicted(self, entry: Entry, size: int) -> float:
@@ -309,7 +322,7 @@ class Rounds:
     def taken(self, entries: Sequence[Entry]) -> Entry:
         """Return the best of the last round, or the cheapest as good that saves much; of none the cheapest of all."""
         if not entries:
-            return min(self.entries, key=lambda entry: entry.cost.seconds)
+            return min(self.allowed or self.entries, key=lambda entry: entry.cost.seconds)
         there = [entry for entry in entries if entry in self.compared] or list(entries)
         if self.grounds.averages:
             weights = self._weights(there)

@@ -169,12 +169,43 @@ def test_local_processes_begin_with_the_rows_that_another_needed(monkeypatch):
 def test_measuring_and_the_fit_stay_within_the_budget(monkeypatch, budget):
     """Whatever is best; with more of it more is measured."""
     for best in ("matern32 neighbours", "128 fixed frequencies + matern32 neighbours", "256 learned frequencies"):
-        made, _ = made_rounds(monkeypatch, {best: 2.0}, budget=budget)
+        made, _ = made_rounds(monkeypatch, {"128 learned frequencies": 1.9, best: 2.0}, budget=budget)
         taken = made.run()
         assert made.predicted + taken.cost.seconds <= budget
         remarks = [entry.remark for entry in made.entries if entry.found is None]
         assert any("no room" in remark or "over the budget" in remark for remark in remarks) == (budget < 400)
-        assert budget < 80 or offers.in_words(taken.offer.options) == best or "learned" in best
+        assert budget < 80 or offers.in_words(taken.offer.options) == best
+
+
+def test_rows_that_misled_are_paid_for_and_what_is_known_is_not(monkeypatch):
+    near = "matern32 neighbours"
+    plain, _ = made_rounds(monkeypatch, {near: 1.0})
+    plain.run()
+    misled, asked = made_rounds(monkeypatch, {near: 1.0}, {near: 1680})
+    misled.run()
+    assert [size for name, size in asked if name == near] == [1000]
+    assert misled.predicted > plain.predicted
+    learned, _ = made_rounds(monkeypatch, {"128 learned frequencies": 1.95, near: 1.9}, budget=25)
+    assert offers.in_words(learned.run().offer.options) == "128 learned frequencies"  # no new fit, so no new cost
+
+
+def test_where_all_fail_the_cheapest_is_taken(monkeypatch):
+    made, _ = made_rounds(monkeypatch, {})
+    monkeypatch.setattr(grounds.Grounds, "measured", lambda *_: "it cannot be")
+    assert made.run().cost.seconds == min(entry.cost.seconds for entry in made.entries)
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+def test_a_fit_that_is_measured_on_all_rows_is_the_fit(monkeypatch):
+    """Where few rows are left out in turn, a local process is fitted as it would be alone, and variants are tried."""
+    X, y = table(120)
+    gp = rfgp.TableGP(features=None, num_neighbors=8, seed=0).fit(X, y)
+    assert len([trial for trial in gp.choice.trials if trial.measured]) == 3
+    kept = gp.choice.chosen.options
+    alone = rfgp.TableGP(**kept, seed=0).fit(X, y)
+    ours, others = (float(each.log_marginal_likelihood()) for each in (gp, alone))
+    assert ours == pytest.approx(others, abs=1e-6)
+    assert gp.fit_report.leave_one_out == pytest.approx(alone.fit_report.leave_one_out)
 
 
 def test_nothing_goes_on_where_a_line_is_as_good(monkeypatch):
