@@ -13,10 +13,10 @@ from rfgp.regression.limits import RATE
 EXACT, FIXED, NEAR, BOTH, POINTS, STEPS = 55.0, 80.0, 110.0, 180.0, 150.0, 300.0
 """Evaluations of a search: of an exact kernel, fixed frequencies, neighbours, frequencies beside these, inducing points
 with the residual; and steps of learning frequencies."""
-TWICE = 60.0
-"""Columns with which searches with neighbours or inducing points evaluate twice as often (elevators' 18 columns, and
-made tables of 60 and 120: 91, 168 and 172 evaluations with neighbours; the first two, 190 and 388 with points and the
-residual)."""
+TWICE, MOST_NEAR = 60.0, 180.0
+"""Columns with which searches evaluate twice as often; and evaluations with neighbours at most, which are found six
+times (elevators' 18 columns, and made tables of 60 and 120: 91, 168 and 172 evaluations with neighbours; the first two,
+190 and 388 with points and the residual; 1,850 rows of 128 columns: 560 with fixed frequencies)."""
 BATCH, SEARCHED, SUBSET = 6000, 2**14, 8000
 """Rows of a step of learning; of a search with neighbours where there are twice as many; of one with fixed frequencies,
 which stops growing where its optimum does."""
@@ -58,20 +58,21 @@ def search_operations(options: KernelOptions, rows: int, columns: int, among: in
     if options.features == "exact":
         return EXACT * (1.7 if options.has_both else 1.0) * _exact(rows, columns, 2 if options.has_both else 1)
     near = 0.0 if options.local is None else rows * _neighbors(options.num_neighbors, columns) + among * _FOUND
+    more = 1 + columns / TWICE
     if isinstance(options, InducingOptions):
         features = rows * 12.0 * options.num_inducing**2 + 20.0 * options.num_inducing**3
-        return (POINTS if options.has_residual else FIXED) * (1 + columns / TWICE) * (near + features + _OVERHEAD)
+        return (POINTS if options.has_residual else FIXED) * more * (near + features + _OVERHEAD)
     if not isinstance(options, FeatureOptions):
-        return NEAR * (1 + columns / TWICE) * (near + _OVERHEAD)
+        return min(NEAR * more, MOST_NEAR) * (near + _OVERHEAD)
     size = 2 * options.num_frequencies
     beside = rows * (5.0 * size**2 + 6.0 * size * options.num_neighbors)
     beside += min(among, rows * (options.num_neighbors + 1)) * size * _FEATURE
-    fixed = _fixed(rows, columns, size) if options.local is None else BOTH * (near + beside + _OVERHEAD)
+    fixed = more * _fixed(rows, columns, size) if options.local is None else BOTH * (near + beside + _OVERHEAD)
     if options.frequencies != "learned":
         return fixed
     alone = STEPS * (_linear(min(rows, BATCH), size) + _OVERHEAD)
     if options.local is None:
-        return alone
+        return fixed + alone  # it begins with frequencies as they were drawn
     return fixed + alone + STEPS * (1.5 * near + 2 * beside + _OVERHEAD)
 
 
