@@ -219,10 +219,6 @@ class Rounds:
         """Return the share of a candidate in the average, 0 where one was taken."""
         return self.shares.get(self.entries.index(entry), 0.0)
 
-    def _weights(self, entries: Sequence[Entry]) -> list[float]:
-        """Return the shares of candidates in the average of these, 0 where they would be small; they sum to one."""
-        return shares(_densities(entries), self.grounds.told.counts())
-
     def _in_average(self, heads: Sequence[Entry]) -> list[Entry]:
         """Return those that go on: the best, and those not clearly far behind that cost no more than it together."""
         ranked = sorted((e for e in heads if e.found is not None), key=lambda entry: -entry.density)
@@ -325,7 +321,7 @@ class Rounds:
             return min(self.allowed or self.entries, key=lambda entry: entry.cost.seconds)
         there = [entry for entry in entries if entry in self.compared] or list(entries)
         if self.grounds.averages:
-            weights = self._weights(there)
+            weights = shares(_densities(there), self.grounds.told.counts())
             self.shares = {self.entries.index(entry): weight for entry, weight in zip(there, weights, strict=True)}
             return there[max(range(len(there)), key=weights.__getitem__)]
         best = max(there, key=lambda entry: entry.density)
