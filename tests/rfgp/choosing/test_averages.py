@@ -1,8 +1,10 @@
 """Averages of exact kernels: their shares, their moments, and that they stay what they are."""
 
 import copy
+import dataclasses
 import json
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import torch
 from scipy.optimize import minimize
 
 import rfgp
-from rfgp.choosing import averages, grounds
+from rfgp.choosing import averages, grounds, rounds
 from rfgp.fitting.maximize import Objective
 from rfgp.saving.container import read_file, write_file
 
@@ -427,3 +429,43 @@ def test_a_fit_that_was_killed_while_it_chose_goes_on(tmp_path, monkeypatch):
     assert len(evaluated) - before - after > after + 35  # what was computed was read; the first is compared
     assert again.choice == whole.choice
     np.testing.assert_array_equal(again.predict(NEW).mean, whole.predict(NEW).mean)
+
+
+def test_where_no_part_has_noise_one_that_has_holds_the_tails():
+    def entry(noise, value):
+        made = rounds.Entry(None, rounds.Cost(1.0, 0.0))
+        values = SimpleNamespace(standardized=lambda name: torch.tensor(noise))
+        made.found = SimpleNamespace(regression=SimpleNamespace(hyperparameters=values))
+        made.measured = [rounds.Measurement(10, value, 1.0, 0.0, 0.0)]
+        return made
+
+    rough, other, loud, likelier = entry(1e-9, 3.0), entry(1e-8, 2.0), entry(0.5, -1.0), entry(0.2, 0.0)
+    every = [rough, other, loud, likelier]
+    parts = rounds.with_tails([(rough, 0.75), (other, 0.25)], every)
+    assert [each for each, _ in parts] == [rough, other, likelier]
+    assert [share for _, share in parts] == pytest.approx([0.7425, 0.2475, 0.01])
+    assert rounds.with_tails([(rough, 0.5), (loud, 0.5)], every) == [(rough, 0.5), (loud, 0.5)]
+    assert rounds.with_tails([(rough, 1.0)], [rough, other]) == [(rough, 1.0)]
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+def test_a_twin_that_contradicts_a_row_costs_an_average_little(monkeypatch):
+    """Rows without twins look free of noise to rough kernels; the fourth row comes again with another value."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (60, 1))
+    y = np.sign(np.sin(20 * X[:, 0]))
+
+    def quiet(self, options, size, start):
+        found = measured(self, options, size, start)
+        if options.spectrum == rfgp.spectra.Gaussian() and not options.has_both:
+            return found
+        with torch.no_grad():
+            found.regression.hyperparameters.raw["noise"].fill_(-30.0)
+        return dataclasses.replace(found, density=found.density + 9)
+
+    measured = grounds.Grounds.measured
+    monkeypatch.setattr(grounds.Grounds, "measured", quiet)
+    monkeypatch.setattr(averages, "PRIOR", 0.01)  # of five rows, which hold the tails of sixty by themselves
+    gp = rfgp.TableGP(seed=0).fit(X, y)
+    assert min(share for share, _ in gp.members) == pytest.approx(rounds.TAILS)
+    assert float(gp.predict(X[3:4]).observed().log_density(-y[3:4])[0]) > -20
