@@ -45,7 +45,7 @@ A_HYPERPARAMETER = 10
 """Rows for each hyperparameter from which on a sum of exact kernels is tried. Where there are fewer it explains them so
 well that rows left out are likely as well, under hyperparameters that have seen them (8 tables of 7 to 20 columns, 100
 and 200 of their rows, 26 cases: a median regret of .14 nats a row with sums, .03 with this rule)."""
-SOON = 2.0
+SOON = 3.0
 """Predicted seconds of fits to all rows that candidates beside the best may take in any case, where each row is left
 out."""
 TAILS, QUIET = 0.01, 1e-3
