@@ -22,10 +22,13 @@ from benchmarks.races.processes import last_line, status
 COLUMNS, FREQUENCIES, GROUP = 10, 512, 2**17
 
 
+def waves(X: np.ndarray) -> np.ndarray:
+    return np.sin(X[:, 0]) + np.sin(X[:, 1] + X[:, 2]) + np.cos(2 * X[:, 3]) + 0.5 * X[:, 4] * X[:, 5]
+
+
 def block(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     X = rng.standard_normal((n, COLUMNS), dtype=np.float32)
-    f = np.sin(X[:, 0]) + np.sin(X[:, 1] + X[:, 2]) + np.cos(2 * X[:, 3]) + 0.5 * X[:, 4] * X[:, 5]
-    return X, f + 0.5 * rng.standard_normal(n, dtype=np.float32)
+    return X, waves(X) + 0.5 * rng.standard_normal(n, dtype=np.float32)
 
 
 def write(file: Path, rows: int) -> None:

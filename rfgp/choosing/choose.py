@@ -101,7 +101,7 @@ def _rules(rounds: Rounds, entry: Entry) -> dict[str, Measurement]:
     if entry.found is None:
         return {}
     weight, rules, taken = rounds.grounds.told.counts(), {}, _density(rounds, entry)
-    for name, densities in rounds.grounds.of_rules().items():
+    for name, densities in rounds.grounds.rules.items():
         told = (*mean_and_error(densities, weight), *mean_and_error(taken - densities, weight))
         rules[name] = Measurement(len(rounds.grounds.rows), *told)
     return rules

@@ -8,6 +8,7 @@ under learned frequencies lie: they have seen the row.)
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -108,8 +109,9 @@ class Grounds:
         """Return a plan whose searches end where an average gains nothing by more."""
         return replace(plan, enough=GAIN) if self.averages else plan
 
-    def of_rules(self) -> dict[str, Tensor]:
-        """Return the mean log densities (b,) of judged rows by simple rules, in the user's units; of normal noise."""
+    @cached_property
+    def rules(self) -> dict[str, Tensor]:
+        """The mean log densities (b,) of judged rows by simple rules, in the user's units, where noise is normal."""
         if not self.begun.family.is_normal:
             return {}
         found = rule_densities(self.rows, self.judged)

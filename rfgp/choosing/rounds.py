@@ -149,7 +149,7 @@ class Rounds:
         best = max(found, key=lambda entry: entry.density).found
         assert best is not None
         weight = self.grounds.told.counts()
-        ahead = [mean_and_error(best.density.cpu() - rule, weight) for rule in self.grounds.of_rules().values()]
+        ahead = [mean_and_error(best.density.cpu() - rule, weight) for rule in self.grounds.rules.values()]
         return any(mean <= BEHIND * error for mean, error in ahead)
 
     @property

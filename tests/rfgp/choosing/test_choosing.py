@@ -10,7 +10,7 @@ import torch
 
 import graphs
 import rfgp
-from rfgp.choosing import choose, grounds, rounds
+from rfgp.choosing import choose, costs, grounds, rounds
 from rfgp.fitting import Plan
 from rfgp.regression import begin
 from rfgp.regression.graph import family
@@ -143,7 +143,7 @@ def made_rounds(monkeypatch, density, searched=None, line=-20.0, budget=None):
 
     rules = {"a line": torch.full((len(open_rounds.grounds.told),), line, dtype=torch.float64)}
     monkeypatch.setattr(grounds.Grounds, "measured", measured)
-    monkeypatch.setattr(grounds.Grounds, "of_rules", lambda self: rules)
+    monkeypatch.setattr(grounds.Grounds, "rules", rules)
     return open_rounds, asked
 
 
@@ -179,12 +179,16 @@ def test_measuring_and_the_fit_stay_within_the_budget(monkeypatch, budget):
 
 def test_rows_that_misled_are_paid_for_and_what_is_known_is_not(monkeypatch):
     near = "matern32 neighbours"
-    plain, _ = made_rounds(monkeypatch, {near: 1.0})
-    plain.run()
     misled, asked = made_rounds(monkeypatch, {near: 1.0}, {near: 1680})
+    entry = next(each for each in misled.entries if offers.in_words(each.offer.options) == near)
+    misled.measure([entry], 1000, 0.0)
+    paid, rows = misled.predicted, misled.grounds.rows
+    columns = rows.inputs.shape[1]
+    searched = costs.search_operations(entry.offer.options, 1680, columns, len(rows))
+    told = costs.posterior_operations(entry.offer.options, len(rows), columns)
+    assert paid == pytest.approx((searched + told) / rounds.RATE)
     misled.run()
     assert [size for name, size in asked if name == near] == [1000]
-    assert misled.predicted > plain.predicted
     learned, _ = made_rounds(monkeypatch, {"128 learned frequencies": 1.95, near: 1.9}, budget=25)
     assert offers.in_words(learned.run().offer.options) == "128 learned frequencies"  # no new fit, so no new cost
 
@@ -196,7 +200,7 @@ def test_where_all_fail_the_cheapest_is_taken(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
-def test_a_fit_that_is_measured_on_all_rows_is_the_fit(monkeypatch):
+def test_a_fit_that_is_measured_on_all_rows_is_the_fit():
     """Where few rows are left out in turn, a local process is fitted as it would be alone, and variants are tried."""
     X, y = table(120)
     gp = rfgp.TableGP(features=None, num_neighbors=8, seed=0).fit(X, y)
