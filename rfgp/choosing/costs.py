@@ -12,7 +12,9 @@ from rfgp.regression.limits import RATE
 
 EXACT, FIXED, NEAR, BOTH, POINTS, STEPS = 55.0, 80.0, 110.0, 180.0, 150.0, 300.0
 """Evaluations of a search: of an exact kernel, fixed frequencies, neighbours, frequencies beside these, inducing points
-with the residual; and steps of learning frequencies."""
+with the residual; and steps of learning frequencies beside them."""
+LEARNED = 180.0
+"""As many evaluations take as long as the 300 steps of learning frequencies alone, whose products are large."""
 TWICE, MOST_NEAR = 60.0, 180.0
 """Columns with which searches evaluate twice as often; and evaluations with neighbours at most, which are found six
 times (elevators' 18 columns, and made tables of 60 and 120: 91, 168 and 172 evaluations with neighbours; the first two,
@@ -47,8 +49,7 @@ class Cost:
 
 def fit_cost(options: KernelOptions, rows: int, columns: int, outputs: int = 1) -> Cost:
     """Return what a fit of a candidate to so many rows is predicted to take, the posterior at its end included."""
-    searched = min(rows, SUBSET) if options.local is None else (rows if rows <= 2 * SEARCHED else SEARCHED)
-    searched = rows if options.features == "exact" else searched
+    searched = rows if options.features == "exact" or rows <= 2 * SEARCHED else SEARCHED
     search = search_operations(options, searched, columns, rows)
     return Cost(search + posterior_operations(options, rows, columns), memory(options, rows, columns, outputs))
 
@@ -57,6 +58,7 @@ def search_operations(options: KernelOptions, rows: int, columns: int, among: in
     """Return what a search on so many rows takes, with neighbours among more of them."""
     if options.features == "exact":
         return EXACT * (1.7 if options.has_both else 1.0) * _exact(rows, columns, 2 if options.has_both else 1)
+    rows = rows if options.local is not None else min(rows, SUBSET)
     near = 0.0 if options.local is None else rows * _neighbors(options.num_neighbors, columns) + among * _FOUND
     more = 1 + columns / TWICE
     if isinstance(options, InducingOptions):
@@ -65,15 +67,24 @@ def search_operations(options: KernelOptions, rows: int, columns: int, among: in
     if not isinstance(options, FeatureOptions):
         return min(NEAR * more, MOST_NEAR) * (near + _OVERHEAD)
     size = 2 * options.num_frequencies
+    if options.local is None:
+        return _alone(options, rows, columns)
     beside = rows * (5.0 * size**2 + 6.0 * size * options.num_neighbors)
     beside += min(among, rows * (options.num_neighbors + 1)) * size * _FEATURE
-    fixed = more * _fixed(rows, columns, size) if options.local is None else BOTH * (near + beside + _OVERHEAD)
+    fixed = BOTH * (near + beside + _OVERHEAD)
     if options.frequencies != "learned":
         return fixed
-    alone = STEPS * (_linear(min(rows, BATCH), size) + _OVERHEAD)
-    if options.local is None:
-        return fixed + alone  # it begins with frequencies as they were drawn
+    alone = LEARNED * (_linear(min(rows, BATCH), size) + _OVERHEAD)
     return fixed + alone + STEPS * (1.5 * near + 2 * beside + _OVERHEAD)
+
+
+def _alone(options: FeatureOptions, rows: int, columns: int) -> float:
+    """Return what a search takes through frequencies alone; one for learned ones begins with the fixed."""
+    size = 2 * options.num_frequencies
+    fixed = (1 + columns / TWICE) * _fixed(rows, columns, size)
+    if options.frequencies != "learned":
+        return fixed
+    return fixed + LEARNED * (_linear(min(rows, BATCH), size) + _OVERHEAD)
 
 
 def posterior_operations(options: KernelOptions, rows: int, columns: int) -> float:
@@ -127,4 +138,4 @@ def _fixed(rows: int, columns: int, size: int) -> float:
 
 def _neighbors(count: int, columns: int) -> float:
     """Return what a row's neighbours take in an evaluation."""
-    return 15.0 * float(count) ** 3 + 10.0 * float(count) ** 2 * columns + 2e4
+    return 7.5 * float(count) ** 3 + 5.0 * float(count) ** 2 * columns + 1e4

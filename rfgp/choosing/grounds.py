@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,7 +19,9 @@ from rfgp.choosing.rules import rule_densities
 from rfgp.errors import CheckpointError, RfgpError
 from rfgp.fitting import Plan, fit_table
 from rfgp.fitting.context import leave_one_out_densities
+from rfgp.inference import LocalPrior
 from rfgp.inference.laws import normal_log_density
+from rfgp.local import nearest
 from rfgp.regression import (
     FitReport,
     KernelFamily,
@@ -42,6 +45,9 @@ ENOUGH, GAIN = 50, 0.1
 the nats that its last five gain at least, where kernels are averaged: the other half of a search gains tenths."""
 MOST_EXACT = 3000
 """Rows that an exact kernel is conditioned on to be judged."""
+MOST_GIVEN, AROUND = 2**17, 40
+"""Rows up to which a local process is given all to be judged; and of more, the nearest to a judged row, by the
+lengthscales that it found, that it is given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +111,9 @@ class Grounds:
         """The rows that judge."""
         return self.rows if self.judged is None else self.judged
 
-    def shortened(self, plan: Plan) -> Plan:
-        """Return a plan whose searches end where an average gains nothing by more."""
+    def plan_of(self, options: KernelOptions, start: Found | None) -> Plan:
+        """Return the plan of a fit of a candidate; its searches end where an average gains nothing by more."""
+        plan = replace(self.plan, is_begun=is_warm(options, start))
         return replace(plan, enough=GAIN) if self.averages else plan
 
     @cached_property
@@ -132,7 +139,8 @@ class Grounds:
         Args:
             options: The candidate.
             size: How many rows its hyperparameters are found on.
-            start: The same candidate of an earlier round, whose hyperparameters are the start.
+            start: The same candidate of an earlier round, or another local process alone of a candidate that is one:
+                its hyperparameters are the start.
         """
         try:
             found = self._measured(options, min(size, len(self.rows)), start)
@@ -149,8 +157,7 @@ class Grounds:
             rows, start = self.begun.needed_rows("a fit"), None if has_optima(options) else start
         begun = start_of(self.begun, options, rows, start)
         some_rows = size if is_near(options) and not is_whole else None
-        plan = replace(self.plan, most_rows=some_rows, is_begun=is_warm(options, start))
-        plan = self.shortened(plan)
+        plan = replace(self.plan_of(options, start), most_rows=some_rows)
         if options.features == "exact" and not is_whole:
             plan = replace(plan, given_iterations=min(ENOUGH, plan.max_iterations))
         found, report = fit_table(begun, plan)
@@ -162,10 +169,26 @@ class Grounds:
         with torch.no_grad():
             if self.judged is None:
                 return self._left_out(found) + self._jacobian
-            others = self.rows
-            if isinstance(found.family, KernelFamily):
-                others = others.take(slice(0, MOST_EXACT))
+            others = self._given(found)
             return _kept_out(found.replace(rows=others, num_observations=len(others)), self.judged) + self._jacobian
+
+    def _given(self, found: Regression) -> Block:
+        """Return the rows that kept-out ones are judged given: all, where these are not too many for a candidate."""
+        assert self.judged is not None
+        if isinstance(found.family, KernelFamily):
+            return self.rows.take(slice(0, MOST_EXACT))
+        prior = found.family.prior(found.hyperparameters)
+        if len(self.rows) <= MOST_GIVEN or not isinstance(prior, LocalPrior):
+            return self.rows
+        near = nearest(prior.scaled(self.rows.inputs), prior.scaled(self.judged.inputs), AROUND)
+        return self.rows.take(torch.from_numpy(np.unique(near)))
+
+    def num_given(self, options: KernelOptions, size: int) -> int:
+        """Return how many rows at most a candidate that was fitted to so many is given to be judged."""
+        count = len(self.rows)
+        if self.judged is None:
+            return size if options.features == "exact" else count
+        return count if count <= MOST_GIVEN or not is_near(options) else min(count, AROUND * len(self.judged))
 
     def _left_out(self, found: Regression) -> Tensor:
         if not found.family.is_normal:
@@ -220,6 +243,16 @@ def is_near(options: KernelOptions) -> bool:
     return options.local is not None and options.features != "exact"
 
 
+def is_local(options: KernelOptions) -> bool:
+    """Return whether a candidate is a local process alone."""
+    return options.features is None
+
+
+def are_learned(options: KernelOptions) -> bool:
+    """Return whether a candidate is learned frequencies alone."""
+    return options.local is None and getattr(options, "frequencies", "fixed") == "learned"
+
+
 def has_optima(options: KernelOptions) -> bool:
     """Return whether all rows are to look around again, for few may lead to a lesser optimum.
 
@@ -236,7 +269,8 @@ def start_of(begun: Regression, options: KernelOptions, rows: Rows, start: Found
     first = started(family_of(options), open_family.summary, rows)
     if start is None or not is_warm(options, start):
         return first
-    return first.replace(family=start.regression.family, hyperparameters=start.regression.hyperparameters)
+    family = first.family if is_local(options) else start.regression.family  # which of features has a draw
+    return first.replace(family=family, hyperparameters=start.regression.hyperparameters)
 
 
 def is_warm(options: KernelOptions, start: Found | None) -> bool:

@@ -56,7 +56,7 @@ EACH = 25
 NARROW = 512
 """Features up to which a second thread of matrix products gets in the way of the loops (1,216 rows: 16 s and 10)."""
 MOST_CHECKED = 2**17
-"""Rows up to which their leave-one-out predictions are reported."""
+"""Rows up to which their leave-one-out predictions are reported, and rough searches are held against all of them."""
 FREQUENCIES, POINTS = "frequencies", "inducing"
 """The names of frequencies (m, d) and of inducing points (M, d) among values that are searched."""
 
@@ -93,9 +93,12 @@ class LocalFit:
         """The rows that inducing points are chosen among: all."""
         return self.rows
 
-    def with_more(self) -> "LocalFit":
-        """Return the fit on twice as many rows, or all."""
-        return replace(self, most=2 * self.most)
+    def with_more(self, values: Values) -> "LocalFit":
+        """Return the fit on twice as many rows, or all; it begins where fewer ended, where nothing is beside it."""
+        wider = replace(self, most=2 * self.most)
+        if self.plan.most_rows is None or not isinstance(self.family, LocalFamily) or self.family.base is not None:
+            return wider
+        return replace(wider, regression=self.regression.replace(hyperparameters=values))
 
     def through(self, family: LocalFamily | InducingFamily) -> "LocalFit":
         """Return the fit through other features."""
@@ -133,14 +136,22 @@ class LocalFit:
         """Return whether all rows are far less likely than those that were searched on, each of them beside its own."""
         if self.told is None or not report.stages:
             return False
-        prior, (mean, noise) = self.prior(values).detached(), mean_and_noise(values)
-        by = BlockedLocalEvidence if is_large(prior, len(self.rows)) else LocalEvidence.of
         with torch.no_grad():
-            every = float(by(prior, self.rows, mean.double(), noise.double()).log_marginal_likelihood())
+            every = self._density_of_all(values)
         count = self.rows.take(self.told).count
         searched = report.log_marginal_likelihood - self.regression.scaling.targets.log_jacobian(count)
         by_chance = CHANCE / math.sqrt(count)
-        return not every / self.rows.count > searched / count - MISSED - by_chance
+        return not every > searched / count - MISSED - by_chance
+
+    def _density_of_all(self, values: Values) -> float:
+        """Return the log density of a row, of all, or of 16,384 where the search is a rough one among very many."""
+        if self.plan.most_rows is not None and len(self.rows) > MOST_CHECKED:
+            wider = replace(self, most=MOST_ROWS)._objective(values, alone=False)
+            return float(wider.density(values).value) / wider.count
+        prior, (mean, noise) = self.prior(values).detached(), mean_and_noise(values)
+        by = BlockedLocalEvidence if is_large(prior, len(self.rows)) else LocalEvidence.of
+        every = by(prior, self.rows, mean.double(), noise.double()).log_marginal_likelihood()
+        return float(every) / self.rows.count
 
     def gained(self, report: FitReport) -> bool:
         """Return whether a search gained so much that one with new neighbours may."""
@@ -235,7 +246,7 @@ def search_all(fit: LocalFit, search: Search = _search) -> Found:
     """
     found, values, reports = search(fit)
     while found.has_missed(values, reports[-1]):
-        fit = fit.with_more()
+        fit = fit.with_more(values)
         found, values, more = search(fit)
         reports = [*reports, *more]
     return found, values, reports

@@ -62,6 +62,8 @@ class Plan:
         most_rows: That a search with neighbours is on, where the user's are more, for the hyperparameters alone:
             nothing is told of all rows at its end; None: as many as it takes by itself.
         is_begun: Whether the hyperparameters are those of a search already, so that no other starts are looked at.
+        has_rivals: Whether fixed frequencies are a candidate beside learned ones, so that these are taken where they
+            gained anything on the beginning of a search with fixed ones, which is not ended to compare them.
         enough: Nats that the last five iterations of a search gain together at least, or it ends; 0: `ENOUGH` in each.
     """
 
@@ -71,6 +73,7 @@ class Plan:
     journal: Journal = field(default_factory=Journal)
     most_rows: int | None = None
     is_begun: bool = False
+    has_rivals: bool = False
     enough: float = 0.0
 
     def __post_init__(self) -> None:

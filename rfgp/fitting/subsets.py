@@ -112,10 +112,11 @@ def _fit_learned(fit: FeatureFit) -> tuple[Regression, FitReport]:
     """Fit with learned frequencies, unless fixed ones are as good; where that is not sure these are fitted to the end.
 
     It is not sure where they are close, nor where rows are fewer than the numbers learned from them: what fixed ones
-    at their beginning miss is then learned by heart as well (a table of 128 columns).
+    at their beginning miss is then learned by heart as well (a table of 128 columns). Nor are they where fixed ones are
+    a candidate of their own that is measured beside them.
     """
     outcome = _learned(fit)
-    is_sure = outcome.gain >= CLOSE and not _outnumber(outcome)
+    is_sure = fit.plan.has_rivals or (outcome.gain >= CLOSE and not _outnumber(outcome))
     is_close = outcome.frequencies is None or (bool(fit.free) and not is_sure)
     return _fit_fixed(fit, outcome) if is_close else _finish_learned(fit, outcome)
 

@@ -1,0 +1,160 @@
+"""What a choice does not do twice: starts that are known, frequencies that are learned, rows that say nothing more."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import rfgp
+from rfgp.choosing import choose, costs, grounds
+from rfgp.fitting import Plan, fit_table, local
+from rfgp.regression import begin
+from rfgp.regression.table import offers
+from rfgp.rows import Chunk
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning", "ignore::rfgp.RfgpWarning")
+
+
+def table(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    return X, np.sin(6 * X[:, 0]) * np.cos(4 * X[:, 1]) + 0.1 * rng.standard_normal(n)
+
+
+def ground_of(n):
+    """Return grounds of a table, and the options of the candidates by name."""
+    gp = rfgp.TableGP(seed=0, num_neighbors=8)
+    ground = grounds.Grounds.of(begin(gp.family, Chunk(*table(n))), Plan(given_iterations=8), keeps_out=True)
+    return ground, {offers.in_words(offer.options): offer.options for offer in gp.options.menu(n)}
+
+
+@pytest.mark.parametrize("rows", [3_000, 20_000, 10**6])
+def test_measuring_features_is_predicted_to_cost_no_more_than_a_fit_to_all_rows(rows):
+    """It sees fewer rows; what was predicted of 32,000 was twice of what is of more, where 8,000 are searched on."""
+    for offer in rfgp.TableGP(features="fourier", local=None).options.menu(rows):
+        fit = costs.fit_cost(offer.options, rows, 8)
+        for seen in (1_000, min(rows, 32_000)):
+            told = costs.posterior_operations(offer.options, rows, 8)
+            assert costs.search_operations(offer.options, seen, 8, rows) + told <= fit.operations
+
+
+@pytest.mark.parametrize(("share", "is_kept"), [(0.8, True), (0.81, False)])
+def test_frequencies_that_were_learned_from_most_rows_are_told_all(monkeypatch, share, is_kept):
+    """Four fifths of 300 are 240; what is reported is of all rows."""
+    original, fit, fits = grounds.Grounds.measured, choose.fit_table, []
+
+    def measured(self, options, size, start):
+        found = original(self, options, size, start)
+        return dataclasses.replace(found, density=found.density + (9.0 if options.frequencies == "learned" else 0.0))
+
+    monkeypatch.setattr(choose, "MOST", share)
+    monkeypatch.setattr(grounds.Grounds, "measured", measured)
+    monkeypatch.setattr(choose, "fit_table", lambda begun, plan: fits.append(plan) or fit(begun, plan))
+    X, y = table(300)
+    gp = rfgp.TableGP(features="fourier", num_frequencies=4, local=None, seed=0).fit(X, y, max_iterations=20)
+    assert gp.choice.chosen.options["frequencies"] == "learned"
+    assert [plan.has_rivals for plan in fits] == ([] if is_kept else [True])
+    assert gp.num_observations == 300
+    assert ("told all" in gp.fit_report.message) == is_kept
+    likelihood = float(gp.log_marginal_likelihood())
+    assert gp.fit_report.log_marginal_likelihood == pytest.approx(likelihood, abs=1e-6)
+    before = np.asarray(gp.predict(X[:5]).mean)
+    np.testing.assert_allclose(np.asarray(gp.condition(X, y).predict(X[:5]).mean), before, atol=1e-8)
+
+
+@pytest.mark.parametrize("has_rivals", [False, True])
+def test_fixed_frequencies_are_not_fitted_to_the_end_beside_a_candidate_that_has_them(has_rivals):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 30))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, frequencies="learned")  # more numbers than rows
+    _, report = fit_table(begin(gp.family, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
+    assert any(stage.name.startswith("all rows") for stage in report.stages) != has_rivals
+
+
+def test_a_local_process_begins_where_another_ended(monkeypatch):
+    """Its own kernel, and the hyperparameters that were found; features beside it begin anew."""
+    ground, options = ground_of(200)
+    found = ground.measured(options["matern32 neighbours"], 100, None)
+    begun = grounds.start_of(ground.begun, options["matern12 neighbours"], ground.rows, found)
+    assert begun.family.options.spectrum == options["matern12 neighbours"].spectrum
+    values = begun.hyperparameters, found.regression.hyperparameters
+    assert all(torch.equal(values[0].raw[name], values[1].raw[name]) for name in values[1].raw)
+    assert ground.plan_of(options["matern12 neighbours"], found).is_begun
+
+    original, starts = grounds.Grounds.measured, {}
+
+    def measured(self, options, size, start):
+        starts.setdefault(offers.in_words(options), start)
+        return original(self, options, size, start)
+
+    monkeypatch.setattr(grounds.Grounds, "measured", measured)
+    gp = rfgp.TableGP(features=None, seed=0, num_neighbors=8).fit(*table(150), max_iterations=4)
+    assert {name for name, start in starts.items() if start is None} == {"matern32 neighbours"}
+    assert len(starts) == 3
+    assert gp.features is None
+    assert not grounds.is_local(rfgp.TableGP(num_frequencies=4, frequencies="fixed", local="matern32").options)
+
+
+@pytest.mark.parametrize(
+    ("given", "most", "goes_on"),
+    [({"features": None}, 40, True), ({"features": None}, None, False), ({"num_frequencies": 4}, 40, False)],
+)
+def test_more_rows_are_searched_on_from_where_fewer_ended(given, most, goes_on):
+    """To measure a local process alone; beside features there are other optima, and a last fit is its own."""
+    gp = rfgp.TableGP(local="matern32", frequencies="fixed", seed=0, **given)
+    fit = local.LocalFit.of(begin(gp.family, Chunk(*table(200))), Plan(most_rows=most))
+    start = fit.regression.hyperparameters
+    ended = start.shifted(noise=1.0)
+    wider = fit.with_more(ended)
+    assert wider.most == 2 * fit.most
+    assert (wider.regression.hyperparameters is ended) == goes_on
+    assert (wider.regression.hyperparameters is start) != goes_on
+
+
+@pytest.mark.parametrize("has_twins", [False, True])
+def test_of_very_many_rows_some_say_whether_fewer_mislead(monkeypatch, has_twins):
+    """As all of them say."""
+    X, _ = table(1200)
+    y = np.sin(2 * X[:, 0])
+    if has_twins:
+        X[1::2] = X[::2] + 1e-7
+        y[1::2] += np.random.default_rng(1).standard_normal(600)
+    gp = rfgp.TableGP(features=None, local="matern52", num_neighbors=8, seed=0)
+    fit = local.LocalFit.of(begin(gp.family, Chunk(X, y)), Plan(most_rows=20))
+    values = fit.regression.hyperparameters
+    values = values.replaced({"noise": values.space.quantities["noise"].bounds[0].log()})
+    values, report = fit.search(values, "")
+    values = values.replaced({"noise": values.space.quantities["noise"].bounds[0].log()}) if has_twins else values
+    said = [fit.has_missed(values, report)]
+    monkeypatch.setattr(local, "MOST_CHECKED", 1000)
+    monkeypatch.setattr(local, "MOST_ROWS", 300)
+    assert [*said, fit.has_missed(values, report)] == [has_twins] * 2
+
+
+def test_of_very_many_rows_a_local_process_is_given_those_around_the_judged(monkeypatch):
+    """With 20 rows around each, one is as likely as given all of 1,600; planted, one row around each tells less."""
+    ground, options = ground_of(2000)
+    near = options["matern32 neighbours"]
+    every = ground.measured(near, 200, None).density
+    assert ground.num_given(near, 200) == 1600
+    monkeypatch.setattr(grounds, "MOST_GIVEN", 1000)
+    counts, likely = [], []
+    original = grounds.nearest
+
+    def nearest(*given):
+        counts.append(len(np.unique(found := original(*given))))
+        return found
+
+    monkeypatch.setattr(grounds, "nearest", nearest)
+    for around in (20, 1):
+        monkeypatch.setattr(grounds, "AROUND", around)
+        likely.append(ground.measured(near, 200, None).density)
+        assert counts[-1] <= ground.num_given(near, 200) == min(1600, around * 400)
+    assert 1600 > counts[0] > counts[1]
+    far = [float((each - every).abs().mean()) for each in likely]
+    assert far[0] < 0.1
+    assert far[1] > 0.2
+    ground.measured(rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).options, 200, None)
+    assert len(counts) == 2
