@@ -99,9 +99,28 @@ def test_a_small_budget_leaves_fewer(monkeypatch):
     assert rfgp.TableGP(seed=0, budget=0.05).fit(X, y).members == ()
     monkeypatch.setattr("rfgp.choosing.rounds.FEW", 30)
     monkeypatch.setattr("rfgp.choosing.rounds.SOON", 0.0)
+    monkeypatch.setattr("rfgp.choosing.rounds.ANOTHER", 0.0)
     gp = rfgp.TableGP(seed=0).fit(X, y)
     assert len(gp.members) <= 2
     assert any("more than twice the best" in trial.remark for trial in gp.choice.trials)
+
+
+@pytest.mark.parametrize(("another", "kinds"), [(8.0, {False, True}), (0.0, {False})])
+def test_the_best_sum_and_the_best_kernel_alone_go_on_beside_each_other(monkeypatch, another, kinds):
+    """Of few rows a kernel alone is ahead, and no sum would fit beside it; planted, without room for another kind."""
+    monkeypatch.setattr("rfgp.choosing.rounds.FEW", 60)
+    monkeypatch.setattr("rfgp.choosing.rounds.SOON", 0.0)
+    monkeypatch.setattr("rfgp.choosing.rounds.ANOTHER", another)
+    original = grounds.Grounds.measured
+
+    def measured(self, options, size, start):
+        found = original(self, options, size, start)
+        return dataclasses.replace(found, density=found.density + (9.0 if options.local is None else 8.9))
+
+    monkeypatch.setattr(grounds.Grounds, "measured", measured)
+    trials = rfgp.TableGP(seed=0).fit(*table(120)).choice.trials
+    reached = {("+" in trial.name) for trial in trials if len(trial.measured) == 2}
+    assert reached == kinds
 
 
 def test_searches_end_where_they_gain_little_and_say_that_they_have_converged(monkeypatch):
