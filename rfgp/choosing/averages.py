@@ -10,6 +10,7 @@ default,sklearn`). One of the kernels, taken by rows left out or by the evidence
 such splits, and behind by 10, 318 and 1 at most, where a noise went to zero.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -55,6 +56,17 @@ def stacking_weights(
             break
         weights = new
     return [float(weight) for weight in new]
+
+
+def mean_and_error(
+    values: Tensor,  # (b,)
+    weight: Tensor,  # (b,)
+) -> tuple[float, float]:
+    """Return the weighted mean of independent values (b,) and its standard error."""
+    share = weight / weight.sum()
+    mean = float((share * values).sum())
+    error = math.sqrt(float((share.square() * (values - mean).square()).sum()))
+    return mean, error * math.sqrt(len(values) / max(len(values) - 1, 1))
 
 
 def shares(

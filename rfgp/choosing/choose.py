@@ -6,9 +6,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rfgp.choosing.averages import averaged, mixture_density
+from rfgp.choosing.averages import averaged, mean_and_error, mixture_density
 from rfgp.choosing.grounds import Grounds, are_learned, has_optima, pool_of, start_of
-from rfgp.choosing.rounds import Entry, Rounds, entries_of, mean_and_error
+from rfgp.choosing.rounds import Entry, Rounds, entries_of
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_table
 from rfgp.regression import Choice, FitReport, Measurement, OpenFamily, OpenOptions, Regression

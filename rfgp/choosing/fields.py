@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import torch
 
-from rfgp.choosing.rounds import mean_and_error
+from rfgp.choosing.averages import mean_and_error
 from rfgp.fitting import Plan, fit_nodes
 from rfgp.regression import Choice, FitReport, Measurement, Regression, Trial
 from rfgp.regression.limits import RATE

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from rfgp.choosing.averages import shares
+from rfgp.choosing.averages import mean_and_error, shares
 from rfgp.choosing.costs import Cost, fit_cost, posterior_operations, search_operations
 from rfgp.choosing.grounds import Found, Grounds, is_local, is_near
 from rfgp.regression import FeatureOptions, Measurement, Offer, Trial
@@ -49,7 +49,7 @@ SOON = 3.0
 """Predicted seconds of fits to all rows that candidates beside the best may take in any case, where each row is left
 out."""
 ANOTHER = 8.0
-"""As many of the best sum of kernels beside a kernel, and the other way round: 250 rows confuse the two. (On four of
+"""As many of the best sum of kernels beside a kernel alone, where none would fit: 250 rows confuse the two. (On four of
 twenty splits of concrete, 927 rows, no sum went on, which cost a quarter of a nat.)"""
 TAILS, QUIET = 0.01, 1e-3
 """Of an average, the share of a candidate with noise where no other has any; and noise, in the targets' variance, that
@@ -228,24 +228,27 @@ class Rounds:
     def _in_average(self, heads: Sequence[Entry]) -> list[Entry]:
         """Return those that go on: the best, and those not clearly far behind that cost no more than it together.
 
-        And the best of the other kind, a sum or a kernel alone.
+        Where none of the other kind, a sum or a kernel alone, would fit, the best of it takes the place of the others.
         """
         ranked = sorted((e for e in heads if e.found is not None), key=lambda entry: -entry.density)
         if not ranked:
             return []
         best, far = ranked[0], FAR / float(self.grounds.told.counts().sum())
-        asked = {entry: self._asked(entry) for entry in ranked}
-        allowed = self.limits.seconds(self.num_rows) - self.predicted - asked[best]
-        left, going = min(max(SOON, asked[best]), allowed), [best]
-        other, spare = _of_other_kind(ranked), min(ANOTHER, allowed - left)
-        for entry in ranked[1:]:
-            last, fits = entry.measured[-1], asked[entry] <= left
+        for entry in ranked:
+            last = entry.measured[-1]
             if last.behind - BEHIND * last.behind_error >= far:
                 entry.remark = f"behind by {last.behind:.2g} nats a row"
-            elif not fits and not (entry is other and asked[entry] <= spare):
+        ranked = [entry for entry in ranked if not entry.remark]
+        asked = {entry: self._asked(entry) for entry in ranked}
+        allowed = self.limits.seconds(self.num_rows) - self.predicted - asked[best]
+        left, going, other = min(max(SOON, asked[best]), allowed), [best], _of_other_kind(ranked)
+        if other is not None and left < asked[other] <= min(ANOTHER, allowed):
+            left, ranked = asked[other], sorted(ranked, key=lambda entry: entry not in (best, other))
+        for entry in ranked[1:]:
+            if asked[entry] > left:
                 entry.remark = "the average would cost more than twice the best"
             else:
-                left -= asked[entry] if fits else 0.0
+                left -= asked[entry]
                 going.append(entry)
         return going
 
@@ -380,17 +383,6 @@ def _found_of_head(entry: Entry, head: Entry | None) -> Found | None:
 
 def _is_as_good(last: Measurement) -> bool:
     return last.behind <= max(min(last.behind_error, NOISE), TRIFLE)
-
-
-def mean_and_error(
-    values: Tensor,  # (b,)
-    weight: Tensor,  # (b,)
-) -> tuple[float, float]:
-    """Return the weighted mean of independent values (b,) and its standard error."""
-    share = weight / weight.sum()
-    mean = float((share * values).sum())
-    error = math.sqrt(float((share.square() * (values - mean).square()).sum()))
-    return mean, error * math.sqrt(len(values) / max(len(values) - 1, 1))
 
 
 def entries_of(offers: Sequence[Offer], rows: int, columns: int, outputs: int) -> list[Entry]:
