@@ -11,6 +11,7 @@ from rfgp.choosing.grounds import Grounds, are_learned, has_optima, pool_of, sta
 from rfgp.choosing.rounds import Entry, Rounds, entries_of
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_table
+from rfgp.inference import FeatureEvidence
 from rfgp.regression import Choice, FitReport, Measurement, OpenFamily, OpenOptions, Regression
 from rfgp.regression.limits import RATE
 from rfgp.regression.table.offers import FEW_ROWS, in_words
@@ -84,8 +85,10 @@ def _told_all(regression: Regression, entry: Entry, rows: Rows) -> tuple[Regress
     with torch.no_grad():
         evidence = told.evidence(rows)
         total = float(evidence.log_marginal_likelihood()) + told.scaling.targets.log_jacobian(rows.count)
+        used = evidence.weights_used if isinstance(evidence, FeatureEvidence) else None
     words = f"{report.message}; learned from {counted(entry.found.searched, 'row')} of {len(rows):,}, then told all"
-    return told.replace(given=evidence.posterior()), replace(report, log_marginal_likelihood=total, message=words)
+    report = replace(report, log_marginal_likelihood=total, message=words, weights_used=used)
+    return told.replace(given=evidence.posterior()), report
 
 
 def record(rounds: Rounds, entry: Entry) -> Choice:
