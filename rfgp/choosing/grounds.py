@@ -139,8 +139,8 @@ class Grounds:
         Args:
             options: The candidate.
             size: How many rows its hyperparameters are found on.
-            start: The same candidate of an earlier round, or another local process alone of a candidate that is one:
-                its hyperparameters are the start.
+            start: The same candidate of an earlier round, or one with another local process: its hyperparameters are
+                the start.
         """
         try:
             found = self._measured(options, min(size, len(self.rows)), start)
@@ -243,11 +243,6 @@ def is_near(options: KernelOptions) -> bool:
     return options.local is not None and options.features != "exact"
 
 
-def is_local(options: KernelOptions) -> bool:
-    """Return whether a candidate is a local process alone."""
-    return options.features is None
-
-
 def are_learned(options: KernelOptions) -> bool:
     """Return whether a candidate is learned frequencies alone."""
     return options.local is None and getattr(options, "frequencies", "fixed") == "learned"
@@ -269,7 +264,8 @@ def start_of(begun: Regression, options: KernelOptions, rows: Rows, start: Found
     first = started(family_of(options), open_family.summary, rows)
     if start is None or not is_warm(options, start):
         return first
-    family = first.family if is_local(options) else start.regression.family  # which of features has a draw
+    found = start.regression.family  # which of features has a draw
+    family = found if getattr(found.options, "local", None) == options.local else first.family
     return first.replace(family=family, hyperparameters=start.regression.hyperparameters)
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from rfgp.choosing.averages import mean_and_error, shares
 from rfgp.choosing.costs import Cost, fit_cost, posterior_operations, search_operations
-from rfgp.choosing.grounds import Found, Grounds, is_local, is_near
+from rfgp.choosing.grounds import Found, Grounds, is_near
 from rfgp.regression import FeatureOptions, Measurement, Offer, Trial
 from rfgp.regression.limits import RATE, Limits
 from rfgp.regression.table.offers import as_given, in_words
@@ -377,8 +377,11 @@ def _of_sum(offer: Offer, columns: int) -> int:
 
 
 def _found_of_head(entry: Entry, head: Entry | None) -> Found | None:
-    """Return what was found of another local process, from which the way is short (bike: 70 evaluations, not 149)."""
-    return head.found if head is not None and is_local(entry.offer.options) else None
+    """Return what was found with another local process, from which the way is short (bike: 70 evaluations, not 149)."""
+    options = entry.offer.options
+    if head is None or not is_near(options) or options.features != head.offer.options.features:
+        return None
+    return head.found
 
 
 def _is_as_good(last: Measurement) -> bool:

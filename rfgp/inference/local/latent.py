@@ -171,13 +171,14 @@ class LatentEvidence(Evidence):
     def is_solved(self) -> bool:
         """Return whether conjugate gradients reach the coefficients in few iterations."""
         system = self.solved.system
-        usual, system.most_iterations = system.most_iterations, ENOUGH
+        usual = system.most_iterations
+        system.most_iterations, system.is_hurried = ENOUGH, True
         try:
             return bool(torch.isfinite(self.solved.coefficients).all())
         except SolverError:
             return False
         finally:
-            system.most_iterations = usual
+            system.most_iterations, system.is_hurried = usual, False
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return an estimate of the log density of y, 0-d, with the gradient of that by observations.

@@ -73,28 +73,45 @@ def test_fixed_frequencies_are_not_fitted_to_the_end_beside_a_candidate_that_has
     assert any(stage.name.startswith("all rows") for stage in report.stages) != has_rivals
 
 
-def test_a_local_process_begins_where_another_ended(monkeypatch):
-    """Its own kernel, and the hyperparameters that were found; features beside it begin anew."""
+@pytest.mark.parametrize("beside", ["", "128 fixed frequencies + "])
+def test_a_local_process_begins_where_another_ended(beside):
+    """Its own kernel, the draw of the features beside it, and the hyperparameters that were found."""
     ground, options = ground_of(200)
-    found = ground.measured(options["matern32 neighbours"], 100, None)
-    begun = grounds.start_of(ground.begun, options["matern12 neighbours"], ground.rows, found)
-    assert begun.family.options.spectrum == options["matern12 neighbours"].spectrum
+    one, other = (options[f"{beside}{kernel} neighbours"] for kernel in ("matern32", "matern12"))
+    found = ground.measured(one, 100, None)
+    begun = grounds.start_of(ground.begun, other, ground.rows, found)
+    assert begun.family.options is other
     values = begun.hyperparameters, found.regression.hyperparameters
+    if beside:
+        drawn = [each.prior(values[1]).phi(ground.rows.inputs) for each in (begun.family, found.regression.family)]
+        assert torch.equal(*drawn)
+    assert values[0].raw.keys() == values[1].raw.keys()
     assert all(torch.equal(values[0].raw[name], values[1].raw[name]) for name in values[1].raw)
-    assert ground.plan_of(options["matern12 neighbours"], found).is_begun
+    assert ground.plan_of(other, found).is_begun
 
+
+@pytest.mark.parametrize(
+    ("given", "anew"),
+    [
+        ({"features": None}, {"matern32 neighbours"}),
+        (
+            {"num_frequencies": 4, "local": "auto"},
+            {"4 fixed frequencies + matern32 neighbours", "4 learned frequencies + matern32 neighbours"},
+        ),
+    ],
+)
+def test_variants_with_another_local_process_begin_there(monkeypatch, given, anew):
+    """But not those with other features, learned ones and inducing points."""
     original, starts = grounds.Grounds.measured, {}
 
     def measured(self, options, size, start):
-        starts.setdefault(offers.in_words(options), start)
+        starts.setdefault(offers.in_words(options), start if grounds.is_warm(options, start) else None)
         return original(self, options, size, start)
 
     monkeypatch.setattr(grounds.Grounds, "measured", measured)
-    gp = rfgp.TableGP(features=None, seed=0, num_neighbors=8).fit(*table(150), max_iterations=4)
-    assert {name for name, start in starts.items() if start is None} == {"matern32 neighbours"}
-    assert len(starts) == 3
-    assert gp.features is None
-    assert not grounds.is_local(rfgp.TableGP(num_frequencies=4, frequencies="fixed", local="matern32").options)
+    rfgp.TableGP(seed=0, num_neighbors=8, **given).fit(*table(150), max_iterations=4)
+    assert {name for name, start in starts.items() if start is None and "neighbours" in name} == anew
+    assert len([name for name in starts if "neighbours" in name]) == 3
 
 
 @pytest.mark.parametrize(

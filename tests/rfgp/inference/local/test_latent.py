@@ -170,8 +170,11 @@ def test_where_it_cannot_be_solved_observations_are_taken(monkeypatch):
     p, rows = loud(), data(400)
     chosen = choice.evidence(local_prior(p, neighbors=5), rows, p["mean"], p["noise"])
     assert chosen.solved.system.most_iterations == systems.MOST_ITERATIONS > latent.ENOUGH
+    products, spread = [], latent.LatentSystem.spread
     monkeypatch.setattr(latent, "ENOUGH", 1)
+    monkeypatch.setattr(latent.LatentSystem, "spread", lambda self, u: products.append(u) or spread(self, u))
     assert isinstance(choice.evidence(local_prior(p, neighbors=5), rows, p["mean"], p["noise"]), LocalEvidence)
+    assert len(products) == 2  # a step, and what it leaves, which is far behind a third of the way: no more is tried
 
 
 def test_a_joint_law_is_of_so_many_points_as_memory_takes(monkeypatch):
