@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from rfgp.choosing.averages import averaged, mean_and_error, mixture_density
-from rfgp.choosing.grounds import Grounds, are_learned, has_optima, pool_of, start_of
-from rfgp.choosing.rounds import Entry, Rounds, entries_of
+from rfgp.choosing.entries import Entry, entries_of
+from rfgp.choosing.grounds import Grounds, has_optima, is_told_all, pool_of, start_of
+from rfgp.choosing.rounds import Rounds
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_table
 from rfgp.inference import FeatureEvidence
@@ -16,11 +17,6 @@ from rfgp.regression import Choice, FitReport, Measurement, OpenFamily, OpenOpti
 from rfgp.regression.limits import RATE
 from rfgp.regression.table.offers import FEW_ROWS, in_words
 from rfgp.rows import Rows, SourceRows
-
-MOST = 0.7
-"""The share of all rows from which on frequencies that were learned from them are not learned again. (NLPD of new rows
-so, and anew: elevators, 80 % of 14,900 rows, .363 and .358; kin40k, 256 frequencies of 89 % of 36,000, -1.350 and
--1.338; protein, 80 % of 41,000, 1.031 and 1.034.)"""
 
 
 def fit_open(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
@@ -58,7 +54,8 @@ def rounds_of(regression: Regression, plan: Plan) -> Rounds:
     offers = family.options.menu(count, isinstance(rows, SourceRows))
     entries = entries_of(offers, count, pool.inputs.shape[1], pool.num_outputs)
     frequencies = {getattr(entry.offer.options, "frequencies", "none") for entry in entries}
-    keeps_out, plan = len(pool) > FEW_ROWS or "learned" in frequencies, replace(plan, has_rivals="fixed" in frequencies)
+    keeps_out = len(pool) > FEW_ROWS or "learned" in frequencies
+    plan = replace(plan, has_rivals="fixed" in frequencies)
     are_exact = len(entries) > 1 and all(entry.offer.options.features == "exact" for entry in entries)
     return Rounds(Grounds.of(regression, plan, keeps_out, are_exact), entries, family.options.limits)
 
@@ -69,7 +66,7 @@ def _fitted(regression: Regression, entry: Entry, grounds: Grounds) -> tuple[Reg
     if found is not None and found.is_whole:
         return found.regression, found.report
     rows = regression.needed_rows("a fit")
-    if found is not None and are_learned(options) and found.searched >= MOST * len(rows):
+    if found is not None and is_told_all(options, found.searched, len(rows)):
         return _told_all(regression, entry, rows)
     found = None if has_optima(options) else found
     begun = start_of(regression, options, rows, found)
@@ -77,7 +74,10 @@ def _fitted(regression: Regression, entry: Entry, grounds: Grounds) -> tuple[Reg
 
 
 def _told_all(regression: Regression, entry: Entry, rows: Rows) -> tuple[Regression, FitReport]:
-    """Return a candidate with the frequencies and hyperparameters that were measured, given all rows."""
+    """Return a candidate with the frequencies and hyperparameters that were measured, given all rows.
+
+    What its report says of searches, and of rows left out, is of the rows that it was measured on.
+    """
     assert entry.found is not None
     found, report = entry.found.regression, entry.found.report
     told = start_of(regression, entry.offer.options, rows, None)
@@ -86,7 +86,7 @@ def _told_all(regression: Regression, entry: Entry, rows: Rows) -> tuple[Regress
         evidence = told.evidence(rows)
         total = float(evidence.log_marginal_likelihood()) + told.scaling.targets.log_jacobian(rows.count)
         used = evidence.weights_used if isinstance(evidence, FeatureEvidence) else None
-    words = f"{report.message}; learned from {counted(entry.found.searched, 'row')} of {len(rows):,}, then told all"
+    words = f"{report.message}; found on {counted(entry.found.searched, 'row')} of {len(rows):,}, then told all"
     report = replace(report, log_marginal_likelihood=total, message=words, weights_used=used)
     return told.replace(given=evidence.posterior()), report
 

@@ -74,17 +74,19 @@ def search_operations(options: KernelOptions, rows: int, columns: int, among: in
     fixed = BOTH * (near + beside + _OVERHEAD)
     if options.frequencies != "learned":
         return fixed
-    alone = LEARNED * (_linear(min(rows, BATCH), size) + _OVERHEAD)
-    return fixed + alone + STEPS * (1.5 * near + 2 * beside + _OVERHEAD)
+    return fixed + _learning(rows, size) + STEPS * (1.5 * near + 2 * beside + _OVERHEAD)
 
 
 def _alone(options: FeatureOptions, rows: int, columns: int) -> float:
     """Return what a search takes through frequencies alone; one for learned ones begins with the fixed."""
     size = 2 * options.num_frequencies
     fixed = (1 + columns / TWICE) * _fixed(rows, columns, size)
-    if options.frequencies != "learned":
-        return fixed
-    return fixed + LEARNED * (_linear(min(rows, BATCH), size) + _OVERHEAD)
+    return fixed + _learning(rows, size) if options.frequencies == "learned" else fixed
+
+
+def _learning(rows: int, size: int) -> float:
+    """Return what learning frequencies alone takes."""
+    return LEARNED * (_linear(min(rows, BATCH), size) + _OVERHEAD)
 
 
 def posterior_operations(options: KernelOptions, rows: int, columns: int) -> float:

@@ -15,19 +15,19 @@ in step 4 they are averaged (`rfgp.choosing.averages`).
 What is allowed and who goes on depends on predicted costs, never on a clock.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from rfgp.choosing.averages import mean_and_error, shares
-from rfgp.choosing.costs import Cost, fit_cost, posterior_operations, search_operations
-from rfgp.choosing.grounds import Found, Grounds, is_near
-from rfgp.regression import FeatureOptions, Measurement, Offer, Trial
+from rfgp.choosing.averages import mean_and_error, shares, with_tails
+from rfgp.choosing.costs import posterior_operations, search_operations
+from rfgp.choosing.entries import Entry
+from rfgp.choosing.grounds import Grounds, is_near
+from rfgp.regression import FeatureOptions, Measurement
 from rfgp.regression.limits import RATE, Limits
-from rfgp.regression.table.offers import as_given, in_words
+from rfgp.regression.table.offers import in_words
 
 FIRST, FEW, GROWTH = 1000, 250, 2
 """Rows of the first round: where rows are kept out, and where each is left out; and how many times more the next has of
@@ -49,11 +49,9 @@ SOON = 3.0
 """Predicted seconds of fits to all rows that candidates beside the best may take in any case, where each row is left
 out."""
 ANOTHER = 8.0
-"""As many of the best sum of kernels beside a kernel alone, where none would fit: 250 rows confuse the two. (On four of
-twenty splits of concrete, 927 rows, no sum went on, which cost a quarter of a nat.)"""
-TAILS, QUIET = 0.01, 1e-3
-"""Of an average, the share of a candidate with noise where no other has any; and noise, in the targets' variance, that
-is as good as none."""
+"""As many of the best sum of kernels beside a kernel alone, where none would fit by itself: 250 rows confuse the two.
+(On four of twenty splits of concrete, 927 rows, no sum went on, which cost a quarter of a nat. A sum in place of two
+kernels alone, and one alone in place of a second sum, brought nothing: 600 rows of nine tables, five splits, -.006.)"""
 FAR = 100.0
 """Nats, of all rows, by which a candidate may be behind on few of them, where it goes on to be averaged."""
 CATCHING_UP = 0.15
@@ -65,36 +63,6 @@ any case."""
 
 clock = time.monotonic
 """What `max_seconds` goes by."""
-
-
-@dataclass(eq=False)
-class Entry:
-    """A candidate in the rounds: what it is, what is predicted of it, and what has been found.
-
-    Attributes:
-        offer: The candidate.
-        cost: Of a fit to all rows.
-        found: The last fit; None: none yet.
-        measured: By rounds.
-        remark: Why it goes no further.
-    """
-
-    offer: Offer
-    cost: Cost
-    found: Found | None = None
-    measured: list[Measurement] = field(default_factory=list)
-    remark: str = ""
-
-    @property
-    def density(self) -> float:
-        """Of judged rows, on average."""
-        return self.measured[-1].value if self.measured else -math.inf
-
-    def as_trial(self) -> Trial:
-        """Return its record."""
-        options = self.offer.options
-        about = in_words(options), as_given(options), self.cost.seconds, self.cost.memory
-        return Trial(*about, tuple(self.measured), self.remark)
 
 
 @dataclass(eq=False)
@@ -133,7 +101,9 @@ class Rounds:
         for number, size in enumerate(sizes):
             if number:
                 heads = self._further(heads, entries)
-                if self.grounds.judged is not None and (len(heads) < 2 or not self._affords(heads[0], size)):
+                if self.grounds.judged is not None and (
+                    len(heads) < 2 or not self._affords(heads[0], self._rows_of(heads[0], size))
+                ):
                     break
             self.measure(heads, size, begun)
             if self.is_stopped or self._is_in_vain(heads):
@@ -167,17 +137,14 @@ class Rounds:
             return [count] if self.grounds.averages else [count, count]  # the second for variants
         return [first, count if self.grounds.judged is None else min(count, GROWTH * first)]
 
-    def _affords(self, entry: Entry, size: int) -> bool:
+    def _affords(self, entry: Entry, rows: int) -> bool:
         """Return whether the budget has room to measure a candidate beside the dearest fit that there may be."""
         if self.grounds.judged is None:  # the fit to all rows is one of these, or most of it
             return True
-        known = [each.cost.seconds for each in self.entries if each.found is not None and not each.remark]
-        asked = 0.0 if self._is_known(entry, size) else self._predicted(entry, self._rows_of(entry, size))
-        return self.predicted + asked + max([*known, entry.cost.seconds]) <= self.limits.seconds(self.num_rows)
-
-    def _is_known(self, entry: Entry, size: int) -> bool:
-        """Return whether a candidate has been measured on as many rows as it would be."""
-        return bool(entry.measured) and entry.measured[-1].rows >= self._rows_of(entry, size)
+        left = [each.left(self.num_rows) for each in self.entries if each.found is not None and not each.remark]
+        asked = 0.0 if entry.is_known(rows) else self._predicted(entry, rows)
+        dearest = max([*left, entry.left(self.num_rows, rows)])
+        return self.predicted + asked + dearest <= self.limits.seconds(self.num_rows)
 
     def _head(self, entry: Entry) -> Entry | None:
         """Return that of which a candidate is a variant, where that one is in the rounds."""
@@ -188,7 +155,7 @@ class Rounds:
         """Leave out what is too dear; the cheapest stays."""
         columns = self.grounds.rows.inputs.shape[1]
         for entry in self.entries:
-            count = _of_sum(entry.offer, columns)
+            count = entry.num_of_sum(columns)
             if count and self.num_rows < A_HYPERPARAMETER * count:
                 entry.remark = f"{self.num_rows:,} rows are few for the {count} hyperparameters of a sum"
             elif entry.cost.memory > self.limits.memory:
@@ -228,7 +195,7 @@ class Rounds:
     def _in_average(self, heads: Sequence[Entry]) -> list[Entry]:
         """Return those that go on: the best, and those not clearly far behind that cost no more than it together.
 
-        Where none of the other kind, a sum or a kernel alone, would fit, the best of it takes the place of the others.
+        Where the best is a kernel alone, and there is no room for a sum, the best sum takes the place of the others.
         """
         ranked = sorted((e for e in heads if e.found is not None), key=lambda entry: -entry.density)
         if not ranked:
@@ -241,15 +208,17 @@ class Rounds:
         ranked = [entry for entry in ranked if not entry.remark]
         asked = {entry: self._asked(entry) for entry in ranked}
         allowed = self.limits.seconds(self.num_rows) - self.predicted - asked[best]
-        left, going, other = min(max(SOON, asked[best]), allowed), [best], _of_other_kind(ranked)
-        if other is not None and left < asked[other] <= min(ANOTHER, allowed):
-            left, ranked = asked[other], sorted(ranked, key=lambda entry: entry not in (best, other))
+        most, spent, going = min(max(SOON, asked[best]), allowed), 0.0, [best]
+        a_sum = next((entry for entry in ranked if entry.offer.options.has_both), best)
+        if most < asked[a_sum] <= min(ANOTHER, allowed):
+            most, ranked = asked[a_sum], [best, a_sum]
         for entry in ranked[1:]:
-            if asked[entry] > left:
-                entry.remark = "the average would cost more than twice the best"
-            else:
-                left -= asked[entry]
+            if spent + asked[entry] <= most:
+                spent += asked[entry]
                 going.append(entry)
+        for entry in asked:
+            if entry not in going:
+                entry.remark = "the average would cost more than twice the best"
         return going
 
     def _asked(self, entry: Entry) -> float:
@@ -268,10 +237,11 @@ class Rounds:
                 for other in entries[number:]:
                     other.remark = f"not measured on {size:,} rows: {most:g} s were over"
                 break
-            if self._is_known(entry, size):
+            rows = self._rows_of(entry, size)
+            if entry.is_known(rows):
                 continue
-            if self._affords(entry, size):
-                self._fit(entry, self._rows_of(entry, size), number, len(entries))
+            if self._affords(entry, rows):
+                self._fit(entry, rows, number, len(entries))
             else:
                 entry.remark = "the budget has no room left to measure it"
         self._compare([entry for entry in entries if entry.found is not None and not entry.remark])
@@ -297,9 +267,11 @@ class Rounds:
         seconds = self._predicted(entry, size)
         self.predicted += seconds
         with reporter.about(f"choosing, {number + 1} of {count}, {in_words(options)}, about {seconds:.2g} s"):
-            found = self.grounds.measured(options, size, entry.found or _found_of_head(entry, self._head(entry)))
+            found = self.grounds.measured(options, size, entry.found or entry.found_of(self._head(entry)))
         if isinstance(found, str):
             entry.remark = found
+        elif self.grounds.plan.has_rivals and found.report.frequencies == "fell back":
+            entry.remark = "learned frequencies are no better than fixed ones"
         else:
             entry.found = found
             if found.searched > size:
@@ -337,57 +309,15 @@ class Rounds:
             self.shares = {self.entries.index(entry): weight for entry, weight in parts}
             return there[max(range(len(there)), key=weights.__getitem__)]
         best = max(there, key=lambda entry: entry.density)
-        saved = [entry for entry in there if best.cost.seconds - entry.cost.seconds > self.predicted]
+        seconds = {entry: entry.left(self.num_rows) for entry in there}
+        saved = [entry for entry in there if seconds[best] - seconds[entry] > self.predicted]
         good = [best, *(entry for entry in saved if _is_as_good(entry.measured[-1]))]
-        return min(good, key=lambda entry: (entry.cost.seconds, entry.measured[-1].behind))
-
-
-def with_tails(parts: list[tuple[Entry, float]], entries: Sequence[Entry]) -> list[tuple[Entry, float]]:
-    """Return the parts of an average, with the likeliest candidate that sees noise beside them where they see none.
-
-    It has the hyperparameters that were found last, if of few rows. Of 2,000 rows of protein none have a twin, so that
-    rough kernels find no noise; a new row that is a twin with another value then cost two million nats.
-    """
-    seen = [each for each in entries if each.found is not None and _noise(each) > QUIET]
-    if not seen or any(_noise(entry) > QUIET for entry, _ in parts):
-        return parts
-    holder = max(seen, key=lambda entry: entry.density)
-    return [*((entry, (1 - TAILS) * weight) for entry, weight in parts), (holder, TAILS)]
-
-
-def _noise(entry: Entry) -> float:
-    """Return the variance of a candidate's noise, in that of the targets."""
-    assert entry.found is not None
-    return float(entry.found.regression.hyperparameters.standardized("noise"))
+        return min(good, key=lambda entry: (seconds[entry], entry.measured[-1].behind))
 
 
 def _densities(entries: Sequence[Entry]) -> list[Tensor]:
     return [entry.found.density.double().cpu() for entry in entries if entry.found is not None]
 
 
-def _of_other_kind(ranked: Sequence[Entry]) -> Entry | None:
-    """Return the best that is a sum of kernels where the best of all is one kernel, or the other way round."""
-    return next((e for e in ranked if e.offer.options.has_both != ranked[0].offer.options.has_both), None)
-
-
-def _of_sum(offer: Offer, columns: int) -> int:
-    """Return the number of hyperparameters of a sum of two exact kernels; 0 of others."""
-    options = offer.options
-    return (2 * columns + 3 if options.ard else 5) if options.features == "exact" and options.has_both else 0
-
-
-def _found_of_head(entry: Entry, head: Entry | None) -> Found | None:
-    """Return what was found with another local process, from which the way is short (bike: 70 evaluations, not 149)."""
-    options = entry.offer.options
-    if head is None or not is_near(options) or options.features != head.offer.options.features:
-        return None
-    return head.found
-
-
 def _is_as_good(last: Measurement) -> bool:
     return last.behind <= max(min(last.behind_error, NOISE), TRIFLE)
-
-
-def entries_of(offers: Sequence[Offer], rows: int, columns: int, outputs: int) -> list[Entry]:
-    """Return candidates with what a fit to so many rows is predicted to cost."""
-    return [Entry(offer, fit_cost(offer.options, rows, columns, outputs)) for offer in offers]

@@ -12,8 +12,12 @@ import torch
 from scipy.optimize import minimize
 
 import rfgp
-from rfgp.choosing import averages, grounds, rounds
+from rfgp.choosing import averages, choose, costs, entries, grounds
+from rfgp.fitting import Plan
 from rfgp.fitting.maximize import Objective
+from rfgp.regression import Measurement, begin
+from rfgp.regression.table import offers
+from rfgp.rows import Chunk
 from rfgp.saving.container import read_file, write_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
@@ -105,22 +109,38 @@ def test_a_small_budget_leaves_fewer(monkeypatch):
     assert any("more than twice the best" in trial.remark for trial in gp.choice.trials)
 
 
-@pytest.mark.parametrize(("another", "kinds"), [(8.0, {False, True}), (0.0, {False})])
-def test_the_best_sum_and_the_best_kernel_alone_go_on_beside_each_other(monkeypatch, another, kinds):
-    """Of few rows a kernel alone is ahead, and no sum would fit beside it; planted, without room for another kind."""
-    monkeypatch.setattr("rfgp.choosing.rounds.FEW", 60)
-    monkeypatch.setattr("rfgp.choosing.rounds.SOON", 0.0)
-    monkeypatch.setattr("rfgp.choosing.rounds.ANOTHER", another)
-    original = grounds.Grounds.measured
+G, M32, M12, S32, S12 = "gaussian", "matern32", "matern12", "gaussian + matern32", "gaussian + matern12"
 
-    def measured(self, options, size, start):
-        found = original(self, options, size, start)
-        return dataclasses.replace(found, density=found.density + (9.0 if options.local is None else 8.9))
+
+@pytest.mark.parametrize(
+    ("rows", "ranked", "budget", "going"),
+    [
+        (900, [G, M32, M12, S32, S12], None, [G, S32]),  # no sum fits in three seconds
+        (600, [G, M32, M12, S32, S12], None, [G, M32, M12]),  # one would
+        (900, [S32, S12, G, M32, M12], None, [S32, S12]),
+        (300, [M32, G, M12, S32, S12], None, [M32, G, M12, S32, S12]),
+        (900, [G, M32, M12, S32, S12], 8.0, [G, M32]),  # over the budget, where it would take 5.6 s beside 2.2 and .5
+        (1100, [G, M32, M12, S32, S12], None, [G, M32]),  # over eight seconds
+    ],
+)
+def test_a_sum_goes_on_beside_a_kernel_alone_where_none_would_fit(monkeypatch, rows, ranked, budget, going):
+    """Densities are said, best first; few rows confuse the two."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (rows, 8))
+    made = choose.rounds_of(begin(rfgp.TableGP(seed=0, budget=budget).family, Chunk(X, X[:, 0])), Plan())
+    reached = {}
+
+    def measured(ground, options, size, start):
+        name = offers.in_words(options).removeprefix("exact ")
+        reached[name] = size
+        values = torch.full((len(ground.told),), -0.01 * ranked.index(name), dtype=torch.float64)
+        found = SimpleNamespace(hyperparameters=SimpleNamespace(standardized=lambda name: torch.tensor(0.1)))
+        report = SimpleNamespace(frequencies="fixed")
+        return SimpleNamespace(density=values, searched=size, is_whole=False, regression=found, report=report)
 
     monkeypatch.setattr(grounds.Grounds, "measured", measured)
-    trials = rfgp.TableGP(seed=0).fit(*table(120)).choice.trials
-    reached = {("+" in trial.name) for trial in trials if len(trial.measured) == 2}
-    assert reached == kinds
+    made.run()
+    assert [name for name in ranked if reached[name] == min(rows, grounds.MOST_LEFT_OUT)] == going
 
 
 def test_searches_end_where_they_gain_little_and_say_that_they_have_converged(monkeypatch):
@@ -452,19 +472,19 @@ def test_a_fit_that_was_killed_while_it_chose_goes_on(tmp_path, monkeypatch):
 
 def test_where_no_part_has_noise_one_that_has_holds_the_tails():
     def entry(noise, value):
-        made = rounds.Entry(None, rounds.Cost(1.0, 0.0))
+        made = entries.Entry(None, costs.Cost(1.0, 0.0), 0.0)
         values = SimpleNamespace(standardized=lambda name: torch.tensor(noise))
         made.found = SimpleNamespace(regression=SimpleNamespace(hyperparameters=values))
-        made.measured = [rounds.Measurement(10, value, 1.0, 0.0, 0.0)]
+        made.measured = [Measurement(10, value, 1.0, 0.0, 0.0)]
         return made
 
     rough, other, loud, likelier = entry(1e-9, 3.0), entry(1e-8, 2.0), entry(0.5, -1.0), entry(0.2, 0.0)
     every = [rough, other, loud, likelier]
-    parts = rounds.with_tails([(rough, 0.75), (other, 0.25)], every)
+    parts = averages.with_tails([(rough, 0.75), (other, 0.25)], every)
     assert [each for each, _ in parts] == [rough, other, likelier]
     assert [share for _, share in parts] == pytest.approx([0.7425, 0.2475, 0.01])
-    assert rounds.with_tails([(rough, 0.5), (loud, 0.5)], every) == [(rough, 0.5), (loud, 0.5)]
-    assert rounds.with_tails([(rough, 1.0)], [rough, other]) == [(rough, 1.0)]
+    assert averages.with_tails([(rough, 0.5), (loud, 0.5)], every) == [(rough, 0.5), (loud, 0.5)]
+    assert averages.with_tails([(rough, 1.0)], [rough, other]) == [(rough, 1.0)]
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
@@ -486,5 +506,5 @@ def test_a_twin_that_contradicts_a_row_costs_an_average_little(monkeypatch):
     monkeypatch.setattr(grounds.Grounds, "measured", quiet)
     monkeypatch.setattr(averages, "PRIOR", 0.01)  # of five rows, which hold the tails of sixty by themselves
     gp = rfgp.TableGP(seed=0).fit(X, y)
-    assert min(share for share, _ in gp.members) == pytest.approx(rounds.TAILS)
+    assert min(share for share, _ in gp.members) == pytest.approx(averages.TAILS)
     assert float(gp.predict(X[3:4]).observed().log_density(-y[3:4])[0]) > -20

@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ import torch
 
 import graphs
 import rfgp
-from rfgp.choosing import choose, costs, grounds, rounds
+from rfgp.choosing import choose, costs, entries, grounds, rounds
 from rfgp.fitting import Plan
-from rfgp.regression import begin
+from rfgp.regression import Measurement, begin
 from rfgp.regression.graph import family
 from rfgp.regression.table import offers
 from rfgp.rows import Chunk
@@ -103,13 +103,15 @@ def test_planted_a_wrong_density_changes_the_choice(monkeypatch):
 
 
 def test_a_cheaper_candidate_is_taken_within_noise_only():
+    exact = offers.Offer(rfgp.TableGP("exact", "gaussian", local=None).options)
+
     def entry(seconds, behind, error):
-        made = rounds.Entry(None, rounds.Cost(seconds * 2e10, 0.0))
-        made.found, made.measured = object(), [rounds.Measurement(10, -behind, 1.0, behind, error)]
+        made = entries.Entry(exact, costs.Cost(seconds * 2e10, 0.0), 0.0)
+        made.measured = [Measurement(10, -behind, 1.0, behind, error)]
         return made
 
     cheap, best = entry(1.0, 0.01, 0.02), entry(9.0, 0.0, 0.0)
-    kept_out = SimpleNamespace(averages=False)
+    kept_out = SimpleNamespace(averages=False, begun=SimpleNamespace(num_observations=10))
     pick = rounds.Rounds(kept_out, [cheap, best], None)
     assert pick.taken([cheap, best]) is cheap
     assert rounds.Rounds(kept_out, [cheap, best], None, predicted=8.5).taken([cheap, best]) is best
@@ -128,7 +130,7 @@ def test_only_what_is_not_clearly_behind_goes_on(monkeypatch):
     assert {m.rows for trial in choice.trials for m in trial.measured} == {30, 100}
 
 
-def made_rounds(monkeypatch, density, searched=None, line=-20.0, budget=None):
+def made_rounds(monkeypatch, density, searched=None, line=-20.0, budget=None, said=MappingProxyType({})):
     """Return rounds on kept-out rows whose candidates' densities are said by name, and what was asked of each."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (2100, 2))
@@ -139,7 +141,8 @@ def made_rounds(monkeypatch, density, searched=None, line=-20.0, budget=None):
         name = offers.in_words(options)
         asked.append((name, size))
         values = density.get(name, -9.0) + torch.zeros(len(ground.told), dtype=torch.float64)
-        return SimpleNamespace(density=values, searched=max(size, (searched or {}).get(name, 0)), is_whole=False)
+        seen, report = max(size, (searched or {}).get(name, 0)), SimpleNamespace(frequencies=said.get(name, "fixed"))
+        return SimpleNamespace(density=values, searched=seen, is_whole=False, report=report)
 
     rules = {"a line": torch.full((len(open_rounds.grounds.told),), line, dtype=torch.float64)}
     monkeypatch.setattr(grounds.Grounds, "measured", measured)
@@ -171,7 +174,7 @@ def test_measuring_and_the_fit_stay_within_the_budget(monkeypatch, budget):
     for best in ("matern32 neighbours", "128 fixed frequencies + matern32 neighbours", "256 learned frequencies"):
         made, _ = made_rounds(monkeypatch, {"128 learned frequencies": 1.9, best: 2.0}, budget=budget)
         taken = made.run()
-        assert made.predicted + taken.cost.seconds <= budget
+        assert made.predicted + taken.left(made.num_rows) <= budget
         remarks = [entry.remark for entry in made.entries if entry.found is None]
         assert any("no room" in remark or "over the budget" in remark for remark in remarks) == (budget < 400)
         assert budget < 80 or offers.in_words(taken.offer.options) == best
@@ -201,8 +204,37 @@ def test_what_is_known_costs_nothing(monkeypatch):
             if "learned" not in (name := offers.in_words(entry.offer.options)) or "+" in name:
                 entry.remark = "left out"
         best = made.run()
-        predicted = 1.8 * made.predicted + best.cost.seconds  # nothing else was measured
+        predicted = 1.8 * made.predicted + best.left(made.num_rows)  # nothing else was measured
     assert offers.in_words(best.offer.options) == "64 learned frequencies"
+
+
+@pytest.mark.parametrize("most", [0.8, 0.81])
+def test_frequencies_that_are_only_told_all_are_charged_no_fit(monkeypatch, most):
+    """With room for measuring the largest, on four fifths of all rows, but not for another fit beside it."""
+    likely, best, needed = {"128 learned frequencies": 1.9, "512 learned frequencies": 2.0}, "", 0.0
+    monkeypatch.setattr(rounds, "SHARE", 2.0)
+    for budget in (4000.0, None):
+        made, _ = made_rounds(monkeypatch, likely, budget=budget or 1.01 * needed)
+        for entry in made.entries:
+            entry.remark = "" if offers.in_words(entry.offer.options) in likely else "left out"
+        best = offers.in_words((taken := made.run()).offer.options)
+        needed = made.predicted + taken.left(made.num_rows)
+        monkeypatch.setattr(grounds, "MOST", most)
+    assert taken.telling < 0.1 * taken.cost.seconds
+    assert (best == "512 learned frequencies") == (most == 0.8)
+
+
+def test_frequencies_that_learning_left_as_they_were_are_no_candidate(monkeypatch):
+    """The fixed ones are one."""
+    likely, said = (
+        {"128 learned frequencies": 2.0, "128 fixed frequencies": 1.0},
+        {"128 learned frequencies": "fell back"},
+    )
+    made, asked = made_rounds(monkeypatch, likely, said=said)
+    assert offers.in_words(made.run().offer.options) == "128 fixed frequencies"
+    assert "256 learned frequencies" not in [name for name, _ in asked]
+    remarks = {offers.in_words(entry.offer.options): entry.remark for entry in made.entries}
+    assert "no better than fixed" in remarks["128 learned frequencies"]
 
 
 def test_all_rows_look_around_again_where_there_are_several_optima(monkeypatch):

@@ -22,11 +22,11 @@ def table(n, seed=0):
     return X, np.sin(6 * X[:, 0]) * np.cos(4 * X[:, 1]) + 0.1 * rng.standard_normal(n)
 
 
-def ground_of(n):
+def ground_of(X, y):
     """Return grounds of a table, and the options of the candidates by name."""
     gp = rfgp.TableGP(seed=0, num_neighbors=8)
-    ground = grounds.Grounds.of(begin(gp.family, Chunk(*table(n))), Plan(given_iterations=8), keeps_out=True)
-    return ground, {offers.in_words(offer.options): offer.options for offer in gp.options.menu(n)}
+    ground = grounds.Grounds.of(begin(gp.family, Chunk(X, y)), Plan(given_iterations=8), keeps_out=True)
+    return ground, {offers.in_words(offer.options): offer.options for offer in gp.options.menu(len(X))}
 
 
 @pytest.mark.parametrize("rows", [3_000, 20_000, 10**6])
@@ -48,7 +48,7 @@ def test_frequencies_that_were_learned_from_most_rows_are_told_all(monkeypatch, 
         found = original(self, options, size, start)
         return dataclasses.replace(found, density=found.density + (9.0 if options.frequencies == "learned" else 0.0))
 
-    monkeypatch.setattr(choose, "MOST", share)
+    monkeypatch.setattr(grounds, "MOST", share)
     monkeypatch.setattr(grounds.Grounds, "measured", measured)
     monkeypatch.setattr(choose, "fit_table", lambda begun, plan: fits.append(plan) or fit(begun, plan))
     X, y = table(300)
@@ -59,6 +59,10 @@ def test_frequencies_that_were_learned_from_most_rows_are_told_all(monkeypatch, 
     assert ("told all" in gp.fit_report.message) == is_kept
     likelihood = float(gp.log_marginal_likelihood())
     assert gp.fit_report.log_marginal_likelihood == pytest.approx(likelihood, abs=1e-6)
+    with torch.no_grad():
+        noise, values = float(gp.hyperparameters.noise), np.linalg.eigvalsh(np.asarray(gp.prior_covariance(X)))
+    used = np.sum(values / (values + noise)) / 8  # a cosine and a sine of each
+    assert gp.fit_report.weights_used == pytest.approx(used, rel=1e-5)
     before = np.asarray(gp.predict(X[:5]).mean)
     np.testing.assert_allclose(np.asarray(gp.condition(X, y).predict(X[:5]).mean), before, atol=1e-8)
 
@@ -76,7 +80,7 @@ def test_fixed_frequencies_are_not_fitted_to_the_end_beside_a_candidate_that_has
 @pytest.mark.parametrize("beside", ["", "128 fixed frequencies + "])
 def test_a_local_process_begins_where_another_ended(beside):
     """Its own kernel, the draw of the features beside it, and the hyperparameters that were found."""
-    ground, options = ground_of(200)
+    ground, options = ground_of(*table(200))
     one, other = (options[f"{beside}{kernel} neighbours"] for kernel in ("matern32", "matern12"))
     found = ground.measured(one, 100, None)
     begun = grounds.start_of(ground.begun, other, ground.rows, found)
@@ -88,6 +92,24 @@ def test_a_local_process_begins_where_another_ended(beside):
     assert values[0].raw.keys() == values[1].raw.keys()
     assert all(torch.equal(values[0].raw[name], values[1].raw[name]) for name in values[1].raw)
     assert ground.plan_of(other, found).is_begun
+
+
+def test_other_features_begin_anew():
+    """Neighbours alone are of their head's kind; inducing points with what they leave are not."""
+    made = choose.rounds_of(begin(rfgp.TableGP(seed=0).family, Chunk(*table(2100))), Plan())
+    named = {offers.in_words(entry.offer.options): entry for entry in made.entries}
+    named["matern32 neighbours"].found = "it"
+    for name, found in (("matern12 neighbours", "it"), ("512 inducing points, matern32 + residual neighbours", None)):
+        assert named[name].found_of(named["matern32 neighbours"]) is found
+
+
+def test_a_variant_on_all_rows_is_fitted_as_it_would_be_alone():
+    X, y = table(100)
+    ground = grounds.Grounds.of(begin(rfgp.TableGP(features=None, seed=0).family, Chunk(X, y)), Plan(), keeps_out=False)
+    one, other = (rfgp.TableGP(features=None, local=kernel, seed=0) for kernel in ("matern32", "matern12"))
+    found = ground.measured(other.options, 100, ground.measured(one.options, 100, None))
+    assert found.is_whole
+    assert found.report.trace == other.fit(X, y).fit_report.trace
 
 
 @pytest.mark.parametrize(
@@ -148,30 +170,85 @@ def test_of_very_many_rows_some_say_whether_fewer_mislead(monkeypatch, has_twins
     monkeypatch.setattr(local, "MOST_CHECKED", 1000)
     monkeypatch.setattr(local, "MOST_ROWS", 300)
     assert [*said, fit.has_missed(values, report)] == [has_twins] * 2
+    last, sizes = local.LocalFit.of(fit.regression, Plan()), []
+    monkeypatch.setattr(local, "is_large", lambda prior, count: sizes.append(count) or False)
+    monkeypatch.setattr(local, "MOST_ROWS", 20)
+    dataclasses.replace(last, most=20).has_missed(values, report)
+    assert sizes == [1200]  # before a last fit all of them are asked
 
 
 def test_of_very_many_rows_a_local_process_is_given_those_around_the_judged(monkeypatch):
-    """With 20 rows around each, one is as likely as given all of 1,600; planted, one row around each tells less."""
-    ground, options = ground_of(2000)
+    """As likely so as given all of 1,960; planted, those near by columns that say nothing, or too few, tell less."""
+    rng, (X, y) = np.random.default_rng(1), table(2000)
+    monkeypatch.setattr(grounds, "KEPT_OUT", (0.2, 40))
+    ground, options = ground_of(np.column_stack([X, rng.uniform(-1, 1, (2000, 3))]), y)
     near = options["matern32 neighbours"]
     every = ground.measured(near, 200, None).density
-    assert ground.num_given(near, 200) == 1600
+    assert ground.num_given(near, 200) == 1960
     monkeypatch.setattr(grounds, "MOST_GIVEN", 1000)
-    counts, likely = [], []
-    original = grounds.nearest
-
-    def nearest(*given):
-        counts.append(len(np.unique(found := original(*given))))
-        return found
-
-    monkeypatch.setattr(grounds, "nearest", nearest)
-    for around in (20, 1):
-        monkeypatch.setattr(grounds, "AROUND", around)
+    counts, likely, original = [], [], grounds.nearest
+    planted = {
+        "none": original,
+        "columns": lambda rows, judged, count: original(rows / rows.std(0), judged / rows.std(0), count),
+        "few": lambda rows, judged, count: original(rows, judged, 1),
+    }
+    for fault in planted:
+        monkeypatch.setattr(
+            grounds, "nearest", lambda *given, fault=fault: counts.append(given[2]) or planted[fault](*given)
+        )
         likely.append(ground.measured(near, 200, None).density)
-        assert counts[-1] <= ground.num_given(near, 200) == min(1600, around * 400)
-    assert 1600 > counts[0] > counts[1]
+    assert counts == [2 * 8] * 3
+    assert ground.num_given(near, 200) == 2 * 8 * 40
     far = [float((each - every).abs().mean()) for each in likely]
-    assert far[0] < 0.1
-    assert far[1] > 0.2
+    assert far[0] < 0.01
+    assert min(far[1:]) > 0.1
     ground.measured(rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).options, 200, None)
-    assert len(counts) == 2
+    assert len(counts) == 3
+
+
+def test_measuring_is_predicted_of_the_rows_that_are_given(monkeypatch):
+    made = choose.rounds_of(begin(rfgp.TableGP(seed=0).family, Chunk(*table(2100))), Plan())
+    near = next(each for each in made.entries if offers.in_words(each.offer.options) == "matern32 neighbours")
+    exact = rfgp.TableGP("exact", "gaussian", local=None).options
+    predicted = []
+    monkeypatch.setattr(grounds.Grounds, "measured", lambda *given: "not today")
+    for most, around in ((2**17, 0), (1000, 2), (1000, 0)):
+        monkeypatch.setattr(grounds, "MOST_GIVEN", most)
+        monkeypatch.setattr(grounds, "AROUND", around)
+        made.predicted, near.remark = 0.0, ""
+        made.measure([near], 200, 0.0)
+        predicted.append(made.predicted)
+    assert predicted[0] == predicted[1] > predicted[2]
+    assert made.grounds.num_given(exact, 200) == 1680
+    monkeypatch.setattr(grounds, "MOST_EXACT", 300)
+    assert made.grounds.num_given(exact, 200) == 300
+
+
+@pytest.mark.parametrize(
+    ("given", "rows", "columns", "seconds"),
+    [
+        ({"num_frequencies": 128}, 6889, 4, 14.3),
+        ({"num_frequencies": 128}, 10756, 18, 14.6),
+        ({"num_frequencies": 128}, 30768, 20, 16.3),
+        ({"num_frequencies": 64}, 10756, 18, 5.4),
+    ],
+)
+def test_learning_is_predicted_to_take_what_it_took(given, rows, columns, seconds):
+    """Of a core at 2 10^10 operations a second: power-plant, elevators and keggdirected."""
+    options = rfgp.SparseSpectrumGP(frequencies="learned", seed=0, **given).options
+    assert 0.6 < costs.search_operations(options, rows, columns, rows) / 2e10 / seconds < 1.6
+
+
+def test_learned_frequencies_have_a_rival_where_fixed_ones_are_a_candidate():
+    for given, has_rivals in (({}, True), ({"frequencies": "learned"}, False)):
+        gp = rfgp.TableGP(features="fourier", local=None, seed=0, **given)
+        made = choose.rounds_of(begin(gp.family, Chunk(*table(300))), Plan())
+        assert made.grounds.plan.has_rivals == has_rivals
+        assert len(made.entries) > 1
+
+
+def test_frequencies_beside_neighbours_are_fitted_to_all_rows():
+    for near, is_told in ((None, True), ("matern32", False)):
+        options = rfgp.TableGP(num_frequencies=4, frequencies="learned", local=near, seed=0).options
+        assert grounds.is_told_all(options, 240, 300) == is_told
+        assert not grounds.is_told_all(options, 209, 300)
