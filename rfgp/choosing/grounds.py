@@ -47,8 +47,8 @@ MOST_EXACT = 3000
 """Rows that an exact kernel is conditioned on to be judged."""
 MOST_GIVEN, AROUND = 2**17, 2
 """Rows up to which a local process is given all to be judged; and of more, how many times its neighbours it is given
-around each judged row, by the lengthscales that it found (80 judged of three made tables of 5,000 and 8,000 rows, 30 and
-60 neighbours: .004 to .013 nats less likely so than given all, with standard errors of .003 to .005)."""
+around each judged row, by the lengthscales that it found (80 judged of three made tables of 5,000 and 8,000 rows, 30
+and 60 neighbours: .004 to .013 nats less likely so than given all, with standard errors of .003 to .005)."""
 MOST = 0.7
 """The share of all rows from which on frequencies that were learned from them are not learned again. (NLPD of new rows
 so, and anew: elevators, 80 % of 14,900 rows, .363 and .358; kin40k, 256 frequencies of 89 % of 36,000, -1.350 and
