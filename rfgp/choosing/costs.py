@@ -7,6 +7,10 @@ then, mostly because searches end sooner or later; candidates differ by factors 
 
 from dataclasses import dataclass
 
+from rfgp.fitting.subsets import MOST_ROWS
+from rfgp.inference.iterated.evidence import NUM_PATHS
+from rfgp.inference.iterated.systems import at_once
+from rfgp.inference.local.latent import MOST_ROWS as MOST_LATENT
 from rfgp.regression import FeatureOptions, InducingOptions, KernelOptions
 from rfgp.regression.limits import RATE
 
@@ -27,6 +31,10 @@ _OVERHEAD, _FOUND, _FEATURE = 4e7, 1e4, 300.0
 evaluations), and for each feature of a row that is a neighbour."""
 _SOLVED = 2e6, 1.5e4
 """Operations that conjugate gradients of a local process take for a row, and for each of its features."""
+_PAIRS, _COPIES, _ENTRIES, _SOLVING = 18, (9, 16), 12, 90
+"""Numbers held for each pair of rows of exact kernels; for each feature of a row with neighbours, of frequencies and of
+inducing points; for each neighbour; and for each of the right-hand sides that conjugate gradients solve together, with
+what the allocator cannot give back. (Measured as in `tests/rfgp/choosing/test_costs.py`, 2,000 to 120,000 rows.)"""
 
 
 @dataclass(frozen=True)
@@ -102,15 +110,17 @@ def posterior_operations(options: KernelOptions, rows: int, columns: int) -> flo
 
 def memory(options: KernelOptions, rows: int, columns: int, outputs: int = 1) -> float:
     """Return the bytes at most at once: of matrices, of neighbours, and of the rows."""
-    own = 8.0 * rows * (columns + outputs)
+    own = 2 * 8.0 * rows * (columns + outputs)
     if options.features == "exact":
-        return own + 8.0 * 6 * float(rows) ** 2
+        return own + 8.0 * _PAIRS * float(rows) ** 2
     size = _features(options)
-    searched = min(rows, 2 * SEARCHED)
-    near = (
-        0.0 if options.local is None else 8.0 * (searched * options.num_neighbors * (options.num_neighbors + columns))
-    )
-    return 2 * own + near + 8.0 * 4 * (min(rows, SUBSET) * size + float(size) ** 2)
+    if options.local is None:
+        return own + 8.0 * 4 * (min(rows, MOST_ROWS) * size + float(size) ** 2)
+    copies = _COPIES[isinstance(options, InducingOptions)]
+    near = 8.0 * rows * (copies * size + _ENTRIES * options.num_neighbors)
+    is_solved = options.conditioning != "observations" and rows <= MOST_LATENT
+    solved = rows * min(NUM_PATHS, at_once(rows)) if is_solved else 0
+    return own + near + 8.0 * _SOLVING * solved
 
 
 def _features(options: KernelOptions) -> int:

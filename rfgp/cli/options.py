@@ -37,7 +37,7 @@ NumNeighbors = Annotated[int | None, typer.Option(help="Of a local process: thos
 Budget = Annotated[
     str | None, typer.Option(help="What choosing and the fit may take, as predicted: 30s, 5min, 2h. [default: by rows]")
 ]
-Memory = Annotated[str | None, typer.Option(help="What the fit may take, as predicted: 500MB, 4GB. [default: 4GB]")]
+Memory = Annotated[str | None, typer.Option(help="What the fit may take, as predicted: 500MB, 4GB. [default: 8GB]")]
 Seed = Annotated[int, typer.Option(help="Everything random follows from it.")]
 
 

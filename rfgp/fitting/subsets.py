@@ -5,8 +5,8 @@
    done with the exact kernel, whose likelihood then costs less than that of the features. These start from that of its
    optima at which they are likelier themselves: the exact kernel may explain mere noise by lengthscales so short that
    random features have nothing but noise there.
-2. Subsets: L-BFGS on n_1, 4 n_1, ... rows, until a larger subset gains less than a thousandth of a nat a row on what
-   the last one found. The output scale is solved for at each evaluation.
+2. Subsets: L-BFGS on n_1, 4 n_1, ... rows, 65,536 at most, until a larger subset gains less than a thousandth of a nat
+   a row on what the last one found. The output scale is solved for at each evaluation.
 3. Frequencies, where they are learned (`rfgp.fitting.frequencies`), in the place of larger subsets.
 4. All rows (`rfgp.fitting.finish`): noise and output scale again, because a subset knows less of what the features
    miss; then the density.
@@ -43,7 +43,8 @@ from rfgp.threads import in_one_thread
 
 LEAST_ROWS = 2000
 """Of the first subset."""
-GROWTH = 4
+GROWTH, MOST_ROWS = 4, 2**16
+"""How many times more the next has; and rows of the last at most, whose features are held at once."""
 SETTLED = 1e-3
 """Nats a row: what a larger subset may gain before the optimum counts as settled."""
 STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -168,11 +169,11 @@ def enlarge(fit: FeatureFit, values: Values, reports: list[FitReport]) -> tuple[
     if last.rows == len(fit.rows):
         return values, reports, f"on all {last.rows:,} rows ({reports[-1].message})"
     gain = f"{last.rows:,} rows gained {last.gain:.1g} nats a row on the subset before"
-    return values, reports, gain if last.gain < SETTLED else f"{gain}, and the sample has no more"
+    return values, reports, gain if last.gain < SETTLED else f"{gain}, and no more are searched on"
 
 
 def _sizes(fit: FeatureFit) -> list[int]:
-    n, size, sizes = len(fit.pool), max(LEAST_ROWS, 2 * fit.family.num_features), []
+    n, size, sizes = min(len(fit.pool), MOST_ROWS), max(LEAST_ROWS, 2 * fit.family.num_features), []
     while size * 2 < n:
         sizes.append(size)
         size *= GROWTH

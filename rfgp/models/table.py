@@ -142,7 +142,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
         budget: What choosing and the fit after it may take together, in predicted seconds: a number, "30s", "5min" or
             "2h". None: 60 s and 8 ms for each row, half an hour at most. Nothing dearer is tried; the cheapest
             candidate stays. Predictions are for one core, and right to a factor of two.
-        memory: What the fit may take, in predicted bytes: a number, "500MB" or "4GB". None: 4 GB.
+        memory: What the fit may take, in predicted bytes: a number, "500MB" or "4GB". None: 8 GB.
         max_seconds: Of the clock: after so many nothing more is measured, and the best so far is fitted. What is chosen
             then depends on the machine.
 

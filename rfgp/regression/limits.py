@@ -11,7 +11,7 @@ RATE = 2e10
 """Operations a second: of products and factorisations of matrices in double precision on one core of 2020 or later."""
 FIRST, A_ROW, LONGEST = 60.0, 8e-3, 1800.0
 """Seconds that a choice and its fit are allowed, where nobody says: of any table, of each row, and at most."""
-MEMORY = 4e9
+MEMORY = 8e9
 """Bytes, where nobody says."""
 _UNITS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
 _SIZES = {"": 1.0, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9}

@@ -41,7 +41,7 @@ class TableGPRegressor(ProcessRegressor):
         fixed: Names of hyperparameters that keep their starting values, such as ("noise",).
         max_iter: Of the optimiser; None: 500, or 300 steps of learning frequencies.
         budget: What choosing and the fit may take, as predicted: "30s", "5min"; None: as suits the rows.
-        memory: What the fit may take, as predicted: "500MB", "4GB"; None: 4 GB.
+        memory: What the fit may take, as predicted: "500MB", "4GB"; None: 8 GB.
 
     Attributes:
         gp_: The fitted `rfgp.TableGP`. With several outputs, of those that are not constant; None where all are.

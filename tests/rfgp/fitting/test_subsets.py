@@ -51,6 +51,16 @@ def test_noise_and_scale_are_those_of_all_rows(monkeypatch):
         assert abs(slope.item()) < 1
 
 
+@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+def test_no_subset_is_larger_than_what_may_be_held_at_once(monkeypatch):
+    monkeypatch.setattr(subsets, "SETTLED", -1.0)  # never
+    monkeypatch.setattr(subsets, "LEAST_ROWS", 500)
+    monkeypatch.setattr(subsets, "MOST_ROWS", 3000)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(*table(6000), max_iterations=3)
+    assert max(stage.rows for stage in gp.fit_report.stages) == 3000
+    assert "no more are searched on" in gp.fit_report.message
+
+
 def test_weights_do_not_hide_that_a_subset_is_not_all_rows(monkeypatch):
     """A report that counted observations in the place of rows left noise and scale to the subset."""
     monkeypatch.setattr(subsets, "SETTLED", 1.0)

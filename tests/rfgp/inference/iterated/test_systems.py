@@ -119,6 +119,20 @@ def test_searches_that_end_early_begin_again(monkeypatch):
         ours.solve(right, 1e-9)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_columns_in_blocks_are_solved_as_they_are_together(monkeypatch, name):
+    """Their draws and determinant too, though blocks take steps of their own."""
+    right, together = normal(5), system(name)[0]
+    solved, draws = together.solve(right, 1e-11), together.paths(5, 1e-9)
+    monkeypatch.setattr(systems, "MOST_NUMBERS", 0)
+    monkeypatch.setattr(systems, "LEAST_COLUMNS", 2)
+    apart = system(name)[0]
+    torch.testing.assert_close(apart.solve(right, 1e-11), solved, rtol=1e-8, atol=1e-8 * float(solved.abs().max()))
+    again = apart.paths(5, 1e-9)
+    torch.testing.assert_close(again.solved, draws.solved, rtol=1e-6, atol=1e-6 * float(draws.solved.abs().max()))
+    torch.testing.assert_close(again.log_determinant, draws.log_determinant, rtol=1e-7, atol=0)
+
+
 @pytest.mark.parametrize("size", [1e-200, 1e200])
 def test_sizes_that_squares_cannot_hold(size):
     ours, _ = system("walks")

@@ -1,0 +1,40 @@
+"""What is predicted of a fit, beside what it takes."""
+
+import subprocess
+import sys
+
+import pytest
+
+MEASURED = r"""
+import pathlib, re, sys, warnings
+import numpy as np
+import rfgp
+from rfgp.choosing.costs import memory
+
+warnings.simplefilter("ignore")
+options = dict(num_frequencies=64, frequencies="fixed", seed=0, **eval(sys.argv[1]))
+rows, rng = int(sys.argv[2]), np.random.default_rng(0)
+X = rng.standard_normal((rows, 10))
+y = np.sin(X[:, 0]) + rng.standard_normal(rows)
+peak = lambda: 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path("/proc/self/status").read_text())[1])
+rfgp.TableGP(**options).fit(X[:300], y[:300], max_iterations=1)
+before = peak()
+model = rfgp.TableGP(**options).fit(X, y, max_iterations=0)
+print(peak() - before, memory(model.options, rows, 10))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the most memory of a process is read from /proc")
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        ({"features": "exact", "local": None}, 2000),
+        ({"local": "matern32", "conditioning": "observations"}, 10_000),
+        ({"local": "matern32", "conditioning": "latent"}, 8000),
+    ],
+)
+def test_no_fit_takes_more_memory_than_is_predicted(options, rows):
+    """Nor much less; the memory that the process had before is left out."""
+    ran = subprocess.run([sys.executable, "-c", MEASURED, repr(options), str(rows)], capture_output=True, check=True)
+    taken, predicted = map(float, ran.stdout.split())
+    assert 0.3 * predicted < taken < 1.2 * predicted
