@@ -8,6 +8,10 @@ from torch.autograd.function import once_differentiable
 
 from rfgp.spectra import Spectrum
 
+NEAR = 1e-4
+"""Distance, in the rows' deviation from their mean, below which pairs are summed one by one where the slope at 0 is
+infinite: a product of matrices would cancel."""
+
 
 class _ScaledGram(torch.autograd.Function):
     @staticmethod
@@ -16,6 +20,7 @@ class _ScaledGram(torch.autograd.Function):
         kernel, slope = spectrum.gram_and_slope(z)
         kernel.mul_(variance)
         slope.fill_diagonal_(0)  # a row is at distance 0 from itself, to the last digit
+        ctx.is_steep = spectrum.is_steep
         ctx.save_for_backward(z, kernel, slope, lengthscale, variance)
         return kernel
 
@@ -26,10 +31,21 @@ class _ScaledGram(torch.autograd.Function):
         grad = grads[0] if grads[0].is_contiguous() else grads[0].mT  # all else is symmetric, and laid out in rows
         pull = grad * slope
         z = z - z.mean(0)
+        apart = _of_near_pairs(z, slope, pull) if ctx.is_steep else 0.0
         around = (pull.sum(0) + pull.sum(1))[:, None] * z.square() - 2 * z * (pull @ z)
-        total = -2 * variance * around.sum(0) / lengthscale
+        total = -2 * variance * (around.sum(0) + apart) / lengthscale
         in_variance = torch.vdot(grad.reshape(-1), kernel.reshape(-1)) / variance
         return None, None, total if lengthscale.ndim else total.sum(), in_variance
+
+
+def _of_near_pairs(z: Tensor, slope: Tensor, pull: Tensor) -> Tensor:
+    """Return sum_ij W_ij (z_i - z_j)^2 (d,) of pairs near each other, and set W to 0 there."""
+    spread = z.square().sum(1).mean().sqrt()
+    near = slope < -0.5 / (NEAR * spread)
+    i, j = near.nonzero(as_tuple=True)
+    out = pull[i, j] @ (z[i] - z[j]).square()
+    pull[i, j] = 0
+    return out
 
 
 def scaled_gram(
@@ -44,8 +60,9 @@ def scaled_gram(
 
         -(2 / l_c) sum_ij W_ij (z_ic - z_jc)^2 = -(2 / l_c) (sum_i z_ic^2 (W 1 + W^T 1)_i - 2 sum_i z_ic (W z)_ic):
 
-    one product (n, n) by (n, d), where autograd takes twenty passes over (n, n). Of spectra without a slope by autograd
-    all the same: the difference would cancel where rows coincide but for rounding and W is infinite.
+    one product (n, n) by (n, d), where autograd takes twenty passes over (n, n). Where the slope at 0 is infinite the
+    difference would cancel for pairs that nearly coincide, which are summed by themselves. Spectra without a slope
+    are left to autograd.
 
     Args:
         spectrum: Of the kernel at unit scale.

@@ -37,7 +37,12 @@ class Spectrum(ABC):
 
     @property
     def has_slope(self) -> bool:
-        """Whether the kernel is a function of the squared distance with a finite derivative at 0."""
+        """Whether the kernel is a function of the squared distance whose derivative has a closed form."""
+        return False
+
+    @property
+    def is_steep(self) -> bool:
+        """Whether that derivative is infinite at 0."""
         return False
 
     @abstractmethod
@@ -173,8 +178,13 @@ class Matern(Spectrum):
 
     @property
     def has_slope(self) -> bool:
-        """Whether nu is above 1; otherwise the derivative grows like r^(2 nu - 2) at 0."""
-        return self.nu > 1
+        """Whether nu is above 1, or 1/2."""
+        return self.nu > 1 or self.is_steep
+
+    @property
+    def is_steep(self) -> bool:
+        """Whether nu is 1/2: the derivative in r^2 is -exp(-r) / (2 r)."""
+        return self.nu == 0.5
 
     def kernel(self, r: Tensor) -> Tensor:
         """Return the Matern function, (...) -> (...)."""
@@ -192,8 +202,12 @@ class Matern(Spectrum):
         """Return k and its derivative in r^2, (n, d) -> (n, n), (n, n).
 
         With t = sqrt(2 nu) r, M_nu'(t) = -t M_(nu-1)(t) / (2 (nu - 1)), so that the derivative of M_nu(t) in r^2 is
-        -nu / (2 (nu - 1)) M_(nu-1)(t), finite at 0.
+        -nu / (2 (nu - 1)) M_(nu-1)(t), finite at 0; for nu = 1/2 it is -exp(-r) / (2 r), and taken as 0 there.
         """
+        if self.is_steep:
+            r = distance(z.detach(), z.detach())
+            kernel = torch.exp(-r)
+            return kernel, (kernel / r).mul_(-0.5).masked_fill_(r == 0, 0.0)
         t = math.sqrt(2 * self.nu) * distance(z.detach(), z.detach())
         return matern(t, self.nu), -self.nu / (2 * (self.nu - 1)) * matern(t, self.nu - 1)
 

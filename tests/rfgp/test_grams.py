@@ -46,3 +46,26 @@ def test_rows_that_coincide_but_for_rounding_have_a_right_gradient():
             pull = torch.linspace(-1, 1, kernel.numel(), dtype=torch.float64).sin().reshape(kernel.shape)
             found.append(torch.autograd.grad((pull * kernel).sum(), lengthscale)[0])
         torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e6])
+def test_pairs_near_each_other_where_the_slope_is_infinite(factor, monkeypatch):
+    """Summed by themselves; a product of matrices alone would cancel, but not at other lengthscales."""
+    generator = rfgp.random.generator(5)
+    x = torch.randn(12, 2, generator=generator, dtype=torch.float64)
+    x[6:] = x[:6] + torch.logspace(-13, -3, 6, dtype=torch.float64)[:, None]
+    pull = torch.zeros(12, 12, dtype=torch.float64)
+    pull[range(6), range(6, 12)] = 1e8
+    lengthscale = torch.full((2,), factor, dtype=torch.float64, requires_grad=True)
+
+    def gradient(gram):
+        return torch.autograd.grad((pull * gram).sum(), lengthscale)[0]
+
+    def ours():
+        return gradient(scaled_gram(spectra.Matern(0.5), factor * x, lengthscale, torch.tensor(1.0).double()))
+
+    z = factor * x / lengthscale
+    theirs = gradient(spectra.Matern(0.5).kernel_between(z, z))
+    torch.testing.assert_close(ours(), theirs, rtol=1e-9, atol=0)
+    monkeypatch.setattr("rfgp.grams.NEAR", 0.0)
+    assert not torch.allclose(ours(), theirs, rtol=1e-6)
