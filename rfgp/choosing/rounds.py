@@ -4,8 +4,8 @@
    whose measuring the budget has no room beside the dearest fit that may come after it.
 2. Each of the others, but those that are variants of another, is fitted to a few rows and judged.
 3. Those that are not clearly behind the best, or may catch up, go on, the best two at most, with their variants, on
-   more rows, from the hyperparameters that they have; none where rows are kept out and the best is not clearly ahead of
-   a constant or a straight line.
+   more rows, from the hyperparameters that they have (with other kernels of neighbours only what is not clearly
+   behind by then); none where rows are kept out and the best is not clearly ahead of a constant or a straight line.
 4. Of the last round the best is taken, or the cheapest that saves more seconds than the measuring took and is behind
    by no more than the standard error of that difference, and by no more than a hundredth of a nat (or by a trifle).
 
@@ -25,7 +25,7 @@ from rfgp.choosing.averages import mean_and_error, shares, with_tails
 from rfgp.choosing.costs import posterior_operations, search_operations
 from rfgp.choosing.entries import Entry
 from rfgp.choosing.grounds import Grounds, is_near
-from rfgp.regression import FeatureOptions, Measurement
+from rfgp.regression import FeatureOptions, KernelOptions, Measurement
 from rfgp.regression.limits import RATE, Limits
 from rfgp.regression.table.offers import in_words
 
@@ -243,7 +243,7 @@ class Rounds:
             rows = self._rows_of(entry, size)
             if entry.is_known(rows):
                 continue
-            if self._is_far_behind(self._head(entry), entries):
+            if self._is_of_what_is_far_behind(entry, entries):
                 entry.remark = "not measured: a variant of what is clearly behind"
             elif self._affords(entry, rows):
                 self._fit(entry, rows, number, len(entries))
@@ -251,14 +251,17 @@ class Rounds:
                 entry.remark = "the budget has no room left to measure it"
         self._compare([entry for entry in entries if entry.found is not None and not entry.remark])
 
-    def _is_far_behind(self, head: Entry | None, entries: Sequence[Entry]) -> bool:
-        """Return whether what a variant is of is so far behind that another local process does not make up for it."""
-        found = [entry for entry in entries if entry.found is not None]
-        if head is None or head.found is None or not is_near(head.offer.options) or self.grounds.judged is None:
+    def _is_of_what_is_far_behind(self, entry: Entry, entries: Sequence[Entry]) -> bool:
+        """Return whether a candidate is like another but for its local process, which does not make up for how far."""
+        head, options = self._head(entry), entry.offer.options
+        if self.grounds.judged is None or head is None or head.found is None or not is_near(options):
+            return False
+        if _features(options) != _features(head.offer.options):
             return False
         weight, own = self.grounds.told.counts(), _densities([head])[0]
-        mean, error = max(mean_and_error(density - own, weight) for density in _densities(found))
-        return mean > max(BEHIND * error, ANOTHER_KIND)
+        others = _densities([other for other in entries if other.found is not None])
+        behind, error = max(mean_and_error(density - own, weight) for density in others)
+        return behind > max(BEHIND * error, ANOTHER_KIND)
 
     def _rows_of(self, entry: Entry, size: int) -> int:
         """Return the rows of a candidate in a round of so many.
@@ -331,6 +334,10 @@ class Rounds:
 
 def _densities(entries: Sequence[Entry]) -> list[Tensor]:
     return [entry.found.density.double().cpu() for entry in entries if entry.found is not None]
+
+
+def _features(options: KernelOptions) -> tuple[str | None, str | None]:
+    return options.features, getattr(options, "frequencies", None)
 
 
 def _is_as_good(last: Measurement) -> bool:
