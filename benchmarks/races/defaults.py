@@ -100,7 +100,9 @@ def ours(racer: str, X: Array, y: Array, seed: int) -> tuple[Callable[[Array], L
             "chosen": gp.choice.chosen.name,
             "measuring": gp.choice.seconds,
             "predicted": gp.choice.predicted,
-            "measured": {trial.name: [(m.rows, m.value) for m in trial.measured] for trial in gp.choice.trials if trial.measured},
+            "measured": {
+                trial.name: [(m.rows, m.value) for m in trial.measured] for trial in gp.choice.trials if trial.measured
+            },
         }
 
     def predict(Z: Array) -> Law:
