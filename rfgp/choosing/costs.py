@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rfgp.fitting.subsets import MOST_ROWS
 from rfgp.inference.iterated.evidence import NUM_PATHS
 from rfgp.inference.iterated.systems import at_once
+from rfgp.inference.local.blocks import MOST_FEATURES
 from rfgp.inference.local.latent import MOST_ROWS as MOST_LATENT
 from rfgp.regression import FeatureOptions, InducingOptions, KernelOptions
 from rfgp.regression.limits import RATE
@@ -31,10 +32,13 @@ _OVERHEAD, _FOUND, _FEATURE = 4e7, 1e4, 300.0
 evaluations), and for each feature of a row that is a neighbour."""
 _SOLVED = 2e6, 1.5e4
 """Operations that conjugate gradients of a local process take for a row, and for each of its features."""
-_PAIRS, _COPIES, _ENTRIES, _SOLVING = 18, (9, 16), 12, 90
-"""Numbers held for each pair of rows of exact kernels; for each feature of a row with neighbours, of frequencies and of
-inducing points; for each neighbour; and for each of the right-hand sides that conjugate gradients solve together, with
-what the allocator cannot give back. (Measured as in `tests/rfgp/choosing/test_costs.py`, 2,000 to 120,000 rows.)"""
+_PAIRS, _COPIES_ALONE, _COPIES, _ENTRIES, _SOLVING = 18, (8, 16), (7.5, 16), 12, 90
+"""Numbers held for each pair of rows of exact kernels; for each feature of a row, of frequencies and of inducing
+points, alone and with neighbours; for each neighbour; and for each of the right-hand sides that conjugate gradients
+solve together, with what the allocator cannot give back. (Measured as in `tests/rfgp/choosing/test_costs.py`, 1,000 to
+120,000 rows; at most, for searches on fewer rows or rows that speak for themselves hold less.)"""
+_SCATTERED = 2**22
+"""Numbers in features (32 MiB) up to which glibc keeps as much again as it cannot give back."""
 
 
 @dataclass(frozen=True)
@@ -115,12 +119,15 @@ def memory(options: KernelOptions, rows: int, columns: int, outputs: int = 1) ->
         return own + 8.0 * _PAIRS * float(rows) ** 2
     size = _features(options)
     if options.local is None:
-        return own + 8.0 * 4 * (min(rows, MOST_ROWS) * size + float(size) ** 2)
-    copies = _COPIES[isinstance(options, InducingOptions)]
-    near = 8.0 * rows * (copies * size + _ENTRIES * options.num_neighbors)
-    is_solved = options.conditioning != "observations" and rows <= MOST_LATENT
-    solved = rows * min(NUM_PATHS, at_once(rows)) if is_solved else 0
-    return own + near + 8.0 * _SOLVING * solved
+        copies = _COPIES_ALONE[isinstance(options, InducingOptions)]
+        return own + 8.0 * (copies * min(rows, MOST_ROWS) * size + 4 * float(size) ** 2)
+    searched = rows if rows <= 2 * SEARCHED else SEARCHED
+    held = min(rows, max(searched * (options.num_neighbors + 1), MOST_FEATURES // max(size, 1)))
+    entries = held * size + min(held * size, _SCATTERED)
+    near = _COPIES[isinstance(options, InducingOptions)] * entries + _ENTRIES * rows * options.num_neighbors
+    may_solve = options.conditioning == "auto" and rows <= MOST_LATENT and size * rows <= MOST_FEATURES
+    is_solved = may_solve or options.conditioning == "latent"
+    return own + 8.0 * (near + (_SOLVING * rows * min(NUM_PATHS, at_once(rows)) if is_solved else 0))
 
 
 def _features(options: KernelOptions) -> int:

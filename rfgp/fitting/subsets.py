@@ -168,6 +168,8 @@ def enlarge(fit: FeatureFit, values: Values, reports: list[FitReport]) -> tuple[
     last = reports[-1].stages[0]
     if last.rows == len(fit.rows):
         return values, reports, f"on all {last.rows:,} rows ({reports[-1].message})"
+    if len(_sizes(fit)) == 1:
+        return values, reports, f"on {last.rows:,} of {len(fit.rows):,} rows ({reports[-1].message})"
     gain = f"{last.rows:,} rows gained {last.gain:.1g} nats a row on the subset before"
     return values, reports, gain if last.gain < SETTLED else f"{gain}, and no more are searched on"
 
