@@ -59,6 +59,9 @@ CATCHING_UP = 0.15
 ANOTHER_KIND = 0.05
 """Nats a row by which neighbours may be clearly behind, and others of their kind are measured all the same. (On three
 of seven large tables Matern 5/2 was ahead of 3/2, by .006, .03 and .11 nats; by .11 where all were far behind.)"""
+BESIDE = 0.3
+"""Nats a row by which neighbours alone may be behind, and are measured with features beside them all the same: these
+gained .01 to .21 nats on nine tables."""
 NOISE, TRIFLE = 0.01, 0.002
 """Nats a row by which a cheaper candidate may be behind at most, within a standard error; and by how many it may be in
 any case."""
@@ -181,7 +184,8 @@ class Rounds:
             if entry not in near[:GOING_ON]:
                 entry.remark = f"behind by {entry.measured[-1].behind:.2g} nats a row"
         going = near[:GOING_ON]
-        return [*going, *(entry for entry in entries if self._head(entry) in going)]
+        variants = [entry for entry in entries if self._head(entry) in going]
+        return [*going, *sorted(variants, key=self._has_fewer)]
 
     # --- averaging -------------------------------------------------------------------------------
 
@@ -243,25 +247,43 @@ class Rounds:
             rows = self._rows_of(entry, size)
             if entry.is_known(rows):
                 continue
-            if self._is_of_what_is_far_behind(entry, entries):
-                entry.remark = "not measured: a variant of what is clearly behind"
+            if why := self._is_vain(entry, entries):
+                entry.remark = f"not measured: {why}"
             elif self._affords(entry, rows):
                 self._fit(entry, rows, number, len(entries))
             else:
                 entry.remark = "the budget has no room left to measure it"
         self._compare([entry for entry in entries if entry.found is not None and not entry.remark])
 
-    def _is_of_what_is_far_behind(self, entry: Entry, entries: Sequence[Entry]) -> bool:
-        """Return whether a candidate is like another but for its local process, which does not make up for how far."""
+    def _is_vain(self, entry: Entry, entries: Sequence[Entry]) -> str:
+        """Return why a candidate need not be measured on kept-out rows, by what others like it came to; or nothing."""
+        if self.grounds.judged is None:
+            return ""
         head, options = self._head(entry), entry.offer.options
-        if self.grounds.judged is None or head is None or head.remark or not is_near(options):
+        if head is not None and _features(head.offer.options) == _features(options):
+            if is_near(options) and self._is_behind(head, ANOTHER_KIND):
+                return "a variant of what is clearly behind"
+            if self._has_fewer(entry) and self._is_behind(head, NOISE):
+                return "more frequencies are clearly better"
+        elif head is None and is_near(options) and options.features is not None:
+            alone = [e for e in entries if (None, options.local) == (e.offer.options.features, e.offer.options.local)]
+            if any(self._is_behind(other, BESIDE) for other in alone):
+                return "neighbours alone are far behind"
+        return ""
+
+    def _has_fewer(self, entry: Entry) -> bool:
+        """Return whether a candidate has fewer frequencies than what it is a variant of."""
+        head = self._head(entry)
+        return head is not None and _number(entry.offer.options) < _number(head.offer.options)
+
+    def _is_behind(self, entry: Entry, least: float) -> bool:
+        """Return whether a candidate is clearly behind another by so much, of those that are still in the rounds."""
+        if entry.found is None or entry.remark:
             return False
-        if _features(options) != _features(head.offer.options):
-            return False
-        weight, own = self.grounds.told.counts(), _densities([head])[0]
-        others = _densities([other for other in entries if not other.remark])
+        weight, own = self.grounds.told.counts(), entry.found.density.double().cpu()
+        others = _densities([other for other in self.entries if not other.remark])
         ahead = [mean_and_error(density - own, weight) for density in others]
-        return any(mean > max(BEHIND * error, ANOTHER_KIND) for mean, error in ahead)
+        return any(mean > max(BEHIND * error, least) for mean, error in ahead)
 
     def _rows_of(self, entry: Entry, size: int) -> int:
         """Return the rows of a candidate in a round of so many.
@@ -338,6 +360,10 @@ def _densities(entries: Sequence[Entry]) -> list[Tensor]:
 
 def _features(options: KernelOptions) -> tuple[str | None, str | None]:
     return options.features, getattr(options, "frequencies", None)
+
+
+def _number(options: KernelOptions) -> int:
+    return getattr(options, "num_frequencies", 0)
 
 
 def _is_as_good(last: Measurement) -> bool:

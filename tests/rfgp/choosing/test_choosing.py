@@ -171,6 +171,26 @@ def test_other_neighbours_are_not_measured_where_theirs_are_clearly_behind(monke
     assert not {name for name in remarks if "+" in name}
 
 
+@pytest.mark.parametrize("behind", [0.2, 0.4])
+def test_features_beside_neighbours_are_not_measured_where_these_are_far_behind(monkeypatch, behind):
+    near, both = "matern32 neighbours", "128 fixed frequencies + matern32 neighbours"
+    made, asked = made_rounds(monkeypatch, {"128 learned frequencies": 1.0, near: 1.0 - behind, both: 1.5})
+    taken = offers.in_words(made.run().offer.options)
+    assert (taken == both) == (both in [name for name, _ in asked]) == (behind == 0.2)
+
+
+@pytest.mark.parametrize("most", [1.005, 1.02])
+def test_fewer_frequencies_are_not_measured_where_more_are_clearly_better(monkeypatch, most):
+    """More of them are asked first, the fewest of these before the others."""
+    likely = {"128 learned frequencies": 1.0, "256 learned frequencies": most, "64 learned frequencies": 0.9}
+    made, asked = made_rounds(monkeypatch, likely, budget=4000.0)
+    made.run()
+    names = [name for name, _ in asked]
+    assert ("64 learned frequencies" in names) == (most == 1.005)
+    assert names.index("256 learned frequencies") < names.index("512 learned frequencies")
+    assert most > 1.01 or names.index("512 learned frequencies") < names.index("64 learned frequencies")
+
+
 def test_local_processes_begin_with_the_rows_that_another_needed(monkeypatch):
     near, both = "matern32 neighbours", "128 fixed frequencies + matern32 neighbours"
     made, asked = made_rounds(monkeypatch, {near: 1.0, both: 1.2}, {near: 1500})
@@ -185,7 +205,8 @@ def test_local_processes_begin_with_the_rows_that_another_needed(monkeypatch):
 def test_measuring_and_the_fit_stay_within_the_budget(monkeypatch, budget):
     """Whatever is best; with more of it more is measured."""
     for best in ("matern32 neighbours", "128 fixed frequencies + matern32 neighbours", "256 learned frequencies"):
-        made, _ = made_rounds(monkeypatch, {"128 learned frequencies": 1.9, best: 2.0}, budget=budget)
+        likely = {"128 learned frequencies": 1.9, "matern32 neighbours": 1.8, best: 2.0}
+        made, _ = made_rounds(monkeypatch, likely, budget=budget)
         taken = made.run()
         assert made.predicted + taken.left(made.num_rows) <= budget
         remarks = [entry.remark for entry in made.entries if entry.found is None]
