@@ -4,8 +4,8 @@
    whose measuring the budget has no room beside the dearest fit that may come after it.
 2. Each of the others, but those that are variants of another, is fitted to a few rows and judged.
 3. Those that are not clearly behind the best, or may catch up, go on, the best two at most, with their variants, on
-   more rows, from the hyperparameters that they have (with other kernels of neighbours only what is not clearly
-   behind by then); none where rows are kept out and the best is not clearly ahead of a constant or a straight line.
+   more rows, from the hyperparameters that they have; none where rows are kept out and the best is not clearly ahead
+   of a constant or a straight line. What cannot win by then, as others like it say, is passed over (`_why_vain`).
 4. Of the last round the best is taken, or the cheapest that saves more seconds than the measuring took and is behind
    by no more than the standard error of that difference, and by no more than a hundredth of a nat (or by a trifle).
 
@@ -247,7 +247,7 @@ class Rounds:
             rows = self._rows_of(entry, size)
             if entry.is_known(rows):
                 continue
-            if why := self._is_vain(entry, entries):
+            if why := self._why_vain(entry, entries):
                 entry.remark = f"not measured: {why}"
             elif self._affords(entry, rows):
                 self._fit(entry, rows, number, len(entries))
@@ -255,7 +255,7 @@ class Rounds:
                 entry.remark = "the budget has no room left to measure it"
         self._compare([entry for entry in entries if entry.found is not None and not entry.remark])
 
-    def _is_vain(self, entry: Entry, entries: Sequence[Entry]) -> str:
+    def _why_vain(self, entry: Entry, entries: Sequence[Entry]) -> str:
         """Return why a candidate need not be measured on kept-out rows, by what others like it came to; or nothing."""
         if self.grounds.judged is None:
             return ""
