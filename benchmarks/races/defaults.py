@@ -73,6 +73,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "learned 64": _fourier("learned", 64),
     "learned 128": _fourier("learned", 128),
     "learned 256": _fourier("learned", 256),
+    "learned 512": _fourier("learned", 512),
     "fixed 128 + matern32": _fourier("fixed", 128, "matern32"),
     "fixed 128 + matern12": _fourier("fixed", 128, "matern12"),
     "learned 128 + matern32": _fourier("learned", 128, "matern32"),
