@@ -5,7 +5,8 @@
 2. Each of the others, but those that are variants of another, is fitted to a few rows and judged.
 3. Those that are not clearly behind the best, or may catch up, go on, the best two at most, with their variants, on
    more rows, from the hyperparameters that they have; none where rows are kept out and the best is not clearly ahead
-   of a constant or a straight line. What cannot win by then, as others like it say, is passed over (`_why_vain`).
+   of a constant or a straight line. What cannot win by then, as others like it say, is passed over
+   (`rfgp.choosing.vain`).
 4. Of the last round the best is taken, or the cheapest that saves more seconds than the measuring took and is behind
    by no more than the standard error of that difference, and by no more than a hundredth of a nat (or by a trifle).
 
@@ -25,7 +26,8 @@ from rfgp.choosing.averages import mean_and_error, shares, with_tails
 from rfgp.choosing.costs import posterior_operations, search_operations
 from rfgp.choosing.entries import Entry
 from rfgp.choosing.grounds import Grounds, is_near
-from rfgp.regression import FeatureOptions, KernelOptions, Measurement
+from rfgp.choosing.vain import BEHIND, NOISE, has_fewer, why_vain
+from rfgp.regression import FeatureOptions, Measurement
 from rfgp.regression.limits import RATE, Limits
 from rfgp.regression.table.offers import in_words
 
@@ -37,8 +39,8 @@ MORE = 4
 (keggdirected, 128 of them, 1,000 and 4,000 rows: .93 and 1.13 nats a row kept out)."""
 SHARE = 0.75
 """Of the budget, what the fit to all rows may take at most."""
-GOING_ON, BEHIND = 2, 2.0
-"""Candidates that go on at most, without their variants; and by how many standard errors they may be behind."""
+GOING_ON = 2
+"""Candidates that go on at most, without their variants."""
 MOST_LEARNED = 2**15
 """Rows that frequencies are learned from to be judged."""
 A_HYPERPARAMETER = 10
@@ -56,15 +58,8 @@ FAR = 100.0
 """Nats, of all rows, by which a candidate may be behind on few of them, where it goes on to be averaged."""
 CATCHING_UP = 0.15
 """Nats a row by which a candidate may be behind on few rows, where rows are kept out, and still go on."""
-ANOTHER_KIND = 0.05
-"""Nats a row by which neighbours may be clearly behind, and others of their kind are measured all the same. (On three
-of seven large tables Matern 5/2 was ahead of 3/2, by .006, .03 and .11 nats; by .11 where all were far behind.)"""
-BESIDE = 0.3
-"""Nats a row by which neighbours alone may be behind, and are measured with features beside them all the same: these
-gained .01 to .21 nats on nine tables."""
-NOISE, TRIFLE = 0.01, 0.002
-"""Nats a row by which a cheaper candidate may be behind at most, within a standard error; and by how many it may be in
-any case."""
+TRIFLE = 0.002
+"""Nats a row by which a cheaper candidate may be behind in any case."""
 
 
 clock = time.monotonic
@@ -185,7 +180,7 @@ class Rounds:
                 entry.remark = f"behind by {entry.measured[-1].behind:.2g} nats a row"
         going = near[:GOING_ON]
         variants = [entry for entry in entries if self._head(entry) in going]
-        return [*going, *sorted(variants, key=self._has_fewer)]
+        return [*going, *sorted(variants, key=lambda entry: has_fewer(entry, self._head(entry)))]
 
     # --- averaging -------------------------------------------------------------------------------
 
@@ -247,43 +242,15 @@ class Rounds:
             rows = self._rows_of(entry, size)
             if entry.is_known(rows):
                 continue
-            if why := self._why_vain(entry, entries):
+            if self.grounds.judged is not None and (
+                why := why_vain(entry, self._head(entry), self.entries, self.grounds.told.counts())
+            ):
                 entry.remark = f"not measured: {why}"
             elif self._affords(entry, rows):
                 self._fit(entry, rows, number, len(entries))
             else:
                 entry.remark = "the budget has no room left to measure it"
         self._compare([entry for entry in entries if entry.found is not None and not entry.remark])
-
-    def _why_vain(self, entry: Entry, entries: Sequence[Entry]) -> str:
-        """Return why a candidate need not be measured on kept-out rows, by what others like it came to; or nothing."""
-        if self.grounds.judged is None:
-            return ""
-        head, options = self._head(entry), entry.offer.options
-        if head is not None and _features(head.offer.options) == _features(options):
-            if is_near(options) and self._is_behind(head, ANOTHER_KIND):
-                return "a variant of what is clearly behind"
-            if self._has_fewer(entry) and self._is_behind(head, NOISE):
-                return "more frequencies are clearly better"
-        elif head is None and is_near(options) and options.features is not None:
-            alone = [e for e in entries if (None, options.local) == (e.offer.options.features, e.offer.options.local)]
-            if any(self._is_behind(other, BESIDE) for other in alone):
-                return "neighbours alone are far behind"
-        return ""
-
-    def _has_fewer(self, entry: Entry) -> bool:
-        """Return whether a candidate has fewer frequencies than what it is a variant of."""
-        head = self._head(entry)
-        return head is not None and _number(entry.offer.options) < _number(head.offer.options)
-
-    def _is_behind(self, entry: Entry, least: float) -> bool:
-        """Return whether a candidate is clearly behind another by so much, of those that are still in the rounds."""
-        if entry.found is None or entry.remark:
-            return False
-        weight, own = self.grounds.told.counts(), entry.found.density.double().cpu()
-        others = _densities([other for other in self.entries if not other.remark])
-        ahead = [mean_and_error(density - own, weight) for density in others]
-        return any(mean > max(BEHIND * error, least) for mean, error in ahead)
 
     def _rows_of(self, entry: Entry, size: int) -> int:
         """Return the rows of a candidate in a round of so many.
@@ -356,14 +323,6 @@ class Rounds:
 
 def _densities(entries: Sequence[Entry]) -> list[Tensor]:
     return [entry.found.density.double().cpu() for entry in entries if entry.found is not None]
-
-
-def _features(options: KernelOptions) -> tuple[str | None, str | None]:
-    return options.features, getattr(options, "frequencies", None)
-
-
-def _number(options: KernelOptions) -> int:
-    return getattr(options, "num_frequencies", 0)
 
 
 def _is_as_good(last: Measurement) -> bool:
