@@ -61,7 +61,7 @@ class Cost:
 
 def fit_cost(options: KernelOptions, rows: int, columns: int, outputs: int = 1) -> Cost:
     """Return what a fit of a candidate to so many rows is predicted to take, the posterior at its end included."""
-    searched = rows if options.features == "exact" or rows <= 2 * SEARCHED else SEARCHED
+    searched = rows if options.features == "exact" else _searched(rows)
     search = search_operations(options, searched, columns, rows)
     return Cost(search + posterior_operations(options, rows, columns), memory(options, rows, columns, outputs))
 
@@ -121,13 +121,17 @@ def memory(options: KernelOptions, rows: int, columns: int, outputs: int = 1) ->
     if options.local is None:
         copies = _COPIES_ALONE[isinstance(options, InducingOptions)]
         return own + 8.0 * (copies * min(rows, MOST_ROWS) * size + 4 * float(size) ** 2)
-    searched = rows if rows <= 2 * SEARCHED else SEARCHED
-    held = min(rows, max(searched * (options.num_neighbors + 1), MOST_FEATURES // max(size, 1)))
+    held = min(rows, max(_searched(rows) * (options.num_neighbors + 1), MOST_FEATURES // max(size, 1)))
     entries = held * size + min(held * size, _SCATTERED)
     near = _COPIES[isinstance(options, InducingOptions)] * entries + _ENTRIES * rows * options.num_neighbors
     may_solve = options.conditioning == "auto" and rows <= MOST_LATENT and size * rows <= MOST_FEATURES
     is_solved = may_solve or options.conditioning == "latent"
     return own + 8.0 * (near + (_SOLVING * rows * min(NUM_PATHS, at_once(rows)) if is_solved else 0))
+
+
+def _searched(rows: int) -> int:
+    """Return the rows of a search with neighbours."""
+    return rows if rows <= 2 * SEARCHED else SEARCHED
 
 
 def _features(options: KernelOptions) -> int:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from rfgp.choosing.costs import Cost, fit_cost, posterior_operations
 from rfgp.choosing.grounds import Found, is_near, is_told_all
 from rfgp.regression import Measurement, Offer, Trial
@@ -35,6 +37,11 @@ class Entry:
     def density(self) -> float:
         """Of judged rows, on average."""
         return self.measured[-1].value if self.measured else -math.inf
+
+    @property
+    def densities(self) -> Tensor | None:
+        """Of each judged row (b,), on the processor; None: it is not measured."""
+        return None if self.found is None else self.found.density.double().cpu()
 
     @property
     def noise(self) -> float:

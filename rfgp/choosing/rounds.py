@@ -242,15 +242,18 @@ class Rounds:
             rows = self._rows_of(entry, size)
             if entry.is_known(rows):
                 continue
-            if self.grounds.judged is not None and (
-                why := why_vain(entry, self._head(entry), self.entries, self.grounds.told.counts())
-            ):
-                entry.remark = f"not measured: {why}"
-            elif self._affords(entry, rows):
+            entry.remark = self._why_not(entry, rows)
+            if not entry.remark:
                 self._fit(entry, rows, number, len(entries))
-            else:
-                entry.remark = "the budget has no room left to measure it"
         self._compare([entry for entry in entries if entry.found is not None and not entry.remark])
+
+    def _why_not(self, entry: Entry, rows: int) -> str:
+        """Return why a candidate is not to be measured on so many rows, or nothing."""
+        if self.grounds.judged is not None:
+            why = why_vain(entry, self._head(entry), self.entries, self.grounds.told.counts())
+            if why:
+                return f"not measured: {why}"
+        return "" if self._affords(entry, rows) else "the budget has no room left to measure it"
 
     def _rows_of(self, entry: Entry, size: int) -> int:
         """Return the rows of a candidate in a round of so many.
@@ -322,7 +325,7 @@ class Rounds:
 
 
 def _densities(entries: Sequence[Entry]) -> list[Tensor]:
-    return [entry.found.density.double().cpu() for entry in entries if entry.found is not None]
+    return [found for entry in entries if (found := entry.densities) is not None]
 
 
 def _is_as_good(last: Measurement) -> bool:

@@ -89,7 +89,7 @@ def check_distance(rows: int, columns: int, points: int, budget: str | float) ->
     """Return the seconds that a comparison is predicted to take.
 
     Raises:
-        InvalidArgumentError: they are more than the budget, or its memory more than 4 GB.
+        InvalidArgumentError: they are more than the budget, or its memory more than 8 GB.
     """
     seconds = STEPS * step_operations(rows, columns, points) / RATE
     size = 8.0 * rows * 3 * min(MOST_POINTS, rows)

@@ -52,13 +52,15 @@ def test_noise_and_scale_are_those_of_all_rows(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
-def test_no_subset_is_larger_than_what_may_be_held_at_once(monkeypatch):
+@pytest.mark.parametrize(("most", "words"), [(3000, "no more are searched on"), (900, "on 900 of 6,000 rows")])
+def test_no_subset_is_larger_than_what_may_be_held_at_once(monkeypatch, most, words):
+    """Nor is anything said of a subset before where there is none."""
     monkeypatch.setattr(subsets, "SETTLED", -1.0)  # never
     monkeypatch.setattr(subsets, "LEAST_ROWS", 500)
-    monkeypatch.setattr(subsets, "MOST_ROWS", 3000)
+    monkeypatch.setattr(subsets, "MOST_ROWS", most)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(*table(6000), max_iterations=3)
-    assert max(stage.rows for stage in gp.fit_report.stages) == 3000
-    assert "no more are searched on" in gp.fit_report.message
+    assert max(stage.rows for stage in gp.fit_report.stages) == most
+    assert words in gp.fit_report.message
 
 
 def test_weights_do_not_hide_that_a_subset_is_not_all_rows(monkeypatch):
