@@ -30,8 +30,8 @@ print(peak() - before, memory(model.options, rows, 10))
 @pytest.mark.parametrize(
     ("options", "rows"),
     [
-        ({"features": "exact", "spectrum": "gaussian", "local": None}, 1500),
-        (FIXED | {"local": "matern32", "conditioning": "latent"}, 4000),
+        ({"features": "exact", "spectrum": "gaussian", "local": "matern32"}, 1500),
+        ({"features": None, "local": "matern32", "conditioning": "latent"}, 4000),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
