@@ -1,5 +1,6 @@
 """What is predicted of a fit, beside what it takes."""
 
+import os
 import subprocess
 import sys
 
@@ -8,25 +9,39 @@ import pytest
 FIXED = {"features": "fourier", "spectrum": "gaussian", "num_frequencies": 64, "frequencies": "fixed"}
 FITC = {"features": "nystrom", "spectrum": "gaussian", "diagonal": "fitc"}
 MEASURED = r"""
-import pathlib, re, sys, warnings
+import ctypes, pathlib, re, sys, threading, time, warnings
 import numpy as np
 import rfgp
 from rfgp.choosing.costs import memory
+
+def held():  # what the process wrote itself: pages of libraries come and go with the memory that others leave
+    status = pathlib.Path("/proc/self/status").read_text()
+    return 1024 * sum(int(kilobytes) for kilobytes in re.findall(r"(?:RssAnon|VmSwap):\s+(\d+) kB", status))
+
+def watch():
+    global most
+    while fitting:
+        most = max(most, held())
+        time.sleep(0.001)
 
 warnings.simplefilter("ignore")
 options = eval(sys.argv[1]) | {"seed": 0}
 rows, rng = int(sys.argv[2]), np.random.default_rng(0)
 X = rng.standard_normal((rows, 10))
 y = np.sin(X[:, 0]) + rng.standard_normal(rows)
-peak = lambda: 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path("/proc/self/status").read_text())[1])
 rfgp.TableGP(**options).fit(X[:300], y[:300], max_iterations=1)
-before = peak()
+getattr(ctypes.CDLL(None), "malloc_trim", int)(0)  # what was freed would else be taken again unseen
+before = most = held()
+fitting, watcher = True, threading.Thread(target=watch)
+watcher.start()
 model = rfgp.TableGP(**options).fit(X, y, max_iterations=2)
-print(peak() - before, memory(model.options, rows, 10))
+fitting = False
+watcher.join()
+print(most - before, memory(model.options, rows, 10))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the most memory of a process is read from /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
 @pytest.mark.parametrize(
     ("options", "rows"),
     [
@@ -42,8 +57,14 @@ print(peak() - before, memory(model.options, rows, 10))
         ),
     ],
 )
-def test_fits_take_the_memory_that_is_predicted_or_less(options, rows):
-    """To a factor of three, of those that take most; what the process had before is left out."""
-    ran = subprocess.run([sys.executable, "-c", MEASURED, repr(options), str(rows)], capture_output=True, check=True)
+def test_fits_take_the_memory_that_is_predicted(options, rows):
+    """Of those that take most, between .3 and 1.4 times; what the process had before is left out.
+
+    As glibc gives memory back where nobody tunes it: Dask's nannies set `MALLOC_TRIM_THRESHOLD_` in the process of the
+    tests as well, with which fits take less, by a fifth to three quarters.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    command = [sys.executable, "-c", MEASURED, repr(options), str(rows)]
+    ran = subprocess.run(command, capture_output=True, check=True, env=environment)
     taken, predicted = map(float, ran.stdout.split())
-    assert 0.3 * predicted < taken < 1.2 * predicted
+    assert 0.3 * predicted < taken < 1.4 * predicted
