@@ -32,7 +32,7 @@ _OVERHEAD, _FOUND, _FEATURE = 4e7, 1e4, 300.0
 evaluations), and for each feature of a row that is a neighbour."""
 _SOLVED = 2e6, 1.5e4
 """Operations that conjugate gradients of a local process take for a row, and for each of its features."""
-_PAIRS, _COPIES_ALONE, _COPIES, _ENTRIES, _SOLVING = 18, (8, 16), (7.5, 16), 12, 90
+_PAIRS, _COPIES_ALONE, _COPIES, _ENTRIES, _SOLVING = 18, (8, 16), (7.5, 16), 12, 33
 """Numbers held for each pair of rows of exact kernels; for each feature of a row, of frequencies and of inducing
 points, alone and with neighbours; for each neighbour; and for each of the right-hand sides that conjugate gradients
 solve together, with what the allocator cannot give back. (Measured as in `tests/rfgp/choosing/test_costs.py`, 1,000 to

@@ -58,7 +58,7 @@ print(most - before, memory(model.options, rows, 10))
     ],
 )
 def test_fits_take_the_memory_that_is_predicted(options, rows):
-    """Of those that take most, between .3 and 1.4 times; what the process had before is left out.
+    """Of those that take most, between .4 and 1.4 times; what the process had before is left out.
 
     As glibc gives memory back where nobody tunes it: Dask's nannies set `MALLOC_TRIM_THRESHOLD_` in the process of the
     tests as well, with which fits take less, by a fifth to three quarters.
@@ -67,4 +67,4 @@ def test_fits_take_the_memory_that_is_predicted(options, rows):
     command = [sys.executable, "-c", MEASURED, repr(options), str(rows)]
     ran = subprocess.run(command, capture_output=True, check=True, env=environment)
     taken, predicted = map(float, ran.stdout.split())
-    assert 0.3 * predicted < taken < 1.4 * predicted
+    assert 0.4 * predicted < taken < 1.4 * predicted
