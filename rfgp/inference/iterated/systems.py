@@ -288,9 +288,7 @@ def _conjugate_gradients(
     x, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
     square = residual.square().sum(0)
     limit, steps = square * tolerance**2, 0
-    kept = right.new_empty(
-        2, most, right.shape[1]
-    )  # as one: small blocks among large ones keep glibc from reusing these
+    kept = right.new_empty(2, most, right.shape[1])  # one block: small ones keep glibc from using large ones again
     while steps < most and bool((goes_on := square > limit).any()):
         image = product(direction)
         alpha = torch.where(goes_on, square / (direction * image).sum(0), 0.0)

@@ -43,28 +43,28 @@ print(most - before, memory(model.options, rows, 10))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
 @pytest.mark.parametrize(
-    ("options", "rows"),
+    ("options", "rows", "least"),
     [
-        ({"features": "exact", "spectrum": "gaussian", "local": "matern32"}, 1500),
-        ({"features": None, "local": "matern32", "conditioning": "latent"}, 4000),
+        ({"features": "exact", "spectrum": "gaussian", "local": "matern32"}, 1500, 0.5),
+        ({"features": None, "local": "matern32", "conditioning": "latent"}, 4000, 0.7),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
-                (FIXED | {"local": "matern32", "conditioning": "observations"}, 10_000),
-                (FIXED | {"num_frequencies": 256, "local": None}, 4000),
-                (FITC | {"num_inducing": 256, "local": None}, 8000),
+                (FIXED | {"local": "matern32", "conditioning": "observations"}, 10_000, 0.7),
+                (FIXED | {"num_frequencies": 256, "local": None}, 4000, 0.7),
+                (FITC | {"num_inducing": 256, "local": None}, 8000, 0.4),
             )
         ),
     ],
 )
-def test_fits_take_the_memory_that_is_predicted(options, rows):
-    """Of those that take most, between .4 and 1.4 times; what the process had before is left out.
+def test_fits_take_the_memory_that_is_predicted(options, rows, least):
+    """Of those that take most, up to 1.4 times and no less than this share; what the process had before is left out.
 
     As glibc gives memory back where nobody tunes it: Dask's nannies set `MALLOC_TRIM_THRESHOLD_` in the process of the
-    tests as well, with which fits take less, by a fifth to three quarters.
+    tests as well, with which they take 15 to 60 % less.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     command = [sys.executable, "-c", MEASURED, repr(options), str(rows)]
     ran = subprocess.run(command, capture_output=True, check=True, env=environment)
     taken, predicted = map(float, ran.stdout.split())
-    assert 0.4 * predicted < taken < 1.4 * predicted
+    assert least * predicted < taken < 1.4 * predicted
