@@ -192,33 +192,40 @@ class Sources:
         metric: str = "haversine",
         min_length: float = 0.0,
         snap: float = 0.0,
+        duplicates: str = "parallel",
     ) -> Self:
-        """Build from road geometry: nodes are the lines' ends ("crossing-i") and sensors ("sensor-i").
+        """Build from road geometry: nodes are crossings and free ends ("crossing-i"), and sensors ("sensor-i").
 
-        Args:
-            lines: Line strings, each (points, 2) as longitude and latitude in degrees. Lines that
-                share an end point exactly meet there, others that end within `snap` of each other too.
-            sensor_edges: (S,) the line that each sensor lies on, from 0.
-            sensor_fractions: (S,) where on it, as a fraction of its length, inside (0, 1).
-            metric: "haversine" (degrees to metres) or "euclidean" (plane coordinates).
-            min_length: Shorter edges count as this long, in mean edge lengths. Two nodes a few metres apart
-                otherwise have degrees far above the others', hence, with kernels of the normalised
-                Laplacian, a larger prior variance.
-            snap: Ends of lines that are at most so far apart are one crossing, at the place of the first of them: in
-                metres, or in the plane's units where the metric is "euclidean". Chains of such ends are one crossing,
-                too, as long as they stay together. Lengths remain those of the lines as given; a line whose
-                two ends become one joins nothing and is left out, unless there is a sensor on it. A file that is
-                rounded or digitised by hand needs one; 1 is a good beginning for metres.
+        Lines meet at the points that they share, ends or not, as in `graphs.RoadNetwork.from_lines`. A sensor at a
+        crossing takes the place of its node. Roads have no direction.
 
         An edge weighs (mean edge length) / (its length), after Borovitskiy et al. (2021), "Matern
         Gaussian processes on graphs"; parallel roads add up.
 
+        Args:
+            lines: Line strings, each (points, 2) as longitude and latitude in degrees.
+            sensor_edges: (S,) the line that each sensor lies on, from 0.
+            sensor_fractions: (S,) where on it, as a fraction of its length, in [0, 1].
+            metric: "haversine" (degrees to metres) or "euclidean" (plane coordinates).
+            min_length: Shorter edges count as this long, in mean edge lengths. Two nodes a few metres apart
+                otherwise have degrees far above the others', hence, with kernels of the normalised
+                Laplacian, a larger prior variance.
+            snap: Points of lines that are at most this far apart meet as well: in metres, or in the plane's units. A
+                line that this closes joins nothing and is left out, unless there is a sensor on it. A file that is
+                rounded or digitised by hand needs one; 1 is a good beginning for metres.
+            duplicates: Lines, or stretches of them, with the same points as another: "parallel" roads, or "merge".
+
         Raises:
-            InvalidGraphError: a road without length, a sensor outside its road or on another sensor, or chains of ends
-                that a tolerance would join although they lie far apart.
-            InvalidArgumentError: another metric, a length or a tolerance that is negative or no number.
+            InvalidGraphError: a road without length that meets no other, a sensor outside its road or on another
+                sensor, or a tolerance that would join points that are far apart.
+            InvalidArgumentError: another metric or value of `duplicates`, or a length or a tolerance that is negative
+                or not a number.
+
+        Warns:
+            DuplicateRoadsWarning: parallel stretches with the same points.
+            DisconnectedWarning: there are sensors, and a part of the roads without one.
         """
-        edges = builders.from_roads(lines, sensor_edges, sensor_fractions, metric, min_length, snap)
+        edges = builders.from_roads(lines, sensor_edges, sensor_fractions, metric, min_length, snap, duplicates)
         return cls._assemble(edges, "drop", "sum")
 
     @classmethod

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.builders.files import brief, check_file
-from graphs.builders.roads import Roads, segment_lengths
+from graphs.builders.lines import segment_lengths
+from graphs.builders.roads import Roads
 from graphs.checks import is_number, shown
 from graphs.errors import FileFormatError, InvalidArgumentError, SkippedFeaturesWarning
 

@@ -1,6 +1,6 @@
-"""Road geometry to edges: line strings join at their ends, sensors are inserted on them."""
+"""Road geometry to edges: lines join where they share points, and sensors are inserted on them."""
 
-import itertools
+import warnings
 from collections.abc import Mapping, Sequence, Sized
 from typing import Any, NamedTuple, cast
 
@@ -10,40 +10,64 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.edges import EdgeArrays
+from graphs.builders.junctions import Junctions, join_lines
+from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
 from graphs.builders.numbering import read_integers
 from graphs.checks import as_numbers, is_number, shown
-from graphs.errors import InvalidArgumentError, InvalidGraphError
+from graphs.errors import DisconnectedWarning, DuplicateRoadsWarning, InvalidArgumentError, InvalidGraphError
 
-_EARTH_RADIUS = 6_371_008.8  # metres, mean
-_WIDEST = 3.0  # tolerances from one side of a crossing to the other, where ends are joined in chains
-_MOST_NEAR = 32  # distinct ends of lines within the tolerance of one, on average
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 class Roads(NamedTuple):
-    """A road network with sensors, as its file tells it."""
+    """A road network with sensors, as its file describes it."""
 
-    lines: list[NDArray[np.float64]]  # each (points, 2): longitude, latitude
-    sensor_edges: NDArray[np.int64]  # (S,) which line
-    sensor_fractions: NDArray[np.float64]  # (S,) of the line's length, from its first point
-    values: NDArray[np.float64]  # (S,) measured there, for example mph; NaN where nothing was measured
-    properties: tuple[Mapping[str, Any], ...] = ()  # S of them, what else the file says of a sensor; or none
+    lines: list[Floats]  # each (points, 2): longitude and latitude, or x and y
+    sensor_edges: Integers  # (S,) number of the line that each sensor is on
+    sensor_fractions: Floats  # (S,) fraction of the line's length, from its first point
+    values: Floats  # (S,) measured there, for example in mph; NaN if nothing was measured
+    properties: tuple[Mapping[str, Any], ...] = ()  # S of them, the sensors' properties in the file; or none
     metric: str = "haversine"  # of the lines' coordinates; or "euclidean"
-    snap: float = 0.0  # ends of lines within so much of each other meet, metres or the units of the plane
+    snap: float = 0.0  # points of lines this near to each other meet, in metres or the units of the plane
+    duplicates: str = "parallel"  # lines that repeat others: "parallel" roads, or "merge"
 
-    def places(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        """Return the roads (U,) and fractions (U,) of the distinct places of sensors, and each sensor's place (S,)."""
-        pairs = np.stack([self.sensor_edges.astype(np.float64), self.sensor_fractions], axis=1).reshape(-1, 2)
-        distinct, place = first_of_each(np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1))
+    def places(self) -> tuple[Integers, Floats, Integers]:
+        """Return the roads (U,) and fractions (U,) of the distinct places of sensors, and each sensor's place (S,).
+
+        Sensors at one crossing are at one place, whatever roads they are on.
+
+        Raises:
+            InvalidGraphError: a sensor on a road that does not exist, or outside its road.
+        """
+        _check_sensors(self.sensor_edges, self.sensor_fractions, len(self.lines))
+        joined = join_lines(as_lines(self.lines, self.metric), self.snap, self.duplicates)
+        stretch, fraction = joined.stretches.find(self.sensor_edges, self.sensor_fractions)
+        vertex = joined.stretches.vertices(stretch, fraction, joined.lengths)
+        keys = _place_keys(stretch, fraction, vertex)
+        distinct, place = first_of_each(np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1))
         return self.sensor_edges[distinct], self.sensor_fractions[distinct], place
 
 
 class Piece(NamedTuple):
-    """A stretch of road between two neighbouring nodes."""
+    """A piece of road between two neighbouring nodes."""
 
     source: int  # position of the node at its first point
     target: int
     length: float  # metres, or the units of the plane
-    shape: NDArray[np.float64]  # (points, 2)
+    shape: Floats  # (points, 2)
+    road: int  # number of the line that it is part of
+    begin: float  # fraction of the line's length at its first point
+    end: float
+
+
+class CutRoads(NamedTuple):
+    """Roads cut at their crossings and sensors: N nodes and the pieces of road between them."""
+
+    labels: tuple[str, ...]  # N of them, "crossing-0", ... and "sensor-0", ...
+    coordinates: Floats  # (N, 2)
+    positions: Floats  # (N, 2) a road and the fraction of its length at which the node is
+    pieces: list[Piece]
 
 
 def from_roads(
@@ -53,39 +77,198 @@ def from_roads(
     metric: str,
     min_length: float = 0.0,
     snap: float = 0.0,
+    duplicates: str = "parallel",
 ) -> EdgeArrays:
-    """Join lines that share an end point, or whose ends are within `snap`; cut each line at its sensors.
+    """Join lines where they share points, or have points within `snap`; cut each line at its sensors.
 
-    An edge weighs (mean edge length) / (its length), Borovitskiy et al. (2021), lengths below `min_length` times
-    the mean counting as that; parallel roads add up.
-    A line that returns to its own start without a sensor in between joins nothing and is left out.
-    Nodes are labelled "crossing-0", ... and "sensor-0", ....
+    An edge weighs (mean edge length) / (its length), Borovitskiy et al. (2021). Lengths below `min_length` times the
+    mean count as that. The weights of parallel roads add up. A line that returns to its own start without a sensor in
+    between joins nothing and is left out.
     """
-    labels, coordinates, pieces = cut_roads(lines, sensor_edges, sensor_fractions, metric, snap)
-    distance = np.array([piece.length for piece in pieces])
     if not is_number(min_length) or not 0 <= min_length < np.inf:
         raise InvalidArgumentError(f"min_length must be a number of at least 0, got {shown(min_length)}.")
+    joined, found = _cut(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)
+    warn_of_duplicates(joined, 3)
+    distance = np.array([piece.length for piece in found.pieces])
     weights = distance.mean() / np.maximum(distance, min_length * distance.mean()) if len(distance) else distance
-    ends = np.array([(piece.source, piece.target) for piece in pieces], dtype=np.int64).reshape(-1, 2)
-    return EdgeArrays(len(labels), ends[:, 0], ends[:, 1], weights, labels, coordinates)
+    ends = np.array([(piece.source, piece.target) for piece in found.pieces], dtype=np.int64).reshape(-1, 2)
+    _warn_of_parts(ends, len(found.labels), len(np.atleast_1d(np.asarray(sensor_edges))))
+    return EdgeArrays(len(found.labels), ends[:, 0], ends[:, 1], weights, found.labels, found.coordinates)
+
+
+def _warn_of_parts(ends: Integers, num_nodes: int, num_sensors: int) -> None:
+    """Warn of parts of roads without a sensor, if there are sensors; these are the last nodes."""
+    part = connected_parts(ends[:, 0], ends[:, 1], num_nodes)
+    parts, silent = int(part.max()) + 1, int(part.max()) + 1 - len(np.unique(part[num_nodes - num_sensors :]))
+    if num_sensors and silent:
+        warnings.warn(
+            DisconnectedWarning(
+                f"The roads fall into {parts:,} parts without a way between them, {silent:,} of them without a sensor. "
+                "Roads meet where they share points; snap= joins points that nearly meet."
+            ),
+            stacklevel=4,
+        )
+
+
+def connected_parts(
+    sources: Integers,  # (E,)
+    targets: Integers,  # (E,)
+    num_nodes: int,
+) -> NDArray[np.int32]:  # (N,)
+    """Return the number of the connected part of each node."""
+    links = sp.coo_array((np.ones(len(sources)), (sources, targets)), shape=(num_nodes, num_nodes))
+    return np.asarray(connected_components(links, directed=False)[1])
 
 
 def cut_roads(
     lines: Sequence[ArrayLike],  # each (points, 2)
-    sensor_edges: ArrayLike,  # (S,)
-    sensor_fractions: ArrayLike,  # (S,)
+    sensor_edges: ArrayLike = (),  # (S,)
+    sensor_fractions: ArrayLike = (),  # (S,)
     metric: str = "haversine",
     snap: float = 0.0,
-) -> tuple[tuple[str, ...], NDArray[np.float64], list[Piece]]:
-    """Return the labels (N,) and coordinates (N, 2) of the nodes, and the pieces of road between them.
+    duplicates: str = "parallel",
+) -> CutRoads:
+    """Return the nodes of roads, crossings and then sensors, and the pieces of road between them.
 
-    Arguments are those of `from_roads`.
+    Arguments are those of `graphs.Graph.from_roads`. A sensor at a crossing is the crossing's node: "crossing-2" is
+    missing if a sensor is there.
 
     Raises:
-        InvalidGraphError: a road without length, or a sensor outside its road or on another sensor.
+        InvalidGraphError: a road without length that meets no other, or a sensor outside its road or on another sensor.
         InvalidArgumentError: an unknown metric, or arrays of different lengths.
     """
-    shapes = check_lines(lines)
+    return _cut(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)[1]
+
+
+def _cut(
+    lines: Sequence[ArrayLike],
+    sensor_edges: ArrayLike,
+    sensor_fractions: ArrayLike,
+    metric: str,
+    snap: float,
+    duplicates: str,
+) -> tuple[Junctions, CutRoads]:
+    flat = as_lines(check_lines(lines), metric)
+    edges, fractions = _read_sensors(sensor_edges, sensor_fractions, len(flat.first) - 1)
+    joined = join_lines(flat, snap, duplicates)
+    check_isolated(joined, snap)
+    stretch, fraction = joined.stretches.find(edges, fractions)
+    vertex = joined.stretches.vertices(stretch, fraction, joined.lengths)
+    _check_distinct(stretch, fraction, vertex)
+    free = np.ones(len(joined.coordinates), dtype=bool)
+    free[vertex[vertex >= 0]] = False
+    node = np.cumsum(free) - 1
+    sensors = int(free.sum()) + np.arange(len(edges))
+    node[vertex[vertex >= 0]] = sensors[vertex >= 0]
+    labels = (*(f"crossing-{i}" for i in np.flatnonzero(free)), *(f"sensor-{i}" for i in range(len(edges))))
+    coordinates = np.concatenate([joined.coordinates[free], flat.along(edges, fractions)])
+    positions = np.concatenate([_positions(joined)[free], np.stack([edges.astype(np.float64), fractions], axis=1)])
+    inner = vertex < 0
+    cuts = (stretch[inner], fraction[inner], sensors[inner])
+    return joined, CutRoads(labels, coordinates, positions, _pieces(flat, joined, node, cuts, coordinates))
+
+
+def _positions(joined: Junctions) -> Floats:  # (V, 2)
+    """Return the first position (road, fraction) of each vertex, road after road."""
+    found = joined.stretches
+    roads = np.repeat(found.road, 2).astype(np.float64)
+    fractions = np.stack([found.begin, found.end], axis=1).reshape(-1)
+    first = np.unique(np.stack([found.source, found.target], axis=1).reshape(-1), return_index=True)[1]
+    return np.stack([roads, fractions], axis=1)[first]
+
+
+def _pieces(
+    flat: Lines,
+    joined: Junctions,
+    node: Integers,  # (V,) of each vertex
+    cuts: tuple[Integers, Floats, Integers],  # (c,) stretches, fractions and nodes of sensors inside them
+    coordinates: Floats,  # (N, 2)
+) -> list[Piece]:
+    """Return the pieces between the nodes on each stretch, except loops from a node to itself."""
+    found = joined.stretches
+    used = np.flatnonzero(found.is_distinct & (joined.lengths[found.road] > 0))
+    stretch = np.concatenate([used, cuts[0], used])
+    fraction = np.concatenate([found.begin[used], cuts[1], found.end[used]])
+    nodes = np.concatenate([node[found.source[used]], cuts[2], node[found.target[used]]])
+    order = np.lexsort((fraction, stretch))
+    stretch, fraction, nodes = stretch[order], fraction[order], nodes[order]
+    first = np.flatnonzero((stretch[1:] == stretch[:-1]) & (nodes[1:] != nodes[:-1]))
+    road = found.road[stretch[first]]
+    begin, end = fraction[first], fraction[first + 1]
+    length = joined.lengths[road]
+    inside = _points_between(flat, road, begin * length, end * length)
+    places = coordinates[nodes]
+    return [
+        Piece(
+            int(nodes[k]),
+            int(nodes[k + 1]),
+            float((end[i] - begin[i]) * length[i]),
+            np.concatenate([places[k : k + 1], flat.points[inside[i]], places[k + 1 : k + 2]]),
+            int(road[i]),
+            float(begin[i]),
+            float(end[i]),
+        )
+        for i, k in enumerate(first.tolist())
+    ]
+
+
+def _points_between(flat: Lines, road: Integers, low: Floats, high: Floats) -> list[slice]:
+    """Return which points of its line lie strictly between two lengths, for each of n pieces."""
+    out = []
+    for line, begin, end in zip(road.tolist(), low.tolist(), high.tolist(), strict=True):
+        start, stop = flat.first[line], flat.first[line + 1]
+        along = flat.reached[start:stop]
+        rounding = 1e-12 * along[-1]
+        out.append(
+            slice(
+                int(start + np.searchsorted(along, begin + rounding, side="right")),
+                int(start + np.searchsorted(along, end - rounding, side="left")),
+            )
+        )
+    return out
+
+
+def warn_of_duplicates(joined: Junctions, stacklevel: int) -> None:
+    """Warn of stretches of road that repeat another and stay parallel to it.
+
+    Warns:
+        DuplicateRoadsWarning: how many, and the first.
+    """
+    roads = joined.repeats
+    if len(roads):
+        warnings.warn(
+            DuplicateRoadsWarning(
+                f"{len(roads)} stretch{'es' * (len(roads) > 1)} of road repeat{'s' * (len(roads) == 1)} another, the "
+                f"first on road {roads[0]}. Each counts as a parallel road. "
+                'Pass duplicates="merge" to count them as one road.'
+            ),
+            stacklevel=stacklevel + 1,
+        )
+
+
+def check_isolated(joined: Junctions, snap: float) -> None:
+    """Refuse roads without length that meet no road with a length.
+
+    Raises:
+        InvalidGraphError: the first of them, and whether it is the tolerance that closed it.
+    """
+    found = joined.stretches
+    is_long = joined.lengths[found.road] > 0
+    met = np.zeros(len(joined.coordinates), dtype=bool)
+    met[found.source[is_long]] = met[found.target[is_long]] = True
+    if met.all():
+        return
+    road = int(found.road[~met[found.source]][0])
+    if snap > 0:
+        raise InvalidGraphError(
+            f"snap={snap:g} makes one point of road {road}, which meets no other. Choose a smaller tolerance, or leave "
+            "the road out."
+        )
+    raise InvalidGraphError(f"Road {road} has no length and meets no other. Leave it out.")
+
+
+def _read_sensors(sensor_edges: ArrayLike, sensor_fractions: ArrayLike, count: int) -> tuple[Integers, Floats]:
+    """Return the roads (S,) and fractions (S,) of sensors, checked."""
     edges, fractions = read_integers(sensor_edges, "The roads of sensors"), as_numbers(sensor_fractions)
     counted = isinstance(sensor_fractions, Sized) and edges.ndim == 1 and edges.shape == fractions.shape
     if not counted or len(cast(Sized, sensor_fractions)) != len(edges):
@@ -93,209 +276,33 @@ def cut_roads(
             f"sensor_fractions must be a number for each of the sensor_edges {edges.shape}, got "
             f"{shown(sensor_fractions)}."
         )
-    _check_sensors(edges, fractions, len(shapes))
-    steps = [segment_lengths(shape, metric) for shape in shapes]
-    crossings, ends = join_ends(np.concatenate([shape[[0, -1]] for shape in shapes]), metric, snap)
-    coordinates = np.concatenate([crossings, np.zeros((len(edges), 2))])
-    order = np.lexsort((fractions, edges))
-    sensors = np.split(order, np.searchsorted(edges[order], np.arange(1, len(shapes))))
-    pieces = []
-    for i, (shape, on_line) in enumerate(zip(shapes, sensors, strict=True)):
-        coordinates[len(crossings) + on_line] = _along(shape, steps[i], fractions[on_line])
-        nodes = [int(ends[2 * i]), *(len(crossings) + on_line).tolist(), int(ends[2 * i + 1])]
-        if len(nodes) == 2 and nodes[0] == nodes[1]:
-            continue
-        pieces += _cut(shape, steps[i], nodes, fractions[on_line], coordinates)
-    labels = (*(f"crossing-{i}" for i in range(len(crossings))), *(f"sensor-{i}" for i in range(len(edges))))
-    return labels, coordinates, pieces
+    _check_sensors(edges, fractions, count)
+    return edges, fractions
 
 
-def _cut(
-    shape: NDArray[np.float64],
-    steps: NDArray[np.float64],
-    nodes: list[int],
-    fractions: NDArray[np.float64],
-    coordinates: NDArray[np.float64],
-) -> list[Piece]:
-    """Cut one line at ascending fractions of its length; pieces end where their nodes are."""
-    reached = np.concatenate(([0.0], np.cumsum(steps))) / steps.sum()
-    cuts = np.concatenate(([0.0], fractions, [1.0]))
-    places = coordinates[nodes]
-    out = []
-    for i, (low, high) in enumerate(itertools.pairwise(cuts)):
-        inside = shape[(reached > low) & (reached < high)]
-        points = np.concatenate([places[i : i + 1], inside, places[i + 1 : i + 2]])
-        out.append(Piece(nodes[i], nodes[i + 1], float((high - low) * steps.sum()), points))
-    return out
-
-
-def join_ends(
-    points: NDArray[np.float64],  # (E, 2)
-    metric: str,
-    snap: float,
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the distinct places (C, 2) of ends of lines (E, 2), in the order of the ends, and each end's place (E,).
-
-    Ends within `snap` of each other are one, and so are those that a chain of such ends joins: the result depends on
-    neither the order of the lines nor their direction, but for the number of a place and which of its ends it is at,
-    the first.
-
-    Raises:
-        InvalidArgumentError: the tolerance is no number of at least 0.
-        InvalidGraphError: chains of ends would join what is more than three tolerances apart.
-    """
-    if isinstance(snap, bool) or not isinstance(snap, int | float | np.number) or not 0 <= snap < np.inf:
-        raise InvalidArgumentError(
-            f"snap must be a number of at least 0, in metres or the plane's units, got {snap!r}."
-        )
-    places, joined = first_of_each(np.unique(points + 0.0, axis=0, return_inverse=True)[1].reshape(-1))
-    distinct = points[places]
-    if snap == 0:
-        return distinct, joined
-    space, reach = (distinct, float(snap)) if metric == "euclidean" else (on_globe(distinct), _chord(float(snap)))
-    kept, part = first_of_each(_chains(space, reach, snap))
-    _check_chains(space, part, reach, snap)
-    return distinct[kept], part[joined]
-
-
-def num_parts(
-    lines: Sequence[ArrayLike],  # each (points, 2)
-    metric: str,
-    snap: float,
-) -> int:
-    """Return into how many parts without a way between them roads fall, with a tolerance.
-
-    Raises:
-        InvalidGraphError: the tolerance joins what is far apart.
-    """
-    shapes = check_lines(lines)
-    crossings, ends = join_ends(np.concatenate([shape[[0, -1]] for shape in shapes]), metric, snap)
-    links = sp.coo_array((np.ones(len(shapes)), (ends[::2], ends[1::2])), shape=(len(crossings), len(crossings)))
-    return int(connected_components(links, directed=False)[0])
-
-
-def first_of_each(
-    groups: NDArray[np.integer[Any]],  # (n,)
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where each group first occurs (g,), ascending, and each member's group (n,), numbered in that order."""
-    _, first, member = np.unique(groups, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return first[order], rank[member.reshape(-1)]
-
-
-def _chains(space: NDArray[np.float64], reach: float, snap: float) -> NDArray[np.int32]:
-    """Return the part (n,) of each point (n, d), points within reach of each other being in one."""
-    from scipy.spatial import cKDTree
-
-    tree = cKDTree(space)
-    if tree.count_neighbors(tree, reach) > _MOST_NEAR * len(space):  # before the pairs are listed
-        raise InvalidGraphError(
-            f"snap={snap:g} is more than the distance of neighbouring crossings; choose a smaller one."
-        )
-    pairs = tree.query_pairs(reach, output_type="ndarray")
-    links = sp.coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(space), len(space)))
-    return np.asarray(connected_components(links, directed=False)[1])
-
-
-def _check_chains(space: NDArray[np.float64], part: NDArray[np.int64], reach: float, snap: float) -> None:
-    """Refuse chains that join what is far apart."""
-    low, high = np.full((2, part.max() + 1, space.shape[1]), np.inf)
-    np.minimum.at(low, part, space)
-    np.minimum.at(high, part, -space)
-    widths = np.linalg.norm(high + low, axis=1)
-    if widths.max() > _WIDEST * reach:
-        members = int((part == widths.argmax()).sum())
-        raise InvalidGraphError(
-            f"snap={snap:g} would make one crossing of {members} road ends, each near the next one, the outermost "
-            f"{widths.max():.3g} apart. Choose a tolerance well below the distance of neighbouring crossings."
-        )
-
-
-def on_globe(
-    points: NDArray[np.float64],  # (n, 2)
-) -> NDArray[np.float64]:  # (n, 3)
-    """Return longitudes and latitudes (n, 2) in degrees as points (n, 3) on the globe, in metres."""
-    longitude, latitude = np.radians(points).T
-    circle = np.cos(latitude)
-    return _EARTH_RADIUS * np.stack([circle * np.cos(longitude), circle * np.sin(longitude), np.sin(latitude)], axis=1)
-
-
-def _chord(distance: float) -> float:
-    """Return the straight distance between two points of the globe that are so many metres apart on it."""
-    return float(2 * _EARTH_RADIUS * np.sin(min(distance / (2 * _EARTH_RADIUS), np.pi / 2)))
-
-
-def check_lines(
-    lines: Sequence[ArrayLike],  # each (points, 2)
-    lengthless: bool = False,
-) -> list[NDArray[np.float64]]:
-    """Return lines as arrays, each (points, 2).
-
-    Args:
-        lines: At least one, each of at least two points.
-        lengthless: Whether all points of a line may be the same.
-
-    Raises:
-        InvalidGraphError: something else; the message says which line.
-    """
-    if not isinstance(lines, Sequence | np.ndarray) or isinstance(lines, str):
-        raise InvalidGraphError(f"Roads are a list of lines, each (points, 2), got {shown(lines)}.")
-    if len(lines) == 0:
-        raise InvalidGraphError("There are no roads.")
-    return [_check_line(i, line, lengthless) for i, line in enumerate(lines)]
-
-
-def _check_line(index: int, line: ArrayLike, lengthless: bool) -> NDArray[np.float64]:
-    shape = line.copy() if isinstance(line, np.ndarray) and line.dtype == np.float64 else as_numbers(line)
-    if shape.ndim != 2 or shape.shape[0] < 2 or shape.shape[1] != 2:
-        raise InvalidGraphError(
-            f"Road {index} needs at least two points (longitude, latitude) of numbers, got {shown(line)}."
-        )
-    if not np.isfinite(shape).all():
-        raise InvalidGraphError(f"Road {index} has a coordinate that is not a finite number.")
-    if not lengthless and not np.abs(np.diff(shape, axis=0)).sum() > 0:
-        raise InvalidGraphError(f"Road {index} has no length.")
-    return shape
-
-
-def _check_sensors(edges: NDArray[np.int64], fractions: NDArray[np.float64], count: int) -> None:
+def _check_sensors(edges: Integers, fractions: Floats, count: int) -> None:
     wrong = (edges < 0) | (edges >= count)
     if wrong.any():
         raise InvalidGraphError(f"Sensor {int(wrong.argmax())} lies on road {edges[wrong][0]}; there are {count}.")
-    wrong = ~((fractions > 0) & (fractions < 1))
+    wrong = ~((fractions >= 0) & (fractions <= 1))
     if wrong.any():
         raise InvalidGraphError(
-            f"Sensor {int(wrong.argmax())} lies at fraction {fractions[wrong][0]} of its road; it must be "
-            "inside (0, 1)."
+            f"Sensor {int(wrong.argmax())} must lie at a fraction in [0, 1] of its road, got {fractions[wrong][0]}."
         )
-    _, first, counts = np.unique(np.stack([edges, fractions], axis=1), axis=0, return_index=True, return_counts=True)
+
+
+def _place_keys(stretch: Integers, fraction: Floats, vertex: Integers) -> Floats:  # (S, 2)
+    """Return two numbers for each sensor that are the same for sensors at one place."""
+    inner = vertex < 0
+    return np.stack([np.where(inner, stretch, -1), np.where(inner, fraction, vertex)], axis=1).reshape(-1, 2)
+
+
+def _check_distinct(stretch: Integers, fraction: Floats, vertex: Integers) -> None:
+    """Refuse two sensors at one place."""
+    keys = _place_keys(stretch, fraction, vertex)
+    _, first, counts = np.unique(keys, axis=0, return_index=True, return_counts=True)
     if (counts > 1).any():
         raise InvalidGraphError(
-            f"Sensor {int(first[counts.argmax()])} shares its place with another; give the place one sensor "
-            "and observe it twice."
+            f"Sensor {int(first[counts.argmax()])} shares its place with another. Give the place one sensor and "
+            "observe it twice."
         )
-
-
-def segment_lengths(shape: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
-    """Return the lengths (points - 1,) of the segments of one line (points, 2), in metres or the units of the plane."""
-    if metric == "euclidean":
-        return np.asarray(np.linalg.norm(np.diff(shape, axis=0), axis=1))
-    if metric != "haversine":
-        raise InvalidArgumentError(f'metric must be "haversine" or "euclidean", got {metric!r}.')
-    if np.abs(shape[:, 1]).max() > 90 or np.abs(shape[:, 0]).max() > 360:
-        raise InvalidGraphError(
-            f"A road passes {tuple(shape[np.abs(shape[:, 1]).argmax()].tolist())}, which is no longitude and latitude "
-            'in degrees. Pass metric="euclidean" for coordinates in a plane.'
-        )
-    longitude, latitude = np.radians(shape).T
-    half = np.sin(np.diff(latitude) / 2) ** 2
-    half = half + np.cos(latitude[:-1]) * np.cos(latitude[1:]) * np.sin(np.diff(longitude) / 2) ** 2
-    return np.asarray(2 * _EARTH_RADIUS * np.arcsin(np.sqrt(np.minimum(half, 1.0))))
-
-
-def _along(shape: NDArray[np.float64], steps: NDArray[np.float64], fractions: NDArray[Any]) -> NDArray[np.float64]:
-    """Points at fractions of a line's length, shape (len(fractions), 2)."""
-    reached = np.concatenate(([0.0], np.cumsum(steps))) / steps.sum()
-    return np.stack([np.interp(fractions, reached, shape[:, axis]) for axis in range(2)], axis=1)

@@ -1,52 +1,75 @@
 """The road network: a metric graph with the geometry of its roads."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.csgraph import connected_components, dijkstra
+from scipy.sparse.csgraph import dijkstra
 
+from graphs.builders.junctions import Junctions, Stretches, join_lines
+from graphs.builders.lines import Lines, as_lines, check_lines, distances, first_of_each, in_space
+from graphs.builders.nearest import nearest_places
 from graphs.builders.road_files import read_roads
-from graphs.builders.roads import Roads, check_lines, first_of_each, join_ends, on_globe
+from graphs.builders.roads import Roads, check_isolated, connected_parts, warn_of_duplicates
 from graphs.checks import as_numbers, check_fits, is_number, shown
-from graphs.errors import DuplicateRoadsWarning, InvalidArgumentError, InvalidGraphError
-from graphs.roads.lines import Lines, as_lines
-from graphs.roads.nearest import nearest_places
+from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_POINT = 3.0  # tolerances that a road whose ends were joined may be long and still be none: as wide as crossings may be
+NEAREST = 0.1
+"""The default limit of `RoadNetwork.nearest` in a plane, in diagonals of the box around all lines."""
+NEAREST_METRES = 500.0
+"""The default limit of `RoadNetwork.nearest` on the globe."""
+
+
+class NearestPositions(NamedTuple):
+    """The positions on roads that are nearest to n points."""
+
+    positions: Floats  # (n, 2) of (road, fraction)
+    distances: Floats  # (n,) from the points, in metres or the units of the plane
 
 
 @dataclass(frozen=True, eq=False)
 class RoadNetwork:
-    """R roads that meet at V vertices: crossings, bends of their own making, and free ends.
+    """R roads that meet at V vertices: crossings, free ends, and points inside roads where others join.
 
     A position is a pair (road, fraction): the number of a road, as they were given, and the fraction of its length from
-    its first point on. Roads may be loops, and several may join the same vertices. A road without length is the one
-    vertex that both its ends are, and so is every position on it. Arrays are read-only.
+    its first point on. Vertices divide roads into stretches. Roads may be loops, and several may join the same
+    vertices. A road without length is one vertex, and so is every position on it. Arrays are read-only.
+
+    Roads have no direction: a field at a point of a one-way street is correlated with what is before and behind it.
 
     Build it with `from_lines`, `from_roads` or `from_geojson`; `dataclasses.replace(network, lengths=...)` gives roads
     other lengths than those of their lines, such as travel times.
 
     Attributes:
         coordinates: (V, 2) of the vertices: x and y, or longitude and latitude in degrees.
-        starts: (R,) the vertex at the first point of each road.
-        ends: (R,) the vertex at its last point.
-        lengths: (R,) of the roads, in metres for "haversine", else in the units of the plane; 0 only where both ends
-            are the same vertex.
-        lines: The geometry of the roads, their metric with it.
+        stretches: The S stretches between vertices: `road`, `begin` and `end` as fractions of the road, `source` and
+            `target`, and which stretch stands for it if it repeats another (`same`, `turned`).
+        lengths: (R,) of the roads, in metres for "haversine", otherwise in the units of the plane; 0 only if all
+            vertices of the road are the same.
+        lines: The geometry of the roads, with their metric.
+
+    Examples:
+        >>> import graphs
+        >>> ways = [[(1, 0), (1, 1), (1, 2)], [(0, 1), (1, 1), (2, 1)]]  # share the point (1, 1)
+        >>> roads = graphs.RoadNetwork.from_lines(ways, metric="euclidean")
+        >>> roads
+        RoadNetwork(2 roads, 5 vertices, 4)
+        >>> roads.degrees.tolist()
+        [1, 4, 1, 1, 1]
+        >>> roads.distance([(0, 0.0)], [(1, 1.0)]).tolist()
+        [[2.0]]
     """
 
     coordinates: Floats
-    starts: Integers
-    ends: Integers
+    stretches: Stretches
     lengths: Floats
     lines: Lines
 
@@ -57,20 +80,16 @@ class RoadNetwork:
                 f"Lengths must be a number of at least 0 for each of the {self.num_roads} roads, got "
                 f"{shown(self.lengths)}."
             )
-        wrong = np.flatnonzero((lengths == 0) & (self.starts != self.ends))
-        if len(wrong):
+        wrong = (lengths[self.stretches.road] == 0) & (self.stretches.source != self.stretches.target)
+        if wrong.any():
+            road = self.stretches.road[wrong][0]
             raise InvalidGraphError(
-                f"Road {wrong[0]} has length 0 between two vertices; what is at no distance is one vertex."
+                f"Road {road} must have a positive length between its two vertices, got 0. Join them, with snap=, or "
+                "leave the road out."
             )
-        met = np.zeros(self.num_vertices, dtype=bool)
-        met[self.starts[lengths > 0]] = met[self.ends[lengths > 0]] = True
-        if not met.all():
-            road = int(np.flatnonzero(~met[self.starts])[0])
-            raise InvalidGraphError(
-                f"Road {road} has no length and meets no other; leave it out, or join what is near with snap=."
-            )
+        check_isolated(Junctions(self.coordinates, lengths, self.stretches, np.zeros(0, dtype=np.int64)), 0.0)
         object.__setattr__(self, "lengths", lengths)
-        for array in (self.coordinates, self.starts, self.ends, lengths, *self.lines[:3]):
+        for array in (self.coordinates, lengths, *self.stretches, *self.lines[:3]):
             array.flags.writeable = False
 
     @classmethod
@@ -80,44 +99,50 @@ class RoadNetwork:
         *,
         metric: str = "haversine",
         snap: float = 0.0,
+        duplicates: str = "parallel",
     ) -> Self:
-        """Build from line strings, which meet where their ends are the same point, or within `snap` of each other.
+        """Build from line strings, which meet at the points that they share, ends or not.
 
-        What crosses elsewhere does not meet: a bridge is no crossing. Roads without length are kept as numbers and mean
-        a vertex; so do roads that `snap` closed and that are no longer than three tolerances. The same line given
-        twice is two parallel roads, on which two fields run that agree at the ends.
+        Lines that cross between their points do not meet: a bridge is not a crossing. Roads keep the numbers of their
+        lines, and positions are along these. Points that repeat the one before change nothing. A line of equal points
+        means the vertex of another road that is there.
 
         Args:
-            lines: Each (points, 2), at least two.
+            lines: Each (points, 2), at least two points.
             metric: "haversine" for longitude and latitude in degrees, lengths in metres; or "euclidean".
-            snap: The tolerance, in metres or the units of the plane.
+            snap: Points of lines within this distance of each other meet too, in metres or the units of the plane:
+                vertices that are near to each other become one, and so do a vertex and a point of another line, or
+                two points of different lines that are nearest to each other. A road that is closed by this, and no
+                longer than three tolerances, is a vertex. Lengths remain those of the lines.
+            duplicates: Lines, or stretches between vertices, with the same points as another, in either direction:
+                "parallel" keeps them as roads of their own, whose values agree at vertices only, and warns; "merge"
+                makes them one road.
 
         Raises:
-            InvalidGraphError: no roads, something else than lines, degrees that are none, a road without length that
-                meets no other, or a tolerance that would join what is far apart.
-            InvalidArgumentError: an unknown metric, or a tolerance that is no number of at least 0.
+            InvalidGraphError: no roads, lines of another form, coordinates that are not degrees, a road without length
+                that meets no other, or a tolerance that would join points that are far apart.
+            InvalidArgumentError: an unknown metric or value of `duplicates`, or a tolerance that is not a number of at
+                least 0.
 
         Warns:
-            DuplicateRoadsWarning: lines that are the same as another, in either direction.
+            DuplicateRoadsWarning: parallel stretches with the same points.
         """
-        flat = as_lines(check_lines(lines, lengthless=True), metric)
-        ends = np.stack([flat.points[flat.first[:-1]], flat.points[flat.first[1:] - 1]], axis=1)
-        coordinates, vertex = join_ends(ends.reshape(-1, 2), metric, snap)
-        lengths = np.array(flat.lengths)
-        lengths[(vertex[::2] == vertex[1::2]) & (lengths <= _POINT * snap)] = 0.0
-        _warn_of_duplicates(flat, lengths)
-        return cls(*_merged(coordinates, vertex[::2], vertex[1::2], lengths), lengths, flat)
+        flat = as_lines(check_lines(lines), metric)
+        joined = join_lines(flat, snap, duplicates)
+        check_isolated(joined, snap)
+        warn_of_duplicates(joined, 2)
+        return cls(joined.coordinates, joined.stretches, joined.lengths, flat)
 
     @classmethod
     def from_roads(cls, roads: Roads) -> Self:
-        """Build from what `graphs.read_roads` returns; its sensors are at (sensor_edges, sensor_fractions).
+        """Build from the result of `graphs.read_roads`; its sensors are at (sensor_edges, sensor_fractions).
 
         Raises:
             InvalidGraphError: as for `from_lines`.
         """
         if not isinstance(roads, Roads):
-            raise InvalidArgumentError(f"graphs.Roads are needed, got {shown(roads)}; from_lines takes lines.")
-        return cls.from_lines(roads.lines, metric=roads.metric, snap=roads.snap)
+            raise InvalidArgumentError(f"roads must be graphs.Roads, got {shown(roads)}. Pass lines to from_lines.")
+        return cls.from_lines(roads.lines, metric=roads.metric, snap=roads.snap, duplicates=roads.duplicates)
 
     @classmethod
     def from_geojson(
@@ -126,6 +151,7 @@ class RoadNetwork:
         *,
         metric: str = "haversine",
         snap: float = 0.0,
+        duplicates: str = "parallel",
         skip: bool = False,
     ) -> Self:
         """Build from the LineStrings and MultiLineStrings of a GeoJSON file, in its order; Points are passed over.
@@ -134,18 +160,19 @@ class RoadNetwork:
             path: The file; an R data file (.rda) that `graphs.read_roads` reads is as good.
             metric: As for `from_lines`.
             snap: As for `from_lines`.
+            duplicates: As for `from_lines`.
             skip: Whether to leave out what is neither a line nor a point.
 
         Raises:
             FileFormatError: the file is missing, or has another content.
             InvalidGraphError: as for `from_lines`.
         """
-        return cls.from_lines(read_roads(path, None, metric, skip=skip).lines, metric=metric, snap=snap)
+        return cls.from_roads(read_roads(path, None, metric, skip=skip)._replace(snap=snap, duplicates=duplicates))
 
     @property
     def num_roads(self) -> int:
         """The number R of roads."""
-        return len(self.starts)
+        return len(self.lines.first) - 1
 
     @property
     def num_vertices(self) -> int:
@@ -158,10 +185,34 @@ class RoadNetwork:
         return float(self.lengths.sum())
 
     @property
+    def starts(self) -> Integers:
+        """The vertex (R,) at the first point of each road."""
+        return np.asarray(self.stretches.source[self.stretches.begin == 0])
+
+    @property
+    def ends(self) -> Integers:
+        """The vertex (R,) at the last point of each road."""
+        return np.asarray(self.stretches.target[self.stretches.end == 1])
+
+    @property
+    def stretch_lengths(self) -> Floats:
+        """The lengths (S,) of the stretches, in the units of `lengths`."""
+        return (self.stretches.end - self.stretches.begin) * self.lengths[self.stretches.road]
+
+    @property
     def degrees(self) -> Integers:
-        """How many ends of roads with a length are at each vertex, (V,): 2 more for a loop, and 1 at a free end."""
-        road = self.lengths > 0
-        return np.bincount(np.concatenate([self.starts[road], self.ends[road]]), minlength=self.num_vertices)
+        """The number of ends of stretches at each vertex (V,), parallel ones included: 2 for a loop, 1 at a free end.
+
+        Stretches without length, and stretches merged into another, do not count.
+        """
+        used = self.stretches.is_distinct & (self.lengths[self.stretches.road] > 0)
+        ends = np.concatenate([self.stretches.source[used], self.stretches.target[used]])
+        return np.bincount(ends, minlength=self.num_vertices)
+
+    @cached_property
+    def parts(self) -> NDArray[np.int32]:
+        """The number (V,) of the connected part of each vertex, from 0."""
+        return connected_parts(self.stretches.source, self.stretches.target, self.num_vertices)
 
     def read_positions(
         self,
@@ -206,34 +257,47 @@ class RoadNetwork:
         self,
         coordinates: ArrayLike,  # (n, 2)
         *,
-        within: float = np.inf,
-    ) -> Floats:  # (n, 2)
-        """Return the positions (n, 2) nearest to n points; of several as near, that on the first road.
+        within: float | None = None,
+    ) -> NearestPositions:
+        """Return the positions nearest to n points, and their distances; of several as near, that on the first road.
 
         Args:
             coordinates: (n, 2) of the points, like those of the vertices.
-            within: How far away they may be, in metres or the units of the plane.
+            within: The largest distance allowed, in metres or the units of the plane. If None, 500 m on the globe and
+                a tenth of the diagonal of the roads' box in a plane. `math.inf` allows any.
 
         Raises:
-            InvalidArgumentError: no finite numbers of this shape, degrees that are none, a tolerance that is not
-                positive, or a point further away.
+            InvalidArgumentError: coordinates that are not finite numbers of this shape or not degrees, a limit that is
+                not positive, or a point farther away.
+
+        Examples:
+            >>> import graphs
+            >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
+            >>> roads.nearest([(1.0, 0.2)])
+            NearestPositions(positions=array([[0.  , 0.25]]), distances=array([0.2]))
         """
         points = as_numbers(coordinates)
+        is_globe = self.lines.metric == "haversine"
+        if within is None:
+            within = NEAREST_METRES if is_globe else NEAREST * self.lines.diagonal
         if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
-            raise InvalidArgumentError(f"Points are finite coordinates (n, 2), got {shown(coordinates)}.")
+            raise InvalidArgumentError(f"Points must be finite coordinates (n, 2), got {shown(coordinates)}.")
         if not is_number(within) or not within > 0:
             raise InvalidArgumentError(f"within must be a positive number, got {shown(within)}.")
-        if self.lines.metric == "haversine" and (np.abs(points) > (360, 90)).any():
-            raise InvalidArgumentError(f"Points are longitudes and latitudes in degrees, got {shown(coordinates)}.")
+        if is_globe and (np.abs(points) > (360, 90)).any():
+            raise InvalidArgumentError(f"Points must be longitudes and latitudes in degrees, got {shown(coordinates)}.")
         if len(points) == 0:
-            return np.zeros((0, 2))
-        found = nearest_places(self.lines, points if self.lines.metric == "euclidean" else on_globe(points))
-        if (found.distance > within).any():
-            i = int((found.distance > within).argmax())
+            return NearestPositions(np.zeros((0, 2)), np.zeros(0))
+        found = nearest_places(self.lines, in_space(points, self.lines.metric))
+        reached = self.lines.along(found.line, found.fraction)
+        apart = distances(points, reached, self.lines.metric)
+        if (apart > within).any():
+            i, unit = int((apart > within).argmax()), " m" * is_globe
             raise InvalidArgumentError(
-                f"Point {i} is {found.distance[i]:,.6g} from the nearest road; within={within:g} are allowed."
+                f"Point {i} must lie within {within:,.6g}{unit} of a road, got {apart[i]:,.6g}{unit}. Are "
+                "both in the same coordinates? Pass within= to allow more."
             )
-        return np.stack([found.line.astype(np.float64), found.fraction], axis=1)
+        return NearestPositions(np.stack([found.line.astype(np.float64), found.fraction], axis=1), apart)
 
     def distance(
         self,
@@ -246,51 +310,36 @@ class RoadNetwork:
             InvalidArgumentError: as for `read_positions`.
             MemoryBudgetError: ways from the first positions to all vertices would not fit into memory.
         """
-        (road, fraction), (other, share) = self.read_positions(first), self.read_positions(second)
-        sides = [(self.starts, fraction, share), (self.ends, 1 - fraction, 1 - share)]
+        found = self.stretches
+        (road, fraction), (other, share) = self._along_stretches(first), self._along_stretches(second)
+        lengths = self.stretch_lengths
+        sides = [(found.source, fraction, share), (found.target, 1 - fraction, 1 - share)]
         size = (self.num_vertices, self.num_vertices)
-        low, high = np.minimum(self.starts, self.ends), np.maximum(self.starts, self.ends)
-        order = np.lexsort((self.lengths, high, low))
-        order = order[low[order] != high[order]]
+        low, high = np.minimum(found.source, found.target), np.maximum(found.source, found.target)
+        order = np.lexsort((lengths, high, low))
+        order = order[(low != high)[order] & found.is_distinct[order]]
         chosen = order[first_of_each(low[order] * self.num_vertices + high[order])[0]]
-        links = sp.csr_array((self.lengths[chosen], (low[chosen], high[chosen])), shape=size)
-        direct = np.abs(fraction[:, None] - share[None]) * self.lengths[road][:, None]
+        links = sp.csr_array((lengths[chosen], (low[chosen], high[chosen])), shape=size)
+        direct = np.abs(fraction[:, None] - share[None]) * lengths[road][:, None]
         out = np.where(road[:, None] == other[None], direct, np.inf)
         for vertex, before, _ in sides:
             at, row = np.unique(vertex[road], return_inverse=True)
             check_fits("Ways from so many vertices", 8.0 * len(at) * self.num_vertices, "Ask for fewer at a time.")
             ways = dijkstra(links, directed=False, indices=at) if len(at) else np.zeros((0, self.num_vertices))
-            start = (before * self.lengths[road])[:, None]
+            start = (before * lengths[road])[:, None]
             for target, _, after in sides:
-                end = (after * self.lengths[other])[None]
+                end = (after * lengths[other])[None]
                 out = np.minimum(out, start + ways[row.reshape(-1)][:, target[other]] + end)
         return out
 
+    def _along_stretches(self, positions: ArrayLike) -> tuple[Integers, Floats]:
+        """Return the stretches (n,) of positions, and the shares (n,) of their lengths."""
+        stretch, fraction = self.stretches.find(*self.read_positions(positions))
+        begin, end = self.stretches.begin[stretch], self.stretches.end[stretch]
+        return stretch, (fraction - begin) / (end - begin)
+
     def __repr__(self) -> str:
-        unit = " m" if self.lines.metric == "haversine" else ""
-        return f"RoadNetwork({self.num_roads} roads, {self.num_vertices} vertices, {self.total_length:,.6g}{unit})"
-
-
-def _merged(
-    coordinates: Floats, starts: Integers, ends: Integers, lengths: Floats
-) -> tuple[Floats, Integers, Integers]:
-    """Join the ends of roads whose length is 0 in floating point, though their ends differ."""
-    gone = lengths == 0
-    if not (starts[gone] != ends[gone]).any():
-        return coordinates, starts, ends
-    links = sp.coo_array((np.ones(gone.sum()), (starts[gone], ends[gone])), shape=(len(coordinates),) * 2)
-    kept, part = first_of_each(connected_components(links, directed=False)[1])
-    return coordinates[kept], part[starts], part[ends]
-
-
-def _warn_of_duplicates(lines: Lines, lengths: Floats) -> None:
-    repeated = lines.repeated()
-    repeated = repeated[lengths[repeated] > 0]
-    if len(repeated):
-        warnings.warn(
-            DuplicateRoadsWarning(
-                f"{len(repeated)} road{'s are' if len(repeated) > 1 else ' is'} the same line as another, the first of "
-                f"them road {repeated[0]}; they count as parallel roads. Leave them out if they are one road."
-            ),
-            stacklevel=3,
-        )
+        unit, parts = " m" if self.lines.metric == "haversine" else "", int(self.parts.max()) + 1
+        counts = f"{self.num_roads} road{'s' * (self.num_roads != 1)}, {self.num_vertices} vertices"
+        apart = f", {parts} parts" * (parts > 1)
+        return f"RoadNetwork({counts}{apart}, {self.total_length:,.6g}{unit})"

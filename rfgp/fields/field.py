@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 import graphs
-from graphs.builders.roads import Piece, join_ends, num_parts
+from graphs.builders.junctions import join_lines
+from graphs.builders.lines import as_lines
+from graphs.builders.roads import CutRoads, Piece, connected_parts
 from rfgp.errors import InvalidArgumentError
 
 _SNAP = 1.0
@@ -60,15 +62,22 @@ class Field:
     def node_places(self) -> NDArray[np.float64]:
         """Where the nodes are, for a process that is defined between them: points (N, 3), or positions on roads (N, 2).
 
-        A crossing is at an end of the first road that has one there.
+        A crossing is at its first position, road after road.
+        """
+        return self.coordinates if self.roads is None else self.cut_roads.positions
+
+    @cached_property
+    def cut_roads(self) -> CutRoads:
+        """The roads cut at their crossings and at the places of sensors.
+
+        Raises:
+            InvalidArgumentError: the field is not on roads.
         """
         if self.roads is None:
-            return self.coordinates
-        ends = np.concatenate([line[[0, -1]] for line in self.roads.lines])
-        first = np.unique(join_ends(ends, self.roads.metric, self.roads.snap)[1], return_index=True)[1]
+            raise InvalidArgumentError("This field is not on roads.")
         edges, fractions, _ = self.roads.places()
-        crossings = np.stack([first // 2, first % 2], axis=1).astype(np.float64)
-        return np.concatenate([crossings, np.stack([edges, fractions], axis=1)])
+        roads = self.roads
+        return graphs.cut_roads(roads.lines, edges, fractions, roads.metric, roads.snap, roads.duplicates)
 
     @property
     def places(self) -> NDArray[np.float64]:
@@ -103,20 +112,23 @@ class Field:
         if silent:
             those = "One part has" if silent == 1 else f"{silent:,} parts have"
             text += f" {those} no observation; the prior's mean and standard deviation stand there."
-        ends = " Lines join at their ends alone: where they cross in between, they do not meet." if self.roads else ""
-        return text + ends + self._snap_hint(len(sizes))
+        if self.roads is not None:
+            text += " Roads meet where they share points; those that cross between their points do not."
+        return text + self._snap_hint(len(sizes))
 
     def _snap_hint(self, parts: int) -> str:
-        """Return how many parts of roads a tolerance would leave, where it would help."""
+        """Return how many parts of roads a tolerance would leave, if it would help."""
         if self.roads is None or self.roads.snap >= _SNAP:
             return ""
         try:
-            left = num_parts(self.roads.lines, self.roads.metric, _SNAP)
+            joined = join_lines(as_lines(self.roads.lines, self.roads.metric), _SNAP)
         except graphs.InvalidGraphError:  # too large a tolerance for these units
             return ""
+        ends = joined.stretches.source, joined.stretches.target
+        left = int(connected_parts(*ends, len(joined.coordinates)).max()) + 1
         unit = "m" if self.roads.metric == "haversine" else "in the units of the plane"
-        joined = f" Joining road ends that miss each other by at most {_SNAP:g} {unit}, snap={_SNAP:g}, would leave"
-        return f"{joined} {left:,}." if left < parts else ""
+        joining = f" Joining points that miss each other by at most {_SNAP:g} {unit}, snap={_SNAP:g}, would leave"
+        return f"{joining} {left:,}." if left < parts else ""
 
     def pieces(self) -> list[Piece]:
         """Return the pieces of road between neighbouring nodes, which are positions in the graph.
@@ -124,10 +136,7 @@ class Field:
         Raises:
             InvalidArgumentError: the field is not on roads.
         """
-        if self.roads is None:
-            raise InvalidArgumentError("This field is not on roads.")
-        edges, fractions, _ = self.roads.places()
-        return graphs.cut_roads(self.roads.lines, edges, fractions, self.roads.metric, self.roads.snap)[2]
+        return self.cut_roads.pieces
 
 
 def warn_of_parts(field: Field) -> Field:

@@ -79,7 +79,9 @@ def read_road_field(
         none = "there are no sensors." if len(known) == 0 else f"no sensor has a number as its {quantity!r}."
         raise DataError(f"{path}: {missing_property(roads.properties, value) or none} There is nothing to interpolate.")
     edges, fractions, place = roads.places()
-    graph = graphs.Graph.from_roads(roads.lines, edges, fractions, metric=metric, min_length=min_length, snap=snap)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", graphs.DisconnectedWarning)  # the field has a warning that says more
+        graph = graphs.Graph.from_roads(roads.lines, edges, fractions, metric=metric, min_length=min_length, snap=snap)
     labels = np.array([f"sensor-{i}" for i in place[known]], dtype=object)
     return warn_of_parts(Field(graph, labels, roads.values[known], quantity, 250 / 325, roads=roads))
 

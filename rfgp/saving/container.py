@@ -17,7 +17,7 @@ from rfgp.errors import InvalidArgumentError, ModelFileError
 from rfgp.files import write_atomically
 from rfgp.linalg import in_bytes, packed
 
-FORMAT = 2
+FORMAT = 3
 """Raised when older readers could not read what newer ones write. 2: graph models of all kinds of features."""
 
 

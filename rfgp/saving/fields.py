@@ -9,15 +9,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import graphs
-from graphs.roads.lines import Lines
+from graphs.builders.junctions import Stretches
+from graphs.builders.lines import Lines
 from rfgp.errors import InvalidArgumentError
 from rfgp.regression.fields import FieldFamily, FieldOptions, MeshPlaces, Places, RoadPlaces
 from rfgp.saving import plain
 from rfgp.saving.models import Codec, Tensors, part
 from rfgp.scaling import Scaling
 
-_ROAD_ARRAYS = {"coordinates": "f", "starts": "i", "ends": "i", "lengths": "f", "points": "f", "first": "i"}
-_ROAD_ARRAYS |= {"reached": "f"}
+_LINES = {"coordinates": "f", "lengths": "f", "points": "f", "first": "i", "reached": "f"}
+_STRETCHES = {"road": "i", "begin": "f", "end": "f", "source": "i", "target": "i", "same": "i", "turned": "b"}
+_ENDS = {"starts": "i", "ends": "i"}
+"""The kinds of the arrays of roads in files; formats 1 and 2 have the ends of roads in place of stretches."""
 
 
 def _encode_options(family: FieldFamily) -> dict[str, Any]:
@@ -60,25 +63,28 @@ def _encode_roads(family: FieldFamily) -> tuple[dict[str, Any], dict[str, Tensor
     assert isinstance(family.places, RoadPlaces)
     field = family.places.roads
     network, lines = field.roads, field.roads.lines
-    held = {**vars(network), **lines._asdict()}
+    held = {**vars(network), **lines._asdict(), **network.stretches._asdict()}
     named = {"alpha": field.alpha, "boundary": field.boundary, "metric": lines.metric}
-    return {**_encode_options(family), **named}, _tensors({name: held[name] for name in _ROAD_ARRAYS})
+    return {**_encode_options(family), **named}, _tensors({name: held[name] for name in (*_LINES, *_STRETCHES)})
 
 
 def _decode_roads(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> FieldFamily:
     arrays = {name: tensor.numpy() for name, tensor in part(tensors, "field.").items()}
-    for name, kind in _ROAD_ARRAYS.items():
-        if arrays[name].dtype.kind != kind:
-            raise InvalidArgumentError(f"{name} of the roads is {arrays[name].dtype}")
+    ends = _ENDS if "starts" in arrays else _STRETCHES
+    for name, kind in (_LINES | ends).items():
+        if arrays[name].dtype.kind != kind or arrays[name].ndim != (2 if name in ("coordinates", "points") else 1):
+            raise InvalidArgumentError(f"{name} of the roads is {arrays[name].dtype} of shape {arrays[name].shape}")
     vertices, first = len(arrays["coordinates"]), arrays["first"]
-    ends = np.stack([arrays["starts"], arrays["ends"]])
-    is_chain = first.ndim == 1 and len(first) == ends.shape[1] + 1 and first[0] == 0 and (np.diff(first) >= 2).all()
+    is_chain = len(first) > 1 and first[0] == 0 and (np.diff(first) >= 2).all()
     if not is_chain or first[-1] != len(arrays["points"]) or len(arrays["reached"]) != len(arrays["points"]):
         raise InvalidArgumentError("the lines of the roads do not follow each other")
-    if ends.size == 0 or ends.min() < 0 or ends.max() >= vertices or arrays["points"].shape[1:] != (2,):
-        raise InvalidArgumentError("the roads' ends are none of the vertices")
+    if arrays["points"].shape[1:] != (2,) or arrays["coordinates"].shape[1:] != (2,):
+        raise InvalidArgumentError("the roads have coordinates that are not pairs")
+    given = [arrays[name] for name in ends]
+    stretches = Stretches.of_ends(*given) if ends is _ENDS else Stretches(*given)
+    stretches.check(len(first) - 1, vertices)
     lines = Lines(arrays["points"], first, arrays["reached"], described["metric"])
-    network = graphs.RoadNetwork(arrays["coordinates"], arrays["starts"], arrays["ends"], arrays["lengths"], lines)
+    network = graphs.RoadNetwork(arrays["coordinates"], stretches, arrays["lengths"], lines)
     places = RoadPlaces(graphs.RoadField(network, described["alpha"], described["boundary"]))
     return _family(described, places, scaling)
 

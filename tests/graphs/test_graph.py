@@ -325,7 +325,7 @@ LINE = [[0, 0], [1, 1]]
         (lambda: Graph.from_points([[1, 2], [3]]), r"got \[\[1, 2\], \[3\]\]"),
         (lambda: Graph.from_points([["a"], ["b"]], 1), "Points are numbers"),
         (lambda: Graph.from_points(None), "got None"),
-        (lambda: Graph.from_roads(None), "Roads are a list of lines"),
+        (lambda: Graph.from_roads(None), "list of lines"),
         (lambda: Graph.from_roads([LINE, [[1, 2], [3]]]), "Road 1 needs"),
         (lambda: Graph.from_roads([LINE, [[1, 2], [3, "x"]]]), "Road 1 needs"),
         (lambda: Graph.from_roads([LINE], min_length=None), "min_length"),

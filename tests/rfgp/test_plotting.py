@@ -125,7 +125,7 @@ def test_a_road_field_colours_every_piece():
     field = town()
     values = field.coordinates[:, 0]
     axes = plotting.plot_road_field(field, values, title="west to east")
-    pieces = graphs.cut_roads(field.roads.lines, field.roads.sensor_edges, field.roads.sensor_fractions)[2]
+    pieces = graphs.cut_roads(field.roads.lines, field.roads.sensor_edges, field.roads.sensor_fractions).pieces
     lines = next(c for c in axes.collections if isinstance(c, LineCollection))
     shades = lines.get_colors()
     assert len(shades) == len(pieces)

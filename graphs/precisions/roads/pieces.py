@@ -5,13 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from graphs.builders.junctions import SAME
 from graphs.roads import RoadNetwork
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-SAME = 1e-12
-"""Of the length of a road: places this near to each other are one, as what fractions are computed by rounds them."""
 
 
 class Pieces(NamedTuple):
@@ -40,14 +38,16 @@ def cut(
     road: Integers,  # (c,)
     fraction: Floats,  # (c,)
 ) -> Pieces:
-    """Cut roads at positions, and in the middle those that would still end where they begin."""
-    vertex = _ends(roads, road, fraction)
+    """Cut roads at positions, and in the middle those stretches that would still end where they begin."""
+    stretch, fraction = roads.stretches.find(road, fraction)
+    vertex = roads.stretches.vertices(stretch, fraction, roads.lengths)
     inner = np.flatnonzero(vertex < 0)
-    loops = (roads.starts == roads.ends) & (roads.lengths > 0)
-    loops[road[inner]] = False
+    loops = _used(roads) & (roads.stretches.source == roads.stretches.target)
+    loops[stretch[inner]] = False
     halved = np.flatnonzero(loops)
-    at = np.concatenate([road[inner], halved])
-    where = np.concatenate([fraction[inner], np.full(len(halved), 0.5)])
+    at = np.concatenate([stretch[inner], halved])
+    middles = (roads.stretches.begin + roads.stretches.end)[halved] / 2
+    where = np.concatenate([fraction[inner], middles])
     order = np.lexsort((where, at))
     at, where = at[order], where[order]
     is_new = (np.diff(at, prepend=-1) > 0) | (np.diff(where, prepend=-1.0) > SAME)
@@ -55,28 +55,27 @@ def cut(
     number[order] = roads.num_vertices + np.cumsum(is_new) - 1
     vertex[inner] = number[: len(inner)]
     at, where = at[is_new], where[is_new]
-    places = np.concatenate([roads.coordinates, roads.lines.along(at, where)])
+    places = np.concatenate([roads.coordinates, roads.lines.along(roads.stretches.road[at], where)])
     return _between_cuts(roads, at, where, places, vertex)
 
 
-def _ends(roads: RoadNetwork, road: Integers, fraction: Floats) -> Integers:
-    """Return the vertices (c,) of positions at the ends of roads, -1 of others."""
-    at_start = (fraction <= SAME) | (roads.lengths[road] == 0)
-    return np.where(at_start, roads.starts[road], np.where(fraction >= 1 - SAME, roads.ends[road], -1))
+def _used(roads: RoadNetwork) -> NDArray[np.bool_]:  # (S,)
+    """Return which stretches have a length and stand for themselves."""
+    return roads.stretches.is_distinct & (roads.lengths[roads.stretches.road] > 0)
 
 
 def _between_cuts(roads: RoadNetwork, at: Integers, where: Floats, places: Floats, vertex: Integers) -> Pieces:
-    """Return the pieces between distinct places inside roads, ascending, numbered behind the network's vertices."""
-    whole = np.flatnonzero(roads.lengths > 0)
-    road = np.concatenate([whole, at, whole])
-    fraction = np.concatenate([np.zeros(len(whole)), where, np.ones(len(whole))])
-    node = np.concatenate([roads.starts[whole], roads.num_vertices + np.arange(len(at)), roads.ends[whole]])
-    order = np.lexsort((fraction, road))
-    road, fraction, node = road[order], fraction[order], node[order]
-    first = np.flatnonzero(road[1:] == road[:-1])
-    low, high = fraction[first], fraction[first + 1]
-    length = (high - low) * roads.lengths[road[first]]
-    return Pieces(node[first], node[first + 1], length, road[first], low, high, places, vertex)
+    """Return the pieces between distinct places inside stretches, ascending, numbered after the network's vertices."""
+    found, used = roads.stretches, np.flatnonzero(_used(roads))
+    stretch = np.concatenate([used, at, used])
+    fraction = np.concatenate([found.begin[used], where, found.end[used]])
+    node = np.concatenate([found.source[used], roads.num_vertices + np.arange(len(at)), found.target[used]])
+    order = np.lexsort((fraction, stretch))
+    stretch, fraction, node = stretch[order], fraction[order], node[order]
+    first = np.flatnonzero(stretch[1:] == stretch[:-1])
+    road, low, high = found.road[stretch[first]], fraction[first], fraction[first + 1]
+    length = (high - low) * roads.lengths[road]
+    return Pieces(node[first], node[first + 1], length, road, low, high, places, vertex)
 
 
 def locate(
@@ -86,7 +85,9 @@ def locate(
     fraction: Floats,  # (n,)
 ) -> Spots:
     """Return the vertex, or the piece, of each of n positions."""
-    vertex = _ends(roads, road, fraction)
+    stretch, fraction = roads.stretches.find(road, fraction)
+    road = roads.stretches.road[stretch]
+    vertex = roads.stretches.vertices(stretch, fraction, roads.lengths)
     is_position = np.repeat([False, True], [len(pieces.road), len(road)])
     keys = np.concatenate([pieces.road, road]), np.concatenate([pieces.low, fraction])
     order = np.lexsort((is_position, keys[1], keys[0]))

@@ -14,6 +14,8 @@ from rfgp.likelihoods import Normal
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, Quantity, Values
 from rfgp.regression.family import Family, check_approximation, read_likelihood
 from rfgp.regression.fields.places import Places, as_points
+from rfgp.regression.parts import pattern_links, warnings_of_parts
+from rfgp.regression.report import FitReport
 from rfgp.rows import Block, Chunk, Rows, gathered
 from rfgp.rows.arrays import Origin, read_matrix
 from rfgp.scaling import Affine, Scaling, moments
@@ -165,6 +167,18 @@ class FieldFamily(Family):
             lambda inputs: places.observe(points(inputs)),
             finer if refines else None,
         )
+
+    def checked(
+        self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
+    ) -> Iterator[Warning]:
+        """Yield a warning if a part of the surface or of the roads has no observation."""
+        if rows is None:
+            return
+        inputs = gathered(rows).inputs
+        points = as_points(inputs if self.scale is None else self.scale.inverse(inputs))
+        field, observe = self.places.finer(points) or (self.places.field, self.places.observe)
+        links, seen = pattern_links(field.pattern), observe(points)
+        yield from warnings_of_parts(links, seen.indices, self.places.falls, self.places.joining)
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield the options, and what the places are: texts, and tensors (...)."""

@@ -47,6 +47,10 @@ class Places(ABC):
 
     what: str
     """What an input is called in messages."""
+    falls: str
+    """The words with which a message begins that speaks of its parts."""
+    joining: str
+    """A sentence for messages that says how parts may be joined."""
 
     @property
     @abstractmethod
@@ -98,6 +102,8 @@ class MeshPlaces(Places):
 
     mesh: graphs.MeshField
     what = "points"
+    falls = "The mesh falls"
+    joining = " If parts should be one, merge their vertices where they touch."
 
     @property
     def num_columns(self) -> int:
@@ -149,6 +155,8 @@ class RoadPlaces(Places):
 
     roads: graphs.RoadField
     what = "positions"
+    falls = "The roads fall"
+    joining = " Roads meet where they share points; snap= joins points that nearly meet."
 
     @property
     def num_columns(self) -> int:
@@ -157,10 +165,8 @@ class RoadPlaces(Places):
 
     @cached_property
     def extent(self) -> float:
-        """The distance between the corners of the roads' box, or the length of all roads where that is less."""
-        corners = np.stack([self.roads.roads.coordinates.min(0), self.roads.roads.coordinates.max(0)])
-        ends = graphs.RoadNetwork.from_lines([corners], metric=self.roads.roads.lines.metric)
-        return min(ends.total_length, self.roads.roads.total_length)
+        """The diagonal of the box around all roads, or their total length if that is less."""
+        return min(self.roads.roads.lines.diagonal, self.roads.roads.total_length)
 
     @property
     def field(self) -> graphs.RoadField:
@@ -200,10 +206,10 @@ class RoadPlaces(Places):
         return field, observe
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield alpha, the boundary, and the roads: starts, ends and lengths (R,), coordinates (V, 2)."""
+        """Yield alpha, the boundary, the ends and lengths (S,) of stretches of road, and the vertices (V, 2)."""
         yield f"roads alpha={self.roads.alpha} boundary={self.roads.boundary}"
         network = self.roads.roads
-        parts = (network.starts, network.ends, network.lengths, network.coordinates)
+        parts = (network.stretches.source, network.stretches.target, network.stretch_lengths, network.coordinates)
         yield from (torch.from_numpy(np.array(part)) for part in parts)
 
     @cached_property

@@ -33,6 +33,7 @@ from rfgp.regression.graph.features import (
 )
 from rfgp.regression.graph.inputs import NodeInputs, with_default_priors
 from rfgp.regression.graph.record import choice_of, exact_choice
+from rfgp.regression.parts import warnings_of_parts
 from rfgp.regression.record import Choice
 from rfgp.regression.report import FitReport
 from rfgp.rows import Block, Rows, gathered
@@ -280,9 +281,15 @@ class NodeFamily(Family):
     def checked(
         self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
     ) -> Iterator[Warning]:
-        """Yield a warning where a fit's features are poor; walks of a large or infinite variance warn themselves."""
+        """Yield warnings of poor features and of parts of the graph without an observation.
+
+        Walks of a large or infinite variance warn themselves.
+        """
         assert self.features is not None
         self.features.check(self.fitted_kernel(values))
+        if rows is not None:
+            seen = gathered(rows).inputs.numpy().astype(int)
+            yield from warnings_of_parts(self.graph.adjacency, seen, "The graph falls")
         if report is None or self.features.is_exact or rows is None:
             return
         check = self.check(values, gathered(rows), scaling, 0)

@@ -45,7 +45,7 @@ def test_haversine_is_metres():
     g = Graph.from_roads([[(0, 0), (1, 0)], [(1, 0), (1, 2)]])
     W = g.adjacency.toarray()
     assert W[0, 1] / W[1, 2] == pytest.approx(2)
-    from graphs.builders.roads import segment_lengths
+    from graphs.builders.lines import segment_lengths
 
     assert segment_lengths(np.array([[0.0, 0.0], [0.0, 1.0]]), "haversine")[0] == pytest.approx(degree)
 
@@ -57,8 +57,8 @@ def test_haversine_is_metres():
         (([[(0, 0), (0, 0)]],), "Road 0 has no length"),
         (([[(0, 0), (np.nan, 0)]],), "not a finite"),
         ((LINES, [7], [0.5]), "Sensor 0 lies on road 7"),
-        (([[(500_000, 5_000_000), (500_100, 5_000_000)]],), "no longitude and latitude"),
-        ((LINES, [0], [1.0]), r"inside \(0, 1\)"),
+        (([[(500_000, 5_000_000), (500_100, 5_000_000)]],), "longitude and latitude"),
+        ((LINES, [0], [1.1]), r"fraction in \[0, 1\]"),
         ((LINES, [0, 0], [0.5, 0.5]), "shares its place"),
         ((LINES, [0], [0.1, 0.2]), r"a number for each of the sensor_edges \(1,\)"),
         ((LINES, [0.9], [0.5]), r"roads of sensors must be integers .* entry \[0\] is 0\.9"),
@@ -109,7 +109,7 @@ def test_geojson_round_trip_and_bad_files(tmp_path):
 
 
 def test_pieces_cover_the_roads_and_end_at_their_nodes():
-    labels, coordinates, pieces = graphs.cut_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
+    labels, coordinates, _, pieces = graphs.cut_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
     g = Graph.from_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
     assert labels == g.labels
     for piece in pieces:
@@ -321,7 +321,9 @@ def test_chains_of_ends_are_one_crossing_whatever_the_order():
         assert g.num_nodes == 5
         assert g.coordinates[0].tolist() == [0.9 * order[0], 0]
         assert g.adjacency[[0], :].nnz == 4
-    with pytest.raises(graphs.InvalidGraphError, match=r"crossing of 6 road ends, each near the next .* 4\.5 apart"):
+    with pytest.raises(
+        graphs.InvalidGraphError, match=r"crossing of 6 points of roads, each near the next .* 4\.5 apart"
+    ):
         Graph.from_roads([[(0.9 * k, 0), (0.9 * k, 10 + 2 * k)] for k in range(6)], metric="euclidean", snap=1.0)
     rng = np.random.default_rng(1)
     many = [rng.uniform(0, 1, (2, 2)) for _ in range(2000)]
@@ -337,8 +339,8 @@ def test_a_road_whose_ends_become_one_joins_nothing_without_a_sensor():
     short = Graph.from_roads(roads, metric="euclidean", snap=0.5)
     assert (short.num_nodes, short.num_edges) == (3, 2)
     sensor = Graph.from_roads(roads, [1], [0.25], metric="euclidean", snap=0.5)
-    assert (sensor.num_nodes, sensor.num_edges) == (4, 3)
+    assert (sensor.labels, sensor.num_edges) == (("crossing-0", "crossing-2", "sensor-0"), 2)
     for edges, fractions in (((), ()), ([1, 2], [0.25, 0.5])):
-        _, coordinates, pieces = graphs.cut_roads(roads, edges, fractions, "euclidean", 0.5)
+        _, coordinates, _, pieces = graphs.cut_roads(roads, edges, fractions, "euclidean", 0.5)
         for piece in pieces:
             np.testing.assert_allclose(piece.shape[[0, -1]], coordinates[[piece.source, piece.target]], atol=1e-12)

@@ -175,7 +175,12 @@ def test_a_fit_goes_on_where_it_was_stopped(name, tmp_path):
 
 
 FAULTS = {
-    "starts": lambda held: {"starts": held["starts"] + 9},
+    "source": lambda held: {"source": held["source"] + 9},
+    "road": lambda held: {"road": held["road"] + 1},
+    "begin": lambda held: {"begin": held["begin"] + 0.5},
+    "end": lambda held: {"end": held["end"] - 0.5},
+    "same": lambda held: {"same": held["same"] + 1},
+    "turned": lambda held: {"turned": held["turned"].long()},
     "first": lambda held: {"first": held["first"][:-1]},
     "reached": lambda held: {"reached": held["reached"][:-1]},
     "lengths": lambda held: {"lengths": held["lengths"].long()},

@@ -56,6 +56,7 @@ def check(sparse, dense, nodes):
         np.testing.assert_allclose(found, other, rtol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore::graphs.DisconnectedWarning")
 @pytest.mark.parametrize("laplacian", ["normalized", "combinatorial"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_it_is_the_dense_process(name, laplacian):

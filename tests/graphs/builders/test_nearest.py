@@ -7,7 +7,7 @@ import pytest
 
 import graphs
 from graphs import RoadNetwork
-from graphs.roads import nearest
+from graphs.builders import nearest
 
 
 def all_segments(lines, point):
@@ -33,7 +33,7 @@ def test_all_segments_in_the_plane(spread):
     lines[0][3] = lines[0][2]  # a segment without length
     roads = RoadNetwork.from_lines(lines, metric="euclidean")
     points = rng.uniform(-10, 20, (300, 2))
-    found = roads.nearest(points)
+    found = roads.nearest(points, within=np.inf).positions
     for point, (road, fraction) in zip(points, found, strict=True):
         _, expected, along = all_segments(lines, point)
         assert road == expected
@@ -45,23 +45,26 @@ def test_positions_are_nearest_to_their_own_points():
     lines = [8 + 0.05 * np.cumsum(rng.normal(size=(n, 2)), axis=0) for n in (2, 5, 9)]
     roads = RoadNetwork.from_lines(lines)
     positions = np.stack([rng.integers(0, 3, 40).astype(float), rng.uniform(0.01, 0.99, 40)], axis=1)
-    back = roads.nearest(roads.point(positions))
+    back, distances = roads.nearest(roads.point(positions))
     np.testing.assert_array_equal(back[:, 0], positions[:, 0])
     np.testing.assert_allclose(back[:, 1], positions[:, 1], atol=1e-5)  # segments are chords of the globe
+    assert distances.max() < 1.0
 
 
 def test_of_several_as_near_the_first_road_counts():
     lines = [[(0, 1), (0, 2)], [(0, 1), (3, 1)], [(0, 1), (-3, 1)], [(0, -1), (1, -1)]]
     roads = RoadNetwork.from_lines(lines, metric="euclidean")
-    np.testing.assert_array_equal(roads.nearest([(0, 0), (0, 1)]), [(0, 0), (0, 0)])
-    np.testing.assert_allclose(roads.nearest([(1, 0), (2, 2), (-1, 1)]), [(1, 1 / 3), (1, 2 / 3), (2, 1 / 3)])
+    np.testing.assert_array_equal(roads.nearest([(0, 0), (0, 1)], within=2).positions, [(0, 0), (0, 0)])
+    found = roads.nearest([(1, 0), (2, 2), (-1, 1)], within=2)
+    np.testing.assert_allclose(found.positions, [(1, 1 / 3), (1, 2 / 3), (2, 1 / 3)])
+    np.testing.assert_allclose(found.distances, [1, 1, 0], atol=1e-12)
 
 
 def test_at_a_crossing_on_the_globe_the_first_road_counts():
     rng = np.random.default_rng(0)
     crossings = rng.uniform(8, 9, (50, 2))
     lines = [np.stack([crossings[i], other]) for i in range(50) for other in rng.uniform(8, 9, (4, 2))]
-    found = RoadNetwork.from_lines(lines).nearest(crossings)
+    found = RoadNetwork.from_lines(lines).nearest(crossings).positions
     np.testing.assert_array_equal(found[:, 0], 4 * np.arange(50))
     np.testing.assert_allclose(found[:, 1], 0, atol=1e-9)
 
@@ -70,15 +73,16 @@ def test_many_points_go_in_blocks(monkeypatch):
     rng = np.random.default_rng(0)
     roads = RoadNetwork.from_lines(list(rng.uniform(size=(30, 2, 2))), metric="euclidean")
     points = rng.uniform(size=(100, 2))
-    whole = roads.nearest(points)
+    whole = roads.nearest(points, within=1).positions
     monkeypatch.setattr(nearest, "BLOCK", 7)
-    np.testing.assert_array_equal(roads.nearest(points), whole)
+    np.testing.assert_array_equal(roads.nearest(points, within=1).positions, whole)
 
 
 @pytest.mark.parametrize(
     ("points", "options", "message"),
     [
-        ([(0.5, 9.0)], {"within": 2.0}, "Point 0 is 9 from the nearest road; within=2 are allowed"),
+        ([(0.5, 9.0)], {"within": 2.0}, "Point 0 must lie within 2 of a road, got 9"),
+        ([(0.5, 0.01), (0.5, 9.0)], {}, "Point 1 must lie within 0.1 of a road, got 9"),
         ([(0.5, np.nan)], {}, "finite coordinates"),
         ([1.0, 2.0], {}, "finite coordinates"),
         ([(0.5, 1.0)], {"within": 0}, "within must be a positive number"),
@@ -95,4 +99,6 @@ def test_degrees_and_no_points():
     roads = RoadNetwork.from_lines([[(0, 0), (1, 0)]])
     with pytest.raises(graphs.InvalidArgumentError, match="longitudes and latitudes"):
         roads.nearest([(0.5, 100.0)])
-    assert roads.nearest(np.zeros((0, 2))).shape == (0, 2)
+    assert roads.nearest(np.zeros((0, 2))).positions.shape == (0, 2)
+    with pytest.raises(graphs.InvalidArgumentError, match="within 500 m of a road, got 555"):
+        roads.nearest([(0.5, 0.005)])

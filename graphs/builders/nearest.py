@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.roads.lines import Lines
+from graphs.builders.lines import Lines
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -1,0 +1,213 @@
+"""Line strings: checked, and many of them in flat arrays with their lengths."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from graphs.checks import as_numbers, shown
+from graphs.errors import InvalidArgumentError, InvalidGraphError
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+EARTH_RADIUS = 6_371_008.8
+"""Metres, the mean."""
+
+
+class Lines(NamedTuple):
+    """R lines with M points in all, one line after another."""
+
+    points: Floats  # (M, 2): x and y, or longitude and latitude in degrees
+    first: Integers  # (R + 1,) line r has the points first[r] to first[r + 1] - 1
+    reached: Floats  # (M,) the length of its line up to a point, in metres or the units of the plane
+    metric: str  # "haversine" or "euclidean"
+
+    @property
+    def lengths(self) -> Floats:
+        """The lengths (R,) of the lines."""
+        return self.reached[self.first[1:] - 1]
+
+    @property
+    def diagonal(self) -> float:
+        """The distance between the corners of the box around all points, in metres or the units of the plane."""
+        corners = np.stack([self.points.min(axis=0), self.points.max(axis=0)])
+        return float(segment_lengths(corners, self.metric)[0])
+
+    @np.errstate(under="ignore")
+    def along(
+        self,
+        line: Integers,  # (n,)
+        fraction: Floats,  # (n,)
+    ) -> Floats:  # (n, 2)
+        """Return the points at fractions of the lengths of lines.
+
+        A segment is straight in the coordinates. One that crosses the 180th meridian goes the short way.
+        """
+        target = fraction * self.lengths[line]
+        before = self._points_before(line, target)
+        span = self.reached[before + 1] - self.reached[before]
+        share = np.clip((target - self.reached[before]) / np.where(span > 0, span, 1.0), 0.0, 1.0)
+        step = self.points[before + 1] - self.points[before]
+        if self.metric == "haversine":
+            step[:, 0] -= 360 * np.round(step[:, 0] / 360)
+        return self.points[before] + share[:, None] * step
+
+    def in_space(self) -> Floats:  # (M, 2) or (M, 3)
+        """Return the points as Cartesian coordinates: those of the plane, or points on the globe in metres."""
+        return in_space(self.points, self.metric)
+
+    def _points_before(self, line: Integers, target: Floats) -> Integers:
+        """Return the last point (n,) of each line, except its end, that lies no farther along it than a target (n,)."""
+        return last_before(self.reached, self.first[line], self.first[line + 1] - 2, target)
+
+
+def last_before(
+    values: Floats,  # (M,), ascending within each range
+    low: Integers,  # (n,)
+    high: Integers,  # (n,)
+    target: Floats,  # (n,)
+) -> Integers:  # (n,)
+    """Return the last index in each range low..high whose value is at most a target; low if there is none."""
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        is_before = values[middle] <= target
+        low, high = np.where(is_before, middle, low), np.where(is_before, high, middle - 1)
+    return low
+
+
+def as_lines(
+    shapes: Sequence[Floats],  # each (points, 2)
+    metric: str,
+) -> Lines:
+    """Return R lines, each (points, 2), as flat arrays.
+
+    Raises:
+        InvalidArgumentError: an unknown metric.
+        InvalidGraphError: coordinates that are not degrees, for "haversine".
+    """
+    first = np.concatenate(([0], np.cumsum([len(shape) for shape in shapes])))
+    points = np.concatenate(shapes)
+    with np.errstate(under="ignore", over="ignore"):
+        steps = np.concatenate(([0.0], segment_lengths(points, metric)))
+    steps[first[:-1]] = 0.0
+    for start, stop in pairwise(first.tolist()):  # one by one, so that no line is rounded by those before it
+        np.cumsum(steps[start:stop], out=steps[start:stop])
+    return Lines(points, first, steps, metric)
+
+
+class Passes(NamedTuple):
+    """The points of lines, line after line, without those that repeat the point before: K of them."""
+
+    point: Integers  # (K,) index among the M points
+    line: Integers  # (K,)
+    place: Integers  # (K,) number of its coordinates among the P distinct ones
+    is_end: NDArray[np.bool_]  # (K,) whether it is the first or last point of its line
+
+
+def passes_of(lines: Lines) -> Passes:
+    """Return the points of lines that differ from the point before."""
+    pairs = np.ascontiguousarray(lines.points + 0.0).view(np.complex128).reshape(-1)  # no negative zeros
+    place = np.unique(pairs, return_inverse=True)[1].reshape(-1)
+    line = np.repeat(np.arange(len(lines.first) - 1), np.diff(lines.first))
+    kept = np.flatnonzero((np.diff(line, prepend=-1) > 0) | (np.diff(place, prepend=-1) != 0))
+    line, place = line[kept], place[kept]
+    is_end = (np.diff(line, prepend=-1) != 0) | (np.diff(line, append=-1) != 0)
+    return Passes(kept, line, place, is_end)
+
+
+def check_lines(
+    lines: Sequence[ArrayLike],  # each (points, 2)
+) -> list[Floats]:
+    """Return lines as arrays, each (points, 2). All points of a line may be the same.
+
+    Raises:
+        InvalidGraphError: no lines, or a line with fewer than two points, or with a coordinate that is not a finite
+            number.
+    """
+    if not isinstance(lines, Sequence | np.ndarray) or isinstance(lines, str):
+        raise InvalidGraphError(f"Roads must be a list of lines, each (points, 2), got {shown(lines)}.")
+    if len(lines) == 0:
+        raise InvalidGraphError("There are no roads. Pass at least one line.")
+    return [_check_line(i, line) for i, line in enumerate(lines)]
+
+
+def _check_line(index: int, line: ArrayLike) -> Floats:
+    shape = line.copy() if isinstance(line, np.ndarray) and line.dtype == np.float64 else as_numbers(line)
+    if shape.ndim != 2 or shape.shape[0] < 2 or shape.shape[1] != 2:
+        raise InvalidGraphError(
+            f"Road {index} needs at least two points (longitude, latitude) of numbers, got {shown(line)}."
+        )
+    if not np.isfinite(shape).all():
+        raise InvalidGraphError(f"Road {index} has a coordinate that is not a finite number.")
+    return shape
+
+
+def segment_lengths(
+    shape: Floats,  # (points, 2)
+    metric: str,
+) -> Floats:  # (points - 1,)
+    """Return the lengths of the segments of one line, in metres or the units of the plane.
+
+    Raises:
+        InvalidArgumentError: an unknown metric.
+        InvalidGraphError: coordinates that are not degrees, for "haversine".
+    """
+    if metric == "haversine" and (np.abs(shape[:, 1]).max() > 90 or np.abs(shape[:, 0]).max() > 360):
+        raise InvalidGraphError(
+            f"Coordinates must be longitude and latitude in degrees, got "
+            f"{tuple(shape[np.abs(shape[:, 1]).argmax()].tolist())}. "
+            'Pass metric="euclidean" for coordinates in a plane.'
+        )
+    return distances(shape[:-1], shape[1:], metric)
+
+
+def distances(
+    starts: Floats,  # (n, 2)
+    ends: Floats,  # (n, 2)
+    metric: str,
+) -> Floats:  # (n,)
+    """Return the distances between pairs of points, in metres or the units of the plane."""
+    if metric == "euclidean":
+        return np.asarray(np.linalg.norm(ends - starts, axis=1))
+    if metric != "haversine":
+        raise InvalidArgumentError(f'metric must be "haversine" or "euclidean", got {metric!r}.')
+    (longitude, latitude), (other, upper) = np.radians(starts).T, np.radians(ends).T
+    half = np.sin((upper - latitude) / 2) ** 2
+    half = half + np.cos(latitude) * np.cos(upper) * np.sin((other - longitude) / 2) ** 2
+    return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.sqrt(np.minimum(half, 1.0))))
+
+
+def in_space(
+    points: Floats,  # (n, 2)
+    metric: str,
+) -> Floats:  # (n, 2) or (n, 3)
+    """Return points as Cartesian coordinates: those of the plane, or points on the globe (n, 3) in metres."""
+    if metric == "euclidean":
+        return points
+    longitude, latitude = np.radians(points).T
+    circle = np.cos(latitude)
+    return EARTH_RADIUS * np.stack([circle * np.cos(longitude), circle * np.sin(longitude), np.sin(latitude)], axis=1)
+
+
+def chord(
+    distance: float,
+    metric: str,
+) -> float:
+    """Return the straight distance between two points that are this far apart along the globe, or in the plane."""
+    if metric == "euclidean":
+        return distance
+    return float(2 * EARTH_RADIUS * np.sin(min(distance / (2 * EARTH_RADIUS), np.pi / 2)))
+
+
+def first_of_each(
+    groups: NDArray[np.integer[Any]],  # (n,)
+) -> tuple[Integers, Integers]:
+    """Return where each group first occurs (g,), ascending, and each member's group (n,), numbered in that order."""
+    _, first, member = np.unique(groups, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[member.reshape(-1)]
