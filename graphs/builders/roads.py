@@ -31,6 +31,10 @@ class Roads(NamedTuple):
     metric: str = "haversine"  # of the lines' coordinates; or "euclidean"
     snap: float = 0.0  # points of lines this near to each other meet, in metres or the units of the plane
     duplicates: str = "parallel"  # lines that repeat others: "parallel" roads, or "merge"
+    road_properties: tuple[Mapping[str, Any], ...] = ()  # R of them, the lines' properties in the file; or none
+    road_ids: tuple[Any, ...] = ()  # R of them, the lines' ids in the file, None for a line without; or none
+    unit: str = ""  # of lengths: "m", another unit of a plane, or "" if it is not known
+    members: Mapping[str, Any] = {}  # `name` and `crs` of the file
 
     def places(self) -> tuple[Integers, Floats, Integers]:
         """Return the roads (U,) and fractions (U,) of the distinct places of sensors, and each sensor's place (S,).

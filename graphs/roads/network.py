@@ -149,7 +149,7 @@ class RoadNetwork:
         cls,
         path: str | Path,
         *,
-        metric: str = "haversine",
+        metric: str | None = None,
         snap: float = 0.0,
         duplicates: str = "parallel",
         skip: bool = False,
@@ -158,7 +158,7 @@ class RoadNetwork:
 
         Args:
             path: The file; an R data file (.rda) that `graphs.read_roads` reads is as good.
-            metric: As for `from_lines`.
+            metric: As for `from_lines`. If None, it follows from the file's `crs`; without one, "haversine".
             snap: As for `from_lines`.
             duplicates: As for `from_lines`.
             skip: Whether to leave out what is neither a line nor a point.

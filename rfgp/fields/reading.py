@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import graphs
+from graphs.builders.geojson import missing_property
 from graphs.builders.mesh import MESH_SUFFIXES, declared_faces
-from graphs.builders.road_files import FARTHEST_SENSOR, missing_property
+from graphs.builders.road_files import FARTHEST_SENSOR
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields.field import Field, warn_of_parts
 from rfgp.tables import TABLE_SUFFIXES, Table, read_table
@@ -23,7 +24,7 @@ _CANDIDATES = 32
 _COUNTED = "Rows count from 0, after the header."
 
 
-def read_field(path: str | Path, value: str = "value", metric: str = "haversine") -> Field:
+def read_field(path: str | Path, value: str = "value", metric: str | None = None) -> Field:
     """Read a mesh, with the z component of its face normals as the field, or roads with their sensors.
 
     `value` and `metric` are those of `read_road_field`.
@@ -45,10 +46,11 @@ def read_field(path: str | Path, value: str = "value", metric: str = "haversine"
 def read_road_field(
     path: str | Path,
     value: str = "value",
-    metric: str = "haversine",
+    metric: str | None = None,
     min_length: float = 0.0,
     snap: float = 0.0,
     *,
+    duplicates: str = "parallel",
     within: float = FARTHEST_SENSOR,
     skip: bool = False,
 ) -> Field:
@@ -59,10 +61,12 @@ def read_road_field(
     Args:
         path: An R data file or GeoJSON, see `graphs.read_roads`.
         value: GeoJSON: the property that holds the sensors' values.
-        metric: "haversine" for degrees, or "euclidean" for coordinates in a plane, in metres.
+        metric: "haversine" for degrees, or "euclidean" for coordinates in a plane. If None, as the file's `crs` says.
         min_length: Shorter pieces of road count as this long, in mean lengths; see `graphs.Graph.from_roads`.
-        snap: Ends of roads at most so far apart meet, in metres; see `graphs.Graph.from_roads`.
-        within: GeoJSON: how far from a road a sensor may lie that names none, in metres.
+        snap: Points of roads at most this far apart meet, in metres or the units of the plane; see
+            `graphs.Graph.from_roads`.
+        duplicates: Stretches of road that repeat another: "parallel" roads, or "merge".
+        within: GeoJSON: how far from a road a sensor may lie that names none, in metres or the units of the plane.
         skip: GeoJSON: whether to leave out what is neither road nor sensor, with a warning; see `graphs.read_roads`.
 
     Raises:
@@ -73,7 +77,8 @@ def read_road_field(
     Warns:
         graphs.DisconnectedWarning: the roads fall into parts.
     """
-    roads = graphs.read_roads(path, value, metric, within=within, skip=skip)._replace(snap=snap)
+    roads = graphs.read_roads(path, value, metric, within=within, skip=skip)
+    roads = roads._replace(snap=snap, duplicates=duplicates)
     known, quantity = np.isfinite(roads.values), "y" if Path(path).suffix.lower() == ".rda" else value
     if not known.any():
         none = "there are no sensors." if len(known) == 0 else f"no sensor has a number as its {quantity!r}."
@@ -81,7 +86,15 @@ def read_road_field(
     edges, fractions, place = roads.places()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", graphs.DisconnectedWarning)  # the field has a warning that says more
-        graph = graphs.Graph.from_roads(roads.lines, edges, fractions, metric=metric, min_length=min_length, snap=snap)
+        graph = graphs.Graph.from_roads(
+            roads.lines,
+            edges,
+            fractions,
+            metric=roads.metric,
+            min_length=min_length,
+            snap=snap,
+            duplicates=duplicates,
+        )
     labels = np.array([f"sensor-{i}" for i in place[known]], dtype=object)
     return warn_of_parts(Field(graph, labels, roads.values[known], quantity, 250 / 325, roads=roads))
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import graphs
+from graphs.builders.roads import Piece
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields.field import Field
 from rfgp.fields.processes import NodeLaw
@@ -60,9 +62,12 @@ RESULTS = ("gp_mean", "gp_sd")
 def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
     """Write GeoJSON: every piece of road and every sensor with `gp_mean` and `gp_sd`.
 
-    A piece lies between two neighbouring nodes (crossings or sensors); its figures are the averages of
-    theirs. Sensors keep their properties, but `edge` and `fraction`, which refer to the roads as they were
-    read, become `source_edge` and `source_fraction`; read again, a sensor goes to the nearest piece.
+    A piece lies between two neighbouring nodes (crossings or sensors); its figures are the averages of theirs. It has
+    the properties of its road, its length (`length_m`, or `piece_length` if the unit is not known to be metres), the number
+    `source_edge` of the road in the file, the fractions `source_begin` and `source_end` of the road between which it
+    lies, and the road's id, if it has one, as `source_id`. Sensors keep their properties. Their `edge` and `fraction`,
+    which refer to the roads as they were read, become `source_edge` and `source_fraction`; read again, a sensor goes to
+    the nearest piece. The file's `name` and `crs` are written back.
 
     Raises:
         InvalidArgumentError: the field is not on roads, or its value is called `gp_mean` or `gp_sd`.
@@ -78,7 +83,7 @@ def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
     rows = []
     for piece in pieces:
         figures = _figures(law, [piece.source, piece.target])
-        rows.append(_feature("LineString", piece.shape.tolist(), {**figures, "length_m": round(piece.length, 3)}))
+        rows.append(_feature("LineString", piece.shape.tolist(), {**_road_properties(roads, piece), **figures}))
     first = field.graph.num_nodes - (int(place.max()) + 1 if len(place) else 0)
     for i, value in enumerate(roads.values.tolist()):
         own = {field.quantity: value if np.isfinite(value) else None}
@@ -87,11 +92,24 @@ def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
         position = first + int(place[i])
         rows.append(_feature("Point", field.coordinates[position].tolist(), {**renamed, **_figures(law, [position])}))
     text = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
-    write_atomically(Path(path), f'{{"type": "FeatureCollection", "features": [\n{text}\n]}}\n'.encode())
+    members = json.dumps({"type": "FeatureCollection", **roads.members}, allow_nan=False).removesuffix("}")
+    write_atomically(Path(path), f'{members}, "features": [\n{text}\n]}}\n'.encode())
     return Path(path)
 
 
 _SOURCES = {"edge": "source_edge", "fraction": "source_fraction"}
+_LENGTHS = ("length_m", "piece_length")
+"""The property that holds the length of a piece: in metres, or in a unit that is not known to be metres."""
+
+
+def _road_properties(roads: graphs.Roads, piece: Piece) -> dict[str, Any]:
+    """Return what is known of a piece of road, its road's properties first."""
+    given = roads.road_properties[piece.road] if roads.road_properties else {}
+    found = {key: value for key, value in given.items() if key not in _LENGTHS}
+    name = roads.road_ids[piece.road] if roads.road_ids else None
+    ids = {} if name is None else {"source_id": name}
+    place = {"source_edge": piece.road, "source_begin": piece.begin, "source_end": piece.end}
+    return {**found, **ids, **place, _LENGTHS[roads.unit != "m"]: round(piece.length, 3)}
 
 
 def _figures(law: NodeLaw, nodes: list[int]) -> dict[str, float]:

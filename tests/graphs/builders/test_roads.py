@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from scipy.sparse.csgraph import connected_components
@@ -76,38 +74,6 @@ def test_bad_roads_are_named(arguments, message):
         Graph.from_roads(*arguments)
 
 
-def test_geojson_round_trip_and_bad_files(tmp_path):
-    point = {"type": "Point", "coordinates": [0.5, 0]}
-    features = [
-        {"type": "Feature", "properties": {}, "geometry": {"type": "LineString", "coordinates": LINES[1]}},
-        {"type": "Feature", "properties": {"edge": 0, "fraction": 0.5, "value": 40}, "geometry": point},
-    ]
-    path = tmp_path / "roads.geojson"
-    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
-    roads = graphs.read_roads(path)
-    np.testing.assert_array_equal(roads.lines[0], LINES[1])
-    assert (roads.sensor_edges[0], roads.sensor_fractions[0], roads.values[0]) == (0, 0.5, 40)
-    features[0]["geometry"]["type"] = "Polygon"
-    (tmp_path / "polygon.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
-    features[0]["geometry"]["type"], features[1]["properties"]["edge"] = "LineString", 3.7
-    (tmp_path / "edge.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
-    (tmp_path / "list.geojson").write_text("{}")
-    (tmp_path / "cut.geojson").write_text('{"type": "Feat')
-    (tmp_path / "empty.rda").write_bytes(b"")
-    (tmp_path / "bad.rda").write_bytes(b"RDX9 not R data")
-    for name in (
-        "missing.rda",
-        "polygon.geojson",
-        "edge.geojson",
-        "list.geojson",
-        "cut.geojson",
-        "empty.rda",
-        "bad.rda",
-    ):
-        with pytest.raises(graphs.FileFormatError, match=name):
-            graphs.read_roads(tmp_path / name)
-
-
 def test_pieces_cover_the_roads_and_end_at_their_nodes():
     labels, coordinates, _, pieces = graphs.cut_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
     g = Graph.from_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
@@ -120,87 +86,6 @@ def test_pieces_cover_the_roads_and_end_at_their_nodes():
     assert sum(piece.length for piece in pieces) == pytest.approx(1 + 2 + 3 + np.sqrt(10))
 
 
-def collection(features):
-    out = [
-        {"type": "Feature", "properties": properties, "geometry": {"type": kind, "coordinates": coordinates}}
-        for kind, coordinates, properties in features
-    ]
-    return json.dumps({"type": "FeatureCollection", "features": out})
-
-
-ROAD = ("LineString", [[8.0, 50.0], [8.0, 50.01], [8.02, 50.01]], {})
-
-
-def test_sensors_without_a_road_go_to_the_nearest(tmp_path):
-    path = tmp_path / "r.geojson"
-    second = ("MultiLineString", [[[8.0, 50.0], [8.0, 49.99, 120.0]], [[8.1, 50.0], [8.2, 50.0]]], None)
-    points = [
-        ("Point", [8.0003, 50.004], {"speed": 30}),  # 21 m east of the first leg
-        ("Point", [8.01, 50.0099], {"speed": None}),
-        ("Point", [8.0, 49.9899], {"speed": 12.5, "name": "end"}),  # beyond the end of road 1
-        ("Point", [8.15, 50.0], {"speed": 50, "edge": 2, "fraction": 0.5}),
-    ]
-    path.write_text(collection([ROAD, second, *points]))
-    roads = graphs.read_roads(path, "speed")
-    assert roads.sensor_edges.tolist() == [0, 0, 1, 2]
-    np.testing.assert_array_equal(roads.values, [30, np.nan, 12.5, 50])
-    leg, other = 0.01 * 111_195.08, 0.02 * 111_195.08 * np.cos(np.radians(50.01))
-    expected = [0.4 * leg / (leg + other), (leg + other / 2) / (leg + other), 0.999, 0.5]
-    np.testing.assert_allclose(roads.sensor_fractions, expected, rtol=2e-4)
-    g = Graph.from_roads(*roads[:3])
-    np.testing.assert_allclose(g.coordinates[g.index(["sensor-0"])[0]], [8.0, 50.004], atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[]", "not a GeoJSON FeatureCollection"),
-        ('{"type": "FeatureCollection"}', "not a GeoJSON FeatureCollection"),
-        ('{"type": "FeatureCollection", "features": [3]}', "feature 0 has no geometry"),
-        (
-            '{"type": "FeatureCollection", "features": [{"type": "Feature", "geometry": null}]}',
-            "feature 0 has no geometry",
-        ),
-        (collection([("Polygon", [], {})]), "feature 0 is a 'Polygon'"),
-        (collection([("MultiLineString", 3, {})]), "feature 0 is a 'MultiLineString'"),
-        (collection([("LineString", [["a", "b"], [1, 2]], {})]), "coordinates that are no numbers"),
-        (collection([("LineString", [1, 2], {})]), "coordinates that are no numbers"),
-        (collection([("LineString", [[1], [2]], {})]), "points of longitude and latitude"),
-        (collection([("LineString", [], {})]), "points of longitude and latitude"),
-        (collection([("LineString", [[1, 10**400], [2, 2]], {})]), "coordinates that are no numbers"),
-        (collection([ROAD, ("Point", [8.0, 50.0], {})]), r"no sensor has the property 'value'.* have none at all"),
-        (
-            collection(
-                [ROAD, *[("Point", [8.0, 50.0], {"edge": 0, **more}) for more in ({"a": "1"}, {"b": 3, "a": 1})]]
-            ),
-            r"no sensor has the property 'value'; they have numbers in 'b', 'a'. Name the one to read, as in value='b'",
-        ),
-        (collection([ROAD, ("Point", [8.0, 50.0], {"a": True})]), r"nor another that holds numbers \(they have 'a'\)"),
-        (
-            collection([ROAD, *[("Point", [8.0, 50.0], {name: 3}) for name in ("value", "speed")]]),
-            r"sensor 1 has no property 'value' \(it has 'speed'\)",
-        ),
-        (collection([ROAD, ("Point", [8.0, 50.0], {"value": "fast"})]), "'value' of sensor 0 is 'fast'"),
-        (collection([ROAD, ("Point", [8.0, 50.0], {"value": True})]), "'value' of sensor 0 is 'True'"),
-        (collection([ROAD, ("Point", [50.0, 8.0], {"value": 3})]), "km|m from the nearest road.*in this order"),
-        (collection([ROAD, ("Point", [8.0, 50.0], {"value": 3, "edge": [], "fraction": 1})]), "must be numbers"),
-        *(
-            (collection([ROAD, ("Point", [8.0, 50.0], {"value": 3, "edge": edge, "fraction": 0.5})]), "no whole number")
-            for edge in (0.5, True, 1e300)
-        ),
-        ("[" * 100_000, "not a road network that can be read"),
-        ("\x00" * 100, "not a road network that can be read: it is no JSON \\(line 1, column 1: "),
-    ],
-)
-def test_bad_geojson_is_named(content, message, tmp_path):
-    path = tmp_path / "bad.geojson"
-    path.write_text(content)
-    with pytest.raises(graphs.FileFormatError, match=message) as caught:
-        graphs.read_roads(path)
-    assert "bad.geojson" in str(caught.value)
-    assert len(str(caught.value)) < 400
-
-
 def test_short_edges_may_count_as_longer():
     lines = [[(0, 0), (1, 0)], [(1, 0), (1, 0.01)], [(1, 0.01), (3, 0.01)]]
     mean = 3.01 / 3
@@ -211,61 +96,6 @@ def test_short_edges_may_count_as_longer():
     for wrong in (-1, float("nan"), float("inf")):
         with pytest.raises(graphs.InvalidArgumentError, match="min_length"):
             Graph.from_roads(lines, metric="euclidean", min_length=wrong)
-
-
-def feature(kind, coordinates, **properties):
-    return {"type": "Feature", "geometry": {"type": kind, "coordinates": coordinates}, "properties": properties}
-
-
-MIXED = [
-    feature("LineString", [[8.0, 49.0], [8.1, 49.0]]),
-    feature("Polygon", [[[8.0, 49.0], [8.1, 49.0], [8.0, 49.1], [8.0, 49.0]]], value=1),
-    {"type": "Feature", "geometry": None},
-    feature("Point", [8.01, 49.0], value=1.5),
-    feature("Point", [8.02, 49.0], value="2.5"),
-    feature("Point", [8.03, 49.0], value="fast"),
-    feature("Point", [8.04, 49.0], value=None),
-    feature("Point", [8.05, 49.0]),
-    feature("Point", [8.06, 49.01], value=6),
-]
-"""Two features that are neither road nor sensor, two sensors without a number, one with a text, one 1,112 m away."""
-
-
-def test_what_is_no_road_or_sensor_is_left_out_if_one_says_so(tmp_path):
-    path = tmp_path / "r.geojson"
-    path.write_text(json.dumps({"type": "FeatureCollection", "features": MIXED}))
-    with pytest.warns(graphs.SkippedFeaturesWarning) as caught:
-        roads = graphs.read_roads(path, skip=True)
-    np.testing.assert_array_equal(roads.values, [1.5, 2.5, np.nan, np.nan, np.nan])
-    np.testing.assert_allclose(roads.sensor_fractions, [0.1, 0.2, 0.3, 0.4, 0.5], rtol=1e-4)
-    assert len(roads.properties) == 5
-    assert str(caught[0].message) == (
-        f"{path}: 1 Polygon left out, 1 feature without geometry left out, 1 number written as text, 1 sensor further "
-        "than 500 m from a road left out, 2 sensors without a number 'value' not observed."
-    )
-    with pytest.warns(graphs.SkippedFeaturesWarning, match="1 number written as text, 2 sensors without"):
-        assert graphs.read_roads(path, skip=True, within=1200).values[-1] == 6
-    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], *MIXED[3:4], MIXED[8]]}))
-    assert graphs.read_roads(path, within=1200).values.tolist() == [1.5, 6.0]
-
-
-@pytest.mark.parametrize(
-    ("place", "message"),
-    [
-        (1, "feature 2 is a 'Polygon'.* Pass skip=True to leave others out"),
-        (2, "feature 2 has no geometry"),
-        (4, "is '2.5', not a finite number or null. Pass skip=True"),
-        (7, "has no property 'value'.* Pass skip=True to take it as not measured"),
-        (8, "at most 500 m are allowed.* Pass within= for more, or skip=True to leave it out"),
-    ],
-)
-def test_without_a_word_they_are_refused_with_a_remedy(place, message, tmp_path):
-    path = tmp_path / "r.geojson"
-    path.write_text(json.dumps({"type": "FeatureCollection", "features": [MIXED[0], MIXED[3], MIXED[place]]}))
-    with pytest.raises(graphs.FileFormatError, match=message):
-        graphs.read_roads(path)
-    with pytest.raises(graphs.InvalidArgumentError, match="within must be a positive number"):
-        graphs.read_roads(path, within=0)
 
 
 def test_whole_numbers_of_a_table_name_roads():

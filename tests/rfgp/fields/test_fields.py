@@ -291,7 +291,7 @@ def test_sensors_at_one_place_share_a_node(tmp_path):
     field = fields.read_road_field(roads_file(tmp_path / "r.geojson", points))
     assert field.nodes.tolist() == ["sensor-0", "sensor-1", "sensor-1", "sensor-0"]
     assert field.values.tolist() == [1, 2, 4, 3]
-    assert field.graph.num_nodes == 3 + 2
+    assert field.graph.labels == ("crossing-1", "crossing-2", "sensor-0", "sensor-1")  # one at the end of a road
     gp = rfgp.GraphGP(field.graph).condition(list(field.nodes), field.values)
     content = json.loads(fields.write_roads(tmp_path / "o.geojson", field, fields.law_at_nodes(gp, field)).read_text())
     means = [f["properties"]["gp_mean"] for f in content["features"] if f["geometry"]["type"] == "Point"]
@@ -305,6 +305,39 @@ def test_coordinates_in_a_plane(tmp_path):
     assert fields.write_nodes(tmp_path / "n.csv", field, law_of(field)).read_text().startswith("node,x,y,observed")
     assert field.roads.sensor_fractions[0] == pytest.approx(0.5)
     assert sorted(piece.length for piece in field.pieces()) == pytest.approx([50, 50, 300])
+
+
+def test_roads_come_back_with_ids_properties_and_crs(tmp_path):
+    def feature(kind, coordinates, number=None, **properties):
+        geometry = {"type": kind, "coordinates": coordinates}
+        return {"type": "Feature", "id": number, "properties": properties, "geometry": geometry}
+
+    crs = {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::3857"}}
+    features = [
+        feature("LineString", [[0, 0], [50, 0], [100, 0]], "way/1", name="High Street", lanes=["2", "3"]),
+        feature("LineString", [[50, -40], [50, 0], [50, 40]], 2, name=None),
+        feature("Point", [25, 0], speed=30),
+        feature("Point", [50, 20], speed=40),
+    ]
+    path = tmp_path / "r.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "name": "town", "crs": crs, "features": features}))
+    field = fields.read_road_field(path, "speed")
+    written = fields.write_roads(tmp_path / "o.geojson", field, law_of(field))
+    content = json.loads(written.read_text())
+    assert (content["name"], content["crs"]) == ("town", crs)
+    roads = [f["properties"] for f in content["features"] if f["geometry"]["type"] == "LineString"]
+    own = [p for p in roads if p["source_edge"] == 0]
+    assert [(p["source_id"], p["name"], p["lanes"]) for p in own] == 3 * [("way/1", "High Street", ["2", "3"])]
+    assert [(p["source_begin"], p["source_end"]) for p in own] == [(0, 0.25), (0.25, 0.5), (0.5, 1)]
+    assert sum(p["length_m"] for p in own) == pytest.approx(100)
+    again = fields.read_road_field(written, "speed")
+    assert again.roads.metric == "euclidean"
+    assert again.graph.num_edges == field.graph.num_edges
+    del content["crs"]
+    path.write_text(json.dumps(content))
+    field = fields.read_road_field(path, "speed", "euclidean")
+    written = fields.write_roads(tmp_path / "o.geojson", field, law_of(field))
+    assert "length_m" not in json.loads(written.read_text())["features"][0]["properties"]
 
 
 LOOSE = ((8.0, 50.0, 8.0, 50.01), (8.0, 50.010001, 8.02, 50.01), (8.3, 50.0, 8.4, 50.0))
@@ -326,7 +359,7 @@ def test_a_graph_in_parts_is_told_of(tmp_path):
     assert {piece.source for piece in pieces} | {piece.target for piece in pieces} == set(range(field.graph.num_nodes))
     with pytest.warns(graphs.DisconnectedWarning, match="2 parts"):  # what is written meets exactly
         again = fields.read_road_field(fields.write_roads(tmp_path / "out.geojson", field, law))
-    assert again.graph.num_nodes == field.graph.num_nodes + 2  # sensors were nodes, and are crossings now
+    assert again.graph.num_nodes == field.graph.num_nodes
     two = trimesh.util.concatenate([trimesh.creation.box(), trimesh.creation.box().apply_translation([3, 0, 0])])
     two.export(tmp_path / "two.ply")
     with pytest.warns(graphs.DisconnectedWarning, match=r"mesh falls into 2 parts .* largest of 12 of 24 nodes"):

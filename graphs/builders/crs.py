@@ -1,0 +1,181 @@
+"""The coordinate reference system of a GeoJSON file: degrees, or a plane in which unit."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from graphs.checks import shown
+from graphs.errors import FileFormatError
+
+_NAME = re.compile(r"(?i)\b(EPSG|OGC|ESRI)[:/][\d.]*[:/]?([A-Z]*\d+)$|\b(CRS84h?)$")
+_DEGREE_NAMES = ("CRS84", "CRS84H", "CRS83", "CRS27")
+_DEGREES = frozenset(
+    {
+        4326,
+        4148,
+        4149,
+        4150,
+        4167,
+        4171,
+        4230,
+        4240,
+        4258,
+        4267,
+        4269,
+        4272,
+        4275,
+        4277,
+        4283,
+        4289,
+        4314,
+        4490,
+        4612,
+        4617,
+        4619,
+        4674,
+        4737,
+        4755,
+        4979,
+        6668,
+        7844,
+    }
+)
+"""Codes of geographic systems, longitude and latitude in degrees (GeoJSON always has them in this order)."""
+_METRES = frozenset(
+    {
+        3857,
+        900913,
+        3785,
+        3395,
+        2056,
+        2100,
+        2154,
+        2157,
+        2180,
+        2193,
+        2326,
+        3003,
+        3004,
+        3006,
+        3021,
+        3034,
+        3035,
+        3067,
+        3111,
+        3112,
+        3308,
+        3414,
+        3577,
+        3812,
+        5070,
+        5179,
+        5186,
+        5514,
+        5880,
+        6933,
+        21781,
+        27572,
+        27700,
+        28992,
+        31370,
+        54009,
+    }
+)
+"""Codes of projected systems in metres, besides the ranges below."""
+_METRE_RANGES = (
+    (2443, 2461),  # JGD2000 planes
+    (6669, 6687),  # JGD2011 planes
+    (7846, 7859),  # GDA2020 MGA
+    (23028, 23038),  # ED50 UTM
+    (25828, 25838),  # ETRS89 UTM
+    (26901, 26923),  # NAD83 UTM
+    (28348, 28358),  # GDA94 MGA
+    (31466, 31469),  # DHDN Gauss-Krueger
+    (31965, 31985),  # SIRGAS 2000 UTM
+    (32601, 32660),  # WGS 84 UTM north
+    (32701, 32760),  # WGS 84 UTM south
+)
+
+
+class CoordinateSystem(NamedTuple):
+    """What coordinates mean."""
+
+    metric: str  # "haversine" for degrees, "euclidean" for a plane
+    unit: str  # "m" for degrees, whose lengths are in metres, and for a plane in metres; otherwise the unit, or ""
+
+
+def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> CoordinateSystem:
+    """Return the coordinate system of a FeatureCollection, or the one that the caller says it has.
+
+    Args:
+        content: The FeatureCollection. Without a `crs` member it is in degrees (RFC 7946), unless the caller says
+            otherwise.
+        metric: "haversine" or "euclidean". If None, it follows from the file.
+        file: The name of the file, for messages.
+
+    Raises:
+        FileFormatError: the file's system is not known and there is no metric, or they contradict each other.
+    """
+    if "crs" not in content:
+        return CoordinateSystem(metric or "haversine", "" if metric == "euclidean" else "m")
+    name = _name_of(content["crs"])
+    found = None if name is None else _known(name)
+    if found is None and metric is None:
+        raise FileFormatError(
+            f"{file}: its coordinate reference system must be a known one, got crs {shown(content['crs'])}. Pass "
+            'metric="haversine" if the coordinates are degrees and metric="euclidean" if they are a plane, or install '
+            "pyproj, which knows all systems."
+        )
+    if found is None:
+        assert metric is not None
+        return CoordinateSystem(metric, "m" if metric == "haversine" else "")
+    if metric is not None and metric != found.metric:
+        kind = "geographic" if found.metric == "haversine" else "projected"
+        raise FileFormatError(
+            f"{file}: metric must be {found.metric!r} for its crs {name}, which is {kind}, got {metric!r}. Leave "
+            "metric out, or correct the file."
+        )
+    return found
+
+
+def _name_of(member: Any) -> str | None:
+    """Return the name in a `crs` member, as GeoJSON had it before RFC 7946; None if there is none."""
+    properties = member.get("properties") if isinstance(member, dict) else None
+    if not isinstance(properties, dict):
+        return None
+    if member.get("type") == "EPSG" and isinstance(properties.get("code"), int):
+        return f"EPSG:{properties['code']}"
+    name = properties.get("name")
+    return name if member.get("type") == "name" and isinstance(name, str) else None
+
+
+def _known(name: str) -> CoordinateSystem | None:
+    """Return the system of a name such as "urn:ogc:def:crs:EPSG::3857", "EPSG:4326" or "OGC:CRS84"; None if unknown."""
+    match = _NAME.search(name.strip())
+    code = (match[2] or match[3]).upper() if match else ""
+    number = int(code) if code.isdigit() else -1
+    if code in _DEGREE_NAMES or number in _DEGREES:
+        return CoordinateSystem("haversine", "m")
+    if number in _METRES or any(low <= number <= high for low, high in _METRE_RANGES):
+        return CoordinateSystem("euclidean", "m")
+    return _looked_up(name)
+
+
+def _looked_up(name: str) -> CoordinateSystem | None:
+    """Return what pyproj knows of a system; None without it, or if it does not know it either."""
+    try:
+        from pyproj import CRS
+        from pyproj.exceptions import CRSError
+    except ImportError:
+        return None
+    try:
+        found = CRS.from_user_input(name)
+    except CRSError:
+        return None
+    units = {axis.unit_name for axis in found.axis_info[:2]}
+    if found.is_geographic and units == {"degree"}:
+        return CoordinateSystem("haversine", "m")
+    if not found.is_projected or len(units) != 1:
+        return None
+    unit = units.pop()
+    return CoordinateSystem("euclidean", "m" if unit in ("metre", "meter") else unit)

@@ -1,0 +1,267 @@
+"""Roads and sensors in GeoJSON.
+
+LineStrings are roads, in the file's order; the parts of a MultiLineString are roads of their own. Points are sensors.
+Features without a geometry (null), and geometries without points, hold nothing: they are left out with a warning, and
+have no number. Roads have no direction, whatever `oneway` says. Properties may be anything that JSON has; the value of
+a sensor is a number or null (not measured).
+"""
+
+import json
+import math
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphs.builders.crs import read_crs
+from graphs.builders.lines import Lines, as_lines, distances, in_space
+from graphs.builders.nearest import nearest_places
+from graphs.builders.roads import Roads
+from graphs.checks import is_number, shown
+from graphs.errors import FileFormatError, SkippedFeaturesWarning
+
+_PLACE = ("edge", "fraction")
+"""The properties that say where a sensor is."""
+_SHOWN = 8
+"""How many names a message lists."""
+_KINDS = ("Point", "LineString", "MultiLineString")
+
+
+class Feature(NamedTuple):
+    """A feature that is a road or a sensor."""
+
+    number: int  # among all features of the file
+    kind: str
+    coordinates: Any
+    properties: Mapping[str, Any]
+    id: Any  # a text, a number or None
+
+
+class _Road(NamedTuple):
+    points: NDArray[np.float64]  # (points, 2)
+    feature: Feature
+
+
+def read_geojson(
+    file: Path,
+    value: str | None,
+    metric: str | None,
+    within: float,
+    skip: bool,
+) -> Roads:
+    """Read roads and sensors from a FeatureCollection; arguments and errors are those of `graphs.read_roads`."""
+    content = _collection(file)
+    system = read_crs(content, metric, file)
+    skipped: Counter[str] = Counter()
+    roads, sensors = _sorted(content["features"], file, value, skip, skipped)
+    if not roads:
+        raise FileFormatError(f"{file} has no LineString with points. There are no roads.")
+    name = value or ""
+    if not skip and (fault := missing_property([sensor.properties for sensor in sensors], name)):
+        raise FileFormatError(f"{file}: {fault}")
+    lines = as_lines([road.points for road in roads], system.metric)
+    edges, fractions, kept = _placed(sensors, lines, within, file, system.unit, skip, skipped)
+    sensors = [sensor for sensor, is_kept in zip(sensors, kept, strict=True) if is_kept]
+    values = [_read_value(sensor.properties, name, i, file, skip, skipped) for i, sensor in enumerate(sensors)]
+    if +skipped:
+        what = ", ".join(_counted(count, name) for name, count in sorted((+skipped).items()))
+        warnings.warn(SkippedFeaturesWarning(f"{file}: {what}."), stacklevel=4)
+    return Roads(
+        [road.points for road in roads],
+        edges,
+        fractions,
+        np.array(values, dtype=np.float64),
+        tuple(sensor.properties for sensor in sensors),
+        system.metric,
+        road_properties=tuple(road.feature.properties for road in roads),
+        road_ids=tuple(road.feature.id for road in roads),
+        unit=system.unit,
+        members={key: content[key] for key in ("name", "crs") if key in content},
+    )
+
+
+def missing_property(
+    sensors: Sequence[Mapping[str, Any]],  # their properties
+    name: str,
+) -> str:
+    """Return a message if no sensor has a property, with the properties that hold numbers; "" if one has it."""
+    if not sensors or any(name in sensor for sensor in sensors):
+        return ""
+    numbers = Counter(
+        key for sensor in sensors for key, value in sensor.items() if key not in _PLACE and is_number(value)
+    )
+    if numbers:
+        best = [shown(key) for key, _ in numbers.most_common(_SHOWN)]
+        return (
+            f"no sensor has the property {shown(name)}; they have numbers in {', '.join(best)}. Name the one to read, "
+            f"as in value={best[0]}."
+        )
+    others = list(dict.fromkeys(key for sensor in sensors for key in sensor))
+    names = ", ".join(map(shown, others[:_SHOWN])) or "none at all"
+    return f"no sensor has the property {shown(name)}, nor another that holds numbers (they have {names})."
+
+
+def _counted(count: int, what: str) -> str:
+    """Return "2 roads left out" for 2 and "road left out"."""
+    thing, _, rest = what.partition(" ")
+    return f"{count} {thing}{'s' * (count > 1)} {rest}"
+
+
+def _collection(file: Path) -> Mapping[str, Any]:
+    """Return the content of a file that is a FeatureCollection; NaN and infinities in it are null."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8-sig"), parse_constant=lambda _: None)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}: {error.msg}"
+        raise FileFormatError(
+            f"{file} is not a road network that can be read: it is no JSON ({where}). Roads are GeoJSON, or an R data "
+            "file whose name ends in .rda."
+        ) from error
+    features = content.get("features") if isinstance(content, dict) else None
+    if not isinstance(features, list) or content.get("type") != "FeatureCollection":
+        raise FileFormatError(f"{file} is not a GeoJSON FeatureCollection.")
+    found: Mapping[str, Any] = content
+    return found
+
+
+def _sorted(
+    features: Sequence[Any], file: Path, value: str | None, skip: bool, skipped: Counter[str]
+) -> tuple[list[_Road], list[Feature]]:
+    """Return the roads and the sensors among features, and count in `skipped` those that are left out."""
+    roads: list[_Road] = []
+    sensors: list[Feature] = []
+    for i, given in enumerate(features):
+        feature = _read_feature(given, i, file, skip)
+        if feature is None:
+            skipped["feature without geometry left out"] += 1
+        elif feature.kind in _KINDS and feature.coordinates == []:
+            skipped[f"{feature.kind} without points left out"] += 1
+        elif feature.kind == "Point":
+            if value is not None:
+                points = _read_points([feature.coordinates], i, file)
+                sensors.append(feature._replace(coordinates=points[0]))
+        elif feature.kind == "LineString":
+            roads.append(_Road(_read_points(feature.coordinates, i, file), feature))
+        elif feature.kind == "MultiLineString" and isinstance(feature.coordinates, list):
+            roads += [_Road(_read_points(part, i, file), feature) for part in feature.coordinates if part != []]
+            skipped["part of a MultiLineString without points left out"] += feature.coordinates.count([])
+        elif skip:
+            skipped[f"{feature.kind} left out"] += 1
+        else:
+            raise FileFormatError(
+                f"{file}: feature {i} must be a LineString (a road) or a Point (a sensor), got {feature.kind!r}. Pass "
+                "skip=True to leave others out."
+            )
+    return roads, sensors
+
+
+def _read_feature(given: Any, number: int, file: Path, skip: bool) -> Feature | None:
+    """Return a feature, or None if its geometry is null."""
+    if isinstance(given, dict) and "geometry" in given and given["geometry"] is None:
+        return None
+    geometry = given.get("geometry") if isinstance(given, dict) else None
+    if not isinstance(geometry, dict) or "type" not in geometry:
+        if skip:
+            return None
+        raise FileFormatError(f"{file}: feature {number} has no geometry. Pass skip=True to leave it out.")
+    properties, name = given.get("properties"), given.get("id")
+    return Feature(
+        number,
+        str(geometry["type"]),
+        geometry.get("coordinates"),
+        properties if isinstance(properties, dict) else {},
+        name if isinstance(name, str) or is_number(name) else None,
+    )
+
+
+def _read_points(coordinates: Any, number: int, file: Path) -> NDArray[np.float64]:  # (points, 2)
+    try:
+        points = np.array([[float(x) for x in point[:2]] for point in coordinates], dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise FileFormatError(f"{file}: feature {number} has coordinates that are no numbers.") from error
+    if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
+        raise FileFormatError(f"{file}: feature {number} must have points of two finite numbers or more.")
+    return points
+
+
+def _read_value(
+    properties: Mapping[str, Any], name: str, number: int, file: Path, skip: bool, skipped: Counter[str]
+) -> float:
+    """Return the value of a sensor, NaN if nothing was measured; with `skip` also if it is not a number."""
+    value = properties.get(name)
+    if skip and isinstance(value, str) and math.isfinite(written := _number(value)):
+        skipped["number written as text"] += 1
+        return written
+    if not skip and name not in properties:
+        names = ", ".join(map(repr, list(properties)[:_SHOWN])) or "none"
+        raise FileFormatError(
+            f"{file}: sensor {number} has no property {name!r} (it has {names}); null means not measured. Pass "
+            "skip=True to take it as not measured."
+        )
+    is_finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if skip and not is_finite and (value is not None or name not in properties):
+        skipped[f"sensor without a number {name!r} not observed"] += 1
+        return math.nan
+    if value is None:
+        return math.nan
+    if not isinstance(value, int | float) or not is_finite:
+        raise FileFormatError(
+            f"{file}: {name!r} of sensor {number} must be a finite number or null, got {str(value)[:40]!r}. Pass "
+            "skip=True to read numbers that are texts, and to take other values as not measured."
+        )
+    return float(value)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _placed(
+    sensors: Sequence[Feature], lines: Lines, within: float, file: Path, unit: str, skip: bool, skipped: Counter[str]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the roads (k,) and fractions (k,) of the sensors that are near a road, and which these are (S,).
+
+    A place that is named by the properties `edge` and `fraction` counts, otherwise the nearest on any road.
+    """
+    named = np.array([all(name in sensor.properties for name in _PLACE) for sensor in sensors], dtype=bool)
+    edges, fractions, apart = (np.zeros(len(sensors)) for _ in range(3))
+    for i in np.flatnonzero(named).tolist():
+        edges[i], fractions[i] = _named_place(sensors[i].properties, i, file)
+    others = np.flatnonzero(~named)
+    if len(others):
+        points = np.array([sensors[i].coordinates for i in others.tolist()])
+        found = nearest_places(lines, in_space(points, lines.metric))
+        edges[others], fractions[others] = found.line, found.fraction
+        apart[others] = distances(points, lines.along(found.line, found.fraction), lines.metric)
+    near = apart <= within
+    if not near.all():
+        i, size = int((~near).argmax()), f" {unit}" if unit else ""
+        if not skip:
+            raise FileFormatError(
+                f"{file}: sensor {i} must lie within {within:g}{size} of a road, got {apart[i]:,.0f}{size}. Are its "
+                "coordinates longitude and latitude, in this order? Pass within= for more, or skip=True to leave it "
+                "out."
+            )
+        skipped[f"sensor further than {within:g}{size} from a road left out"] += int((~near).sum())
+    wrong = ~((np.abs(edges) < 2**53) & (edges == np.floor(edges)))
+    if wrong.any():
+        raise FileFormatError(
+            f"{file}: edge of sensor {int(wrong.argmax())} must be the whole number of a road, got {edges[wrong][0]}."
+        )
+    return edges[near].astype(np.int64), fractions[near], near
+
+
+def _named_place(properties: Mapping[str, Any], number: int, file: Path) -> tuple[float, float]:
+    given = [properties[name] for name in _PLACE]
+    try:
+        edge, fraction = (math.nan if isinstance(entry, bool) else float(entry) for entry in given)
+    except (TypeError, ValueError) as error:
+        raise FileFormatError(f"{file}: edge and fraction of sensor {number} must be numbers.") from error
+    return edge, fraction
