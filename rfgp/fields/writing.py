@@ -63,9 +63,9 @@ def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
     """Write GeoJSON: every piece of road and every sensor with `gp_mean` and `gp_sd`.
 
     A piece lies between two neighbouring nodes (crossings or sensors); its figures are the averages of theirs. It has
-    the properties of its road, its length (`length_m`, or `piece_length` if the unit is not known to be metres), the number
-    `source_edge` of the road in the file, the fractions `source_begin` and `source_end` of the road between which it
-    lies, and the road's id, if it has one, as `source_id`. Sensors keep their properties. Their `edge` and `fraction`,
+    the properties of its road and its length, `length_m`, or `piece_length` if the unit is not known to be metres.
+    `source_edge` is the number of the road in the file, `source_id` its id, if it has one; the piece lies between the
+    fractions `source_begin` and `source_end` of the road. Sensors keep their properties. Their `edge` and `fraction`,
     which refer to the roads as they were read, become `source_edge` and `source_fraction`; read again, a sensor goes to
     the nearest piece. The file's `name` and `crs` are written back.
 

@@ -174,6 +174,39 @@ def test_a_fit_goes_on_where_it_was_stopped(name, tmp_path):
         other.fit(X, y, checkpoint=tmp_path / "fit")
 
 
+def ring(count, radius=1.0, around=(0.0, 0.0), begin=0.0):
+    angles = begin + np.linspace(0, 2 * np.pi, count + 1)
+    points = np.asarray(around) + radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return np.concatenate([points[:-1], points[:1]])
+
+
+@pytest.mark.parametrize("alpha", [1, 2])
+@pytest.mark.parametrize("metric", ["euclidean", "haversine"])
+def test_a_single_ring_is_the_process_on_a_circle(alpha, metric):
+    """Wherever the ring begins, the variance is the same all around, and only distances along it count."""
+    lines = [ring(36, 0.01, (8.0, 0.0), begin) for begin in (0.0, np.pi / 2)]
+    networks = [graphs.RoadNetwork.from_lines([line], metric=metric) for line in lines]
+    length = networks[0].total_length
+    seen = np.array([0.0, 0.1, 0.25, 0.6, 0.7])
+    laws = []
+    for network, shift in zip(networks, (0.0, 0.25), strict=True):
+        gp = rfgp.RoadGP(network, alpha, lengthscale=length / 5, outputscale=1.0, noise=0.1, seed=0)
+        assert gp.family.places.extent == pytest.approx(0.02 * np.sqrt(2) * length / (0.02 * np.pi), rel=0.01)
+        gp.condition(np.stack([np.zeros(5), (seen - shift) % 1.0], axis=1), [1.0, 2.0, 0.5, 0.0, 1.0])
+        laws.append(gp.predict([(0, (f - shift) % 1.0) for f in (0.05, 0.4, 0.95)]))
+    np.testing.assert_allclose(laws[0].mean, laws[1].mean, rtol=1e-3)
+    np.testing.assert_allclose(laws[0].variance, laws[1].variance, rtol=1e-3)
+
+
+def test_rings_that_share_a_point_can_be_fitted():
+    lines = [ring(12, 1.0, (-1.0, 0.0)), ring(12, 2.0, (2.0, 0.0), np.pi)]
+    network = graphs.RoadNetwork.from_lines(lines, metric="euclidean", snap=1e-9)
+    assert network.degrees.tolist() == [4]
+    positions = [(road, f) for road in (0, 1) for f in np.linspace(0.05, 0.95, 9)]
+    gp = rfgp.RoadGP(network, seed=0).fit(positions, np.sin(np.arange(18)))
+    assert np.isfinite(gp.predict([(0, 0.5)]).mean).all()
+
+
 FAULTS = {
     "source": lambda held: {"source": held["source"] + 9},
     "road": lambda held: {"road": held["road"] + 1},
