@@ -43,10 +43,6 @@ _DEGREES = frozenset(
 """Codes of geographic systems, longitude and latitude in degrees (GeoJSON always has them in this order)."""
 _METRES = frozenset(
     {
-        3857,
-        900913,
-        3785,
-        3395,
         2056,
         2100,
         2154,
@@ -82,6 +78,8 @@ _METRES = frozenset(
     }
 )
 """Codes of projected systems in metres, besides the ranges below."""
+_MERCATOR = frozenset({3857, 900913, 3785, 3395})
+"""Codes of Mercator projections, whose lengths are stretched by 1 / cos(latitude): a plane, but not metres."""
 _METRE_RANGES = (
     (2443, 2461),  # JGD2000 planes
     (6669, 6687),  # JGD2011 planes
@@ -156,6 +154,8 @@ def _known(name: str) -> CoordinateSystem | None:
     number = int(code) if code.isdigit() else -1
     if code in _DEGREE_NAMES or number in _DEGREES:
         return CoordinateSystem("haversine", "m")
+    if number in _MERCATOR:
+        return CoordinateSystem("euclidean", "")
     if number in _METRES or any(low <= number <= high for low, high in _METRE_RANGES):
         return CoordinateSystem("euclidean", "m")
     return _looked_up(name)

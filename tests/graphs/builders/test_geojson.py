@@ -214,7 +214,7 @@ def test_the_metric_follows_from_the_crs(name, metric, tmp_path):
     roads = graphs.RoadNetwork.from_geojson(path)
     assert roads.lines.metric == metric
     assert (roads.total_length == 100) == (metric == "euclidean")
-    assert graphs.read_roads(path, None).unit == "m"
+    assert graphs.read_roads(path, None).unit == ("" if "3857" in name else "m")  # Mercator stretches lengths
     other = "haversine" if metric == "euclidean" else "euclidean"
     with pytest.raises(graphs.FileFormatError, match=f"metric must be '{metric}'"):
         graphs.read_roads(path, None, other)

@@ -312,7 +312,7 @@ def test_roads_come_back_with_ids_properties_and_crs(tmp_path):
         geometry = {"type": kind, "coordinates": coordinates}
         return {"type": "Feature", "id": number, "properties": properties, "geometry": geometry}
 
-    crs = {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::3857"}}
+    crs = {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::25832"}}
     features = [
         feature("LineString", [[0, 0], [50, 0], [100, 0]], "way/1", name="High Street", lanes=["2", "3"]),
         feature("LineString", [[50, -40], [50, 0], [50, 40]], 2, name=None),
