@@ -23,6 +23,7 @@ from graphs.errors import InfiniteVarianceWarning as InfiniteVarianceWarning
 from graphs.errors import InvalidArgumentError as InvalidArgumentError
 from graphs.errors import InvalidGraphError as InvalidGraphError
 from graphs.errors import LargeVarianceWarning as LargeVarianceWarning
+from graphs.errors import LooseVerticesWarning as LooseVerticesWarning
 from graphs.errors import MemoryBudgetError as MemoryBudgetError
 from graphs.errors import NegativeCotangentsWarning as NegativeCotangentsWarning
 from graphs.errors import NotPositiveDefiniteError as NotPositiveDefiniteError

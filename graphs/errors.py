@@ -54,6 +54,10 @@ class DegenerateFacesWarning(GraphWarning):
     """A mesh had faces without area; the message counts them."""
 
 
+class LooseVerticesWarning(GraphWarning):
+    """A mesh has vertices on no face that has an area; the message counts them."""
+
+
 class SkippedFeaturesWarning(GraphWarning):
     """A file had features that are neither roads nor sensors, or no numbers, as it was said to; the message counts."""
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.triangles import Angles, angles, read_triangles
-from graphs.errors import DegenerateFacesWarning, DisconnectedWarning, InvalidGraphError
+from graphs.errors import DegenerateFacesWarning, DisconnectedWarning, InvalidGraphError, LooseVerticesWarning
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -32,8 +32,8 @@ _SMALLEST = 1e-40
 class Elements(NamedTuple):
     """The matrices of linear elements, lengths being measured in `unit`."""
 
-    masses: Floats  # (V,) the diagonal of C: a third of the areas of a vertex's faces
-    stiffness: sp.csr_array  # (V, V) G, symmetric, with entries wherever two vertices share a face
+    masses: Floats  # (N,) the diagonal of C: a third of the areas of a vertex's faces
+    stiffness: sp.csr_array  # (N, N) G, symmetric, with entries wherever two vertices share a face
     unit: float
 
 
@@ -43,7 +43,8 @@ class Mesh(NamedTuple):
     vertices: Floats  # (V, 2) or (V, 3) as given
     faces: Integers  # (F, 3)
     flat: NDArray[np.bool_]  # (F,) faces without area, which no element is on
-    elements: Elements
+    covered: Integers  # (N,) the vertices, ascending, that are on a face with an area: the field has values there
+    elements: Elements  # of the N covered vertices
 
     @property
     def places(self) -> Floats:
@@ -64,19 +65,22 @@ def read_mesh(mesh: Any) -> Mesh:
     given, corners = pair or (getattr(mesh, "vertices", None), getattr(mesh, "faces", None))
     vertices, faces = read_triangles(given, corners, dimensions=(2, 3))
     found = angles(in_space(vertices), faces)
+    whole = np.flatnonzero(~found.flat)
     _check_flat(found.flat)
-    _check_covered(faces[~found.flat], len(vertices))
-    _check_distinct(vertices)
-    _check_once(faces, np.flatnonzero(~found.flat))
-    elements = assemble(faces, found, len(vertices))
+    covered, corners = np.unique(faces[whole], return_inverse=True)
+    _check_loose(len(vertices) - len(covered), len(vertices))
+    _check_distinct(vertices[covered], covered)
+    _check_once(faces, whole)
+    angled = Angles(found.cotangents[whole], found.areas[whole], found.flat[whole], found.unit)
+    elements = assemble(corners.reshape(-1, 3), angled, len(covered))
     _check_parts(elements.stiffness)
-    _check_range(elements)
-    return Mesh(vertices, faces, found.flat, elements)
+    _check_range(elements, covered)
+    return Mesh(vertices, faces, found.flat, covered, elements)
 
 
 @np.errstate(under="ignore")
 def assemble(faces: Integers, found: Angles, num_vertices: int) -> Elements:
-    """Return the matrices (V, V) of faces (F, 3) with given angles."""
+    """Return the matrices (N, N) of faces (F, 3) with given angles."""
     thirds = np.repeat(found.areas / 3, 3)
     masses = np.asarray(np.bincount(faces.ravel(), thirds, minlength=num_vertices), dtype=np.float64)
     whole = ~found.flat
@@ -100,18 +104,17 @@ def _check_flat(flat: NDArray[np.bool_]) -> None:
         warnings.warn(DegenerateFacesWarning(message), stacklevel=4)
 
 
-def _check_covered(faces: Integers, num_vertices: int) -> None:
-    bare = np.bincount(faces.ravel(), minlength=num_vertices) == 0
-    if bare.any():
-        raise InvalidGraphError(
-            f"Vertex {int(bare.argmax())} is on no face that has an area ({int(bare.sum())} of {num_vertices} "
-            "vertices), so that a field says nothing there. Leave such vertices out: of a trimesh.Trimesh, "
-            "mesh.update_faces(mesh.nondegenerate_faces()) and mesh.remove_unreferenced_vertices()."
+def _check_loose(count: int, num_vertices: int) -> None:
+    if count:
+        message = (
+            f"{count} of {num_vertices} vertices are on no face that has an area and are left out of the field. "
+            "The field at such a vertex is that at the nearest point of the surface."
         )
+        warnings.warn(LooseVerticesWarning(message), stacklevel=4)
 
 
-def _check_distinct(vertices: Floats) -> None:
-    pairs = _repeated(vertices + 0.0)  # -0 is 0
+def _check_distinct(vertices: Floats, numbers: Integers) -> None:
+    pairs = numbers[_repeated(vertices + 0.0)]  # -0 is 0
     if len(pairs):
         one, other = pairs[0].tolist()
         raise InvalidGraphError(
@@ -149,10 +152,10 @@ def _check_parts(stiffness: sp.csr_array) -> None:
         warnings.warn(DisconnectedWarning(message), stacklevel=4)
 
 
-def _check_range(elements: Elements) -> None:
+def _check_range(elements: Elements, numbers: Integers) -> None:
     smallest = int(elements.masses.argmin())
     if not elements.masses[smallest] > _SMALLEST:
         raise InvalidGraphError(
-            f"The faces of vertex {smallest} are too small beside the largest coordinate, {elements.unit:.3g}, for "
-            "double precision. Leave them out, or measure from a place on the mesh."
+            f"The faces of vertex {numbers[smallest]} are too small beside the largest coordinate, {elements.unit:.3g}, "
+            "for double precision. Leave them out, or measure from a place on the mesh."
         )

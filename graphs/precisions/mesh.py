@@ -15,13 +15,22 @@ from graphs.precisions.location import Location, Locator
 from graphs.precisions.role import Floats, MarkovField, Pattern
 from graphs.precisions.whittle import WhittleField, unit_norm
 
+FARTHEST = 0.1
+"""How far from a surface points may lie that are read at its nearest point, in diagonals of its box."""
+
 _HIGHEST = 6
 _FAR = 1e100
 _SUM = 1e-6
+_LISTED = 8
+"""Vertices that a message lists."""
 
 
 class MeshField(MarkovField):
     """A Whittle-Matern field on a triangle mesh: a Gaussian value at each vertex, linear on every face.
+
+    The field has no value of its own at a vertex that is on no face with an area, as the corners of slivers where two
+    faces meet a long side. Such a vertex keeps its number, and the field there is that at the nearest point of the
+    surface.
 
     The field solves (kappa^2 - Laplacian)^(alpha/2) x = white noise / tau in linear finite elements (Lindgren, Rue and
     Lindstrom, 2011, "An explicit link between Gaussian fields and Gaussian Markov random fields: the stochastic partial
@@ -59,17 +68,21 @@ class MeshField(MarkovField):
     Attributes:
         parameters: ("lengthscale",).
         alpha: The order.
-        coordinates: The vertices, (V, 3) or (V, 2).
-        faces: (F, 3).
-        areas: (V,), the diagonal of C.
+        vertices: As given, (V, 3) or (V, 2).
+        faces: As given, (F, 3).
+        covered: The numbers (N,) of the vertices on a face with an area, ascending: all of them as a rule.
+        coordinates: The places of these vertices, (N, 3) or (N, 2): the field is a vector of N values.
+        areas: (N,), the diagonal of C.
+        diagonal: Of the box of these vertices.
 
     Raises:
-        InvalidGraphError: there are no faces, or no triangles; coordinates that are not finite; vertices that are on no
-            face with an area, or at the same place as another; faces with the same corners as another.
+        InvalidGraphError: there are no faces, or no triangles; coordinates that are not finite; vertices at the same
+            place as another; faces with the same corners as another.
         InvalidArgumentError: another alpha.
 
     Warns:
         DegenerateFacesWarning: faces have no area, and are left out.
+        LooseVerticesWarning: vertices are on no face with an area, and are left out.
         DisconnectedWarning: the mesh falls into parts, between which there is no correlation.
     """
 
@@ -79,16 +92,21 @@ class MeshField(MarkovField):
         self.alpha = check_count("alpha", alpha, 1, _HIGHEST)
         read = read_mesh(mesh)
         self.faces: NDArray[np.int64] = _frozen(read.faces)
-        self.coordinates: Floats = _frozen(read.vertices)
+        self.vertices: Floats = _frozen(read.vertices)
+        self.covered: NDArray[np.int64] = _frozen(read.covered)
+        self.coordinates: Floats = _frozen(read.vertices[read.covered])
         self.areas: Floats = _frozen(read.elements.masses * read.elements.unit**2)
-        self._mesh = read
+        self.diagonal = float(np.linalg.norm(np.ptp(self.coordinates, axis=0)))
+        self._mesh, self._whole = read, np.flatnonzero(~read.flat)
+        self._columns = np.full(self.num_vertices, -1, dtype=np.int64)  # of each vertex among the values; -1: none
+        self._columns[self.covered] = np.arange(len(self.covered))
         ratio = 2.0 * (self.alpha - 1) if self.alpha > 1 else 1.0
         self._law = WhittleField(read.elements, self.alpha, ratio, unit_norm(self.alpha), self.coordinates)
 
     @property
     def num_vertices(self) -> int:
-        """The number V of vertices."""
-        return len(self.coordinates)
+        """The number V of vertices that were given."""
+        return len(self.vertices)
 
     @property
     def pattern(self) -> Pattern:
@@ -165,7 +183,7 @@ class MeshField(MarkovField):
         Raises:
             InvalidArgumentError: points of another dimension, or that are not finite.
         """
-        places, dimension = as_numbers(points), self.coordinates.shape[1]
+        places, dimension = as_numbers(points), self.vertices.shape[1]
         if isinstance(points, list | tuple) and not points:
             places = places.reshape(0, dimension)
         if places.ndim != 2 or places.shape[1] != dimension:
@@ -184,13 +202,14 @@ class MeshField(MarkovField):
         faces: ArrayLike,  # (n,)
         barycentric: ArrayLike | None = None,  # (n, 3)
     ) -> sp.csr_array:
-        """Return the rows A (n, V) with which the field is A x at points of faces; None: at their centroids.
+        """Return the rows A (n, N) with which the field is A x at points of faces; None: at their centroids.
 
         Rows sum to 1, and weights of 0 are no entries: a point that is a vertex has one. What `locate` returns is fit
-        for this.
+        for this. Points of faces without area are read at the nearest point of the surface.
 
         Raises:
-            InvalidArgumentError: no faces of the mesh; weights of another shape, negative, or that do not sum to 1.
+            InvalidArgumentError: no faces of the mesh; weights of another shape, negative, or that do not sum to 1;
+                points of faces without area that lie far from the surface.
         """
         numbers = _numbers("faces", faces, len(self.faces))
         shares = np.full((len(numbers), 3), 1 / 3) if barycentric is None else as_numbers(barycentric)
@@ -209,23 +228,48 @@ class MeshField(MarkovField):
         self,
         vertices: ArrayLike,  # (n,)
     ) -> sp.csr_array:
-        """Return the rows A (n, V) that choose the values at n vertices.
+        """Return the rows A (n, N) with which the field is A x at n vertices.
+
+        Vertices on no face with an area are read at the nearest point of the surface.
 
         Raises:
-            InvalidArgumentError: no vertices of the mesh.
+            InvalidArgumentError: no vertices of the mesh; vertices on no face with an area that lie farther from the
+                surface than a tenth of the diagonal of its box.
         """
         numbers = _numbers("vertices", vertices, self.num_vertices)
-        return self._rows(numbers[:, None], np.ones((len(numbers), 1)))
+        shares = np.zeros((len(numbers), 3))
+        shares[:, 0] = 1.0
+        return self._rows(np.repeat(numbers[:, None], 3, axis=1), shares)
 
     def __repr__(self) -> str:
         return f"MeshField({self.num_vertices} vertices, {len(self.faces)} faces, alpha={self.alpha})"
 
-    def _rows(self, columns: NDArray[np.int64], shares: Floats) -> sp.csr_array:
+    def _rows(self, corners: NDArray[np.int64], shares: Floats) -> sp.csr_array:
+        """Return the rows (n, N) of points, which are sums of shares (n, 3) of vertices (n, 3)."""
+        lost = np.flatnonzero(((self._columns[corners] < 0) & (shares > 0)).any(axis=1))
+        if len(lost):
+            corners, shares = corners.copy(), shares.copy()
+            corners[lost], shares[lost] = self._nearest(corners[lost], shares[lost])
+        columns = np.where(shares > 0, self._columns[corners], 0)
         starts = np.arange(len(columns) + 1) * columns.shape[1]
-        rows = sp.csr_array((shares.ravel(), columns.ravel(), starts), shape=(len(columns), self.num_vertices))
+        rows = sp.csr_array((shares.ravel(), columns.ravel(), starts), shape=(len(columns), len(self.coordinates)))
         rows.eliminate_zeros()
         rows.sort_indices()
         return rows
+
+    def _nearest(self, corners: NDArray[np.int64], shares: Floats) -> tuple[NDArray[np.int64], Floats]:
+        """Return corners and shares (m, 3) of the nearest points of the surface to sums of shares of vertices."""
+        found = self.locate(np.einsum("mk,mkd->md", shares, self.vertices[corners]))
+        far = found.distances > FARTHEST * self.diagonal
+        if far.any():
+            named = np.unique(corners[far][shares[far] > 0])
+            named = named[self._columns[named] < 0]
+            listed = ", ".join(map(str, named[:_LISTED])) + (", ..." if len(named) > _LISTED else "")
+            raise InvalidArgumentError(
+                f"Vertices must lie on the surface, got {len(named)} on no face that has an area and farther from the "
+                f"surface than {FARTHEST * self.diagonal:.3g}: {listed}. Ask for other vertices."
+            )
+        return self.faces[found.faces], found.barycentric
 
     @cached_property
     def _determinants(self) -> LogDeterminant:
@@ -235,10 +279,6 @@ class MeshField(MarkovField):
     def _log_determinant_at(self, shift: float) -> float:
         lengthscale = self._mesh.elements.unit * np.sqrt(self._law.ratio / shift)
         return self.root.factor(self.root.entries(np.array([lengthscale]))).log_determinant
-
-    @cached_property
-    def _whole(self) -> NDArray[np.int64]:
-        return np.flatnonzero(~self._mesh.flat)
 
     @cached_property
     def _locator(self) -> Locator:

@@ -48,9 +48,7 @@ def _tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
 def _encode_mesh(family: FieldFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
     assert isinstance(family.places, MeshPlaces)
     mesh = family.places.mesh
-    return {**_encode_options(family), "alpha": mesh.alpha}, _tensors(
-        {"vertices": mesh.coordinates, "faces": mesh.faces}
-    )
+    return {**_encode_options(family), "alpha": mesh.alpha}, _tensors({"vertices": mesh.vertices, "faces": mesh.faces})
 
 
 def _decode_mesh(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> FieldFamily:

@@ -108,12 +108,12 @@ class MeshPlaces(Places):
     @property
     def num_columns(self) -> int:
         """3, or 2 on a mesh of the plane."""
-        return int(self.mesh.coordinates.shape[1])
+        return int(self.mesh.vertices.shape[1])
 
     @property
     def extent(self) -> float:
         """The diagonal of the mesh's box."""
-        return float(np.linalg.norm(np.ptp(self.mesh.coordinates, axis=0)))
+        return self.mesh.diagonal
 
     @property
     def field(self) -> graphs.MeshField:
@@ -142,7 +142,7 @@ class MeshPlaces(Places):
     def identity(self) -> Iterator[str | Tensor]:
         """Yield alpha, vertices (V, d) and faces (F, 3)."""
         yield f"mesh alpha={self.mesh.alpha}"
-        yield from (torch.from_numpy(np.array(part)) for part in (self.mesh.coordinates, self.mesh.faces))
+        yield from (torch.from_numpy(np.array(part)) for part in (self.mesh.vertices, self.mesh.faces))
 
 
 @dataclass(frozen=True, eq=False)

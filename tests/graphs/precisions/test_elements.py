@@ -115,7 +115,6 @@ REFUSED = {
     "no integers": ((SQUARE, [(0, 1, 1.5)]), "must be integers"),
     "not finite": (([(0, 0), (1, 0), (np.nan, 1)], [(0, 1, 2)]), "Vertex 2 has a coordinate that is not a finite"),
     "infinite": (([(0, 0), (1, 0), (np.inf, 1)], [(0, 1, 2)]), "Vertex 2 has a coordinate that is not a finite"),
-    "a lone vertex": ((SQUARE, [(0, 1, 3)]), r"Vertex 2 is on no face.*1 of 4.*remove_unreferenced_vertices"),
     "twins": (([*SQUARE, (1, -0.0)], [(0, 1, 2), (0, 4, 3)]), "Vertices 1 and 4 are at the same place.*merge_vertices"),
     "a face twice": ((SQUARE, [(0, 1, 2), (0, 2, 3), (2, 1, 0)]), "Faces 0 and 2 have the same corners.*unique_faces"),
     "no area": (([(0, 0), (1, 0), (2, 0)], [(0, 1, 2)]), "None of the 1 faces has an area"),
@@ -148,11 +147,44 @@ def test_faces_without_area_are_left_out_and_counted():
         field = MeshField((flat, [(0, 4, 2), (0, 1, 2), (1, 1, 2), (0, 2, 3), (0, 1, 4)]))
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(field.entries([0.7]), sound.entries([0.7]))
+
+
+WALL = [(0, 0), (2, 0), (2, 1), (1, 1), (0, 1), (5, 5)], [(0, 1, 2), (0, 2, 4), (2, 3, 4)]
+"""A sliver has vertex 3 in the middle of a side, and vertex 5 is on no face, as in trimesh's wallhole.obj."""
+
+
+def wall():
     with (
-        pytest.warns(graphs.DegenerateFacesWarning),
-        pytest.raises(graphs.InvalidGraphError, match="Vertex 4 is on no face that has an area"),
+        pytest.warns(graphs.DegenerateFacesWarning, match="1 of 3"),
+        pytest.warns(graphs.LooseVerticesWarning, match="2 of 6 vertices") as caught,
     ):
-        MeshField((flat, [(0, 4, 2), (0, 1, 2), (0, 2, 3)]))
+        field = MeshField(WALL)
+    assert caught[0].filename == __file__
+    return field
+
+
+def test_loose_vertices_are_left_out_and_counted():
+    field, sound = wall(), MeshField(([*WALL[0][:3], WALL[0][4]], [(0, 1, 2), (0, 2, 3)]))
+    np.testing.assert_allclose(field.entries([0.7]), sound.entries([0.7]), rtol=1e-12)
+    assert field.covered.tolist() == [0, 1, 2, 4]
+    assert (field.num_vertices, field.diagonal) == (6, sound.diagonal)
+    np.testing.assert_array_equal(field.vertices, WALL[0])
+    np.testing.assert_array_equal(field.coordinates, sound.coordinates)
+
+
+def test_a_loose_vertex_reads_the_nearest_point_of_the_surface():
+    field = wall()
+    np.testing.assert_array_equal(
+        field.weights_at_vertices([4, 3, 0]).toarray(), [[0, 0, 0, 1], [0, 0, 0.5, 0.5], [1, 0, 0, 0]]
+    )
+    of_sliver = field.weights([2, 2], [(0, 1, 0), (1, 0, 0)])
+    np.testing.assert_array_equal(of_sliver.toarray(), [[0, 0, 0.5, 0.5], [0, 0, 1, 0]])
+    assert field.locate([(1, 1)]).distances.tolist() == [0]
+
+
+def test_loose_vertices_far_from_the_surface_are_listed():
+    with pytest.raises(graphs.InvalidArgumentError, match=r"got 1 on no face .*: 5\."):
+        wall().weights_at_vertices([3, 5])
 
 
 def test_parts_are_counted():

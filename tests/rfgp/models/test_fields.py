@@ -313,3 +313,22 @@ def test_points_are_located_once_for_a_fit(monkeypatch):
     first = gp.predict(new).mean
     np.testing.assert_array_equal(gp.predict(new[::-1]).mean, first[::-1])  # other points are located anew
     np.testing.assert_array_equal(gp.predict(X).mean, pickle.loads(pickle.dumps(gp)).predict(X).mean)
+
+
+@pytest.mark.filterwarnings("ignore::graphs.LooseVerticesWarning", "ignore::graphs.DegenerateFacesWarning")
+def test_a_mesh_with_loose_vertices_keeps_their_numbers(tmp_path):
+    """A sphere with a sliver along one edge, whose middle is vertex 0, and a vertex on no face, 1."""
+    ball = trimesh.creation.icosphere(2)
+    a, b = ball.faces[0, :2]
+    vertices = np.concatenate([[ball.vertices[[a, b]].mean(0), (9, 9, 9)], ball.vertices])
+    mesh = trimesh.Trimesh(vertices, np.concatenate([ball.faces + 2, [[a + 2, 0, b + 2]]]), process=False)
+    X, y = points()
+    options = {"lengthscale": 0.5, "outputscale": 1.0, "noise": 0.01, "seed": 0}
+    gp, plain = (rfgp.MeshGP(each, **options).condition(X, y) for each in (mesh, ball))
+    np.testing.assert_allclose(gp.predict(vertices[[0]]).mean, plain.predict(vertices[[0]]).mean, rtol=1e-9)
+    field = gp.family.places.mesh
+    assert (field.num_vertices, len(field.coordinates), field.covered[0]) == (164, 162, 2)
+    gp.save(tmp_path / "model.safetensors")
+    again = rfgp.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.family.places.mesh.vertices, vertices)
+    np.testing.assert_allclose(again.predict(vertices[[0, 2]]).mean, gp.predict(vertices[[0, 2]]).mean, rtol=1e-9)
