@@ -156,6 +156,6 @@ def _check_range(elements: Elements, numbers: Integers) -> None:
     smallest = int(elements.masses.argmin())
     if not elements.masses[smallest] > _SMALLEST:
         raise InvalidGraphError(
-            f"The faces of vertex {numbers[smallest]} are too small beside the largest coordinate, {elements.unit:.3g}, "
-            "for double precision. Leave them out, or measure from a place on the mesh."
+            f"The faces of vertex {numbers[smallest]} are too small beside the largest coordinate, "
+            f"{elements.unit:.3g}, for double precision. Leave them out, or measure from a place on the mesh."
         )

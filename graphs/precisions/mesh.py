@@ -73,7 +73,7 @@ class MeshField(MarkovField):
         covered: The numbers (N,) of the vertices on a face with an area, ascending: all of them as a rule.
         coordinates: The places of these vertices, (N, 3) or (N, 2): the field is a vector of N values.
         areas: (N,), the diagonal of C.
-        diagonal: Of the box of these vertices.
+        reach: A tenth of the diagonal of their box: how far from the surface points may lie unless `within` says so.
 
     Raises:
         InvalidGraphError: there are no faces, or no triangles; coordinates that are not finite; vertices at the same
@@ -96,7 +96,7 @@ class MeshField(MarkovField):
         self.covered: NDArray[np.int64] = _frozen(read.covered)
         self.coordinates: Floats = _frozen(read.vertices[read.covered])
         self.areas: Floats = _frozen(read.elements.masses * read.elements.unit**2)
-        self.diagonal = float(np.linalg.norm(np.ptp(self.coordinates, axis=0)))
+        self.reach = FARTHEST * float(np.linalg.norm(np.ptp(self.coordinates, axis=0)))
         self._mesh, self._whole = read, np.flatnonzero(~read.flat)
         self._columns = np.full(self.num_vertices, -1, dtype=np.int64)  # of each vertex among the values; -1: none
         self._columns[self.covered] = np.arange(len(self.covered))
@@ -174,11 +174,32 @@ class MeshField(MarkovField):
     def locate(
         self,
         points: ArrayLike,  # (n, 3), or (n, 2) on a mesh of the plane
+        *,
+        within: float | None = None,
     ) -> Location:
         """Return the nearest points of the mesh: faces (n,), barycentric weights (n, 3), and distances (n,).
 
         Points near the surface take time log(F) each; where many faces are about equally far, as from the center of a
         sphere, each of them is looked at.
+
+        Args:
+            points: (n, 3), or (n, 2) on a mesh of the plane.
+            within: The largest distance of a point from the mesh, in its units. If None, any distance is allowed.
+
+        Raises:
+            InvalidArgumentError: points of another dimension, that are not finite, or farther away than `within`.
+        """
+        found = self._locator.nearest(in_space(self.read_points(points)))
+        if within is not None and (found.distances > within).any():
+            row = int(found.distances.argmax())
+            raise InvalidArgumentError(too_far(row, float(found.distances[row]), within))
+        return found._replace(faces=self._whole[found.faces])
+
+    def read_points(
+        self,
+        points: ArrayLike,  # (n, 3), or (n, 2) on a mesh of the plane
+    ) -> Floats:
+        """Return points as an array (n, 3), or (n, 2) on a mesh of the plane.
 
         Raises:
             InvalidArgumentError: points of another dimension, or that are not finite.
@@ -194,8 +215,7 @@ class MeshField(MarkovField):
         if wrong.any():
             row = int(wrong.argmax())
             raise InvalidArgumentError(f"Point {row} is not finite, or out of range: {places[row].tolist()}.")
-        found = self._locator.nearest(in_space(places))
-        return found._replace(faces=self._whole[found.faces])
+        return places
 
     def weights(
         self,
@@ -260,14 +280,14 @@ class MeshField(MarkovField):
     def _nearest(self, corners: NDArray[np.int64], shares: Floats) -> tuple[NDArray[np.int64], Floats]:
         """Return corners and shares (m, 3) of the nearest points of the surface to sums of shares of vertices."""
         found = self.locate(np.einsum("mk,mkd->md", shares, self.vertices[corners]))
-        far = found.distances > FARTHEST * self.diagonal
+        far = found.distances > self.reach
         if far.any():
             named = np.unique(corners[far][shares[far] > 0])
             named = named[self._columns[named] < 0]
             listed = ", ".join(map(str, named[:_LISTED])) + (", ..." if len(named) > _LISTED else "")
             raise InvalidArgumentError(
                 f"Vertices must lie on the surface, got {len(named)} on no face that has an area and farther from the "
-                f"surface than {FARTHEST * self.diagonal:.3g}: {listed}. Ask for other vertices."
+                f"surface than {self.reach:.3g}: {listed}. Ask for other vertices."
             )
         return self.faces[found.faces], found.barycentric
 
@@ -283,6 +303,14 @@ class MeshField(MarkovField):
     @cached_property
     def _locator(self) -> Locator:
         return Locator(self._mesh.places, self.faces[self._whole])
+
+
+def too_far(row: int, distance: float, within: float) -> str:
+    """Return the message for a row of points that lies farther from a surface than is allowed."""
+    return (
+        f"Points must lie within {within:.4g} of the surface, got row {row} at a distance of {distance:.4g} (rows "
+        "count from 0). Are both in the same units and the same frame? Raise within= to allow more."
+    )
 
 
 def _numbers(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:

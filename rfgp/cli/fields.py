@@ -36,6 +36,10 @@ Values = Annotated[Path | None, typer.Option(help="A table of values: x,y,z,valu
 Nodes = Annotated[
     str | None, typer.Option(help="Where the field lies: faces or vertices. [default: as the values say, else faces]")
 ]
+Reach = Annotated[
+    float | None,
+    typer.Option(help="How far from the surface a place may lie, in the mesh's units. [default: a tenth of its size]"),
+]
 MeshKernel = Annotated[
     str, typer.Option(help=f"{FIELD}: on the surface, exactly; {_GRAPH_KERNELS.format('faces or vertices')}")
 ]
@@ -69,6 +73,7 @@ def mesh(
     known: Annotated[float, typer.Option(help="Without --values: the share of faces whose normal's z is known.")] = 0.1,
     nodes: Nodes = None,
     weights: options.Weights = "unit",
+    within: Reach = None,
     missing: Annotated[str, typer.Option(help="Rows of values with a gap: error, or drop.")] = "error",
     drop: options.Drop = None,
     decimal: options.Decimal = ".",
@@ -102,7 +107,7 @@ def mesh(
         report("Reading", 0, 0)
         path, folder = resolve(file, "mesh", report), out or Path(f"{stem(file)}-field")
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_MESHES)), (path, values and check_input(values)))
-        field = fields.read_mesh_field(path, values, weights=weights, nodes=nodes, table_options=reading)
+        field = fields.read_mesh_field(path, values, weights=weights, nodes=nodes, within=within, table_options=reading)
         if values is None:
             field = _hide(field, known, seed)
             say(
@@ -110,7 +115,8 @@ def mesh(
                 f"{field.graph.num_nodes} {'faces' if field.on_faces else 'vertices'} stands in for them.",
                 as_json=True,
             )
-        model = _process(field, kernel, (alpha, 2), features, num_walkers=num_walkers, halt=halt, seed=seed)
+        walks: Any = {"num_walkers": num_walkers, "halt": halt}
+        model = _process(field, kernel, (alpha, 2), features, within=within, seed=seed, **walks)
         given = {
             "file": file,
             "weights": weights,
@@ -190,6 +196,7 @@ def _process(
     features: str | None,
     *,
     boundary: str = "neumann",
+    within: float | None = None,
     seed: int,
     **walks: Any,
 ) -> Any:
@@ -210,7 +217,7 @@ def _process(
             f"--features {features} approximates the kernel of a graph; {FIELD} needs none. Name a graph's kernel, as "
             "--kernel diffusion, to use it."
         )
-    return whittle_matern(field, usual if given is None else given, boundary=boundary, seed=seed)
+    return whittle_matern(field, usual if given is None else given, boundary=boundary, within=within, seed=seed)
 
 
 def _study(

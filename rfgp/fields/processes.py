@@ -19,13 +19,16 @@ class NodeLaw(NamedTuple):
     num_observed: int
 
 
-def whittle_matern(field: Field, alpha: int, *, boundary: str = "neumann", seed: int | None = None) -> MeshGP | RoadGP:
+def whittle_matern(
+    field: Field, alpha: int, *, boundary: str = "neumann", within: float | None = None, seed: int | None = None
+) -> MeshGP | RoadGP:
     """Return the Whittle-Matern process on a field's surface, or along its roads.
 
     Args:
         field: The field.
         alpha: As for `rfgp.RoadGP` and `graphs.MeshField`.
         boundary: Of roads, as for `rfgp.RoadGP`.
+        within: Of meshes, as for `rfgp.MeshGP`.
         seed: As for `rfgp.RoadGP`.
 
     Raises:
@@ -33,7 +36,7 @@ def whittle_matern(field: Field, alpha: int, *, boundary: str = "neumann", seed:
     """
     if field.roads is not None:
         return RoadGP(graphs.RoadNetwork.from_roads(field.roads), alpha, boundary=boundary, seed=seed)
-    return MeshGP(graphs.MeshField(field.mesh, alpha), seed=seed)
+    return MeshGP(graphs.MeshField(field.mesh, alpha), within=within, seed=seed)
 
 
 def observed_inputs(model: Process[Any], field: Field) -> NDArray[Any]:

@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 
 import graphs
 from graphs.builders.geojson import missing_property
 from graphs.builders.mesh import MESH_SUFFIXES, declared_faces
 from graphs.builders.road_files import FARTHEST_SENSOR
+from graphs.builders.triangles import angles
+from graphs.precisions.location import Locator
+from graphs.precisions.mesh import FARTHEST, too_far
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields.field import Field, warn_of_parts
 from rfgp.tables import TABLE_SUFFIXES, Table, read_table
@@ -19,8 +23,6 @@ from rfgp.tables import TABLE_SUFFIXES, Table, read_table
 ROAD_SUFFIXES = (".rda", ".geojson", ".json")
 FIELD_SUFFIXES = (*MESH_SUFFIXES, *ROAD_SUFFIXES)
 
-_FARTHEST = 0.1  # of the mesh's diagonal
-_CANDIDATES = 32
 _COUNTED = "Rows count from 0, after the header."
 
 
@@ -105,6 +107,7 @@ def read_mesh_field(
     *,
     weights: str = "unit",
     nodes: str | None = None,
+    within: float | None = None,
     table_options: Mapping[str, Any] | None = None,
 ) -> Field:
     """Read a mesh and values on it.
@@ -117,6 +120,8 @@ def read_mesh_field(
         weights: Of the edges, "unit", "edge-length" or, between vertices, "cotangent"; see
             `graphs.Graph.from_mesh`.
         nodes: Where the field lies, "faces" or "vertices"; None: as the table's columns say, else faces.
+        within: How far from the surface a place may lie, in the mesh's units. If None, a tenth of the diagonal of the
+            mesh's box, as for `rfgp.MeshGP`.
         table_options: Those of `rfgp.tables.read_table`.
 
     Raises:
@@ -142,7 +147,7 @@ def read_mesh_field(
         return warn_of_parts(Field(graph, np.arange(graph.num_nodes), normals, quantity, mesh=mesh, on_faces=on_faces))
     if set(table.columns) == {"x", "y", "z"}:
         places = table.X[:, [table.columns.index(axis) for axis in "xyz"]]
-        found = _nearest(places, table.rows, mesh, on_faces, Path(values))
+        found = _nearest(places, table.rows, mesh, on_faces, within, Path(values))
     elif table.columns == (("face",) if on_faces else ("vertex",)):
         renumbered = any(issubclass(entry.category, graphs.DegenerateFacesWarning) for entry in caught)
         _check_numbering(table.columns[0], renumbered, mesh, Path(path))
@@ -161,37 +166,22 @@ def _nearest(
     rows: NDArray[np.int64],  # (n,)
     mesh: Any,
     on_faces: bool,
+    within: float | None,
     file: Path,
 ) -> NDArray[np.int64]:  # (n,)
     """Return the faces or vertices that are nearest to the places in the rows of a table.
 
     Raises:
-        DataError: a place lies far from the mesh.
+        DataError: a place lies far from the surface.
     """
-    from scipy.spatial import KDTree
-
-    distances, found = _nearest_faces(places, mesh) if on_faces else KDTree(mesh.vertices).query(places)
-    worst, diagonal = int(np.argmax(distances)), float(np.linalg.norm(np.ptp(mesh.vertices, axis=0)))
-    if distances[worst] > _FARTHEST * diagonal:
-        raise DataError(
-            f"{file}: row {rows[worst]} lies {distances[worst]:.4g} from the nearest "
-            f"{'face' if on_faces else 'vertex'}, more than a tenth of the mesh's size ({diagonal:.4g}). Are both in "
-            f"the same units and the same frame? {_COUNTED}"
-        )
-    return np.asarray(found, dtype=np.int64)
-
-
-def _nearest_faces(places: NDArray[np.float64], mesh: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the distances (n,) and faces (n,) whose surface is nearest, among those with the nearest centroids."""
-    from scipy.spatial import KDTree
-    from trimesh.triangles import closest_point
-
-    count = min(_CANDIDATES, len(mesh.faces))
-    _, candidates = KDTree(mesh.triangles_center).query(places, k=np.arange(1, count + 1))
-    repeated = np.repeat(places, count, axis=0)
-    found = closest_point(np.asarray(mesh.triangles)[candidates.reshape(-1)], repeated)
-    distances = np.linalg.norm(found - repeated, axis=1).reshape(-1, count)
-    return distances.min(axis=1), candidates[np.arange(len(places)), distances.argmin(axis=1)]
+    vertices, faces = np.array(mesh.vertices, dtype=np.float64), np.array(mesh.faces, dtype=np.int64)
+    whole = np.flatnonzero(~angles(vertices, faces).flat)
+    found = Locator(vertices, faces[whole]).nearest(places)
+    limit = FARTHEST * float(np.linalg.norm(np.ptp(mesh.vertices, axis=0))) if within is None else within
+    worst = int(found.distances.argmax())
+    if found.distances[worst] > limit:
+        raise DataError(f"{file}: {too_far(int(rows[worst]), float(found.distances[worst]), limit)}")
+    return whole[found.faces] if on_faces else np.asarray(KDTree(mesh.vertices).query(places)[1], dtype=np.int64)
 
 
 def _check_numbering(kind: str, renumbered: bool, mesh: Any, file: Path) -> None:

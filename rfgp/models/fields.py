@@ -86,10 +86,14 @@ class MeshGP(Process[FieldFamily]):
     """A Gaussian process on a surface: a Whittle-Matern field of linear finite elements on a triangle mesh.
 
     Inputs are points (n, 3), or (n, 2) on a mesh of the plane; the process there is that at the nearest point of the
-    mesh. Refining a mesh changes detail alone, since the lengthscale is in its units, not in edges.
+    mesh, which may be no farther away than `within`. Refining a mesh changes detail alone, since the lengthscale is in
+    its units, not in edges.
 
     Args:
         field: A `graphs.MeshField`, or a mesh, of which one with alpha = 2 is made.
+        within: The largest distance of a point from the surface, in the mesh's units: `fit`, `condition` and `predict`
+            refuse points farther away. If None, a tenth of the diagonal of the mesh's box; math.inf allows any
+            distance. It is saved with the model.
         lengthscale: Starting value, in the mesh's units; None: several are compared.
         outputscale: Starting value of the variance on a large flat surface; None: such that the prior variance of the
             observed points is on average that of the targets.
@@ -103,7 +107,18 @@ class MeshGP(Process[FieldFamily]):
     Hyperparameters: lengthscale, outputscale, noise, mean.
 
     Raises:
-        InvalidArgumentError: neither a field nor a mesh; `graphs` raises its own for meshes.
+        InvalidArgumentError: neither a field nor a mesh, or a limit that is no positive number; `graphs` raises its own
+            for meshes.
+
+    >>> import trimesh
+    >>> ball = trimesh.creation.icosphere(2)
+    >>> gp = MeshGP(ball, within=0.05, lengthscale=1.0, outputscale=1.0, noise=0.01, seed=0)
+    >>> gp = gp.condition(ball.vertices[:20], ball.vertices[:20, 2])
+    >>> gp.predict([[0.0, 0.0, 0.97]]).mean.shape  # the north pole, 0.03 below the surface
+    (1,)
+    >>> gp.predict([[0.0, 0.0, 0.0]])
+    Traceback (most recent call last):
+    rfgp.errors.DataError: Points must lie within 0.05 of the surface, got row 0 at a distance of 0.973...
 
     Source: Lindgren, Rue and Lindstrom (2011), "An explicit link between Gaussian fields and Gaussian Markov random
     fields: the stochastic partial differential equation approach".
@@ -117,6 +132,7 @@ class MeshGP(Process[FieldFamily]):
         self,
         field: Any,
         *,
+        within: float | None = None,
         lengthscale: float | None = None,
         outputscale: float | None = None,
         noise: float | None = None,
@@ -133,4 +149,11 @@ class MeshGP(Process[FieldFamily]):
         options = FieldOptions(
             random.resolve_seed(seed), lengthscale, outputscale, noise, priors, likelihood, approximation
         )
-        super().__init__(FieldFamily(MeshPlaces(field), options))
+        super().__init__(FieldFamily(MeshPlaces(field, within), options))
+
+    @property
+    def within(self) -> float:
+        """The largest distance of a point from the surface, in the mesh's units."""
+        places = self.family.places
+        assert isinstance(places, MeshPlaces)
+        return places.limit

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from rfgp.fields import Field, NodeLaw
 from rfgp.models import Process
+from rfgp.models.fields import MeshGP
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLOR_MAPS
 from rfgp.regression.graph import chosen_size
@@ -63,7 +64,8 @@ def field_report(
 def _settings(model: Process[Any]) -> dict[str, object]:
     """Return what the model was made with, of its features only what those in use have."""
     if not isinstance(model, GraphGP):
-        return {"process": describe_process(model), "seed": model.seed}
+        limit = {"farthest point from the surface": words.number(model.within)} if isinstance(model, MeshGP) else {}
+        return {"process": describe_process(model), **limit, "seed": model.seed}
     asked = model.options.features
     out: dict[str, object] = {"kernel, at the start": repr(model.kernel), "features": model.features}
     if asked != model.features:

@@ -47,14 +47,17 @@ def _tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
 
 def _encode_mesh(family: FieldFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
     assert isinstance(family.places, MeshPlaces)
-    mesh = family.places.mesh
-    return {**_encode_options(family), "alpha": mesh.alpha}, _tensors({"vertices": mesh.vertices, "faces": mesh.faces})
+    mesh, within = family.places.mesh, family.places.within
+    limit = {} if within is None else {"within": float(within) if np.isfinite(within) else "inf"}
+    described = {**_encode_options(family), "alpha": mesh.alpha, **limit}
+    return described, _tensors({"vertices": mesh.vertices, "faces": mesh.faces})
 
 
 def _decode_mesh(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> FieldFamily:
     arrays = part(tensors, "field.")
     mesh = graphs.MeshField((arrays["vertices"].numpy(), arrays["faces"].numpy()), described["alpha"])
-    return _family(described, MeshPlaces(mesh), scaling)
+    within = described.get("within")
+    return _family(described, MeshPlaces(mesh, float(within) if within == "inf" else within), scaling)
 
 
 def _encode_roads(family: FieldFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:

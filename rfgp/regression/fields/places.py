@@ -10,10 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 from torch import Tensor
 
 import graphs
+from graphs.checks import is_number, shown
 from graphs.precisions import MarkovField
+from graphs.precisions.mesh import FARTHEST, too_far
 from rfgp.autograd import as_array
 from rfgp.errors import DataError, InvalidArgumentError
 
@@ -98,12 +101,24 @@ class MeshPlaces(Places):
 
     Attributes:
         mesh: The field.
+        within: The largest distance of a point from the surface, in the mesh's units. If None, a tenth of the diagonal
+            of its box.
+
+    Raises:
+        InvalidArgumentError: within is not a positive number.
     """
 
     mesh: graphs.MeshField
+    within: float | None = None
     what = "points"
     falls = "The mesh falls"
     joining = " If parts should be one, merge their vertices where they touch."
+
+    def __post_init__(self) -> None:
+        if self.within is not None and not (is_number(self.within) and self.within > 0):
+            raise InvalidArgumentError(
+                f"within must be a positive number or None, got {shown(self.within)}. math.inf allows any distance."
+            )
 
     @property
     def num_columns(self) -> int:
@@ -113,16 +128,33 @@ class MeshPlaces(Places):
     @property
     def extent(self) -> float:
         """The diagonal of the mesh's box."""
-        return self.mesh.diagonal
+        return self.mesh.reach / FARTHEST
 
     @property
     def field(self) -> graphs.MeshField:
         """The field."""
         return self.mesh
 
+    @property
+    def limit(self) -> float:
+        """The largest distance of a point from the surface."""
+        return self.mesh.reach if self.within is None else float(self.within)
+
     def check(self, points: Array) -> None:
-        """Refuse points (n, d) that are not finite, or out of range."""
-        _named(lambda: self.mesh.locate(points[:0] if np.isfinite(points).all() else points))
+        """Refuse points (n, d) that are not finite, or too far from the surface.
+
+        A vertex nearby shows that a point is near enough; the others are located, the least likely one first.
+        """
+        _named(lambda: self.mesh.read_points(points))
+        distances, _ = self._vertices.query(points, distance_upper_bound=self.limit)
+        doubtful = np.flatnonzero(np.isinf(distances) & np.isfinite(self.limit))
+        if len(doubtful):
+            distances, _ = self._vertices.query(points[doubtful])
+            worst = doubtful[[int(distances.argmax())]]
+            for rows in (worst, doubtful):
+                found = self.mesh.locate(points[rows]).distances
+                if found.max() > self.limit:
+                    raise DataError(too_far(int(rows[found.argmax()]), float(found.max()), self.limit))
 
     def observe(self, points: Array) -> sp.csr_array:
         """Return the barycentric weights of the nearest points, (n, V)."""
@@ -136,12 +168,16 @@ class MeshPlaces(Places):
     def _recent(self) -> "_Recent[sp.csr_array]":
         return _Recent()
 
+    @cached_property
+    def _vertices(self) -> KDTree:
+        return KDTree(self.mesh.coordinates)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {"mesh": self.mesh}
+        return {"mesh": self.mesh, "within": self.within}
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield alpha, vertices (V, d) and faces (F, 3)."""
-        yield f"mesh alpha={self.mesh.alpha}"
+        """Yield alpha, a limit that was given, vertices (V, d) and faces (F, 3)."""
+        yield f"mesh alpha={self.mesh.alpha}" + ("" if self.within is None else f" within={self.within}")
         yield from (torch.from_numpy(np.array(part)) for part in (self.mesh.vertices, self.mesh.faces))
 
 

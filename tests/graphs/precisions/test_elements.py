@@ -167,7 +167,7 @@ def test_loose_vertices_are_left_out_and_counted():
     field, sound = wall(), MeshField(([*WALL[0][:3], WALL[0][4]], [(0, 1, 2), (0, 2, 3)]))
     np.testing.assert_allclose(field.entries([0.7]), sound.entries([0.7]), rtol=1e-12)
     assert field.covered.tolist() == [0, 1, 2, 4]
-    assert (field.num_vertices, field.diagonal) == (6, sound.diagonal)
+    assert (field.num_vertices, field.reach) == (6, sound.reach)
     np.testing.assert_array_equal(field.vertices, WALL[0])
     np.testing.assert_array_equal(field.coordinates, sound.coordinates)
 

@@ -202,3 +202,11 @@ def test_what_are_no_weights_is_named(name):
         sphere(1).weights(*given)
     with pytest.raises(graphs.InvalidArgumentError, match=r"vertices are integers .* from 0 to 41"):
         sphere(1).weights_at_vertices([42])
+
+
+def test_a_point_farther_away_than_allowed_is_named():
+    field, points = MeshField(trimesh.creation.icosphere(1)), [(0.0, 0.0, 1.0), (0.0, 0.0, 3.0), (0.0, 2.0, 0.0)]
+    np.testing.assert_array_equal(field.locate(points, within=2.5).distances, field.locate(points).distances)
+    for within in (1.5, 0.5):
+        with pytest.raises(graphs.InvalidArgumentError, match=r"within .* got row 1 at a distance of 2"):
+            field.locate(points, within=within)

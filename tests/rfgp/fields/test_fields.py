@@ -83,6 +83,33 @@ def test_values_by_place_go_to_the_nearest_face(ball, tmp_path):
     assert field.nodes.tolist() == [5, 60]
 
 
+def test_the_limit_of_places_is_an_option(ball, tmp_path):
+    """On faces by the surface, on vertices too: the middle of a large face is far from its corners."""
+    values = write(tmp_path / "v.csv", "x,y,z,heat\n0,0,1.5,1\n0,0,1,2\n")
+    for nodes in ("faces", "vertices"):
+        with pytest.raises(rfgp.DataError, match="row 0"):
+            fields.read_mesh_field(ball[0], values, nodes=nodes)
+        assert len(fields.read_mesh_field(ball[0], values, nodes=nodes, within=0.6).nodes) == 2
+    trimesh.Trimesh([(0, 0, 0), (9, 0, 0), (9, 9, 0), (0, 9, 0)], [(0, 1, 2), (0, 2, 3)]).export(
+        tmp_path / "square.ply"
+    )
+    write(values, "x,y,z,heat\n4.5,4.5,0,1\n0,0,0,2\n")
+    assert fields.read_mesh_field(tmp_path / "square.ply", values, nodes="vertices").nodes.shape == (2,)
+
+
+def test_the_nearest_face_may_have_a_distant_centroid(tmp_path):
+    """A long face beside many small ones, whose centroids are all nearer to a point that lies on the long one."""
+    fan = [(x / 10, y / 10, 0.5) for x in range(8) for y in range(8)]
+    small = [(8 * i + j, 8 * i + j + 1, 8 * i + j + 8) for i in range(7) for j in range(7)]
+    mesh = trimesh.Trimesh([*fan, (-1, -1, 0), (99, -1, 0), (-1, 9, 0)], [*small, (64, 65, 66)], process=False)
+    mesh.export(tmp_path / "m.ply")
+    with pytest.warns(graphs.DisconnectedWarning):
+        field = fields.read_mesh_field(
+            tmp_path / "m.ply", write(tmp_path / "v.csv", "x,y,z,heat\n.3,.3,0,1\n1,2,0,3\n")
+        )
+    assert field.nodes.tolist() == [49, 49]
+
+
 @pytest.mark.parametrize("snap", [0.0, 30.0])
 def test_nodes_of_roads_are_positions_on_them(tmp_path, snap):
     lines = ((8.0, 50.0, 8.0, 50.01), (8.0, 50.0102, 8.02, 50.01), (8.02, 50.01, 8.0, 50.0))
@@ -122,7 +149,7 @@ def test_a_field_may_lie_on_vertices_by_place_or_by_normals(ball, tmp_path):
     with pytest.raises(rfgp.DataError, match="a field on a mesh's vertices needs vertex, or x, y and z"):
         fields.read_mesh_field(path, write(tmp_path / "f.csv", "face,heat\n1,2\n3,4\n"), nodes="vertices")
     far = write(tmp_path / "far.csv", "x,y,z,heat\n,,,\n0,0,1,1\n9,9,9,2\n")
-    with pytest.raises(rfgp.DataError, match=r"row 2 lies 14\.\d+ from the nearest vertex.* Rows count from 0"):
+    with pytest.raises(rfgp.DataError, match=r"row 2 at a distance of 14\.\d+ .rows count from 0"):
         fields.read_mesh_field(path, far, nodes="vertices", table_options={"missing": "drop"})
     with pytest.raises(graphs.InvalidArgumentError, match="nodes"):
         fields.read_mesh_field(path, nodes="corners")
@@ -135,7 +162,7 @@ def test_a_field_may_lie_on_vertices_by_place_or_by_normals(ball, tmp_path):
         ("face,heat\n1,1\n-1,2\n", "row 1 names face -1"),
         ("face,heat\n1.5,1\n1,2\n", r"names face 1.5"),
         ("vertex,heat\n42,1\n1,2\n", "names vertex 42; there are 0 to 41"),
-        ("x,y,z,heat\n0,0,1,1\n9,9,9,2\n", "row 1 lies .* from the nearest face.*same units"),
+        ("x,y,z,heat\n0,0,1,1\n9,9,9,2\n", "within .* of the surface, got row 1 .* same units"),
         ("place,heat\n1,1\n2,2\n", "has the columns place before the value 'heat'"),
         ("face,heat\n1,hot\n2,3\n", "'heat'"),
         ("face,heat\n1,\n2,3\n", "'heat'"),

@@ -332,3 +332,54 @@ def test_a_mesh_with_loose_vertices_keeps_their_numbers(tmp_path):
     again = rfgp.load(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(again.family.places.mesh.vertices, vertices)
     np.testing.assert_allclose(again.predict(vertices[[0, 2]]).mean, gp.predict(vertices[[0, 2]]).mean, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("point", "distance"), [((9.0, 0.0, 0.0), "8 "), ((0.0, 0.0, 0.0), r"0\.98")])
+def test_points_far_from_the_surface_are_refused(point, distance):
+    """Also the centre of the sphere, from which all faces are about equally far."""
+    gp, X, y, _ = MODELS["mesh"]()
+    gp.condition(X, y)
+    message = rf"within 0\.3\d+ of the surface, got row 2 at a distance of {distance}"
+    far = np.concatenate([X[:2], [point]])
+    with pytest.raises(rfgp.DataError, match=message):
+        gp.predict(far)
+    with pytest.raises(rfgp.DataError, match=message):
+        gp.condition(far, y[:3])
+    with pytest.raises(rfgp.DataError, match=message):
+        gp.fit(far, y[:3])
+    with pytest.raises(rfgp.DataError, match=message):
+        gp.update(far, y[:3])
+
+
+def test_a_limit_of_distance_is_kept_and_saved(tmp_path):
+    """Also by a model that was saved without one, which has the default."""
+    X, y = points()
+    mesh, far = trimesh.creation.icosphere(2), np.array([[0.0, 0.0, 4.0]])
+    default = 0.1 * np.linalg.norm(np.ptp(mesh.vertices, axis=0))
+    for within, expected in ((None, default), (0.1, 0.1), (np.inf, np.inf)):
+        gp = rfgp.MeshGP(mesh, within=within, lengthscale=1.0, outputscale=1.0, noise=0.1, seed=0).condition(X, y)
+        assert gp.within == pytest.approx(expected)
+        gp.save(tmp_path / "model.safetensors", data=True)
+        again = rfgp.load(tmp_path / "model.safetensors")
+        assert again.within == gp.within
+        for each in (gp, again, pickle.loads(pickle.dumps(gp))):
+            if within == np.inf:
+                np.testing.assert_allclose(each.predict(far).mean, each.predict(far / 4).mean, rtol=1e-9)
+            else:
+                with pytest.raises(rfgp.DataError, match="of the surface"):
+                    each.predict(far)
+    for wrong in (0.0, -1.0, "near", True, np.nan):
+        with pytest.raises(rfgp.InvalidArgumentError, match="within must be a positive number"):
+            rfgp.MeshGP(mesh, within=wrong)
+
+
+def test_points_are_near_the_surface_not_a_vertex():
+    """A square of two large faces: its centre is far from the corners."""
+    square = [(0.0, 0.0), (9.0, 0.0), (9.0, 9.0), (0.0, 9.0)], [(0, 1, 2), (0, 2, 3)]
+    gp = rfgp.MeshGP(square, within=0.5, lengthscale=1.0, outputscale=1.0, noise=0.1, seed=0)
+    gp.condition([(3.0, 6.0), (6.0, 3.0)], [1.0, 2.0])
+    assert gp.predict([(9.4, 4.5)]).mean.shape == (1,)
+    with pytest.raises(rfgp.DataError, match=r"row 1 at a distance of 0\.6"):
+        gp.predict([(4.5, 4.5), (9.6, 4.5)])
+    with pytest.raises(rfgp.DataError, match="not finite"):
+        gp.predict([(np.nan, 4.5)])
