@@ -247,7 +247,7 @@ def _candidates(
     halt: float,
     seed: int,
 ) -> Iterator[Candidate]:
-    labels = graph.labels_at(sample)
+    labels = graph.named(sample)
 
     def measured(name: str, options: dict[str, Any], draws: Iterable[NodeFeatures]) -> Candidate:
         phis = [feature_matrix(draw, kernel) for draw in draws]

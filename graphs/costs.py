@@ -53,7 +53,7 @@ def walk_costs(
     check_counts(num_nodes=num_nodes, num_walkers=num_walkers)
     generator = np.random.default_rng(random.resolve_seed(seed))
     nodes = generator.permutation(graph.num_nodes)[:num_nodes]
-    labels = graph.labels_at(nodes)
+    labels = graph.named(nodes)
     f = whole_modulation(kernel)
     each = fftconvolve(quantile_survival(as_halting(halt), num_quantiles, len(f) - 1) * f, f[None, :], axes=1)
     halting = choose_halt(graph, Modulated(tuple(each[-1].tolist())), num_walkers)

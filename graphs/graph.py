@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
+from graphs.builders.lattices import GridLabels
 from graphs.checks import check_choice, check_fits, is_hashable, shown
 from graphs.errors import InvalidArgumentError, UnknownNodeError
 from graphs.laplacians import LAPLACIANS
@@ -36,7 +37,8 @@ class Graph(Sources):
     Attributes:
         adjacency: Symmetric `scipy.sparse.csr_array` (N, N), float64, 32-bit indices, sorted,
             read-only, without explicit zeros.
-        labels: N distinct hashable labels, or None where the positions are the labels.
+        labels: N distinct hashable labels: of a grid tuples, of a mesh `range(N)`, both computed when they are asked
+            for. None where the positions are the labels.
         coordinates: (N, 2) or (N, 3) places of the nodes for plots, or None.
         num_self_loops_dropped: How many self-loops `self_loops="drop"` left out.
         laplacian: Which L kernels are functions of, see `with_laplacian`.
@@ -116,12 +118,17 @@ class Graph(Sources):
     ) -> NDArray[np.int64]:  # (n,)
         """Return the positions (n,) of n labels.
 
+        Of a grid, positions are understood as well: an integer is no label there.
+
         Raises:
             UnknownNodeError: a label names no node; where positions are the labels, also a
                 non-integer or a number outside 0..N-1.
         """
-        if self.labels is None:
+        if isinstance(self.labels, GridLabels):
+            return _check_tuples(labels, self.labels)
+        if self.reads_positions:
             return _check_positions(labels, self.num_nodes)
+        assert self.labels is not None
         if isinstance(labels, np.ndarray) and labels.dtype == bool:
             raise UnknownNodeError("Labels are asked for, not a mask: pass the labels where the mask is true.")
         listed = labels.tolist() if isinstance(labels, np.ndarray) else _listed(labels)
@@ -143,12 +150,30 @@ class Graph(Sources):
             UnknownNodeError: a position is outside 0..N-1.
         """
         checked = _check_positions(positions, self.num_nodes)
-        return checked if self.labels is None else [self.labels[i] for i in checked]
+        if isinstance(self.labels, GridLabels):
+            return list(self.labels.at(checked))
+        return checked if self.labels is None or self.reads_positions else [self.labels[i] for i in checked]
+
+    @property
+    def reads_positions(self) -> bool:
+        """Whether `index` takes integers for positions: without labels, on meshes, and on grids."""
+        return self.labels is None or isinstance(self.labels, range | GridLabels)
+
+    def named(
+        self,
+        positions: NDArray[np.int64],  # (n,)
+    ) -> NDArray[np.int64] | list[Hashable]:
+        """Return what `index` reads as n positions, at the least cost: these (n,) where it takes integers, or labels.
+
+        Raises:
+            UnknownNodeError: a position is outside 0..N-1.
+        """
+        return _check_positions(positions, self.num_nodes) if self.reads_positions else self.labels_at(positions)
 
     def largest_component(self) -> "Graph":
         """Return the subgraph of the largest connected part; its nodes keep their labels.
 
-        Where positions were the labels, the old positions become the labels.
+        Where positions were the labels, the old positions become the labels; nodes of a grid keep their tuples.
         """
         _, part = connected_components(self.adjacency, directed=False)
         return self.subgraph(np.flatnonzero(part == np.bincount(part).argmax()))
@@ -170,7 +195,8 @@ class Graph(Sources):
             raise InvalidArgumentError("A subgraph names each position once.")
         adjacency = sp.csr_array(self.adjacency[chosen][:, chosen])
         adjacency.sort_indices()
-        labels = tuple(chosen.tolist() if self.labels is None else self.labels_at(chosen))
+        found = self.labels_at(chosen)
+        labels = tuple(found.tolist() if isinstance(found, np.ndarray) else found)
         coordinates = None if self.coordinates is None else self.coordinates[chosen]
         return Graph(freeze(adjacency), labels, coordinates, laplacian=self.laplacian)
 
@@ -226,6 +252,25 @@ def _in_tuples(label: Any) -> Any:
 def _is_truth(label: Any) -> bool:
     """Whether a label is True or False, which Python counts among the numbers."""
     return isinstance(label, bool | np.bool_)
+
+
+def _check_tuples(given: Any, labels: GridLabels) -> NDArray[np.int64]:
+    """Return the positions (n,) of labels of a grid, or of an array (n, d); integers (n,) are positions."""
+    listed = given if isinstance(given, np.ndarray) and given.dtype != object else _listed(given)
+    try:
+        rows = np.asarray(listed)
+    except ValueError as error:  # tuples of several lengths, or tuples and integers
+        raise UnknownNodeError(
+            f"Nodes of a grid must be tuples of one integer for each of its {len(labels.shape)} axes, or all of them "
+            f"positions, got {shown(given)}."
+        ) from error
+    if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.integer):
+        return _check_positions(given, len(labels))
+    if listed is not given and any(_is_truth(part) for label in listed for part in label):
+        raise UnknownNodeError(
+            f"Labels of a grid are tuples of integers, and True or False is none, got {shown(given)}."
+        )
+    return labels.positions(rows.astype(np.int64))
 
 
 def _check_positions(given: Any, num_nodes: int) -> NDArray[np.int64]:

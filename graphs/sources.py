@@ -20,7 +20,7 @@ class Sources:
     """What a source tells of a graph, with one class method for each; `graphs.Graph` is the class to use."""
 
     adjacency: sp.csr_array  # (N, N)
-    labels: tuple[Hashable, ...] | None = None  # N of them
+    labels: Sequence[Hashable] | None = None  # N of them
     coordinates: NDArray[np.float64] | None = None  # (N, 2) or (N, 3)
     num_self_loops_dropped: int = field(default=0, compare=False)
 
@@ -94,10 +94,12 @@ class Sources:
         `coordinates` (N, 3) are the face centroids or the vertices, in the units of the mesh. Faces are adjacent where
         they share an edge, all pairs of them where more than two do (`trimesh.Trimesh.face_adjacency` leaves such
         edges out). Vertices are those of the mesh as it is: without `mesh.merge_vertices()`, or `load_mesh`, faces
-        that repeat their corners share no edge. Vertices of no face are isolated nodes.
+        that repeat their corners share no edge, of which a warning tells. Vertices of no face are isolated nodes.
+        Labels are the numbers 0..N-1 of the faces or vertices.
 
         Args:
-            mesh: A `trimesh.Trimesh`, or anything with `vertices` (V, 3) and `faces` (F, 3).
+            mesh: A `trimesh.Trimesh`, or anything with `vertices` (V, 3) and `faces` (F, 3); a `trimesh.Scene`, whose
+                meshes are put together by its `to_mesh()`; or the path of a file, which `graphs.load_mesh` reads.
             nodes: "faces" or "vertices".
             weights: "unit": every edge weighs 1. "edge-length": (mean length) / (length), as for roads; between
                 vertices the length of the edge, between faces that of the way from centroid to centroid through the
@@ -117,6 +119,7 @@ class Sources:
             NegativeCotangentsWarning: weights are negative, where opposite angles add up to more than pi (at a
                 boundary: exceed pi / 2); these edges are left out, which changes the Laplacian, and counted.
             DegenerateFacesWarning: faces without area add nothing to cotangent weights.
+            DisconnectedWarning: vertices of faces are at the same place as others, so that the surface is cut there.
         """
         return cls._assemble(builders.from_mesh(mesh, nodes, weights), "error", "error")
 
@@ -129,10 +132,12 @@ class Sources:
         diagonals: bool = False,
         spacing: ArrayLike | None = None,  # (d,)
     ) -> Self:
-        """Build the grid of a d-dimensional array; a node's position is its index in C order.
+        """Build the grid of a d-dimensional array; a node's label is its index, and its position follows C order.
 
-        That is `np.ravel_multi_index(index, shape)`, so `values.ravel()` of an array of this shape follows the nodes.
-        For d of 2 and 3 `coordinates` (N, d) are the indices times the spacing, in the order of the axes.
+        Labels are tuples (i, j, ...), also for d of 1. A node's position is `np.ravel_multi_index(label, shape)`, so
+        `values.ravel()` of an array of this shape follows the nodes. Where nodes are asked for, labels, an array of
+        integers (n, d) and positions (n,) are all understood, since an integer is no label. For d of 2 and 3
+        `coordinates` (N, d) are the indices times the spacing, in the order of the axes.
 
         Args:
             shape: The number of nodes along each axis, at least one axis.
@@ -252,7 +257,8 @@ class Sources:
         shape = (edges.num_nodes, edges.num_nodes)
         adjacency = sp.coo_array((values, (rows.astype(np.int32), columns.astype(np.int32))), shape=shape).tocsr()
         adjacency.sort_indices()
-        return cls(freeze(adjacency), edges.labels, edges.coordinates, dropped)
+        labels = edges.labels if edges.computed is None else edges.computed
+        return cls(freeze(adjacency), labels, edges.coordinates, dropped)
 
 
 def freeze(

@@ -26,6 +26,7 @@ class EdgeArrays(NamedTuple):
     weights: NDArray[np.float64]  # (E,)
     labels: tuple[Hashable, ...] | None = None  # N of them; None: the positions themselves
     coordinates: NDArray[np.float64] | None = None  # (N, 2) or (N, 3), for plots only
+    computed: Sequence[Hashable] | None = None  # N distinct labels that follow from the positions, instead of `labels`
 
 
 def from_pairs(

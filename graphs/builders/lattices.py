@@ -3,16 +3,86 @@
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.edges import EdgeArrays
 from graphs.checks import as_numbers, check_fits, is_count, shown
-from graphs.errors import InvalidArgumentError, InvalidGraphError
+from graphs.errors import InvalidArgumentError, InvalidGraphError, UnknownNodeError
 
 _MOST = int(np.iinfo(np.int32).max)
+
+
+@dataclass(frozen=True)
+class GridLabels(Sequence[tuple[int, ...]]):
+    """The labels of a grid's nodes: the tuples (i, j, ...) in C order, computed when they are asked for.
+
+    Attributes:
+        shape: Of the grid.
+
+    >>> labels = GridLabels((2, 3))
+    >>> labels[4], (1, 1) in labels, len(labels)
+    ((1, 1), True, 6)
+    """
+
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return math.prod(self.shape)
+
+    @overload
+    def __getitem__(self, place: int) -> tuple[int, ...]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[tuple[int, ...]]: ...
+
+    def __getitem__(self, place: int | slice) -> tuple[int, ...] | list[tuple[int, ...]]:
+        chosen = range(len(self))[place]
+        if isinstance(chosen, range):
+            return self.at(np.arange(chosen.start, chosen.stop, chosen.step, dtype=np.int64))
+        return self.at(np.array([chosen]))[0]
+
+    def __iter__(self) -> Iterator[tuple[int, ...]]:
+        return itertools.product(*map(range, self.shape))
+
+    def __contains__(self, label: object) -> bool:
+        return (
+            isinstance(label, tuple)
+            and len(label) == len(self.shape)
+            and all(is_count(i) and 0 <= i < size for i, size in zip(label, self.shape, strict=True))
+        )
+
+    def at(
+        self,
+        positions: NDArray[np.int64],  # (n,)
+    ) -> list[tuple[int, ...]]:
+        """Return the labels of n positions (n,)."""
+        columns = (column.tolist() for column in np.unravel_index(positions, self.shape))
+        return list(zip(*columns, strict=True))
+
+    def positions(
+        self,
+        labels: NDArray[np.int64],  # (n, d)
+    ) -> NDArray[np.int64]:  # (n,)
+        """Return the positions (n,) of labels, the rows of (n, d).
+
+        Raises:
+            UnknownNodeError: a label is not of the grid.
+        """
+        if labels.shape[1] != len(self.shape):
+            raise UnknownNodeError(f"Labels of a grid of shape {self.shape} must be {self._allowed}, got {labels[0]}.")
+        outside = ((labels < 0) | (labels >= self.shape)).any(axis=1)
+        if outside.any():
+            wrong = tuple(labels[int(outside.argmax())].tolist())
+            raise UnknownNodeError(f"There is no node {wrong}; labels of this grid are {self._allowed}.")
+        return np.asarray(np.ravel_multi_index(tuple(labels.T), self.shape), dtype=np.int64)
+
+    @property
+    def _allowed(self) -> str:
+        return f"tuples {(0,) * len(self.shape)} to {tuple(size - 1 for size in self.shape)}"
 
 
 def from_grid(
@@ -43,7 +113,7 @@ def from_grid(
     coordinates = None
     if len(sizes) in (2, 3):
         coordinates = np.indices(sizes).reshape(len(sizes), -1).T * steps
-    return EdgeArrays(math.prod(sizes), sources, targets, weights, None, coordinates)
+    return EdgeArrays(math.prod(sizes), sources, targets, weights, None, coordinates, GridLabels(sizes))
 
 
 def _offsets(count: int, diagonals: bool) -> Iterator[tuple[int, ...]]:

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.files import brief, check_file
 from graphs.builders.lengths import between, inverse, scaled
 from graphs.builders.triangles import angles, read_triangles
-from graphs.checks import check_choice
+from graphs.checks import check_choice, shown
 from graphs.errors import (
     DegenerateFacesWarning,
+    DisconnectedWarning,
     FileFormatError,
     InvalidArgumentError,
     InvalidGraphError,
@@ -41,9 +44,72 @@ def from_mesh(mesh: Any, nodes: str, weights: str) -> EdgeArrays:
         raise InvalidArgumentError(
             'Cotangent weights belong to the edges between vertices: pass nodes="vertices", or weights="edge-length".'
         )
-    vertices, faces = read_triangles(getattr(mesh, "vertices", None), getattr(mesh, "faces", None))
-    build = _from_faces if nodes == "faces" else _from_vertices
-    return build(vertices, faces, weights)
+    vertices, faces = as_triangles(mesh)
+    _warn_of_cuts(vertices, faces)
+    edges = (_from_faces if nodes == "faces" else _from_vertices)(vertices, faces, weights)
+    return edges._replace(computed=range(edges.num_nodes))
+
+
+def as_triangles(
+    mesh: Any,
+    dimensions: tuple[int, ...] = (3,),
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return new arrays of the vertices (V, d), d one of the dimensions, and the faces (F, 3) of a mesh.
+
+    A mesh is an object with `vertices` and `faces`, or the pair of them; a `trimesh.Scene`, whose meshes are put
+    together by its `to_mesh()`; or the path of a file, which `load_mesh` reads.
+
+    Raises:
+        FileFormatError: the file is missing, or no mesh.
+        InvalidGraphError: there are no faces, or they are no triangles of the vertices.
+    """
+    if isinstance(mesh, str | Path):
+        mesh = load_mesh(mesh)
+    elif hasattr(mesh, "geometry") and (hasattr(mesh, "to_mesh") or hasattr(mesh, "dump")):
+        mesh = mesh.to_mesh() if hasattr(mesh, "to_mesh") else mesh.dump(concatenate=True)
+        if len(getattr(mesh, "faces", ())) == 0:
+            raise InvalidGraphError(
+                "A scene must hold a triangle mesh, got one without. Paths and points are no meshes."
+            )
+    given, corners = mesh if isinstance(mesh, tuple | list) and len(mesh) == 2 else _parts(mesh)
+    return read_triangles(given, corners, dimensions)
+
+
+def _parts(mesh: Any) -> tuple[Any, Any]:
+    """Return the vertices and faces of an object; of a point cloud no faces."""
+    if not hasattr(mesh, "vertices"):
+        raise InvalidGraphError(
+            "A mesh must be an object with vertices and faces, a trimesh.Scene or the path of a file, got "
+            f"{shown(mesh)}."
+        )
+    return mesh.vertices, getattr(mesh, "faces", ())
+
+
+def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> None:
+    """Warn where vertices of faces are at the same place as others: the surface is cut there, as in files of STL."""
+    used = np.unique(faces)
+    places = vertices[used] + 0.0  # -0 is 0
+    order = np.lexsort(places.T)
+    first = np.concatenate([[True], (places[order][1:] != places[order][:-1]).any(axis=1)])
+    count = int((~first).sum())
+    if count == 0:
+        return
+    place = np.empty(len(vertices), dtype=np.int64)
+    place[used[order]] = np.cumsum(first) - 1
+    parts, merged = _num_parts(np.searchsorted(used, faces)), _num_parts(place[faces])
+    fewer = f": it falls into {parts} parts, and with such vertices merged into {merged}" if merged < parts else ""
+    message = (
+        f"{count} of {len(used)} vertices are at the same place as another, so that the surface is cut there{fewer}. "
+        "Merge coincident vertices (mesh.merge_vertices()), or read the file with graphs.load_mesh, which does."
+    )
+    warnings.warn(DisconnectedWarning(message), stacklevel=4)
+
+
+def _num_parts(faces: NDArray[np.int64]) -> int:
+    """Return into how many connected parts faces (F, 3) of vertices 0..V-1, all of them used, fall."""
+    size = int(faces.max()) + 1
+    links = (np.ones(2 * len(faces)), (faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()))
+    return int(connected_components(sp.coo_array(links, shape=(size, size)), directed=False)[0])
 
 
 class _Sides(NamedTuple):
@@ -145,7 +211,7 @@ def load_mesh(path: str | Path) -> Any:
 
     Raises:
         FileFormatError: the file is missing, empty, or no mesh of a known format
-            (.stl, .ply, .obj, .off, .glb).
+            (.stl, .ply, .obj, .off, .glb), or coordinates are not finite.
         InvalidGraphError: the file holds no faces.
 
     Warns:
@@ -159,16 +225,20 @@ def load_mesh(path: str | Path) -> Any:
     try:
         content = io.BytesIO(file.read_bytes())  # without a path: files that this one names are not read
         with _without_last_resort():
-            mesh = trimesh.load(content, file_type=file.suffix[1:].lower(), force="mesh", skip_materials=True)
+            kind = file.suffix[1:].lower()
+            mesh = trimesh.load(content, file_type=kind, force="mesh", skip_materials=True, process=False)
     except Exception as error:  # trimesh's parsers raise whatever their bytes lead them to
         raise FileFormatError(f"{file} could not be read as a mesh: {brief(error)}") from error
     if len(getattr(mesh, "faces", ())) == 0:
         raise InvalidGraphError(f"{file} holds no faces; it may be truncated.")
     _check_complete(file, len(mesh.faces))
     try:
+        _check_finite(file, mesh)
         mesh.merge_vertices(merge_tex=True, merge_norm=True)
         whole = mesh.nondegenerate_faces()
-    except Exception as error:  # coordinates that are no numbers
+    except FileFormatError:
+        raise
+    except Exception as error:  # faces of vertices that there are not
         raise FileFormatError(f"{file} could not be read as a mesh: {brief(error)}") from error
     return _drop_degenerate(mesh, whole, file)
 
@@ -202,6 +272,21 @@ def _check_complete(file: Path, faces: int) -> None:
     declared = declared_faces(file)
     if declared is not None and faces < declared:
         raise FileFormatError(f"{file} declares {declared} faces and holds {faces}; it is truncated.")
+
+
+def _check_finite(file: Path, mesh: Any) -> None:
+    """Refuse coordinates of faces that are no finite numbers; trimesh would leave out such faces in silence."""
+    faces = np.asarray(mesh.faces)
+    places = np.array(mesh.vertices, dtype=np.float64)
+    finite = np.array(np.isfinite(places).all(axis=1))
+    wrong = ~finite[faces].all(axis=1)
+    if wrong.any():
+        face = int(wrong.argmax())
+        place = places[next(corner for corner in faces[face] if not finite[corner])].tolist()
+        raise FileFormatError(
+            f"{file}: coordinates must be finite numbers, got a vertex at {place} ({int(wrong.sum())} of {len(faces)} "
+            f"faces have such a corner, the first is face {face}). Repair the file."
+        )
 
 
 def _drop_degenerate(mesh: Any, whole: Any, file: Path) -> Any:

@@ -25,7 +25,9 @@ def read_triangles(
     Raises:
         InvalidGraphError: there are no faces, or they are no triangles of the vertices.
     """
-    corners = read_integers(() if faces is None else faces, "The corners of faces")
+    if vertices is None or faces is None:
+        raise InvalidGraphError("A mesh must have vertices and faces, got neither or one of them.")
+    corners = read_integers(faces, "The corners of faces")
     if corners.size == 0:
         raise InvalidGraphError("The mesh has no faces, so there is nothing to walk on. Point clouds are not meshes.")
     places = as_numbers(vertices)

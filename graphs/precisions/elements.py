@@ -19,7 +19,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from graphs.builders.triangles import Angles, angles, read_triangles
+from graphs.builders.mesh import as_triangles
+from graphs.builders.triangles import Angles, angles
 from graphs.errors import DegenerateFacesWarning, DisconnectedWarning, InvalidGraphError, LooseVerticesWarning
 
 Floats = NDArray[np.float64]
@@ -61,9 +62,7 @@ def in_space(
 
 def read_mesh(mesh: Any) -> Mesh:
     """Return the mesh and its elements; see `graphs.MeshField`, whose errors and warnings these are."""
-    pair = mesh if isinstance(mesh, tuple | list) and len(mesh) == 2 else None
-    given, corners = pair or (getattr(mesh, "vertices", None), getattr(mesh, "faces", None))
-    vertices, faces = read_triangles(given, corners, dimensions=(2, 3))
+    vertices, faces = as_triangles(mesh, dimensions=(2, 3))
     found = angles(in_space(vertices), faces)
     whole = np.flatnonzero(~found.flat)
     _check_flat(found.flat)

@@ -61,8 +61,10 @@ class MeshField(MarkovField):
     does not suffer so, see `log_determinant_from`.
 
     Args:
-        mesh: A `trimesh.Trimesh`, or anything with `vertices` (V, 3) or (V, 2) and `faces` (F, 3), or the pair. The
-            order of a face's corners does not matter; more than two faces may share an edge.
+        mesh: A `trimesh.Trimesh`, or anything with `vertices` (V, 3) or (V, 2) and `faces` (F, 3), or the pair; a
+            `trimesh.Scene`, whose meshes are put together by its `to_mesh()`; or the path of a file, which
+            `graphs.load_mesh` reads. The order of a face's corners does not matter; more than two faces may share an
+            edge.
         alpha: An integer from 1 to 6.
 
     Attributes:

@@ -289,7 +289,7 @@ def node_case(
     prediction = exact.predict(hidden)
     scored = _score(prediction, y, start, repr(exact.hyperparameters))
     graph = exact.graph
-    every = graph.labels_at(_measured(graph))
+    every = graph.named(_measured(graph))
 
     def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
         if named is not None and method in named:

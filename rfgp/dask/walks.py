@@ -45,7 +45,7 @@ def sample_walks(
     check_graph(graph)
     labels = None if nodes is None else list(nodes)
     starts = np.arange(graph.num_nodes) if labels is None else graph.index(labels)
-    few = graph.labels_at(starts[:1])
+    few = graph.named(starts[:1])
     max_memory = options.pop("max_memory", None)
     settings = graphs.sample_walks(graph, few, **options).settings
     check_memory(graph, starts, settings, max_memory)

@@ -90,7 +90,8 @@ class MeshGP(Process[FieldFamily]):
     its units, not in edges.
 
     Args:
-        field: A `graphs.MeshField`, or a mesh, of which one with alpha = 2 is made.
+        field: A `graphs.MeshField`, or what it is made of with alpha = 2: a mesh, a `trimesh.Scene` or the path of a
+            file.
         within: The largest distance of a point from the surface, in the mesh's units: `fit`, `condition` and `predict`
             refuse points farther away. If None, a tenth of the diagonal of the mesh's box; math.inf allows any
             distance. It is saved with the model.

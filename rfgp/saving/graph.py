@@ -1,6 +1,6 @@
 """The family of the nodes of a graph in files: CSR arrays, labels, and how the walks were drawn."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 import graphs
+from graphs.builders.lattices import GridLabels
+from graphs.checks import is_count
 from graphs.couplings import Sigma, Tuples
 from graphs.kernels import GraphKernel
 from graphs.random import GENERATOR_VERSION
@@ -50,8 +52,7 @@ def _encode(family: NodeFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "approximation": options.approximation,
         "outputscale": plain.plain(options.outputscale),
         "noise": plain.plain(options.noise),
-        "labels": None if graph.labels is None else [_encode_label(label) for label in graph.labels],
-        "has_labels": graph.labels is not None,
+        **_encode_labels(graph.labels),
         "num_self_loops_dropped": graph.num_self_loops_dropped,
         "laplacian": graph.laplacian,
     }
@@ -136,18 +137,17 @@ def _build_graph(described: Mapping[str, Any], arrays: Mapping[str, Any]) -> gra
     size = len(arrays["indptr"]) - 1
     matrix = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(size, size))
     matrix.check_format(full_check=True)
-    labels = described["labels"]
-    if described.get("has_labels", labels is not None) != (labels is not None):
-        raise InvalidArgumentError("the labels of the graph's nodes are lost")
-    graph = graphs.Graph.from_scipy(
-        matrix, None if labels is None else [_decode_label(label) for label in labels], self_loops="keep"
-    )
+    graph = graphs.Graph.from_scipy(matrix, _decode_labels(described), self_loops="keep")
     coordinates = arrays.get("coordinates")
     if coordinates is not None and (coordinates.shape not in ((size, 2), (size, 3)) or coordinates.dtype.kind != "f"):
         raise InvalidArgumentError(f"{size} nodes have coordinates of shape {coordinates.shape}")
     dropped = int(described["num_self_loops_dropped"])
     graph = graph.with_laplacian(described["laplacian"])
-    return replace(graph, coordinates=coordinates, num_self_loops_dropped=dropped)
+    graph = replace(graph, coordinates=coordinates, num_self_loops_dropped=dropped)
+    computed = _computed_labels(described)
+    if computed is not None and (graph.labels is not None or len(computed) != size):
+        raise InvalidArgumentError(f"the labels of the grid or mesh are not those of {size} nodes")
+    return graph if computed is None else replace(graph, labels=computed)
 
 
 def _check_sparse(arrays: Mapping[str, Any]) -> None:
@@ -176,6 +176,31 @@ def _decode_kernel(described: Mapping[str, Any]) -> GraphKernel:
     """Return the kernel; one level of kernels inside, since a base has none of its own."""
     inner = {name: graphs.kernels.by_name(**value) for name, value in described.items() if isinstance(value, dict)}
     return graphs.kernels.by_name(**{**described, **inner})
+
+
+def _encode_labels(labels: Sequence[Hashable] | None) -> dict[str, Any]:
+    """Return labels as JSON; those that follow from the positions as a grid's shape, or as numbers."""
+    computed = isinstance(labels, range | GridLabels)
+    kind = {"grid": list(labels.shape)} if isinstance(labels, GridLabels) else {"numbers": len(labels or ())}
+    listed = None if labels is None or computed else [_encode_label(label) for label in labels]
+    return {"labels": listed, "has_labels": listed is not None, **(kind if computed else {})}
+
+
+def _decode_labels(described: Mapping[str, Any]) -> list[Hashable] | None:
+    labels = described["labels"]
+    if described.get("has_labels", labels is not None) != (labels is not None):
+        raise InvalidArgumentError("the labels of the graph's nodes are lost")
+    return None if labels is None else [_decode_label(label) for label in labels]
+
+
+def _computed_labels(described: Mapping[str, Any]) -> range | GridLabels | None:
+    """Return the labels of a grid or a mesh; older files have neither, and positions are the labels there."""
+    if "grid" in described:
+        shape = described["grid"]
+        if not isinstance(shape, list) or not shape or not all(is_count(size) and size > 0 for size in shape):
+            raise InvalidArgumentError("the shape of the grid is not one of positive integers")
+        return GridLabels(tuple(shape))
+    return range(described["numbers"]) if "numbers" in described else None
 
 
 def _encode_label(label: Hashable) -> Any:

@@ -86,7 +86,7 @@ def measure(
     for seed in range(_DRAWS if kind == "walks" else 1):
         features = make(kind, seed)
         assert isinstance(features, DrawnFeatures | SpectrumFeatures)
-        phi = feature_matrix(features.draw.at(features.draw.graph.labels_at(sample)), kernel)
+        phi = feature_matrix(features.draw.at(features.draw.graph.named(sample)), kernel)
         errors.append(np.linalg.norm((phi @ phi.T).toarray() - exact) / np.linalg.norm(exact))
         nonzeros, options = phi.nnz / len(sample), options_of(features)
     return Candidate(kind, options, float(np.sqrt(np.mean(np.square(errors)))), nonzeros)

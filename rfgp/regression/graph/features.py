@@ -204,7 +204,7 @@ class DrawnFeatures(NodeFeatures):
         for other, features in self._recent:
             if other == key:
                 return features
-        features = self._map.at(self.draw.graph.labels_at(positions.numpy()))
+        features = self._map.at(self.draw.graph.named(positions.numpy()))
         if keep:
             self._recent = (*self._recent[1 - _RECENT :], (key, features))
         return features

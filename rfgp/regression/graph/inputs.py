@@ -37,7 +37,7 @@ class NodeInputs:
 
     def read(self, inputs: Any) -> tuple[Tensor, Origin]:
         """Return the positions (n,) of n labels."""
-        labels = inputs.tolist() if isinstance(inputs, Tensor) and self.graph.labels is not None else inputs
+        labels = inputs.tolist() if isinstance(inputs, Tensor) and not self.graph.reads_positions else inputs
         labels = labels.cpu().numpy() if isinstance(labels, Tensor) else labels
         if isinstance(labels, str) or not hasattr(labels, "__iter__"):
             raise DataError(f"Nodes must be a sequence of labels, got {labels!r}.")

@@ -61,7 +61,7 @@ def test_all_pairs(shape, diagonals):
             D = slow(shape, periodic, diagonals, steps)
             np.testing.assert_allclose(g.adjacency.toarray(), weights_of(D, steps), rtol=1e-12)
             assert g.num_edges == (D > 0).sum() // 2
-            assert g.labels is None
+            assert list(g.labels) == list(np.ndindex(shape))
 
 
 @pytest.mark.parametrize("periodic", [False, True])
@@ -152,3 +152,54 @@ def test_kernels_on_a_ring_are_those_of_the_circle():
     g = Graph.from_grid((12,), periodic=True)
     expected = np.sort(1 - np.cos(2 * np.pi * np.arange(12) / 12))
     np.testing.assert_allclose(g.spectrum.eigenvalues, expected, atol=1e-12)
+
+
+def test_labels_of_a_grid_are_its_tuples():
+    """As integers, they are computed and not kept; integers are positions."""
+    g = Graph.from_grid((3, 4, 5))
+    labels = list(np.ndindex(3, 4, 5))
+    assert (len(g.labels), list(g.labels), g.labels[-1], g.labels[7:3:-2]) == (60, labels, labels[-1], labels[7:3:-2])
+    assert (1, 2, 3) in g.labels
+    assert not {(3, 0, 0), (1, 2), 4, (0, 0, -1), (True, 0, 0.5)} & set(g.labels)
+    assert all(wrong not in g.labels for wrong in ((3, 0, 0), (1, 2), 4, (0, 0, -1)))
+    some = [(0, 0, 1), (2, 3, 4), (1, 2, 0)]
+    expected = np.ravel_multi_index(np.transpose(some), (3, 4, 5)).tolist()
+    for given in (some, np.array(some), [list(label) for label in some], expected, np.array(expected)):
+        assert g.index(given).tolist() == expected
+    assert g.labels_at(np.array(expected)) == some
+    assert g.index([]).tolist() == g.named(np.zeros(0, dtype=np.int64)).tolist() == []
+    assert g.named(np.array(expected)).tolist() == expected
+    assert g.subgraph(expected).labels == tuple(some)
+    assert g.subgraph(expected).index(some[::-1]).tolist() == [2, 1, 0]
+    assert (Graph.from_grid((4,)).labels[2], Graph.from_grid((4,)).index([(2,), (0,)]).tolist()) == ((2,), [2, 0])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([(0, 0), (3, 0)], r"no node \(3, 0\); labels of this grid are tuples \(0, 0\) to \(2, 3\)"),
+        ([(0, -1)], r"no node \(0, -1\)"),
+        ([(0, 0, 0)], "tuples"),
+        ([(0, 0), 1], "tuples of one integer for each of its 2 axes"),
+        ([(0, 0), (1,)], "tuples of one integer"),
+        ([(0, True)], "True or False"),
+        ([12], "no node 12"),
+        ([0.5], "integers 0..11"),
+        ("ab", "sequence of labels"),
+        (3, "sequence of labels"),
+    ],
+)
+def test_labels_that_a_grid_does_not_have(nodes, message):
+    with pytest.raises(graphs.UnknownNodeError, match=message):
+        Graph.from_grid((3, 4)).index(nodes)
+
+
+def test_labels_of_a_large_grid_take_no_memory():
+    import tracemalloc
+
+    g = Graph.from_grid((1000, 1000))
+    tracemalloc.start()
+    assert g.labels[999_999] == (999, 999)
+    assert g.index([(500, 1), (999, 999)]).tolist() == [500_001, 999_999]
+    assert tracemalloc.get_traced_memory()[1] < 1e5
+    tracemalloc.stop()

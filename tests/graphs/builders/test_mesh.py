@@ -220,11 +220,16 @@ class TestLengths:
     @pytest.mark.parametrize("gap", [0.0, 5e-324, 1e-310])
     def test_coincident_vertices_are_named(self, gap):
         mesh = mesh_of([(0, 0), (1, 0), (0, 1), (gap, 0)], [(0, 1, 2), (0, 3, 2)])
-        with pytest.raises(graphs.InvalidGraphError, match=r"Vertices 0 and 3 are at the same place.*merge_vertices"):
-            Graph.from_mesh(mesh, "vertices", weights="edge-length")
-        assert Graph.from_mesh(mesh, "vertices").num_edges == 5
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", graphs.DisconnectedWarning)
+            with pytest.raises(graphs.InvalidGraphError, match=r"Vertices 0 and 3 are at the same place.*merge_vert"):
+                Graph.from_mesh(mesh, "vertices", weights="edge-length")
+            assert Graph.from_mesh(mesh, "vertices").num_edges == 5
         point = mesh_of([(0, 0), (0, 0), (0, 0), (gap, 0), (1, 1)], [(0, 1, 2), (1, 2, 3)])
-        with pytest.raises(graphs.InvalidGraphError, match="Faces 0 and 1 are at the same place"):
+        with (
+            pytest.warns(graphs.DisconnectedWarning),
+            pytest.raises(graphs.InvalidGraphError, match="Faces 0 and 1 are at the same place"),
+        ):
             Graph.from_mesh(point, weights="edge-length")
 
     def test_coordinates_that_are_not_finite(self):
@@ -361,12 +366,12 @@ def test_a_bad_mesh_is_told_by_the_error_alone(tmp_path, capsys, caplog):
     corners = "vertex 0 0 0\nvertex 1 0 0\nvertex 0 inf 0\n"
     (tmp_path / "bad.stl").write_text(f"solid bad\nfacet normal 0 0 x\nouter loop\n{corners}endloop\nendsolid\n")
     root = logging.getLogger()
-    with pytest.raises(graphs.InvalidGraphError, match=r"bad\.stl holds no faces"):
+    with pytest.raises(graphs.FileFormatError, match=r"bad\.stl.* finite"):
         graphs.load_mesh(tmp_path / "bad.stl")
     assert caplog.records  # a handler that there is hears of it
     handlers, root.handlers = root.handlers, []  # as in a program that has none
     try:
-        with pytest.raises(graphs.InvalidGraphError):
+        with pytest.raises(graphs.FileFormatError):
             graphs.load_mesh(tmp_path / "bad.stl")
     finally:
         root.handlers = handlers
@@ -380,3 +385,64 @@ def test_faces_without_area_are_left_out_and_counted(tmp_path):
     trimesh.Trimesh(box.vertices, faces, process=False).export(tmp_path / "m.ply")
     with pytest.warns(graphs.DegenerateFacesWarning, match="1 of 13 faces"):
         assert len(graphs.load_mesh(tmp_path / "m.ply").faces) == 12
+
+
+@pytest.mark.parametrize("nodes", ["faces", "vertices"])
+def test_a_mesh_that_is_cut_is_told_of_with_the_remedy(nodes):
+    """A cube of 24 vertices, as files with a normal for each side have it; and a strip with a slit in one place."""
+    cube = trimesh.creation.box()
+    sides = trimesh.Trimesh(cube.vertices[cube.faces].reshape(-1, 3), np.arange(36).reshape(12, 3), process=False)
+    with pytest.warns(graphs.DisconnectedWarning, match="28 of 36 .* into 12 parts, .* into 1[.] Merge") as caught:
+        graph = Graph.from_mesh(sides, nodes)
+    assert caught[0].filename == __file__
+    assert connected_components(graph.adjacency)[0] == 12
+    sides.merge_vertices()
+    assert connected_components(Graph.from_mesh(sides, nodes).adjacency)[0] == 1
+    slit = mesh_of([(0, 0), (1, 0), (1, 1), (0, 1), (2, 0), (1, 1)], [(0, 1, 2), (0, 2, 3), (1, 4, 5)])
+    with pytest.warns(graphs.DisconnectedWarning, match="1 of 6 vertices .* is cut there[.] Merge"):
+        Graph.from_mesh(slit, nodes)
+    both = trimesh.util.concatenate([cube, cube.copy().apply_translation([3, 0, 0])])
+    assert connected_components(Graph.from_mesh(both, nodes).adjacency)[0] == 2  # two bodies are no mistake
+    loose = mesh_of([(0, 0), (1, 0), (0, 1), (0, 0)], [(0, 1, 2)])
+    assert Graph.from_mesh(loose, "vertices").num_nodes == 4
+
+
+@pytest.mark.parametrize("nodes", ["faces", "vertices"])
+def test_labels_of_a_mesh_are_numbers(nodes):
+    graph = Graph.from_mesh(trimesh.creation.box(), nodes)
+    assert graph.labels == range(graph.num_nodes)
+    assert graph.index([3, 1]).tolist() == graph.labels_at(np.array([3, 1])).tolist() == [3, 1]
+    with pytest.raises(graphs.UnknownNodeError, match="no node 12"):
+        graph.index([12])
+    part = graph.subgraph([4, 2])
+    assert part.labels == (4, 2)
+    assert part.index([2]).tolist() == [1]
+
+
+@pytest.mark.parametrize("kind", ["path", "text", "scene", "pair"])
+def test_what_stands_for_a_mesh(kind, tmp_path):
+    ball = trimesh.creation.icosphere(1)
+    ball.export(tmp_path / "ball.ply")
+    moved = trimesh.Scene()
+    moved.add_geometry(ball, transform=trimesh.transformations.translation_matrix([2, 0, 0]))
+    given = {"path": tmp_path / "ball.ply", "text": str(tmp_path / "ball.ply"), "scene": moved}
+    mesh = given.get(kind, (ball.vertices, ball.faces))
+    shift = np.array([2.0, 0, 0]) if kind == "scene" else np.zeros(3)
+    for read in (Graph.from_mesh(mesh, "vertices"), graphs.MeshField(mesh)):
+        np.testing.assert_allclose(read.coordinates, ball.vertices + shift, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "message"),
+    [
+        (trimesh.Scene(), "A scene must hold a triangle mesh"),
+        (trimesh.Scene([trimesh.PointCloud(np.eye(3))]), "A scene must hold a triangle mesh"),
+        (trimesh.PointCloud(np.eye(3)), "Point clouds are not meshes"),
+        ("missing.ply", "There is no file missing.ply"),
+        (3, "must be an object with vertices and faces.* got 3"),
+    ],
+)
+def test_what_is_no_mesh_is_told_truly(mesh, message):
+    for read in (Graph.from_mesh, graphs.MeshField):
+        with pytest.raises(graphs.GraphError, match=message):
+            read(mesh)

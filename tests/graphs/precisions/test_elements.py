@@ -107,7 +107,7 @@ SQUARE = [(0, 0), (1, 0), (1, 1), (0, 1)]
 REFUSED = {
     "nothing": (([], []), "no faces"),
     "points": ((SQUARE, []), "no faces"),
-    "a number": (3, "no faces"),
+    "a number": (3, "vertices and faces"),
     "texts": (("abcd", [(0, 1, 2)]), r"vertices \(V, 2\) or \(V, 3\), real numbers"),
     "squares": ((SQUARE, [(0, 1, 2, 3)]), "split polygons"),
     "a line": (([(0,), (1,), (2,)], [(0, 1, 2)]), "split polygons"),

@@ -581,3 +581,23 @@ class TestAKernelThatNoSeriesIs:
         auto.hyperparameters.set(kappa=999.0)
         family, changed = auto.family.retuned(auto.hyperparameters.values)
         assert (family, changed) == (auto.family, False)
+
+
+@pytest.mark.parametrize("features", ["exact", "walks", "precision"])
+def test_nodes_of_grids_are_tuples_or_positions(features):
+    """Also as arrays of integers (n, 2), as tensors, and of models that are updated."""
+    grid = graphs.Graph.from_grid((6, 7))
+    kernel = graphs.kernels.RegularizedLaplacian(2, 1.0)
+    tuples = [grid.labels[i] for i in range(0, 42, 3)]
+    positions, y = np.arange(0, 42, 3), np.sin(np.arange(14.0))
+    expected = GraphGP(grid, kernel, features=features, seed=0).condition(positions, y).predict(np.arange(42))
+    for nodes in (tuples, np.array(tuples), torch.tensor(tuples), torch.as_tensor(positions)):
+        gp = GraphGP(grid, kernel, features=features, seed=0).condition(nodes, y)
+        np.testing.assert_array_equal(gp.predict(list(grid.labels)).mean, np.asarray(expected.mean))
+    parts = [
+        GraphGP(grid, kernel, features=features, seed=0).condition(nodes[:9], y[:9]).update(nodes[9:], y[9:])
+        for nodes in (tuples, positions)
+    ]
+    np.testing.assert_array_equal(parts[0].predict([(5, 6), (0, 1)]).mean, parts[1].predict([41, 1]).mean)
+    with pytest.raises(graphs.UnknownNodeError, match="no node"):
+        gp.predict([(6, 0)])

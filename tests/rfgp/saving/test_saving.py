@@ -13,6 +13,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+import trimesh
 from safetensors.torch import load_file, save_file
 
 import graphs
@@ -253,6 +254,28 @@ def test_labels_come_back_as_they_were(tmp_path):
     assert again.labels == g.labels
     assert [type(label) for label in again.labels][:5] == [str, int, tuple, float, bool]
     np.testing.assert_array_equal(again.adjacency.toarray(), g.adjacency.toarray())
+
+
+@pytest.mark.parametrize("kind", ["grid", "numbers"])
+def test_labels_that_are_computed_are_saved_as_a_shape(kind, tmp_path):
+    """And files without the shape, as they were once written, load with positions."""
+    mesh = trimesh.creation.icosphere(1)
+    graph = graphs.Graph.from_grid((5, 6)) if kind == "grid" else graphs.Graph.from_mesh(mesh)
+    nodes = [graph.labels[i] for i in range(0, 30, 2)]
+    gp = rfgp.GraphGP(graph, seed=0).condition(nodes, np.arange(15.0))
+    gp.save(tmp_path / "m", data=True)
+    again = rfgp.load(tmp_path / "m")
+    assert again.graph.labels == graph.labels
+    np.testing.assert_array_equal(again.predict(nodes).mean, gp.predict(nodes).mean)
+    for wrong in ([0, 30], [5, 7], "56", [5, 6.5], {}) if kind == "grid" else (29, "x", None):
+        rewrite(tmp_path / "m", tmp_path / "forged", set_option(kind, wrong))
+        with pytest.raises(rfgp.ModelFileError):
+            rfgp.load(tmp_path / "forged")
+
+    rewrite(tmp_path / "m", tmp_path / "old", lambda header, tensors: header["options"].pop(kind))
+    old = rfgp.load(tmp_path / "old")
+    assert old.graph.labels is None
+    np.testing.assert_array_equal(old.predict(np.arange(0, 30, 2)).mean, gp.predict(nodes).mean)
 
 
 def test_labels_that_are_lost_are_missed(tmp_path):
