@@ -42,6 +42,10 @@ class FileFormatError(GraphError, ValueError):
     """A file is missing, empty, or not of the format that its name promises."""
 
 
+class MissingExtraError(GraphError, ImportError):
+    """A package is not installed that only an extra of this one brings."""
+
+
 class GraphWarning(UserWarning):
     """Base of every warning of `graphs`."""
 

@@ -6,7 +6,7 @@ from graphs.builders.edges import from_pairs as from_pairs
 from graphs.builders.edges import from_scipy as from_scipy
 from graphs.builders.lattices import from_grid as from_grid
 from graphs.builders.mesh import from_mesh as from_mesh
-from graphs.builders.mesh import load_mesh as load_mesh
+from graphs.builders.mesh_files import load_mesh as load_mesh
 from graphs.builders.networks import from_networkx as from_networkx
 from graphs.builders.networks import read_gml as read_gml
 from graphs.builders.points import from_points as from_points

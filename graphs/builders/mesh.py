@@ -1,11 +1,6 @@
 """Triangle meshes to edges: faces or vertices are the nodes."""
 
-import io
-import logging
-import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,20 +10,18 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.edges import EdgeArrays
-from graphs.builders.files import brief, check_file
 from graphs.builders.lengths import between, inverse, scaled
+from graphs.builders.mesh_files import load_mesh
 from graphs.builders.triangles import angles, read_triangles
 from graphs.checks import check_choice, shown
 from graphs.errors import (
     DegenerateFacesWarning,
     DisconnectedWarning,
-    FileFormatError,
     InvalidArgumentError,
     InvalidGraphError,
     NegativeCotangentsWarning,
 )
 
-MESH_SUFFIXES = (".stl", ".ply", ".obj", ".off", ".glb")
 _ROUNDING = 1e-12
 _REMEDY = 'Merge coincident vertices (mesh.merge_vertices()), or pass weights="unit".'
 
@@ -201,101 +194,3 @@ def _cotangent_weights(cotangents: NDArray[np.float64], edge: NDArray[np.int64],
         )
         warnings.warn(NegativeCotangentsWarning(message), stacklevel=5)
     return np.where(negative, 0.0, sums)
-
-
-def load_mesh(path: str | Path) -> Any:
-    """Load a triangle mesh, coincident vertices merged (STL repeats them per face), faces without area left out.
-
-    Returns:
-        A `trimesh.Trimesh`.
-
-    Raises:
-        FileFormatError: the file is missing, empty, or no mesh of a known format
-            (.stl, .ply, .obj, .off, .glb), or coordinates are not finite.
-        InvalidGraphError: the file holds no faces.
-
-    Warns:
-        DegenerateFacesWarning: with the number of faces left out.
-    """
-    import trimesh
-
-    file = check_file(path, "a mesh")
-    if file.suffix.lower() not in MESH_SUFFIXES:
-        raise FileFormatError(f"{file.name} is not a known mesh format ({', '.join(MESH_SUFFIXES)}).")
-    try:
-        content = io.BytesIO(file.read_bytes())  # without a path: files that this one names are not read
-        with _without_last_resort():
-            kind = file.suffix[1:].lower()
-            mesh = trimesh.load(content, file_type=kind, force="mesh", skip_materials=True, process=False)
-    except Exception as error:  # trimesh's parsers raise whatever their bytes lead them to
-        raise FileFormatError(f"{file} could not be read as a mesh: {brief(error)}") from error
-    if len(getattr(mesh, "faces", ())) == 0:
-        raise InvalidGraphError(f"{file} holds no faces; it may be truncated.")
-    _check_complete(file, len(mesh.faces))
-    try:
-        _check_finite(file, mesh)
-        mesh.merge_vertices(merge_tex=True, merge_norm=True)
-        whole = mesh.nondegenerate_faces()
-    except FileFormatError:
-        raise
-    except Exception as error:  # faces of vertices that there are not
-        raise FileFormatError(f"{file} could not be read as a mesh: {brief(error)}") from error
-    return _drop_degenerate(mesh, whole, file)
-
-
-@contextmanager
-def _without_last_resort() -> Iterator[None]:
-    """Let trimesh log to handlers that there are, and not, where there is none, a traceback to the standard error."""
-    nowhere = logging.NullHandler()
-    logging.getLogger("trimesh").addHandler(nowhere)
-    try:
-        yield
-    finally:
-        logging.getLogger("trimesh").removeHandler(nowhere)
-
-
-def declared_faces(path: str | Path) -> int | None:
-    """Return the number of faces, polygons included, that a PLY, OFF or OBJ file says it stores; None for others."""
-    file = Path(path)
-    suffix = file.suffix.lower()
-    if suffix == ".obj":
-        return sum(line.startswith((b"f ", b"f\t")) for line in file.read_bytes().splitlines())
-    pattern = {".ply": r"element face (\d+)", ".off": r"^\s*OFF(?:\s+|#.*\n)*\d+\s+(\d+)"}.get(suffix)
-    if pattern is None:
-        return None
-    with file.open("rb") as stream:
-        match = re.search(pattern, stream.read(4096).decode("latin-1"))
-    return int(match.group(1)) if match else None
-
-
-def _check_complete(file: Path, faces: int) -> None:
-    declared = declared_faces(file)
-    if declared is not None and faces < declared:
-        raise FileFormatError(f"{file} declares {declared} faces and holds {faces}; it is truncated.")
-
-
-def _check_finite(file: Path, mesh: Any) -> None:
-    """Refuse coordinates of faces that are no finite numbers; trimesh would leave out such faces in silence."""
-    faces = np.asarray(mesh.faces)
-    places = np.array(mesh.vertices, dtype=np.float64)
-    finite = np.array(np.isfinite(places).all(axis=1))
-    wrong = ~finite[faces].all(axis=1)
-    if wrong.any():
-        face = int(wrong.argmax())
-        place = places[next(corner for corner in faces[face] if not finite[corner])].tolist()
-        raise FileFormatError(
-            f"{file}: coordinates must be finite numbers, got a vertex at {place} ({int(wrong.sum())} of {len(faces)} "
-            f"faces have such a corner, the first is face {face}). Repair the file."
-        )
-
-
-def _drop_degenerate(mesh: Any, whole: Any, file: Path) -> Any:
-    """Leave out faces without area, which have no normal and share no whole edge, and say how many."""
-    if whole.all():
-        return mesh
-    if not whole.any():
-        raise InvalidGraphError(f"{file}: every face is degenerate; its coordinates may be out of range.")
-    message = f"{file.name}: {int((~whole).sum())} of {len(whole)} faces have no area and are left out."
-    warnings.warn(DegenerateFacesWarning(message), stacklevel=3)
-    mesh.update_faces(whole)
-    return mesh

@@ -149,7 +149,7 @@ def _read_graph(file: Path, report: Any) -> tuple[Any, str | None]:
     if (entry.kind == "graph") if entry is not None else file.suffix.lower() == ".gml":
         path = fetch(str(file), progress=report) if entry is not None else file
         return graphs.Graph.from_gml(path), None
-    from graphs.builders.mesh import MESH_SUFFIXES
+    from graphs.builders.mesh_files import MESH_SUFFIXES
 
     is_mesh = entry.kind == "mesh" if entry is not None else file.suffix.lower() in MESH_SUFFIXES
     command = "mesh" if is_mesh else "traffic"

@@ -88,7 +88,7 @@ def _check_ending(file: Path, name: Path, command: str) -> None:
     Raises:
         InvalidArgumentError: with the other command.
     """
-    from graphs.builders.mesh import MESH_SUFFIXES
+    from graphs.builders.mesh_files import MESH_SUFFIXES
     from rfgp.fields.reading import ROAD_SUFFIXES
     from rfgp.tables import TABLE_SUFFIXES
 

@@ -8,6 +8,14 @@ import typer
 from rfgp.cli import options
 from rfgp.cli.common import check_outputs, console, error_console, progress, resolve, stem, table_options
 
+Target = Annotated[
+    str | None,
+    typer.Option(
+        help="Tables: the target column, by name or position; GeoJSON: the sensors' property; meshes: one of the file. "
+        "[default: the last; value; the normals' z]"
+    ),
+]
+
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for inputs and pictures.")] = Path("rfgp-demo"),
@@ -41,9 +49,7 @@ def compare(
             "public data set."
         ),
     ],
-    target: Annotated[
-        str | None, typer.Option(help="Tables: the target column, by name or position. [default: the last]")
-    ] = None,
+    target: Target = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the picture and the figures of every draw.")] = None,
     size: Annotated[
         list[int] | None,
@@ -68,7 +74,6 @@ def compare(
     comment: options.Comment = None,
     encoding: options.Encoding = "utf-8",
     missing_mark: options.MissingMark = None,
-    value: Annotated[str, typer.Option(help="Roads in GeoJSON: the sensors' property to interpolate.")] = "value",
     metric: options.Metric = "haversine",
     kernel: Annotated[str, typer.Option(help="Graphs: diffusion or regularized-laplacian.")] = "diffusion",
     halt: Annotated[float, typer.Option(help="Graphs: the walkers' halting probability.")] = 0.1,
@@ -91,7 +96,7 @@ def compare(
     reading |= {"as_categories": tuple(as_category or ())}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     protocol = {"sizes": size, "features": features, "ard": ard, "kernel": kernel, "halt": halt}
-    protocol |= {"num_train": num_train, "num_test": num_test, "value": value, "metric": metric, "target": target}
+    protocol |= {"num_train": num_train, "num_test": num_test, "metric": metric, "target": target}
     _compare(file, protocol, reading, (splits, draws, seed), out, as_json)
 
 

@@ -1,5 +1,8 @@
 """`rfgp mesh` and `rfgp traffic`: a field on a surface or on roads, everywhere, with its uncertainty."""
 
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,7 +35,20 @@ Features = Annotated[
 Walkers = Annotated[int, typer.Option(help="Of a graph's kernel: walkers per node.")]
 Halt = Annotated[float, typer.Option(help="Of a graph's kernel: the walkers' halting probability.")]
 _GRAPH_KERNELS = "or of a graph of {}: diffusion, regularized-laplacian, matern."
-Values = Annotated[Path | None, typer.Option(help="A table of values: x,y,z,value or face,value or vertex,value.")]
+Values = Annotated[
+    Path | None, typer.Option(help="A table of values: columns x, y, z or face or vertex, and columns of values.")
+]
+MeshTarget = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="The column of --values to interpolate, or without it a property of the mesh's file; repeatable. "
+        "[default: all columns of values; the normals' z]"
+    ),
+]
+RoadTarget = Annotated[
+    list[str] | None,
+    typer.Option(help="GeoJSON: the sensors' property to interpolate; repeatable. [default: value]"),
+]
 Nodes = Annotated[
     str | None, typer.Option(help="Where the field lies: faces or vertices. [default: as the values say, else faces]")
 ]
@@ -68,8 +84,11 @@ _OF_ROADS = ("roads.geojson",)
 
 
 def mesh(
-    file: Annotated[Path, typer.Argument(help="A mesh (.stl, .ply, .obj, .off, .glb) or a public mesh's name.")],
+    file: Annotated[
+        Path, typer.Argument(help="A mesh (.stl, .ply, .obj, .off, .glb, .vtk, .msh) or a public mesh's name.")
+    ],
     values: Values = None,
+    target: MeshTarget = None,
     known: Annotated[float, typer.Option(help="Without --values: the share of faces whose normal's z is known.")] = 0.1,
     nodes: Nodes = None,
     weights: options.Weights = "unit",
@@ -94,42 +113,35 @@ def mesh(
     as_json: AsJson = False,
 ) -> None:
     """Interpolate values on a mesh: coloured PLY and GLB, a table of nodes, a model and a report."""
-    from rfgp import fields
-
     if missing not in ("error", "drop"):
         raise typer.BadParameter(f"--missing is error or drop here, not {missing!r}: a mean has no place on a mesh.")
-    reading = {
-        "missing": missing,
-        "drop": tuple(drop or ()),
-        **options.spelling(decimal, thousands, comment, encoding, missing_mark),
+    reading: dict[str, Any] = {"missing": missing, "drop": tuple(drop or ())}
+    reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
+    how: dict[str, Any] = {"weights": weights, "nodes": nodes, "within": within, "table_options": reading}
+    process: dict[str, Any] = {
+        "kernel": kernel,
+        "alpha": (alpha, 2),
+        "features": features,
+        "within": within,
+        "seed": seed,
     }
+    process |= {"num_walkers": num_walkers, "halt": halt}
     with progress(visible=not as_json) as report:
         report("Reading", 0, 0)
         path, folder = resolve(file, "mesh", report), out or Path(f"{stem(file)}-field")
-        check_outputs((folder / name for name in (*_OF_ALL, *_OF_MESHES)), (path, values and check_input(values)))
-        field = fields.read_mesh_field(path, values, weights=weights, nodes=nodes, within=within, table_options=reading)
-        if values is None:
-            field = _hide(field, known, seed)
-            say(
-                f"No --values: the z component of the normals of a random {len(field.values)} of "
-                f"{field.graph.num_nodes} {'faces' if field.on_faces else 'vertices'} stands in for them.",
-                as_json=True,
-            )
-        walks: Any = {"num_walkers": num_walkers, "halt": halt}
-        model = _process(field, kernel, (alpha, 2), features, within=within, seed=seed, **walks)
-        given = {
-            "file": file,
-            "weights": weights,
-            "values": values or f"normals of {known:g} of {'faces' if field.on_faces else 'vertices'}",
-        }
-        study, law = _study(file.name, field, model, given, folder, (test_share, comparison, with_data), report)
-        fields.write_mesh(folder, field, law)
-    _publish(study, folder, _OF_MESHES, as_json)
+        inputs = (path, values and check_input(values))
+        check_outputs((folder / name for name in (*_OF_ALL, *_OF_MESHES)), inputs)
+        found = _mesh_fields(path, values, target, how, known, seed)
+        stand_in = "properties of the file" if target else f"normals of {known:g} of the nodes"
+        given = {"file": file, "weights": weights, "values": values or stand_in}
+        job = _Job(file.name, given, process, (test_share, comparison, with_data), _OF_MESHES, inputs)
+        studies = job.run(found, folder, report)
+    _publish(studies, _OF_MESHES, as_json)
 
 
 def traffic(
     file: Annotated[Path, typer.Argument(help="Roads and sensors (.geojson, .rda), or pems.")],
-    value: Annotated[str, typer.Option(help="GeoJSON: the sensors' property to interpolate.")] = "value",
+    target: RoadTarget = None,
     metric: options.Metric = "haversine",
     min_length: MinLength = 0.5,
     within: Annotated[
@@ -160,19 +172,49 @@ def traffic(
     """Interpolate sensors along roads: GeoJSON with mean and sd, a table of nodes, a model and a report."""
     from rfgp import fields
 
-    if value in fields.RESULTS:
-        raise typer.BadParameter(f"{value} is the name of a result; rename the sensors' property.")
+    targets = tuple(dict.fromkeys(target or ("value",)))
+    for name in targets:
+        if name in fields.RESULTS:
+            raise typer.BadParameter(f"{name} is the name of a result; rename the sensors' property.")
+    process: dict[str, Any] = {
+        "kernel": kernel,
+        "alpha": (alpha, 1),
+        "features": features,
+        "boundary": boundary,
+        "seed": seed,
+    }
+    process |= {"num_walkers": num_walkers, "halt": halt}
     with progress(visible=not as_json) as report:
         report("Reading", 0, 0)
         path, folder = resolve(file, "traffic", report), out or Path(f"{stem(file)}-field")
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_ROADS)), (path,))
-        field = fields.read_road_field(path, value, metric, min_length, snap, within=within, skip=skip)
-        walks = {"num_walkers": num_walkers, "halt": halt}
-        model = _process(field, kernel, (alpha, 1), features, boundary=boundary, seed=seed, **walks)
-        given = {"file": file, "value": value, "metric": metric, "min_length": min_length, "snap": snap}
-        study, law = _study(file.name, field, model, given, folder, (test_share, comparison, with_data), report)
-        fields.write_roads(folder / "roads.geojson", field, law)
-    _publish(study, folder, _OF_ROADS, as_json)
+        found = {
+            name: fields.read_road_field(path, name, metric, min_length, snap, within=within, skip=skip)
+            for name in targets
+        }
+        given = {"file": file, "metric": metric, "min_length": min_length, "snap": snap}
+        job = _Job(file.name, given, process, (test_share, comparison, with_data), _OF_ROADS, (path,))
+        studies = job.run(found, folder, report)
+    _publish(studies, _OF_ROADS, as_json)
+
+
+def _mesh_fields(
+    path: Path, values: Path | None, target: list[str] | None, how: dict[str, Any], known: float, seed: int
+) -> dict[str, Any]:
+    """Return the fields of a mesh by their targets; without values and targets that of a share of the normals."""
+    from rfgp import fields
+
+    found = fields.read_mesh_fields(path, values, targets=target and tuple(dict.fromkeys(target)), **how)
+    if values is not None or target:
+        return found
+    ((quantity, field),) = found.items()
+    field = _hide(field, known, seed)
+    say(
+        f"No --values: the z component of the normals of a random {len(field.values)} of "
+        f"{field.graph.num_nodes} {'faces' if field.on_faces else 'vertices'} stands in for them.",
+        as_json=True,
+    )
+    return {quantity: field}
 
 
 def _hide(field: Any, known: float, seed: int) -> Any:
@@ -220,44 +262,88 @@ def _process(
     return whittle_matern(field, usual if given is None else given, boundary=boundary, within=within, seed=seed)
 
 
-def _study(
-    name: str,
-    field: Any,
-    model: Any,
-    reading: dict[str, Any],
-    folder: Path,
-    asked: tuple[float, bool, bool],
-    report: Any,
-) -> tuple[Any, Any]:
-    """Fit, judge, condition on everything, and write what meshes and roads have in common.
+@dataclass(frozen=True)
+class _Job:
+    """What a command does with each of its fields: fit, judge, condition on everything, and write.
 
-    `asked` is the share to test on, whether to compare, and whether to save the data.
+    Attributes:
+        name: The file's, for titles.
+        given: What to list in the report.
+        process: Options of `_process`.
+        asked: The share to test on, whether to compare, and whether to save the data.
+        written: The files that meshes, or roads, have besides those of both.
+        inputs: The files that are read, and may not be written over.
     """
-    from copy import copy
 
-    from rfgp.fields import law_at_nodes, observed_inputs, write_nodes
-    from rfgp.files import made_folder, write_atomically
-    from rfgp.report import field_report, study_field
+    name: str
+    given: dict[str, Any]
+    process: dict[str, Any]
+    asked: tuple[float, bool, bool]
+    written: tuple[str, ...]
+    inputs: tuple[Path | None, ...]
 
-    title, (test_share, compare, with_data) = f"{name}, {field.quantity}", asked
-    about = {"title": title, "test_share": test_share, "compare": compare, "seed": model.seed}
-    study = study_field(field, model, **about, report=report)
-    report("Predicting every node", 0, 0)
-    final = copy(model).condition(observed_inputs(model, field), field.values)
-    law = law_at_nodes(final, field)
-    report("Writing", 0, 0)
-    page = field_report(study, field, law, settings=reading, command=command_line())
-    with made_folder(folder):
-        final.save(folder / "model.safetensors", data=with_data)
-        write_atomically(folder / "report.html", page.encode())
-        write_nodes(folder / "nodes.csv", field, law)
-    return study, law
+    def run(self, found: dict[str, Any], folder: Path, report: Any) -> dict[str, tuple[Any, Path]]:
+        """Return the study of each field by its target, and the folder that its files are in.
+
+        That is the one given for a single field, and a folder in it for each of several.
+        """
+        if len(found) == 1:
+            places = dict.fromkeys(found, folder)
+        else:
+            places = {target: folder / name for target, name in zip(found, _folder_names(found), strict=True)}
+            outputs = (place / name for place in places.values() for name in (*_OF_ALL, *self.written))
+            check_outputs(outputs, self.inputs)
+        return {target: (self._study(field, places[target], report), places[target]) for target, field in found.items()}
+
+    def _study(self, field: Any, folder: Path, report: Any) -> Any:
+        """Fit, judge, condition on everything, and write."""
+        from copy import copy
+
+        from rfgp import fields
+        from rfgp.files import made_folder, write_atomically
+        from rfgp.report import field_report, study_field
+
+        model, (test_share, compare, with_data) = _process(field, **self.process), self.asked
+        about: dict[str, Any] = {"title": f"{self.name}, {field.quantity}", "test_share": test_share}
+        study = study_field(field, model, **about, compare=compare, seed=model.seed, report=report)
+        report("Predicting every node", 0, 0)
+        final = copy(model).condition(fields.observed_inputs(model, field), field.values)
+        law = fields.law_at_nodes(final, field)
+        report("Writing", 0, 0)
+        given = {**self.given, "target": field.quantity}
+        page = field_report(study, field, law, settings=given, command=command_line())
+        with made_folder(folder):
+            final.save(folder / "model.safetensors", data=with_data)
+            write_atomically(folder / "report.html", page.encode())
+            fields.write_nodes(folder / "nodes.csv", field, law)
+        if field.mesh is not None:
+            fields.write_mesh(folder, field, law)
+        else:
+            fields.write_roads(folder / "roads.geojson", field, law)
+        return study
 
 
-def _publish(study: Any, folder: Path, written: tuple[str, ...], as_json: bool) -> None:
+def _folder_names(targets: Iterable[str]) -> list[str]:
+    """Return a name of a folder for each target: other characters than letters, digits and -+. become _."""
+    names: list[str] = []
+    for target in targets:
+        name = re.sub(r"[^\w.+-]", "_", target).lstrip(".") or "_"
+        while name in names:
+            name += "_"
+        names.append(name)
+    return names
+
+
+def _publish(studies: dict[str, tuple[Any, Path]], written: tuple[str, ...], as_json: bool) -> None:
+    """Print the figures of each study, and where its files are; of several as JSON by their targets."""
     names = [*written, "nodes.csv", "model.safetensors", "report.html"]
     if as_json:
-        print_json({**study.summary(), "files": {name: str(folder / name) for name in names}})
+        found = {
+            target: {**study.summary(), "files": {name: str(folder / name) for name in names}}
+            for target, (study, folder) in studies.items()
+        }
+        print_json(found if len(found) > 1 else next(iter(found.values())))
         return
-    print_study(study, "observations")
-    say(f"Written to {folder}: {', '.join(names)}\nOpen {folder / 'report.html'} in a browser.")
+    for study, folder in studies.values():
+        print_study(study, "observations")
+        say(f"Written to {folder}: {', '.join(names)}\nOpen {folder / 'report.html'} in a browser.")

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from graphs.builders.files import printable
+from graphs.builders.mesh_files import MESH_SUFFIXES
 from rfgp.compare.protocol import Plan, Report, compare_nodes, compare_table
 from rfgp.compare.results import Comparison
-from rfgp.fields import Field, NodeLaw, law_at_nodes, read_field
+from rfgp.fields import Field, NodeLaw, law_at_nodes, read_field, read_mesh_field
 from rfgp.tables import TABLE_SUFFIXES, read_table
 
 
@@ -16,7 +17,6 @@ def compare_file(
     *,
     target: str | None = None,
     table_options: Mapping[str, Any] | None = None,
-    value: str = "value",
     metric: str = "haversine",
     methods: Sequence[str] | None = None,
     sizes: Sequence[int] | None = None,
@@ -31,10 +31,10 @@ def compare_file(
 ) -> tuple[Comparison, Callable[[], tuple[Field, NodeLaw]] | None]:
     """Compare on a table, a mesh (the z component of its face normals), or roads with sensors.
 
-    Arguments are those of `compare_table` and `compare_nodes`; `target` is a table's column,
-    `table_options` are those of `rfgp.tables.read_table`, `value` is the property of sensors in GeoJSON, `metric`
-    that of roads. Of a table, 256 rows are trained on and 256 held out unless said otherwise; of fewer than 512, three
-    quarters (at most 256) and a quarter.
+    Arguments are those of `compare_table` and `compare_nodes`; `target` is a table's column, a property of sensors in
+    GeoJSON (by default "value"), or one of a mesh's file in place of its normals; `table_options` are those of
+    `rfgp.tables.read_table`, and `metric` is that of roads. Of a table, 256 rows are trained on and 256 held out unless
+    said otherwise; of fewer than 512, three quarters (at most 256) and a quarter.
 
     Returns:
         The comparison, and for graphs a function that returns the field and the exact posterior at every
@@ -62,7 +62,10 @@ def compare_file(
             report=report,
         )
         return comparison, None
-    field = read_field(file, value, metric)
+    if target is not None and file.suffix.lower() in MESH_SUFFIXES:
+        field = read_mesh_field(file, target=target)
+    else:
+        field = read_field(file, "value" if target is None else target, metric)
     usual = round(field.train_share * len(field.values))
     comparison = compare_nodes(
         field.graph,

@@ -1,6 +1,8 @@
 """Fields on meshes and roads: values at some nodes of a graph that lies in space, read and written."""
 
 from rfgp.fields.field import Field as Field
+from rfgp.fields.meshes import read_mesh_field as read_mesh_field
+from rfgp.fields.meshes import read_mesh_fields as read_mesh_fields
 from rfgp.fields.processes import NodeLaw as NodeLaw
 from rfgp.fields.processes import law_at_nodes as law_at_nodes
 from rfgp.fields.processes import node_inputs as node_inputs
@@ -9,7 +11,6 @@ from rfgp.fields.processes import whittle_matern as whittle_matern
 from rfgp.fields.reading import FIELD_SUFFIXES as FIELD_SUFFIXES
 from rfgp.fields.reading import ROAD_SUFFIXES as ROAD_SUFFIXES
 from rfgp.fields.reading import read_field as read_field
-from rfgp.fields.reading import read_mesh_field as read_mesh_field
 from rfgp.fields.reading import read_road_field as read_road_field
 from rfgp.fields.writing import RESULTS as RESULTS
 from rfgp.fields.writing import write_mesh as write_mesh

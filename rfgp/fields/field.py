@@ -34,6 +34,8 @@ class Field:
         roads: The roads, for a field on roads.
         exact_places: Where the observations are, for a process that is defined between nodes: points of the surface
             (n, 3), or positions (n, 2) of `graphs.RoadNetwork`; None: at their nodes.
+        numbers: On a mesh from a file, the node (K,) of each of the file's faces or vertices, -1 for those without
+            one. If None, nodes are numbered as in the file.
     """
 
     graph: graphs.Graph
@@ -45,6 +47,7 @@ class Field:
     on_faces: bool = True
     roads: graphs.Roads | None = None
     exact_places: NDArray[np.float64] | None = None
+    numbers: NDArray[np.int64] | None = None
 
     @property
     def labels(self) -> list[Any]:

@@ -41,15 +41,23 @@ def write_mesh(folder: str | Path, field: Field, law: NodeLaw) -> list[Path]:
 
 
 def write_nodes(path: str | Path, field: Field, law: NodeLaw) -> Path:
-    """Write one row per node: its label, place, observed value (or nothing), mean and standard deviation."""
+    """Write one row per node: its label, place, observed value (or nothing), mean and standard deviation.
+
+    On a mesh from a file there is one row for each of the file's faces or vertices, with its number there; those that
+    are no node of the field, as vertices on no face, have nothing but their number.
+    """
     axes: tuple[str, ...] = ("x", "y", "z") if field.mesh is not None else ("longitude", "latitude")
     if field.roads is not None and field.roads.metric == "euclidean":
         axes = ("x", "y")
     observed = _observed(field)
     text = io.StringIO()
     text.write(",".join(("node", *axes, "observed", "mean", "sd")) + "\n")
-    for i, (label, place) in enumerate(zip(field.labels, field.coordinates.tolist(), strict=True)):
-        cells = [str(label), *map(repr, place), repr(observed[i]) if i in observed else ""]
+    labels, places = field.labels, field.coordinates.tolist()
+    for label, i in zip(labels, range(len(labels)), strict=True) if field.numbers is None else enumerate(field.numbers):
+        if i < 0:
+            text.write(f"{label}{',' * (len(axes) + 3)}\n")
+            continue
+        cells = [str(label), *map(repr, places[i]), repr(observed[i]) if i in observed else ""]
         text.write(",".join([*cells, repr(float(law.mean[i])), repr(float(law.deviation[i]))]) + "\n")
     write_atomically(Path(path), text.getvalue().encode())
     return Path(path)

@@ -6,6 +6,7 @@ from rfgp.tables.reading import TABLE_SUFFIXES as TABLE_SUFFIXES
 from rfgp.tables.reading import TEXT_SUFFIXES as TEXT_SUFFIXES
 from rfgp.tables.reading import read_csv as read_csv
 from rfgp.tables.reading import read_inputs as read_inputs
+from rfgp.tables.reading import read_names as read_names
 from rfgp.tables.reading import read_parquet as read_parquet
 from rfgp.tables.reading import read_table as read_table
 from rfgp.tables.schema import ColumnRule as ColumnRule

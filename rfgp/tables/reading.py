@@ -130,6 +130,23 @@ def read_inputs(path: str | Path, schema: Schema) -> Inputs:
     return _encoded(read_text(Path(path), schema.format, header=schema.header), schema)
 
 
+def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, ...]:
+    """Return the names of all columns of a file, in its order; "0", "1", ... where it has no header.
+
+    Args:
+        path: The file, as for `read_table`.
+        **options: Those of `read_table`.
+
+    Raises:
+        DataError: the file cannot be read.
+        InvalidArgumentError: there is no such choice, encoding or ending of a name.
+    """
+    request = Request(None, **options)
+    if _is_parquet(path):
+        return read_parquet_frame(Path(path), request.format).names
+    return read_text(Path(path), request.format, names=request.names).names
+
+
 def _encoded(frame: Frame, schema: Schema) -> Inputs:
     """Return the inputs of a file's columns; what is wrong with them may be marks unlike those of the fitted table."""
     try:

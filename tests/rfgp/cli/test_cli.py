@@ -376,6 +376,76 @@ def test_mesh_without_values_says_what_stands_in(small_mesh, monkeypatch, capsys
     assert run(monkeypatch, capsys, "mesh", small_mesh, "--known", "0")[0] == 1
 
 
+MESH_FILES = {"mean.ply", "sd.ply", "mean.glb", "sd.glb", "nodes.csv", "model.safetensors", "report.html"}
+FAST = ("--kernel", "diffusion", "--features", "walks", "--num-walkers", "8", "--no-compare")
+
+
+def test_mesh_gives_each_of_several_targets_a_folder(small_mesh, monkeypatch, capsys, tmp_path):
+    """By default all columns of values; a single one keeps the folder to itself; and properties of the file."""
+    rows = "".join(f"{i},{i % 7},{i % 5}\n" for i in range(0, 320, 4))
+    (tmp_path / "v.csv").write_text("FACE,stress/MPa,heat\n" + rows)
+    arguments = ("--values", tmp_path / "v.csv", *FAST, "--json")
+    code, out, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments, "--out", tmp_path / "o")
+    assert code == 0, err
+    figures = json.loads(out)
+    assert list(figures) == ["stress/MPa", "heat"]
+    assert {path.name for path in (tmp_path / "o").iterdir()} == {"stress_MPa", "heat"}
+    for name, folder in (("stress/MPa", "stress_MPa"), ("heat", "heat")):
+        assert {path.name for path in (tmp_path / "o" / folder).iterdir()} == MESH_FILES == set(figures[name]["files"])
+        assert name in (tmp_path / "o" / folder / "report.html").read_text()
+    observed = [row["observed"] for row in rows_of(tmp_path / "o" / "heat" / "nodes.csv")]
+    assert observed[:5] == ["0.0", "", "", "", "4.0"]
+    one = ("--target", "heat", "--out", tmp_path / "one")
+    code, out, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments, *one)
+    assert code == 0, err
+    assert {path.name for path in (tmp_path / "one").iterdir()} == MESH_FILES == set(json.loads(out)["files"])
+    assert rows_of(tmp_path / "one" / "nodes.csv") == rows_of(tmp_path / "o" / "heat" / "nodes.csv")
+    (tmp_path / "one" / "mean.ply").rename(tmp_path / "result.ply")
+    both = ("--target", "mean", "--target", "sd", *FAST, "--out", tmp_path / "p")
+    code, out, err = run(monkeypatch, capsys, "mesh", tmp_path / "result.ply", *both)
+    assert code == 0, err
+    assert {path.name for path in (tmp_path / "p").iterdir()} == {"mean", "sd"}
+    assert " ".join(out.split()).count("report.html in a browser") == 2
+    mean = [float(row["observed"]) for row in rows_of(tmp_path / "p" / "mean" / "nodes.csv")]
+    np.testing.assert_allclose(mean, [float(row["mean"]) for row in rows_of(tmp_path / "one" / "nodes.csv")], rtol=1e-6)
+    code, _, err = run(monkeypatch, capsys, "mesh", tmp_path / "result.ply", "--target", "heat")
+    assert code == 1
+    assert "heat must be a property of the faces or vertices" in " ".join(err.split())
+
+
+def test_points_far_from_the_mesh_are_refused(small_mesh, monkeypatch, capsys, tmp_path):
+    (tmp_path / "v.csv").write_text(
+        "X,Y,Z,heat\n" + "".join(f"{x},0,0.9,{x}\n" for x in np.linspace(-0.5, 0.5, 12)) + "0,0,3,1\n"
+    )
+    arguments = ("--values", tmp_path / "v.csv", "--no-compare", "--out", tmp_path / "o")
+    code, _, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments)
+    assert code == 1
+    assert "got row 12 at a distance of 2" in " ".join(err.split())
+    assert "Raise --within to allow more" in " ".join(err.split())
+    code, _, err = run(monkeypatch, capsys, "mesh", small_mesh, *arguments, "--within", "3", "--json")
+    assert code == 0, err
+    assert rfgp.load(tmp_path / "o" / "model.safetensors").within == 3
+
+
+def test_traffic_gives_each_of_several_targets_a_folder(monkeypatch, capsys, tmp_path):
+    content = json.loads((DATA / "roads.geojson").read_text())
+    for feature in content["features"]:
+        if feature["geometry"]["type"] == "Point":
+            feature["properties"]["double"] = 2 * feature["properties"]["value"]
+    (tmp_path / "roads.geojson").write_text(json.dumps(content))
+    arguments = ("--target", "value", "--target", "double", *FAST, "--json", "--out", tmp_path / "o")
+    code, out, err = run(monkeypatch, capsys, "traffic", tmp_path / "roads.geojson", *arguments)
+    assert code == 0, err
+    assert list(json.loads(out)) == ["value", "double"]
+    names = {"roads.geojson", "nodes.csv", "model.safetensors", "report.html"}
+    observed = []
+    for name in ("value", "double"):
+        assert {path.name for path in (tmp_path / "o" / name).iterdir()} == names
+        cells = [row["observed"] for row in rows_of(tmp_path / "o" / name / "nodes.csv")]
+        observed.append([float(cell) for cell in cells if cell])
+    np.testing.assert_allclose(observed[1], 2 * np.array(observed[0]))
+
+
 @pytest.mark.slow
 def test_traffic_reads_and_writes_geojson(monkeypatch, capsys, tmp_path):
     content = json.loads((DATA / "roads.geojson").read_text())
@@ -385,7 +455,7 @@ def test_traffic_reads_and_writes_geojson(monkeypatch, capsys, tmp_path):
             feature["properties"] = {"speed": None if hidden < 5 else feature["properties"]["value"]}
             hidden += 1
     (tmp_path / "roads.geojson").write_text(json.dumps(content))
-    arguments = ("--value", "speed", "--alpha", "2", "--boundary", "stationary", "--out", tmp_path / "o", "--json")
+    arguments = ("--target", "speed", "--alpha", "2", "--boundary", "stationary", "--out", tmp_path / "o", "--json")
     code, out, err = run(monkeypatch, capsys, "traffic", tmp_path / "roads.geojson", *arguments)
     assert code == 0, err
     figures = json.loads(out)
@@ -441,7 +511,7 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["predict", "model", "/dev/stdin"], 1, "Standard input is not read."),
         (["fit"], 2, "Missing argument"),
         (["mesh", "roads.geojson"], 1, "`rfgp traffic` reads that, `rfgp mesh` needs a mesh."),
-        (["mesh", "mesh.ply", "--values", "table.csv"], 1, "has the columns angle"),
+        (["mesh", "mesh.ply", "--values", "table.csv"], 1, "must say where its values are"),
         (["mesh", "mesh.ply", "--values", "none.csv"], 1, "no file"),
         (["mesh", "mesh.ply", "--kernel", "heat"], 1, "no graph kernel"),
         (["mesh", "mesh.ply", "--features", "walks"], 2, "Name a graph's kernel, as --kernel diffusion, to use it."),
@@ -451,9 +521,9 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["traffic", "roads.geojson", "--boundary", "dirichlet"], 1, "boundary"),
         (["traffic", "mesh.ply"], 1, "`rfgp mesh` reads that, `rfgp traffic` needs roads."),
         (["traffic", "table.csv"], 1, "is a table by its ending (.csv): `rfgp fit` reads that"),
-        (["traffic", "roads.geojson", "--value", "speed"], 1, "as in --value value."),
+        (["traffic", "roads.geojson", "--target", "speed"], 1, "as in --target value."),
         (["traffic", "none.geojson"], 1, "There is no file"),
-        (["traffic", "roads.geojson", "--value", "gp_mean"], 2, "the name of a result"),
+        (["traffic", "roads.geojson", "--target", "gp_mean"], 2, "the name of a result"),
         (["predict", "none", "table.csv"], 1, "There is no file"),
         (["predict", "..", "table.csv"], 1, "/.. is a folder; name the model in it, as "),
         (["train"], 2, "No such command"),

@@ -1,0 +1,74 @@
+"""Triangle meshes of simulations, .vtk and .msh, through meshio (`pip install 'rfgp[mesh]'`)."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphs.builders.files import brief
+from graphs.errors import FileFormatError, InvalidGraphError, MissingExtraError
+
+Floats = NDArray[np.float64]
+
+MESHIO_SUFFIXES = (".vtk", ".msh")
+
+
+def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
+    """Return the triangles of a file as a `trimesh.Trimesh`, and properties of its points (K,) and triangles (L,).
+
+    Quadrilaterals are cut in two, and the mesh's metadata then says "polygons"; other cells, as the tetrahedra inside,
+    are left out. Vectors are no properties.
+
+    Raises:
+        MissingExtraError: meshio is not installed.
+        InvalidGraphError: there are no triangles or quadrilaterals.
+    """
+    try:
+        import meshio
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"Files of {file.suffix} need {error.name}, which is not installed. Try: pip install 'rfgp[mesh]'"
+        ) from error
+    import trimesh
+
+    reader = meshio.vtk.read if file.suffix.lower() == ".vtk" else meshio.gmsh.read
+    try:
+        content = reader(file)  # meshio.read would end the process where no reader fits
+    except Exception as error:
+        raise FileFormatError(
+            f"{file} could not be read by meshio: {brief(error).rstrip('.')}. Save it in binary form, or as .vtk."
+        ) from error
+    chosen = [i for i, block in enumerate(content.cells) if block.type in ("triangle", "quad")]
+    if not chosen:
+        kinds = ", ".join(sorted({block.type for block in content.cells})) or "nothing"
+        raise InvalidGraphError(f"{file} must hold triangles or quadrilaterals, got {kinds}. Extract its surface.")
+    faces = np.concatenate([_triangles(np.asarray(content.cells[i].data)) for i in chosen])
+    points = np.asarray(content.points, dtype=np.float64)
+    places = np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
+    mesh = trimesh.Trimesh(places, faces, process=False)
+    mesh.metadata["polygons"] = any(content.cells[i].type == "quad" for i in chosen)
+    of_faces = {
+        name: np.concatenate([np.asarray(blocks[i]) for i in chosen]) for name, blocks in content.cell_data.items()
+    }
+    cells = sum(len(content.cells[i].data) for i in chosen)
+    return mesh, _numbers(content.point_data, len(points)), _numbers(of_faces, cells)
+
+
+def _triangles(
+    corners: NDArray[Any],  # (c, 3) or (c, 4)
+) -> NDArray[np.int64]:
+    """Return triangles (t, 3): quadrilaterals are cut from their first to their third corner."""
+    if corners.shape[1] == 3:
+        return corners.astype(np.int64)
+    return np.stack([corners[:, [0, 1, 2]], corners[:, [0, 2, 3]]], axis=1).reshape(-1, 3).astype(np.int64)
+
+
+def _numbers(columns: Any, count: int) -> dict[str, Floats]:
+    """Return the columns that have one number for each of so many points or cells."""
+    arrays = {str(name): np.asarray(values) for name, values in columns.items()}
+    return {
+        name: values.reshape(-1).astype(np.float64)
+        for name, values in arrays.items()
+        if values.dtype.kind in "iuf" and values.size == count
+    }

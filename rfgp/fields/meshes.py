@@ -1,0 +1,210 @@
+"""From files to fields on meshes: values of a table, or properties of the mesh's own file."""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphs.builders.mesh_files import MeshFile, read_mesh_file
+from graphs.checks import check_choice
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.fields.field import Field, warn_of_parts
+from rfgp.fields.surfaces import Surface
+from rfgp.tables import read_names, read_table
+
+_PLACES = ({"face"}, {"vertex"}, {"x", "y", "z"})
+
+
+def read_mesh_field(
+    path: str | Path,
+    values: str | Path | None = None,
+    *,
+    target: str | None = None,
+    weights: str = "unit",
+    nodes: str | None = None,
+    within: float | None = None,
+    table_options: Mapping[str, Any] | None = None,
+) -> Field:
+    """Read a mesh and values on it; see `read_mesh_fields`, which reads several.
+
+    Args:
+        path: The mesh.
+        values: A table. If None, `target` is a property of the mesh's file.
+        target: The column or property to interpolate. If None, the table's only column of values.
+        weights: Of the edges.
+        nodes: Where the field lies.
+        within: How far from the surface a place may lie.
+        table_options: Those of `rfgp.tables.read_table`.
+
+    Raises:
+        InvalidArgumentError: several columns have values, and `target` names none of them.
+    """
+    targets = None if target is None else [target]
+    options: dict[str, Any] = {"weights": weights, "nodes": nodes, "within": within, "table_options": table_options}
+    found = read_mesh_fields(path, values, targets=targets, **options)
+    if len(found) > 1:
+        raise InvalidArgumentError(f"target must be one of {', '.join(found)}, got None.")
+    return next(iter(found.values()))
+
+
+def read_mesh_fields(
+    path: str | Path,
+    values: str | Path | None = None,
+    *,
+    targets: Sequence[str] | None = None,
+    weights: str = "unit",
+    nodes: str | None = None,
+    within: float | None = None,
+    table_options: Mapping[str, Any] | None = None,
+) -> dict[str, Field]:
+    """Read a mesh and several columns or properties of values on it, each of them a field.
+
+    Faces and vertices have the numbers of the mesh's file, from 0, also where vertices at one place are merged, as
+    those of STL. A vertex on no face has no value: it may not be observed, and is listed without a prediction.
+
+    Args:
+        path: The mesh.
+        values: A table (CSV or Parquet) with columns that say where, in small letters or capitals: `face` or `vertex`
+            (numbers), or `x`, `y`, `z` in the mesh's units (the nearest face, or vertex). The others are values. If
+            None, the targets are properties of the mesh's file (.ply, .vtk, .msh).
+        targets: The columns or properties to interpolate. If None, all columns of values of the table; without a table
+            the z component of the normal of every face, or vertex.
+        weights: Of the edges, "unit", "edge-length" or, between vertices, "cotangent"; see
+            `graphs.Graph.from_mesh`.
+        nodes: Where the field lies, "faces" or "vertices". If None, as the table or the property says, else faces.
+        within: How far from the surface a place may lie, in the mesh's units. If None, a tenth of the diagonal of the
+            mesh's box, as for `rfgp.MeshGP`.
+        table_options: Those of `rfgp.tables.read_table`.
+
+    Returns:
+        The fields by what their values are called.
+
+    Raises:
+        graphs.InvalidArgumentError: other weights or nodes, or "cotangent" for faces.
+        InvalidArgumentError: there is no such column.
+        DataError: the table does not say where values are, names faces or vertices that have no value, or places far
+            from the mesh; there is no such property.
+        FileFormatError: the mesh is missing, empty or of another format.
+
+    Warns:
+        graphs.DisconnectedWarning: the mesh falls into parts.
+        graphs.LooseVerticesWarning: vertices are on no face.
+    """
+    if nodes is not None:
+        check_choice("nodes", nodes, ("faces", "vertices"))
+    with _said_here():
+        file = read_mesh_file(path)
+    if values is not None:
+        source = _columns(Path(values), targets, table_options or {}, nodes)
+        surface = Surface(file, Path(path), weights, source.nodes, within)
+        found = {target: source.field(target, surface) for target in source.targets}
+    elif targets is not None:
+        found = {target: _property(file, Path(path), target, (weights, nodes, within)) for target in targets}
+    else:
+        surface = Surface(file, Path(path), weights, nodes or "faces", within)
+        field = surface.field(np.arange(surface.graph.num_nodes), surface.normals, surface.quantity)
+        found = {field.quantity: field}
+    warn_of_parts(next(iter(found.values())))
+    return found
+
+
+@contextmanager
+def _said_here() -> Iterator[None]:
+    """Let warnings of reading a mesh be those of the caller of `read_mesh_field`."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for entry in caught:
+        warnings.warn(entry.message, stacklevel=4)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of a table of values.
+
+    Attributes:
+        file: The table.
+        options: Those of `read_table`.
+        where: The names of the columns that say where, as the table spells them.
+        others: The names of all other columns.
+        targets: Those to interpolate.
+        nodes: "faces" or "vertices".
+    """
+
+    file: Path
+    options: Mapping[str, Any]
+    where: tuple[str, ...]
+    others: tuple[str, ...]
+    targets: tuple[str, ...]
+    nodes: str
+
+    def field(self, target: str, surface: Surface) -> Field:
+        """Return the field of a column."""
+        drop = self.options.get("drop", ())
+        dropped = [drop] if isinstance(drop, str | int) else list(drop)
+        dropped += [name for name in self.others if name != target]
+        table = read_table(self.file, target, **{**self.options, "drop": tuple(dropped)})
+        table.check_numeric_target()
+        if len(self.where) == 1:
+            return surface.field(surface.numbered(table, self.file), table.y, target)
+        axes = [name.lower() for name in table.columns]
+        places = table.X[:, [axes.index(axis) for axis in "xyz"]]
+        return surface.field(surface.nearest(places, table.rows, self.file), table.y, target, places)
+
+
+def _columns(file: Path, targets: Sequence[str] | None, options: Mapping[str, Any], nodes: str | None) -> _Columns:
+    """Return which columns of a table say where, and which are values.
+
+    Raises:
+        DataError: no columns say where, or several ways; or there are no values.
+    """
+    drop = options.get("drop", ())
+    dropped = {drop} if isinstance(drop, str | int) else set(drop)
+    names = [name for name in read_names(file, **options) if name not in dropped]
+    given = tuple(targets or ())
+    where = tuple(name for name in names if name.lower() in set().union(*_PLACES) and name not in given)
+    axes = sorted(name.lower() for name in where)
+    fits = next((way for way in _PLACES if sorted(way) == axes), None)
+    if fits is None or (nodes == "faces" and fits == {"vertex"}) or (nodes == "vertices" and fits == {"face"}):
+        needed = {"faces": "face", "vertices": "vertex"}.get(nodes or "", "face, or vertex")
+        raise DataError(
+            f"{file} must say where its values are, by a column {needed}, or by x, y and z, got the columns "
+            f"{', '.join(names)}."
+        )
+    others = tuple(name for name in names if name not in where)
+    if not others:
+        raise DataError(f"{file} must have a column of values, got {', '.join(names)}. Add one.")
+    return _Columns(
+        file, options, where, others, given or others, nodes or ("vertices" if "vertex" in fits else "faces")
+    )
+
+
+def _property(file: MeshFile, path: Path, target: str, options: tuple[str, str | None, float | None]) -> Field:
+    """Return the field of a property of the mesh's own file.
+
+    Raises:
+        DataError: there is no such property, or it has no value on the surface.
+    """
+    weights, nodes, within = options
+    sources = {"faces": file.of_faces, "vertices": file.of_vertices}
+    holders = [kind for kind, columns in sources.items() if target in columns and nodes in (None, kind)]
+    if len(holders) != 1:
+        names = ", ".join(sorted({*file.of_faces, *file.of_vertices})) or "none"
+        raise DataError(
+            f"{target} must be a property of the {nodes or 'faces or vertices'} in {path}, which has {names}."
+            if not holders
+            else f'{path} has {target} of faces and of vertices. Give nodes="faces" or nodes="vertices".'
+        )
+    surface = Surface(file, path, weights, holders[0], within)
+    if surface.numbers is None:
+        raise DataError(f"{path} stores polygons, whose values of {target} are not clear. Cut them into triangles.")
+    values = sources[holders[0]][target]
+    known = np.isfinite(values) & (surface.numbers >= 0)
+    if not known.any():
+        raise DataError(f"{target} must be a number somewhere on the surface of {path}, got none.")
+    pairs = np.unique(np.stack([surface.numbers[known].astype(np.float64), values[known]], axis=1), axis=0)
+    return surface.field(pairs[:, 0].astype(np.int64), pairs[:, 1], target)

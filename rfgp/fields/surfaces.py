@@ -1,0 +1,171 @@
+"""Surfaces of files: the nodes of a mesh, by the file's own numbers and by place."""
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+import graphs
+from graphs.builders.mesh_files import MeshFile
+from graphs.builders.triangles import angles
+from graphs.precisions.location import Location, Locator
+from graphs.precisions.mesh import FARTHEST, too_far
+from rfgp.errors import DataError
+from rfgp.fields.field import Field
+from rfgp.tables import Table
+
+Integers = NDArray[np.int64]
+
+_COUNTED = "Rows count from 0, after the header."
+_LISTED = 8
+"""Faces or vertices that a message lists."""
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """A mesh that fields are read on.
+
+    Attributes:
+        file: The mesh as its file has it.
+        path: The file.
+        weights: Of the edges.
+        nodes: "faces" or "vertices".
+        within: How far from the surface a place may lie; None: a tenth of the diagonal.
+    """
+
+    file: MeshFile
+    path: Path
+    weights: str
+    nodes: str
+    within: float | None
+
+    @property
+    def on_faces(self) -> bool:
+        """Whether the nodes are faces."""
+        return self.nodes == "faces"
+
+    @cached_property
+    def graph(self) -> graphs.Graph:
+        """The graph of the nodes."""
+        return graphs.Graph.from_mesh(self.mesh, nodes=self.nodes, weights=self.weights)
+
+    @cached_property
+    def _kept(self) -> tuple[Any, Integers]:
+        """The mesh without vertices that lie off the surface, and the vertices (K,) of it for those of the file."""
+        mesh, numbers = self.file.mesh, self.file.vertices
+        loose = np.setdiff1d(np.arange(len(mesh.vertices)), mesh.faces)
+        far = loose[self.located(mesh.vertices[loose]).distances > self.limit] if len(loose) else loose
+        if len(far):
+            keep = np.setdiff1d(np.arange(len(mesh.vertices)), far)
+            renumbered = np.full(len(mesh.vertices) + 1, -1, dtype=np.int64)  # the last for those that had none
+            renumbered[keep] = np.arange(len(keep))
+            mesh, numbers = mesh.copy(), renumbered[numbers]
+            mesh.update_vertices(keep)
+        if (numbers < 0).any():
+            count = int((numbers < 0).sum())
+            message = f"{self.path.name}: {count} of {len(numbers)} vertices are on no face and have no value."
+            warnings.warn(graphs.LooseVerticesWarning(message), stacklevel=6)
+        return mesh, numbers
+
+    @property
+    def mesh(self) -> Any:
+        """The mesh."""
+        return self.file.mesh if self.on_faces else self._kept[0]
+
+    @property
+    def numbers(self) -> Integers | None:
+        """The node of each face or vertex of the file, -1 for those without one; None where the file has polygons."""
+        return self.file.faces if self.on_faces else self._kept[1]
+
+    @cached_property
+    def limit(self) -> float:
+        """How far from the surface a place may lie."""
+        corners = np.asarray(self.file.mesh.vertices)[np.unique(self.file.mesh.faces)]
+        return FARTHEST * float(np.linalg.norm(np.ptp(corners, axis=0))) if self.within is None else self.within
+
+    def located(
+        self,
+        places: NDArray[np.float64],  # (n, 3)
+    ) -> Location:
+        """Return the nearest points of the surface to places (n, 3)."""
+        vertices = np.array(self.file.mesh.vertices, dtype=np.float64)
+        faces = np.array(self.file.mesh.faces, dtype=np.int64)
+        whole = np.flatnonzero(~angles(vertices, faces).flat)
+        found = Locator(vertices, faces[whole]).nearest(np.asarray(places, dtype=np.float64))
+        return found._replace(faces=whole[found.faces])
+
+    def nearest(
+        self,
+        places: NDArray[np.float64],  # (n, 3)
+        rows: Integers,  # (n,)
+        table: Path,
+    ) -> Integers:  # (n,)
+        """Return the nodes that are nearest to the places in the rows of a table.
+
+        Raises:
+            DataError: a place lies far from the surface.
+        """
+        found = self.located(places)
+        worst = int(found.distances.argmax())
+        if found.distances[worst] > self.limit:
+            raise DataError(f"{table}: {too_far(int(rows[worst]), float(found.distances[worst]), self.limit)}")
+        nearest = found.faces if self.on_faces else KDTree(self.mesh.vertices).query(places)[1]
+        return np.asarray(nearest, dtype=np.int64)
+
+    @property
+    def normals(self) -> NDArray[np.float64]:
+        """The z component of the normal at every node, (N,)."""
+        return np.array((self.mesh.face_normals if self.on_faces else self.mesh.vertex_normals)[:, 2])
+
+    @property
+    def quantity(self) -> str:
+        """What `normals` are."""
+        return f"z of the {'face' if self.on_faces else 'vertex'} normal"
+
+    def field(
+        self,
+        nodes: Integers,  # (n,)
+        values: NDArray[np.float64],  # (n,)
+        quantity: str,
+        places: NDArray[np.float64] | None = None,  # (n, 3)
+    ) -> Field:
+        """Return the field of values at nodes."""
+        numbers = self.numbers
+        trivial = numbers is None or np.array_equal(numbers, np.arange(self.graph.num_nodes))
+        own: dict[str, Any] = {"exact_places": places, "numbers": None if trivial else numbers}
+        return Field(self.graph, nodes, values, quantity, mesh=self.mesh, on_faces=self.on_faces, **own)
+
+    def numbered(self, table: Table, file: Path) -> Integers:
+        """Return the nodes (n,) that the rows of a table name by the numbers of the mesh's file.
+
+        Raises:
+            DataError: numbers that the file does not have, or of faces or vertices without a value.
+        """
+        kind, given = ("face", "faces") if self.on_faces else ("vertex", "vertices")
+        if self.numbers is None:
+            raise DataError(
+                f"{self.path} stores polygons, which are {len(self.file.mesh.faces)} triangles, so its face numbers "
+                "are not clear; give x, y and z instead."
+            )
+        named, count = table.X[:, 0], len(self.numbers)
+        wrong = np.array((named != np.floor(named)) | (named < 0) | (named >= count))
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise DataError(
+                f"{file}: row {table.rows[row]} names {kind} {named[row]:g}; there are 0 to {count - 1}. {_COUNTED}"
+            )
+        found = self.numbers[named.astype(np.int64)]
+        if found.min(initial=0) < 0:
+            lost = np.unique(named[found < 0]).astype(np.int64)
+            listed = ", ".join(map(str, lost[:_LISTED])) + (", ..." if len(lost) > _LISTED else "")
+            without = "without area" if self.on_faces else "on no face"
+            raise DataError(
+                f"{file}: values must be at {given} of the surface, got {len(lost)} {without}: {listed}. Leave their "
+                "rows out."
+            )
+        return found
