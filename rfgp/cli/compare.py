@@ -74,7 +74,7 @@ def compare(
     comment: options.Comment = None,
     encoding: options.Encoding = "utf-8",
     missing_mark: options.MissingMark = None,
-    metric: options.Metric = "haversine",
+    metric: options.Metric = None,
     kernel: Annotated[str, typer.Option(help="Graphs: diffusion or regularized-laplacian.")] = "diffusion",
     halt: Annotated[float, typer.Option(help="Graphs: the walkers' halting probability.")] = 0.1,
     num_train: Annotated[

@@ -1,6 +1,7 @@
 """`rfgp mesh` and `rfgp traffic`: a field on a surface or on roads, everywhere, with its uncertainty."""
 
 import re
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,10 +143,13 @@ def mesh(
 def traffic(
     file: Annotated[Path, typer.Argument(help="Roads and sensors (.geojson, .rda), or pems.")],
     target: RoadTarget = None,
-    metric: options.Metric = "haversine",
+    metric: options.Metric = None,
     min_length: MinLength = 0.5,
     within: Annotated[
-        float, typer.Option(help="GeoJSON: how far from a road a sensor may lie that names none, in metres.")
+        float,
+        typer.Option(
+            help="GeoJSON: how far from a road a sensor may lie that names none, in metres or the units of the plane."
+        ),
     ] = 500.0,
     skip: Annotated[
         bool,
@@ -155,7 +159,12 @@ def traffic(
             "number are not observed, numbers written as text count.",
         ),
     ] = False,
-    snap: Annotated[float, typer.Option(help="Ends of roads at most so far apart, in metres, meet.")] = 0.0,
+    snap: Annotated[
+        float, typer.Option(help="Points of roads at most this far apart meet, in metres or the units of the plane.")
+    ] = 0.0,
+    duplicates: Annotated[
+        str, typer.Option(help="Stretches of road that are drawn more than once: parallel roads, or merge.")
+    ] = "parallel",
     out: Out = None,
     kernel: RoadKernel = FIELD,
     alpha: Alpha = None,
@@ -189,10 +198,14 @@ def traffic(
         path, folder = resolve(file, "traffic", report), out or Path(f"{stem(file)}-field")
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_ROADS)), (path,))
         found = {
-            name: fields.read_road_field(path, name, metric, min_length, snap, within=within, skip=skip)
+            name: fields.read_road_field(
+                path, name, metric, min_length, snap, duplicates=duplicates, within=within, skip=skip
+            )
             for name in targets
         }
-        given = {"file": file, "metric": metric, "min_length": min_length, "snap": snap}
+        roads = next(iter(found.values())).roads
+        given = {"file": file, "metric": roads and roads.metric, "min_length": min_length, "snap": snap}
+        given |= {"duplicates": duplicates}
         job = _Job(file.name, given, process, (test_share, comparison, with_data), _OF_ROADS, (path,))
         studies = job.run(found, folder, report)
     _publish(studies, _OF_ROADS, as_json)
@@ -287,13 +300,19 @@ class _Job:
 
         That is the one given for a single field, and a folder in it for each of several.
         """
+        from graphs import DisconnectedWarning, DuplicateRoadsWarning
+
         if len(found) == 1:
             places = dict.fromkeys(found, folder)
         else:
             places = {target: folder / name for target, name in zip(found, _folder_names(found), strict=True)}
             outputs = (place / name for place in places.values() for name in (*_OF_ALL, *self.written))
             check_outputs(outputs, self.inputs)
-        return {target: (self._study(field, places[target], report), places[target]) for target, field in found.items()}
+        with warnings.catch_warnings():
+            for told in (DisconnectedWarning, DuplicateRoadsWarning):  # when the field was read
+                warnings.simplefilter("ignore", told)
+            studies = {target: self._study(field, places[target], report) for target, field in found.items()}
+        return {target: (study, places[target]) for target, study in studies.items()}
 
     def _study(self, field: Any, folder: Path, report: Any) -> Any:
         """Fit, judge, condition on everything, and write."""

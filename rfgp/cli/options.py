@@ -19,7 +19,12 @@ Encoding = Annotated[str, typer.Option(help="Of a text table.")]
 MissingMark = Annotated[
     list[str] | None, typer.Option(help="A text that stands for a missing value, besides the usual; repeatable.")
 ]
-Metric = Annotated[str, typer.Option(help="Of roads: haversine (degrees) or euclidean (a plane, in metres).")]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        help="Of roads: haversine (degrees) or euclidean (a plane). [default: as the file's crs says, else haversine]"
+    ),
+]
 Weights = Annotated[str, typer.Option(help="Of a mesh's edges: unit, edge-length, or cotangent (between vertices).")]
 TableFeatures = Annotated[
     str, typer.Option(help="fourier, laplace, nystrom (inducing points), exact, none (a local process alone), or auto.")

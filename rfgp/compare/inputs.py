@@ -17,7 +17,7 @@ def compare_file(
     *,
     target: str | None = None,
     table_options: Mapping[str, Any] | None = None,
-    metric: str = "haversine",
+    metric: str | None = None,
     methods: Sequence[str] | None = None,
     sizes: Sequence[int] | None = None,
     features: str = "fourier",

@@ -1,5 +1,6 @@
 """From files to fields by the ending of their names, and roads with sensors."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
