@@ -15,6 +15,7 @@ from graphs.builders import read_roads as read_roads
 from graphs.costs import walk_costs as walk_costs
 from graphs.errors import DegenerateFacesWarning as DegenerateFacesWarning
 from graphs.errors import DisconnectedWarning as DisconnectedWarning
+from graphs.errors import DuplicateFacesWarning as DuplicateFacesWarning
 from graphs.errors import DuplicateRoadsWarning as DuplicateRoadsWarning
 from graphs.errors import FileFormatError as FileFormatError
 from graphs.errors import GraphError as GraphError

@@ -58,6 +58,10 @@ class DegenerateFacesWarning(GraphWarning):
     """A mesh had faces without area; the message counts them."""
 
 
+class DuplicateFacesWarning(GraphWarning):
+    """A mesh has faces with the same corners as another; the message counts them."""
+
+
 class LooseVerticesWarning(GraphWarning):
     """A mesh has vertices on no face that has an area; the message counts them."""
 

@@ -93,7 +93,9 @@ def read_mesh_file(path: str | Path) -> MeshFile:
         raise InvalidGraphError(f"{file} holds no faces; it may be truncated.")
     declared, stored = declared_faces(file), len(mesh.faces)
     if declared is not None and stored < declared:
-        raise FileFormatError(f"{file} declares {declared} faces and holds {stored}; it is truncated.")
+        raise FileFormatError(
+            f"{file} declares {declared} faces and holds {stored}; it is truncated, or faces have fewer than 3 corners."
+        )
     try:
         places = _own_places(file, mesh)
         _check_finite(file, mesh)

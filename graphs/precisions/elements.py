@@ -21,7 +21,13 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.mesh import as_triangles
 from graphs.builders.triangles import Angles, angles
-from graphs.errors import DegenerateFacesWarning, DisconnectedWarning, InvalidGraphError, LooseVerticesWarning
+from graphs.errors import (
+    DegenerateFacesWarning,
+    DisconnectedWarning,
+    DuplicateFacesWarning,
+    InvalidGraphError,
+    LooseVerticesWarning,
+)
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -43,7 +49,7 @@ class Mesh(NamedTuple):
 
     vertices: Floats  # (V, 2) or (V, 3) as given
     faces: Integers  # (F, 3)
-    flat: NDArray[np.bool_]  # (F,) faces without area, which no element is on
+    whole: Integers  # (M,) the faces that elements are on: those with an area, and of equal ones the first
     covered: Integers  # (N,) the vertices, ascending, that are on a face with an area: the field has values there
     elements: Elements  # of the N covered vertices
 
@@ -64,17 +70,16 @@ def read_mesh(mesh: Any) -> Mesh:
     """Return the mesh and its elements; see `graphs.MeshField`, whose errors and warnings these are."""
     vertices, faces = as_triangles(mesh, dimensions=(2, 3))
     found = angles(in_space(vertices), faces)
-    whole = np.flatnonzero(~found.flat)
     _check_flat(found.flat)
+    whole = _without_repeated(faces, np.flatnonzero(~found.flat))
     covered, corners = np.unique(faces[whole], return_inverse=True)
     _check_loose(len(vertices) - len(covered), len(vertices))
     _check_distinct(vertices[covered], covered)
-    _check_once(faces, whole)
     angled = Angles(found.cotangents[whole], found.areas[whole], found.flat[whole], found.unit)
     elements = assemble(corners.reshape(-1, 3), angled, len(covered))
     _check_parts(elements.stiffness)
     _check_range(elements, covered)
-    return Mesh(vertices, faces, found.flat, covered, elements)
+    return Mesh(vertices, faces, whole, covered, elements)
 
 
 @np.errstate(under="ignore")
@@ -122,14 +127,18 @@ def _check_distinct(vertices: Floats, numbers: Integers) -> None:
         )
 
 
-def _check_once(faces: Integers, numbers: Integers) -> None:
-    pairs = numbers[_repeated(np.sort(faces[numbers], axis=1))]
-    if len(pairs):
-        one, other = pairs[0].tolist()
-        raise InvalidGraphError(
-            f"Faces {one} and {other} have the same corners ({len(pairs)} such faces), so that the surface lies there "
-            "twice. Leave them out: mesh.update_faces(mesh.unique_faces())."
-        )
+def _without_repeated(faces: Integers, numbers: Integers) -> Integers:
+    """Return the numbers (m,) of faces whose corners no earlier one has, as a wall that two bodies share has twice."""
+    pairs = _repeated(np.sort(faces[numbers], axis=1))
+    if len(pairs) == 0:
+        return numbers
+    one, other = numbers[pairs[0]].tolist()
+    message = (
+        f"{len(pairs)} of {len(faces)} faces have the same corners as another (first {other} and {one}) and are left "
+        "out of the field's elements: the surface counts once there."
+    )
+    warnings.warn(DuplicateFacesWarning(message), stacklevel=4)
+    return np.delete(numbers, pairs[:, 1])
 
 
 def _repeated(rows: NDArray[Any]) -> Integers:

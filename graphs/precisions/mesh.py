@@ -79,11 +79,12 @@ class MeshField(MarkovField):
 
     Raises:
         InvalidGraphError: there are no faces, or no triangles; coordinates that are not finite; vertices at the same
-            place as another; faces with the same corners as another.
+            place as another.
         InvalidArgumentError: another alpha.
 
     Warns:
         DegenerateFacesWarning: faces have no area, and are left out.
+        DuplicateFacesWarning: faces have the same corners as another, and are left out.
         LooseVerticesWarning: vertices are on no face with an area, and are left out.
         DisconnectedWarning: the mesh falls into parts, between which there is no correlation.
     """
@@ -99,7 +100,7 @@ class MeshField(MarkovField):
         self.coordinates: Floats = _frozen(read.vertices[read.covered])
         self.areas: Floats = _frozen(read.elements.masses * read.elements.unit**2)
         self.reach = FARTHEST * float(np.linalg.norm(np.ptp(self.coordinates, axis=0)))
-        self._mesh, self._whole = read, np.flatnonzero(~read.flat)
+        self._mesh, self._whole = read, read.whole
         self._columns = np.full(self.num_vertices, -1, dtype=np.int64)  # of each vertex among the values; -1: none
         self._columns[self.covered] = np.arange(len(self.covered))
         ratio = 2.0 * (self.alpha - 1) if self.alpha > 1 else 1.0

@@ -116,7 +116,6 @@ REFUSED = {
     "not finite": (([(0, 0), (1, 0), (np.nan, 1)], [(0, 1, 2)]), "Vertex 2 has a coordinate that is not a finite"),
     "infinite": (([(0, 0), (1, 0), (np.inf, 1)], [(0, 1, 2)]), "Vertex 2 has a coordinate that is not a finite"),
     "twins": (([*SQUARE, (1, -0.0)], [(0, 1, 2), (0, 4, 3)]), "Vertices 1 and 4 are at the same place.*merge_vertices"),
-    "a face twice": ((SQUARE, [(0, 1, 2), (0, 2, 3), (2, 1, 0)]), "Faces 0 and 2 have the same corners.*unique_faces"),
     "no area": (([(0, 0), (1, 0), (2, 0)], [(0, 1, 2)]), "None of the 1 faces has an area"),
     "a point": (([(0, 0), (0, 0), (0, 0)], [(0, 1, 2)]), "None of the 1 faces has an area"),
     "tiny": (([*SQUARE, (1e-25, 0), (0, 1e-25)], [(0, 4, 5), (1, 2, 3)]), "faces of vertex 0 are too small"),
@@ -147,6 +146,15 @@ def test_faces_without_area_are_left_out_and_counted():
         field = MeshField((flat, [(0, 4, 2), (0, 1, 2), (1, 1, 2), (0, 2, 3), (0, 1, 4)]))
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(field.entries([0.7]), sound.entries([0.7]))
+
+
+def test_faces_that_are_listed_twice_count_once():
+    with pytest.warns(graphs.DuplicateFacesWarning, match=r"2 of 4 faces .*first 2 and 0") as caught:
+        field = MeshField((SQUARE, [(0, 1, 2), (0, 2, 3), (2, 1, 0), (0, 1, 2)]))
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(field.entries([0.7]), MeshField((SQUARE, [(0, 1, 2), (0, 2, 3)])).entries([0.7]))
+    assert field.locate([(0.6, 0.4), (0.4, 0.6)]).faces.tolist() == [0, 1]
+    np.testing.assert_array_equal(field.weights([2]).toarray(), field.weights([0]).toarray())
 
 
 WALL = [(0, 0), (2, 0), (2, 1), (1, 1), (0, 1), (5, 5)], [(0, 1, 2), (0, 2, 4), (2, 3, 4)]
