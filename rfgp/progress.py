@@ -1,5 +1,6 @@
 """How far a long computation is: a bar on a terminal, elsewhere a line now and then."""
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -30,7 +31,9 @@ class Bar:
         self._stream = sys.stderr if stream is None else stream
         self._is_terminal = self._stream.isatty()
         self._wanted = wanted and (lines or self._is_terminal)
+        self._begun: float | None = None
         self._stage, self._stage_begun, self._last_line = "", 0.0, 0.0
+        self._done, self._total, self._text = 0, 0, ""
         self._bar: Progress | None = None
 
     def __call__(self, stage: str, done: int, total: int, text: str = "") -> None:
@@ -40,8 +43,8 @@ class Bar:
             stage: What is done, in words.
             done: How much of this stage is done.
             total: How much of it there is; 0 where that cannot be told.
-            text: What is shown; empty: the stage, how much is done, the seconds since it began and those left at its
-                pace.
+            text: What is shown. If empty, the stage, how much of it is done, the seconds since the first call, and
+                those that are left of the stage at its pace, if that is known and at least one.
         """
         if not self._wanted:
             return
@@ -49,14 +52,13 @@ class Bar:
         is_new = stage != self._stage
         if is_new:
             self._stage, self._stage_begun = stage, now
-        is_still = self._is_terminal and not (done or total)  # its seconds would stand still on a terminal
-        amount = ", no end known yet" if is_still else _amount(done, total, now - self._stage_begun)
-        text = text or f"{stage}{amount}"
+        self._begun = now if self._begun is None else self._begun
+        self._done, self._total, self._text = done, total, text
         if self._is_terminal:
-            self._draw(text, done, total)
+            self._draw()
         elif is_new or now - self._last_line >= _SECONDS_BETWEEN_LINES:
             self._last_line = now
-            self._stream.write(text + "\n")
+            self._stream.write(self._words() + "\n")
             self._stream.flush()
 
     def close(self) -> None:
@@ -71,25 +73,52 @@ class Bar:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _draw(self, text: str, done: int, total: int) -> None:
+    def _draw(self) -> None:
         if self._bar is None:
-            self._bar = _started(self._stream)
-        self._bar.update(self._bar.task_ids[0], description=text, completed=done, total=total or None)
+            self._bar = _started(self._stream, self._words)
+        self._bar.update(self._bar.task_ids[0], completed=self._done, total=self._total or None)
+
+    def _words(self) -> str:
+        """Return the text to show now; a terminal asks again and again, so that its seconds grow."""
+        if self._text:
+            return self._text
+        now = time.monotonic()
+        is_open = self._is_terminal and not (self._done or self._total)
+        amount = ", no end known yet" if is_open else _amount(self._done, self._total)
+        left = 0.0
+        if self._done and self._total:
+            left = (now - self._stage_begun) / self._done * max(self._total - self._done, 0)
+        return f"{self._stage}{amount}{seconds_in_words(now - (self._begun or now), left)}"
 
 
-def _amount(done: int, total: int, seconds: float) -> str:
-    if not total:
-        return f": {done:,} so far, {seconds:.0f} s" if done else f", {seconds:.0f} s"
-    left = f", {seconds / done * max(total - done, 0):.0f} s left" if done else ""
-    return f": {done:,} of {total:,}, {seconds:.0f} s{left}"
+def seconds_in_words(elapsed: float, left: float, bound: str = "") -> str:
+    """Return ", 13 s, 4 s left".
+
+    Args:
+        elapsed: Seconds so far; those below half a second are left out.
+        left: Seconds that are left; those below one, and those that are not known (nan), are left out.
+        bound: Words before those that are left, such as "at most ".
+    """
+    words = f", {elapsed:.0f} s" if elapsed > 0.5 else ""
+    return words + (f", {bound}{left:.0f} s left" if 1 <= left < math.inf else "")
 
 
-def _started(stream: TextIO) -> Any:
+def _amount(done: int, total: int) -> str:
+    if total:
+        return f": {done:,} of {total:,}"
+    return f": {done:,} so far" if done else ""
+
+
+def _started(stream: TextIO, words: Callable[[], str]) -> Any:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task
+    from rich.text import Text
 
-    columns = (BarColumn(), TextColumn("{task.description}", markup=False))
-    bar = Progress(*columns, console=Console(file=stream), transient=True)
+    class Words(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(words())
+
+    bar = Progress(BarColumn(), Words(), console=Console(file=stream), transient=True)
     bar.add_task("", total=None)
     bar.start()
     return bar

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
-from rfgp.progress import Bar
+from rfgp.counts import counted
+from rfgp.progress import Bar, seconds_in_words
 
 Callback = Callable[[int, float], None]
 
@@ -41,10 +42,11 @@ class Progress:
     def __str__(self) -> str:
         most, density = "", ""
         if self.unit == "iterations":
-            most, density = "at most ", f"log density {self.log_marginal_likelihood / max(self.rows, 1):.4f} a row, "
+            most, density = "at most ", f", log density {self.log_marginal_likelihood / max(self.rows, 1):.4f} a row"
         return (
-            f"{self.stage}, {self.rows:,} rows: {self.iteration} of {most}{self.iterations} {self.unit}, {density}"
-            f"{self.seconds:.0f} s, {most}{self.seconds_left:.0f} s left"
+            f"{self.stage}, {counted(self.rows, 'row')}: {self.iteration} of {most}"
+            f"{counted(self.iterations, self.unit.removesuffix('s'))}{density}"
+            f"{seconds_in_words(self.seconds, self.seconds_left, most)}"
         )
 
 
@@ -107,5 +109,5 @@ class Reporter:
 
     def _show(self, progress: Progress) -> None:
         assert self._bar is not None
-        stage = f"{progress.stage}, {progress.rows:,} rows"
+        stage = f"{progress.stage}, {counted(progress.rows, 'row')}"
         self._bar(stage, progress.iteration, progress.iterations, str(progress))

@@ -1,4 +1,5 @@
 import io
+import time
 
 import pytest
 
@@ -28,12 +29,43 @@ def test_elsewhere_a_line_for_each_stage_and_every_ten_seconds(clock):
         tell("count", 0, 0)
         tell("save", 1, 1, "saved: all")
     assert stream.getvalue().splitlines() == [
-        "read: 0 of 2,000, 0 s",
-        "fit: 0 of 2,000, 0 s",
-        "fit: 1,500 of 2,000, 11 s, 4 s left",
-        "count, 0 s",
+        "read: 0 of 2,000",
+        "fit: 0 of 2,000, 2 s",
+        "fit: 1,500 of 2,000, 13 s, 4 s left",
+        "count, 13 s",
         "saved: all",
     ]
+
+
+def test_seconds_grow_over_short_stages(clock):
+    stream = io.StringIO()
+    with Bar(stream=stream) as tell:
+        for stage in range(20):
+            tell(f"stage {stage}", 1, 200)
+            clock[0] += 9.5
+    seconds = [int(line.split(", ")[1].removesuffix(" s")) for line in stream.getvalue().splitlines()[1:]]
+    assert seconds == [round(9.5 * stage) for stage in range(1, 20)]
+
+
+@pytest.mark.parametrize(("done", "left"), [(0, False), (99, False), (100, False), (90, True)])
+def test_seconds_left_are_known_and_one_or_more(done, left, clock):
+    stream = io.StringIO()
+    with Bar(stream=stream) as tell:
+        tell("fit", 0, 100)
+        clock[0] += 30
+        tell("fit", done, 100)
+    assert (" left" in stream.getvalue()) == left
+    assert "0 s" not in stream.getvalue().replace("30 s", "")
+
+
+def test_a_terminal_counts_seconds_without_calls(clock, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with Bar(stream=stream) as tell:
+        tell("predict", 0, 0)
+        clock[0] += 7
+        time.sleep(0.5)
+    assert "predict, no end known yet, 7 s" in stream.getvalue()
 
 
 def test_a_terminal_has_a_bar_which_goes(monkeypatch):
@@ -50,7 +82,7 @@ def test_a_terminal_has_a_bar_which_goes(monkeypatch):
     assert stream.getvalue() == before
 
 
-@pytest.mark.parametrize(("done", "words"), [(0, "count, no end known yet"), (3, "count: 3 so far, 0 s")])
+@pytest.mark.parametrize(("done", "words"), [(0, "count, no end known yet"), (3, "count: 3 so far")])
 def test_a_terminal_is_told_that_the_end_is_not_known(done, words, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
@@ -79,4 +111,4 @@ def test_the_standard_error_is_the_stream_unless_one_is_given(capsys):
     with Bar() as tell:
         tell("fit", 1, 10)
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "fit: 1 of 10, 0 s, 0 s left\n")
+    assert (out, err) == ("", "fit: 1 of 10\n")

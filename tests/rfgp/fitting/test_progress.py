@@ -21,7 +21,7 @@ def test_it_tells_stage_likelihood_and_time():
     assert all(isinstance(p, Progress) for p in told)
     passes, told = ([p for p in told if (p.unit == "blocks") == blocks] for blocks in (True, False))
     assert [p.stage for p in passes] == ["a pass over all rows"]
-    assert str(passes[0]).startswith("a pass over all rows, 3,000 rows: 1 of 1 blocks, ")
+    assert str(passes[0]).startswith("a pass over all rows, 3,000 rows: 1 of 1 block")
     assert len(told) == len(called) >= gp.fit_report.iterations > 0  # some told of are given up again
     assert [i for i, _ in called] == list(range(1, len(told) + 1))
     assert told[-1].log_marginal_likelihood == called[-1][1]
