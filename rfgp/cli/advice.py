@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli import options
-from rfgp.cli.common import check_input, open_table, print_json, progress, resolve, say
+from rfgp.cli import checks, choices, options
+from rfgp.cli.common import is_field, known_input, open_table, print_json, progress, resolve, say
 
 _FLAGS = {
     "features",
@@ -49,12 +49,22 @@ def advise(
     Of tables candidates are measured by the density of rows that are left out or kept out; of meshes, roads and graphs
     features are measured by the error of the kernel, on some nodes.
     """
+    reading = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
+    checks.check_choice("--likelihood", likelihood, choices.LIKELIHOODS)
+    checks.check_choice("--kernel", kernel, choices.GRAPH_KERNELS)
+    checks.check_least(1, max_nonzeros=max_nonzeros)
+    checks.check_least(0, seed=seed)
+    checks.check_limits(budget, memory)
+    is_graph = is_field(file, ".gml")
+    if is_graph:
+        known_input(file, "advise")
+    else:
+        checks.check_table(file, target, reading, "advise")
     with progress(visible=not as_json) as report:
-        if _is_graph(file):
+        if is_graph:
             most = {"budget": budget, "memory": memory}
             choice, command = _of_graph(file, kernel, max_nonzeros, seed, most, report)
         else:
-            reading = {"categories": categories, "dates": dates, "missing": missing, "drop": tuple(drop or ())}
             limits = {"budget": budget, "memory": memory, "likelihood": likelihood, "seed": seed}
             choice, command = _of_table(file, target, reading, limits, report)
     if as_json:
@@ -106,17 +116,6 @@ def _text(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _is_graph(file: Path) -> bool:
-    """Return whether a file, or a public data set of that name, is a mesh, roads or a graph."""
-    from rfgp.datasets import CATALOG
-    from rfgp.fields.reading import FIELD_SUFFIXES
-
-    entry = None if check_input(file).exists() else CATALOG.get(str(file))
-    if entry is not None:
-        return entry.kind in ("mesh", "roads", "graph")
-    return file.suffix.lower() in (*FIELD_SUFFIXES, ".gml")
-
-
 def _of_graph(
     file: Path, kernel: str, max_nonzeros: int, seed: int, most: Mapping[str, Any], report: Any
 ) -> tuple[Any, str]:
@@ -149,9 +148,7 @@ def _read_graph(file: Path, report: Any) -> tuple[Any, str | None]:
     if (entry.kind == "graph") if entry is not None else file.suffix.lower() == ".gml":
         path = fetch(str(file), progress=report) if entry is not None else file
         return graphs.Graph.from_gml(path), None
-    from graphs.builders.mesh_files import MESH_SUFFIXES
-
-    is_mesh = entry.kind == "mesh" if entry is not None else file.suffix.lower() in MESH_SUFFIXES
+    is_mesh = entry.kind == "mesh" if entry is not None else file.suffix.lower() in choices.MESH_SUFFIXES
     command = "mesh" if is_mesh else "traffic"
     return read_field(resolve(file, command, report)).graph, command
 

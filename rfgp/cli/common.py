@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
+from rfgp.cli import choices
 from rfgp.cli.speech import as_options, printable
 from rfgp.errors import InvalidArgumentError
 from rfgp.files import check_folder, check_target
@@ -61,25 +62,47 @@ def check_input(path: Path) -> Path:
     return path
 
 
-def resolve(name: Path, command: str, report: Report | None = None) -> Path:
-    """Return the path of a file, or of a public data set of that name, for a command.
+def known_input(name: Path, command: str) -> bool:
+    """Return whether a path is a file rather than the name of a public data set, for a command that reads it.
 
     Raises:
         InvalidArgumentError: there is neither, or it is for another command.
     """
-    from rfgp.datasets import CATALOG, describe, fetch
+    from rfgp.datasets import CATALOG, describe
 
     entry = None if check_input(name).exists() else CATALOG.get(str(name))
-    if entry is not None and entry.kind == "graph":
+    if entry is not None and entry.kind == "graph" and command != "advise":
         raise InvalidArgumentError(f"{name} is a graph without values, which no command reads.")
     if entry is None and not name.exists() and not name.suffix:
         try:
             describe(str(name))
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"There is no file {name}. {error}") from None
-    if entry is not None or name.exists():
-        _check_ending(Path(name if entry is None else entry.file), name, command)
-    return name if entry is None else fetch(str(name), progress=report)
+    _check_ending(Path(name if entry is None else entry.file), name, command)
+    if entry is None and not name.exists():
+        raise InvalidArgumentError(f"There is no file {name}.")
+    return entry is None
+
+
+def is_field(file: Path, *others: str) -> bool:
+    """Return whether a file or public data set is a mesh, roads or a graph; `others` are more endings of such files."""
+    from rfgp.datasets import CATALOG
+
+    entry = None if check_input(file).exists() else CATALOG.get(str(file))
+    if entry is not None:
+        return entry.kind in ("mesh", "roads", "graph")
+    return file.suffix.lower() in (*choices.MESH_SUFFIXES, *choices.ROAD_SUFFIXES, *others)
+
+
+def resolve(name: Path, command: str, report: Report | None = None) -> Path:
+    """Return the path of a file, or of a public data set of that name, for a command.
+
+    Raises:
+        InvalidArgumentError: there is neither, or it is for another command.
+    """
+    from rfgp.datasets import fetch
+
+    return name if known_input(name, command) else fetch(str(name), progress=report)
 
 
 def _check_ending(file: Path, name: Path, command: str) -> None:
@@ -88,16 +111,27 @@ def _check_ending(file: Path, name: Path, command: str) -> None:
     Raises:
         InvalidArgumentError: with the other command.
     """
-    from graphs.builders.mesh_files import MESH_SUFFIXES
-    from rfgp.fields.reading import ROAD_SUFFIXES
-    from rfgp.tables import TABLE_SUFFIXES
+    from rfgp.tables.options import TABLE_SUFFIXES
 
-    kinds = {"fit": ("a table", TABLE_SUFFIXES), "mesh": ("a mesh", MESH_SUFFIXES), "traffic": ("roads", ROAD_SUFFIXES)}
-    found = next((key for key, (_, endings) in kinds.items() if file.suffix.lower() in endings), command)
-    if command in kinds and found != command:
+    kinds = {
+        "fit": ("a table", TABLE_SUFFIXES),
+        "mesh": ("a mesh", choices.MESH_SUFFIXES),
+        "traffic": ("roads", choices.ROAD_SUFFIXES),
+    }
+    suffix = file.suffix.lower()
+    found = next((key for key, (_, endings) in kinds.items() if suffix in endings), None)
+    if found == command or (found is not None and command not in kinds) or (suffix, command) == (".gml", "advise"):
+        return
+    usual = ("a table, a mesh or roads", tuple(ending for _, endings in kinds.values() for ending in endings))
+    what, endings = kinds.get(command, usual)
+    if found is not None:
         raise InvalidArgumentError(
             f"{name} is {kinds[found][0]} by its ending ({file.suffix}): `rfgp {found}` reads that, `rfgp {command}` "
-            f"needs {kinds[command][0]}."
+            f"needs {what}."
+        )
+    if name.exists() and not name.is_dir():
+        raise InvalidArgumentError(
+            f"{name} must be {what}, got the ending {file.suffix!r}. Known endings are {', '.join(endings)}."
         )
 
 
@@ -122,8 +156,13 @@ def table_options(name: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     return merged | {name: (*needed[name], *options.get(name, ())) for name in ("drop", "as_categories")}
 
 
-def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> None:
+def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None], *, makes_folder: bool = True) -> None:
     """Refuse outputs that are among the inputs, by whatever name, or cannot be written, before work is done for them.
+
+    Args:
+        outputs: The files to write.
+        inputs: The files to read.
+        makes_folder: Whether the folder of an output is made if it is missing.
 
     Raises:
         InvalidArgumentError: an output is an input.
@@ -136,7 +175,7 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> Non
                 raise InvalidArgumentError(
                     f"{path} would be written over {given}, which is read. Choose another --out."
                 )
-        if path.parent.is_dir():
+        if path.parent.is_dir() or not makes_folder:
             check_target(path)
         else:
             check_folder(path.parent)

@@ -5,8 +5,18 @@ from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli import options
-from rfgp.cli.common import check_outputs, console, error_console, progress, resolve, stem, table_options
+from rfgp.cli import checks, options
+from rfgp.cli.common import (
+    check_outputs,
+    console,
+    error_console,
+    is_field,
+    known_input,
+    progress,
+    resolve,
+    stem,
+    table_options,
+)
 
 Target = Annotated[
     str | None,
@@ -21,11 +31,12 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for inputs and pictures.")] = Path("rfgp-demo"),
 ) -> None:
     """Compare couplings on four generated inputs: a table, a mesh, a road network, and a mesh of 81,920 faces."""
-    from rfgp import datasets
-    from rfgp.compare import Plan, compare_file
     from rfgp.files import check_folder, made_folder
 
     check_folder(out)
+    from rfgp import datasets
+    from rfgp.compare import Plan, compare_file
+
     with made_folder(out):
         usual: dict[str, Any] = {"plan": Plan(splits=1, draws=3, seed=0)}
         cases = [(path, usual) for path in datasets.write_all(out)]
@@ -111,8 +122,16 @@ def _compare(
     """Compare and publish; `amount` is splits, draws and seed, `reading` are the options of tables."""
     from contextlib import nullcontext
 
+    from rfgp.files import check_folder, made_folder, write_atomically
+
+    checks.check_comparison(protocol, *amount)
+    if is_field(file):
+        known_input(file, "compare")
+    else:
+        checks.check_table(file, protocol["target"], reading, "compare")
+    if out is not None:
+        check_folder(out)
     from rfgp.compare import Plan, compare_file, to_json
-    from rfgp.files import made_folder, write_atomically
 
     with progress(visible=not as_json) as report:
         path, reading = resolve(file, "compare", report), table_options(file, reading)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli import options
+from rfgp.cli import checks, options
 from rfgp.cli.common import (
     check_input,
     check_outputs,
@@ -116,13 +116,15 @@ def _fit(
     visible: bool,
 ) -> tuple[Any, Path, tuple[int, int]]:
     """Read, fit, judge and write; return the study, the folder, and the numbers of rows used and in the file."""
+    checks.check_model(model, judging)
+    folder = out or Path(f"{stem(file)}-fit")
+    check_outputs((folder / "model.safetensors", folder / "report.html"), (check_input(file),))
+    checks.check_table(file, target, reading)
     from rfgp import TableGP
     from rfgp.files import made_folder, write_atomically
     from rfgp.report import study_table, table_report
     from rfgp.report.notes import of_scale
 
-    folder = out or Path(f"{stem(file)}-fit")
-    check_outputs((folder / "model.safetensors", folder / "report.html"), (file,))
     gp = TableGP(**model)
     if log and not gp.family.is_normal:
         raise typer.BadParameter("--log is for a normal likelihood.")
@@ -224,11 +226,14 @@ def predict(
     """
     from rfgp.counts import counted
     from rfgp.files import write_atomically
-    from rfgp.tables import read_inputs
 
     if as_json and out is None:
         raise typer.BadParameter("--json describes a file of predictions; name it with --out.")
-    check_outputs(() if out is None else (out,), (check_input(model), check_input(file)))
+    check_outputs(() if out is None else (out,), (check_input(model), check_input(file)), makes_folder=False)
+    checks.check_model_file(model)
+    checks.check_inputs(file, missing, options.spelling(decimal, thousands, comment, encoding, None))
+    from rfgp.tables import read_inputs
+
     gp, schema = _open_model(model)
     marks = (*schema.missing_marks, *(missing_mark or ()))
     schema = replace(schema, **options.spelling(decimal, thousands, comment, encoding, None), missing_marks=marks)

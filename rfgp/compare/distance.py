@@ -7,12 +7,13 @@ from typing import Any
 import torch
 
 from rfgp import random
+from rfgp.counts import read_seconds
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference import KernelPrior
 from rfgp.inference.sampled import MOST_POINTS, SampledLaw, sampled_law, step_operations
 from rfgp.models import SparseSpectrumGP, TableGP
 from rfgp.regression import FeatureOptions, Regression, mean_and_noise
-from rfgp.regression.limits import MEMORY, RATE, read_seconds
+from rfgp.regression.limits import MEMORY, RATE
 from rfgp.rows import gathered
 
 STEPS = 15

@@ -1,18 +1,48 @@
-"""Tables from files, with every problem named by row and column."""
+"""Tables from files, with every problem named by row and column.
+
+The readers load torch and come on first use, so that the command line can look at a header without them.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from rfgp.tables.options import MISSING_MARKS as MISSING_MARKS
-from rfgp.tables.reading import PARQUET_SUFFIXES as PARQUET_SUFFIXES
-from rfgp.tables.reading import TABLE_SUFFIXES as TABLE_SUFFIXES
-from rfgp.tables.reading import TEXT_SUFFIXES as TEXT_SUFFIXES
-from rfgp.tables.reading import read_csv as read_csv
-from rfgp.tables.reading import read_inputs as read_inputs
-from rfgp.tables.reading import read_names as read_names
-from rfgp.tables.reading import read_parquet as read_parquet
-from rfgp.tables.reading import read_table as read_table
+from rfgp.tables.options import PARQUET_SUFFIXES as PARQUET_SUFFIXES
+from rfgp.tables.options import TABLE_SUFFIXES as TABLE_SUFFIXES
+from rfgp.tables.options import TEXT_SUFFIXES as TEXT_SUFFIXES
 from rfgp.tables.schema import ColumnRule as ColumnRule
 from rfgp.tables.schema import Schema as Schema
-from rfgp.tables.sources import CSV as CSV
-from rfgp.tables.sources import Blocks as Blocks
-from rfgp.tables.sources import Parquet as Parquet
-from rfgp.tables.table import Inputs as Inputs
-from rfgp.tables.table import Table as Table
+
+if TYPE_CHECKING:
+    from rfgp.tables.reading import read_csv as read_csv
+    from rfgp.tables.reading import read_inputs as read_inputs
+    from rfgp.tables.reading import read_names as read_names
+    from rfgp.tables.reading import read_parquet as read_parquet
+    from rfgp.tables.reading import read_table as read_table
+    from rfgp.tables.sources import CSV as CSV
+    from rfgp.tables.sources import Blocks as Blocks
+    from rfgp.tables.sources import Parquet as Parquet
+    from rfgp.tables.table import Inputs as Inputs
+    from rfgp.tables.table import Table as Table
+
+_READERS = ("read_csv", "read_inputs", "read_names", "read_parquet", "read_table")
+_SOURCES = ("CSV", "Blocks", "Parquet")
+_TABLES = ("Inputs", "Table")
+
+
+def __getattr__(name: str) -> Any:
+    """Return a reader, a source or a table class from its module on first use."""
+    home: Any
+    if name in (*_READERS, "reading"):
+        import rfgp.tables.reading as home
+    elif name in (*_SOURCES, "sources"):
+        import rfgp.tables.sources as home
+    elif name in (*_TABLES, "table"):
+        import rfgp.tables.table as home
+    else:
+        raise AttributeError(f"module 'rfgp.tables' has no attribute {name!r}")
+    found = globals()[name] = getattr(home, name, home)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_READERS, *_SOURCES, *_TABLES} - {"Any", "TYPE_CHECKING"})

@@ -140,19 +140,7 @@ class Frame:
         Raises:
             InvalidArgumentError: there is no such column.
         """
-        if isinstance(wanted, str) and wanted in self.names:
-            return self.names.index(wanted)
-        width = len(self.names)
-        try:
-            place = int(wanted)
-        except ValueError:
-            place = width
-        if -width <= place < width and not isinstance(wanted, bool):
-            return place % width
-        raise InvalidArgumentError(
-            f"There is no column {show(str(wanted))}; the columns are {listed(self.names)}."
-            f"{like(str(wanted), self.names)}"
-        )
+        return find_column(self.names, wanted)
 
     def holds_truth(self, column: Column) -> bool:
         """Say whether the numbers of a column of this file are truth values."""
@@ -177,6 +165,26 @@ class Frame:
                     f"{title(self.file)} has two columns named {show(self.names[place])}, at positions {first} and "
                     f"{place}. Rename one or leave it out with drop={place}."
                 )
+
+
+def find_column(names: Sequence[str], wanted: str | int) -> int:
+    """Return the position of a column given by name or position (negative: from the end).
+
+    Raises:
+        InvalidArgumentError: there is no such column.
+    """
+    if isinstance(wanted, str) and wanted in names:
+        return names.index(wanted)
+    width = len(names)
+    try:
+        place = int(wanted)
+    except ValueError:
+        place = width
+    if -width <= place < width and not isinstance(wanted, bool):
+        return place % width
+    raise InvalidArgumentError(
+        f"There is no column {show(str(wanted))}; the columns are {listed(names)}.{like(str(wanted), names)}"
+    )
 
 
 def is_readable(kind: Any) -> bool:

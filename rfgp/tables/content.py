@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from graphs.builders.files import brief, recognize
 from rfgp.errors import DataError
-from rfgp.tables.messages import title, unreadable
+from rfgp.tables.messages import brief, title, unreadable
 
 MOST_BYTES = 1 << 30  # unpacked; reading takes several times as much
 _PIECE = 1 << 20
@@ -25,6 +24,8 @@ _REMEDIES = {
     "a Git LFS pointer in place of the file": "; fetch the file itself",
     "a web page or XML": ", not a table",
 }
+_PLAIN = re.compile(rb"(?!\s*<)(?!PK|PAR1|BZh|7z|GIF8|%PDF|SQLite|ARROW1|version https)[\x20-\x7e\s]*")
+"""Matches the beginning of a file that is text and no other known format."""
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -107,6 +108,10 @@ def _is_wide(encoding: str) -> bool:
 def _check_kind(head: bytes, file: Path, encoding: str) -> None:
     if not _is_wide(encoding) and head.startswith(_WIDE_MARKS):
         raise unreadable(file, 'it is UTF-16 text; save it as UTF-8 or give encoding="utf-16".')
+    if _PLAIN.fullmatch(head):  # as nearly all tables begin; the package that knows other files takes long to load
+        return
+    from graphs.builders.files import recognize
+
     kind = recognize(head)
     if kind is not None:
         remedy = "; unpack it first" if kind.endswith(("data", "archive")) else ""

@@ -4,11 +4,21 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphs.builders.files import printable
 from rfgp.counts import counted as counted
 from rfgp.errors import DataError
 
 _SHOWN = 60
+
+
+def printable(text: str) -> str:
+    """Return text without characters that steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def brief(error: BaseException) -> str:
+    """Return the message of an error in one line of at most 200 characters."""
+    words = printable(" ".join(str(error).split())) or type(error).__name__
+    return words if len(words) <= 200 else words[:199] + "…"
 
 
 def show(text: str) -> str:

@@ -13,6 +13,9 @@ Dates = Literal["error", "days", "drop"]
 Missing = Literal["error", "drop", "mean"]
 Decimal = Literal[".", ","]
 
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".data", ".gz")
+PARQUET_SUFFIXES = (".parquet", ".pq")
+TABLE_SUFFIXES = (*TEXT_SUFFIXES, *PARQUET_SUFFIXES)
 MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
 SEPARATORS = (",", ".", "'", "_", " ", "\u00a0", "\u202f", "\u2019")
 """Of thousands; a blank may be one that does not break a line, an apostrophe a typographic one."""

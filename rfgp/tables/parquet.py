@@ -5,12 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from graphs.builders.files import brief
 from rfgp.errors import DataError
 from rfgp.tables import content
 from rfgp.tables.columns import Frame, is_readable
 from rfgp.tables.content import check_file
-from rfgp.tables.messages import plain, title, unreadable
+from rfgp.tables.messages import brief, plain, title, unreadable
 from rfgp.tables.options import TextFormat
 
 _MAGIC = b"PAR1"

@@ -9,15 +9,21 @@ from rfgp.tables.columns import Frame, is_value
 from rfgp.tables.encoding import encode_inputs, encode_table
 from rfgp.tables.marks import marked
 from rfgp.tables.messages import plain, show
-from rfgp.tables.options import MISSING_MARKS, Categories, Dates, Decimal, Missing, Request, TableOptions
+from rfgp.tables.options import (
+    MISSING_MARKS,
+    PARQUET_SUFFIXES,
+    TABLE_SUFFIXES,
+    Categories,
+    Dates,
+    Decimal,
+    Missing,
+    Request,
+    TableOptions,
+)
 from rfgp.tables.parquet import read_parquet_frame
 from rfgp.tables.schema import Schema
 from rfgp.tables.table import Inputs, Table
 from rfgp.tables.text import read_text
-
-TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".data", ".gz")
-PARQUET_SUFFIXES = (".parquet", ".pq")
-TABLE_SUFFIXES = (*TEXT_SUFFIXES, *PARQUET_SUFFIXES)
 
 
 def read_table(

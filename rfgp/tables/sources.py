@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.files import brief
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError
 from rfgp.rows import Chunk
 from rfgp.rows.arrays import warn_of_truth
 from rfgp.tables.marks import pointed, pointed_text
-from rfgp.tables.messages import listed, plain, show, title, unreadable
+from rfgp.tables.messages import brief, listed, plain, show, title, unreadable
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat
 from rfgp.tables.parquet import opened
 from rfgp.tables.text import read_head

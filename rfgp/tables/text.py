@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from graphs.builders.files import brief
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables.columns import Frame, is_value
 from rfgp.tables.content import read_first, read_utf8
 from rfgp.tables.marks import advice, has_marks
-from rfgp.tables.messages import counted, show, title, unreadable
+from rfgp.tables.messages import brief, counted, show, title, unreadable
 from rfgp.tables.options import TextFormat
 
 _MOST_COLUMNS = 100_000
@@ -49,10 +48,8 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
         DataError: the file is missing, empty, not text, or ragged.
         InvalidArgumentError: `names` has not one name for each column.
     """
-    data = read_utf8(file, form.encoding)
-    if form.comment is not None:  # such lines are emptied; they still count as lines
-        data = re.sub(rb"(?m)^[ \t]*" + re.escape(form.comment.encode()) + rb"[^\r\n]*", b"", data)
-    elif re.match(rb"\s*#", data):
+    data = _without_comments(read_utf8(file, form.encoding), form)
+    if form.comment is None and re.match(rb"\s*#", data):
         raise unreadable(file, 'its first line starts with "#"; give comment="#" to skip such lines.')
     mark = _find_separator(file, data, form)
     if b'"' in data and data.count(b'"') % 2:
@@ -81,6 +78,30 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
         twice = next(name for name in head.names if head.names.count(name) > 1)
         raise DataError(f"{title(file)} has two columns named {show(twice)}. Rename one.")
     return head
+
+
+def peek_names(file: Path, form: TextFormat) -> tuple[str, ...] | None:
+    """Return the columns' names from the first lines of a text table; None if only all of it tells them.
+
+    Raises:
+        DataError: the file is missing, empty or not text.
+    """
+    if form.encoding != TextFormat().encoding:
+        return None
+    data = _without_comments(read_first(file, _SAMPLE_BYTES), form)
+    try:
+        mark = _find_separator(file, data, form)
+        data = _with_plain_marks(data, mark)
+        return _read_head(file, data, "\t" if mark == " " else mark, form, None, None).names
+    except DataError:  # reading all of the file may say more
+        return None
+
+
+def _without_comments(data: bytes, form: TextFormat) -> bytes:
+    """Return the text with its comments emptied; they still count as lines."""
+    if form.comment is None:
+        return data
+    return re.sub(rb"(?m)^[ \t]*" + re.escape(form.comment.encode()) + rb"[^\r\n]*", b"", data)
 
 
 def _first_lines(data: bytes) -> tuple[int, list[str]]:

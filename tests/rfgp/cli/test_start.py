@@ -18,6 +18,20 @@ HEAVY = ("torch", "scipy", "numba", "networkx", "numpy", "pandas", "pyarrow", "m
 MESSAGE = "Interrupted. Files are written whole or not at all.\n"
 
 
+def outcome(arguments, folder=None):
+    """Return the exit code, the words on both streams, the heavy modules that were loaded, and seconds of a core."""
+    script = (
+        "import sys, time; from rfgp.cli import main\n"
+        "try: main()\n"
+        f"finally: print([m for m in {HEAVY} if m in sys.modules], time.process_time(), file=sys.stderr)"
+    )
+    started = [sys.executable, "-c", script, *arguments]
+    run = subprocess.run(started, capture_output=True, text=True, check=False, cwd=folder)
+    *said, last = run.stderr.splitlines()
+    loaded, seconds = last.rsplit(" ", 1)
+    return run.returncode, run.stdout + "".join(said), ast.literal_eval(loaded), float(seconds)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -31,18 +45,71 @@ MESSAGE = "Interrupted. Files are written whole or not at all.\n"
     ],
 )
 def test_help_and_mistyped_words_load_nothing_heavy(arguments, code, message):
-    script = (
-        "import sys, time; from rfgp.cli import main\n"
-        "try: main()\n"
-        f"finally: print([m for m in {HEAVY} if m in sys.modules], time.process_time(), file=sys.stderr)"
-    )
-    started = [sys.executable, "-c", script, *arguments]
-    run = subprocess.run(started, capture_output=True, text=True, check=False)
-    *said, last = run.stderr.splitlines()
-    loaded, seconds = last.rsplit(" ", 1)
-    assert (run.returncode, ast.literal_eval(loaded)) == (code, [])
-    assert message in run.stdout + "".join(said)
-    assert float(seconds) < 1
+    returned, words, loaded, seconds = outcome(arguments)
+    assert (returned, loaded) == (code, [])
+    assert message in words
+    assert seconds < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "no.csv"], "no file no.csv"),
+        (["fit", "nothing"], "no data set 'nothing'"),
+        (["fit", "mesh.stl"], "`rfgp mesh` reads that"),
+        (["fit", "notes.md"], ".csv"),
+        (["fit", "t.csv", "--target", "z"], "'z'"),
+        (["fit", "t.csv", "--drop", "z"], "'z'"),
+        (["fit", "t.csv", "--as-category", "z"], "'z'"),
+        (["fit", "t.csv", "--missing", "z"], "'mean'"),
+        (["fit", "t.csv", "--encoding", "z"], "latin-1"),
+        (["fit", "t.csv", "--features", "furier"], "Did you mean 'fourier'?"),
+        (["fit", "t.csv", "--likelihood", "poison"], "Did you mean 'poisson'?"),
+        (["fit", "t.csv", "--spectrum", "z"], "matern52"),
+        (["fit", "t.csv", "--coupling", "z"], "orthogonal"),
+        (["fit", "t.csv", "--local", "z"], "residual"),
+        (["fit", "t.csv", "--diagonal", "z"], "fitc"),
+        (["fit", "t.csv", "--num-frequencies", "0"], "got 0"),
+        (["fit", "t.csv", "--test-share", "7"], "between 0 and 1"),
+        (["fit", "t.csv", "--fit-rows", "1"], "at least 2"),
+        (["fit", "t.csv", "--budget", "soon"], "5min"),
+        (["fit", "t.csv", "--memory", "much"], "4GB"),
+        (["fit", "t.csv", "--out", "t.csv"], "t.csv"),
+        (["predict", "no.safetensors", "t.csv"], "no file"),
+        (["predict", "t.csv", "t.csv"], "not a saved model"),
+        (["predict", "model.safetensors", "no.csv"], "no file no.csv"),
+        (["predict", "model.safetensors", "t.csv", "--out", "no/p.csv"], "no/p.csv"),
+        (["compare", "t.csv", "--features", "exact"], "laplace"),
+        (["compare", "t.csv", "--target", "z"], "'z'"),
+        (["compare", "t.csv", "--splits", "0"], "at least 1"),
+        (["compare", "mesh.stl", "--kernel", "z"], "diffusion"),
+        (["compare", "t.csv", "--out", "t.csv"], "t.csv"),
+        (["advise", "t.csv", "--target", "z"], "'z'"),
+        (["advise", "mesh.stl", "--kernel", "z"], "diffusion"),
+        (["advise", "no.stl"], "no file"),
+        (["datasets", "nothing"], "`rfgp datasets` lists"),
+        (["demo", "--out", "t.csv"], "t.csv"),
+    ],
+)
+def test_wrong_arguments_are_named_before_torch_loads(arguments, message, tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,y\n1,2,3\n2,3,4\n")
+    (tmp_path / "mesh.stl").write_text("solid")
+    (tmp_path / "notes.md").write_text("a,b,y\n1,2,3\n")
+    (tmp_path / "model.safetensors").write_bytes(bytes([2, *[0] * 7]) + b"{}")
+    code, words, loaded, seconds = outcome(arguments, tmp_path)
+    assert code == 1
+    assert message in words
+    assert loaded in ([], ["numpy"])
+    assert seconds < 1
+
+
+def test_a_wrong_column_of_parquet_loads_no_torch(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": [1.0, 2.0], "y": [1.0, 2.0]}), tmp_path / "t.parquet")
+    code, words, loaded, _ = outcome(["fit", "t.parquet", "--target", "z"], tmp_path)
+    assert (code, "'z'" in words, {"torch", "scipy", "pandas"} & {*loaded}) == (1, True, set())
 
 
 @pytest.fixture(autouse=True)

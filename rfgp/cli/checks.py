@@ -1,0 +1,207 @@
+"""Arguments of commands, checked before torch or scipy are loaded, so that a mistyped one is answered at once."""
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rfgp.cli import choices
+from rfgp.cli.common import check_input, known_input
+from rfgp.counts import check_count, read_bytes, read_seconds
+from rfgp.errors import InvalidArgumentError, ModelFileError
+
+_ANTITHETIC = "-antithetic"
+_MODEL_HEAD = 8
+"""Bytes before the JSON with which a saved model begins."""
+
+
+def check_choice(option: str, value: str | None, known: Iterable[str]) -> None:
+    """Refuse a name that an option does not take; None is no name.
+
+    Raises:
+        InvalidArgumentError: with the names that it takes.
+    """
+    from rfgp.tables.messages import like
+
+    known = tuple(known)
+    if value is not None and value not in known:
+        raise InvalidArgumentError(f"{option} must be one of {', '.join(known)}, got {value!r}.{like(value, known)}")
+
+
+def check_least(least: int, **values: int | Iterable[int] | None) -> None:
+    """Refuse numbers below the least one that an option takes; the keywords are the options' names, None is no number.
+
+    Raises:
+        InvalidArgumentError: with the number.
+    """
+    for name, given in values.items():
+        for value in () if given is None else (given,) if isinstance(given, int) else given:
+            if value < least:
+                raise InvalidArgumentError(f"{_flag(name)} must be at least {least}, got {value}.")
+
+
+def check_share(option: str, value: float) -> None:
+    """Refuse a share that is not strictly between 0 and 1.
+
+    Raises:
+        InvalidArgumentError: with the share.
+    """
+    if not 0 < value < 1:
+        raise InvalidArgumentError(f"{option} must lie strictly between 0 and 1, got {value}.")
+
+
+def check_positive(option: str, value: float, *, or_zero: bool = False) -> None:
+    """Refuse a number that is not finite and positive, or zero where that is allowed.
+
+    Raises:
+        InvalidArgumentError: with the number.
+    """
+    if not (math.isfinite(value) and (value > 0 or (or_zero and value == 0))):
+        least = "not negative" if or_zero else "positive"
+        raise InvalidArgumentError(f"{option} must be finite and {least}, got {value}.")
+
+
+def check_limits(budget: str | None, memory: str | None) -> None:
+    """Refuse limits that cannot be read.
+
+    Raises:
+        InvalidArgumentError: with the limit.
+    """
+    if budget is not None:
+        read_seconds("--budget", budget)
+    if memory is not None:
+        read_bytes("--memory", memory)
+
+
+def check_model(model: Mapping[str, Any], judging: Mapping[str, Any]) -> None:
+    """Refuse names and numbers that no model of a table has.
+
+    Args:
+        model: Options of `rfgp.TableGP` that were given; None where "none" was.
+        judging: How the fit is judged: test_share and fit_rows.
+
+    Raises:
+        InvalidArgumentError: with the option, what it takes and the value.
+    """
+    free = ("none", "auto")
+    known = {
+        "features": (*choices.FEATURES, *free),
+        "spectrum": tuple(dict.fromkeys((*choices.KINDS, *choices.SPECTRA, "auto"))),
+        "frequencies": (*choices.FREQUENCIES, "auto"),
+        "diagonal": (*choices.DIAGONALS, *free),
+        "local": (*choices.KINDS, "residual", *free),
+        "likelihood": choices.LIKELIHOODS,
+        "approximation": choices.APPROXIMATIONS,
+    }
+    for name, names in known.items():
+        check_choice(_flag(name), model.get(name), names)
+    if "coupling" in model:
+        check_choice("--coupling", model["coupling"].removesuffix(_ANTITHETIC), (*choices.COUPLINGS, "auto"))
+    for name in ("num_frequencies", "num_inducing", "num_neighbors"):
+        if name in model:
+            check_count(_flag(name), model[name])
+    check_limits(model.get("budget"), model.get("memory"))
+    check_share("--test-share", judging["test_share"])
+    check_least(2, fit_rows=judging["fit_rows"])
+    check_least(0, seed=model["seed"])
+
+
+def check_graph(kernel: str, features: str | None, halt: float, kernels: Iterable[str] = choices.GRAPH_KERNELS) -> None:
+    """Refuse a kernel or features that no graph has, and a halting probability that is none.
+
+    Raises:
+        InvalidArgumentError: with the option, what it takes and the value.
+    """
+    check_choice("--kernel", kernel, kernels)
+    check_choice("--features", features, choices.GRAPH_FEATURES)
+    check_share("--halt", halt)
+
+
+def check_comparison(protocol: Mapping[str, Any], splits: int, draws: int, seed: int) -> None:
+    """Refuse arguments that no comparison of approximations has; `protocol` holds those of `compare_file`.
+
+    Raises:
+        InvalidArgumentError: with the option, what it takes and the value.
+    """
+    check_choice("--features", protocol["features"], ("fourier", "laplace"))
+    check_choice("--metric", protocol["metric"], choices.METRICS)
+    check_graph(protocol["kernel"], None, protocol["halt"])
+    check_least(1, splits=splits, draws=draws, size=protocol["sizes"], num_test=protocol["num_test"])
+    check_least(2, num_train=protocol["num_train"])
+    check_least(0, seed=seed)
+
+
+def check_table(file: Path, target: str | None, reading: Mapping[str, Any], command: str = "fit") -> None:
+    """Refuse options of a table that cannot be used, a file that is none, and columns that its header does not have.
+
+    Only the first lines of a text file are read, and the footer of a Parquet file; public data sets are not looked at.
+
+    Raises:
+        InvalidArgumentError: there is no such choice, file or column.
+        DataError: the file is missing, empty or something else.
+    """
+    from rfgp.tables.columns import find_column
+    from rfgp.tables.options import Request
+
+    request = Request(target, **reading)
+    form = request.format
+    if not known_input(file, command):
+        return
+    names = _names(file, form)
+    for wanted in (target, *request.left_out, *request.forced):
+        if names is not None and wanted is not None:
+            find_column(names, wanted)
+
+
+def check_inputs(file: Path, missing: str | None, form: Mapping[str, Any]) -> None:
+    """Refuse options of a table to predict that cannot be used, and a file that is none.
+
+    Raises:
+        InvalidArgumentError: there is no such choice, or the ending is not that of a table.
+        DataError: the file is missing, empty or something else.
+    """
+    from rfgp.tables.content import check_file
+    from rfgp.tables.messages import plain
+    from rfgp.tables.options import TABLE_SUFFIXES, TextFormat
+
+    check_choice("--missing", missing, ("error", "drop", "mean"))
+    TextFormat(**form)
+    check_file(file)
+    if file.suffix.lower() not in TABLE_SUFFIXES:
+        endings = ", ".join(TABLE_SUFFIXES)
+        raise InvalidArgumentError(f"{plain(file.name)}: what it holds is not clear; known endings are {endings}.")
+
+
+def _names(file: Path, form: Any) -> tuple[str, ...] | None:
+    """Return the names in a table's header, or None if it is not known without reading the file."""
+    from rfgp.tables.options import PARQUET_SUFFIXES, TEXT_SUFFIXES
+    from rfgp.tables.text import peek_names
+
+    suffix = file.suffix.lower()
+    if suffix in PARQUET_SUFFIXES:
+        from rfgp.tables.parquet import opened
+
+        with opened(file) as parquet:
+            return tuple(name.strip() for name in parquet.schema_arrow.names)
+    return peek_names(file, form) if suffix in TEXT_SUFFIXES else None
+
+
+def check_model_file(path: Path) -> None:
+    """Refuse a file that does not begin as a saved model does.
+
+    Raises:
+        ModelFileError: it is missing, a folder, or something else.
+    """
+    check_input(path)
+    if path.is_dir():
+        raise ModelFileError(f"{path} is a folder; name the model in it, as {path / 'model.safetensors'}.")
+    if not path.exists():
+        raise ModelFileError(f"There is no file {path}.")
+    with path.open("rb") as stream:
+        begin = stream.read(_MODEL_HEAD + 1)
+    if begin[_MODEL_HEAD:] != b"{":
+        raise ModelFileError(f"{path} is not a saved model. Name the model.safetensors that `rfgp fit` wrote.")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
