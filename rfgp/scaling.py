@@ -14,13 +14,37 @@ def moments(
     x: Tensor,  # (n, d) or (n,)
     weight: Tensor | None = None,  # (n,)
 ) -> tuple[Tensor, Tensor]:
-    """Return the mean and the standard deviation of columns, each (d,) or (), where a row may count several times."""
+    """Return the mean and the standard deviation of columns, each (d,) or (), where a row may count several times.
+
+    They are right over the whole range of the type, though squares of the values leave it; of columns of equal values
+    they are exact.
+    """
+    unit = unit_of(x.abs().amax(0))
+    mean, deviation = _moments(x / unit, weight)
+    is_constant = x.amin(0) == x.amax(0)
+    return torch.where(is_constant, x[0], unit * mean), torch.where(
+        is_constant, torch.zeros_like(deviation), unit * deviation
+    )
+
+
+def _moments(
+    x: Tensor,  # (n, d) or (n,)
+    weight: Tensor | None,  # (n,)
+) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of columns whose squares are in range, each (d,) or ()."""
     if weight is None:
         return x.mean(0), x.std(0)
     w = weight.to(x).reshape(-1, *(1 for _ in x.shape[1:]))
     total = w.sum()
     mean = (w * x).sum(0) / total
     return mean, ((w * (x - mean).square()).sum(0) / freedom(float(total), len(x))).sqrt()
+
+
+def unit_of(
+    largest: Tensor,  # (d,) or ()
+) -> Tensor:  # (d,) or ()
+    """Return the power of two next to the largest absolute value of a column, 1 of zeros: to divide by it is exact."""
+    return torch.where(largest > 0, largest / 2 / torch.frexp(largest).mantissa, torch.ones_like(largest))
 
 
 def freedom(total: float, num_rows: int) -> float:
@@ -46,12 +70,8 @@ class Affine:
 
     @classmethod
     def standardizing(cls, x: Tensor, weight: Tensor | None = None) -> "Affine":  # x (n, d) or (n,), weight (n,)
-        """Return the map to mean 0 and standard deviation 1; a constant column keeps scale 1."""
-        largest = x.abs().amax(0)
-        power = largest / 2 / torch.frexp(largest).mantissa  # of two: squares stay in range, no digit is lost
-        unit = torch.where(largest > 0, power, torch.ones_like(largest))
-        mean, deviation = moments(x / unit, weight)
-        return cls.of_moments(unit * mean, unit * deviation, largest)
+        """Return the map to mean 0 and standard deviation 1; see `of_moments` for constant columns."""
+        return cls.of_moments(*moments(x, weight), x.abs().amax(0))
 
     @classmethod
     def of_moments(
@@ -60,15 +80,17 @@ class Affine:
         deviation: Tensor,  # (d,) or ()
         largest: Tensor,  # (d,) or ()
     ) -> "Affine":
-        """Return the map to mean 0 and standard deviation 1; a column that is constant but for rounding keeps scale 1.
+        """Return the map to mean 0 and standard deviation 1.
+
+        A column that is constant but for rounding keeps scale 1, or its rounding where that is larger.
 
         Args:
             mean: (d,) or ().
             deviation: Likewise.
             largest: The largest absolute value, likewise.
         """
-        constant = ~(deviation > 1e-14 * largest)
-        return cls(mean, torch.where(constant, torch.ones_like(deviation), deviation))
+        rounding = 1e-14 * largest
+        return cls(mean, torch.where(deviation > rounding, deviation, rounding.clamp_min(1.0)))
 
     @classmethod
     def identity(cls, x: Tensor) -> "Affine":  # x (n, d) or (n,)

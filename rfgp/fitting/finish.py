@@ -16,6 +16,7 @@ from rfgp.inference.linear import Statistics, block_rows, gather, solve
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
 from rfgp.rows import Block, JoinedRows, gathered
+from rfgp.scaling import unit_of
 
 _FEW_NEIGHBORS = 200
 CHECKED_ROWS = 2000
@@ -145,7 +146,8 @@ def neighbor_correlation(
     """
     if len(errors) < _FEW_NEIGHBORS:
         return math.nan
-    points = inputs.detach().double().cpu().numpy()
+    rows = inputs.detach().double().cpu()
+    points = (rows / unit_of(rows.abs().amax())).numpy()  # inputs may not be standardised; distances are squared
     _, near = cKDTree(points).query(points, k=2)
     other = torch.from_numpy(np.where(near[:, 1] == np.arange(len(points)), near[:, 0], near[:, 1]))  # of twins
     errors = (errors - errors.mean(0)).cpu()

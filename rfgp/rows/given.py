@@ -262,8 +262,12 @@ def _checked_units(targets: Affine) -> Affine:
     scale = targets.scale.reshape(-1)
     lost = ~torch.isfinite(scale**2) | (scale**2 <= torch.finfo(scale.dtype).tiny)
     if bool(lost.any()):
-        worst = scale[lost][0].item()
-        raise DataError(f"The target's deviation is {worst:g}, whose square is out of {scale.dtype}. Rescale y.")
+        worst, kind = scale[lost][0].item(), torch.finfo(scale.dtype)
+        ends = f"{kind.tiny**0.5:.0e} and {kind.max**0.5:.0e}"
+        raise DataError(
+            f"The standard deviation of y must lie between {ends}, got {worst:.3g}: variances of predictions "
+            f"are its square, which must fit into {scale.dtype}. Divide y by {worst:.0e}."
+        )
     return targets
 
 

@@ -15,7 +15,7 @@ from rfgp.errors import DataError
 from rfgp.linalg import in_bytes
 from rfgp.rows.arrays import check_not_constant
 from rfgp.rows.sources import Chunk, DistributedSource, RowSource, checked
-from rfgp.scaling import Affine, freedom
+from rfgp.scaling import Affine, freedom, unit_of
 
 SAMPLE_ROWS = 2**15
 
@@ -28,7 +28,7 @@ class Moments:
 
     def __init__(self) -> None:
         self.count, self.total = 0, 0.0  # rows, and how often they count together
-        self.mean = self._squares = self.low = self.high = torch.zeros(0, dtype=torch.float64)
+        self.mean = self._squares = self._unit = self.low = self.high = torch.zeros(0, dtype=torch.float64)
 
     def add(
         self,
@@ -38,35 +38,45 @@ class Moments:
         """Add rows, (b, d), which may count several times."""
         x = x.detach().double().cpu()
         w = torch.ones(len(x), 1, dtype=torch.float64) if weight is None else weight.detach().double().cpu()[:, None]
-        total = float(w.sum())
-        mean = x.mean(0) if weight is None else (w * x).sum(0) / total
-        self._combine(len(x), total, mean, (w * (x - mean).square()).sum(0), x.amin(0), x.amax(0))
+        total, largest = float(w.sum()), x.abs().amax(0)
+        unit = torch.where(largest > 0, unit_of(largest), torch.full_like(largest, torch.finfo(torch.float64).tiny))
+        scaled = x / unit
+        mean = scaled.mean(0) if weight is None else (w * scaled).sum(0) / total
+        squares = (w * (scaled - mean).square()).sum(0)
+        self._combine(len(x), total, mean * unit, squares, unit, x.amin(0), x.amax(0))
 
     def merge(self, other: "Moments") -> None:
         """Add the rows of other moments."""
         if other.count:
-            self._combine(other.count, other.total, other.mean, other._squares, other.low, other.high)
+            self._combine(other.count, other.total, other.mean, other._squares, other._unit, other.low, other.high)
 
-    def _combine(self, count: int, weight: float, mean: Tensor, squares: Tensor, low: Tensor, high: Tensor) -> None:
+    def _combine(
+        self, count: int, weight: float, mean: Tensor, squares: Tensor, unit: Tensor, low: Tensor, high: Tensor
+    ) -> None:
+        """Add rows of this mean, with sums of squares in units of `unit`, (d,), which keep them in range."""
         if self.count == 0:
             self.count, self.total, self.mean = count, weight, mean
-            self._squares, self.low, self.high = squares, low, high
+            self._squares, self._unit, self.low, self.high = squares, unit, low, high
             return
-        total, shift = self.total + weight, mean - self.mean
-        self._squares = self._squares + squares + shift.square() * (self.total * weight / total)
-        self.mean = self.mean + shift * (weight / total)
+        total, largest = self.total + weight, torch.maximum(self._unit, unit)
+        shift = (mean - self.mean) / largest
+        squares = self._squares * (self._unit / largest).square() + squares * (unit / largest).square()
+        self._squares = squares + shift.square() * (self.total * weight / total)
+        self._unit, self.mean = largest, self.mean + shift * largest * (weight / total)
         self.low, self.high = torch.minimum(self.low, low), torch.maximum(self.high, high)
         self.count, self.total = self.count + count, total
 
     @property
     def deviation(self) -> Tensor:
         """The standard deviations (d,)."""
-        return (self._squares / freedom(self.total, self.count)).sqrt()
+        deviation = self._unit * (self._squares / freedom(self.total, self.count)).sqrt()
+        return torch.where(self.low == self.high, torch.zeros_like(deviation), deviation)
 
     def standardizing(self, like: Tensor) -> Affine:
         """Return the map to mean 0 and standard deviation 1, in the dtype and on the device of `like` (0,)."""
         largest = torch.maximum(self.low.abs(), self.high.abs())
-        return Affine.of_moments(*(value.to(like) for value in (self.mean, self.deviation, largest)))
+        mean = torch.where(self.low == self.high, self.low, self.mean)
+        return Affine.of_moments(*(value.to(like) for value in (mean, self.deviation, largest)))
 
 
 class Survey(NamedTuple):
@@ -201,16 +211,15 @@ class Tally:
 
 
 def _check_range(moments: Moments, name: str) -> None:
-    """Refuse values whose squares leave the range of float64.
+    """Refuse values so large that their differences leave the range of float64.
 
     Raises:
         DataError: with the largest value.
     """
-    deviation = moments.standardizing(torch.empty(0, dtype=torch.float64)).scale
-    lost = ~torch.isfinite(deviation) | ((moments.low < moments.high) & (moments.deviation == 0))
+    lost = ~torch.isfinite(moments.deviation) | ~torch.isfinite(moments.mean)
     if bool(lost.any()):
         largest = torch.maximum(moments.low.abs(), moments.high.abs())[lost][0].item()
-        raise DataError(f"The squares of {name} with values up to {largest:g} are out of float64. Rescale it.")
+        raise DataError(f"The values of {name} must differ by less than 1e308, got some up to {largest:g}. Rescale it.")
 
 
 class _Sample:

@@ -100,6 +100,79 @@ def test_the_unit_of_a_column_does_not_matter(unit):
     )
 
 
+HUGE, TINY = 2.0**664, 2.0**-664
+"""About 1e200 and 1e-200; powers of two, so that not one digit may differ."""
+UNITS = {
+    "huge": HUGE,
+    "tiny": TINY,
+    "1e300": 2.0**996,
+    "one huge": np.array([HUGE, 1, 1]),
+    "mixed": np.array([HUGE, 1, TINY]),
+}
+KINDS = {
+    "features": {"features": "fourier", "num_frequencies": 16, "frequencies": "fixed", "spectrum": "gaussian"},
+    "learned": {"features": "fourier", "num_frequencies": 16, "frequencies": "learned", "spectrum": "gaussian"},
+    "exact": {"features": "exact", "spectrum": "matern32"},
+    "points": {"features": "nystrom", "num_inducing": 20, "spectrum": "gaussian"},
+}
+
+
+@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_huge_and_tiny_columns_change_nothing(kind, unit):
+    def fitted(factor):
+        return rfgp.TableGP(**kind, local=None, seed=0).fit(X * factor, Y, max_iterations=10)
+
+    expected, found = fitted(1.0).predict(NEW), fitted(unit).predict(NEW * unit)
+    np.testing.assert_array_equal(found.mean, expected.mean)
+    np.testing.assert_array_equal(found.variance, expected.variance)
+
+
+@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
+def test_huge_and_tiny_columns_of_neighbours(unit):
+    expected, found = (
+        rfgp.TableGP(features=None, local="matern32", seed=0).fit(X * f, Y, max_iterations=5).predict(NEW * f).mean
+        for f in (1.0, unit)
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
+def test_huge_and_tiny_columns_in_blocks(unit):
+    def fitted(factor):
+        blocks = [(X[first : first + 50] * factor, Y[first : first + 50]) for first in range(0, 120, 50)]
+        return SparseSpectrumGP(num_frequencies=16, seed=0).fit(rfgp.tables.Blocks(blocks), max_iterations=5)
+
+    np.testing.assert_array_equal(fitted(unit).predict(NEW * unit).mean, fitted(1.0).predict(NEW).mean)
+
+
+@pytest.mark.parametrize("value", [1e-300, 1e20, 1e160, 1e300])
+def test_a_constant_column_of_any_size_adds_nothing(value):
+    def fitted(*more):
+        return SparseSpectrumGP(num_frequencies=200, seed=0).fit(np.c_[X, *more], Y)
+
+    column = np.full(120, value)
+    found = fitted(column).predict(np.c_[NEW, column[:15]]).mean
+    np.testing.assert_allclose(found, fitted(np.ones(120)).predict(np.c_[NEW, np.ones(15)]).mean, atol=1e-6)
+    assert np.isfinite(fitted(column).predict(np.c_[NEW, 2 * column[:15]]).mean).all()
+
+
+@pytest.mark.parametrize("unit", [HUGE, TINY])
+def test_inputs_of_any_size_without_standardizing(unit):
+    X, Y, NEW = np.tile(drawn()[0], (2, 1)), np.tile(drawn()[1], 2), drawn()[2]
+    expected, found = (
+        SparseSpectrumGP(num_frequencies=16, standardize=False, seed=0).fit(X * f, Y, max_iterations=5).predict(NEW * f)
+        for f in (1.0, unit)
+    )
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e200, 1e-200])
+def test_targets_whose_variance_has_no_number_are_named(unit):
+    with pytest.raises(rfgp.DataError, match="Divide y by"):
+        SparseSpectrumGP(num_frequencies=16, seed=0).fit(X, Y * unit)
+
+
 DEGENERATE = {
     "duplicates": (np.repeat(X[:30], 4, axis=0), np.repeat(Y[:30], 4)),
     "duplicates that disagree": (np.repeat(X[:30], 4, axis=0), Y),
