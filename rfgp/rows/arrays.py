@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rfgp.counts import counted, not_finite
 from rfgp.errors import BooleanTargetWarning, DataError
+from rfgp.rows import cells
 from rfgp.rows.names import names_of
 
 
@@ -36,9 +37,23 @@ def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tens
         named = "" if names is None else f" ({names[column]!r})"
         raise DataError(
             f"X has {not_finite(len(bad))}, the first ({x[row, column].item()}) in row {first + row}, "
-            f"column {column}{named}. Leave such rows out, or fill them."
+            f"column {column}{named}.{_other_columns(bad[:, 1], names)} Leave such rows out, or fill them."
         )
     return x, Origin(is_numpy, x.new_empty(0))
+
+
+def _other_columns(
+    columns: Tensor,  # (k,)
+    names: tuple[str, ...] | None,
+) -> str:
+    """Return a sentence about the columns of k bad cells, if these lie in several."""
+    places, counts = np.unique(columns.cpu().numpy(), return_counts=True)
+    if len(places) < 2:
+        return ""
+    pairs = zip(places[:8].tolist(), counts[:8].tolist(), strict=True)
+    listed = ", ".join(f"{place if names is None else repr(names[place])} ({count})" for place, count in pairs)
+    rest = f" and {counted(len(places) - 8, 'more column')}" if len(places) > 8 else ""
+    return f" They lie in the columns {listed}{rest}."
 
 
 def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least: int = 2) -> Tensor:
@@ -188,12 +203,13 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
     try:
         array = np.asarray(values)
         if array.dtype == object:
-            array = array.astype(np.float64)
+            array = cells.without_marks(array).astype(np.float64)
+        elif array.dtype.kind not in "fiub":
+            raise TypeError(f"it holds {array.dtype} values")
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name} is not a numeric array: {_fault(values, columns) or error}. {_ENCODE}") from error
-    if array.dtype.kind not in "fiub":
-        held = "text" if array.dtype.kind in "US" else f"{array.dtype} values"
-        raise DataError(f"{name} holds {held}. {_ENCODE}")
+        found = cells.faults(values, columns)
+        advice = cells.remedy(found, hasattr(values, "columns") or hasattr(values, "column_names"))
+        raise DataError(f"{name} must hold numbers, but {cells.told(found) or error}. {advice}") from error
     if array.dtype.kind == "f" and array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
     # A copy of its own: later changes of the caller's array do not reach the model, and torch takes
@@ -201,32 +217,14 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
     return torch.as_tensor(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)), True
 
 
-_ENCODE = "Encode text and dates as numbers first, as pandas.get_dummies and rfgp.tables.read_table do."
-
-
-def _fault(values: Any, names: tuple[str, ...] | None) -> str:
-    """Say which is the first cell of a matrix (n, d) or of columns (n,) that is no number; "" where there is none."""
-    try:
-        cells = np.asarray(values)
-    except (TypeError, ValueError):  # ragged
-        return ""
-    for place, cell in np.ndenumerate(cells):
-        try:
-            float(cell)
-        except (TypeError, ValueError):
-            column = "it" if len(place) < 2 else f"column {place[1] if names is None else repr(names[place[1]])}"
-            return f"{column} holds {' '.join(repr(cell).split())[:40]}, which is no number"
-    return ""
-
-
 def warn_of_truth(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
     """Warn of targets, (n,) or (n, k), that are truth values; return whether they are."""
     kind = str(getattr(y, "dtype", "object"))
-    cells: Any = y if isinstance(y, list) else ()
+    objects: Any = y if isinstance(y, list) else ()
     if kind == "object" and hasattr(y, "__array__"):
-        cells = np.asarray(y).reshape(-1)
+        objects = np.asarray(y).reshape(-1)
     found = kind.removeprefix("torch.") in ("bool", "boolean")
-    found |= len(cells) > 0 and all(isinstance(cell, bool | np.bool_) for cell in cells)
+    found |= len(objects) > 0 and all(isinstance(cell, bool | np.bool_) for cell in objects)
     if found:
         said = f"{name} holds truth values; they are fitted as 0 and 1. Pass them as numbers to say that this is meant."
         warnings.warn(BooleanTargetWarning(said), stacklevel=stacklevel)

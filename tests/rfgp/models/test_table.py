@@ -188,7 +188,7 @@ def test_condition_and_update(make):
     for x, y, message in (
         (X[:2, :2], Y[:2], "2 columns"),
         (X[:2], Y[:3], "2 rows and y has 3"),
-        (X[:1], ["a"], "y holds"),
+        (X[:1], ["a"], "y must hold numbers"),
     ):
         with pytest.raises(rfgp.DataError, match=message):
             gp.update(x, y)
@@ -252,9 +252,13 @@ def with_value(value, row=3, column=1):
         (X[0], Y, r"matrix \(n, d\)"),
         (X[:, :0], Y, r"matrix \(n, d\)"),
         (X, Y[:, None, None], r"y must have shape \(n,\), or \(n, k\)"),
-        ([["a", "b"], ["c", "d"]], [1.0, 2.0], "X holds text. Encode text"),
+        (
+            [["a", "b"], ["c", "d"]],
+            [1.0, 2.0],
+            r"column 0 holds text \('a' in row 0, 2 such cells\); column 1 holds text",
+        ),
         ([[1, None], [2, 3]], [1.0, 2.0], "not finite"),
-        ([[1, {}], [2, 3]], [1.0, 2.0], "not a numeric array: column 1 holds {}, which is no number"),
+        ([[1, {}], [2, 3]], [1.0, 2.0], r"column 1 holds values of type dict \({} in row 0"),
         (X.astype(complex), Y, "complex"),
         (X, torch.as_tensor(Y).to(torch.complex128), "complex"),
     ],

@@ -1,0 +1,116 @@
+"""Cells of arrays and dataframes that are not numbers: missing ones become NaN, others are named by their column."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.counts import counted
+
+_MOST_COLUMNS = 8
+_READERS = {"text": 'categories="one-hot"', "dates": 'dates="days"', "missing values": 'missing="drop"'}
+
+
+class Fault(NamedTuple):
+    """Cells of one kind in one column.
+
+    Attributes:
+        column: The column's name or position; None if there is only one.
+        kind: "text", "dates", "missing values", or the name of another type.
+        row: The first row with such a cell.
+        cell: That cell, as a message shows it.
+        number: The number of such cells.
+    """
+
+    column: str | int | None
+    kind: str
+    row: int
+    cell: str
+    number: int
+
+    def __str__(self) -> str:
+        where = "it" if self.column is None else f"column {self.column!r}"
+        if self.kind == "missing values":
+            return f"{where} has {counted(self.number, 'missing value')}, the first in row {self.row}"
+        return f"{where} holds {self.kind} ({self.cell} in row {self.row}, {counted(self.number, 'such cell')})"
+
+
+def without_marks(
+    cells: NDArray[Any],  # (...), objects
+) -> NDArray[Any]:
+    """Return objects with NaN in the place of pandas.NA and NaT, which have no float."""
+    pandas = sys.modules.get("pandas")  # which has been imported if one of its marks is there
+    if pandas is None:
+        return cells
+    gaps = pandas.isna(cells)
+    return np.where(gaps, np.nan, cells) if gaps.any() else cells
+
+
+def faults(
+    values: Any,  # (n,) or (n, d)
+    names: tuple[str, ...] | None,
+) -> list[Fault]:
+    """Return what keeps a matrix or a column from being numbers, by column; of ragged ones nothing."""
+    try:
+        cells = without_marks(np.asarray(values, dtype=object))
+    except (TypeError, ValueError):
+        return []
+    if cells.ndim == 1:
+        return _of_column(cells, None)
+    if cells.ndim != 2:
+        return []
+    labels: Sequence[str | int] = range(cells.shape[1]) if names is None else names
+    return [fault for place, label in enumerate(labels) for fault in _of_column(cells[:, place], label)]
+
+
+def told(found: list[Fault]) -> str:
+    """Return the faults as words, of at most eight columns."""
+    columns = list(dict.fromkeys(fault.column for fault in found))
+    words = [str(fault) for fault in found if fault.column in columns[:_MOST_COLUMNS]]
+    rest = len(columns) - _MOST_COLUMNS
+    return "; ".join([*words, f"and {counted(rest, 'more column')}"] if rest > 0 else words)
+
+
+def remedy(found: list[Fault], is_frame: bool) -> str:
+    """Return what to do about the faults of a dataframe, or of another array, as a sentence."""
+    if is_frame:
+        options = [option for kind, option in _READERS.items() if any(fault.kind == kind for fault in found)]
+        call = ", ".join(["table", "target", *options])
+        return f"Encode them as numbers: rfgp.tables.read_table({call}) does, for a dataframe that has the target too."
+    return "Encode text and dates as numbers first; rfgp.tables.read_table does for dataframes and files."
+
+
+def _of_column(cells: NDArray[Any], label: str | int | None) -> list[Fault]:
+    try:
+        gaps, kinds = np.isnan(cells.astype(np.float64)), {}
+    except (TypeError, ValueError):
+        gaps, kinds = np.zeros(len(cells), dtype=bool), dict[str, list[int]]()
+        for row, cell in enumerate(cells):
+            kind = _kind(cell)
+            if kind == "missing values":
+                gaps[row] = True
+            elif kind is not None:
+                kinds.setdefault(kind, []).append(row)
+    found = [Fault(label, kind, rows[0], _shown(cells[rows[0]]), len(rows)) for kind, rows in kinds.items()]
+    if gaps.any():
+        found.append(Fault(label, "missing values", int(gaps.argmax()), "", int(gaps.sum())))
+    return found
+
+
+def _kind(cell: Any) -> str | None:
+    """Return the kind of a cell, None of a number."""
+    if hasattr(cell, "isoformat") or isinstance(cell, np.datetime64):
+        return "dates"
+    try:
+        return "missing values" if np.isnan(float(cell)) else None
+    except (TypeError, ValueError):
+        if cell is None:
+            return "missing values"
+        return "text" if isinstance(cell, str | bytes) else f"values of type {type(cell).__name__}"
+
+
+def _shown(cell: Any) -> str:
+    word = str(cell) if hasattr(cell, "isoformat") else repr(cell)
+    return " ".join(word.split())[:40]
