@@ -18,6 +18,7 @@ from rfgp.errors import ConstantTargetWarning as ConstantTargetWarning
 from rfgp.errors import ConvergenceWarning as ConvergenceWarning
 from rfgp.errors import DataError as DataError
 from rfgp.errors import FileWriteError as FileWriteError
+from rfgp.errors import IndexColumnWarning as IndexColumnWarning
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
 from rfgp.errors import JitterWarning as JitterWarning
 from rfgp.errors import MissingExtraError as MissingExtraError
@@ -80,6 +81,7 @@ __all__ = [
     "DataError",
     "ExactGP",
     "FileWriteError",
+    "IndexColumnWarning",
     "InvalidArgumentError",
     "JitterWarning",
     "LogNormal",

@@ -132,6 +132,10 @@ class BooleanTargetWarning(RfgpWarning):
     """A target holds truth values: it is fitted as the numbers 0 and 1."""
 
 
+class IndexColumnWarning(RfgpWarning):
+    """A column has no name and is, or may be, the index of a dataframe that was written to a file."""
+
+
 class ConstantTargetWarning(RfgpWarning):
     """A target is constant: it is predicted as it is, with an error that is not known."""
 

@@ -15,6 +15,7 @@ from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import Chunk, RowSource
 from rfgp.rows.arrays import warn_of_truth
+from rfgp.rows.index import is_index_name, warn_of_index
 
 T = TypeVar("T")
 _EXTRAS = ("y", "noise", "sample_weight")
@@ -70,6 +71,9 @@ class Partitions:
         rows = zip(parts, *others.values(), strict=True)
         self._parts = [make(x, dict(zip(others, values, strict=True))) for x, *values in rows]
         self._lengths = known_lengths(X)
+        for name in map(str, getattr(X, "columns", ())):
+            if is_index_name(name):  # whether it counts all rows nobody sees here
+                warn_of_index("X", name, False, f"X.drop(columns={name!r})", stacklevel=3)
         if {"bool", "boolean"} & set(_types(X, y)):
             warn_of_truth(np.empty(0, dtype=bool), stacklevel=3)
 

@@ -103,7 +103,7 @@ class GivenArrays:
         """
         if given.y is None:
             raise DataError("y is missing: pass targets beside X, or one source of rows such as rfgp.tables.Parquet.")
-        complete = reader.complete(given.named(columns))
+        complete = reader.complete(given.trained_on() if columns is None else given.named(columns))
         inputs, origin = reader.read(complete.X)
         targets = read_targets(complete.y, len(inputs), origin.template, reader.dtype, least)
         noise = read_per_row(complete.noise, "noise", len(targets), targets, positive=False)

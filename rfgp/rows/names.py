@@ -6,6 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from rfgp.errors import DataError
+from rfgp.rows.index import counts_rows, is_index_name, warn_of_index
 
 
 def names_of(X: Any) -> tuple[str, ...] | None:
@@ -30,6 +31,21 @@ def _labels(X: Any) -> Any:
         return None
     arrows = None if hasattr(X, "iloc") else getattr(X, "column_names", None)  # where it is no column of pandas
     return getattr(X, "columns", None) if arrows is None else arrows
+
+
+def without_index(X: Any, names: tuple[str, ...], stacklevel: int = 2) -> tuple[str, ...]:
+    """Return the names of a dataframe's columns (n, d) without those that are unnamed and count the rows; warn of them.
+
+    Where no column would be left, all are kept.
+    """
+    places = [place for place, name in enumerate(names) if is_index_name(name)]
+    counts = {place for place in places if counts_rows(np.asarray(_taken(X, [place])).reshape(-1))}
+    if len(counts) == len(names):
+        return names
+    for place in places:
+        drop = f"X.drop(columns={names[place]!r})"
+        warn_of_index("X", names[place], place in counts, drop, stacklevel + 1)
+    return tuple(name for place, name in enumerate(names) if place not in counts)
 
 
 def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | None = None) -> Any:

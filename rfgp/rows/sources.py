@@ -12,7 +12,7 @@ from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.rows.arrays import check_dtypes, check_targets, read_matrix, read_per_row, read_target_values
 from rfgp.rows.blocks import Block
-from rfgp.rows.names import arranged, names_of
+from rfgp.rows.names import arranged, names_of, without_index
 from rfgp.scaling import Scaling
 
 CHUNK = 2**16
@@ -46,6 +46,13 @@ class Chunk(NamedTuple):
         """
         names = names_of(self.X) if self.names is None else self.names
         return self._replace(X=arranged(self.X, wanted, names), names=names if wanted is None else wanted)
+
+    def trained_on(self) -> "Chunk":
+        """Return the rows to train on, without an index among the columns of a dataframe, of which it warns."""
+        chunk = self.named(None)
+        if self.names is not None or chunk.names is None:
+            return chunk
+        return chunk.named(without_index(self.X, chunk.names))
 
     def take(
         self,

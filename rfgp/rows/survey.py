@@ -151,6 +151,7 @@ class Tally:
         first = next(chunks, None)
         if first is None:
             return
+        columns = first.trained_on().names if columns is None else columns
         self._kind = (np.ndim(first.y) == 1, not isinstance(first.X, Tensor), first.named(columns).names)
         for chunk in checked(chain([first], chunks), dtype, True, columns, self._first):
             weight = chunk.sample_weight

@@ -8,7 +8,7 @@ from rfgp.models import TableGP
 from rfgp.parameters import Hyperprior
 from rfgp.regression import Choice
 from rfgp.rows.arrays import warn_of_truth
-from rfgp.sklearn.checks import FLOATS, read_rows, resolve_seed, validate_data
+from rfgp.sklearn.checks import read_new, read_rows, resolve_seed
 from rfgp.sklearn.regressor import ProcessRegressor
 from rfgp.spectra import Spectrum
 
@@ -50,6 +50,7 @@ class TableGPRegressor(ProcessRegressor):
         n_iter_: Iterations of the optimiser.
         n_features_in_: d.
         feature_names_in_: The columns' names, where X had some.
+        used_columns_: Positions of the columns that are used if an index of pandas is left out, else None.
     """
 
     gp_: TableGP | None
@@ -138,7 +139,7 @@ class TableGPRegressor(ProcessRegressor):
         )
 
     def _read_new(self, X: Any) -> Any:
-        return validate_data(self, X, dtype=FLOATS, reset=False)
+        return read_new(self, X)
 
     def _sample(self, inputs: Any, count: int, seed: int) -> Any:
         assert self.gp_ is not None

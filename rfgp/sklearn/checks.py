@@ -7,6 +7,7 @@ import pandas as pd
 
 from rfgp import random
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.rows.names import without_index
 
 try:
     from sklearn.utils.validation import validate_data as validate_data
@@ -88,5 +89,30 @@ def read_rows(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, 
     dtype = common_float(X, y)
     weight, counts = read_weights(sample_weight, len(X))
     X, y = X.astype(dtype, copy=False)[counts], y.astype(dtype, copy=False)[counts]
-    names = getattr(estimator, "feature_names_in_", None)  # which the process is to know as well
-    return X if names is None else pd.DataFrame(X, columns=names), y, weight
+    return named(estimator, X), y, weight
+
+
+def named(estimator: Any, X: Any) -> Any:
+    """Return checked rows (n, d) under their names where they have some, which the process is to know as well.
+
+    A column that is an index of pandas is left out, with a warning.
+    """
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        estimator.used_columns_ = None
+        return X
+    frame = pd.DataFrame(X, columns=names)
+    kept = without_index(frame, tuple(names), stacklevel=5)
+    estimator.used_columns_ = None if len(kept) == len(names) else [list(names).index(name) for name in kept]
+    return frame[list(kept)]
+
+
+def read_new(estimator: Any, X: Any) -> Any:
+    """Return checked new rows (n, d) of a fitted estimator, without the columns that its fit left out.
+
+    Raises:
+        ValueError: scikit-learn's.
+    """
+    X = validate_data(estimator, X, dtype=FLOATS, reset=False)
+    kept = getattr(estimator, "used_columns_", None)
+    return X if kept is None else X[:, kept]

@@ -13,7 +13,7 @@ from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.likelihoods import Likelihood, NegativeBinomial, Poisson, by_name
 from rfgp.models import SparseSpectrumGP
 from rfgp.parameters import Hyperprior
-from rfgp.sklearn.checks import FLOATS, read_rows, validate_data
+from rfgp.sklearn.checks import read_new, read_rows
 from rfgp.sklearn.regressor import learn
 from rfgp.sklearn.table import of_likelihood
 from rfgp.spectra import Spectrum
@@ -51,6 +51,7 @@ class RandomFeatureGPCountRegressor(RegressorMixin, BaseEstimator):
         n_iter_: Iterations of the optimiser.
         n_features_in_: d.
         feature_names_in_: The columns' names, where X had some.
+        used_columns_: Positions of the columns that are used if an index of pandas is left out, else None.
     """
 
     gp_: SparseSpectrumGP
@@ -135,7 +136,7 @@ class RandomFeatureGPCountRegressor(RegressorMixin, BaseEstimator):
             ValueError: X or the exposures cannot be used.
         """
         check_is_fitted(self)
-        law = self.gp_.predict(validate_data(self, X, dtype=FLOATS, reset=False))
+        law = self.gp_.predict(read_new(self, X))
         return (law.observed() if exposure is None else law.observed(exposure)).mean
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:

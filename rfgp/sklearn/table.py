@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-import pandas as pd
-
 from rfgp.counts import check_count
 from rfgp.couplings import Coupling
 from rfgp.likelihoods import Likelihood
 from rfgp.models import SparseSpectrumGP
 from rfgp.parameters import Hyperprior
 from rfgp.rows.arrays import warn_of_truth
-from rfgp.sklearn.checks import FLOATS, read_rows, read_weights, resolve_seed, validate_data
+from rfgp.sklearn.checks import FLOATS, named, read_new, read_rows, read_weights, resolve_seed, validate_data
 from rfgp.sklearn.classifier import ProcessClassifier, read_classes
 from rfgp.sklearn.regressor import ProcessRegressor
 from rfgp.spectra import Spectrum
@@ -60,6 +58,7 @@ class RandomFeatureGPRegressor(ProcessRegressor):
         n_iter_: Iterations of the optimiser.
         n_features_in_: d.
         feature_names_in_: The columns' names, where X had some.
+        used_columns_: Positions of the columns that are used if an index of pandas is left out, else None.
     """
 
     gp_: SparseSpectrumGP | None
@@ -146,7 +145,7 @@ class RandomFeatureGPRegressor(ProcessRegressor):
         )
 
     def _read_new(self, X: Any) -> Any:
-        return validate_data(self, X, dtype=FLOATS, reset=False)
+        return read_new(self, X)
 
     def _sample(self, inputs: Any, count: int, seed: int) -> Any:
         assert self.gp_ is not None
@@ -189,6 +188,7 @@ class RandomFeatureGPClassifier(ProcessClassifier):
         n_iter_: Iterations of the optimiser.
         n_features_in_: d.
         feature_names_in_: The columns' names, where X had some.
+        used_columns_: Positions of the columns that are used if an index of pandas is left out, else None.
     """
 
     gp_: SparseSpectrumGP
@@ -247,14 +247,13 @@ class RandomFeatureGPClassifier(ProcessClassifier):
         X, y = validate_data(self, X, y, dtype=FLOATS, ensure_min_samples=2)
         weight, counts = read_weights(sample_weight, len(X))
         X, y = X[counts], read_classes(y)[counts]
-        names = getattr(self, "feature_names_in_", None)
-        return self._learn(X if names is None else pd.DataFrame(X, columns=names), y, weight)
+        return self._learn(named(self, X), y, weight)
 
     def _process(self, likelihood: Likelihood) -> SparseSpectrumGP:
         return of_likelihood(self, likelihood)
 
     def _read_new(self, X: Any) -> Any:
-        return validate_data(self, X, dtype=FLOATS, reset=False)
+        return read_new(self, X)
 
 
 def of_likelihood(estimator: Any, likelihood: Likelihood) -> SparseSpectrumGP:

@@ -33,7 +33,7 @@ class Column:
     """A column of n cells.
 
     Attributes:
-        file: The file.
+        file: The file; of a dataframe a text that stands for it.
         name: The column's name.
         place: Its position in the file.
         is_named: Whether the name is the file's own.
@@ -44,7 +44,7 @@ class Column:
         is_target: Whether this is the target, which cannot be left out.
     """
 
-    file: Path
+    file: Path | str
     name: str
     place: int
     is_named: bool
@@ -102,7 +102,7 @@ class Frame:
     """The columns of a file.
 
     Attributes:
-        file: The file.
+        file: The file; of a dataframe a text that stands for it.
         names: The columns' names; "0", "1", ... where the file has no header.
         header: Whether the file has names.
         sources: Arrow's cells (n,) of each column; an Arrow type where the column cannot be read. The marks of missing
@@ -111,7 +111,7 @@ class Frame:
         form: How text cells are spelled.
     """
 
-    file: Path
+    file: Path | str
     names: tuple[str, ...]
     header: bool
     sources: Sequence[Any]

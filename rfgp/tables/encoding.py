@@ -2,28 +2,38 @@
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
+from rfgp.rows.index import counts_rows, is_index_name, warn_of_index
 from rfgp.tables import content
 from rfgp.tables.columns import Column, Frame
-from rfgp.tables.marks import advice, marked
 from rfgp.tables.messages import counted, like, listed, show, title
 from rfgp.tables.options import Request
+from rfgp.tables.refusals import (
+    are_all_different,
+    check_cells,
+    check_dates,
+    check_gaps,
+    check_mixed,
+    hint,
+    holds_text,
+    refused_dates,
+    refused_text,
+)
 from rfgp.tables.schema import ColumnRule, Schema
 from rfgp.tables.table import Inputs, Table
 
 T = TypeVar("T")
 
-_MOST_LEVELS = 256
 _MOST_FAULTS = 8
-_CORRECT = "Correct these cells first."
 
 
 def encode_table(frame: Frame, request: Request) -> Table:
@@ -34,8 +44,7 @@ def encode_table(frame: Frame, request: Request) -> Table:
         InvalidArgumentError: there is no such target or dropped column.
     """
     inputs, output = _choose(frame, request)
-    columns = sorted((*inputs, output), key=lambda column: column.place)
-    _all(frame, [partial(_check_cells, column, request.missing) for column in columns])
+    columns = (*inputs, output)
     gap = np.any([column.missing for column in columns], axis=0)
     rows = _used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
     if frame.holds_truth(output):
@@ -90,12 +99,14 @@ def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
     places = [place for place in range(len(frame.names)) if place not in dropped]
     if len(frame.names) < 2:
         raise DataError(f"{title(frame.file)} has one column; a table needs inputs and a target.")
-    target = frame.find(request.target) if request.target is not None else places[-1] if places else 0
+    forced = {frame.find(name) for name in request.forced}
+    target = frame.find(request.target) if request.target is not None else _last(frame, places)
+    counts = _indices(frame, {*places} - forced - {target})
+    places = [place for place in places if place not in counts]
     if target in dropped:
         raise InvalidArgumentError(f"The target {show(frame.names[target])} is among the columns to drop.")
     frame.check_names(places)
-    forced = {frame.find(name) for name in request.forced}
-    read = [partial(_used, frame, place, request, place in forced, place == target) for place in places]
+    read = [partial(_checked, frame, place, request, place in forced, place == target) for place in places]
     found = dict(zip(places, _all(frame, read), strict=True))
     output = found.pop(target)
     inputs = [column for column in found.values() if column is not None]
@@ -103,6 +114,25 @@ def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
         raise DataError(f"{title(frame.file)} has no input columns left; the others were dropped.")
     assert output is not None
     return inputs, output
+
+
+def _last(frame: Frame, places: Sequence[int]) -> int:
+    """Return the last of these columns that is not an index by its name."""
+    named = [place for place in places if not is_index_name(frame.names[place])]
+    return next(iter([*named[-1:], *places[-1:]]), 0)
+
+
+def _indices(frame: Frame, places: Iterable[int]) -> set[int]:
+    """Return which of these columns have no name and count the rows; warn of all without a name."""
+    found = set()
+    for place in sorted(places):
+        if is_index_name(frame.names[place]):
+            column = frame.column(place)
+            if column.kind == "number" and counts_rows(column.values):
+                found.add(place)
+            if column.kind == "number":
+                warn_of_index(title(frame.file), column.name, place in found, column.drop, stacklevel=7)
+    return found
 
 
 def _all(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
@@ -124,16 +154,54 @@ def _all(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
 
 def _joined(faults: list[str], frame: Frame) -> str:
     """Return one message of several that begin with the file's name."""
-    more = [fault.removeprefix(f"{title(frame.file)}: ") for fault in faults[1:_MOST_FAULTS]]
-    rest = [f"(and {len(faults) - _MOST_FAULTS} columns more)"] if len(faults) > _MOST_FAULTS else []
-    message = "\n".join([faults[0], *more, *rest])
+    begin = f"{title(frame.file)}: "
+    more = [fault.replace(begin, "") for fault in faults[1:_MOST_FAULTS]]
+    rest = [_counted_kinds(faults[_MOST_FAULTS:])] if len(faults) > _MOST_FAULTS else []
+    message = "\n".join([begin * faults[0].startswith(begin) + faults[0].replace(begin, ""), *more, *rest])
     names_row = re.search(r"\brow \d", message) is not None
-    return message + f" Rows count from 0{', after the header' if frame.header else ''}." * names_row
+    has_header = frame.header and isinstance(frame.file, Path)
+    return message + f" Rows count from 0{', after the header' if has_header else ''}." * names_row
 
 
-def _used(frame: Frame, place: int, request: Request, forced: bool, is_target: bool = False) -> Column | None:
+def _counted_kinds(faults: list[str]) -> str:
+    """Return how many more columns have faults, and of which kind, as a sentence."""
+    kinds = {word: sum(word in fault for fault in faults) for word in ("text", "dates", "missing")}
+    words = ", ".join(
+        f"{count:,} with {word}{' cells' * (word == 'missing')}" for word, count in kinds.items() if count
+    )
+    return f"And {counted(len(faults), 'more column')}{': ' * bool(words)}{words}."
+
+
+def _checked(frame: Frame, place: int, request: Request, forced: bool, is_target: bool) -> Column | None:
+    """Return a column as `_used` does, with all that is wrong with it in one error.
+
+    Raises:
+        DataError: its type, its texts or dates, its gaps, or texts that are all different.
+    """
+    column, faults = frame.column(place, is_target), []
+    try:
+        used = _used(frame, column, request, forced)
+    except DataError as error:
+        used, faults = column, [str(error)]
+    if used is None:
+        return None
+    steps: list[Callable[[], object]] = [partial(check_cells, used, request.missing)]
+    if not faults and request.missing != "drop":  # else the rows that are left decide
+        steps.append(partial(_rule, used, frame))
+    for step in steps:
+        try:
+            step()
+        except DataError as error:
+            faults.append(str(error))
+            break
+    if faults:
+        raise DataError("\n".join(faults))
+    return used
+
+
+def _used(frame: Frame, column: Column, request: Request, forced: bool) -> Column | None:
     """Return a column that can be used, one of text as a category; None where it is to be left out."""
-    column = frame.column(place, is_target)
+    is_target = column.is_target
     if forced and not column.missing.all():
         return column.as_text()
     if column.kind == "number":
@@ -143,94 +211,14 @@ def _used(frame: Frame, place: int, request: Request, forced: bool, is_target: b
     if is_date:
         check_dates(column)
     else:
-        _check_mixed(column, frame)
+        check_mixed(column, frame)
     if choice in ("days", "one-hot") or (is_target and not is_date):
         return column
     if choice == "drop" and not is_target:
         return None
     if column.missing.all():
         return column
-    raise _refused_dates(column, is_target) if is_date else _refused_text(column, frame)
-
-
-def _refused_dates(column: Column, is_target: bool) -> DataError:
-    row = np.flatnonzero(~column.missing)[0]
-    remedy = 'Give dates="days" or leave them out with dates="drop".'
-    remedy = 'It is the target; give dates="days".' if is_target else remedy
-    return column.error(f"holds dates ({column.spell(row)} in row {row}). {remedy}")
-
-
-def _refused_text(column: Column, frame: Frame) -> DataError:
-    remedy = f'Give categories="one-hot" or leave the column out ({column.drop} or categories="drop").'
-    return column.error(f"{_holds_text(column)}. {_hint(column, frame)}{remedy}")
-
-
-def _holds_text(column: Column) -> str:
-    """Return "holds text ('x' in row 1, 1 such cell)"."""
-    row = column.odd[0]
-    return f"holds text ({column.spell(row)} in row {row}, {counted(len(column.odd), 'such cell')})"
-
-
-def _hint(column: Column, frame: Frame) -> str:
-    """Return what the text cells suggest."""
-    cells = {name: marked(source) for name, source in zip(frame.names, frame.sources, strict=True)}
-    cells[column.name] = marked(frame.sources[column.place])
-    if hint := advice(cells, column.name, frame.form):
-        return hint
-    cell = str(column.cells[column.odd[0]]) if len(column.odd) else ""
-    if re.fullmatch(r"\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:\D.*)?", cell):
-        return "Dates must be ISO (YYYY-MM-DD). "
-    return ""
-
-
-def _check_mixed(column: Column, frame: Frame) -> None:
-    """Refuse a column of numbers with some texts among them."""
-    numbers = int(np.count_nonzero(~np.isnan(column.values)))
-    if 2 * numbers >= int(np.count_nonzero(~column.missing)):
-        remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or "
-        remedy += "choose another target" if column.is_target else f"leave it out ({column.drop})"
-        fault = f"{_holds_text(column)} among {counted(numbers, 'number')}. {_hint(column, frame)}"
-        raise column.error(f"{fault}{remedy}.")
-
-
-def _check_cells(column: Column, policy: str) -> None:
-    """Refuse a column without any values, and gaps where the policy does."""
-    if column.missing.all():
-        count = len(column.values)
-        raise column.error(f"has no values, all {count:,} are missing. {column.without}")
-    check_gaps(column, policy)
-
-
-def check_dates(column: Column) -> None:
-    """Name a date that does not exist, as February 30.
-
-    Raises:
-        DataError: there is one.
-    """
-    for row in column.odd[:1]:
-        raise column.error(f"holds a date that does not exist ({column.spell(row)} in row {row}).")
-
-
-def check_gaps(column: Column, policy: str) -> None:
-    """Name infinite cells, and missing ones where the policy is not to drop or fill them; no mean fills a target.
-
-    Raises:
-        DataError: there are such cells.
-    """
-    missing = column.missing
-    bad = np.isinf(column.values) if column.kind == "number" else np.zeros_like(missing)
-    if policy != "drop" and (policy != "mean" or column.is_target):
-        bad |= missing
-    if not bad.any():
-        return
-    row, count = np.flatnonzero(bad)[0], np.count_nonzero(bad)
-    cell, remedy = column.spell(row), _CORRECT
-    if missing[row]:
-        may_fill = policy == "error" and not column.is_target
-        cell, remedy = "missing", 'Give missing="drop", or missing="mean".' if may_fill else 'Give missing="drop".'
-    role = "(the target) " * column.is_target
-    values = counted(int(count), "missing or infinite value")
-    raise column.error(f"{role}has {values}, the first in row {row} ({cell}). {remedy}")
+    raise refused_dates(column, is_target) if is_date else refused_text(column, frame)
 
 
 def _used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
@@ -248,9 +236,9 @@ def _rule(column: Column, frame: Frame) -> ColumnRule:
         return ColumnRule(column.name, column.place, column.kind)
     cells = column.cells.drop_null()
     levels = cells.unique()
-    if len(levels) > _MOST_LEVELS or len(levels) == len(cells):
+    if are_all_different(column):
         fault = f"has {len(levels):,} different texts in {counted(len(cells), 'cell')}; it looks like an identifier"
-        raise column.error(f"{fault}. {_hint(column, frame)}{column.without}")
+        raise column.error(f"{fault}. {hint(column, frame)}{column.without}")
     return ColumnRule(column.name, column.place, "category", tuple(sorted(levels.to_pylist())))
 
 
@@ -294,6 +282,9 @@ def _filled(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
 def _match_names(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
     """Return the inputs' places in this file and the target's, if it is there."""
     place_of = {name: place for place, name in reversed(list(enumerate(frame.names)))}
+    unnamed = next((place for place, name in enumerate(frame.names) if is_index_name(name)), None)
+    if unnamed is not None:  # columns without a name had none in schemas of earlier versions
+        place_of.setdefault("", unnamed)
     lacking = [rule.name for rule in schema.inputs if rule.name not in place_of]
     if lacking:
         raise DataError(
@@ -322,11 +313,13 @@ def _follow(rule: ColumnRule, column: Column) -> Column:
     if column.missing.all():
         return column
     if column.kind == "text":
-        raise column.error(f"{_holds_text(column)}, where the model knows {rule.role}s.")
+        raise column.error(f"{holds_text(column)}, where the model knows {rule.role}s.")
     if column.kind != rule.role:
         row = np.flatnonzero(~column.missing)[0]
+        hint = " Dates must be ISO (YYYY-MM-DD)." if rule.role == "date" else ""
         raise column.error(
             f"holds {column.kind}s ({column.as_text().spell(row)} in row {row}), where the model knows {rule.role}s."
+            f"{hint}"
         )
     check_dates(column)
     return column

@@ -45,8 +45,8 @@ def like(wanted: str, names: Sequence[str]) -> str:
     return f" Did you mean {show(by_lower[close[0]])}?" if close else ""
 
 
-def title(file: Path) -> str:
-    """Return a file's path as a message shows it."""
+def title(file: Path | str) -> str:
+    """Return a file's path, or the name of a dataframe, as a message shows it."""
     return printable(str(file))
 
 

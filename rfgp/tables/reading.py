@@ -1,12 +1,14 @@
 """Read a table to fit a model to, and the inputs of the next file."""
 
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables.columns import Frame, is_value
 from rfgp.tables.encoding import encode_inputs, encode_table
+from rfgp.tables.frames import is_frame, read_frame
 from rfgp.tables.marks import marked
 from rfgp.tables.messages import plain, show
 from rfgp.tables.options import (
@@ -27,7 +29,7 @@ from rfgp.tables.text import read_text
 
 
 def read_table(
-    path: str | Path,
+    path: Any,
     target: str | int | None = None,
     *,
     names: Sequence[str] | None = None,
@@ -42,16 +44,17 @@ def read_table(
     as_categories: str | int | Sequence[str | int] = (),
     thousands: str | None = None,
 ) -> Table:
-    """Read a table with a target column from a text file (.csv, .tsv, .txt, .data, also .gz) or Parquet.
+    """Read a table with a target column from a text file (.csv, .tsv, .txt, .data, also .gz), Parquet or a dataframe.
 
     Text is separated by commas, semicolons, tabs or blanks. Its first line is a header unless every
     cell of it is a number or date; columns then are called "0", "1", .... Columns of True and False
-    are numbers 0 and 1. A text target becomes classes; the targets are then positions in them.
+    are numbers 0 and 1. A text target becomes classes; the targets are then positions in them. A column
+    without a name that counts the rows, as pandas writes its index, is left out with a warning.
 
     Args:
-        path: The file.
+        path: The file, or a dataframe of pandas, polars or Arrow, whose index is not read.
         target: A column's name or position (negative: from the end); None: the last column.
-        names: The columns' names, for a file without a header.
+        names: The columns' names, for a text file without a header.
         categories: Text columns are an error, one column of 0 and 1 for each level ("one-hot"), or left out.
         dates: ISO 8601 dates are an error, days since 1970-01-01T00:00 UTC ("days"), or left out.
         missing: Missing cells are an error; their rows are left out ("drop"), or the column's mean fills them.
@@ -68,6 +71,18 @@ def read_table(
         DataError: the file cannot be read, or has cells that cannot become finite numbers (named by
             row and column; row 0 is the first after the header).
         InvalidArgumentError: there is no such column, choice, encoding or ending of a name.
+
+    Warns:
+        IndexColumnWarning: a column without a name counts the rows and is left out, or may be an index.
+
+    Example:
+        >>> import pandas as pd, rfgp
+        >>> frame = pd.DataFrame({"color": ["red", "blue"] * 2, "size": [1, 2, 3, 4], "price": [2.0, 3.0, 5.0, 7.0]})
+        >>> table = rfgp.tables.read_table(frame, "price", categories="one-hot")
+        >>> table.columns
+        ('color=blue', 'color=red', 'size')
+        >>> table.X.shape, table.y.tolist()
+        ((4, 3), [2.0, 3.0, 5.0, 7.0])
     """
     request = Request(
         target,
@@ -83,6 +98,8 @@ def read_table(
         as_categories,
         thousands,
     )
+    if is_frame(path):
+        return _read_frame(path, request)
     return _read_parquet(path, request) if _is_parquet(path) else _read_csv(path, request)
 
 
@@ -117,20 +134,22 @@ def read_parquet(path: str | Path, target: str | int | None = None, **options: U
     return _read_parquet(path, Request(target, **options))
 
 
-def read_inputs(path: str | Path, schema: Schema) -> Inputs:
-    """Read the inputs of a file as the schema of a fitted table says.
+def read_inputs(path: Any, schema: Schema) -> Inputs:
+    """Read the inputs of a file or dataframe as the schema of a fitted table says.
 
     Columns are found by name where that table's file had a header (others are ignored, their order is
     free), else by position, with or without the target column.
 
     Args:
-        path: The file.
+        path: The file, or a dataframe.
         schema: `Table.schema`; `Schema.with_missing` has another policy about missing cells.
 
     Raises:
         DataError: the file cannot be read, lacks columns, or has cells that the schema does not know.
         InvalidArgumentError: the ending of the file's name is not known.
     """
+    if is_frame(path):
+        return _encoded(read_frame(path, schema.format), schema)
     if _is_parquet(path):
         return _encoded(read_parquet_frame(Path(path), schema.format), schema)
     return _encoded(read_text(Path(path), schema.format, header=schema.header), schema)
@@ -173,12 +192,25 @@ def _read_csv(path: str | Path, request: Request) -> Table:
 
 
 def _read_parquet(path: str | Path, request: Request) -> Table:
-    if request.names is not None:
-        raise InvalidArgumentError("A Parquet file names its columns; names is for text files without a header.")
+    _refuse_names(request, "A Parquet file")
     return encode_table(read_parquet_frame(Path(path), request.format), request)
 
 
-def _is_parquet(path: str | Path) -> bool:
+def _read_frame(table: Any, request: Request) -> Table:
+    _refuse_names(request, "A dataframe")
+    return encode_table(read_frame(table, request.format), request)
+
+
+def _refuse_names(request: Request, what: str) -> None:
+    if request.names is not None:
+        raise InvalidArgumentError(f"{what} names its columns; names is for text files without a header.")
+
+
+def _is_parquet(path: Any) -> bool:
+    if not isinstance(path, str | PathLike):
+        raise InvalidArgumentError(
+            f"path must be a file or a dataframe, got {type(path).__name__}. A model takes arrays as they are."
+        )
     suffix = Path(path).suffix.lower()
     if suffix not in TABLE_SUFFIXES:
         endings = ", ".join(TABLE_SUFFIXES)

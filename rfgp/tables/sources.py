@@ -5,7 +5,6 @@ Columns must be numbers already; `rfgp.tables.read_table` encodes categories and
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,88 +18,11 @@ from rfgp.tables.marks import pointed, pointed_text
 from rfgp.tables.messages import brief, listed, plain, show, title, unreadable
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat
 from rfgp.tables.parquet import opened
+from rfgp.tables.roles import Columns, Roles, Target
 from rfgp.tables.text import read_head
 
 _ROWS = 2**16
 _BYTES = 2**24
-
-Target = str | Sequence[str] | None
-Columns = Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class _Roles:
-    """Which column is what.
-
-    Attributes:
-        target: The target's name, or k names; None: there is none, as in rows to predict at.
-        columns: The names of the inputs, in order; None: all others.
-        noise: The name of the column of known noise variances.
-        sample_weight: The name of the column of weights.
-    """
-
-    target: Target = None
-    columns: Sequence[str] | None = None
-    noise: str | None = None
-    sample_weight: str | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.columns, str):
-            raise InvalidArgumentError(f"columns is {show(self.columns)}; give a list of names.")
-        names = [*self.others, *(self.columns or ())]
-        for name in names:
-            if not isinstance(name, str):
-                raise InvalidArgumentError(f"A column is named by a text, not by {show(str(name))}.")
-            if names.count(name) > 1:
-                raise InvalidArgumentError(f"Column {show(name)} cannot be named twice.")
-        if self.target is not None and not len(self.target):
-            raise InvalidArgumentError("target is an empty list; leave it out where there is none.")
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The names of the targets."""
-        return (self.target,) if isinstance(self.target, str) else tuple(self.target or ())
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """The names of the columns that are no inputs: targets, noise and weights."""
-        return (*self.targets, *(name for name in (self.noise, self.sample_weight) if name is not None))
-
-    def inputs(self, names: Sequence[str], where: str) -> list[str]:
-        """Return the names of the inputs among all names.
-
-        Raises:
-            InvalidArgumentError: a name that is not there, or no inputs.
-        """
-        for name in (*self.others, *(self.columns or ())):
-            if name not in names:
-                raise InvalidArgumentError(f"{where} has no column {show(name)}; it has {listed(list(names))}.")
-        rest = [name for name in names if name not in self.others]
-        inputs = rest if self.columns is None else list(self.columns)
-        if not inputs:
-            raise InvalidArgumentError(f"{where} has no column left for the inputs.")
-        return inputs
-
-    def chunk(self, table: Columns, inputs: Sequence[str]) -> Chunk:
-        """Return the rows of columns (b,) each, the inputs in this order."""
-        table = _one_type({name: table[name] for name in (*inputs, *self.others)})
-        X = np.stack([table[name] for name in inputs], axis=1)
-        y: Any = None
-        if isinstance(self.target, str):
-            y = table[self.target]
-        elif self.target is not None:
-            y = np.stack([table[name] for name in self.target], axis=1)
-        noise, weight = (None if name is None else table[name] for name in (self.noise, self.sample_weight))
-        return Chunk(X, y, noise, weight, tuple(inputs))
-
-    def chunks(self, file: Path, batches: Iterable[Any], inputs: Sequence[str]) -> Iterator[Chunk]:
-        """Yield the rows of a file's Arrow batches."""
-        first = 0
-        for batch in batches:
-            table = {name: _numbers(file, name, batch.column(name), first) for name in (*inputs, *self.others)}
-            first += batch.num_rows
-            if batch.num_rows:
-                yield self.chunk(table, inputs)
 
 
 class Parquet:
@@ -128,13 +50,13 @@ class Parquet:
         sample_weight: str | None = None,
     ) -> None:
         self.paths = _files(path)
-        self._roles = _Roles(target, columns, noise, sample_weight)
+        self._roles = Roles(target, columns, noise, sample_weight)
         inputs = [self._roles.inputs(_names(file), title(file)) for file in self.paths]
-        self._inputs = inputs[0]
         _warn_of_truth(self.paths[0], self._roles.targets)
         for file, others in zip(self.paths, inputs, strict=True):
-            if set(others) != set(self._inputs):
+            if set(others) != set(inputs[0]):
                 raise DataError(f"{title(file)} has other columns than {title(self.paths[0])}.")
+        self._inputs = self._roles.without_index(inputs[0], title(self.paths[0]), self._first)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows, some at a time."""
@@ -145,6 +67,12 @@ class Parquet:
             with opened(file) as parquet:
                 batches = parquet.iter_batches(batch_size=_ROWS, columns=columns, use_threads=False)
                 yield from self._roles.chunks(file, batches, self._inputs)
+
+    def _first(self, name: str) -> NDArray[Any]:
+        """Return the first rows (b,) of a column."""
+        with opened(self.paths[0]) as parquet:
+            batches = parquet.iter_batches(batch_size=_ROWS, columns=[name], use_threads=False)
+            return np.asarray(next(batches).column(0)) if parquet.metadata.num_rows else np.empty(0)
 
     def __repr__(self) -> str:
         return f"Parquet({listed([file.name for file in self.paths], 3)})"
@@ -182,19 +110,32 @@ class CSV:
         thousands: str | None = None,
     ) -> None:
         self.path, self._form = Path(path), TextFormat(decimal, thousands=thousands)
-        self._roles = _Roles(target, columns, noise, sample_weight)
+        self._roles = Roles(target, columns, noise, sample_weight)
         self._head, self._names = read_head(self.path, self._form, names), names
-        self._inputs = self._roles.inputs(self._head.names, title(self.path))
+        inputs = self._roles.inputs(self._head.names, title(self.path))
+        self._inputs = self._roles.without_index(inputs, title(self.path), self._first)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows, some at a time."""
+        if read_head(self.path, self._form, self._names) != self._head:
+            raise DataError(f"{title(self.path)} has another header than at first; it must not change.")
+        for chunk in self._roles.chunks(self.path, self._batches([*self._inputs, *self._roles.others]), self._inputs):
+            yield chunk if self._head.is_named else chunk._replace(names=None)
+
+    def _first(self, name: str) -> NDArray[Any]:
+        """Return the first rows (b,) of a column; nothing where they are no numbers."""
+        try:
+            batch = next(iter(self._batches([name])), None)
+        except DataError:
+            return np.empty(0)
+        return np.empty(0) if batch is None else np.asarray(batch.column(0))
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield the columns of all rows in Arrow's batches."""
         import pyarrow as pa
         import pyarrow.csv as arrow
 
         head, has_marks = self._head, self._form != TextFormat()
-        if read_head(self.path, self._form, self._names) != head:
-            raise DataError(f"{title(self.path)} has another header than at first; it must not change.")
-        columns = [*self._inputs, *self._roles.others]
         try:
             batches = arrow.open_csv(
                 pa.input_stream(str(self.path), compression="detect"),
@@ -209,9 +150,8 @@ class CSV:
                     null_values=list(MISSING_MARKS),
                 ),
             )
-            rows = (_pointed(self.path, batch, self._form) for batch in batches) if has_marks else batches
-            for chunk in self._roles.chunks(self.path, rows, self._inputs):
-                yield chunk if head.is_named else chunk._replace(names=None)
+            for batch in batches:
+                yield _pointed(self.path, batch, self._form) if has_marks else batch
         except (pa.ArrowException, OSError) as error:
             raise unreadable(self.path, f"{brief(error).rstrip('.')}.") from error
 
@@ -254,7 +194,7 @@ class Blocks:
         self._position = int(target) if is_position else None
         if is_position and not (columns is noise is sample_weight is None):
             raise InvalidArgumentError("columns, noise and sample_weight are names; give target by its name as well.")
-        self._roles = _Roles(None if is_position else target, columns, noise, sample_weight)
+        self._roles = Roles(None if is_position else target, columns, noise, sample_weight)
         self._inputs: list[str] | None = None
         self._warned = False
 
@@ -298,6 +238,7 @@ class Blocks:
             raise InvalidArgumentError("The columns of a block have names; give target by its name as well.")
         if self._inputs is None:
             self._inputs = self._roles.inputs(list(table), "A block")
+            self._inputs = self._roles.without_index(self._inputs, "A block", lambda name: table[name])
         if missing := {*self._inputs, *self._roles.others} - set(table):
             raise DataError(f"A block has no column {show(min(missing))}, which the first has.")
         if self._roles.targets and not self._warned:
@@ -357,32 +298,3 @@ def _warn_of_truth(file: Path, targets: Iterable[str]) -> None:
         for name in targets:
             kind = str(parquet.schema_arrow.field(name).type)
             warn_of_truth(np.empty(0, dtype=bool if kind == "bool" else float), f"{title(file)}: {show(name)}")
-
-
-def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:
-    """Return a column of numbers.
-
-    Raises:
-        DataError: it holds something else, or missing cells, named by their row.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = column.type
-    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        raise DataError(
-            f"{title(file)}: column {show(name)} holds {plain(str(kind))}, not numbers. Leave it out with columns=, or "
-            "encode it first."
-        )
-    if column.null_count:
-        row = first + int(np.flatnonzero(np.asarray(pc.is_null(column)))[0])
-        raise DataError(f"{title(file)}: column {show(name)} has a missing cell in row {row:,}.")
-    values = np.asarray(column.to_numpy(zero_copy_only=False))
-    return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
-
-
-def _one_type(table: Columns) -> Columns:
-    """Return the columns as float32 where all of them are, else as float64; what is not numbers as it is."""
-    kinds = {np.asarray(column).dtype for column in table.values()}
-    kind = np.float32 if kinds == {np.dtype(np.float32)} else np.float64
-    return {name: c.astype(kind, copy=False) if c.dtype.kind in "fiub" else c for name, c in table.items()}

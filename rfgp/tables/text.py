@@ -167,11 +167,20 @@ def _read_head(
         raise InvalidArgumentError(f"{title(file)}: names holds {fault}.")
     if header is None or names is not None:
         header = names is None and _is_header(file, [cell.strip() for cell in cells], form)
-    given = names if names is not None else cells if header else map(str, range(len(cells)))
+    given = names if names is not None else _named(cells) if header else map(str, range(len(cells)))
     begin = end if header else begin
     return Head(
         tuple(name.strip() for name in given), mark, begin, data.count(b"\n", 0, begin), header or names is not None
     )
+
+
+def _named(cells: Sequence[str]) -> list[str]:
+    """Return the names of a header, with "Unnamed: 0" and so on for empty ones, as pandas calls them."""
+    names = [cell.strip() for cell in cells]
+    for place, name in enumerate(names):
+        if not name:
+            names[place] = f"Unnamed: {place}{'.1' * (f'Unnamed: {place}' in names)}"
+    return names
 
 
 def _is_header(file: Path, cells: list[str], form: TextFormat) -> bool:

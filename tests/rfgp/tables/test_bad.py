@@ -58,7 +58,7 @@ BAD = [
     ("header.csv", b"a,b\n", {}, ["a header and no rows"]),
     ("header2.csv", b"a,b\n\n \n", {}, ["a header and no rows"]),
     ("one.csv", b"a\n1\n2\n", {}, ["one column"]),
-    ("text.csv", b"a,b\nred,2\n3,4\nx,5\n", {}, ["holds text ('red' in row 0, 2 such cells)", "one-hot", "drop='a'"]),
+    ("text.csv", b"a,b\nred,2\n3,4\nred,5\n", {}, ["holds text ('red' in row 0, 2 such cells)", "one-hot", "drop='a'"]),
     ("place.csv", b"1,2\nred,3\nx,3\n", {}, ["column '0' holds text", "drop=0"]),
     ("mixed.csv", b"a,b\n1,2\n3,4\nx,5\n", {"categories": "one-hot"}, ["('x' in row 2", "among 2 numbers"]),
     ("mixed2.csv", b"a,b\n1,2\n3,4\nx,5\n", {"categories": "drop"}, ["'a' holds text", "missing_marks"]),
@@ -142,7 +142,7 @@ def message_of(path, data, **options):
         read_table(path, **options)
     message = str(caught.value)
     assert path.name in message
-    assert message.isprintable()
+    assert message.replace("\n", " ").isprintable()
     assert len(message) < len(str(path)) + 450
     assert message.endswith(".")
     return message
@@ -323,7 +323,7 @@ def test_blank_lines_and_ragged_ones_after_each_line_end(tmp_path):
 def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(",".join([*(f"c{i}" for i in range(10)), "y"]) + "\n" + ",".join(["x"] * 10 + ["1"]) + "\n")
-    with pytest.raises(rfgp.DataError, match=r"(?s)column 'c0' holds text.*column 'c7' holds text.*and 2 columns more"):
+    with pytest.raises(rfgp.DataError, match=r"(?s)'c0' holds text.*'c7' holds text.*And 2 more columns: 2 with text"):
         read_table(path)
 
 

@@ -1,0 +1,46 @@
+"""Dataframes of pandas, polars and Arrow, as the columns of a file."""
+
+from typing import Any
+
+from rfgp.errors import DataError
+from rfgp.tables.columns import Frame, is_readable
+from rfgp.tables.options import TextFormat
+
+_NAME = "The dataframe"
+
+
+def is_frame(table: Any) -> bool:
+    """Return whether this is a dataframe rather than a path."""
+    return hasattr(table, "columns") and (hasattr(table, "__array__") or hasattr(table, "to_arrow"))
+
+
+def read_frame(table: Any, form: TextFormat) -> Frame:
+    """Return the columns of a dataframe (n, d); an index of pandas is not among them.
+
+    Raises:
+        DataError: it has no rows or columns.
+    """
+    names = tuple(str(name).strip() for name in getattr(table, "column_names", table.columns))
+    columns = [_arrow(table, place) for place in range(len(names))]
+    num_rows = len(columns[0]) if columns else 0
+    if num_rows == 0:
+        raise DataError(f"{_NAME} has {'columns and no rows' if names else 'no columns'}.")
+    sources = [column if is_readable(column.type) else column.type for column in columns]
+    return Frame(_NAME, names, True, sources, num_rows, form)
+
+
+def _arrow(table: Any, place: int) -> Any:
+    """Return a column as Arrow cells (n,); objects of several types as texts."""
+    import pyarrow as pa
+
+    if isinstance(table, pa.Table):
+        return table.column(place)
+    if hasattr(table, "to_arrow"):
+        return table.select([table.columns[place]]).to_arrow().column(0)
+    cells = table.iloc[:, place]
+    try:
+        found = pa.array(cells, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        gaps = cells.isna()
+        found = pa.array([None if gap else str(cell) for cell, gap in zip(cells, gaps, strict=True)], pa.string())
+    return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])

@@ -1,0 +1,106 @@
+"""Columns that cannot become numbers as they are: each kind of fault, with the cell that shows it and what to do."""
+
+import re
+
+import numpy as np
+
+from rfgp.errors import DataError
+from rfgp.tables.columns import Column, Frame
+from rfgp.tables.marks import advice, marked
+from rfgp.tables.messages import counted
+
+MOST_LEVELS = 256
+"""Different texts of a category."""
+_CORRECT = "Correct these cells first."
+
+
+def refused_dates(column: Column, is_target: bool) -> DataError:
+    """Return the error of dates, where a request does not say what to do with them."""
+    row = np.flatnonzero(~column.missing)[0]
+    remedy = 'Give dates="days" or leave them out with dates="drop".'
+    remedy = 'It is the target; give dates="days".' if is_target else remedy
+    return column.error(f"holds dates ({column.spell(row)} in row {row}). {remedy}")
+
+
+def refused_text(column: Column, frame: Frame) -> DataError:
+    """Return the error of text, where a request does not say what to do with it."""
+    if are_all_different(column):
+        kind = f"{len(column.cells.drop_null().unique()):,} different texts, as of an identifier"
+        return column.error(f"{holds_text(column)}, {kind}. {hint(column, frame)}{column.without}")
+    remedy = f'Give categories="one-hot" or leave the column out ({column.drop} or categories="drop").'
+    return column.error(f"{holds_text(column)}. {hint(column, frame)}{remedy}")
+
+
+def are_all_different(column: Column) -> bool:
+    """Return whether a column's texts are no categories: too many, or each there once."""
+    cells = column.cells.drop_null()
+    levels = len(cells.unique())
+    return levels > MOST_LEVELS or levels == len(cells)
+
+
+def holds_text(column: Column) -> str:
+    """Return "holds text ('x' in row 1, 1 such cell)"."""
+    row = column.odd[0]
+    return f"holds text ({column.spell(row)} in row {row}, {counted(len(column.odd), 'such cell')})"
+
+
+def hint(column: Column, frame: Frame) -> str:
+    """Return what the text cells suggest."""
+    cells = {name: marked(source) for name, source in zip(frame.names, frame.sources, strict=True)}
+    cells[column.name] = marked(frame.sources[column.place])
+    if hint := advice(cells, column.name, frame.form):
+        return hint
+    cell = str(column.cells[column.odd[0]]) if len(column.odd) else ""
+    if re.fullmatch(r"\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:\D.*)?", cell):
+        return "Dates must be ISO (YYYY-MM-DD). "
+    return ""
+
+
+def check_mixed(column: Column, frame: Frame) -> None:
+    """Refuse a column of numbers with some texts among them."""
+    numbers = int(np.count_nonzero(~np.isnan(column.values)))
+    if 2 * numbers >= int(np.count_nonzero(~column.missing)):
+        remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or "
+        remedy += "choose another target" if column.is_target else f"leave it out ({column.drop})"
+        fault = f"{holds_text(column)} among {counted(numbers, 'number')}. {hint(column, frame)}"
+        raise column.error(f"{fault}{remedy}.")
+
+
+def check_cells(column: Column, policy: str) -> None:
+    """Refuse a column without any values, and gaps where the policy does."""
+    if column.missing.all():
+        count = len(column.values)
+        raise column.error(f"has no values, all {count:,} are missing. {column.without}")
+    check_gaps(column, policy)
+
+
+def check_dates(column: Column) -> None:
+    """Name a date that does not exist, as February 30.
+
+    Raises:
+        DataError: there is one.
+    """
+    for row in column.odd[:1]:
+        raise column.error(f"holds a date that does not exist ({column.spell(row)} in row {row}).")
+
+
+def check_gaps(column: Column, policy: str) -> None:
+    """Name infinite cells, and missing ones where the policy is not to drop or fill them; no mean fills a target.
+
+    Raises:
+        DataError: there are such cells.
+    """
+    missing = column.missing
+    bad = np.isinf(column.values) if column.kind == "number" else np.zeros_like(missing)
+    if policy != "drop" and (policy != "mean" or column.is_target):
+        bad |= missing
+    if not bad.any():
+        return
+    row, count = np.flatnonzero(bad)[0], np.count_nonzero(bad)
+    cell, remedy = column.spell(row), _CORRECT
+    if missing[row]:
+        may_fill = policy == "error" and not column.is_target
+        cell, remedy = "missing", 'Give missing="drop", or missing="mean".' if may_fill else 'Give missing="drop".'
+    role = "(the target) " * column.is_target
+    values = counted(int(count), "missing or infinite value")
+    raise column.error(f"{role}has {values}, the first in row {row} ({cell}). {remedy}")

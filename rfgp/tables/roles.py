@@ -1,0 +1,141 @@
+"""Which column of a table that is read in blocks is what, and rows of them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.rows import Chunk
+from rfgp.rows.index import counts_rows, is_index_name, warn_of_index
+from rfgp.tables.messages import listed, plain, show, title
+
+Target = str | Sequence[str] | None
+Columns = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column is what.
+
+    Attributes:
+        target: The target's name, or k names; None: there is none, as in rows to predict at.
+        columns: The names of the inputs, in order; None: all others.
+        noise: The name of the column of known noise variances.
+        sample_weight: The name of the column of weights.
+    """
+
+    target: Target = None
+    columns: Sequence[str] | None = None
+    noise: str | None = None
+    sample_weight: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str):
+            raise InvalidArgumentError(f"columns is {show(self.columns)}; give a list of names.")
+        names = [*self.others, *(self.columns or ())]
+        for name in names:
+            if not isinstance(name, str):
+                raise InvalidArgumentError(f"A column is named by a text, not by {show(str(name))}.")
+            if names.count(name) > 1:
+                raise InvalidArgumentError(f"Column {show(name)} cannot be named twice.")
+        if self.target is not None and not len(self.target):
+            raise InvalidArgumentError("target is an empty list; leave it out where there is none.")
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the targets."""
+        return (self.target,) if isinstance(self.target, str) else tuple(self.target or ())
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The names of the columns that are no inputs: targets, noise and weights."""
+        return (*self.targets, *(name for name in (self.noise, self.sample_weight) if name is not None))
+
+    def inputs(self, names: Sequence[str], where: str) -> list[str]:
+        """Return the names of the inputs among all names.
+
+        Raises:
+            InvalidArgumentError: a name that is not there, or no inputs.
+        """
+        for name in (*self.others, *(self.columns or ())):
+            if name not in names:
+                raise InvalidArgumentError(f"{where} has no column {show(name)}; it has {listed(list(names))}.")
+        rest = [name for name in names if name not in self.others]
+        inputs = rest if self.columns is None else list(self.columns)
+        if not inputs:
+            raise InvalidArgumentError(f"{where} has no column left for the inputs.")
+        return inputs
+
+    def without_index(self, inputs: list[str], where: str, first: Callable[[str], NDArray[Any]]) -> list[str]:
+        """Return the inputs without columns that have no name and count the rows, as far as the first rows tell.
+
+        Rows to predict at, and inputs that were named, keep theirs.
+
+        Args:
+            inputs: Their names.
+            where: The file, for a warning.
+            first: Returns the first rows (b,) of a column.
+        """
+        if self.columns is not None or self.target is None:
+            return inputs
+        unnamed = [name for name in inputs if is_index_name(name)]
+        counts = {name for name in unnamed if counts_rows(first(name))}
+        if len(counts) == len(inputs):
+            return inputs
+        for name in unnamed:
+            warn_of_index(where, name, name in counts, "columns=, which lists the inputs", stacklevel=4)
+        return [name for name in inputs if name not in counts]
+
+    def chunk(self, table: Columns, inputs: Sequence[str]) -> Chunk:
+        """Return the rows of columns (b,) each, the inputs in this order."""
+        table = _one_type({name: table[name] for name in (*inputs, *self.others)})
+        X = np.stack([table[name] for name in inputs], axis=1)
+        y: Any = None
+        if isinstance(self.target, str):
+            y = table[self.target]
+        elif self.target is not None:
+            y = np.stack([table[name] for name in self.target], axis=1)
+        noise, weight = (None if name is None else table[name] for name in (self.noise, self.sample_weight))
+        return Chunk(X, y, noise, weight, tuple(inputs))
+
+    def chunks(self, file: Path, batches: Iterable[Any], inputs: Sequence[str]) -> Iterator[Chunk]:
+        """Yield the rows of a file's Arrow batches."""
+        first = 0
+        for batch in batches:
+            table = {name: _numbers(file, name, batch.column(name), first) for name in (*inputs, *self.others)}
+            first += batch.num_rows
+            if batch.num_rows:
+                yield self.chunk(table, inputs)
+
+
+def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:
+    """Return a column of numbers.
+
+    Raises:
+        DataError: it holds something else, or missing cells, named by their row.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        raise DataError(
+            f"{title(file)}: column {show(name)} holds {plain(str(kind))}, not numbers. Leave it out with columns=, or "
+            "encode it first."
+        )
+    if column.null_count:
+        row = first + int(np.flatnonzero(np.asarray(pc.is_null(column)))[0])
+        raise DataError(f"{title(file)}: column {show(name)} has a missing cell in row {row:,}.")
+    values = np.asarray(column.to_numpy(zero_copy_only=False))
+    return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+
+
+def _one_type(table: Columns) -> Columns:
+    """Return the columns as float32 where all of them are, else as float64; what is not numbers as it is."""
+    kinds = {np.asarray(column).dtype for column in table.values()}
+    kind = np.float32 if kinds == {np.dtype(np.float32)} else np.float64
+    return {name: c.astype(kind, copy=False) if c.dtype.kind in "fiub" else c for name, c in table.items()}
