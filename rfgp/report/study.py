@@ -1,7 +1,7 @@
 """What a report is about: a model fitted on one part of the data and judged on the other."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from rfgp.regression import OpenOptions
 from rfgp.report.baselines import MOST_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, walks_beside
 from rfgp.report.comparing import NOT_ASKED, Compared, TableModel, compare_nodes, compare_rows
 from rfgp.report.notes import of_bounds, of_choice, of_rules
+from rfgp.rows import row_hashes
 from rfgp.tables import Table
 
 FIT_ROWS = 4000
@@ -294,16 +295,8 @@ def copies(table: Table) -> tuple[NDArray[np.int64] | None, int]:
 
     Where most inputs occur often, as in tables of few levels, equal rows are no copies but what such tables consist of.
     """
-    inputs = _mixed(table.X.T, np.zeros(len(table.y), dtype=np.uint64))
+    inputs = row_hashes(table.X.T, np.zeros(len(table.y), dtype=np.uint64))
     distinct = len(np.unique(inputs))
-    groups = np.unique(_mixed([table.y], inputs), return_inverse=True)[1].reshape(-1)
+    groups = np.unique(row_hashes([table.y], inputs), return_inverse=True)[1].reshape(-1)
     repeated = len(groups) - int(groups.max()) - 1
     return (groups, repeated) if repeated and _MOST_OFTEN * distinct >= len(groups) else (None, 0)
-
-
-def _mixed(columns: Iterable[NDArray[np.float64]], begun: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a hash (n,) of rows, the same for equal ones; each step can be undone, so that few others are equal."""
-    for column in columns:
-        begun = (begun ^ (column + 0.0).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)  # no negative zero
-        begun ^= begun >> np.uint64(29)
-    return begun

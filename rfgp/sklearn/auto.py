@@ -22,8 +22,8 @@ class TableGPRegressor(ProcessRegressor):
     frequencies says.
 
     The standard deviations of `predict` are those of the latent function, as there; so are constant outputs. A weight
-    of a row is a number of repetitions, but a row is left out, or kept out, with all of them, so that the choice may be
-    another than for rows that are written out.
+    of a row is a number of repetitions: rows with weights and the same rows written out give the same numbers. A row is
+    left out, or kept out, with all its repetitions.
 
     Args:
         features: "auto", "fourier", "laplace", "nystrom", "exact", or None, a local process alone.
@@ -111,7 +111,7 @@ class TableGPRegressor(ProcessRegressor):
         """
         gp = self._process()
         warn_of_truth(y, stacklevel=3)
-        return self._learn(gp, *read_rows(self, X, y, sample_weight))
+        return self._learn(gp, *read_rows(self, X, y, sample_weight)[:3])
 
     @property
     def choice_(self) -> Choice | None:

@@ -7,6 +7,7 @@ import pandas as pd
 
 from rfgp import random
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.rows import merge_repeats
 from rfgp.rows.names import without_index
 
 try:
@@ -78,8 +79,16 @@ def common_float(X: Any, y: Any) -> Any:
     return common if common in FLOATS else np.dtype(np.float64)
 
 
-def read_rows(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Return checked rows (n, d) with a positive weight, under their names where they have some, targets and weights.
+def read_rows(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    exposure: Any = None,  # () or (n,)
+) -> tuple[Any, Any, Any, Any]:
+    """Return checked rows (m, d), under their names where they have some, targets, weights and exposures.
+
+    Rows of weight zero are left out, and rows that repeat each other are merged (`merge_rows`).
 
     Raises:
         DataError: weights that cannot be used.
@@ -87,12 +96,13 @@ def read_rows(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, 
     """
     X, y = validate_data(estimator, X, y, dtype=FLOATS, multi_output=True, y_numeric=True, ensure_min_samples=2)
     dtype = common_float(X, y)
-    weight, counts = read_weights(sample_weight, len(X))
-    X, y = X.astype(dtype, copy=False)[counts], y.astype(dtype, copy=False)[counts]
-    return named(estimator, X), y, weight
+    X, y = X.astype(dtype, copy=False), y.astype(dtype, copy=False)
+    each = [] if np.ndim(exposure) == 0 else [np.asarray(exposure)]
+    rows, weight = merge_rows(sample_weight, X, y, *each)
+    return named_rows(estimator, X[rows]), y[rows], weight, each[0][rows] if each else exposure
 
 
-def named(estimator: Any, X: Any) -> Any:
+def named_rows(estimator: Any, X: Any) -> Any:
     """Return checked rows (n, d) under their names where they have some, which the process is to know as well.
 
     A column that is an index of pandas is left out, with a warning.
@@ -116,3 +126,24 @@ def read_new(estimator: Any, X: Any) -> Any:
     X = validate_data(estimator, X, dtype=FLOATS, reset=False)
     kept = getattr(estimator, "used_columns_", None)
     return X if kept is None else X[:, kept]
+
+
+def merge_rows(sample_weight: Any, *data: Any) -> tuple[Any, Any]:
+    """Return the positions (m,) of the rows that a process is given, and their weights (m,), None for ones.
+
+    A fit stops close to an optimum, not at it. Data that differ in the order of their sums alone may therefore end
+    far apart, on one processor and not on another. Rows with weights, and the same rows written out, become the same
+    numbers in the same order (`rfgp.rows.merge_repeats`).
+
+    Args:
+        sample_weight: How often each row counts (n,). If None, once.
+        data: Everything by which rows differ, arrays (n,) or (n, k).
+
+    Raises:
+        DataError: weights that cannot be used.
+    """
+    weight, counts = read_weights(sample_weight, len(data[0]))
+    kept = np.flatnonzero(counts)
+    columns = [column for part in data for column in part[kept].reshape(len(kept), -1).T]
+    rows, weight = merge_repeats(columns, weight)
+    return kept[rows], weight

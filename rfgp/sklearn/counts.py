@@ -113,14 +113,11 @@ class RandomFeatureGPCountRegressor(RegressorMixin, BaseEstimator):
             raise InvalidArgumentError(f"likelihood must be of counts, got {self.likelihood!r}.")
         gp = of_likelihood(self, likelihood)
         counts = column_or_1d(y, warn=True)
-        X, rows, weight = read_rows(self, X, counts, sample_weight)
-        times = exposure
         if np.ndim(exposure) and np.shape(exposure) != counts.shape:
             raise DataError(
                 f"exposure must be one number or {len(counts)}, a row each, got shape {np.shape(exposure)}."
             )
-        if len(rows) < len(counts) and np.shape(exposure) == counts.shape:  # rows of weight zero are left out
-            times = np.asarray(exposure)[np.asarray(sample_weight) > 0]
+        X, rows, weight, times = read_rows(self, X, counts, sample_weight, exposure)
         learn(self, gp, X, rows, sample_weight=weight, exposure=times)
         return self
 

@@ -1,7 +1,6 @@
 """The Gaussian process on the nodes of a graph as a scikit-learn regressor and classifier."""
 
 import copy
-import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
@@ -18,7 +17,7 @@ from rfgp.likelihoods import Likelihood
 from rfgp.models.graph import GraphGP
 from rfgp.parameters import Hyperprior
 from rfgp.rows.arrays import warn_of_truth
-from rfgp.sklearn.checks import read_weights, resolve_seed
+from rfgp.sklearn.checks import merge_rows, resolve_seed
 from rfgp.sklearn.classifier import ProcessClassifier, read_classes
 from rfgp.sklearn.regressor import ProcessRegressor
 
@@ -126,17 +125,12 @@ class GraphGPRegressor(ProcessRegressor):
         check_consistent_length(labels, y)
         if len(labels) < 2:
             raise DataError("GraphGPRegressor needs at least two observations, got one sample.")
-        weight, counts = read_weights(sample_weight, len(labels))
-        labels = labels[counts] if isinstance(labels, np.ndarray) else list(itertools.compress(labels, counts))
-        return self._learn(gp, labels, y[counts], weight)
+        rows, weight = merge_rows(sample_weight, _graph_of(self).index(labels), y)
+        return self._learn(gp, _taken(labels, rows), y[rows], weight)
 
     def _process(self) -> GraphGP:
-        if self.graph is None:
-            raise InvalidArgumentError(
-                "graph is missing: build one, such as graphs.Graph.from_networkx(G), for GraphGPRegressor(graph=...)."
-            )
         return GraphGP(
-            self.graph,
+            _graph_of(self),
             self.kernel,
             self.features,
             check_count("n_walkers", self.n_walkers),
@@ -254,17 +248,12 @@ class GraphGPClassifier(ProcessClassifier):
         check_consistent_length(labels, y)
         if len(labels) < 2:
             raise DataError("GraphGPClassifier needs at least two observations, got one sample.")
-        weight, counts = read_weights(sample_weight, len(labels))
-        labels = labels[counts] if isinstance(labels, np.ndarray) else list(itertools.compress(labels, counts))
-        return self._learn(labels, y[counts], weight)
+        rows, weight = merge_rows(sample_weight, _graph_of(self).index(labels), y)
+        return self._learn(_taken(labels, rows), y[rows], weight)
 
     def _process(self, likelihood: Likelihood) -> GraphGP:
-        if self.graph is None:
-            raise InvalidArgumentError(
-                "graph is missing: build one, such as graphs.Graph.from_networkx(G), for GraphGPClassifier(graph=...)."
-            )
         return GraphGP(
-            self.graph,
+            _graph_of(self),
             self.kernel,
             self.features,
             check_count("n_walkers", self.n_walkers),
@@ -304,6 +293,25 @@ def _of_labels(tags: Any) -> Any:
     tags.input_tags.two_d_array = False
     tags.input_tags.one_d_array = tags.input_tags.categorical = tags.input_tags.string = True
     return tags
+
+
+def _graph_of(estimator: Any) -> graphs.Graph:
+    """Return the graph of an estimator.
+
+    Raises:
+        InvalidArgumentError: it has none.
+    """
+    if estimator.graph is None:
+        name = type(estimator).__name__
+        raise InvalidArgumentError(
+            f"graph is missing: build one, such as graphs.Graph.from_networkx(G), for {name}(graph=...)."
+        )
+    return estimator.graph
+
+
+def _taken(labels: Any, rows: Any) -> Any:
+    """Return the labels at some positions, in a list or an array as they were."""
+    return labels[rows] if isinstance(labels, np.ndarray) else [labels[row] for row in rows]
 
 
 def _read_labels(X: Any) -> Any:

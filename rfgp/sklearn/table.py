@@ -9,7 +9,15 @@ from rfgp.likelihoods import Likelihood
 from rfgp.models import SparseSpectrumGP
 from rfgp.parameters import Hyperprior
 from rfgp.rows.arrays import warn_of_truth
-from rfgp.sklearn.checks import FLOATS, named, read_new, read_rows, read_weights, resolve_seed, validate_data
+from rfgp.sklearn.checks import (
+    FLOATS,
+    merge_rows,
+    named_rows,
+    read_new,
+    read_rows,
+    resolve_seed,
+    validate_data,
+)
 from rfgp.sklearn.classifier import ProcessClassifier, read_classes
 from rfgp.sklearn.regressor import ProcessRegressor
 from rfgp.spectra import Spectrum
@@ -19,7 +27,8 @@ class RandomFeatureGPRegressor(ProcessRegressor):
     """Gaussian process regression whose kernel is estimated by coupled random features.
 
     An adapter of `rfgp.SparseSpectrumGP`: with the same seed and data both give the same numbers. Time is linear in the
-    number of rows. Hyperparameters are learned by their marginal likelihood.
+    number of rows. Hyperparameters are learned by their marginal likelihood. Rows that repeat each other are merged
+    into one with a weight, so that rows with weights and the same rows written out give the same numbers.
 
     The standard deviations of `predict` are those of the latent function. scikit-learn's `GaussianProcessRegressor`
     with a `WhiteKernel` reports those of an observation: here `gp_.predict(X).observed()` does.
@@ -124,7 +133,7 @@ class RandomFeatureGPRegressor(ProcessRegressor):
         """
         gp = self._process()
         warn_of_truth(y, stacklevel=3)
-        return self._learn(gp, *read_rows(self, X, y, sample_weight))
+        return self._learn(gp, *read_rows(self, X, y, sample_weight)[:3])
 
     def _process(self) -> SparseSpectrumGP:
         return SparseSpectrumGP(
@@ -161,7 +170,7 @@ class RandomFeatureGPClassifier(ProcessClassifier):
     with one kernel. scikit-learn's `GaussianProcessClassifier` takes one class against the others, and time n^3; here
     it is linear in the rows. Hyperparameters are learned by the approximate marginal likelihood, up to 10,000 rows with
     128 frequencies at most (several classes: 64, by Laplace on a random 800 of the rows). A weight is a number of
-    repetitions, to 1e-4 nats where inference is variational.
+    repetitions: rows with weights and the same rows written out give the same numbers.
 
     Args:
         n_frequencies: m; Fourier features number 2m. Of C classes 2 m C weights are solved for, by Laplace jointly and
@@ -245,9 +254,9 @@ class RandomFeatureGPClassifier(ProcessClassifier):
             RfgpWarning: as `rfgp.SparseSpectrumGP.fit`.
         """
         X, y = validate_data(self, X, y, dtype=FLOATS, ensure_min_samples=2)
-        weight, counts = read_weights(sample_weight, len(X))
-        X, y = X[counts], read_classes(y)[counts]
-        return self._learn(named(self, X), y, weight)
+        y = read_classes(y)
+        rows, weight = merge_rows(sample_weight, X, y)
+        return self._learn(named_rows(self, X[rows]), y[rows], weight)
 
     def _process(self, likelihood: Likelihood) -> SparseSpectrumGP:
         return of_likelihood(self, likelihood)

@@ -52,7 +52,7 @@ def check_twin(estimator, gp):
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")  # some of their data are noise, or few
 @parametrize_with_checks(
     [
-        RandomFeatureGPRegressor(n_frequencies=16, max_iter=5),  # features enough: repeated rows take the same steps
+        RandomFeatureGPRegressor(n_frequencies=16, max_iter=5),
         RandomFeatures(n_frequencies=8),
         RandomFeatures(n_frequencies=8, features="laplace", lengthscale="scale"),
     ]
