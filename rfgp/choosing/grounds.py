@@ -3,7 +3,8 @@
 Two ways. Where few rows are at hand and no candidate learns frequencies, each row is left out in turn: nothing is kept
 from the fit, and all rows judge. Else some rows are kept out, and judge given *all* the others, whatever the number of
 those that hyperparameters were found on, because what is local gains with the density of rows. (Leave-one-out densities
-under learned frequencies lie: they have seen the row.)
+under learned frequencies lie: they have seen the row.) Of rows that repeat each other exactly one is measured on, since
+the others would tell what it is (`rfgp.rows.repeat_groups`).
 """
 
 import math
@@ -33,7 +34,7 @@ from rfgp.regression import (
     started,
 )
 from rfgp.regression.observing import left_out_observations
-from rfgp.rows import ArrayRows, Block, Rows, SourceRows, gathered
+from rfgp.rows import ArrayRows, Block, Rows, SourceRows, gathered, repeat_groups
 
 MOST_LEFT_OUT = 1000
 """Rows, of at most `rfgp.regression.table.offers.FEW_ROWS`, among which each is left out."""
@@ -102,7 +103,7 @@ class Grounds:
             keeps_out: Whether to keep rows out rather than to leave each out in turn.
             are_exact: Whether all candidates are exact kernels, several of them.
         """
-        pool = pool_of(begun)
+        pool = _without_repeats(pool_of(begun))
         order = torch.randperm(len(pool), generator=random.generator(begun.family.options.seed, random.Role.CHOICE))
         if not keeps_out:
             rows = pool if len(pool) <= MOST_LEFT_OUT else some(pool, order[:MOST_LEFT_OUT])
@@ -233,6 +234,14 @@ def pool_of(begun: Regression) -> Block:
     sample = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
     assert sample is not None  # a fit's own data are surveyed
     return sample
+
+
+def _without_repeats(pool: Block) -> Block:
+    """Return the rows without those that repeat another exactly, which would tell the row that is left out."""
+    groups = repeat_groups(pool.inputs.detach().cpu().numpy(), pool.targets.detach().cpu().numpy())
+    if groups is None:
+        return pool
+    return some(pool, torch.from_numpy(np.sort(np.unique(groups, return_index=True)[1])))
 
 
 def some(

@@ -108,6 +108,7 @@ def mesh(
     num_walkers: Walkers = 64,
     halt: Halt = 0.1,
     test_share: TestShare = 0.1,
+    holdout: options.Holdout = "random",
     comparison: Compare = True,
     with_data: WithData = False,
     seed: options.Seed = 0,
@@ -135,7 +136,7 @@ def mesh(
         found = _mesh_fields(path, values, target, how, known, seed)
         stand_in = "properties of the file" if target else f"normals of {known:g} of the nodes"
         given = {"file": file, "weights": weights, "values": values or stand_in}
-        job = _Job(file.name, given, process, (test_share, comparison, with_data), _OF_MESHES, inputs)
+        job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_MESHES, inputs)
         studies = job.run(found, folder, report)
     _publish(studies, _OF_MESHES, as_json)
 
@@ -173,6 +174,7 @@ def traffic(
     num_walkers: Walkers = 64,
     halt: Halt = 0.1,
     test_share: TestShare = 0.1,
+    holdout: options.Holdout = "random",
     comparison: Compare = True,
     with_data: WithData = False,
     seed: options.Seed = 0,
@@ -206,7 +208,7 @@ def traffic(
         roads = next(iter(found.values())).roads
         given = {"file": file, "metric": roads and roads.metric, "min_length": min_length, "snap": snap}
         given |= {"duplicates": duplicates}
-        job = _Job(file.name, given, process, (test_share, comparison, with_data), _OF_ROADS, (path,))
+        job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_ROADS, (path,))
         studies = job.run(found, folder, report)
     _publish(studies, _OF_ROADS, as_json)
 
@@ -283,7 +285,7 @@ class _Job:
         name: The file's, for titles.
         given: What to list in the report.
         process: Options of `_process`.
-        asked: The share to test on, whether to compare, and whether to save the data.
+        asked: The share to test on, whether to compare, whether to save the data, and how to hold out.
         written: The files that meshes, or roads, have besides those of both.
         inputs: The files that are read, and may not be written over.
     """
@@ -291,7 +293,7 @@ class _Job:
     name: str
     given: dict[str, Any]
     process: dict[str, Any]
-    asked: tuple[float, bool, bool]
+    asked: tuple[float, bool, bool, str]
     written: tuple[str, ...]
     inputs: tuple[Path | None, ...]
 
@@ -322,9 +324,10 @@ class _Job:
         from rfgp.files import made_folder, write_atomically
         from rfgp.report import field_report, study_field
 
-        model, (test_share, compare, with_data) = _process(field, **self.process), self.asked
+        model, (test_share, compare, with_data, holdout) = _process(field, **self.process), self.asked
         about: dict[str, Any] = {"title": f"{self.name}, {field.quantity}", "test_share": test_share}
-        study = study_field(field, model, **about, compare=compare, seed=model.seed, report=report)
+        about |= {"compare": compare, "seed": model.seed, "holdout": holdout}
+        study = study_field(field, model, **about, report=report)
         report("Predicting every node", 0, 0)
         final = copy(model).condition(fields.observed_inputs(model, field), field.values)
         law = fields.law_at_nodes(final, field)

@@ -43,6 +43,22 @@ Budget = Annotated[
     str | None, typer.Option(help="What choosing and the fit may take, as predicted: 30s, 5min, 2h. [default: by rows]")
 ]
 Memory = Annotated[str | None, typer.Option(help="What the fit may take, as predicted: 500MB, 4GB. [default: 8GB]")]
+Log = Annotated[
+    bool, typer.Option("--log", help="Fit the logarithm of a positive target; predictions are in its own units.")
+]
+Holdout = Annotated[
+    str,
+    typer.Option(
+        help="What --test-share is: random, or last, the last ones in the order of the file, as for time series."
+    ),
+]
+HoldoutBy = Annotated[
+    str | None,
+    typer.Option(
+        help="A column whose values, as stations or patients, are held out whole: rows of one value stay together. It "
+        "is left out of the inputs, for a held-out value is one that the model has never seen."
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Everything random follows from it.")]
 
 

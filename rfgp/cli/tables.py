@@ -16,8 +16,10 @@ from rfgp.cli.common import (
     print_json,
     print_study,
     progress,
+    resolve,
     say,
     stem,
+    table_options,
 )
 
 _CHUNK = 8192
@@ -44,10 +46,7 @@ def fit(
     memory: options.Memory = None,
     likelihood: options.Likelihood = "normal",
     approximation: options.Approximation = None,
-    log: Annotated[
-        bool,
-        typer.Option("--log", help="Fit the logarithm of a positive target; predictions are in its own units."),
-    ] = False,
+    log: options.Log = False,
     ard: Annotated[bool, typer.Option("--ard/--shared", help="One lengthscale per column, or one for all.")] = True,
     categories: options.Categories = "error",
     dates: options.Dates = "error",
@@ -60,6 +59,8 @@ def fit(
     encoding: options.Encoding = "utf-8",
     missing_mark: options.MissingMark = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows held out to judge the fit.")] = 0.1,
+    holdout: options.Holdout = "random",
+    holdout_by: options.HoldoutBy = None,
     fit_rows: Annotated[
         int, typer.Option(help="The most rows of the search; a choice, and neighbours, take their own number.")
     ] = 4000,
@@ -84,7 +85,8 @@ def fit(
     law = {} if likelihood == "normal" else {"likelihood": likelihood}
     law |= {} if approximation is None else {"approximation": approximation}
     model = {**model, "ard": ard, **law, "seed": seed}
-    judging = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
+    judging: dict[str, Any] = {"test_share": test_share, "fit_rows": fit_rows, "compare": comparison, "seed": seed}
+    judging |= {"holdout": holdout, "holdout_by": holdout_by}
     study, folder, counts = _fit(file, target, log, reading, model, judging, out, with_data, not as_json)
     _tell(study, folder, counts, as_json)
 
@@ -134,7 +136,10 @@ def _fit(
         )
     with progress(visible=visible) as report:
         report("Reading", 0, 0)
+        by = judging.pop("holdout_by")
+        reading = {**reading, "drop": (*reading["drop"], *((by,) if by else ()))}
         table = open_table(file, target, reading, report)
+        judging |= {} if by is None else _groups(file, by, reading, table, judging["holdout"])
         if target is None:
             say(f"No --target: it is the last column, {table.target}.", as_json=True)
         _say_of_classes(table, model)
@@ -150,6 +155,19 @@ def _fit(
             _save(study, table, folder / "model.safetensors", with_data, log)
             write_atomically(folder / "report.html", page.encode())
     return study, folder, (len(table.y), table.num_rows)
+
+
+def _groups(file: Path, column: str, reading: dict[str, Any], table: Any, holdout: str) -> dict[str, Any]:
+    """Return the groups of a table's rows by a column, which is not among its inputs, for `study_table`."""
+    from rfgp.counts import counted
+    from rfgp.tables import read_groups
+
+    if holdout != "random":
+        raise typer.BadParameter(f"--holdout {holdout} takes rows by their order; leave out --holdout-by.")
+    found = read_groups(resolve(file, "fit"), column, **table_options(file, reading))[table.rows]
+    number = counted(len(set(found.tolist())), "group")
+    say(f"Rows are held out by {column}, in {number}; it is not an input, for a new one is unknown.", as_json=True)
+    return {"groups": found, "split_by": column}
 
 
 def _say_of_classes(table: Any, model: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from rfgp.compare.distance import Distance as Distance
 from rfgp.compare.distance import distance_from_exact as distance_from_exact
 from rfgp.compare.inputs import compare_file as compare_file
 from rfgp.compare.methods import WALKS as WALKS
-from rfgp.compare.protocol import Plan as Plan
+from rfgp.compare.plan import Plan as Plan
 from rfgp.compare.protocol import compare_nodes as compare_nodes
 from rfgp.compare.protocol import compare_table as compare_table
 from rfgp.compare.results import Comparison as Comparison

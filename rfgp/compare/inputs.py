@@ -6,7 +6,8 @@ from typing import Any
 
 from graphs.builders.files import printable
 from graphs.builders.mesh_files import MESH_SUFFIXES
-from rfgp.compare.protocol import Plan, Report, compare_nodes, compare_table
+from rfgp.compare.plan import Plan
+from rfgp.compare.protocol import Report, compare_nodes, compare_table
 from rfgp.compare.results import Comparison
 from rfgp.fields import Field, NodeLaw, law_at_nodes, read_field, read_mesh_field
 from rfgp.tables import TABLE_SUFFIXES, read_table

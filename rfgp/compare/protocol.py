@@ -6,7 +6,6 @@ times with the exact process's hyperparameters, and compare. Every seed follows 
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,52 +14,20 @@ from numpy.typing import NDArray
 
 import graphs
 from graphs.advice import node_sample
-from rfgp import couplings, metrics, random
+from rfgp import couplings, metrics
 from rfgp.compare.methods import NODE_METHODS, POINTS, WALKS
+from rfgp.compare.plan import Plan
 from rfgp.compare.results import Comparison, Draw, Exact, Example
-from rfgp.counts import counted, not_finite
+from rfgp.counts import not_finite
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference import Prediction
 from rfgp.models import ExactGP, Process, TableGP
 from rfgp.models.graph import GraphGP
 from rfgp.regression.graph import NONZEROS_PER_WALKER, exact_features
+from rfgp.rows import repeat_groups
 
 MOST_MEASURED, SAMPLED = 5000, 500
 """Nodes up to which kernel errors are over all of them; and of a sample of more."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How much to compare.
-
-    Attributes:
-        splits: Random splits into training and test part.
-        draws: Draws per method, size and split.
-        seed: Everything random follows from it.
-    """
-
-    splits: int = 1
-    draws: int = 10
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("splits", "draws"):
-            if getattr(self, name) < 1:
-                raise InvalidArgumentError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        random.resolve_seed(self.seed)
-
-    @property
-    def extent(self) -> str:
-        """How often, in words."""
-        return f"{counted(self.splits, 'split')} x {counted(self.draws, 'draw')}"
-
-    def order(self, split: int, count: int) -> NDArray[np.int64]:
-        """Return the random order of `count` items in one split, (count,)."""
-        return random.numpy_generator(self.seed, random.Role.SPLIT, split).permutation(count)
-
-    def draw_seed(self, split: int, repeat: int) -> int:
-        """Return the seed of one draw; the same for every method."""
-        return random.child_seed(self.seed, random.Role.FREQUENCIES, split, repeat)
 
 
 Report = Callable[[str, int, int], None]
@@ -100,6 +67,8 @@ def compare_table(
     Raises:
         DataError: fewer rows than the two parts need, or rows that cannot be used.
         InvalidArgumentError: an unknown method.
+
+    Rows that repeat each other exactly stay together, so that the test part may have a few less.
     """
     plan = plan or Plan()
     for name in methods:
@@ -110,10 +79,11 @@ def compare_table(
     _check_finite("X", X)
     _check_finite("y", y)
     num_train, num_test = _fit_parts(len(X), num_train, num_test)
+    groups = repeat_groups(X, y)
+    groups = np.arange(len(X)) if groups is None else groups
 
     def run(split: int) -> tuple[Case, Exact]:
-        order = plan.order(split, len(X))
-        train, test = order[:num_train], order[num_train : num_train + num_test]
+        train, test = plan.parts(split, groups, num_train, num_test)
         rows = np.concatenate([train, test])
         start = time.perf_counter()
         exact = ExactGP(ard=ard).fit(X[train], y[train])
@@ -189,7 +159,7 @@ def compare_nodes(
     train_count, test_count = _fit_parts(len(labels), train_count, test_count)
 
     def run(split: int) -> tuple[Case, Exact]:
-        train, test = _apart(plan.order(split, len(labels)), positions, train_count, test_count)
+        train, test = plan.parts(split, positions, train_count, test_count)
         hidden = [labels[i] for i in test]
         start = time.perf_counter()
         features = exact_features(graph, graphs.kernels.by_name(kernel))
@@ -204,19 +174,6 @@ def compare_nodes(
         f"{plan.seed}"
     )
     return run_comparison(title, protocol, "walkers", methods, list(sizes), plan, run, report)
-
-
-def _apart(
-    order: NDArray[np.int64], positions: NDArray[np.int64], num_train: int, num_test: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first observations of an order to train on and the next to test on, none of which share a node."""
-    _, first, node = np.unique(positions[order], return_index=True, return_inverse=True)
-    together = order[np.argsort(first[node.reshape(-1)], kind="stable")]  # those of a node follow its first
-    train, test = together[:num_train], together[num_train : num_train + num_test]
-    test = test[~np.isin(positions[test], positions[train])]
-    if len(test) == 0:
-        raise DataError("All test observations are at nodes of the training part. Ask for fewer training nodes.")
-    return train, test
 
 
 class Case(NamedTuple):

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
@@ -16,7 +17,7 @@ from rfgp.inference.laws import normal_log_density
 from rfgp.inference.linear import Statistics, best_scales, gather, solve
 from rfgp.parameters import Values
 from rfgp.regression import FeatureFamily, InducingFamily, Regression, mean_and_noise
-from rfgp.rows import Block, Rows, SourceRows, gathered
+from rfgp.rows import Block, Rows, SourceRows, gathered, repeat_groups
 
 KEPT_OUT = (0.1, 2000)
 """The share of the rows that is kept out of learning frequencies, and at most how many."""
@@ -94,6 +95,9 @@ class FeatureFit:
         """Return the division of the pool for learning frequencies."""
         out = min(KEPT_OUT[1], math.ceil(KEPT_OUT[0] * len(self.pool)))
         learned_from, kept = self.order[: len(self.order) - out], self.order[len(self.order) - out :]
+        groups = repeat_groups(self.pool.inputs.detach().cpu().numpy(), self.pool.targets.detach().cpu().numpy())
+        if groups is not None:  # a copy would tell a row that is kept out
+            learned_from = learned_from[~np.isin(groups[learned_from], groups[kept])]
         half = (out + 1) // 2
         return HeldOut(*(self.pool.take(rows) for rows in (learned_from, kept[:half], kept[half:], kept)))
 

@@ -100,11 +100,15 @@ def columns(table: Table, order: Sequence[int], count: int = 9) -> go.Figure:
     return grid
 
 
-def calibration(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
-    """Draw the share of observations y (n,) inside central intervals against the intervals' level."""
+def calibration(y: NDArray[np.float64], prediction: Prediction, independent: int | None = None) -> go.Figure:
+    """Draw the share of observations y (n,) inside central intervals against the intervals' level.
+
+    The band is that of so many independent observations; if None, of all.
+    """
+    count = len(y) if independent is None else independent
     levels = np.linspace(0.02, 0.98, 49)
     shares = metrics.interval_coverage(y, prediction, levels).numpy()
-    low, high = stats.binom.ppf([[0.025], [0.975]], len(y), levels) / len(y)
+    low, high = stats.binom.ppf([[0.025], [0.975]], count, levels) / count
     band = go.Scatter(
         x=_short(np.concatenate([levels, levels[::-1]])),
         y=_short(np.concatenate([low, high[::-1]])),
@@ -156,12 +160,20 @@ def predicted(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
     return _figure([points, _diagonal(mean, y[rows])], "predicted mean ± sd", "observed")
 
 
-def reliability(y: NDArray[np.float64], shares: NDArray[np.float64], bins: int = 10) -> go.Figure:
-    """Draw the share of ones among y (n,) against predicted probabilities (n,), in bins of as many, 2 errors."""
+def reliability(
+    y: NDArray[np.float64],  # (n,)
+    shares: NDArray[np.float64],  # (n,)
+    bins: int = 10,
+    each: float = 1.0,
+) -> go.Figure:
+    """Draw the share of ones among y (n,) against predicted probabilities (n,), in bins of as many, 2 errors.
+
+    The errors are those of one independent observation for `each` observations, as where these come in groups.
+    """
     parts = [part for part in np.array_split(np.argsort(shares, kind="stable"), bins) if len(part)]
     x = np.array([shares[part].mean() for part in parts])
     found = np.array([y[part].mean() for part in parts])
-    errors = np.array([2 * np.sqrt(max(p * (1 - p), 0.0) / len(part)) for p, part in zip(x, parts, strict=True)])
+    errors = np.array([2 * np.sqrt(each * max(p * (1 - p), 0.0) / len(part)) for p, part in zip(x, parts, strict=True)])
     points = go.Scatter(
         x=_short(x),
         y=_short(found),

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from rfgp import metrics, random
+from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.compare.protocol import Report
 from rfgp.counts import counted
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field, observed_inputs
 from rfgp.fitting import Progress
 from rfgp.inference import Prediction
@@ -22,12 +22,12 @@ from rfgp.models.graph import GraphGP
 from rfgp.regression import OpenOptions
 from rfgp.report.baselines import MOST_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, walks_beside
 from rfgp.report.comparing import NOT_ASKED, Compared, TableModel, compare_nodes, compare_rows
+from rfgp.report.holdout import group_numbers, independent_groups, split
 from rfgp.report.notes import of_bounds, of_choice, of_rules
-from rfgp.rows import row_hashes
+from rfgp.rows import repeat_groups
 from rfgp.tables import Table
 
 FIT_ROWS = 4000
-_MOST_OFTEN = 5  # times that inputs occur on average where equal rows still are copies
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +52,10 @@ class Study:
         others: Other processes, fitted to the same training part and judged on the same held-out part.
         making: What it takes to make it again, by name.
         notes: What a reader should know besides, in sentences.
+        groups: The group (k,) of each held-out observation: copies, those of one node, or groups that were given. The
+            errors in a group are not independent. If None, each observation is its own.
+        holdout: How the held-out part was taken, "random" or "last".
+        split_by: What the given groups are, such as a column's name. If "", none were given.
     """
 
     title: str
@@ -70,6 +74,19 @@ class Study:
     others: tuple[Baseline, ...] = ()
     making: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    groups: NDArray[np.int64] | None = None
+    holdout: str = "random"
+    split_by: str = ""
+
+    @property
+    def num_groups(self) -> int:
+        """The number of groups of the held-out observations."""
+        return len(self.test) if self.groups is None else len(np.unique(self.groups))
+
+    @property
+    def independent(self) -> float:
+        """The number of held-out observations that counts for standard errors, one for each group of equal size."""
+        return float(len(self.test)) if self.groups is None else independent_groups(self.groups)
 
     @property
     def explained(self) -> float:
@@ -98,6 +115,7 @@ class Study:
             "title": self.title,
             "train": len(self.train),
             "test": len(self.test),
+            "test_groups": self.num_groups,
             "repeated": self.repeated,
             "rmse": self.rmse,
             "target_sd": self.spread,
@@ -135,34 +153,53 @@ def study_table(
     fit_rows: int = FIT_ROWS,
     compare: bool = True,
     seed: int = 0,
+    holdout: str = "random",
+    groups: ArrayLike | None = None,  # (n,)
+    split_by: str = "groups",
     report: Report | None = None,
 ) -> Study:
     """Fit a model on a part of a table, judge it on the rest, and compare it with the exact process.
 
-    Rows that repeat each other exactly are on one side of the split.
+    Rows that repeat each other exactly are on one side of a random split.
 
     Args:
         table: The table.
         model: A model that has not been fitted yet.
         title: What the table is called.
-        test_share: The share of rows to hold out, at random.
+        test_share: The share of rows to hold out.
         fit_rows: Hyperparameters are learned on at most so many training rows, at random; the model is
             then conditioned on all of them. With a local process, and where something is chosen, the fit is given all
             (`rfgp.TableGP`).
         compare: Whether to compare with the exact process, on some of the training rows.
         seed: Of the split and the draws.
+        holdout: "random", or "last": the last rows in the table's order, as for time series.
+        groups: Numbers or texts (n,), such as stations or patients. Rows of one group are held out, or trained on,
+            together, and standard errors count groups. If None, copies of a row are a group.
+        split_by: What the groups are, for the report.
         report: Called with (what is done, steps done, steps in all or 0 where that is not known).
 
     Raises:
-        DataError: too few rows, or rows that cannot be used.
-        InvalidArgumentError: a share outside (0, 1), or fit_rows below 2.
+        DataError: too few rows or groups, or rows that cannot be used.
+        InvalidArgumentError: a share outside (0, 1), fit_rows below 2, another holdout, or groups with holdout="last".
+
+    Example:
+        >>> from rfgp import SparseSpectrumGP
+        >>> rows, stations = np.arange(40.0), np.arange(40) // 4
+        >>> table = Table(rows[:, None], np.sin(rows / 5) + stations % 3, ("time",), "level")
+        >>> gp = SparseSpectrumGP(num_frequencies=8, seed=0)
+        >>> study = study_table(table, gp, groups=stations, split_by="station", test_share=0.2, compare=False)
+        >>> len(study.test), study.num_groups
+        (8, 2)
     """
     tell = report or (lambda what, done, total: None)
     table.check_numeric_target(2 if isinstance(model.options.likelihood, Bernoulli) else 0)
     if fit_rows < 2:
         raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
-    groups, repeated = copies(table)
-    train, test = split(len(table.y), test_share, seed, groups)
+    if groups is not None and holdout == "last":
+        raise InvalidArgumentError('groups need holdout="random", got holdout="last", which takes rows by order alone.')
+    given = None if groups is None else group_numbers(groups, len(table.y))
+    kinds = repeat_groups(table.X, table.y) if given is None else given
+    train, test = split(len(table.y), test_share, seed, kinds, holdout)
     if model.options.local is not None or isinstance(model.options, OpenOptions):
         fit_rows = len(train)  # what is local depends on how densely rows lie, and a choice takes its own number
     prediction, seconds = _fit_and_predict(model, table.X, table.y, train, test, fit_rows, tell)
@@ -178,8 +215,11 @@ def study_table(
     rules = baselines_of_rows(table, train, test)
     better = of_rules(rules, metrics.rmse(table.y[test], prediction))
     notes = (*of_choice(model), *better, *_left_out(compared, compare), *of_bounds(model, table.columns))
-    about = (*compared, repeated, rules, (), making, notes)
-    return Study(title, model, train, test, table.y[test], prediction, spread, seconds, *about)
+    notes = (*_seen(kinds, train, test), *notes)
+    repeated = 0 if kinds is None or given is not None else len(kinds) - int(kinds.max()) - 1
+    about = (*compared, repeated, rules, (), making, notes, None if kinds is None else kinds[test], holdout)
+    by = "" if given is None else split_by
+    return Study(title, model, train, test, table.y[test], prediction, spread, seconds, *about, by)
 
 
 def study_field(
@@ -190,17 +230,20 @@ def study_field(
     test_share: float = 0.1,
     compare: bool = True,
     seed: int = 0,
+    holdout: str = "random",
     report: Report | None = None,
 ) -> Study:
     """Fit a model on a part of a field's observations, judge it on the rest, and compare with the exact process.
 
-    Arguments and errors are those of `study_table`, but for the model: a `GraphGP`, whose features are compared with
-    the exact process of the same kernel where that can be had (`rfgp.report.comparing.compare_nodes`), or a
-    `MeshGP` or `RoadGP`, which is exact and is shown beside walks with a likelihood of their own.
+    Observations of one node are held out, or trained on, together; with holdout="last" the last ones in their order are
+    held out, whatever their nodes. Other arguments and errors are those of `study_table`, but for the model: a
+    `GraphGP`, whose features are compared with the exact process of the same kernel where that can be had
+    (`rfgp.report.comparing.compare_nodes`), or a `MeshGP` or `RoadGP`, which is exact and is shown beside walks with a
+    likelihood of their own.
     """
     tell = report or (lambda what, done, total: None)
     groups = field.graph.index(field.nodes)
-    train, test = split(len(field.values), test_share, seed, groups)
+    train, test = split(len(field.values), test_share, seed, groups, holdout)
     inputs, values = observed_inputs(model, field), field.values
     prediction, seconds = _fit_and_predict(model, inputs, values, train, test, len(train), tell)
     compared: Compared = NOT_ASKED
@@ -217,9 +260,23 @@ def study_field(
     making = {"share of the test": test_share, "seed of the split": seed}
     rules = baselines_of_nodes(field, train, test)
     better = of_rules(rules, metrics.rmse(values[test], prediction))
-    notes = (*better, *_left_out(compared, compare), *of_bounds(model, ()))
-    about = (*compared, len(groups) - len(np.unique(groups)), rules, others, making, notes)
+    notes = (*_seen(groups, train, test), *better, *_left_out(compared, compare), *of_bounds(model, ()))
+    repeated = len(groups) - len(np.unique(groups))
+    about = (*compared, repeated, rules, others, making, notes, groups[test], holdout)
     return Study(title, model, train, test, values[test], prediction, spread, seconds, *about)
+
+
+def _seen(
+    groups: NDArray[np.int64] | None,  # (count,)
+    train: NDArray[np.int64],  # (n,)
+    test: NDArray[np.int64],  # (k,)
+) -> tuple[str, ...]:
+    """Say that a model is judged on copies, or nodes, that it has seen, where the order decides what is held out."""
+    seen = 0 if groups is None else int(np.isin(groups[test], groups[train]).sum())
+    if not seen:
+        return ()
+    those = f"{counted(seen, 'held-out observation')} {'repeats' if seen == 1 else 'repeat'}"
+    return (f"{those} a row, or a node, of the training part, because the order decides what is held out.",)
 
 
 def _left_out(compared: Compared, wanted: bool) -> tuple[str, ...]:
@@ -256,47 +313,3 @@ def _fit_and_predict(
     metrics.nlpd(targets[test], prediction)  # predictions are lazy
     seconds["predict the held-out part"] = time.perf_counter() - start
     return prediction, seconds
-
-
-def split(
-    count: int,
-    share: float,
-    seed: int,
-    groups: NDArray[np.int64] | None = None,  # (count,)
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return random positions (n,) to train on and (k,) to hold out, k about share * count, at least 2.
-
-    Observations of one group, such as those of one node, stay together: else a model would be judged on
-    what it has seen. Groups are held out until there are k observations, so that there may be some more.
-
-    Raises:
-        InvalidArgumentError: the share is not inside (0, 1).
-        DataError: fewer than 8 observations.
-    """
-    if not 0 < share < 1:
-        raise InvalidArgumentError(f"test_share must lie strictly between 0 and 1, got {share}.")
-    if count < 8:
-        raise DataError(f"{counted(count, 'observation')}: at least 8 are needed to hold some out.")
-    order = random.numpy_generator(seed, random.Role.SPLIT, 0).permutation(count)
-    held = min(max(2, round(share * count)), count - 4)
-    if groups is None:
-        return order[held:], order[:held]
-    _, first, member, sizes = np.unique(groups[order], return_index=True, return_inverse=True, return_counts=True)
-    turns = np.argsort(first)  # groups in the order in which they come up
-    count_hidden = int(np.searchsorted(np.cumsum(sizes[turns]), held)) + 1
-    if len(turns) - count_hidden < 2:
-        raise DataError("The observations are at too few different nodes to hold some out.")
-    hidden = np.isin(member, turns[:count_hidden])
-    return order[~hidden], order[hidden]
-
-
-def copies(table: Table) -> tuple[NDArray[np.int64] | None, int]:
-    """Return a number for each row (n,), the same for rows that are equal, and how many repeat another; or None, 0.
-
-    Where most inputs occur often, as in tables of few levels, equal rows are no copies but what such tables consist of.
-    """
-    inputs = row_hashes(table.X.T, np.zeros(len(table.y), dtype=np.uint64))
-    distinct = len(np.unique(inputs))
-    groups = np.unique(row_hashes([table.y], inputs), return_inverse=True)[1].reshape(-1)
-    repeated = len(groups) - int(groups.max()) - 1
-    return (groups, repeated) if repeated and _MOST_OFTEN * distinct >= len(groups) else (None, 0)

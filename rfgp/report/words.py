@@ -43,7 +43,7 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
         beside += f"; of simple rules the {best.name} does best, {number(best.rmse)}"
     out = [
         ("Error on held-out data (RMSE)", number(study.rmse), beside),
-        ("Variance explained (R²)", explained, f"of {count:,} held-out {noun}"),
+        ("Variance explained (R²)", explained, f"of {count:,} held-out {noun}{_in_groups(study)}"),
         ("95 % intervals cover", f"{100 * study.coverage:.1f} %", f"{covered:,} of {count:,}: {verdict(study, noun)}"),
     ]
     if study.comparison is not None and study.own is not None:
@@ -58,24 +58,48 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
 
 
 def verdict(study: Study, noun: str) -> str:
-    """Judge the coverage of 95 % intervals, and the whole calibration curve, at the 5 % and the 1 % level."""
-    count = len(study.test)
-    if count < FEW:
-        return f"too few {noun} to judge"
-    low, high = stats.binom.ppf([0.025, 0.975], count, 0.95)
+    """Judge the coverage of 95 % intervals, and the whole calibration curve, at the 5 % and the 1 % level.
+
+    Errors in a group count as equal, so that the error bar is that of the effective number of groups.
+    """
+    if few := too_few(study, noun):
+        return few
+    number = int(study.independent)
+    low, high = stats.binom.ppf([0.025, 0.975], number, 0.95)
     expected = f"{low:.0f} to {high:.0f} are to be expected"
-    covered = round(study.coverage * count)
-    if not low <= covered <= high:
+    if _in_groups(study):
+        expected = f"{100 * low / number:.0f} to {100 * high / number:.0f} % are to be expected{_in_groups(study)}"
+    covered = study.coverage * number
+    if not low - _ROUNDING <= covered <= high + _ROUNDING:
         return f"intervals too {'narrow' if covered < low else 'wide'}, {expected}"
     scores = metrics.standardized_residuals(study.observed, study.prediction).abs().cpu().numpy()
-    if stats.kstest(scores, stats.halfnorm.cdf).pvalue < 0.01:
+    far = stats.kstest(scores, stats.halfnorm.cdf).statistic
+    if stats.kstwo.sf(far, number) < 0.01:
         return f"as it should be ({expected}), but intervals of other levels are off: see the calibration in the report"
     return f"as it should be ({expected})"
+
+
+def too_few(study: Study, noun: str) -> str:
+    """Say that too few groups, or observations, are held out to judge the coverage; "" if it can be judged."""
+    if study.independent >= FEW:
+        return ""
+    if not _in_groups(study):
+        return f"too few {noun} to judge"
+    assert study.groups is not None
+    largest = int(np.unique(study.groups, return_counts=True)[1].max())
+    of_one = f", {largest:,} of the {len(study.test):,} {noun} in one of them" if largest > 1 else ""
+    return f"cannot be judged: {counted(study.num_groups, 'held-out group')}{of_one}"
+
+
+def _in_groups(study: Study) -> str:
+    """Say in how many groups the held-out observations are; "" where each is its own."""
+    return "" if study.num_groups == len(study.test) else f" in {counted(study.num_groups, 'group')}"
 
 
 def diagnostics(study: Study) -> list[Block]:
     """Return what is to be said of the fit, simple rules beside it, and the plots of its diagnosis and convergence."""
     y, law = study.observed, study.prediction
+    is_vague = bool(_in_groups(study) and too_few(study, ""))
     found: list[Block] = [
         *(Text(note) for note in (repeats(study), *study.notes) if note not in ("", study.remark)),
         *_beside(study),
@@ -89,14 +113,17 @@ def diagnostics(study: Study) -> list[Block]:
         found.append(Plot(figures.predicted(y, law), said))
     found += [
         Plot(
-            figures.calibration(y, law),
+            figures.calibration(y, law, max(1, int(study.independent))),
             "Calibration: the share of held-out observations inside the central interval of each level. Above the "
-            "diagonal the intervals are too wide, below it too narrow; inside the grey band chance explains it.",
+            "diagonal the intervals are too wide, below it too narrow; inside the grey band chance explains it."
+            + _of_band(study),
         ),
         Plot(
             figures.residuals(y, law),
             f"Standardised residuals against predictions{shown(len(y), figures.MOST_POINTS)}. No trend and about 5 % "
-            "outside the dashed lines: the model fits. A funnel means that the noise is not the same everywhere.",
+            "outside the dashed lines: the model fits. A funnel means that the noise is not the same everywhere."
+            + " This cannot be judged from so few groups."
+            * is_vague,
         ),
     ]
     fit = study.model.fit_report
@@ -105,6 +132,15 @@ def diagnostics(study: Study) -> list[Block]:
         what = f"Convergence of the fit: the log marginal likelihood. {convergence(fit)}{stages}"
         found.append(Plot(figures.convergence(fit), what))
     return found
+
+
+def _of_band(study: Study) -> str:
+    """Return what to add to the caption of the calibration where observations are in groups."""
+    if not _in_groups(study):
+        return ""
+    few = too_few(study, "observations")
+    said = f" The band counts the groups, {study.num_groups:,}, because errors in a group are not independent."
+    return f"{said} The calibration {few}." if few else said
 
 
 def _of_likelihood(study: Study) -> list[Block]:
@@ -122,7 +158,8 @@ def _of_likelihood(study: Study) -> list[Block]:
         told = (
             f"{right:,} of {len(y):,} held-out observations ({100 * right / len(y):.1f} %) are of the likelier class."
         )
-        return [Plot(figures.reliability(y, np.asarray(law.mean)), said), Grid(head, table, told, wide=False)]
+        plot = figures.reliability(y, np.asarray(law.mean), each=len(y) / study.independent)
+        return [Plot(plot, said), Grid(head, table, told, wide=False)]
     if not likelihood.is_discrete:
         return []
     said = (
@@ -166,14 +203,12 @@ def repeats(study: Study) -> str:
     """Say that rows repeat each other, or observations their node, where they do."""
     if not study.repeated:
         return ""
-    one = study.repeated == 1
+    one, is_apart = study.repeated == 1, study.holdout == "random"
     if isinstance(study.model, GraphGP | MeshGP | RoadGP):
-        return (
-            f"{counted(study.repeated, 'observation')} {'is' if one else 'are'} at the node of another; those of one "
-            "node are held out, or trained on, together."
-        )
+        together = "; those of one node are held out, or trained on, together" * is_apart
+        return f"{counted(study.repeated, 'observation')} {'is' if one else 'are'} at the node of another{together}."
     those = f"{counted(study.repeated, 'row')} {'repeats' if one else 'repeat'}"
-    return f"{those} another exactly; copies are held out, or trained on, together."
+    return f"{those} another exactly{'; copies are held out, or trained on, together' * is_apart}."
 
 
 def accuracy(study: Study) -> Section:
@@ -273,7 +308,7 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
     fit = study.model.fit_report
     rows += [
         ["trained on", f"{len(study.train):,}"],
-        ["held out, at random", f"{len(study.test):,}"],
+        [f"held out, {_how(study)}", f"{len(study.test):,}{_in_groups(study)}"],
         ["fit", "none" if fit is None else convergence(fit)],
         ["rfgp", version("rfgp")],
         ["Python", platform.python_version()],
@@ -286,6 +321,13 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
     return Section(
         "How it was made", [hyperparameters(study.model), Grid(["setting", "value"], rows, "Enough to make it again.")]
     )
+
+
+def _how(study: Study) -> str:
+    """Say how the held-out part was taken."""
+    if study.holdout == "last":
+        return "the last in their order"
+    return f"at random, by {figures.plain(study.split_by)}" if study.split_by else "at random"
 
 
 def statistics(names: Sequence[str], columns: np.ndarray) -> Grid:  # columns (n, k)

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+MOST_OFTEN = 5
+"""Times that inputs occur on average up to which equal rows count as copies."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 """Factor of the hash, odd so that each step can be undone: 2^64 over the golden ratio, as in Fibonacci hashing."""
 
@@ -26,6 +28,21 @@ def row_hashes(
     return begun
 
 
+def repeat_groups(
+    X: NDArray[np.floating[Any]],  # (n, d)
+    y: NDArray[np.floating[Any]],  # (n,) or (n, k)
+) -> NDArray[np.int64] | None:  # (n,)
+    """Return a number for each row, the same for rows that are equal; None without copies.
+
+    Inputs that occur often are levels of a coarse table, and equal rows are no copies there.
+    """
+    inputs = row_hashes((column.astype(np.float64) for column in X.T), np.zeros(len(y), dtype=np.uint64))
+    targets = (column.astype(np.float64) for column in y.reshape(len(y), -1).T)
+    groups = np.unique(row_hashes(targets, inputs), return_inverse=True)[1].reshape(-1)
+    is_coarse = MOST_OFTEN * len(np.unique(inputs)) < len(y)
+    return None if is_coarse or groups.max() + 1 == len(y) else groups
+
+
 def merge_repeats(
     columns: Sequence[Any],  # each (n,)
     weight: NDArray[np.float64] | None,  # (n,)
@@ -41,8 +58,9 @@ def merge_repeats(
         weight: How often each row counts. If None, once.
 
     Example:
-        >>> merge_repeats([np.array([1.0, 2.0, 1.0])], np.array([1.0, 1.0, 4.0]))[1].tolist()
-        [5.0, 1.0]
+        >>> rows, weight = merge_repeats([np.array([1.0, 2.0, 1.0])], np.array([1.0, 1.0, 4.0]))
+        >>> sorted(zip(rows.tolist(), weight.tolist()))
+        [(0, 5.0), (1, 1.0)]
     """
     numbers = [_numbers(np.asarray(column)) for column in columns]
     hashes = row_hashes(numbers, np.zeros(len(numbers[0]), dtype=np.uint64))

@@ -5,6 +5,7 @@ The readers load torch and come on first use, so that the command line can look 
 
 from typing import TYPE_CHECKING, Any
 
+from rfgp.tables.grouping import read_groups as read_groups
 from rfgp.tables.options import MISSING_MARKS as MISSING_MARKS
 from rfgp.tables.options import PARQUET_SUFFIXES as PARQUET_SUFFIXES
 from rfgp.tables.options import TABLE_SUFFIXES as TABLE_SUFFIXES

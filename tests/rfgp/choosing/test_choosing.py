@@ -588,3 +588,16 @@ def test_sums_are_for_rows_that_are_many_for_their_hyperparameters():
         assert {bool(trial.measured) for trial in trials if "+" in trial.name} == {is_tried}
         assert all(trial.measured for trial in trials if "+" not in trial.name)
     assert rfgp.TableGP("exact", local="matern12").fit(*table(20), max_iterations=2).options.has_both
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+@pytest.mark.parametrize("options", [{"features": "exact"}, {"features": "fourier", "num_frequencies": 16}])
+def test_copies_do_not_tell_the_rows_that_judge(options):
+    """Each row of noise is written twice: a row is as good as unknown, whatever its copy would tell."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (150, 2)), rng.standard_normal(150)
+    gp = rfgp.TableGP(seed=0, local=None, **options)
+    gp.fit(np.tile(X, (2, 1)), np.tile(y, 2), max_iterations=5)
+    assert gp.num_observations == 300
+    assert gp.choice.judged == (30 if options["features"] == "fourier" else 150)
+    assert all(trial.last.value < -1.2 for trial in gp.choice.trials if trial.last is not None)

@@ -58,6 +58,44 @@ def test_json_is_all_that_reaches_standard_output(monkeypatch, capsys):
     assert len(json.loads(out)["draws"]) == 4
 
 
+@pytest.fixture
+def stations(tmp_path):
+    """A file of 240 rows of 24 stations, which are texts, in the order of time."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"station": [f"s{i % 24}" for i in range(240)], "a": rng.uniform(size=240)})
+    frame.assign(b=rng.uniform(size=240), level=np.sin(4 * frame.a)).to_csv(tmp_path / "t.csv", index=False)
+    return tmp_path / "t.csv"
+
+
+def test_a_column_keeps_rows_together_and_is_no_input(stations, monkeypatch, capsys, tmp_path):
+    arguments = ["fit", stations, *SMALL, "--out", tmp_path / "o"]
+    code, out, err = run(monkeypatch, capsys, *arguments, "--holdout-by", "station", "--json")
+    assert code == 0, err
+    assert "held out by station, in 24 groups; it is not an input" in err
+    found = json.loads(out)
+    assert (found["test"], found["test_groups"]) == (20, 2)
+    assert rfgp.load(tmp_path / "o" / "model.safetensors").regression.scaling.columns == ("a", "b")
+    assert "cannot be judged: 2 held-out groups" in (tmp_path / "o" / "report.html").read_text()
+    for wrong, word in (
+        (["--holdout-by", "place"], "place"),
+        (["--holdout-by", "level", "--target", "level"], "level"),
+    ):
+        code, _, err = run(monkeypatch, capsys, *arguments, *wrong)
+        assert code == 1
+        assert word in err
+    assert run(monkeypatch, capsys, *arguments, "--holdout-by", "station", "--holdout", "last")[0] == 2
+
+
+def test_the_last_rows_of_a_file_are_held_out(stations, monkeypatch, capsys, tmp_path):
+    arguments = ["fit", stations, *SMALL, "--drop", "station", "--out", tmp_path / "o", "--holdout"]
+    code, _, err = run(monkeypatch, capsys, *arguments, "last")
+    assert code == 0, err
+    assert "held out, the last in their order" in (tmp_path / "o" / "report.html").read_text()
+    code, _, err = run(monkeypatch, capsys, *arguments, "first")
+    assert code == 1
+    assert "random, last" in err
+
+
 def test_version_and_help(monkeypatch, capsys):
     assert run(monkeypatch, capsys, "--version")[1].strip() == f"rfgp {rfgp.__version__}"
     assert "demo" in run(monkeypatch, capsys, "--help")[1]

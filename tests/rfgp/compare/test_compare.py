@@ -44,8 +44,26 @@ def test_observations_of_one_node_are_on_one_side_of_a_split():
     known = {int(i) for i in exact.regression.rows.inputs.tolist()}
     assert len(known) == 31
     assert found.example.observed.shape == (80 - 62,)
-    with pytest.raises(rfgp.DataError, match="All test observations are at nodes of the training part"):
+    with pytest.raises(rfgp.DataError, match="training part"):
         compare_nodes(GRAPH, twice, values, num_train=79, plan=Plan(1, 1, 0))
+
+
+def test_crowded_nodes_are_not_always_trained_on():
+    """30 of 69 observations are at one node, which a random order of observations would begin with."""
+    nodes = np.concatenate([np.arange(40), np.zeros(29, dtype=int)])
+    trained = []
+    for seed in range(8):
+        options = {"methods": ("chebyshev",), "sizes": (4,), "num_train": 15}
+        found = compare_nodes(GRAPH, nodes, VALUES[nodes] + np.arange(69) / 100, plan=Plan(1, 1, seed), **options)
+        trained.append(0 in found.example.process.regression.rows.inputs.tolist())
+    assert 0 < sum(trained) < 8
+
+
+def test_rows_that_repeat_are_on_one_side_of_a_split():
+    X, y = np.tile(TABLE.X[:60], (2, 1)), np.tile(TABLE.y[:60], 2)
+    found = compare_table(X, y, methods=["iid"], sizes=[4], num_train=61, num_test=40, plan=Plan(1, 1, 0))
+    assert not set(found.example.process.regression.rows.given.y.tolist()) & set(found.example.observed.tolist())
+    assert len(found.example.observed) == 39
 
 
 def test_a_comparison_repeats_with_its_seed(nodes):

@@ -215,6 +215,16 @@ def test_the_report_is_of_rows_that_nothing_was_chosen_by():
     assert not others & judged
 
 
+def test_copies_of_kept_out_rows_are_not_learned_from():
+    X, y = table(150)
+    gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, frequencies="learned").condition(
+        np.tile(X, (2, 1)), np.tile(y, 2)
+    )
+    held_out = FeatureFit.of(gp.regression, Plan(given_iterations=7)).held_out()
+    assert len(held_out.kept_out) == 30
+    assert not rows_of(held_out.kept_out) & rows_of(held_out.learned_from)
+
+
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 @pytest.mark.parametrize("prior", [False, True])
 def test_the_scale_is_held_down_on_the_way_only(prior, monkeypatch):

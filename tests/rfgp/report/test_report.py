@@ -22,8 +22,9 @@ from rfgp.fitting import local
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLORS, log_ticks, styles
 from rfgp.report import baselines, comparing, figures, notes, page, words
-from rfgp.report.study import copies, split
+from rfgp.report.holdout import split
 from rfgp.report.tables import column_relevance
+from rfgp.rows import repeat_groups
 from rfgp.tables import Table
 
 pytestmark = [
@@ -459,12 +460,12 @@ def test_copies_of_rows_are_found():
     X, y = rng.standard_normal((40, 2)), rng.standard_normal(40)
     X[0, 0], X[7], y[7], X[9] = 0.0, X[3], y[3], X[3]  # 9 has the inputs of 3, but another target
     X[11], y[11] = X[0] * [-1.0, 1.0], y[0]  # a negative zero
-    groups, repeated = copies(Table(X, y, ("a", "b"), "y"))
-    assert repeated == 2
+    groups = repeat_groups(X, y)
+    assert len(groups) - len(set(groups)) == 2
     assert groups[7] == groups[3] != groups[9]
     assert groups[11] == groups[0]
     coarse = np.repeat(np.eye(3)[:, :2], 20, axis=0)
-    assert copies(Table(coarse, np.zeros(60), ("a", "b"), "y")) == (None, 0)
+    assert repeat_groups(coarse, np.zeros(60)) is None
 
 
 def test_sensors_at_one_node_are_held_out_together_and_it_is_said():
@@ -485,7 +486,7 @@ def test_observations_of_one_node_stay_together():
     assert not set(groups[train]) & set(groups[test])
     assert sorted([*train, *test]) == list(range(200))
     assert len(test) == 40  # a share of the observations, however many there are of a node
-    with pytest.raises(rfgp.DataError, match="too few different nodes"):
+    with pytest.raises(rfgp.DataError, match="groups"):
         split(20, 0.5, 0, np.zeros(20, dtype=np.int64))
 
 

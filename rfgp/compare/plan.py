@@ -1,0 +1,71 @@
+"""How much to compare: splits, draws, and one seed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp import random
+from rfgp.counts import counted
+from rfgp.errors import DataError, InvalidArgumentError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to compare.
+
+    Attributes:
+        splits: Random splits into training and test part.
+        draws: Draws per method, size and split.
+        seed: Everything random follows from it.
+    """
+
+    splits: int = 1
+    draws: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("splits", "draws"):
+            if getattr(self, name) < 1:
+                raise InvalidArgumentError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        random.resolve_seed(self.seed)
+
+    @property
+    def extent(self) -> str:
+        """How often, in words."""
+        return f"{counted(self.splits, 'split')} x {counted(self.draws, 'draw')}"
+
+    def order(self, split: int, count: int) -> NDArray[np.int64]:
+        """Return the random order of `count` items in one split, (count,)."""
+        return random.numpy_generator(self.seed, random.Role.SPLIT, split).permutation(count)
+
+    def draw_seed(self, split: int, repeat: int) -> int:
+        """Return the seed of one draw; the same for every method."""
+        return random.child_seed(self.seed, random.Role.FREQUENCIES, split, repeat)
+
+    def parts(
+        self,
+        split: int,
+        groups: NDArray[np.int64],  # (n,)
+        num_train: int,
+        num_test: int,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return observations to train on and to test on, none of which share a group, such as a node or equal rows.
+
+        Groups come in a uniformly random order: in a random order of observations large groups would come first. The
+        group at the border is trained on.
+
+        Raises:
+            DataError: no group is left to test on.
+        """
+        found, member = np.unique(groups, return_inverse=True)
+        order = self.order(split, len(groups))
+        if len(found) < len(groups):
+            order = np.argsort(self.order(split, len(found))[member.reshape(-1)], kind="stable")
+        train, test = order[:num_train], order[num_train : num_train + num_test]
+        test = test[~np.isin(groups[test], groups[train])]
+        if len(test) == 0:
+            raise DataError(
+                "All test observations are at nodes, or repeat rows, of the training part. Ask for fewer to train on."
+            )
+        return train, test

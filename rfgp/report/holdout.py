@@ -1,0 +1,113 @@
+"""Which observations a model is fitted to, and which ones judge it."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rfgp import random
+from rfgp.counts import counted
+from rfgp.errors import DataError, InvalidArgumentError
+
+HOLDOUTS = ("random", "last")
+_LARGEST = 0.25
+"""Of the wanted number of held-out rows: a larger group is not held out, if others hold enough rows."""
+
+
+def split(
+    count: int,
+    share: float,
+    seed: int,
+    groups: NDArray[np.int64] | None = None,  # (count,)
+    holdout: str = "random",
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return positions (n,) to train on, in random order, and positions (k,) to hold out.
+
+    The target is share * count held-out observations, at least 2. Without groups it is met exactly.
+
+    Observations of one group stay together, because a model that has seen a group is not judged by the rest of it.
+    Groups are drawn uniformly, whatever their size: sorted by size, with ties in random order, every (1 / p)-th one is
+    taken from a random start (systematic sampling; Cochran (1977), "Sampling Techniques", chapter 8). Each group that
+    can be drawn therefore has the same probability p = target / (rows of those groups), and the expected number of
+    held-out rows is the target. Because the sizes are sorted, the number differs from the target by at most the size of
+    the largest of these groups. Groups with more than a quarter of the target are always trained on, so that no group
+    dominates the held-out part. This limit is raised until the other groups hold half of all rows and twice the target.
+    The errors are then those of new groups of the sizes that can be drawn. At least two groups are held out, or one of
+    three, even if they hold more rows than the target.
+
+    Args:
+        count: The number of observations.
+        share: The share to hold out.
+        seed: Of the draw.
+        groups: A number for each observation. If None, each observation is a group.
+        holdout: "random"; or "last", the last observations in their order, whatever their groups.
+
+    Raises:
+        InvalidArgumentError: the share is not inside (0, 1), or there is no such holdout.
+        DataError: fewer than 8 observations, or fewer than 3 groups.
+    """
+    if holdout not in HOLDOUTS:
+        raise InvalidArgumentError(f"holdout must be one of {', '.join(HOLDOUTS)}, got {holdout!r}.")
+    if not 0 < share < 1:
+        raise InvalidArgumentError(f"test_share must lie strictly between 0 and 1, got {share}.")
+    if count < 8:
+        raise DataError(f"{counted(count, 'observation')}: at least 8 are needed to hold some out.")
+    generator = random.numpy_generator(seed, random.Role.SPLIT, 0)
+    order = generator.permutation(count)
+    held = min(max(2, round(share * count)), count - 4)
+    if holdout == "last":
+        return order[order < count - held], np.arange(count - held, count)
+    if groups is None:
+        return order[held:], order[:held]
+    _, member, sizes = np.unique(groups[order], return_inverse=True, return_counts=True)
+    if len(sizes) < 3:
+        raise DataError(
+            f"The observations are in {counted(len(sizes), 'group')} (nodes, copies or given ones); at least 3 groups "
+            "are needed to hold some out."
+        )
+    hidden = _drawn(sizes, held, generator)[member.reshape(-1)]
+    return order[~hidden], order[hidden]
+
+
+def _drawn(
+    sizes: NDArray[np.int64],  # (g,)
+    target: int,
+    generator: np.random.Generator,
+) -> NDArray[np.bool_]:  # (g,)
+    """Return which groups are held out, by systematic sampling in the order of their sizes."""
+    order = generator.permutation(len(sizes))
+    order = order[np.argsort(sizes[order], kind="stable")]
+    rows = np.cumsum(sizes[order])
+    least = np.searchsorted(rows, min(max(rows[-1] / 2, 2 * target), rows[-1])) + 1  # groups with rows enough
+    largest = max(_LARGEST * target, sizes[order][least - 1])
+    order = order[sizes[order] <= largest]
+    number = max(target / sizes[order].sum() * len(order), 2.0)  # of groups, expected
+    number = min(number, len(order), len(sizes) - 2.0)
+    steps = np.floor(number / len(order) * np.arange(len(order) + 1) + generator.random())
+    out = np.zeros(len(sizes), dtype=bool)
+    out[order[np.diff(steps) > 0]] = True
+    return out
+
+
+def group_numbers(groups: ArrayLike, count: int) -> NDArray[np.int64]:
+    """Return the numbers (count,) of groups that are given by numbers or texts.
+
+    Raises:
+        InvalidArgumentError: they are not one for each row.
+    """
+    given = np.asarray(groups)
+    if given.shape != (count,):
+        raise InvalidArgumentError(f"groups must have one value for each of the {count:,} rows, got {given.shape}.")
+    return np.unique(given, return_inverse=True)[1].reshape(-1)
+
+
+def independent_groups(
+    groups: NDArray[np.int64],  # (k,)
+) -> float:
+    """Return the effective number of groups, (sum of sizes)^2 / (sum of squared sizes).
+
+    The variance of a mean over observations that are equal within a group, and independent between groups, is that of
+    a mean over so many independent observations.
+
+    Source: Kish (1965), "Survey Sampling", Section 11.7.
+    """
+    sizes = np.unique(groups, return_counts=True)[1].astype(np.float64)
+    return float(sizes.sum() ** 2 / (sizes**2).sum())

@@ -1,0 +1,48 @@
+"""Groups of a file's rows: those that have the same value of a column."""
+
+from pathlib import Path
+from typing import Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.tables.options import PARQUET_SUFFIXES, Request, TableOptions
+from rfgp.tables.parquet import read_parquet_frame
+from rfgp.tables.text import read_text
+
+
+def read_groups(path: str | Path, column: str | int, **options: Unpack[TableOptions]) -> NDArray[np.int64]:
+    r"""Return a number for each of the N rows of a table's file, the same for rows with the same value of a column.
+
+    `Table.rows` says which of them a table has.
+
+    Args:
+        path: The file.
+        column: The column's name or position, of numbers, dates or texts.
+        **options: Those of `read_table`; only those about the spelling of the file matter.
+
+    Returns:
+        Numbers (N,), from 0.
+
+    Raises:
+        DataError: the file cannot be read, or the column has missing cells.
+        InvalidArgumentError: there is no such column.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "table.csv"
+        ...     _ = file.write_text("station,level\nnorth,1\nsouth,2\nnorth,3\n")
+        ...     read_groups(file, "station").tolist()
+        [0, 1, 0]
+    """
+    file, request = Path(path), Request(**options)
+    is_parquet = file.suffix.lower() in PARQUET_SUFFIXES
+    frame = (
+        read_parquet_frame(file, request.format) if is_parquet else read_text(file, request.format, names=request.names)
+    )
+    found = frame.column(frame.find(column)).as_text()
+    if found.missing.any():
+        row = int(np.flatnonzero(found.missing)[0])
+        raise found.error(f"has no value in row {row}, so that its group is unknown. Give each row a value.")
+    return np.unique(np.asarray(found.cells.to_pylist()), return_inverse=True)[1].reshape(-1)
