@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from rfgp.datasets.generators import make_mesh as make_mesh
     from rfgp.datasets.generators import make_roads as make_roads
     from rfgp.datasets.generators import make_table as make_table
+    from rfgp.datasets.generators import make_terrain as make_terrain
     from rfgp.datasets.generators import write_all as write_all
-    from rfgp.datasets.generators import write_large_mesh as write_large_mesh
+    from rfgp.datasets.generators import write_terrain as write_terrain
     from rfgp.datasets.loading import Split as Split
     from rfgp.datasets.loading import load as load
     from rfgp.datasets.loading import load_classes as load_classes
     from rfgp.datasets.loading import split as split
 
-_GENERATORS = ("make_mesh", "make_roads", "make_table", "write_all", "write_large_mesh")
+_GENERATORS = ("make_mesh", "make_roads", "make_table", "make_terrain", "write_all", "write_terrain")
 _LOADERS = ("Split", "load", "load_classes", "split")
 
 

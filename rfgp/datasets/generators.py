@@ -19,6 +19,7 @@ from rfgp.tables import Table
 _TABLE_ROWS = 600
 _GRID = 11
 _SENSORS = 120
+_CELLS = 52
 
 
 def make_table(seed: int = 0) -> Table:
@@ -39,7 +40,7 @@ def make_mesh(seed: int = 0, subdivisions: int = 3) -> Any:
 
     Args:
         seed: Of the bumps.
-        subdivisions: s, for 20 4^s triangles: 1,280, or 81,920 for 6; their faces are as rough.
+        subdivisions: s, for 20 4^s triangles, 1,280 for 3; the faces are equally rough for every s.
     """
     import trimesh
 
@@ -53,6 +54,29 @@ def make_mesh(seed: int = 0, subdivisions: int = 3) -> Any:
         bumps += generator.uniform(0.05, 0.15) * np.cos(generator.integers(2, 6) * directions @ axis * np.pi / 2)
     bumps += 0.03 * 2.0 ** (3 - subdivisions) * generator.standard_normal(len(directions))
     return trimesh.Trimesh(np.round(directions * (1 + bumps)[:, None], 6), sphere.faces, process=False)
+
+
+def make_terrain(seed: int = 0) -> Any:
+    """Return a hilly square of 5,408 triangles as a `trimesh.Trimesh`, whose normals vary over about five faces.
+
+    Heights are white noise that is smoothed 24 times over neighbouring vertices.
+
+    Args:
+        seed: Of the noise.
+    """
+    import trimesh
+
+    generator = random.numpy_generator(seed, random.Role.DATA, 3)
+    heights = generator.standard_normal((_CELLS + 1, _CELLS + 1))
+    for _ in range(24):
+        near = np.pad(heights, 1, mode="reflect")
+        heights = (4 * heights + near[:-2, 1:-1] + near[2:, 1:-1] + near[1:-1, :-2] + near[1:-1, 2:]) / 8
+    places = np.stack(np.meshgrid(np.arange(_CELLS + 1), np.arange(_CELLS + 1), indexing="ij"), axis=-1)
+    vertices = np.concatenate([places, 2 * heights[:, :, None] / heights.std()], axis=2).reshape(-1, 3)
+    corner = (np.arange(_CELLS)[:, None] * (_CELLS + 1) + np.arange(_CELLS)).reshape(-1, 1)
+    next_row, opposite = corner + _CELLS + 1, corner + _CELLS + 2
+    faces = np.concatenate([np.hstack([corner, next_row, opposite]), np.hstack([corner, opposite, corner + 1])])
+    return trimesh.Trimesh(np.round(vertices, 6), faces, process=False)
 
 
 def make_roads(seed: int = 0) -> Roads:
@@ -98,10 +122,10 @@ def write_all(folder: str | Path) -> list[Path]:
     return [out / name for name in contents]
 
 
-def write_large_mesh(folder: str | Path) -> Path:
-    """Write large-mesh.ply, of 81,920 triangles, with seed 0; return its path. It appears whole or not at all."""
-    path = Path(folder) / "large-mesh.ply"
-    write_atomically(path, _ply(make_mesh(subdivisions=6)))
+def write_terrain(folder: str | Path) -> Path:
+    """Write terrain.ply, of 5,408 triangles, with seed 0; return its path. It appears whole or not at all."""
+    path = Path(folder) / "terrain.ply"
+    write_atomically(path, _ply(make_terrain()))
     return path
 
 
