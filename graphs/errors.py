@@ -1,6 +1,12 @@
 """The named failures of `graphs`. Each message says what was wrong, where, and what to do."""
 
+import sys
+import warnings
+from pathlib import Path
+
 from numpy.linalg import LinAlgError
+
+_OURS = tuple(str(Path(__file__).parents[1] / name) for name in ("graphs", "rfgp"))
 
 
 class GraphError(Exception):
@@ -88,3 +94,11 @@ class LargeVarianceWarning(GraphWarning):
 
 class InfiniteVarianceWarning(GraphWarning):
     """Walks that halt this often have no finite second moment for this kernel."""
+
+
+def warn(warning: Warning) -> None:
+    """Warn at the line outside of `graphs` and `rfgp` that led here, however deep below it this is."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(warning, stacklevel=level)

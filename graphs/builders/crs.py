@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from graphs.checks import shown
+from graphs.checks import check_choice, shown
 from graphs.errors import FileFormatError
 
-_NAME = re.compile(r"(?i)\b(EPSG|OGC|ESRI)[:/][\d.]*[:/]?([A-Z]*\d+)$|\b(CRS84h?)$")
+_NAME = re.compile(r"(?i)\b(?:EPSG|OGC)(?:[:/][\d.]*)?[:/]([A-Z]*\d+h?)$|^(CRS84h?)$")
 _DEGREE_NAMES = ("CRS84", "CRS84H", "CRS83", "CRS27")
 _DEGREES = frozenset(
     {
@@ -114,15 +115,17 @@ def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> Coord
     Raises:
         FileFormatError: the file's system is not known and there is no metric, or they contradict each other.
     """
+    if metric is not None:
+        check_choice("metric", metric, ("haversine", "euclidean"))
     if "crs" not in content:
         return CoordinateSystem(metric or "haversine", "" if metric == "euclidean" else "m")
     name = _name_of(content["crs"])
     found = None if name is None else _known(name)
     if found is None and metric is None:
+        more = "" if name is None or find_spec("pyproj") else " Or install pyproj, which knows all systems."
         raise FileFormatError(
             f"{file}: its coordinate reference system must be a known one, got crs {shown(content['crs'])}. Pass "
-            'metric="haversine" if the coordinates are degrees and metric="euclidean" if they are a plane, or install '
-            "pyproj, which knows all systems."
+            f'metric="haversine" if the coordinates are degrees and metric="euclidean" if they are a plane.{more}'
         )
     if found is None:
         assert metric is not None
@@ -150,7 +153,7 @@ def _name_of(member: Any) -> str | None:
 def _known(name: str) -> CoordinateSystem | None:
     """Return the system of a name such as "urn:ogc:def:crs:EPSG::3857", "EPSG:4326" or "OGC:CRS84"; None if unknown."""
     match = _NAME.search(name.strip())
-    code = (match[2] or match[3]).upper() if match else ""
+    code = (match[1] or match[2]).upper() if match else ""
     number = int(code) if code.isdigit() else -1
     if code in _DEGREE_NAMES or number in _DEGREES:
         return CoordinateSystem("haversine", "m")
@@ -177,5 +180,7 @@ def _looked_up(name: str) -> CoordinateSystem | None:
         return CoordinateSystem("haversine", "m")
     if not found.is_projected or len(units) != 1:
         return None
-    unit = units.pop()
+    unit, method = units.pop(), found.coordinate_operation.method_name if found.coordinate_operation else ""
+    if "Mercator" in method and "Transverse" not in method:
+        unit = ""  # stretched by 1 / cos(latitude)
     return CoordinateSystem("euclidean", "m" if unit in ("metre", "meter") else unit)

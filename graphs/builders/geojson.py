@@ -8,7 +8,6 @@ a sensor is a number or null (not measured).
 
 import json
 import math
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.builders.crs import read_crs
-from graphs.builders.lines import Lines, as_lines, distances, in_space
+from graphs.builders.lines import Lines, as_lines, distances
 from graphs.builders.nearest import nearest_places
 from graphs.builders.roads import Roads
 from graphs.checks import is_number, shown
-from graphs.errors import FileFormatError, SkippedFeaturesWarning
+from graphs.errors import FileFormatError, SkippedFeaturesWarning, warn
 
 _PLACE = ("edge", "fraction")
 """The properties that say where a sensor is."""
@@ -42,6 +41,8 @@ class Feature(NamedTuple):
 
 
 class _Road(NamedTuple):
+    """A line of a feature."""
+
     points: NDArray[np.float64]  # (points, 2)
     feature: Feature
 
@@ -69,7 +70,7 @@ def read_geojson(
     values = [_read_value(sensor.properties, name, i, file, skip, skipped) for i, sensor in enumerate(sensors)]
     if +skipped:
         what = ", ".join(_counted(count, name) for name, count in sorted((+skipped).items()))
-        warnings.warn(SkippedFeaturesWarning(f"{file}: {what}."), stacklevel=4)
+        warn(SkippedFeaturesWarning(f"{file}: {what}."))
     return Roads(
         [road.points for road in roads],
         edges,
@@ -79,6 +80,7 @@ def read_geojson(
         system.metric,
         road_properties=tuple(road.feature.properties for road in roads),
         road_ids=tuple(road.feature.id for road in roads),
+        sensor_ids=tuple(sensor.id for sensor in sensors),
         unit=system.unit,
         members={key: content[key] for key in ("name", "crs") if key in content},
     )
@@ -106,15 +108,17 @@ def missing_property(
 
 
 def _counted(count: int, what: str) -> str:
-    """Return "2 roads left out" for 2 and "road left out"."""
+    """Return "2 sensors not observed" for 2 and "sensor not observed"."""
     thing, _, rest = what.partition(" ")
     return f"{count} {thing}{'s' * (count > 1)} {rest}"
 
 
 def _collection(file: Path) -> Mapping[str, Any]:
-    """Return the content of a file that is a FeatureCollection; NaN and infinities in it are null."""
+    """Return the content of a file that is a FeatureCollection; NaN in it is null."""
     try:
         content = json.loads(file.read_text(encoding="utf-8-sig"), parse_constant=lambda _: None)
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{file} must be text in UTF-8, got other bytes at {error.start}.") from error
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}: {error.msg}"
         raise FileFormatError(
@@ -139,7 +143,7 @@ def _sorted(
         if feature is None:
             skipped["feature without geometry left out"] += 1
         elif feature.kind in _KINDS and feature.coordinates == []:
-            skipped[f"{feature.kind} without points left out"] += 1
+            skipped[f"{feature.kind} without coordinates left out"] += 1
         elif feature.kind == "Point":
             if value is not None:
                 points = _read_points([feature.coordinates], i, file)
@@ -148,9 +152,11 @@ def _sorted(
             roads.append(_Road(_read_points(feature.coordinates, i, file), feature))
         elif feature.kind == "MultiLineString" and isinstance(feature.coordinates, list):
             roads += [_Road(_read_points(part, i, file), feature) for part in feature.coordinates if part != []]
-            skipped["part of a MultiLineString without points left out"] += feature.coordinates.count([])
+            skipped["part of a MultiLineString without coordinates left out"] += feature.coordinates.count([])
         elif skip:
             skipped[f"{feature.kind} left out"] += 1
+        elif feature.kind == "MultiLineString":
+            raise FileFormatError(f"{file}: feature {i} must have a list of lines as its coordinates.")
         else:
             raise FileFormatError(
                 f"{file}: feature {i} must be a LineString (a road) or a Point (a sensor), got {feature.kind!r}. Pass "
@@ -180,12 +186,26 @@ def _read_feature(given: Any, number: int, file: Path, skip: bool) -> Feature | 
 
 def _read_points(coordinates: Any, number: int, file: Path) -> NDArray[np.float64]:  # (points, 2)
     try:
-        points = np.array([[float(x) for x in point[:2]] for point in coordinates], dtype=np.float64)
+        points = np.array([[_coordinate(x) for x in point[:2]] for point in coordinates], dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise FileFormatError(f"{file}: feature {number} has coordinates that are no numbers.") from error
     if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
         raise FileFormatError(f"{file}: feature {number} must have points of two finite numbers or more.")
     return points
+
+
+def _coordinate(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError("a coordinate must be a number")
+    return float(value)
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether a value is a number in the range of double precision."""
+    try:
+        return is_number(value) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _read_value(
@@ -202,13 +222,12 @@ def _read_value(
             f"{file}: sensor {number} has no property {name!r} (it has {names}); null means not measured. Pass "
             "skip=True to take it as not measured."
         )
-    is_finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if skip and not is_finite and (value is not None or name not in properties):
+    if skip and not _is_finite(value) and (value is not None or name not in properties):
         skipped[f"sensor without a number {name!r} not observed"] += 1
         return math.nan
     if value is None:
         return math.nan
-    if not isinstance(value, int | float) or not is_finite:
+    if not _is_finite(value):
         raise FileFormatError(
             f"{file}: {name!r} of sensor {number} must be a finite number or null, got {str(value)[:40]!r}. Pass "
             "skip=True to read numbers that are texts, and to take other values as not measured."
@@ -230,24 +249,26 @@ def _placed(
 
     A place that is named by the properties `edge` and `fraction` counts, otherwise the nearest on any road.
     """
-    named = np.array([all(name in sensor.properties for name in _PLACE) for sensor in sensors], dtype=bool)
+    named = np.array(
+        [all(sensor.properties.get(name) is not None for name in _PLACE) for sensor in sensors], dtype=bool
+    )
     edges, fractions, apart = (np.zeros(len(sensors)) for _ in range(3))
     for i in np.flatnonzero(named).tolist():
         edges[i], fractions[i] = _named_place(sensors[i].properties, i, file)
     others = np.flatnonzero(~named)
     if len(others):
         points = np.array([sensors[i].coordinates for i in others.tolist()])
-        found = nearest_places(lines, in_space(points, lines.metric))
+        found = nearest_places(lines, points)
         edges[others], fractions[others] = found.line, found.fraction
         apart[others] = distances(points, lines.along(found.line, found.fraction), lines.metric)
     near = apart <= within
     if not near.all():
         i, size = int((~near).argmax()), f" {unit}" if unit else ""
+        hint = " Are its coordinates longitude and latitude, in this order?" if lines.metric == "haversine" else ""
         if not skip:
             raise FileFormatError(
-                f"{file}: sensor {i} must lie within {within:g}{size} of a road, got {apart[i]:,.0f}{size}. Are its "
-                "coordinates longitude and latitude, in this order? Pass within= for more, or skip=True to leave it "
-                "out."
+                f"{file}: sensor {i} must lie within {within:g}{size} of a road, got {apart[i]:,.0f}{size}.{hint} Pass "
+                "within= for more, or skip=True to leave it out."
             )
         skipped[f"sensor further than {within:g}{size} from a road left out"] += int((~near).sum())
     wrong = ~((np.abs(edges) < 2**53) & (edges == np.floor(edges)))
@@ -262,6 +283,6 @@ def _named_place(properties: Mapping[str, Any], number: int, file: Path) -> tupl
     given = [properties[name] for name in _PLACE]
     try:
         edge, fraction = (math.nan if isinstance(entry, bool) else float(entry) for entry in given)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise FileFormatError(f"{file}: edge and fraction of sensor {number} must be numbers.") from error
     return edge, fraction

@@ -1,9 +1,9 @@
 """Where lines meet: the points that they share are vertices, which divide them into stretches.
 
-A point of a line is a vertex if it is an end of a line, or if it is passed twice on the way between different pairs of
-points: so lines meet at the interior points that they share, as OpenStreetMap's ways do. A street that is drawn twice
-has no vertices inside, and its copies are stretches with the same points. Lines that cross between their points do not
-meet.
+A point of a line is a vertex if it is an end of a line, if the line turns back there, or if it is passed on the way
+between different pairs of points: so lines meet at the interior points that they share, as OpenStreetMap's ways do. A
+street that is drawn twice has no vertices inside, and its copies are stretches with the same points. Lines that cross
+between their points do not meet.
 """
 
 from typing import Any, NamedTuple, Self
@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from graphs.builders.lines import Lines, Passes, first_of_each, last_before, passes_of
-from graphs.builders.snapping import WIDEST, check_snap, snapped_stops
+from graphs.builders.lines import LinePoints, Lines, first_of_each, last_before, line_points
+from graphs.builders.snapping import MAX_WIDTH, check_snap, snapped_vertices
 from graphs.checks import check_choice
 from graphs.errors import InvalidGraphError
 
@@ -23,8 +23,18 @@ Integers = NDArray[np.int64]
 
 DUPLICATES = ("parallel", "merge")
 """What to do with stretches that repeat another: keep them as parallel roads, or count them as the same road."""
-SAME = 1e-12
-"""The largest distance, as a fraction of a road's length, between positions that count as one (rounding errors)."""
+POSITION_TOLERANCE = 1e-12
+"""The distance up to which positions count as one, as a fraction of a road's length: more than rounding makes it."""
+
+
+class Located(NamedTuple):
+    """Where n positions are."""
+
+    stretch: Integers  # (n,) a stretch that represents itself
+    fraction: Floats  # (n,) of the length of that stretch's road
+    vertex: (
+        Integers  # (n,) the vertex of a position at an end of its stretch, or on a road without length; otherwise -1
+    )
 
 
 class Stretches(NamedTuple):
@@ -38,8 +48,8 @@ class Stretches(NamedTuple):
     end: Floats  # (S,) fraction at which it ends: 1 for a road's last stretch
     source: Integers  # (S,) vertex at its first point
     target: Integers  # (S,) vertex at its last point
-    same: Integers  # (S,) the stretch that stands for it: an earlier one that it repeats, otherwise itself
-    turned: NDArray[np.bool_]  # (S,) whether it repeats that one in the opposite direction
+    representative: Integers  # (S,) the earlier stretch that it was merged into, otherwise itself
+    is_reversed: NDArray[np.bool_]  # (S,) whether it runs in the opposite direction to its representative
 
     @classmethod
     def of_ends(
@@ -56,7 +66,7 @@ class Stretches(NamedTuple):
         """Refuse arrays that do not describe stretches of roads 0..R-1 between vertices 0..V-1.
 
         Raises:
-            InvalidGraphError: likewise.
+            InvalidGraphError: the arrays have other lengths or entries.
         """
         count, opens = len(self.road), np.diff(self.road, prepend=-1)
         closes = np.append(opens[1:], 1)
@@ -67,44 +77,47 @@ class Stretches(NamedTuple):
         whole = (self.begin[opens == 1] == 0).all() and (self.end[closes == 1] == 1).all()
         if not (whole and (follows | (opens[1:] == 1)).all() and (self.begin < self.end).all()):
             raise InvalidGraphError("Stretches must divide each road from fraction 0 to 1, one after the other.")
-        ends, same = np.concatenate([self.source, self.target]), self.same
-        outside = (ends < 0) | (ends >= num_vertices)
-        if outside.any() or (same < 0).any() or (same > np.arange(count)).any() or (same[same] != same).any():
-            raise InvalidGraphError("Stretches must name vertices, and earlier stretches that stand for them.")
+        used = np.unique(np.concatenate([self.source, self.target]))
+        if not np.array_equal(used, np.arange(num_vertices)):
+            raise InvalidGraphError(f"The ends of stretches must be the vertices 0 to {num_vertices - 1}.")
+        if (self.representative < 0).any() or (self.representative > np.arange(count)).any():
+            raise InvalidGraphError("Stretches must be represented by themselves or by earlier ones.")
+        own = np.stack([self.source, self.target])
+        own = np.where(self.is_reversed, own[::-1], own)
+        theirs = np.stack([self.source, self.target])[:, self.representative]
+        if not self.is_distinct[self.representative].all() or (own != theirs).any():
+            raise InvalidGraphError("Stretches must have the ends of the stretch that represents them.")
 
     @property
     def is_distinct(self) -> NDArray[np.bool_]:
-        """Whether each stretch (S,) stands for itself."""
-        return np.asarray(self.same == np.arange(len(self.same)))
+        """Whether each stretch (S,) represents itself."""
+        return np.asarray(self.representative == np.arange(len(self.road)))
 
-    def find(
+    def locate(
         self,
         road: Integers,  # (n,)
         fraction: Floats,  # (n,)
-    ) -> tuple[Integers, Floats]:
-        """Return the stretch (n,) of each position, one that stands for itself, and the fraction (n,) of its road."""
+        lengths: Floats,  # (R,)
+    ) -> Located:
+        """Return where positions (road, fraction) are; `lengths` are those of the roads."""
         first = np.searchsorted(self.road, np.arange(self.road[-1] + 2))
         own = last_before(self.begin, first[road], first[road + 1] - 1, fraction)
-        found = self.same[own]
+        vertex = np.where(lengths[road] == 0, self.source[own], self._ends(own, fraction))
+        found = self.representative[own]
         share = (fraction - self.begin[own]) / (self.end[own] - self.begin[own])
-        share = np.where(self.turned[own], 1 - share, share)
+        share = np.where(self.is_reversed[own], 1 - share, share)
         moved = self.begin[found] + np.clip(share, 0.0, 1.0) * (self.end[found] - self.begin[found])
-        return found, np.where(found == own, fraction, moved)
+        moved = np.where(found == own, fraction, moved)
+        return Located(found, moved, np.where(vertex < 0, self._ends(found, moved), vertex))
 
-    def vertices(
-        self,
-        stretch: Integers,  # (n,)
-        fraction: Floats,  # (n,)
-        lengths: Floats,  # (R,)
-    ) -> Integers:  # (n,)
-        """Return the vertices of positions at an end of their stretch, or on a road without length; -1 for others."""
-        inner = np.where(fraction >= self.end[stretch] - SAME, self.target[stretch], -1)
-        at_begin = (fraction <= self.begin[stretch] + SAME) | (lengths[self.road[stretch]] == 0)
-        return np.where(at_begin, self.source[stretch], inner)
+    def _ends(self, stretch: Integers, fraction: Floats) -> Integers:
+        """Return the vertices (n,) of positions at an end of their stretch, -1 for others."""
+        inner = np.where(fraction >= self.end[stretch] - POSITION_TOLERANCE, self.target[stretch], -1)
+        return np.where(fraction <= self.begin[stretch] + POSITION_TOLERANCE, self.source[stretch], inner)
 
 
 class Junctions(NamedTuple):
-    """What lines become when they are joined."""
+    """Joined lines: vertices and the stretches between them."""
 
     coordinates: Floats  # (V, 2) of the vertices
     lengths: Floats  # (R,) of the lines; 0 if snapping closed a line
@@ -123,85 +136,87 @@ def join_lines(
 
     Raises:
         InvalidArgumentError: the tolerance is not a number of at least 0, or another value of `duplicates`.
-        InvalidGraphError: the tolerance would join points that are far apart.
+        InvalidGraphError: an infinite length, or a tolerance that would join points that are far apart.
     """
     check_snap(snap)
     check_choice("duplicates", duplicates, DUPLICATES)
     if not np.isfinite(lines.lengths).all():
-        road = int((~np.isfinite(lines.lengths)).argmax())
-        raise InvalidGraphError(f"Lengths must be finite, got an infinite one for road {road}. Use larger units.")
-    passes = passes_of(lines)
-    meets = _meeting_places(passes)
+        wrong = int((~np.isfinite(lines.lengths)).argmax())
+        raise InvalidGraphError(f"Lengths must be finite, got an infinite one for road {wrong}. Use larger units.")
+    points = line_points(lines)
+    label: Integers = points.place
+    chosen = np.flatnonzero(_vertex_places(points)[points.place])
     if snap > 0:
-        stop, group = snapped_stops(lines, passes, meets, snap)
-    else:
-        stop = np.flatnonzero(meets[passes.place])
-        group = passes.place[stop]
-    line = passes.line[stop]
-    twice = np.where(np.bincount(line, minlength=len(lines.first) - 1)[line] == 1, 2, 1)  # of lines without length
-    stop, group, line = (np.repeat(each, twice) for each in (stop, group, line))
-    kept, vertex = first_of_each(group)
-    coordinates = lines.points[passes.point[stop[kept]]]
+        chosen, crossing = snapped_vertices(lines, points, _vertex_places(points), snap)
+        label = np.where(crossing >= 0, int(points.place.max()) + 1 + crossing, points.place)
+    stops = np.bincount(points.line[chosen], minlength=len(lines.first) - 1)
+    chosen = np.repeat(chosen, np.where(stops[points.line[chosen]] == 1, 2, 1))  # the only point of a line is both ends
+    kept, vertex = first_of_each(label[chosen])
+    coordinates = lines.points[points.point[chosen[kept]]]
+    line, reached = points.line[chosen], lines.reached[points.point[chosen]]
     first = np.flatnonzero(line[1:] == line[:-1])
-    reached, total = lines.reached[passes.point[stop]], lines.lengths[line[first]]
+    road, total = line[first], lines.lengths[line[first]]
     is_long = total > 0
     scale = np.where(is_long, total, 1.0)
-    opens = np.diff(line[first], prepend=-1) > 0
-    begin = np.where(is_long, reached[first] / scale, np.where(opens, 0.0, 1.0))
+    begin = np.where(is_long, reached[first] / scale, np.where(np.diff(road, prepend=-1) > 0, 0.0, 1.0))
     end = np.where(is_long, reached[first + 1] / scale, 1.0)
     lengths = np.array(lines.lengths)
-    whole = (begin == 0) & (end == 1) & (vertex[first] == vertex[first + 1]) & (total <= WIDEST * snap)
-    lengths[line[first[whole]]] = 0.0
+    is_closed = (begin == 0) & (end == 1) & (vertex[first] == vertex[first + 1]) & (total <= MAX_WIDTH * snap)
+    lengths[road[is_closed]] = 0.0
     ends = vertex[first], vertex[first + 1]
-    found = Stretches(line[first], begin, end, *ends, *_repeats(passes, stop[first], stop[first + 1]))
+    found = Stretches(road, begin, end, *ends, *_repeats(label, chosen[first], chosen[first + 1]))
     return _without_gaps(coordinates, lengths, found, duplicates == "merge")
 
 
-def _meeting_places(passes: Passes) -> NDArray[np.bool_]:  # (P,)
-    """Return whether each place is an end of a line, or is passed on the way between different pairs of places."""
-    size = int(passes.place.max()) + 1
+def _vertex_places(points: LinePoints) -> NDArray[np.bool_]:  # (P,)
+    """Return which places are vertices: ends, turning points, and those passed between different pairs of places."""
+    size = int(points.place.max()) + 1
     found = np.zeros(size, dtype=bool)
-    found[passes.place[passes.is_end]] = True
-    inner = np.flatnonzero(~passes.is_end)
-    place, before, after = passes.place[inner], passes.place[inner - 1], passes.place[inner + 1]
+    found[points.place[points.is_end]] = True
+    inner = np.flatnonzero(~points.is_end)
+    place, before, after = points.place[inner], points.place[inner - 1], points.place[inner + 1]
     low, high = np.minimum(before, after), np.maximum(before, after)
-    usual = np.zeros((2, size), dtype=np.int64)
-    usual[0, place], usual[1, place] = low, high
-    found[place[(low != usual[0, place]) | (high != usual[1, place])]] = True
+    neighbors = np.zeros((2, size), dtype=np.int64)
+    neighbors[0, place], neighbors[1, place] = low, high
+    found[place[(low == high) | (low != neighbors[0, place]) | (high != neighbors[1, place])]] = True
     return found
 
 
 def _repeats(
-    passes: Passes,
-    first: Integers,  # (S,) the pass at which each stretch begins
+    label: Integers,  # (K,) the same for points at one place, or at one crossing
+    first: Integers,  # (S,) the point at which each stretch begins
     last: Integers,  # (S,)
 ) -> tuple[Integers, NDArray[np.bool_]]:
     """Return the first stretch (S,) with the same points as each, and whether it has them in the opposite order."""
-    same, turned = np.arange(len(first)), np.zeros(len(first), dtype=bool)
-    ends = np.sort(np.stack([passes.place[first], passes.place[last]], axis=1), axis=1)
-    keys = np.concatenate([ends, (last - first)[:, None]], axis=1)
-    _, group, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    found, is_reversed = np.arange(len(first)), np.zeros(len(first), dtype=bool)
+    ends = np.sort(np.stack([label[first], label[last]], axis=1), axis=1)
+    _, group, count = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
     seen: dict[bytes, tuple[int, bytes]] = {}
     for stretch in np.flatnonzero((count[group.reshape(-1)] > 1) & (last > first)).tolist():
-        points = passes.place[first[stretch] : last[stretch] + 1]
+        points = label[first[stretch] : last[stretch] + 1]
+        points = points[np.diff(points, prepend=-1) != 0]
+        if len(points) == 1:  # a loop within one crossing
+            continue
         forwards, backwards = points.tobytes(), points[::-1].tobytes()
         earlier, order = seen.setdefault(min(forwards, backwards), (stretch, forwards))
-        same[stretch], turned[stretch] = earlier, forwards != order
-    return same, turned
+        found[stretch], is_reversed[stretch] = earlier, forwards != order
+    return found, is_reversed
 
 
 def _without_gaps(coordinates: Floats, lengths: Floats, found: Stretches, merge: bool) -> Junctions:
     """Join vertices with no length between them in floating point, and leave out the stretches between them."""
-    gone = (found.begin == found.end) | (lengths[found.road] == 0)
+    has_none = (found.begin == found.end) | (lengths[found.road] == 0)
     source, target = found.source, found.target
-    if (source[gone] != target[gone]).any():
-        links = sp.coo_array((np.ones(gone.sum()), (source[gone], target[gone])), shape=(len(coordinates),) * 2)
+    if (source[has_none] != target[has_none]).any():
+        pairs = source[has_none], target[has_none]
+        links = sp.coo_array((np.ones(has_none.sum()), pairs), shape=(len(coordinates),) * 2)
         kept, part = first_of_each(connected_components(links, directed=False)[1])
         coordinates, source, target = coordinates[kept], part[source], part[target]
     stays = found.begin < found.end
     number = np.cumsum(stays) - 1
-    same = np.where(stays[found.same] & merge, number[found.same], number)
-    parts: tuple[NDArray[Any], ...] = (found.road, found.begin, found.end, source, target, same, found.turned & merge)
-    repeats = [] if merge else found.road[~found.is_distinct & stays & ~gone]
+    merged = stays[found.representative] & merge & ~has_none
+    parts: tuple[NDArray[Any], ...] = (found.road, found.begin, found.end, source, target)
+    parts += (np.where(merged, number[found.representative], number), found.is_reversed & merged)
+    repeats = [] if merge else found.road[~found.is_distinct & stays & ~has_none]
     stretches = Stretches(*(part[stays] for part in parts))
     return Junctions(coordinates, lengths, stretches, np.array(repeats, dtype=np.int64))

@@ -32,9 +32,8 @@ class Lines(NamedTuple):
 
     @property
     def diagonal(self) -> float:
-        """The distance between the corners of the box around all points, in metres or the units of the plane."""
-        corners = np.stack([self.points.min(axis=0), self.points.max(axis=0)])
-        return float(segment_lengths(corners, self.metric)[0])
+        """The diagonal of the box around all points (on the globe in space), in metres or the units of the plane."""
+        return float(np.linalg.norm(np.ptp(self.in_space(), axis=0)))
 
     @np.errstate(under="ignore")
     def along(
@@ -44,16 +43,14 @@ class Lines(NamedTuple):
     ) -> Floats:  # (n, 2)
         """Return the points at fractions of the lengths of lines.
 
-        A segment is straight in the coordinates. One that crosses the 180th meridian goes the short way.
+        A segment is straight in the coordinates. One that crosses the 180th meridian goes the short way, and longitudes
+        are on the same side of it as the nearer end.
         """
         target = fraction * self.lengths[line]
         before = self._points_before(line, target)
         span = self.reached[before + 1] - self.reached[before]
         share = np.clip((target - self.reached[before]) / np.where(span > 0, span, 1.0), 0.0, 1.0)
-        step = self.points[before + 1] - self.points[before]
-        if self.metric == "haversine":
-            step[:, 0] -= 360 * np.round(step[:, 0] / 360)
-        return self.points[before] + share[:, None] * step
+        return interpolated(self.points[before], self.points[before + 1], share, self.metric)
 
     def in_space(self) -> Floats:  # (M, 2) or (M, 3)
         """Return the points as Cartesian coordinates: those of the plane, or points on the globe in metres."""
@@ -62,6 +59,26 @@ class Lines(NamedTuple):
     def _points_before(self, line: Integers, target: Floats) -> Integers:
         """Return the last point (n,) of each line, except its end, that lies no farther along it than a target (n,)."""
         return last_before(self.reached, self.first[line], self.first[line + 1] - 2, target)
+
+
+def interpolated(
+    starts: Floats,  # (n, 2)
+    ends: Floats,  # (n, 2)
+    share: Floats,  # (n,)
+    metric: str,
+) -> Floats:  # (n, 2)
+    """Return points on segments that are straight in the coordinates, at shares of them; see `Lines.along`."""
+    step = ends - starts
+    if metric == "euclidean":
+        return starts + share[:, None] * step
+    turns = 360 * np.round(step[:, 0] / 360)
+    step[:, 0] -= turns
+    found = starts + share[:, None] * step
+    longitude, crosses = found[:, 0], turns != 0
+    seam = np.where(np.maximum(starts[:, 0], ends[:, 0]) > 180, 360.0 * (turns < 0), np.where(turns < 0, 180.0, -180.0))
+    beyond = crosses & np.where(turns < 0, longitude > seam, longitude < seam)
+    longitude[beyond] += turns[beyond]
+    return found
 
 
 def last_before(
@@ -98,24 +115,35 @@ def as_lines(
     return Lines(points, first, steps, metric)
 
 
-class Passes(NamedTuple):
+class LinePoints(NamedTuple):
     """The points of lines, line after line, without those that repeat the point before: K of them."""
 
     point: Integers  # (K,) index among the M points
     line: Integers  # (K,)
-    place: Integers  # (K,) number of its coordinates among the P distinct ones
+    place: Integers  # (K,) number of its coordinates among the P distinct ones, sorted by them
     is_end: NDArray[np.bool_]  # (K,) whether it is the first or last point of its line
 
 
-def passes_of(lines: Lines) -> Passes:
+def line_points(lines: Lines) -> LinePoints:
     """Return the points of lines that differ from the point before."""
-    pairs = np.ascontiguousarray(lines.points + 0.0).view(np.complex128).reshape(-1)  # no negative zeros
+    pairs = np.ascontiguousarray(_canonical(lines)).view(np.complex128).reshape(-1)
     place = np.unique(pairs, return_inverse=True)[1].reshape(-1)
     line = np.repeat(np.arange(len(lines.first) - 1), np.diff(lines.first))
     kept = np.flatnonzero((np.diff(line, prepend=-1) > 0) | (np.diff(place, prepend=-1) != 0))
     line, place = line[kept], place[kept]
     is_end = (np.diff(line, prepend=-1) != 0) | (np.diff(line, append=-1) != 0)
-    return Passes(kept, line, place, is_end)
+    return LinePoints(kept, line, place, is_end)
+
+
+def _canonical(lines: Lines) -> Floats:  # (M, 2)
+    """Return the points with one pair of coordinates for each place: no negative zeros, longitudes in [-180, 180)."""
+    points = lines.points + 0.0
+    if lines.metric == "haversine":
+        longitude = points[:, 0]
+        longitude[longitude >= 180] -= 360
+        longitude[longitude < -180] += 360
+        longitude[np.abs(points[:, 1]) == 90] = 0.0
+    return points
 
 
 def check_lines(

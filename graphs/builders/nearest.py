@@ -1,8 +1,11 @@
-"""The places on lines that are nearest to points, exactly, by a tree of samples.
+"""The places on lines that are nearest to points, by a tree of samples.
 
 Each straight segment is sampled at its ends and so densely between them that no two neighbouring samples are more than
-h apart. Where a point's nearest sample is at distance d, its nearest place on a line is no further away, and has a
+h apart. If a point's nearest sample is at distance d, its nearest place on a line is no farther away, and has a
 sample within h / 2 of itself: so the segment is among those with a sample within d + h / 2 of the point.
+
+On the globe segments are straight in degrees. They are cut into chords of at most a kilometre, which are 2 cm from the
+globe, and from the segment some centimetres outside of polar regions.
 """
 
 from typing import NamedTuple
@@ -10,57 +13,84 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.lines import Lines
+from graphs.builders.lines import Lines, in_space, interpolated
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 BLOCK = 2**14
 """Points at once."""
-_SLACK = 1e-9  # of a distance, for rounding
+MAX_PAIRS = 2**22
+"""Pairs of points and segments to compare at once."""
+_CHORD = 1000.0
+"""The longest chord on the globe, in metres."""
+_SLACK = 1e-9
+"""Of a distance, for rounding."""
 
 
-class Places(NamedTuple):
+class NearestPlaces(NamedTuple):
     """Places on lines, and how far they are from what they were asked for."""
 
     line: Integers  # (n,)
     fraction: Floats  # (n,)
-    distance: Floats  # (n,) metres, or the units of the plane
+    distance: Floats  # (n,) metres in a straight line, or the units of the plane
+
+
+class _Chords(NamedTuple):
+    """Straight segments (q,) in the plane or in space."""
+
+    start: Integers  # (q,) the point of the lines before each
+    low: Floats  # (q,) share of the segment from that point on at which each begins
+    high: Floats  # (q,)
+    starts: Floats  # (q, c)
+    ends: Floats  # (q, c)
 
 
 @np.errstate(under="ignore")
 def nearest_places(
     lines: Lines,
-    points: Floats,  # (n, c)
-) -> Places:
-    """Return the nearest place on any line of each of n points; of several, that on the first line.
-
-    Args:
-        lines: The lines.
-        points: Where their points are with `Lines.in_space`: c is 2 in the plane, and 3 on the globe, where segments
-            are chords.
-    """
+    points: Floats,  # (n, 2)
+) -> NearestPlaces:
+    """Return the nearest place on any line of each of n points; of several, that on the first line."""
     from scipy.spatial import cKDTree
 
-    corners = lines.in_space()
-    is_start = np.ones(len(corners), dtype=bool)
-    is_start[lines.first[1:] - 1] = False
-    starts = np.flatnonzero(is_start)
-    owner, samples, apart = _sampled(corners[starts], corners[starts + 1])
+    chords, asked = _chords(lines), in_space(points, lines.metric)
+    owner, samples, apart = _sampled(chords.starts, chords.ends)
     tree = cKDTree(samples)
-    line = np.repeat(np.arange(len(lines.first) - 1), np.diff(lines.first))[starts]
-    rounding = 8 * np.finfo(np.float64).eps * max(np.abs(corners).max(), np.abs(points).max())
+    line = np.searchsorted(lines.first, chords.start, side="right") - 1
+    rounding = 8 * np.finfo(np.float64).eps * max(np.abs(chords.starts).max(), np.abs(asked).max())
     found = []
-    for block in np.array_split(points, max(1, -(-len(points) // BLOCK))):
+    for block in np.array_split(asked, max(1, -(-len(asked) // BLOCK))):
         reach = tree.query(block)[0] * (1 + _SLACK) + apart / 2
-        groups = tree.query_ball_point(block, reach)
-        asked = np.repeat(np.arange(len(block)), [len(group) for group in groups])
-        near = np.array([sample for group in groups for sample in group], dtype=np.int64)
-        segment = owner[near]
-        distance, share = _projected(block[asked], corners[starts[segment]], corners[starts[segment] + 1])
-        best = _first_least(asked, distance, segment, rounding)
-        found.append(Places(line[segment[best]], _fractions(lines, starts[segment[best]], share[best]), distance[best]))
-    return Places(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        counts = np.asarray(tree.query_ball_point(block, reach, return_length=True))
+        for rows in np.split(np.arange(len(block)), np.flatnonzero(np.diff(np.cumsum(counts) // MAX_PAIRS)) + 1):
+            groups = tree.query_ball_point(block[rows], reach[rows])
+            row = np.repeat(np.arange(len(rows)), [len(group) for group in groups])
+            near = owner[np.array([sample for group in groups for sample in group], dtype=np.int64)]
+            distance, share = _projected(block[rows][row], chords.starts[near], chords.ends[near])
+            best = _first_least(row, distance, near, rounding)
+            chosen = near[best]
+            along = chords.low[chosen] + share[best] * (chords.high[chosen] - chords.low[chosen])
+            fraction = _fractions(lines, chords.start[chosen], along)
+            found.append(NearestPlaces(line[chosen], fraction, distance[best]))
+    return NearestPlaces(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+
+def _chords(lines: Lines) -> _Chords:
+    """Return the segments of lines, on the globe in chords."""
+    is_start = np.ones(len(lines.points), dtype=bool)
+    is_start[lines.first[1:] - 1] = False
+    start = np.flatnonzero(is_start)
+    if lines.metric == "euclidean":
+        zeros = np.zeros(len(start))
+        return _Chords(start, zeros, zeros + 1, lines.points[start], lines.points[start + 1])
+    counts = np.maximum(1, np.ceil((lines.reached[start + 1] - lines.reached[start]) / _CHORD)).astype(np.int64)
+    start = np.repeat(start, counts)
+    step = np.arange(len(start)) - np.repeat(np.cumsum(counts) - counts, counts)
+    low, high = step / np.repeat(counts, counts), (step + 1) / np.repeat(counts, counts)
+    first, second = lines.points[start], lines.points[start + 1]
+    starts, ends = (in_space(interpolated(first, second, share, lines.metric), lines.metric) for share in (low, high))
+    return _Chords(start, low, high, starts, ends)
 
 
 def _sampled(starts: Floats, ends: Floats) -> tuple[Integers, Floats, float]:
@@ -75,7 +105,7 @@ def _sampled(starts: Floats, ends: Floats) -> tuple[Integers, Floats, float]:
 
 
 def _projected(points: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
-    """Return distances (k,) of points from segments, and the share (k,) of each segment before the nearest place."""
+    """Return the distances (k,) of points from segments, and the share (k,) of each before the nearest place."""
     steps = ends - starts
     squared = (steps**2).sum(1)
     share = np.clip(((points - starts) * steps).sum(1) / np.where(squared > 0, squared, 1.0), 0.0, 1.0)
@@ -94,7 +124,7 @@ def _first_least(asked: Integers, distance: Floats, segment: Integers, rounding:
 
 
 def _fractions(lines: Lines, start: Integers, share: Floats) -> Floats:
-    """Return how far along their lines (n,) places are that divide the segment behind a point."""
+    """Return the fractions (n,) of their lines at which places are, at shares of the segment after a point."""
     line = np.searchsorted(lines.first, start, side="right") - 1
     length = lines.lengths[line]
     reached = lines.reached[start] + share * (lines.reached[start + 1] - lines.reached[start])

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from graphs.builders.files import brief, check_file
 from graphs.builders.geojson import read_geojson
 from graphs.builders.roads import Roads
+from graphs.checks import is_number, shown
 from graphs.errors import FileFormatError, GraphError, GraphWarning, InvalidArgumentError
 
 FARTHEST_SENSOR = 500.0
@@ -52,8 +53,8 @@ def read_roads(
     Warns:
         SkippedFeaturesWarning: the numbers of features that were left out or not observed.
     """
-    if not within > 0:
-        raise InvalidArgumentError(f"within must be a positive number, got {within}.")
+    if not is_number(within) or not within > 0:
+        raise InvalidArgumentError(f"within must be a positive number, got {shown(within)}.")
     file = check_file(path, "a road network", packed=Path(path).suffix.lower() == ".rda")
     try:
         if file.suffix.lower() == ".rda":

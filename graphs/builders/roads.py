@@ -1,6 +1,5 @@
 """Road geometry to edges: lines join where they share points, and sensors are inserted on them."""
 
-import warnings
 from collections.abc import Mapping, Sequence, Sized
 from typing import Any, NamedTuple, cast
 
@@ -10,11 +9,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.edges import EdgeArrays
-from graphs.builders.junctions import Junctions, join_lines
+from graphs.builders.junctions import POSITION_TOLERANCE, Junctions, Located, join_lines
 from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
 from graphs.builders.numbering import read_integers
 from graphs.checks import as_numbers, is_number, shown
-from graphs.errors import DisconnectedWarning, DuplicateRoadsWarning, InvalidArgumentError, InvalidGraphError
+from graphs.errors import (
+    DisconnectedWarning,
+    DuplicateRoadsWarning,
+    InvalidArgumentError,
+    InvalidGraphError,
+    warn,
+)
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -33,6 +38,7 @@ class Roads(NamedTuple):
     duplicates: str = "parallel"  # lines that repeat others: "parallel" roads, or "merge"
     road_properties: tuple[Mapping[str, Any], ...] = ()  # R of them, the lines' properties in the file; or none
     road_ids: tuple[Any, ...] = ()  # R of them, the lines' ids in the file, None for a line without; or none
+    sensor_ids: tuple[Any, ...] = ()  # S of them, likewise
     unit: str = ""  # of lengths: "m", another unit of a plane, or "" if it is not known
     members: Mapping[str, Any] = {}  # `name` and `crs` of the file
 
@@ -46,10 +52,8 @@ class Roads(NamedTuple):
         """
         _check_sensors(self.sensor_edges, self.sensor_fractions, len(self.lines))
         joined = join_lines(as_lines(self.lines, self.metric), self.snap, self.duplicates)
-        stretch, fraction = joined.stretches.find(self.sensor_edges, self.sensor_fractions)
-        vertex = joined.stretches.vertices(stretch, fraction, joined.lengths)
-        keys = _place_keys(stretch, fraction, vertex)
-        distinct, place = first_of_each(np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1))
+        located = joined.stretches.locate(self.sensor_edges, self.sensor_fractions, joined.lengths)
+        distinct, place = first_of_each(_place_numbers(located))
         return self.sensor_edges[distinct], self.sensor_fractions[distinct], place
 
 
@@ -92,12 +96,25 @@ def from_roads(
     if not is_number(min_length) or not 0 <= min_length < np.inf:
         raise InvalidArgumentError(f"min_length must be a number of at least 0, got {shown(min_length)}.")
     joined, found = _cut(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)
-    warn_of_duplicates(joined, 3)
-    distance = np.array([piece.length for piece in found.pieces])
-    weights = distance.mean() / np.maximum(distance, min_length * distance.mean()) if len(distance) else distance
-    ends = np.array([(piece.source, piece.target) for piece in found.pieces], dtype=np.int64).reshape(-1, 2)
+    warn_of_duplicates(joined)
+    pieces = [piece for piece in found.pieces if piece.source != piece.target]
+    distance = np.array([piece.length for piece in pieces])
+    weights = _weights(distance, min_length * distance.mean()) if len(pieces) else distance
+    ends = np.array([(piece.source, piece.target) for piece in pieces], dtype=np.int64).reshape(-1, 2)
     _warn_of_parts(ends, len(found.labels), len(np.atleast_1d(np.asarray(sensor_edges))))
     return EdgeArrays(len(found.labels), ends[:, 0], ends[:, 1], weights, found.labels, found.coordinates)
+
+
+def _weights(distance: Floats, least: float) -> Floats:  # (E,)
+    """Return (mean length) / (length), lengths below the least counting as that."""
+    with np.errstate(over="ignore", divide="ignore"):
+        weights = distance.mean() / np.maximum(distance, least)
+    if not np.isfinite(weights).all():
+        raise InvalidGraphError(
+            f"Lengths of pieces of road must be in the range of double precision, got {distance.min():.3g} and "
+            f"{distance.max():.3g}. Pass min_length=, or join what is near with snap=."
+        )
+    return np.asarray(weights)
 
 
 def _warn_of_parts(ends: Integers, num_nodes: int, num_sensors: int) -> None:
@@ -105,12 +122,11 @@ def _warn_of_parts(ends: Integers, num_nodes: int, num_sensors: int) -> None:
     part = connected_parts(ends[:, 0], ends[:, 1], num_nodes)
     parts, silent = int(part.max()) + 1, int(part.max()) + 1 - len(np.unique(part[num_nodes - num_sensors :]))
     if num_sensors and silent:
-        warnings.warn(
+        warn(
             DisconnectedWarning(
                 f"The roads fall into {parts:,} parts without a way between them, {silent:,} of them without a sensor. "
                 "Roads meet where they share points; snap= joins points that nearly meet."
-            ),
-            stacklevel=4,
+            )
         )
 
 
@@ -155,10 +171,10 @@ def _cut(
     flat = as_lines(check_lines(lines), metric)
     edges, fractions = _read_sensors(sensor_edges, sensor_fractions, len(flat.first) - 1)
     joined = join_lines(flat, snap, duplicates)
-    check_isolated(joined, snap)
-    stretch, fraction = joined.stretches.find(edges, fractions)
-    vertex = joined.stretches.vertices(stretch, fraction, joined.lengths)
-    _check_distinct(stretch, fraction, vertex)
+    check_isolated(joined, snap, flat.lengths)
+    located = joined.stretches.locate(edges, fractions, joined.lengths)
+    vertex = located.vertex
+    _check_distinct(located)
     free = np.ones(len(joined.coordinates), dtype=bool)
     free[vertex[vertex >= 0]] = False
     node = np.cumsum(free) - 1
@@ -168,7 +184,7 @@ def _cut(
     coordinates = np.concatenate([joined.coordinates[free], flat.along(edges, fractions)])
     positions = np.concatenate([_positions(joined)[free], np.stack([edges.astype(np.float64), fractions], axis=1)])
     inner = vertex < 0
-    cuts = (stretch[inner], fraction[inner], sensors[inner])
+    cuts = (located.stretch[inner], located.fraction[inner], sensors[inner])
     return joined, CutRoads(labels, coordinates, positions, _pieces(flat, joined, node, cuts, coordinates))
 
 
@@ -188,7 +204,7 @@ def _pieces(
     cuts: tuple[Integers, Floats, Integers],  # (c,) stretches, fractions and nodes of sensors inside them
     coordinates: Floats,  # (N, 2)
 ) -> list[Piece]:
-    """Return the pieces between the nodes on each stretch, except loops from a node to itself."""
+    """Return the pieces between the nodes on each stretch."""
     found = joined.stretches
     used = np.flatnonzero(found.is_distinct & (joined.lengths[found.road] > 0))
     stretch = np.concatenate([used, cuts[0], used])
@@ -196,7 +212,7 @@ def _pieces(
     nodes = np.concatenate([node[found.source[used]], cuts[2], node[found.target[used]]])
     order = np.lexsort((fraction, stretch))
     stretch, fraction, nodes = stretch[order], fraction[order], nodes[order]
-    first = np.flatnonzero((stretch[1:] == stretch[:-1]) & (nodes[1:] != nodes[:-1]))
+    first = np.flatnonzero(stretch[1:] == stretch[:-1])
     road = found.road[stretch[first]]
     begin, end = fraction[first], fraction[first + 1]
     length = joined.lengths[road]
@@ -232,7 +248,7 @@ def _points_between(flat: Lines, road: Integers, low: Floats, high: Floats) -> l
     return out
 
 
-def warn_of_duplicates(joined: Junctions, stacklevel: int) -> None:
+def warn_of_duplicates(joined: Junctions) -> None:
     """Warn of stretches of road that repeat another and stay parallel to it.
 
     Warns:
@@ -240,18 +256,27 @@ def warn_of_duplicates(joined: Junctions, stacklevel: int) -> None:
     """
     roads = joined.repeats
     if len(roads):
-        warnings.warn(
+        several = len(roads) > 1
+        what = f"{len(roads)} stretches of road repeat another, the first" if several else "1 stretch repeats another,"
+        warn(
             DuplicateRoadsWarning(
-                f"{len(roads)} stretch{'es' * (len(roads) > 1)} of road repeat{'s' * (len(roads) == 1)} another, the "
-                f"first on road {roads[0]}. Each counts as a parallel road. "
+                f"{what} on road {roads[0]}. Copies count as parallel roads. "
                 'Pass duplicates="merge" to count them as one road.'
-            ),
-            stacklevel=stacklevel + 1,
+            )
         )
 
 
-def check_isolated(joined: Junctions, snap: float) -> None:
+def check_isolated(
+    joined: Junctions,
+    snap: float = 0.0,
+    lengths: Floats | None = None,  # (R,)
+) -> None:
     """Refuse roads without length that meet no road with a length.
+
+    Args:
+        joined: The roads.
+        snap: The tolerance that they were joined with.
+        lengths: The lengths of their lines, if it may be the tolerance that closed a road.
 
     Raises:
         InvalidGraphError: the first of them, and whether it is the tolerance that closed it.
@@ -263,10 +288,10 @@ def check_isolated(joined: Junctions, snap: float) -> None:
     if met.all():
         return
     road = int(found.road[~met[found.source]][0])
-    if snap > 0:
+    if lengths is not None and lengths[road] > 0:
         raise InvalidGraphError(
-            f"snap={snap:g} makes one point of road {road}, which meets no other. Choose a smaller tolerance, or leave "
-            "the road out."
+            f"snap={snap:g} closes road {road}, of length {lengths[road]:.3g}, to a point that no other road meets. "
+            "Choose a smaller tolerance, or leave the road out."
         )
     raise InvalidGraphError(f"Road {road} has no length and meets no other. Leave it out.")
 
@@ -295,16 +320,21 @@ def _check_sensors(edges: Integers, fractions: Floats, count: int) -> None:
         )
 
 
-def _place_keys(stretch: Integers, fraction: Floats, vertex: Integers) -> Floats:  # (S, 2)
-    """Return two numbers for each sensor that are the same for sensors at one place."""
-    inner = vertex < 0
-    return np.stack([np.where(inner, stretch, -1), np.where(inner, fraction, vertex)], axis=1).reshape(-1, 2)
+def _place_numbers(located: Located) -> Integers:  # (S,)
+    """Return a number for each sensor that is the same for sensors at one place."""
+    inner = located.vertex < 0
+    group = np.where(inner, located.stretch, -1)
+    where = np.where(inner, located.fraction, located.vertex)
+    order = np.lexsort((where, group))
+    steps = (np.diff(group[order], prepend=-2) != 0) | (np.diff(where[order], prepend=0.0) > POSITION_TOLERANCE)
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.cumsum(steps)
+    return number
 
 
-def _check_distinct(stretch: Integers, fraction: Floats, vertex: Integers) -> None:
+def _check_distinct(located: Located) -> None:
     """Refuse two sensors at one place."""
-    keys = _place_keys(stretch, fraction, vertex)
-    _, first, counts = np.unique(keys, axis=0, return_index=True, return_counts=True)
+    _, first, counts = np.unique(_place_numbers(located), return_index=True, return_counts=True)
     if (counts > 1).any():
         raise InvalidGraphError(
             f"Sensor {int(first[counts.argmax()])} shares its place with another. Give the place one sensor and "

@@ -11,25 +11,25 @@ Three rules, on the distinct places of all points:
 
 A line that has several points at one crossing, each within three tolerances of the next along the line, meets it once:
 at its end if it ends there, otherwise at a vertex rather than at another point, and of these at the one nearest to the
-crossing's first place. The crossings depend on neither the order nor the direction of the lines.
+center of the crossing. The result depends on neither the order nor the direction of the lines.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from graphs.builders.lines import Lines, Passes, chord, in_space
+from graphs.builders.lines import LinePoints, Lines, chord, in_space
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-WIDEST = 3.0
+MAX_WIDTH = 3.0
 """The largest width of a crossing, in tolerances; also the length up to which a line that snapping closes vanishes."""
-_MOST_NEAR = 32
+_MAX_NEAR = 32
 """The largest average number of vertices within the tolerance of one: more means that the tolerance is too large."""
 _FIRST_NEIGHBORS = 8
 """How many nearest places are looked at before more are, to find one of another line."""
@@ -47,50 +47,98 @@ def check_snap(snap: Any) -> None:
         )
 
 
-def snapped_stops(
+class _Visits(NamedTuple):
+    """The points of lines at each of n places, place after place."""
+
+    first: Integers  # (n + 1,)
+    line: Integers  # (first[n],)
+    reached: Floats  # (first[n],) the length of the line up to there
+
+    def chosen(self, places: Integers) -> "_Visits":
+        """Return the visits of some places."""
+        counts = np.diff(self.first)[places]
+        first = np.concatenate([[0], np.cumsum(counts)])
+        rows = np.arange(first[-1]) + np.repeat(self.first[places] - first[:-1], counts)
+        return _Visits(first, self.line[rows], self.reached[rows])
+
+    def are_apart(
+        self,
+        one: Integers,  # (q,)
+        other: Integers,  # (q,)
+        length: float,
+    ) -> NDArray[np.bool_]:  # (q,)
+        """Return whether no line passes both places of a pair within a length along it."""
+        counts = np.diff(self.first)
+        sizes = counts[one] * counts[other]
+        pair = np.repeat(np.arange(len(one)), sizes)
+        step = np.arange(len(pair)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        a = self.first[one][pair] + step // counts[other][pair]
+        b = self.first[other][pair] + step % counts[other][pair]
+        near = (self.line[a] == self.line[b]) & (np.abs(self.reached[a] - self.reached[b]) <= length)
+        return np.asarray(np.bincount(pair, near, minlength=len(one)) == 0)
+
+
+def snapped_vertices(
     lines: Lines,
-    passes: Passes,
-    meets: NDArray[np.bool_],  # (P,)
+    points: LinePoints,
+    is_vertex: NDArray[np.bool_],  # (P,)
     snap: float,
 ) -> tuple[Integers, Integers]:
-    """Return the passes at which lines meet a crossing, ascending, and the number of the crossing of each.
+    """Return the points at which lines meet a crossing, ascending, and the number of the crossing of all points (K,).
 
     Args:
         lines: The lines.
-        passes: Their distinct points.
-        meets: Whether each place is a vertex without a tolerance.
+        points: Their distinct points.
+        is_vertex: Whether each place is a vertex without a tolerance.
         snap: The tolerance, positive.
+
+    Returns:
+        Indices into the points (v,); and a crossing for each point, -1 for those at none.
 
     Raises:
         InvalidGraphError: chains of vertices would join places that are more than three tolerances apart.
     """
-    own = np.unique(passes.place, return_index=True)[1]
-    space = in_space(lines.points[passes.point[own]], lines.metric)
-    group = _crossings(space, meets, passes.line[own], lines.reached[passes.point[own]], snap, lines.metric)
-    near = np.flatnonzero(group[passes.place] >= 0)
-    line, crossing = passes.line[near], group[passes.place[near]]
-    first = np.full(int(crossing.max()) + 1, len(passes.place))
-    np.minimum.at(first, crossing, near)
-    distance = np.linalg.norm(space[passes.place[near]] - space[passes.place[first[crossing]]], axis=1)
-    order = np.lexsort((near, crossing, line))
-    steps = np.diff(lines.reached[passes.point[near[order]]], prepend=0.0)
-    opens = (np.diff(line[order], prepend=-1) != 0) | (np.diff(crossing[order], prepend=-1) != 0)
-    run = np.empty(len(near), dtype=np.int64)
-    run[order] = np.cumsum(opens | (steps > WIDEST * snap)) - 1
-    is_end = passes.is_end[near]
-    ends = np.bincount(run, is_end) > 0
-    order = np.lexsort((near, distance, ~meets[passes.place[near]], run))
+    own = np.unique(points.place, return_index=True)[1]
+    space = in_space(lines.points[points.point[own]], lines.metric)
+    order = np.argsort(points.place, kind="stable")
+    first = np.searchsorted(points.place[order], np.arange(len(own) + 1))
+    visits = _Visits(first, points.line[order], lines.reached[points.point[order]])
+    group = _crossings(space, is_vertex, visits, snap, lines.metric)
+    crossing = group[points.place]
+    near = np.flatnonzero(crossing >= 0)
+    run = _runs(points.line[near], crossing[near], lines.reached[points.point[near]], MAX_WIDTH * snap)
+    place, is_end = points.place[near], points.is_end[near]
+    distance = np.round(_from_centers(space, group)[place] / snap, 9)  # ties are decided by the place, not by rounding
+    order = np.lexsort((place, distance, ~is_vertex[place], run))
     best = np.zeros(len(near), dtype=bool)
     best[order[np.diff(run[order], prepend=-1) > 0]] = True
-    stops = is_end | (best & ~ends[run])
-    return near[stops], crossing[stops]
+    has_end = np.bincount(run, is_end) > 0
+    return near[is_end | (best & ~has_end[run])], crossing
+
+
+def _runs(line: Integers, crossing: Integers, reached: Floats, longest: float) -> Integers:
+    """Return the number of the run (q,) that each point belongs to: of one line, at one crossing, near to the next."""
+    order = np.lexsort((np.arange(len(line)), crossing, line))
+    opens = (np.diff(line[order], prepend=-1) != 0) | (np.diff(crossing[order], prepend=-1) != 0)
+    run = np.empty(len(line), dtype=np.int64)
+    run[order] = np.cumsum(opens | (np.diff(reached[order], prepend=0.0) > longest)) - 1
+    return run
+
+
+def _from_centers(space: Floats, group: Integers) -> Floats:
+    """Return the distance (P,) of each place (P, d) from the center of its group; 0 for places of none."""
+    inside = np.flatnonzero(group >= 0)
+    counts = np.bincount(group[inside])
+    centers = np.stack([np.bincount(group[inside], axis) for axis in space[inside].T], axis=1) / counts[:, None]
+    out = np.zeros(len(space))
+    out[inside] = np.linalg.norm(space[inside] - centers[group[inside]], axis=1)
+    return out
 
 
 def _crossings(
     space: Floats,  # (P, d)
-    meets: NDArray[np.bool_],  # (P,)
-    line: Integers,  # (P,) a line that passes each place
-    reached: Floats,  # (P,) its length up to there
+    is_vertex: NDArray[np.bool_],  # (P,)
+    visits: _Visits,
     snap: float,
     metric: str,
 ) -> Integers:  # (P,)
@@ -99,33 +147,32 @@ def _crossings(
 
     reach = chord(float(snap), metric)
     group = np.full(len(space), -1)
-    vertices, others = np.flatnonzero(meets), np.flatnonzero(~meets)
+    vertices, others = np.flatnonzero(is_vertex), np.flatnonzero(~is_vertex)
     group[vertices] = part = _chains(space[vertices], reach, snap)
     _check_chains(space[vertices], part, reach, snap)
     distance, nearest = cKDTree(space[vertices]).query(space[others], distance_upper_bound=np.nextafter(reach, np.inf))
     is_near = np.isfinite(distance)
     group[others[is_near]] = part[nearest[is_near]]
     left = others[~is_near]
-    found = _joined(space[left], line[left], reached[left], reach, WIDEST * snap)
+    found = _joined(space[left], visits.chosen(left), reach, MAX_WIDTH * snap)
     group[left[found >= 0]] = part.max() + 1 + found[found >= 0]
     return group
 
 
 def _joined(
     space: Floats,  # (n, d)
-    line: Integers,  # (n,)
-    reached: Floats,  # (n,)
+    visits: _Visits,
     reach: float,
     apart: float,
 ) -> Integers:  # (n,)
     """Return a number for the points of each crossing that is not at a vertex; -1 for points of none."""
-    partner = _partners(space, line, reached, reach, apart)
+    partner = _partners(space, visits, reach, apart)
     paired = np.flatnonzero(partner >= 0)
-    chain = _eligible_chains(space[paired], line[paired], reached[paired], reach, apart)
+    chain = _eligible_chains(space[paired], visits.chosen(paired), reach, apart)
     is_narrow = np.zeros(len(paired), dtype=bool)
     found = np.full(len(space), -1)
     if chain is not None:
-        is_narrow = (_widths(space[paired], chain) <= WIDEST * reach)[chain]
+        is_narrow = (_widths(space[paired], chain) <= MAX_WIDTH * reach)[chain]
         found[paired[is_narrow]] = chain[is_narrow]
     wide = paired[~is_narrow]
     first = wide[(partner[partner[wide]] == wide) & (wide < partner[wide])]
@@ -133,24 +180,21 @@ def _joined(
     return found
 
 
-def _eligible_chains(
-    space: Floats, line: Integers, reached: Floats, reach: float, apart: float
-) -> Integers | None:  # (n,)
+def _eligible_chains(space: Floats, visits: _Visits, reach: float, apart: float) -> Integers | None:  # (n,)
     """Return the chain of each point, through pairs on different lines or far apart along one; None if too many."""
     from scipy.spatial import cKDTree
 
     tree = cKDTree(space)
-    if len(space) == 0 or tree.count_neighbors(tree, reach) > _MOST_NEAR * len(space):
+    if len(space) == 0 or tree.count_neighbors(tree, reach) > _MAX_NEAR * len(space):
         return None
     first, second = tree.query_pairs(reach, output_type="ndarray").T
-    fits = (line[first] != line[second]) | (np.abs(reached[first] - reached[second]) > apart)
+    fits = visits.are_apart(first, second, apart)
     return _components(first[fits], second[fits], len(space))
 
 
 def _partners(
     space: Floats,  # (n, d)
-    line: Integers,  # (n,)
-    reached: Floats,  # (n,)
+    visits: _Visits,
     reach: float,
     apart: float,
 ) -> Integers:  # (n,)
@@ -158,13 +202,13 @@ def _partners(
     from scipy.spatial import cKDTree
 
     partner, rest, count = np.full(len(space), -1), np.arange(len(space)), _FIRST_NEIGHBORS
-    while len(rest):
+    tree = cKDTree(space) if len(space) else None
+    while tree is not None and len(rest):
         ranks = np.arange(1, min(count, len(space)) + 1)
-        distance, near = cKDTree(space).query(space[rest], ranks, distance_upper_bound=np.nextafter(reach, np.inf))
+        distance, near = tree.query(space[rest], ranks, distance_upper_bound=np.nextafter(reach, np.inf))
         is_near = np.isfinite(distance)
-        near = np.where(is_near, near, 0)
-        is_far_along = np.abs(reached[near] - reached[rest][:, None]) > apart
-        fits = is_near & ((line[near] != line[rest][:, None]) | is_far_along)
+        fits = is_near.copy()
+        fits[is_near] = visits.are_apart(np.repeat(rest, is_near.sum(axis=1)), near[is_near], apart)
         found = fits.any(axis=1)
         partner[rest[found]] = near[found, fits[found].argmax(axis=1)]
         rest = rest[~found & is_near.all(axis=1) & (len(ranks) < len(space))]
@@ -177,7 +221,7 @@ def _chains(space: Floats, reach: float, snap: float) -> Integers:
     from scipy.spatial import cKDTree
 
     tree = cKDTree(space)
-    if tree.count_neighbors(tree, reach) > _MOST_NEAR * len(space):  # before the pairs are listed
+    if tree.count_neighbors(tree, reach) > _MAX_NEAR * len(space):  # before the pairs are listed
         raise InvalidGraphError(
             f"snap={snap:g} is more than the distance of neighbouring crossings. Choose a smaller one."
         )
@@ -202,9 +246,10 @@ def _widths(space: Floats, part: Integers) -> Floats:
 def _check_chains(space: Floats, part: Integers, reach: float, snap: float) -> None:
     """Refuse chains that join points that are far apart."""
     widths = _widths(space, part)
-    if widths.max() > WIDEST * reach:
+    if widths.max() > MAX_WIDTH * reach:
         members = int((part == widths.argmax()).sum())
         raise InvalidGraphError(
             f"snap={snap:g} would make one crossing of {members} points of roads, each near the next one, the "
-            f"outermost {widths.max():.3g} apart. Choose a tolerance well below the distance of neighbouring crossings."
+            f"outermost {widths.max() / reach:.3g} tolerances apart. Choose one well below the distance of "
+            "neighbouring crossings."
         )

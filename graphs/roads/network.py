@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import dijkstra
 
 from graphs.builders.junctions import Junctions, Stretches, join_lines
-from graphs.builders.lines import Lines, as_lines, check_lines, distances, first_of_each, in_space
+from graphs.builders.lines import Lines, as_lines, check_lines, distances, first_of_each
 from graphs.builders.nearest import nearest_places
 from graphs.builders.road_files import read_roads
 from graphs.builders.roads import Roads, check_isolated, connected_parts, warn_of_duplicates
@@ -26,6 +26,10 @@ NEAREST = 0.1
 """The default limit of `RoadNetwork.nearest` in a plane, in diagonals of the box around all lines."""
 NEAREST_METRES = 500.0
 """The default limit of `RoadNetwork.nearest` on the globe."""
+
+
+_FAR = 1e100
+"""The largest coordinate of a point, so that squares of distances stay in range."""
 
 
 class NearestPositions(NamedTuple):
@@ -51,7 +55,7 @@ class RoadNetwork:
     Attributes:
         coordinates: (V, 2) of the vertices: x and y, or longitude and latitude in degrees.
         stretches: The S stretches between vertices: `road`, `begin` and `end` as fractions of the road, `source` and
-            `target`, and which stretch stands for it if it repeats another (`same`, `turned`).
+            `target`, and the stretch that it was merged into, if any (`representative`, `is_reversed`).
         lengths: (R,) of the roads, in metres for "haversine", otherwise in the units of the plane; 0 only if all
             vertices of the road are the same.
         lines: The geometry of the roads, with their metric.
@@ -61,7 +65,7 @@ class RoadNetwork:
         >>> ways = [[(1, 0), (1, 1), (1, 2)], [(0, 1), (1, 1), (2, 1)]]  # share the point (1, 1)
         >>> roads = graphs.RoadNetwork.from_lines(ways, metric="euclidean")
         >>> roads
-        RoadNetwork(2 roads, 5 vertices, 4)
+        RoadNetwork(2 roads, 5 vertices, length 4)
         >>> roads.degrees.tolist()
         [1, 4, 1, 1, 1]
         >>> roads.distance([(0, 0.0)], [(1, 1.0)]).tolist()
@@ -87,7 +91,7 @@ class RoadNetwork:
                 f"Road {road} must have a positive length between its two vertices, got 0. Join them, with snap=, or "
                 "leave the road out."
             )
-        check_isolated(Junctions(self.coordinates, lengths, self.stretches, np.zeros(0, dtype=np.int64)), 0.0)
+        check_isolated(Junctions(self.coordinates, lengths, self.stretches, np.zeros(0, dtype=np.int64)))
         object.__setattr__(self, "lengths", lengths)
         for array in (self.coordinates, lengths, *self.stretches, *self.lines[:3]):
             array.flags.writeable = False
@@ -129,8 +133,8 @@ class RoadNetwork:
         """
         flat = as_lines(check_lines(lines), metric)
         joined = join_lines(flat, snap, duplicates)
-        check_isolated(joined, snap)
-        warn_of_duplicates(joined, 2)
+        check_isolated(joined, snap, flat.lengths)
+        warn_of_duplicates(joined)
         return cls(joined.coordinates, joined.stretches, joined.lengths, flat)
 
     @classmethod
@@ -181,8 +185,8 @@ class RoadNetwork:
 
     @property
     def total_length(self) -> float:
-        """The sum of the lengths of all roads."""
-        return float(self.lengths.sum())
+        """The sum of the lengths of all stretches. Those that were merged count once."""
+        return float(self.stretch_lengths[self.stretches.is_distinct].sum())
 
     @property
     def starts(self) -> Integers:
@@ -284,11 +288,13 @@ class RoadNetwork:
             raise InvalidArgumentError(f"Points must be finite coordinates (n, 2), got {shown(coordinates)}.")
         if not is_number(within) or not within > 0:
             raise InvalidArgumentError(f"within must be a positive number, got {shown(within)}.")
+        if (np.abs(points) > _FAR).any():
+            raise InvalidArgumentError(f"Points must be nearer than {_FAR:g} to the origin, got {shown(coordinates)}.")
         if is_globe and (np.abs(points) > (360, 90)).any():
             raise InvalidArgumentError(f"Points must be longitudes and latitudes in degrees, got {shown(coordinates)}.")
         if len(points) == 0:
             return NearestPositions(np.zeros((0, 2)), np.zeros(0))
-        found = nearest_places(self.lines, in_space(points, self.lines.metric))
+        found = nearest_places(self.lines, points)
         reached = self.lines.along(found.line, found.fraction)
         apart = distances(points, reached, self.lines.metric)
         if (apart > within).any():
@@ -334,12 +340,13 @@ class RoadNetwork:
 
     def _along_stretches(self, positions: ArrayLike) -> tuple[Integers, Floats]:
         """Return the stretches (n,) of positions, and the shares (n,) of their lengths."""
-        stretch, fraction = self.stretches.find(*self.read_positions(positions))
+        stretch, fraction, _ = self.stretches.locate(*self.read_positions(positions), self.lengths)
         begin, end = self.stretches.begin[stretch], self.stretches.end[stretch]
         return stretch, (fraction - begin) / (end - begin)
 
     def __repr__(self) -> str:
         unit, parts = " m" if self.lines.metric == "haversine" else "", int(self.parts.max()) + 1
-        counts = f"{self.num_roads} road{'s' * (self.num_roads != 1)}, {self.num_vertices} vertices"
+        counts = f"{self.num_roads} road{'s' * (self.num_roads != 1)}, "
+        counts += f"{self.num_vertices} vert{'ices' if self.num_vertices != 1 else 'ex'}"
         apart = f", {parts} parts" * (parts > 1)
-        return f"RoadNetwork({counts}{apart}, {self.total_length:,.6g}{unit})"
+        return f"RoadNetwork({counts}{apart}, length {self.total_length:,.6g}{unit})"

@@ -1,5 +1,6 @@
 """Processes on fields: what each calls the observations and the nodes of a field, and what it says there."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,10 @@ def whittle_matern(
         InvalidArgumentError: another alpha or boundary.
     """
     if field.roads is not None:
-        return RoadGP(graphs.RoadNetwork.from_roads(field.roads), alpha, boundary=boundary, seed=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", graphs.DuplicateRoadsWarning)  # reading the field has warned
+            network = graphs.RoadNetwork.from_roads(field.roads)
+        return RoadGP(network, alpha, boundary=boundary, seed=seed)
     return MeshGP(graphs.MeshField(field.mesh, alpha), within=within, seed=seed)
 
 

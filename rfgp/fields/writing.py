@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,9 @@ def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
     `source_edge` is the number of the road in the file, `source_id` its id, if it has one; the piece lies between the
     fractions `source_begin` and `source_end` of the road. Sensors keep their properties. Their `edge` and `fraction`,
     which refer to the roads as they were read, become `source_edge` and `source_fraction`; read again, a sensor goes to
-    the nearest piece. The file's `name` and `crs` are written back.
+    the nearest piece. Properties of these names that the file had are replaced, and numbers out of range become null.
+    Sensors keep their ids, and the file its `name` and `crs`. Parallel copies of a street that are cut at sensors meet
+    at more points when they are read again.
 
     Raises:
         InvalidArgumentError: the field is not on roads, or its value is called `gp_mean` or `gp_sd`.
@@ -96,11 +99,14 @@ def write_roads(path: str | Path, field: Field, law: NodeLaw) -> Path:
     for i, value in enumerate(roads.values.tolist()):
         own = {field.quantity: value if np.isfinite(value) else None}
         kept = dict(roads.properties[i]) if roads.properties else own
-        renamed = {_SOURCES.get(name, name): entry for name, entry in kept.items()}
+        renamed = {_SOURCES[name]: kept.pop(name) for name in _SOURCES if name in kept}
         position = first + int(place[i])
-        rows.append(_feature("Point", field.coordinates[position].tolist(), {**renamed, **_figures(law, [position])}))
-    text = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
-    members = json.dumps({"type": "FeatureCollection", **roads.members}, allow_nan=False).removesuffix("}")
+        about = {**kept, **renamed, **_figures(law, [position])}
+        rows.append(_feature("Point", field.coordinates[position].tolist(), about))
+        if roads.sensor_ids and roads.sensor_ids[i] is not None:
+            rows[-1]["id"] = roads.sensor_ids[i]
+    text = ",\n".join(json.dumps(_finite(row), allow_nan=False) for row in rows)
+    members = json.dumps({"type": "FeatureCollection", **_finite(roads.members)}, allow_nan=False).removesuffix("}")
     write_atomically(Path(path), f'{members}, "features": [\n{text}\n]}}\n'.encode())
     return Path(path)
 
@@ -118,6 +124,15 @@ def _road_properties(roads: graphs.Roads, piece: Piece) -> dict[str, Any]:
     ids = {} if name is None else {"source_id": name}
     place = {"source_edge": piece.road, "source_begin": piece.begin, "source_end": piece.end}
     return {**found, **ids, **place, _LENGTHS[roads.unit != "m"]: round(piece.length, 3)}
+
+
+def _finite(value: Any) -> Any:
+    """Return what JSON can hold: the same value with null in place of numbers that are not finite."""
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(entry) for key, entry in value.items()}
+    return [_finite(entry) for entry in value] if isinstance(value, list) else value
 
 
 def _figures(law: NodeLaw, nodes: list[int]) -> dict[str, float]:

@@ -18,7 +18,15 @@ from rfgp.saving.models import Codec, Tensors, part
 from rfgp.scaling import Scaling
 
 _LINES = {"coordinates": "f", "lengths": "f", "points": "f", "first": "i", "reached": "f"}
-_STRETCHES = {"road": "i", "begin": "f", "end": "f", "source": "i", "target": "i", "same": "i", "turned": "b"}
+_STRETCHES = {
+    "road": "i",
+    "begin": "f",
+    "end": "f",
+    "source": "i",
+    "target": "i",
+    "representative": "i",
+    "is_reversed": "b",
+}
 _ENDS = {"starts": "i", "ends": "i"}
 """The kinds of the arrays of roads in files; formats 1 and 2 have the ends of roads in place of stretches."""
 
@@ -79,6 +87,12 @@ def _decode_roads(described: Mapping[str, Any], tensors: Tensors, scaling: Scali
     is_chain = len(first) > 1 and first[0] == 0 and (np.diff(first) >= 2).all()
     if not is_chain or first[-1] != len(arrays["points"]) or len(arrays["reached"]) != len(arrays["points"]):
         raise InvalidArgumentError("the lines of the roads do not follow each other")
+    reached = np.diff(arrays["reached"])
+    reached[first[1:-1] - 1] = 0.0  # from one line to the next
+    if (arrays["reached"][first[:-1]] != 0).any() or not (reached >= 0).all() or not np.isfinite(reached).all():
+        raise InvalidArgumentError("the lines of the roads do not get longer from point to point")
+    if described["metric"] not in ("haversine", "euclidean"):
+        raise InvalidArgumentError(f"the metric of the roads is {str(described['metric'])[:20]!r}")
     if arrays["points"].shape[1:] != (2,) or arrays["coordinates"].shape[1:] != (2,):
         raise InvalidArgumentError("the roads have coordinates that are not pairs")
     given = [arrays[name] for name in ends]

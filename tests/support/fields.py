@@ -14,7 +14,8 @@ def network(edges, seed=0):
     rng = np.random.default_rng(seed)
     ends = np.array([edge[:2] for edge in edges])
     places = rng.normal(size=(ends.max() + 1, 2))
-    lines = [np.stack([places[a], rng.normal(size=2), places[b]]) for a, b in ends]
+    bends = rng.normal(size=(len(ends), 2, 2))  # two of them, so that a loop does not come back as it went
+    lines = [np.stack([places[a], *bends[i], places[b]]) for i, (a, b) in enumerate(ends)]
     roads = graphs.RoadNetwork.from_lines(lines, metric="euclidean")
     return replace(roads, lengths=np.array([edge[2] for edge in edges], dtype=np.float64))
 

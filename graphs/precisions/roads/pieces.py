@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.junctions import SAME
+from graphs.builders.junctions import POSITION_TOLERANCE
 from graphs.roads import RoadNetwork
 
 Floats = NDArray[np.float64]
@@ -39,8 +39,7 @@ def cut(
     fraction: Floats,  # (c,)
 ) -> Pieces:
     """Cut roads at positions, and in the middle those stretches that would still end where they begin."""
-    stretch, fraction = roads.stretches.find(road, fraction)
-    vertex = roads.stretches.vertices(stretch, fraction, roads.lengths)
+    stretch, fraction, vertex = roads.stretches.locate(road, fraction, roads.lengths)
     inner = np.flatnonzero(vertex < 0)
     loops = _used(roads) & (roads.stretches.source == roads.stretches.target)
     loops[stretch[inner]] = False
@@ -50,7 +49,7 @@ def cut(
     where = np.concatenate([fraction[inner], middles])
     order = np.lexsort((where, at))
     at, where = at[order], where[order]
-    is_new = (np.diff(at, prepend=-1) > 0) | (np.diff(where, prepend=-1.0) > SAME)
+    is_new = (np.diff(at, prepend=-1) > 0) | (np.diff(where, prepend=-1.0) > POSITION_TOLERANCE)
     number = np.empty(len(order), dtype=np.int64)
     number[order] = roads.num_vertices + np.cumsum(is_new) - 1
     vertex[inner] = number[: len(inner)]
@@ -85,9 +84,8 @@ def locate(
     fraction: Floats,  # (n,)
 ) -> Spots:
     """Return the vertex, or the piece, of each of n positions."""
-    stretch, fraction = roads.stretches.find(road, fraction)
+    stretch, fraction, vertex = roads.stretches.locate(road, fraction, roads.lengths)
     road = roads.stretches.road[stretch]
-    vertex = roads.stretches.vertices(stretch, fraction, roads.lengths)
     is_position = np.repeat([False, True], [len(pieces.road), len(road)])
     keys = np.concatenate([pieces.road, road]), np.concatenate([pieces.low, fraction])
     order = np.lexsort((is_position, keys[1], keys[0]))
@@ -95,8 +93,8 @@ def locate(
     piece[order] = np.cumsum(~is_position[order]) - 1
     piece = np.where(vertex < 0, piece[len(pieces.road) :], 0)
     low, high = pieces.low[piece], pieces.high[piece]
-    vertex = np.where((vertex < 0) & (fraction - low <= SAME), pieces.source[piece], vertex)
-    vertex = np.where((vertex < 0) & (high - fraction <= SAME), pieces.target[piece], vertex)
+    vertex = np.where((vertex < 0) & (fraction - low <= POSITION_TOLERANCE), pieces.source[piece], vertex)
+    vertex = np.where((vertex < 0) & (high - fraction <= POSITION_TOLERANCE), pieces.target[piece], vertex)
     inside = vertex < 0
     share = np.where(inside, (fraction - low) / (high - low), 0.5)
     return Spots(vertex, np.where(inside, piece, 0), share)

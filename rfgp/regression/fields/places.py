@@ -245,7 +245,7 @@ class RoadPlaces(Places):
         """Yield alpha, the boundary, the ends and lengths (S,) of stretches of road, and the vertices (V, 2)."""
         yield f"roads alpha={self.roads.alpha} boundary={self.roads.boundary}"
         network = self.roads.roads
-        parts = (network.stretches.source, network.stretches.target, network.stretch_lengths, network.coordinates)
+        parts = (*network.stretches, network.stretch_lengths, network.coordinates)
         yield from (torch.from_numpy(np.array(part)) for part in parts)
 
     @cached_property

@@ -111,7 +111,7 @@ ROADS = {
     "claims.rda": (b"RDX2\nX\n" + struct.pack(">iiiii", 2, 0, 0, 0x13, 2**31 - 1), "not a road network"),
     "text.rda": (b"RDA2\nA\n2\n197888\n131840\n1026\n1\n", "not a road network"),
     "gzip.geojson": (gzip.compress(b"{}"), "looks like gzip data"),
-    "latin.geojson": (b'{"type": "\xff"}', "decode byte 0xff"),
+    "latin.geojson": (b'{"type": "\xff"}', "must be text in UTF-8"),
 }
 READERS = {
     **dict.fromkeys(MESHES, lambda path: graphs.Graph.from_mesh(graphs.load_mesh(path))),

@@ -1,6 +1,7 @@
 """Roads and sensors in GeoJSON: what is read, what is left out, what is refused."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def test_sensors_without_a_road_go_to_the_nearest(tmp_path):
             "feature 0 has no geometry",
         ),
         (collection([("Polygon", [], {})]), "feature 0 must be a LineString .* got 'Polygon'"),
-        (collection([("MultiLineString", 3, {})]), "feature 0 must be .* got 'MultiLineString'"),
+        (collection([("MultiLineString", 3, {})]), "feature 0 must have a list of lines"),
         (collection([("LineString", [["a", "b"], [1, 2]], {})]), "coordinates that are no numbers"),
         (collection([("LineString", [1, 2], {})]), "coordinates that are no numbers"),
         (collection([("LineString", [[1], [2]], {})]), "points of two finite numbers"),
@@ -196,9 +197,13 @@ def named(name):
 GRID = [feature("LineString", [[0, 0], [50, 0]]), feature("LineString", [[50, 0], [50, 50]])]
 
 
+@pytest.mark.parametrize("has_pyproj", [True, False])
 @pytest.mark.parametrize(
     ("name", "metric"),
     [
+        ("EPSG:3857", "euclidean"),
+        ("urn:x-ogc:def:crs:EPSG:2056", "euclidean"),
+        ("CRS84", "haversine"),
         ("urn:ogc:def:crs:EPSG::3857", "euclidean"),
         ("EPSG:25832", "euclidean"),
         ("epsg:32633", "euclidean"),
@@ -209,7 +214,9 @@ GRID = [feature("LineString", [[0, 0], [50, 0]]), feature("LineString", [[50, 0]
         ("urn:ogc:def:crs:EPSG::4258", "haversine"),
     ],
 )
-def test_the_metric_follows_from_the_crs(name, metric, tmp_path):
+def test_the_metric_follows_from_the_crs(name, metric, has_pyproj, tmp_path, monkeypatch):
+    if not has_pyproj:
+        monkeypatch.setitem(sys.modules, "pyproj", None)
     path = file_of(tmp_path / "r.geojson", GRID, crs=named(name))
     roads = graphs.RoadNetwork.from_geojson(path)
     assert roads.lines.metric == metric
@@ -252,6 +259,9 @@ def test_systems_in_feet_are_read_by_pyproj(tmp_path):
     path = file_of(tmp_path / "r.geojson", GRID, crs=named("EPSG:2263"))
     assert graphs.read_roads(path, None)[5:] == graphs.read_roads(path, None, "euclidean")[5:]
     assert graphs.read_roads(path, None).unit == "US survey foot"
+    path = file_of(tmp_path / "r.geojson", GRID, crs=named("ESRI:102100"))  # Mercator
+    assert graphs.read_roads(path, None)[5:] == graphs.read_roads(path, None, "euclidean")[5:]
+    assert graphs.read_roads(path, None).unit == ""
     path = file_of(tmp_path / "r.geojson", GRID, crs=named("EPSG:4807"))  # grads
     with pytest.raises(graphs.FileFormatError, match="known one"):
         graphs.read_roads(path, None)
@@ -282,6 +292,43 @@ def test_a_byte_order_mark_and_nan_are_read(tmp_path):
     np.testing.assert_array_equal(graphs.read_roads(path).values, [np.nan, 3])
 
 
+@pytest.mark.parametrize(
+    ("point", "properties", "message"),
+    [
+        ("12", {"value": 1}, "coordinates that are no numbers"),
+        (["0", "0"], {"value": 1}, "coordinates that are no numbers"),
+        ([False, True], {"value": 1}, "coordinates that are no numbers"),
+        ([25, 0], {"value": 10**400}, "'value' of sensor 0 must be a finite number"),
+        ([25, 0], {"value": 1, "edge": 10**400, "fraction": 0.5}, "edge and fraction of sensor 0 must be numbers"),
+    ],
+)
+def test_odd_numbers_of_sensors_are_named(point, properties, message, tmp_path):
+    sensor = {"type": "Feature", "geometry": {"type": "Point", "coordinates": point}, "properties": properties}
+    path = file_of(tmp_path / "r.geojson", [*GRID, sensor], crs=named("EPSG:25832"))
+    with pytest.raises(graphs.FileFormatError, match=message):
+        graphs.read_roads(path)
+
+
+def test_places_that_are_null_are_not_named(tmp_path):
+    path = file_of(
+        tmp_path / "r.geojson",
+        [*GRID, feature("Point", [25, 0], value=1, edge=None, fraction=None)],
+        crs=named("EPSG:25832"),
+    )
+    assert graphs.read_roads(path).sensor_fractions.tolist() == [0.5]
+
+
+@pytest.mark.parametrize("within", ["a", None, True, 0, float("nan")])
+def test_limits_are_positive_numbers(within, tmp_path):
+    with pytest.raises(graphs.InvalidArgumentError, match="within must be a positive number"):
+        graphs.read_roads(file_of(tmp_path / "r.geojson", GRID), within=within)
+
+
+def test_metrics_are_checked_before_the_file_is_blamed(tmp_path):
+    with pytest.raises(graphs.InvalidArgumentError, match="metric must be one of"):
+        graphs.read_roads(file_of(tmp_path / "r.geojson", GRID, crs=named("EPSG:25832")), metric="miles")
+
+
 def test_features_that_hold_nothing_are_left_out(tmp_path):
     nothing = [
         {"type": "Feature", "properties": {"value": 1}, "geometry": None},
@@ -295,7 +342,7 @@ def test_features_that_hold_nothing_are_left_out(tmp_path):
         roads = graphs.read_roads(path)
     assert len(roads.lines) == 2
     assert len(roads.values) == 0
-    for text in ("feature without geometry", "LineString without points", "Point without points", "1 part of a Multi"):
+    for text in ("feature without geometry", "LineString without coord", "Point without coord", "1 part of a Multi"):
         assert text in str(caught[0].message)
 
 

@@ -69,6 +69,30 @@ def test_at_a_crossing_on_the_globe_the_first_road_counts():
     np.testing.assert_allclose(found[:, 1], 0, atol=1e-9)
 
 
+@pytest.mark.parametrize("line", [[(0, 0), (2, 0)], [(10, 60), (15, 60)], [(0, 60), (40, 61)], [(178, 5), (-178, 5)]])
+def test_long_segments_on_the_globe_are_straight_in_degrees(line):
+    roads = RoadNetwork.from_lines([line])
+    positions = np.stack([np.zeros(20), np.linspace(0.02, 0.98, 20)], axis=1)
+    found, distances = roads.nearest(roads.point(positions))
+    assert distances.max() < 0.5
+    np.testing.assert_allclose(found[:, 1], positions[:, 1], atol=1e-6)
+
+
+def test_points_out_of_range_are_named():
+    roads = RoadNetwork.from_lines([[(0, 0), (1, 0)]], metric="euclidean")
+    with pytest.raises(graphs.InvalidArgumentError, match="nearer than"):
+        roads.nearest([(1e160, 0)], within=np.inf)
+
+
+def test_few_pairs_at_once_find_the_same(monkeypatch):
+    angles = np.linspace(0, 2 * np.pi, 500)
+    roads = RoadNetwork.from_lines([np.stack([np.cos(angles), np.sin(angles)], axis=1)], metric="euclidean")
+    points = 0.001 * np.random.default_rng(0).normal(size=(50, 2))
+    whole = roads.nearest(points, within=2).positions
+    monkeypatch.setattr(nearest, "MAX_PAIRS", 700)
+    np.testing.assert_array_equal(roads.nearest(points, within=2).positions, whole)
+
+
 def test_many_points_go_in_blocks(monkeypatch):
     rng = np.random.default_rng(0)
     roads = RoadNetwork.from_lines(list(rng.uniform(size=(30, 2, 2))), metric="euclidean")

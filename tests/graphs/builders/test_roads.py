@@ -32,7 +32,7 @@ def test_sensors_are_inserted_in_order():
 
 
 def test_a_loop_without_a_sensor_joins_nothing():
-    loop = [(0, 0), (0, 1), (0, 0)]
+    loop = [(0, 0), (0, 1), (-1, 1), (0, 0)]
     assert Graph.from_roads([LINES[0], loop], metric="euclidean").num_edges == 1
     with_sensor = Graph.from_roads([LINES[0], loop], [1], [0.5], metric="euclidean")
     assert with_sensor.num_edges == 2
@@ -152,7 +152,7 @@ def test_chains_of_ends_are_one_crossing_whatever_the_order():
         assert g.coordinates[0].tolist() == [0.9 * order[0], 0]
         assert g.adjacency[[0], :].nnz == 4
     with pytest.raises(
-        graphs.InvalidGraphError, match=r"crossing of 6 points of roads, each near the next .* 4\.5 apart"
+        graphs.InvalidGraphError, match=r"crossing of 6 points of roads, each near the next .* 4\.5 tolerances apart"
     ):
         Graph.from_roads([[(0.9 * k, 0), (0.9 * k, 10 + 2 * k)] for k in range(6)], metric="euclidean", snap=1.0)
     rng = np.random.default_rng(1)

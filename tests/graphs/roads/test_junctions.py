@@ -31,7 +31,7 @@ def streets(rng, size=6, count=12, most=9):
         while len(way) < rng.integers(3, most):
             step = rng.permutation([(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1)])[0]
             to = (way[-1][0] + int(step[0]), way[-1][1] + int(step[1]))
-            if min(to) >= 0 and max(to) < size and (len(way) < 2 or to != way[-2]):
+            if min(to) >= 0 and max(to) < size:
                 way.append(to)
         ways.append(way)
     return ways
@@ -48,7 +48,7 @@ def points_of(roads, ways):
 
 def test_ways_meet_at_interior_points():
     roads = flat(CROSS)
-    assert repr(roads) == "RoadNetwork(2 roads, 5 vertices, 4)"
+    assert repr(roads) == "RoadNetwork(2 roads, 5 vertices, length 4)"
     assert roads.degrees.tolist() == [1, 4, 1, 1, 1]
     np.testing.assert_allclose(roads.distance([(0, 0.0)], [(1, 0.0), (1, 1.0), (0, 1.0)]), [[2, 2, 2]])
     np.testing.assert_array_equal(roads.point([(0, 0.25), (1, 0.75)]), [(1, 0.5), (1.5, 1)])
@@ -57,7 +57,7 @@ def test_ways_meet_at_interior_points():
 def test_bridges_stay_apart():
     roads = flat([[(1, 0), (1, 2)], [(0, 1), (1, 1), (2, 1)]])
     assert np.isinf(roads.distance([(0, 0.5)], [(1, 0.5)])).all()
-    assert repr(roads) == "RoadNetwork(2 roads, 4 vertices, 2 parts, 4)"
+    assert repr(roads) == "RoadNetwork(2 roads, 4 vertices, 2 parts, length 4)"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -145,6 +145,7 @@ def moved(rng, ways, spread):
     return [np.array(way, dtype=float) + spread / 2 * rng.uniform(-1, 1, (len(way), 2)) for way in ways]
 
 
+@pytest.mark.filterwarnings("ignore::graphs.DuplicateRoadsWarning")
 @pytest.mark.parametrize("seed", range(10))
 def test_snapped_ways_meet_where_exact_ones_do(seed):
     rng = np.random.default_rng(seed)
@@ -159,19 +160,40 @@ def test_snapped_ways_meet_where_exact_ones_do(seed):
     assert not np.isfinite(flat(moved(rng, ways, 0.02)).distance(positions[:1], positions[-1:])).any()
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.filterwarnings("ignore::graphs.DuplicateRoadsWarning")
+@pytest.mark.parametrize("seed", range(8))
 def test_snapping_depends_on_neither_order_nor_direction(seed):
     rng = np.random.default_rng(seed)
-    ways = moved(rng, streets(rng), 0.02)
+    ways = moved(rng, streets(rng), (0.02, 0.3)[seed % 2])  # the last is coarse: chains, and several points of one line
+    snap = (0.03, 0.2)[seed % 2]
     order, turned = rng.permutation(len(ways)), rng.random(len(ways)) < 0.5
-    other = flat([ways[i][::-1] if turned[i] else ways[i] for i in order], snap=0.03)
+    other = flat([ways[i][::-1] if turned[i] else ways[i] for i in order], snap=snap)
     positions = np.stack([rng.integers(0, len(ways), 30), rng.uniform(size=30)], axis=1)
     there = np.stack([np.argsort(order)[positions[:, 0].astype(int)], positions[:, 1]], axis=1)
     back = turned[positions[:, 0].astype(int)]
     there[back, 1] = 1 - there[back, 1]
-    expected = flat(ways, snap=0.03).distance(positions, positions)
-    np.testing.assert_allclose(other.distance(there, there), expected, atol=0.2)
-    np.testing.assert_array_equal(np.isinf(other.distance(there, there)), np.isinf(expected))
+    expected = flat(ways, snap=snap).distance(positions, positions)
+    np.testing.assert_allclose(other.distance(there, there), expected, atol=1e-9)
+
+
+def test_ties_of_snapping_depend_on_neither_order_nor_direction():
+    """Two points of one line are equally near, and places are passed by several lines."""
+    line, side = [(0, 0), (0.75, 0), (1.25, 0), (4, 0)], [(1, 0.125), (1, 3)]
+    there = flat([line, side], snap=0.3).distance([(0, 0.0)], [(1, 1.0)])
+    back = flat([line[::-1], side], snap=0.3).distance([(0, 1.0)], [(1, 1.0)])
+    np.testing.assert_allclose(there, back)
+    for lines in ([line, line[::-1], side], [side, line, line[::-1]]):
+        assert sorted(flat(lines, snap=0.3, duplicates="merge").degrees.tolist()) == [1, 1, 1, 3]
+    A = [(-5, 0), (0, 0), (1.2, 0.25), (6, 0)]
+    B = [(-5, 0), (0, 0), (1.2, 0.25), (0, 0.5), (-3, 4)]
+    with pytest.warns(graphs.DuplicateRoadsWarning):
+        assert flat([A, B], snap=1.0).num_vertices == flat([B, A], snap=1.0).num_vertices
+
+
+def test_near_copies_are_merged():
+    copies = [[(0, 0), (1, 0), (2, 0)], [(0, 0.01), (1, 0.01), (2, 0.01)], [(2, 0.02), (1, 0.02), (0, 0.02)]]
+    merged = flat(copies, snap=0.05, duplicates="merge")
+    assert (merged.total_length, sorted(merged.degrees.tolist())) == (2, [1, 1, 2])
 
 
 def test_a_side_street_is_snapped_to_a_bend():
@@ -206,12 +228,44 @@ def test_ways_that_nearly_cross_at_points_meet():
 
 
 def test_a_tolerance_that_closes_a_lone_road_is_named():
-    with pytest.raises(graphs.InvalidGraphError, match="snap=30 makes one point of road 0") as caught:
+    with pytest.raises(graphs.InvalidGraphError, match="snap=30 closes road 0, of length 10") as caught:
         flat([[(0, 0), (10, 0)]], snap=30.0)
     assert "snap=." not in str(caught.value)
 
 
 # --- roads that are drawn twice ------------------------------------------------------------------
+
+
+def test_a_line_that_turns_back_is_drawn_twice():
+    a, b, c, d = (0, 0), (1, 0), (1, 1), (2, 0)
+    spur, twin = flat([[a, b, c, b, d]], duplicates="merge"), flat([[a, b, d], [b, c]])
+    assert sorted(spur.degrees.tolist()) == sorted(twin.degrees.tolist()) == [1, 1, 1, 3]
+    assert spur.distance([(0, 1.5 / 4)], [(0, 2.5 / 4)])[0, 0] == pytest.approx(0, abs=1e-12)
+    with pytest.warns(graphs.DuplicateRoadsWarning, match="1 stretch repeats"):
+        graph = Graph.from_roads([[a, b, c, b, d]], metric="euclidean")
+    assert (graph.num_nodes, graph.num_edges) == (4, 3)
+
+
+def test_positions_at_a_vertex_of_a_merged_stretch_are_there():
+    """One stretch of a long line is a road of its own; a rounded fraction of the long line is its vertex."""
+    long = np.stack([np.arange(20_001.0), np.zeros(20_001)], axis=1)
+    roads = graphs.Roads([long[7000:7002], long], np.array([1, 0]), np.zeros(2), np.zeros(2), metric="euclidean")
+    for rounding in (0.0, 1e-16, -1e-16, 2.0**-41):
+        exact = roads._replace(sensor_fractions=np.array([7000 / 20_000 + rounding, 0.0]), duplicates="merge")
+        assert exact.places()[2].tolist() == [0, 0]
+
+
+def test_sensors_at_one_place_of_merged_roads_share_it():
+    street = [(0, 0), (1, 0), (2, 0)]
+    read = graphs.Roads(
+        [np.array(street, float), np.array(street[::-1], float)], np.array([0, 1]), np.array([0.3, 0.7]), np.zeros(2)
+    )
+    read = read._replace(metric="euclidean", duplicates="merge")
+    assert read.places()[2].tolist() == [0, 0]
+    with pytest.raises(graphs.InvalidGraphError, match="shares its place"):
+        Graph.from_roads([street, street[::-1]], [0, 1], [0.3, 0.7], metric="euclidean", duplicates="merge")
+    with pytest.raises(graphs.InvalidGraphError, match="shares its place"):
+        Graph.from_roads([street], [0, 0], [0.3, 0.1 + 0.2], metric="euclidean")
 
 
 def test_merged_copies_are_one_road():
@@ -241,7 +295,7 @@ def test_merging_stays_with_other_lengths():
 def test_an_overlap_of_two_ways_is_one_stretch():
     ways = [[(0, 0), (1, 0), (2, 0), (3, 0)], [(1, 1), (1, 0), (2, 0), (2, 1)]]
     assert sorted(flat(ways, duplicates="merge").degrees.tolist()) == [1, 1, 1, 1, 3, 3]
-    with pytest.warns(graphs.DuplicateRoadsWarning, match="1 stretch of road repeats another, the first on road 1"):
+    with pytest.warns(graphs.DuplicateRoadsWarning, match="1 stretch repeats another, on road 1"):
         assert sorted(flat(ways).degrees.tolist()) == [1, 1, 1, 1, 4, 4]
     with pytest.raises(graphs.InvalidArgumentError, match="duplicates"):
         flat(ways, duplicates="sum")
@@ -271,6 +325,48 @@ def test_a_roundabout_meets_what_joins_it():
     ring = [(np.cos(t), np.sin(t)) for t in np.linspace(0, 2 * np.pi, 9)[:-1]]
     roads = flat([[*ring, ring[0]], [ring[2], (0, 3)], [ring[5], (-2, -2)]])
     assert sorted(roads.degrees.tolist()) == [1, 1, 2, 3, 3]
+
+
+def test_closed_roads_are_pieces_and_no_edges():
+    street, ring = [(0, 0), (1, 0)], [(1, 0), (2, 1), (2, -1), (1, 0)]
+    found = graphs.cut_roads([street, ring], metric="euclidean")
+    assert sum(piece.length for piece in found.pieces) == pytest.approx(flat([street, ring]).total_length)
+    assert Graph.from_roads([street, ring], metric="euclidean").num_edges == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([(179, 0), (180, 0)], [(-180, 0), (-179, 0)]),
+        ([(0, 80), (0, 90)], [(90, 90), (90, 80)]),
+        ([(0, 0), (1, 0)], [(360, 0), (359, 0)]),
+    ],
+)
+def test_one_place_of_the_globe_is_one_vertex(first, second):
+    assert RoadNetwork.from_lines([first, second]).parts.max() == 0
+
+
+def test_a_road_around_the_globe_has_an_extent():
+    roads = RoadNetwork.from_lines([[(-180, 10), (-90, 10), (0, 10), (90, 10), (180, 10)]])
+    assert roads.lines.diagonal > 1e7
+
+
+def test_lengths_out_of_range_are_named():
+    with pytest.raises(graphs.InvalidGraphError, match="range of double precision"):
+        Graph.from_roads([[(0, 0), (1e-160, 0)], [(1e-160, 0), (1e150, 0)]], metric="euclidean")
+
+
+def test_warnings_point_at_the_caller(tmp_path):
+    street = [(0.0, 0.0), (0.0, 1.0)]
+    read = graphs.Roads([np.array(street)] * 2, np.zeros(0, dtype=int), np.zeros(0), np.zeros(0))
+    for build in (
+        lambda: RoadNetwork.from_lines([street] * 2),
+        lambda: RoadNetwork.from_roads(read),
+        lambda: Graph.from_roads([street] * 2),
+    ):
+        with pytest.warns(graphs.DuplicateRoadsWarning) as caught:
+            build()
+        assert [entry.filename for entry in caught] == [__file__]
 
 
 def test_sensors_at_a_crossing_take_its_node():

@@ -327,11 +327,13 @@ def test_roads_come_back_with_ids_properties_and_crs(tmp_path):
     features = [
         feature("LineString", [[0, 0], [50, 0], [100, 0]], "way/1", name="High Street", lanes=["2", "3"]),
         feature("LineString", [[50, -40], [50, 0], [50, 40]], 2, name=None),
-        feature("Point", [25, 0], speed=30),
+        feature("Point", [25, 0], "s1", speed=30, huge=1e400, edge=None, source_edge="mine"),
         feature("Point", [50, 20], speed=40),
+        feature("LineString", [[100, 0], [120, 9], [120, -9], [100, 0]], "ring"),
     ]
     path = tmp_path / "r.geojson"
-    path.write_text(json.dumps({"type": "FeatureCollection", "name": "town", "crs": crs, "features": features}))
+    content = {"type": "FeatureCollection", "name": "town", "crs": crs, "features": features}
+    path.write_text(json.dumps(content).replace("Infinity", "1e400"))
     field = fields.read_road_field(path, "speed")
     written = fields.write_roads(tmp_path / "o.geojson", field, law_of(field))
     content = json.loads(written.read_text())
@@ -341,6 +343,9 @@ def test_roads_come_back_with_ids_properties_and_crs(tmp_path):
     assert [(p["source_id"], p["name"], p["lanes"]) for p in own] == 3 * [("way/1", "High Street", ["2", "3"])]
     assert [(p["source_begin"], p["source_end"]) for p in own] == [(0, 0.25), (0.25, 0.5), (0.5, 1)]
     assert sum(p["length_m"] for p in own) == pytest.approx(100)
+    assert [p["source_id"] for p in roads if p["source_edge"] == 2] == ["ring"]
+    (sensor,) = [f for f in content["features"] if f.get("id") == "s1"]
+    assert (sensor["properties"]["huge"], sensor["properties"]["source_edge"]) == (None, None)
     again = fields.read_road_field(written, "speed")
     assert again.roads.metric == "euclidean"
     assert again.graph.num_edges == field.graph.num_edges

@@ -251,7 +251,7 @@ def test_what_is_wrong_is_named(name):
 
 def test_a_field_shows_itself_in_a_line():
     field = RoadField(fields.network(NETWORKS["Y"]), 2, cuts=[(0, 0.5)])
-    assert repr(field) == "RoadField(alpha=2, neumann, 8 latent values, RoadNetwork(3 roads, 4 vertices, 3.3))"
+    assert repr(field) == "RoadField(alpha=2, neumann, 8 latent values, RoadNetwork(3 roads, 4 vertices, length 3.3))"
 
 
 def test_no_positions():
