@@ -102,6 +102,11 @@ def machine_memory() -> float:
         return 2.0**36
 
 
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """Return "1 edge" or "2 edges"; `things` is the plural, if it is no thing with an s."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
 def shown(value: Any) -> str:
     """Return what a value is, in a few words for a message."""
     if isinstance(value, np.ndarray) and not 1 <= value.size <= 8:

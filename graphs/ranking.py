@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from graphs import random
-from graphs.checks import check_choice, check_count, check_fits
+from graphs.checks import check_choice, check_count, check_fits, counted
 from graphs.couplings import DIRECTIONS, LENGTHS, Halting, LengthCoupling, Sigma, as_halting, quantile_survival
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph, check_graph
@@ -64,7 +64,9 @@ def pagerank(
         raise InvalidArgumentError(f"PageRank has one halting probability, got {halt!r}.")
     check_count("num_walkers", num_walkers)
     steps = num_walkers / float(np.asarray(halting.halt))
-    check_fits(f"{num_walkers} walkers with halt {halt:g}", 64.0 * steps, "Use fewer walkers, or a larger halt.")
+    check_fits(
+        f"{counted(num_walkers, 'walker')} with halt {halt:g}", 64.0 * steps, "Use fewer walkers, or a larger halt."
+    )
     check_choice("lengths", lengths, (name for name in LENGTHS if name != "learned"))
     check_choice("directions", directions, DIRECTIONS)
     graph = graph.with_laplacian("normalized")  # whose moves are those of PageRank

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs import builders
 from graphs.builders.edges import Duplicates, EdgeArrays, SelfLoops
+from graphs.checks import counted
 from graphs.errors import SelfLoopsDroppedWarning
 
 
@@ -243,7 +244,7 @@ class Sources:
         """
         graph = cls.from_networkx(builders.read_gml(path), weight, self_loops=self_loops)
         if graph.num_self_loops_dropped:
-            message = f"{path}: {graph.num_self_loops_dropped} self-loops dropped."
+            message = f"{path}: {counted(graph.num_self_loops_dropped, 'self-loop')} dropped."
             warnings.warn(SelfLoopsDroppedWarning(message), stacklevel=2)
         return graph
 

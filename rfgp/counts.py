@@ -64,9 +64,9 @@ def read_amount(name: str, value: Any, units: dict[str, float], such: str) -> fl
     return number
 
 
-def counted(number: int, thing: str) -> str:
-    """Return "1 cell" or "2 cells"."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """Return "1 cell" or "2 cells"; `things` is the plural, if it is no thing with an s."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
 def not_finite(number: int) -> str:

@@ -9,7 +9,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from rfgp import random
-from rfgp.counts import check_counts
+from rfgp.counts import check_counts, counted
 from rfgp.couplings import Coupling, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Laplace
@@ -42,7 +42,9 @@ def neighbor_distance(x: Any, neighbors: int = 50, *, num_points: int = 1000, se
     distances, _ = KDTree(rows).query(rows[chosen], k=[neighbors + 1])
     found = float(distances.mean())
     if found == 0:
-        raise InvalidArgumentError(f"Each row has {neighbors} copies of itself or more; take more neighbors.")
+        raise InvalidArgumentError(
+            f"Each row has {counted(neighbors, 'copy', 'copies')} of itself or more; take more neighbors."
+        )
     return found
 
 

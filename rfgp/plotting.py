@@ -20,6 +20,7 @@ from graphs import spectral_density
 from graphs.kernels import FreeModulation
 from rfgp import metrics
 from rfgp.compare import Comparison
+from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field, NodeLaw
 from rfgp.files import write_atomically
@@ -83,7 +84,7 @@ def plot_calibration(
     low, high = stats.binom.ppf([[0.025], [0.975]], count, levels) / count
     axes.fill_between(levels, low, high, color="0.85", label="95 % band of a calibrated law")
     axes.plot([0, 1], [0, 1], color="black", linewidth=0.8)
-    axes.plot(levels, shares, color=COLORS[0], label=f"{count} observations")
+    axes.plot(levels, shares, color=COLORS[0], label=f"{counted(count, 'observation')}")
     axes.set_xlabel("level of the central interval")
     axes.set_ylabel("share of observations inside")
     axes.legend(frameon=False)
@@ -266,7 +267,7 @@ def _node_values(field: Field, values: ArrayLike, geometry: Any, kind: str) -> N
         raise InvalidArgumentError(f"This field is not on {kind}.")
     if numbers.shape != (field.graph.num_nodes,):
         raise InvalidArgumentError(
-            f"The field has {field.graph.num_nodes} nodes, the values have shape {numbers.shape}."
+            f"The field has {counted(field.graph.num_nodes, 'node')}, the values have shape {numbers.shape}."
         )
     return numbers
 
@@ -303,7 +304,7 @@ def draw_comparison(comparison: Comparison, fields: tuple[Field, NodeLaw] | None
 def _draw_law(field: Field, law: NodeLaw, part: SubFigure) -> None:
     values = (("mean", law.mean, COLOR_MAPS["mean"]), ("standard deviation", law.deviation, COLOR_MAPS["sd"]))
     for place, (what, numbers, colors) in enumerate(values):
-        title = f"exact posterior {what}, {law.num_observed} nodes observed"
+        title = f"exact posterior {what}, {counted(law.num_observed, 'node')} observed"
         if field.mesh is not None:
             axes: Any = part.add_subplot(1, 2, 1 + place, projection="3d")
             plot_mesh_field(field, numbers, title=title, colors=colors, axes=axes)

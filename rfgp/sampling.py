@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.counts import check_count
+from rfgp.counts import check_count, counted
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.features.softmax import FeaturePair, PositiveMap
 
@@ -127,7 +127,8 @@ class SoftmaxSampler:
         x = self._read(queries)
         if len(x) * num_samples > MOST_DRAWN:
             raise InvalidArgumentError(
-                f"{num_samples:,} samples for each of {len(x):,} queries are {8 * len(x) * num_samples:,} bytes of "
+                f"{counted(num_samples, 'sample')} for each of {len(x):,} queries are "
+                f"{8 * len(x) * num_samples:,} bytes of "
                 f"positions; at most {MOST_DRAWN:,} are drawn at once. Ask for fewer, several times."
             )
         if not self.pair.is_positive:
@@ -177,7 +178,9 @@ class SoftmaxSampler:
     def _read(self, queries: Tensor) -> Tensor:
         x = _finite(queries, "Queries")
         if x.shape[1] != self.classes.shape[1]:
-            raise DataError(f"Queries need {self.classes.shape[1]} columns, as the classes have, got {x.shape[1]}.")
+            raise DataError(
+                f"Queries need {counted(self.classes.shape[1], 'column')}, as the classes have, got {x.shape[1]}."
+            )
         return x.to(self.classes)
 
     @property
@@ -219,7 +222,8 @@ class SoftmaxSampler:
         law = self.probabilities(x).double()
         if not bool((law.sum(1) > 0).all()):
             raise DataError(
-                f"No estimate is positive for {int((law.sum(1) <= 0).sum())} of {len(law)} queries; take more "
+                f"No estimate is positive for {int((law.sum(1) <= 0).sum())} of "
+                f"{counted(len(law), 'query', 'queries')}; take more "
                 "features, or positive ones."
             )
         return _inverse(law.cumsum(1), _uniform(len(x), count, generator))

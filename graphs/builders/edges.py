@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import check_choice, is_hashable, shown
+from graphs.checks import check_choice, counted, is_hashable, shown
 from graphs.errors import InvalidGraphError
 
 SelfLoops = Literal["error", "drop", "keep"]
@@ -136,7 +136,7 @@ def clean(
     if self_loops == "error" and loops.any():
         where = _name(edges.labels, edges.sources[int(loops.argmax())])
         raise InvalidGraphError(
-            f"{int(loops.sum())} self-loops, the first at node {where}. "
+            f"{counted(int(loops.sum()), 'self-loop')}, the first at node {where}. "
             'Pass self_loops="drop" to leave them out or self_loops="keep" to count them as edges.'
         )
     dropped = int(loops.sum()) if self_loops == "drop" else 0
@@ -155,7 +155,8 @@ def _merge_duplicates(edges: EdgeArrays, duplicates: Duplicates) -> EdgeArrays:
         worst = first[int(counts.argmax())]
         a, b = _name(edges.labels, low[worst]), _name(edges.labels, high[worst])
         raise InvalidGraphError(
-            f"{len(low) - len(pairs)} duplicate edges; ({a}, {b}) appears {counts.max()} times. An undirected edge "
+            f"{counted(len(low) - len(pairs), 'duplicate edge')}; ({a}, {b}) appears "
+            f"{counted(counts.max(), 'time')}. An undirected edge "
             'is listed once, in either direction. Pass duplicates="sum" to add up the weights of parallel edges.'
         )
     weights = np.bincount(group, weights=edges.weights).astype(np.float64)
@@ -170,7 +171,7 @@ def _check_nodes(edges: EdgeArrays) -> None:
     if edges.labels is None:
         return
     if len(edges.labels) != edges.num_nodes:
-        raise InvalidGraphError(f"{len(edges.labels)} labels for {edges.num_nodes} nodes.")
+        raise InvalidGraphError(f"{counted(len(edges.labels), 'label')} for {counted(edges.num_nodes, 'node')}.")
     _check_hashable(edges.labels)
     seen: set[Hashable] = set()
     for label in edges.labels:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphs.checks import counted
 from graphs.errors import InvalidGraphError
 
 
@@ -55,7 +56,8 @@ def inverse(
     if wrong.any():
         worst = int(wrong.argmax())
         raise InvalidGraphError(
-            f"{what} {sources[worst]} and {targets[worst]} are at the same place ({int(wrong.sum())} such edges), so "
+            f"{what} {sources[worst]} and {targets[worst]} are at the same place "
+            f"({counted(int(wrong.sum()), 'such edge')}), so "
             f"that (mean length) / (length) is infinite. {remedy}"
         )
     return np.asarray(weights)

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.lengths import between, inverse, scaled
-from graphs.checks import as_numbers, check_choice, check_count, check_fits, is_number, shown
+from graphs.checks import as_numbers, check_choice, check_count, check_fits, counted, is_number, shown
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 _REMEDY = 'Leave repeated points out (np.unique(points, axis=0)), or pass weights="gaussian" or "unit".'
@@ -24,7 +24,7 @@ def from_points(
     _check_bandwidth(bandwidth, weights)
     given = _check_points(points)
     _check_k(k, len(given))
-    check_fits(f"{k} neighbors of {len(given)} points", 80.0 * k * len(given), "Use a smaller k.")
+    check_fits(f"{counted(k, 'neighbor')} of {counted(len(given), 'point')}", 80.0 * k * len(given), "Use a smaller k.")
     places, scale = scaled(given, "Point")
     neighbors, farthest = _nearest(places, int(k))
     low, high = _union(neighbors)
@@ -89,8 +89,8 @@ def _check_points(points: ArrayLike) -> NDArray[np.float64]:
 def _check_k(k: Any, count: int) -> None:
     if check_count("k", k) >= count:
         raise InvalidArgumentError(
-            f"{count} points have no k = {k} neighbors each; pass k of at most {count - 1}"
-            + ("." if count > 1 else ", that is, more points.")
+            f"k must be at most {count - 1} for {counted(count, 'point')}, got {k}. "
+            + ("Pass a smaller k." if count > 1 else "Pass more points.")
         )
 
 

@@ -21,6 +21,7 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.mesh import as_triangles
 from graphs.builders.triangles import Angles, angles
+from graphs.checks import counted
 from graphs.errors import (
     DegenerateFacesWarning,
     DisconnectedWarning,
@@ -122,7 +123,8 @@ def _check_distinct(vertices: Floats, numbers: Integers) -> None:
     if len(pairs):
         one, other = pairs[0].tolist()
         raise InvalidGraphError(
-            f"Vertices {one} and {other} are at the same place ({len(pairs)} such vertices), so that the surface is "
+            f"Vertices {one} and {other} are at the same place "
+            f"({counted(len(pairs), 'such vertex', 'such vertices')}), so that the surface is "
             "cut there. Merge coincident vertices (mesh.merge_vertices()), which STL repeats for each face."
         )
 

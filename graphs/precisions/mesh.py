@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import as_numbers, check_count, shown
+from graphs.checks import as_numbers, check_count, counted, shown
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.determinant import LogDeterminant
 from graphs.precisions.elements import in_space, read_mesh
@@ -265,7 +265,10 @@ class MeshField(MarkovField):
         return self._rows(np.repeat(numbers[:, None], 3, axis=1), shares)
 
     def __repr__(self) -> str:
-        return f"MeshField({self.num_vertices} vertices, {len(self.faces)} faces, alpha={self.alpha})"
+        return (
+            f"MeshField({counted(self.num_vertices, 'vertex', 'vertices')}, {counted(len(self.faces), 'face')}, "
+            f"alpha={self.alpha})"
+        )
 
     def _rows(self, corners: NDArray[np.int64], shares: Floats) -> sp.csr_array:
         """Return the rows (n, N) of points, which are sums of shares (n, 3) of vertices (n, 3)."""

@@ -16,7 +16,7 @@ from graphs.builders.lines import Lines, as_lines, check_lines, distances, first
 from graphs.builders.nearest import nearest_places
 from graphs.builders.road_files import read_roads
 from graphs.builders.roads import Roads, check_isolated, connected_parts, warn_of_duplicates
-from graphs.checks import as_numbers, check_fits, is_number, shown
+from graphs.checks import as_numbers, check_fits, counted, is_number, shown
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 Floats = NDArray[np.float64]
@@ -81,7 +81,7 @@ class RoadNetwork:
         lengths = as_numbers(self.lengths)
         if lengths.shape != (self.num_roads,) or not ((lengths >= 0) & (lengths < np.inf)).all():
             raise InvalidGraphError(
-                f"Lengths must be a number of at least 0 for each of the {self.num_roads} roads, got "
+                f"Lengths must be a number of at least 0 for each of the {counted(self.num_roads, 'road')}, got "
                 f"{shown(self.lengths)}."
             )
         wrong = (lengths[self.stretches.road] == 0) & (self.stretches.source != self.stretches.target)
@@ -346,7 +346,6 @@ class RoadNetwork:
 
     def __repr__(self) -> str:
         unit, parts = " m" if self.lines.metric == "haversine" else "", int(self.parts.max()) + 1
-        counts = f"{self.num_roads} road{'s' * (self.num_roads != 1)}, "
-        counts += f"{self.num_vertices} vert{'ices' if self.num_vertices != 1 else 'ex'}"
+        counts = f"{counted(self.num_roads, 'road')}, {counted(self.num_vertices, 'vertex', 'vertices')}"
         apart = f", {parts} parts" * (parts > 1)
         return f"RoadNetwork({counts}{apart}, length {self.total_length:,.6g}{unit})"

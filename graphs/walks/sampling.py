@@ -6,7 +6,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from graphs import random
-from graphs.checks import check_choice, check_count, check_counts, is_count
+from graphs.checks import check_choice, check_count, check_counts, counted, is_count
 from graphs.couplings import DIRECTIONS, LENGTHS, Halting, LengthCoupling, Sigma, Tuples, as_halting
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
@@ -105,6 +105,6 @@ def _check_size(num_walkers: int, halting: Halting) -> None:
     steps = num_walkers * (1 / halting.halt if isinstance(halting.halt, float) else len(halting.halt))
     if steps > _MOST_STEPS:
         raise InvalidArgumentError(
-            f"{num_walkers} walkers with this halting law take about {steps:.1e} steps per node; at most "
+            f"{counted(num_walkers, 'walker')} with this halting law take about {steps:.1e} steps per node; at most "
             f"{_MOST_STEPS:.0e} are allowed. Raise halt or use fewer walkers."
         )

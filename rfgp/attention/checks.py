@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rfgp.attention.draws import HeadFrequencies
 from rfgp.attention.functional import check_numbers, check_pair
-from rfgp.counts import check_count
+from rfgp.counts import check_count, counted
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax import FeaturePair
@@ -68,7 +68,8 @@ def check_made(layer: Layer, given: bool) -> None:
 def _not_of_heads(num_heads: int, why: object) -> str:
     """Return the message for a function that does not work on the frequencies of heads."""
     return (
-        f"features= could not make a pair from the frequencies (H, m, d) of {num_heads} heads: {why}. It is given "
+        f"features= could not make a pair from the frequencies (H, m, d) of {counted(num_heads, 'head')}: "
+        f"{why}. It is given "
         "`HeadFrequencies`; both signs of these are `frequencies.with_negatives()`."
     )
 
@@ -136,7 +137,7 @@ def _check_sizes(layer: Layer, inputs: tuple[Tensor, ...], padding: Tensor | Non
     widths = layer.embed_dim, layer.kdim, layer.vdim
     for name, x, width in zip(("query", "key", "value"), inputs, widths, strict=True):
         if x.shape[-1] != width:
-            raise InvalidArgumentError(f"{name} must have {width} columns, got shape {tuple(x.shape)}.")
+            raise InvalidArgumentError(f"{name} must have {counted(width, 'column')}, got shape {tuple(x.shape)}.")
     query, key, value = inputs
     lead, count, keys = query.shape[:-2], query.shape[-2], key.shape[-2]
     if key.shape[:-2] != lead or value.shape[:-2] != lead or value.shape[-2] != keys:

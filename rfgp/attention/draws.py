@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.counts import counted
 from rfgp.couplings import Coupling, Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import softmax
@@ -61,7 +62,9 @@ class HeadFrequencies(Frequencies):
         super().check_inputs(x)
         heads = len(self._matrix)
         if heads > 1 and (x.ndim < 3 or x.shape[-3] != heads):
-            raise InvalidArgumentError(f"Inputs must be (..., {heads}, n, d), for {heads} heads, got {tuple(x.shape)}.")
+            raise InvalidArgumentError(
+                f"Inputs must be (..., {heads}, n, d), for {counted(heads, 'head')}, got {tuple(x.shape)}."
+            )
 
 
 def draw_heads(

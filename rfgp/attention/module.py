@@ -12,6 +12,7 @@ from rfgp.attention.checks import check_call, check_causal, check_made, check_op
 from rfgp.attention.draws import HeadFrequencies, draw_heads, estimator
 from rfgp.attention.functional import CHUNK_SIZE, FLOOR, attend, warn_of_low
 from rfgp.attention.masks import hides, is_causal_mask
+from rfgp.counts import counted
 from rfgp.couplings import Coupling, Frequencies, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax import FeaturePair
@@ -353,7 +354,8 @@ class RandomFeatureAttention(nn.MultiheadAttention):
     def _check_weights(self, queries: int, keys: int) -> None:
         if queries * self.num_heads * (keys + (self.bias_k is not None) + self.add_zero_attn) > MOST_WEIGHTS:
             raise InvalidArgumentError(
-                f"Weights of {queries} queries and {keys} keys for each of {self.num_heads} heads would take more than "
+                f"Weights of {counted(queries, 'query', 'queries')} and {keys} keys for each of "
+                f"{counted(self.num_heads, 'head')} would take more than "
                 f"{MOST_WEIGHTS} numbers; call with need_weights=False."
             )
 

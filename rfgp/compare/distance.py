@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from rfgp import random
-from rfgp.counts import read_seconds
+from rfgp.counts import counted, read_seconds
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference import KernelPrior
 from rfgp.inference.sampled import MOST_POINTS, SampledLaw, sampled_law, step_operations
@@ -45,7 +45,8 @@ class Distance:
     def __str__(self) -> str:
         return (
             f"given all {self.rows:,} rows the exact process is {self.kl:.2g} nats of KL a point away (standard error "
-            f"{self.error:.1g}, {self.points} points; {self.steps} steps of conjugate gradients, to a relative "
+            f"{self.error:.1g}, {counted(self.points, 'point')}; {counted(self.steps, 'step')} of conjugate "
+            "gradients, to a relative "
             f"residual of {self.residual:.1g})"
         )
 
@@ -96,7 +97,8 @@ def check_distance(rows: int, columns: int, points: int, budget: str | float) ->
     size = 8.0 * rows * 3 * min(MOST_POINTS, rows)
     if seconds > read_seconds("budget", budget) or size > MEMORY:
         raise InvalidArgumentError(
-            f"The exact process at {points} points given {rows:,} rows is predicted to take {seconds:,.0f} s and "
+            f"The exact process at {counted(points, 'point')} given {rows:,} rows is predicted to take "
+            f"{seconds:,.0f} s and "
             f"{size / 1e9:.1f} GB: more than allowed. Give a larger budget, or fewer rows."
         )
     return seconds

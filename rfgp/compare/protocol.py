@@ -91,7 +91,8 @@ def compare_table(
         return row_case(exact, X[test], y[test], X[rows], features, start, named)
 
     protocol = (
-        f"{num_train} training and {num_test} test rows, {'one lengthscale per column' if ard else 'one lengthscale'}, "
+        f"{num_train} training and {counted(num_test, 'test row')}, "
+        f"{'one lengthscale per column' if ard else 'one lengthscale'}, "
         f"hyperparameters of the exact process, {features} features, {plan.extent}, seed "
         f"{plan.seed}"
     )
@@ -168,7 +169,8 @@ def compare_nodes(
         return node_case(exact, hidden, y[test], halt, start, permutation)
 
     protocol = (
-        f"{train_count} training and {test_count} test nodes of {graph.num_nodes}, {kernel} kernel, hyperparameters of "
+        f"{train_count} training and {counted(test_count, 'test node')} of {graph.num_nodes}, {kernel} "
+        "kernel, hyperparameters of "
         f"the exact process, halt {halt:g}, stratified walkers have systematic lengths, exact-hops are the same after "
         f"hops that {NONZEROS_PER_WALKER} non-zeros a row for each walker leave room for, {plan.extent}, seed "
         f"{plan.seed}"

@@ -7,6 +7,7 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
+from rfgp.counts import counted
 from rfgp.couplings.coupling import Coupling
 from rfgp.couplings.energy import Energy
 from rfgp.couplings.frequencies import Frequencies
@@ -70,7 +71,9 @@ class Adapted(Coupling):
             return base
         x = torch.tensor(self.rows, dtype=torch.float64)
         if x.shape[1] != d:
-            raise InvalidArgumentError(f"The rows of Adapted have {x.shape[1]} columns, and {d} are asked for.")
+            raise InvalidArgumentError(
+                f"The rows of Adapted have {counted(x.shape[1], 'column')}, and {d} are asked for."
+            )
         omega = base.dense()
         if self.moves and m <= MOST_MOVED and isinstance(spectrum, Gaussian):
             omega = moved(omega, base.weights / m, x)

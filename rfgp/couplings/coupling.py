@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.ambient import plain
-from rfgp.counts import check_counts
+from rfgp.counts import check_counts, counted
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
@@ -71,7 +71,8 @@ class Coupling(ABC):
         check_counts(num_frequencies=num_frequencies, num_dims=num_dims)
         if num_frequencies * num_dims > _MOST_ENTRIES:
             raise InvalidArgumentError(
-                f"{num_frequencies} frequencies in {num_dims} dimensions would take "
+                f"{counted(num_frequencies, 'frequency', 'frequencies')} in {counted(num_dims, 'dimension')} "
+                "would take "
                 f"{num_frequencies * num_dims / 2**27:.0f} GiB; at most {_MOST_ENTRIES / 2**27:.0f} are drawn."
             )
         if not isinstance(law, Spectrum):

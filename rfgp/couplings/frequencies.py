@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 
 
@@ -131,7 +132,9 @@ class Frequencies:
             kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
             raise InvalidArgumentError(f"Inputs must be a floating-point tensor, got {kind}.")
         if x.ndim < 1 or x.shape[-1] != self.shape[1]:
-            raise InvalidArgumentError(f"Inputs must have {self.shape[1]} columns, got shape {tuple(x.shape)}.")
+            raise InvalidArgumentError(
+                f"Inputs must have {counted(self.shape[1], 'column')}, got shape {tuple(x.shape)}."
+            )
 
 
 def as_frequencies(frequencies: Frequencies | Tensor) -> Frequencies:

@@ -11,6 +11,7 @@ import numpy as np
 from distributed import Client
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
+from rfgp.counts import counted
 from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import Chunk, RowSource
@@ -66,7 +67,7 @@ class Partitions:
         parts = blocks_of(X, "X")
         for name, found in others.items():
             if len(found) != len(parts):
-                raise DataError(f"X has {len(parts)} partitions, {name} has {len(found)}; they must match.")
+                raise DataError(f"X has {counted(len(parts), 'partition')}, {name} has {len(found)}; they must match.")
         make = dask.delayed(partial(_part, columns), pure=False)
         rows = zip(parts, *others.values(), strict=True)
         self._parts = [make(x, dict(zip(others, values, strict=True))) for x, *values in rows]
@@ -140,7 +141,9 @@ def _part(columns: dict[str, Any], X: Any, others: dict[str, Any]) -> _Part:
     for name, value in found.items():
         found[name] = value.to_numpy() if hasattr(value, "to_numpy") else value
         if len(found[name]) != len(X):
-            raise DataError(f"A partition of X has {len(X)} rows, that of {name} {len(found[name])}; they must match.")
+            raise DataError(
+                f"A partition of X has {counted(len(X), 'row')}, that of {name} {len(found[name])}; they must match."
+            )
     return _Part(Chunk(X, names=names, **found))
 
 
@@ -205,7 +208,7 @@ def blocks_of(value: Any, name: str, like: Any = None) -> list[Any]:
         value = value.rechunk({1: -1})
     if like is not None and hasattr(like, "chunks") and like.chunks[0] != value.chunks[0]:
         if like.shape[0] != value.shape[0] and not (math.isnan(like.shape[0]) or math.isnan(value.shape[0])):
-            raise DataError(f"X has {like.shape[0]} rows and {name} has {value.shape[0]}.")
+            raise DataError(f"X has {counted(like.shape[0], 'row')} and {name} has {value.shape[0]}.")
         if not (math.isnan(like.shape[0]) or math.isnan(value.shape[0])):
             value = value.rechunk({0: like.chunks[0]})
     return list(value.to_delayed().reshape(-1))

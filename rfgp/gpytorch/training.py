@@ -11,6 +11,7 @@ from gpytorch.mlls import VariationalELBO
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rfgp.counts import counted
 from rfgp.descent import Descent, descend
 from rfgp.gpytorch.latent import LatentFunctions, SoftmaxLikelihood
 
@@ -262,7 +263,7 @@ def _adam(objective: Objective, most: int, tell: Callable[[int, float], object])
             for group in optimizer.param_groups:
                 group["lr"] = RATES[min(settled, len(RATES) - 1)]
     converged = settled == len(RATES)
-    message = "the bound settled" if converged else f"stopped after {len(trace)} steps"
+    message = "the bound settled" if converged else f"stopped after {counted(len(trace), 'step')}"
     return report_on(objective, converged, message, tuple(trace), objective.total(), len(trace), len(trace))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.ambient import hides, plain
-from rfgp.counts import check_count
+from rfgp.counts import check_count, counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.laws import Law, LinearLaw, at_points, normal_log_density, root_of
 from rfgp.inference.operators import CovarianceOperator, in_units
@@ -229,7 +229,7 @@ class Prediction:
         return in_units(self.law, self.scale, _noise(self))
 
     def __repr__(self) -> str:
-        outputs = f", {len(self.scale)} outputs" if self.scale.ndim else ""
+        outputs = f", {counted(len(self.scale), 'output')}" if self.scale.ndim else ""
         return f"Prediction({'observations' if self.has_noise else 'latent function'}{at_points(self.law)}{outputs})"
 
     def _to_units(self, values: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import graphs
 from rfgp.compare import WALKS, Comparison, Exact, Plan, distance_from_exact
 from rfgp.compare.protocol import Case, Report, node_case, row_case, run_comparison
+from rfgp.counts import counted
 from rfgp.couplings import Coupling, by_name, name_of
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError
 from rfgp.fields import Field
@@ -90,15 +91,17 @@ def compare_rows(
         return row_case(small.exact(), X, y, both, features, start, {own: make})
 
     remark = (
-        f"The exact process and the features condition on the same {len(rows)} training rows and predict the same "
-        f"{len(points)} held-out rows, with the hyperparameters fitted above; {_DRAWS} draws each."
+        f"The exact process and the features condition on the same {counted(len(rows), 'training row')} and "
+        "predict the same "
+        f"{counted(len(points), 'held-out row')}, with the hyperparameters fitted above; {_DRAWS} draws each."
     )
     comparison = run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, tell)
     remark += _of_all(model, table, test)
     if isinstance(model, TableGP) and isinstance(model.options, InducingOptions):
         bounds = str(model.check()).replace("The", "the", 1)
         remark += (
-            f" Inducing points are twice as many as m, like features. On all {len(train):,} training rows {bounds}"
+            " Inducing points are twice as many as m, like features. On all "
+            f"{counted(len(train), 'training row')} {bounds}"
         )
     return Compared(comparison, remark, (own, m))
 
@@ -131,8 +134,9 @@ def _of_neighbors(model: TableModel, table: Table, rows: NDArray[np.int64], poin
     there = table.X[points]
     divergence = float(kl_divergence(small.exact().predict(there), small.predict(there), per_point=True))
     return (
-        f"Given the same {len(rows)} training rows, the exact process is {max(divergence, 0.0):.2g} nats of KL a point "
-        f"from this one at {len(points)} held-out rows, with the hyperparameters fitted above."
+        f"Given the same {counted(len(rows), 'training row')}, the exact process is "
+        f"{max(divergence, 0.0):.2g} nats of KL a point "
+        f"from this one at {counted(len(points), 'held-out row')}, with the hyperparameters fitted above."
     )
 
 
@@ -192,7 +196,8 @@ def compare_nodes(
 
 def _remark(model: GraphGP, m: int, num_train: int, num_hidden: int) -> str:
     remark = (
-        f"The exact process and the features condition on the same {num_train} observations and predict the same "
+        f"The exact process and the features condition on the same {counted(num_train, 'observation')} and "
+        "predict the same "
         f"{num_hidden} held-out ones, with the hyperparameters fitted above; {_DRAWS} draws each of what is random."
     )
     if model.is_exact:
@@ -201,7 +206,7 @@ def _remark(model: GraphGP, m: int, num_train: int, num_hidden: int) -> str:
         return remark
     return (
         f"{remark} The model in use, {describe_process(model)}, stands at m = {m}: it has as many features a node as "
-        f"{m} walkers, at {NONZEROS_PER_WALKER} for each."
+        f"{counted(m, 'walker')}, at {NONZEROS_PER_WALKER} for each."
     )
 
 

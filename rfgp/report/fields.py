@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.counts import counted
 from rfgp.fields import Field, NodeLaw
 from rfgp.models import Process
 from rfgp.models.fields import MeshGP
@@ -46,8 +47,10 @@ def field_report(
     how, exactly = describe_process(model), not isinstance(model, GraphGP) or model.is_exact
     by = "by" if exactly else "through"
     lead = (
-        f"A Gaussian process for {field.quantity} on {kind} with {graph.num_nodes:,} nodes, {by} {how}: fitted on "
-        f"{len(study.train):,} of {len(field.values):,} observations, judged on the other {len(study.test):,}. "
+        f"A Gaussian process for {field.quantity} on {kind} with {counted(graph.num_nodes, 'node')}, {by} "
+        f"{how}: fitted on "
+        f"{len(study.train):,} of {counted(len(field.values), 'observation')}, judged on the other "
+        f"{len(study.test):,}. "
         f"The views show the posterior given all observations."
     )
     sections = [
@@ -104,8 +107,8 @@ def _glance(field: Field, law: NodeLaw) -> list[Block]:
     parts = int(field.part.max()) + 1
     seen = len(set(field.graph.index(field.nodes).tolist()))
     text = (
-        f"{field.graph.num_nodes:,} nodes, {field.graph.num_edges:,} edges, {parts} connected "
-        f"part{'s' if parts > 1 else ''}; {len(field.values):,} observations at {seen:,} nodes "
+        f"{counted(field.graph.num_nodes, 'node')}, {counted(field.graph.num_edges, 'edge')}, {parts} connected "
+        f"part{'s' if parts > 1 else ''}; {counted(len(field.values), 'observation')} at {counted(seen, 'node')} "
         f"({100 * seen / field.graph.num_nodes:.1f} %)."
     )
     degrees = field.graph.degrees[field.graph.degrees > 0]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from graphs.builders.files import printable
+from rfgp.counts import counted
 from rfgp.models import Process
 from rfgp.report.baselines import Baseline
 
@@ -95,7 +96,7 @@ def _of_bound(model: Process[Any], name: str, columns: Sequence[str]) -> Iterato
 
 def _of_lengthscales(columns: list[str], kind: str, side: str, what: str) -> str:
     names = ", ".join(printable(name)[:40] for name in columns[:_NAMED])
-    more = f" and {len(columns) - _NAMED} others" if len(columns) > _NAMED else ""
+    more = f" and {counted(len(columns) - _NAMED, 'other')}" if len(columns) > _NAMED else ""
     of = f"The {kind} of {names} is at its" if len(columns) == 1 else f"The {kind}s of {names}{more} are at their"
     if side == "upper":
         return f"{of} upper bound: the {what} is flat that way, or a straight line."

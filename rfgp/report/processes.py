@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rfgp.counts import counted
 from rfgp.inference import FeaturePrior, MarkovPrior, SparsePrior
 from rfgp.models import Process
 from rfgp.models.graph import GraphGP
@@ -22,7 +23,7 @@ def describe_process(model: Process[Any]) -> str:
         "exact": "the exact kernel",
         "precision": "the exact kernel by its sparse precision",
         "rational": f"a sum of {sizes.get('degree')} fields with sparse precisions in place of the kernel",
-        "walks": f"{model.options.num_walkers} walkers per node",
+        "walks": f"{counted(model.options.num_walkers, 'walker')} per node",
         "chebyshev": f"a Chebyshev polynomial of degree {sizes.get('degree')}",
         "taylor": f"the power series cut at degree {sizes.get('degree')}",
         "spectrum": f"the {sizes.get('rank')} smallest eigenvalues of the Laplacian",

@@ -35,7 +35,7 @@ def table_report(
     columns = counted(len(table.columns), "column")
     lead = (
         f"A Gaussian process for {table.target} from {columns}, through {_features(model, features)}, "
-        f"fitted on {len(study.train):,} rows and judged on {len(study.test):,} others."
+        f"fitted on {counted(len(study.train), 'row')} and judged on {counted(len(study.test), 'other')}."
     )
     memory = _memory(model, features, len(study.train))
     sections = [
@@ -57,7 +57,7 @@ def _num_features(model: TableModel) -> int:
 def _a_row(model: TableModel, count: int) -> str:
     if model.options.features == "exact":
         return "the kernel, between all rows"
-    near = f"{model.options.num_neighbors} neighbours" if model.options.local is not None else ""
+    near = f"{counted(model.options.num_neighbors, 'neighbour')}" if model.options.local is not None else ""
     return " and ".join(part for part in (f"{count} per row" if count else "", near) if part)
 
 
@@ -71,7 +71,7 @@ def _memory(model: TableModel, count: int, rows: int) -> float:
 
 def _features(model: TableModel, count: int) -> str:
     options = model.options
-    near = f"({options.local}, {options.num_neighbors} neighbours)"
+    near = f"({options.local}, {counted(options.num_neighbors, 'neighbour')})"
     if options.features == "exact":
         return "the exact kernel" + (f" and that of a local process ({options.local})" if options.has_both else "")
     if options.features is None:
@@ -79,10 +79,10 @@ def _features(model: TableModel, count: int) -> str:
     if isinstance(options, InducingOptions):
         left = {None: "", "fitc": ", what they miss as noise", "vfe": ", a lower bound of the likelihood"}
         rest = " and neighbours that take up what they leave" if options.has_residual else left[options.diagonal]
-        return f"{count} features of inducing points ({options.inducing}){rest}"
+        return f"{counted(count, 'feature')} of inducing points ({options.inducing}){rest}"
     assert isinstance(options, FeatureOptions)
     beside = f" and a local process {near}" if options.has_both else ""
-    return f"{count} random features ({coupling_label(options.coupling)} frequencies){beside}"
+    return f"{counted(count, 'random feature')} ({coupling_label(options.coupling)} frequencies){beside}"
 
 
 def column_relevance(model: TableModel, table: Table) -> NDArray[np.float64]:
@@ -118,7 +118,7 @@ def _glance(table: Table, order: list[int]) -> list[Block]:
     if len(table.y) < table.num_rows:
         gone = table.num_rows - len(table.y)
         those = f"{gone:,} with missing values {'is' if gone == 1 else 'are'}"
-        blocks.append(Text(f"{len(table.y):,} of {table.num_rows:,} rows; {those} left out."))
+        blocks.append(Text(f"{len(table.y):,} of {counted(table.num_rows, 'row')}; {those} left out."))
     if table.schema.missing == "mean":
         filled = "Missing inputs were replaced by their column's mean over all rows, the held-out ones included."
         blocks.append(Text(filled))

@@ -156,7 +156,8 @@ def _of_likelihood(study: Study) -> list[Block]:
         table = [[f"observed {t}", *(f"{cell:,}" for cell in row)] for t, row in enumerate(cells)]
         head = ["", "predicted 0", "predicted 1"]
         told = (
-            f"{right:,} of {len(y):,} held-out observations ({100 * right / len(y):.1f} %) are of the likelier class."
+            f"{right:,} of {counted(len(y), 'held-out observation')} ({100 * right / len(y):.1f} %) are of the "
+            "likelier class."
         )
         plot = figures.reliability(y, np.asarray(law.mean), each=len(y) / study.independent)
         return [Plot(plot, said), Grid(head, table, told, wide=False)]
@@ -236,7 +237,7 @@ def accuracy(study: Study) -> Section:
             Plot(
                 figures.against_exact(comparison),
                 f"One draw of {comparison.example.method}, m = {comparison.example.size}, against the exact process at "
-                f"{len(comparison.example.observed)} held-out points.",
+                f"{counted(len(comparison.example.observed), 'held-out point')}.",
             ),
             Grid(
                 [
@@ -268,7 +269,11 @@ def hyperparameters(model: Process[Any]) -> Grid:
     rows = []
     for name in found.names:
         value = found.value(name).detach()
-        text = number(float(value)) if value.ndim == 0 else f"{value.numel()} values, see the relevance of the columns"
+        text = (
+            number(float(value))
+            if value.ndim == 0
+            else f"{counted(value.numel(), 'value')}, see the relevance of the columns"
+        )
         rows.append([name, text])
     law = model.family.options.likelihood
     if not model.family.is_normal:
@@ -338,4 +343,4 @@ def statistics(names: Sequence[str], columns: np.ndarray) -> Grid:  # columns (n
         found = (values.mean(), values.std(ddof=1), values.min(), np.median(values), values.max())
         rows.append([figures.plain(name), *(number(float(v)) for v in found), f"{len(np.unique(values)):,}"])
     header = ["column", "mean", "sd", "min", "median", "max", "distinct"]
-    return Grid(header, rows, f"{len(columns):,} rows.", wide=len(rows) > 12)
+    return Grid(header, rows, f"{counted(len(columns), 'row')}.", wide=len(rows) > 12)

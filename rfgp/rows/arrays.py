@@ -130,9 +130,13 @@ def check_not_constant(
     if not bool(constant.any()):
         return
     if low.ndim == 0:
-        raise DataError(f"The target is constant ({low.item():g} in all {n} rows); there is nothing to learn.")
+        raise DataError(
+            f"The target is constant ({low.item():g} in all {counted(n, 'row')}); there is nothing to learn."
+        )
     k = int(constant.nonzero()[0])
-    raise DataError(f"Output {k} is constant ({low[k].item():g} in all {n} rows); there is nothing to learn in it.")
+    raise DataError(
+        f"Output {k} is constant ({low[k].item():g} in all {counted(n, 'row')}); there is nothing to learn in it."
+    )
 
 
 _ROUNDING = {torch.float64: 1e-13, torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}
@@ -171,7 +175,7 @@ def read_per_row(
         return None
     t, _ = _to_tensor(values, name)
     if t.shape != (n,):
-        raise DataError(f"{name} must have one value for each of the {n} rows, got shape {tuple(t.shape)}.")
+        raise DataError(f"{name} must have one value for each of the {counted(n, 'row')}, got shape {tuple(t.shape)}.")
     t = t.to(like.device, torch.float64)
     bad = (~torch.isfinite(t) | (t < 0) | (t <= 0 if positive else torch.zeros_like(t, dtype=torch.bool))).nonzero()
     if len(bad):

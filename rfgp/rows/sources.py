@@ -189,7 +189,7 @@ def checked(
             y = check_targets(y, len(inputs), inputs, first)
             y = y[:, None] if y.ndim == 1 else y
             if outputs is not None and y.shape[1] != outputs:
-                raise DataError(f"A block of the source has {y.shape[1]} targets, the first has {outputs}.")
+                raise DataError(f"A block of the source has {counted(y.shape[1], 'target')}, the first has {outputs}.")
             like = inputs.new_empty(0)
             noise = read_per_row(chunk.noise, "noise", len(inputs), like, positive=False, first=first)
             weight = read_per_row(chunk.sample_weight, "sample_weight", len(inputs), like, positive=True, first=first)

@@ -7,6 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.rows.blocks import Block, Rows, Sums
 from rfgp.rows.sources import (
@@ -71,7 +72,7 @@ class SourceRows:
             yield from standardized(chunk, self.scaling).blocks(size)
         if self.num_rows is not None and count != self.num_rows:
             raise DataError(
-                f"The source had {self.num_rows:,} rows at first and has {count:,} now; it must not change."
+                f"The source had {counted(self.num_rows, 'row')} at first and has {count:,} now; it must not change."
             )
 
     def counted(self, num_rows: int, count: float) -> "SourceRows":

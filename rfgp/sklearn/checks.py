@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from rfgp import random
+from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import merge_repeats
 from rfgp.rows.names import without_index
@@ -58,7 +59,9 @@ def read_weights(sample_weight: Any, n: int) -> Any:
         raise DataError(f"sample_weight is not an array of numbers: {error}.") from error
     weight = np.full(n, float(weight)) if weight.ndim == 0 else weight
     if weight.shape != (n,):
-        raise DataError(f"sample_weight must have one value for each of the {n} rows, got shape {weight.shape}.")
+        raise DataError(
+            f"sample_weight must have one value for each of the {counted(n, 'row')}, got shape {weight.shape}."
+        )
     bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
     if len(bad):
         raise DataError(f"sample_weight must be finite and not negative, but is {weight[bad[0]]:g} in row {bad[0]}.")

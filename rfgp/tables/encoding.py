@@ -237,7 +237,10 @@ def _rule(column: Column, frame: Frame) -> ColumnRule:
     cells = column.cells.drop_null()
     levels = cells.unique()
     if are_all_different(column):
-        fault = f"has {len(levels):,} different texts in {counted(len(cells), 'cell')}; it looks like an identifier"
+        fault = (
+            f"has {counted(len(levels), 'different text')} in {counted(len(cells), 'cell')}; it looks like an "
+            "identifier"
+        )
         raise column.error(f"{fault}. {hint(column, frame)}{column.without}")
     return ColumnRule(column.name, column.place, "category", tuple(sorted(levels.to_pylist())))
 
@@ -250,7 +253,7 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
     """
     n, width = len(columns[0].values), sum(len(rule.encoded) for rule in rules)
     if n * width * 8 > content.MOST_BYTES:
-        size = f"{n:,} rows and {width:,} encoded columns"
+        size = f"{counted(n, 'row')} and {counted(width, 'encoded column')}"
         raise DataError(f"{title(columns[0].file)}: {size} are more than {content.MOST_BYTES:,} bytes.")
     X = np.empty((n, width))
     place = 0
@@ -302,7 +305,7 @@ def _match_places(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
         return [rule.position for rule in schema.inputs], target
     if width == schema.width - 1:
         return [rule.position - (rule.position > target) for rule in schema.inputs], None
-    expected = f"{schema.width} columns, or {schema.width - 1} without the target"
+    expected = f"{counted(schema.width, 'column')}, or {schema.width - 1} without the target"
     raise DataError(f"{title(frame.file)} has {counted(width, 'column')}; the model knows {expected}.")
 
 

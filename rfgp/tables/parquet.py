@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.tables import content
 from rfgp.tables.columns import Frame, is_readable
@@ -59,7 +60,7 @@ def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
     if num_rows == 0:
         raise DataError(f"{title(file)} has columns and no rows.")
     if not 0 < num_rows * len(fields) * 8 <= content.MOST_BYTES:
-        claim = f"its footer claims {num_rows:,} rows and {len(fields):,} columns"
+        claim = f"its footer claims {counted(num_rows, 'row')} and {counted(len(fields), 'column')}"
         raise unreadable(file, f"{claim}, which is more than {content.MOST_BYTES:,} bytes.")
     texts = [field.name for field in fields if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
     wanted = [field.name for field in fields if is_readable(field.type)]

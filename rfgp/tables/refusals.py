@@ -25,7 +25,7 @@ def refused_dates(column: Column, is_target: bool) -> DataError:
 def refused_text(column: Column, frame: Frame) -> DataError:
     """Return the error of text, where a request does not say what to do with it."""
     if are_all_different(column):
-        kind = f"{len(column.cells.drop_null().unique()):,} different texts, as of an identifier"
+        kind = f"{counted(len(column.cells.drop_null().unique()), 'different text')}, as of an identifier"
         return column.error(f"{holds_text(column)}, {kind}. {hint(column, frame)}{column.without}")
     remedy = f'Give categories="one-hot" or leave the column out ({column.drop} or categories="drop").'
     return column.error(f"{holds_text(column)}. {hint(column, frame)}{remedy}")

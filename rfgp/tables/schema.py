@@ -145,7 +145,7 @@ def _check(schema: Schema) -> None:
         if bool(rule.levels) != (rule.role == "category") or list(rule.levels) != sorted(set(rule.levels)):
             raise _bad(f"column {show(rule.name)} has levels that do not fit its role, or are not sorted and different")
         if not 0 <= rule.position < schema.width:
-            raise _bad(f"column {show(rule.name)} has a position that is not among {schema.width} columns")
+            raise _bad(f"column {show(rule.name)} has a position that is not among {counted(schema.width, 'column')}")
     if schema.missing not in CHOICES["missing"]:
         raise _bad(f"missing is {show(schema.missing)}")
     if len(schema.fills) != (len(schema.columns) if schema.missing == "mean" else 0):

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.counts import check_count
+from rfgp.counts import check_count, counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.coefficients import normalizer
 from rfgp.features.softmax.pair import check_kernel
@@ -245,7 +245,9 @@ def _positive(coupling: str, v: Array, m: int, d: int) -> Array:
         return variance_at(coupling, v, m, d, "laplace")
     base = coupling.removesuffix(_ANTITHETIC)
     if base not in _OPPOSITE or m % 2:
-        raise InvalidArgumentError(f"There is no closed form for {m} frequencies of the coupling {coupling!r}.")
+        raise InvalidArgumentError(
+            f"There is no closed form for {counted(m, 'frequency', 'frequencies')} of the coupling {coupling!r}."
+        )
     change = variance_at(base, v, m // 2, d, "laplace") - variance_at("iid", v, m // 2, d, "laplace")
     return np.asarray(np.expm1(v**2) ** 2 / m + change)
 

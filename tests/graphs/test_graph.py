@@ -181,7 +181,7 @@ def test_every_format_of_scipy_is_one_graph(kind):
 
 def test_self_loops_error_drop_keep():
     matrix = np.array([[2.0, 1.0], [1.0, 0.0]])
-    with pytest.raises(graphs.InvalidGraphError, match=r"1 self-loops.*self_loops="):
+    with pytest.raises(graphs.InvalidGraphError, match=r"1 self-loop,.*self_loops="):
         Graph.from_scipy(matrix)
     dropped = Graph.from_scipy(matrix, self_loops="drop")
     assert dropped.num_self_loops_dropped == 1
@@ -195,7 +195,7 @@ def test_self_loops_error_drop_keep():
 
 def test_duplicate_edges_error_or_sum():
     pairs = [("a", "b"), ("b", "c"), ("b", "a")]
-    with pytest.raises(graphs.InvalidGraphError, match=r"1 duplicate edges; \('a', 'b'\) appears 2 times"):
+    with pytest.raises(graphs.InvalidGraphError, match=r"1 duplicate edge; \('a', 'b'\) appears 2 times"):
         Graph.from_edges(pairs)
     assert Graph.from_edges(pairs, [1, 1, 2], duplicates="sum").adjacency.toarray()[0, 1] == 3
     multi = nx.MultiGraph([(0, 1), (0, 1)])
@@ -218,7 +218,7 @@ def test_duplicate_edges_error_or_sum():
         (lambda: Graph.from_scipy(np.array([[0, np.inf], [np.inf, 0]])), "not a finite"),
         (lambda: Graph.from_scipy([["a", "b"], ["c", "d"]]), "not a numeric matrix"),
         (lambda: Graph.from_scipy(np.zeros((2, 2)), labels=["a", "a"]), "names two nodes"),
-        (lambda: Graph.from_scipy(np.zeros((2, 2)), labels=["a"]), "1 labels for 2 nodes"),
+        (lambda: Graph.from_scipy(np.zeros((2, 2)), labels=["a"]), "1 label for 2 nodes"),
         (lambda: Graph.from_scipy([[0, 1e13, 1], [1e13, 0, 0], [0, 0, 0]]), r"entries \(0, 2\)"),
         (lambda: Graph.from_scipy(np.array([[0, 1j], [1j, 0]])), "complex"),
         (lambda: Graph.from_edges([(float("nan"), 0.0)]), "NaN"),

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import as_numbers, check_choice, is_count, is_number, shown
+from graphs.checks import as_numbers, check_choice, counted, is_count, is_number, shown
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.roads.layout import BOUNDARIES, KINDS, SIGNS, Layout, lay_out
 from graphs.precisions.roads.line import KAPPA, LONGEST, SHORTEST, blocks, bridge, slopes
@@ -174,7 +174,10 @@ class RoadField(MarkovField):
         return matrix, np.where(inside, found.variance, 0.0)
 
     def __repr__(self) -> str:
-        return f"RoadField(alpha={self.alpha}, {self.boundary}, {len(self.coordinates)} latent values, {self.roads})"
+        return (
+            f"RoadField(alpha={self.alpha}, {self.boundary}, {counted(len(self.coordinates), 'latent value')}, "
+            f"{self.roads})"
+        )
 
     def _scaled(self, values: Floats) -> tuple[Floats, Floats]:
         """Return kappa times the lengths of pieces (P,), within what can be told, and its slope in the lengthscale."""

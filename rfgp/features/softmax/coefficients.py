@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from rfgp.counts import counted
 from rfgp.couplings import Frequencies, as_frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.basic import Positive, Trigonometric
@@ -280,7 +281,9 @@ class _ClusterMap(CoefficientMap):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-1] != self.centers.shape[1]:
-            raise InvalidArgumentError(f"Inputs must have {self.centers.shape[1]} columns, got {tuple(x.shape)}.")
+            raise InvalidArgumentError(
+                f"Inputs must have {counted(self.centers.shape[1], 'column')}, got {tuple(x.shape)}."
+            )
         squares = (x[..., None, :] - self.centers.to(x)).square().sum(-1)
         if self.scale is None:
             return (squares.argmin(-1, keepdim=True) == self.index).to(x)

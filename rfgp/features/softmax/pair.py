@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 
 KERNELS = ("softmax", "gaussian")
@@ -80,7 +81,8 @@ class FeaturePair(nn.Module):
         super().__init__()
         if left.num_features != right.num_features or left.kernel != right.kernel:
             raise InvalidArgumentError(
-                f"{left.num_features} features for the {left.kernel} kernel on the left and {right.num_features} for "
+                f"{counted(left.num_features, 'feature')} for the {left.kernel} kernel on the left and "
+                f"{right.num_features} for "
                 f"the {right.kernel} kernel on the right are no pair."
             )
         self.left, self.right = left, right

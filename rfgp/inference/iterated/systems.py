@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rfgp.counts import counted
 from rfgp.errors import SolverError
 
 Floats = NDArray[np.float64]
@@ -217,8 +218,10 @@ class System(ABC):
                 x = x + self._halved_back(again.solution)
         worst = float(residual.max())
         raise SolverError(
-            f"Conjugate gradients on {len(self)} observations reached a relative residual of {worst:.1e}, not "
-            f"{tolerance:.0e}, in {attempt} times {self.most_iterations} iterations: the noise is too small beside the "
+            f"Conjugate gradients on {counted(len(self), 'observation')} reached a relative residual of "
+            f"{worst:.1e}, not "
+            f"{tolerance:.0e}, in {attempt} x {counted(self.most_iterations, 'iteration')}: "
+            "the noise is too small beside the "
             f"signal. {self.advice}"
         )
 

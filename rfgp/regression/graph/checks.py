@@ -18,6 +18,7 @@ import graphs
 from graphs.advice import exact_block
 from graphs.kernels import GraphKernel
 from rfgp import random
+from rfgp.counts import counted
 from rfgp.inference import Law, Prior, SparsePrior, evidence
 from rfgp.linalg import cholesky
 from rfgp.regression.graph.choosing import sample_of
@@ -73,7 +74,8 @@ class FeatureCheck:
         parts = []
         if self.divergence is not None:
             parts.append(
-                f"two independent draws lead to laws of {self.num_held_out} held-out observations that differ by "
+                f"two independent draws lead to laws of {counted(self.num_held_out, 'held-out observation')} "
+                "that differ by "
                 f"{self.divergence:.2g} nats a node (means by {self.shift:.2g} deviations)"
             )
         if self.walk_variance is not None:

@@ -113,9 +113,9 @@ def test_lists_and_whole_numbers():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((np.zeros((3, 2)), 3), {}, "3 points have no k = 3 neighbors each; pass k of at most 2"),
-        ((np.zeros((1, 2)), 1), {}, "1 points have no k = 1 neighbors each; .*more points"),
-        ((np.zeros((3, 2)),), {}, "k = 10"),
+        ((np.zeros((3, 2)), 3), {}, "k must be at most 2 for 3 points, got 3"),
+        ((np.zeros((1, 2)), 1), {}, "for 1 point, got 1.*more points"),
+        ((np.zeros((3, 2)),), {}, "got 10"),
         ((np.zeros((3, 2)), 0), {}, "k must be a positive integer, got 0"),
         ((np.zeros((3, 2)), 1.0), {}, "k must be a positive integer"),
         ((np.zeros((3, 2)), True), {}, "k must be a positive integer"),

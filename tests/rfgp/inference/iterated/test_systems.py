@@ -63,7 +63,7 @@ def test_a_preconditioner_is_there_for_long_lengthscales_only(monkeypatch):
     monkeypatch.setattr(systems, "MOST_ITERATIONS", 16)
     system("long")[0].solve(right, 1e-9)
     monkeypatch.setattr(sparse_system, "STANDS_OUT", np.inf)
-    with pytest.raises(rfgp.SolverError, match="in 1 times 16 iterations"):
+    with pytest.raises(rfgp.SolverError, match="in 1 x 16 iterations"):
         system("long")[0].solve(right, 1e-9)
 
 
