@@ -11,6 +11,7 @@ from rfgp.counts import check_count, read_bytes, read_seconds
 from rfgp.errors import InvalidArgumentError, ModelFileError
 
 _ANTITHETIC = "-antithetic"
+_FIELD = "whittle-matern"
 _MODEL_HEAD = 8
 """Bytes before the JSON with which a saved model begins."""
 
@@ -115,6 +116,26 @@ def check_graph(kernel: str, features: str | None, halt: float, kernels: Iterabl
     check_choice("--kernel", kernel, kernels)
     check_choice("--features", features, choices.GRAPH_FEATURES)
     check_share("--halt", halt)
+
+
+def check_field(file: Path, command: str, model: Mapping[str, Any], test_share: float) -> None:
+    """Refuse a file that is none, and options that no process on a mesh or on roads has.
+
+    Args:
+        file: The mesh or the roads.
+        command: "mesh" or "traffic".
+        model: Values of kernel, features, num_walkers, halt and seed, and of boundary on roads.
+        test_share: The share of the observations to hold out.
+
+    Raises:
+        InvalidArgumentError: with the option, what it takes and the value.
+    """
+    check_graph(model["kernel"], model["features"], model["halt"], (_FIELD, *choices.GRAPH_KERNELS))
+    check_choice("--boundary", model.get("boundary"), choices.BOUNDARIES)
+    check_least(1, num_walkers=model["num_walkers"])
+    check_least(0, seed=model["seed"])
+    check_share("--test-share", test_share)
+    known_input(file, command)
 
 
 def check_comparison(protocol: Mapping[str, Any], splits: int, draws: int, seed: int) -> None:

@@ -63,3 +63,6 @@ NODES = ("faces", "vertices")
 BOUNDARIES = ("neumann", "stationary", "open")
 MESH_SUFFIXES = (".stl", ".ply", ".obj", ".off", ".glb", ".vtk", ".msh")
 ROAD_SUFFIXES = (".rda", ".geojson", ".json")
+ROAD_DUPLICATES = ("parallel", "merge")
+RESULTS = ("gp_mean", "gp_sd")
+"""Properties that `rfgp traffic` writes."""

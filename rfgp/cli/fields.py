@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rfgp.cli import options
+from rfgp.cli import checks, choices, options
 from rfgp.cli.common import (
     check_input,
     check_outputs,
@@ -115,19 +115,18 @@ def mesh(
     as_json: AsJson = False,
 ) -> None:
     """Interpolate values on a mesh: coloured PLY and GLB, a table of nodes, a model and a report."""
+    process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt}
+    process["seed"] = seed
+    checks.check_field(file, "mesh", process, test_share)
+    checks.check_choice("--weights", weights, choices.WEIGHTS)
+    checks.check_choice("--nodes", nodes, choices.NODES)
+    _check_process(kernel, alpha, features)
     if missing not in ("error", "drop"):
         raise typer.BadParameter(f"--missing is error or drop here, not {missing!r}: a mean has no place on a mesh.")
     reading: dict[str, Any] = {"missing": missing, "drop": tuple(drop or ())}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     how: dict[str, Any] = {"weights": weights, "nodes": nodes, "within": within, "table_options": reading}
-    process: dict[str, Any] = {
-        "kernel": kernel,
-        "alpha": (alpha, 2),
-        "features": features,
-        "within": within,
-        "seed": seed,
-    }
-    process |= {"num_walkers": num_walkers, "halt": halt}
+    process |= {"alpha": (alpha, 2), "within": within}
     with progress(visible=not as_json) as report:
         report("Reading", 0, 0)
         path, folder = resolve(file, "mesh", report), out or Path(f"{stem(file)}-field")
@@ -181,36 +180,35 @@ def traffic(
     as_json: AsJson = False,
 ) -> None:
     """Interpolate sensors along roads: GeoJSON with mean and sd, a table of nodes, a model and a report."""
-    from rfgp import fields
-
+    process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt}
+    process |= {"boundary": boundary, "seed": seed}
+    checks.check_field(file, "traffic", process, test_share)
+    checks.check_choice("--metric", metric, choices.METRICS)
+    checks.check_choice("--duplicates", duplicates, choices.ROAD_DUPLICATES)
+    _check_process(kernel, alpha, features)
     targets = tuple(dict.fromkeys(target or ("value",)))
     for name in targets:
-        if name in fields.RESULTS:
+        if name in choices.RESULTS:
             raise typer.BadParameter(f"{name} is the name of a result; rename the sensors' property.")
-    process: dict[str, Any] = {
-        "kernel": kernel,
-        "alpha": (alpha, 1),
-        "features": features,
-        "boundary": boundary,
-        "seed": seed,
-    }
-    process |= {"num_walkers": num_walkers, "halt": halt}
+    process["alpha"] = (alpha, 1)
+    how: dict[str, Any] = {"min_length": min_length, "snap": snap, "duplicates": duplicates}
     with progress(visible=not as_json) as report:
         report("Reading", 0, 0)
         path, folder = resolve(file, "traffic", report), out or Path(f"{stem(file)}-field")
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_ROADS)), (path,))
-        found = {
-            name: fields.read_road_field(
-                path, name, metric, min_length, snap, duplicates=duplicates, within=within, skip=skip
-            )
-            for name in targets
-        }
+        found = _road_fields(path, targets, {"metric": metric, "within": within, "skip": skip, **how})
         roads = next(iter(found.values())).roads
-        given = {"file": file, "metric": roads and roads.metric, "min_length": min_length, "snap": snap}
-        given |= {"duplicates": duplicates}
+        given = {"file": file, "metric": roads.metric, **how}
         job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_ROADS, (path,))
         studies = job.run(found, folder, report)
     _publish(studies, _OF_ROADS, as_json)
+
+
+def _road_fields(path: Path, targets: tuple[str, ...], how: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of roads by their targets."""
+    from rfgp import fields
+
+    return {name: fields.read_road_field(path, name, **how) for name in targets}
 
 
 def _mesh_fields(
@@ -265,16 +263,20 @@ def _process(
     from rfgp.fields import whittle_matern
 
     given, usual = alpha
-    if kernel != FIELD and given is not None:
-        raise typer.BadParameter(f"--alpha {given} is of --kernel {FIELD}; {kernel} has none.")
     if kernel != FIELD:
         return GraphGP(field.graph, kernel=kernel, features=features or "auto", seed=seed, **walks)
-    if features is not None:
+    return whittle_matern(field, usual if given is None else given, boundary=boundary, within=within, seed=seed)
+
+
+def _check_process(kernel: str, alpha: int | None, features: str | None) -> None:
+    """Refuse an option of the other kind of process."""
+    if kernel != FIELD and alpha is not None:
+        raise typer.BadParameter(f"--alpha {alpha} is of --kernel {FIELD}; {kernel} has none.")
+    if kernel == FIELD and features is not None:
         raise typer.BadParameter(
             f"--features {features} approximates the kernel of a graph; {FIELD} needs none. Name a graph's kernel, as "
             "--kernel diffusion, to use it."
         )
-    return whittle_matern(field, usual if given is None else given, boundary=boundary, within=within, seed=seed)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from rfgp import couplings, metrics
 from rfgp.compare.methods import NODE_METHODS, POINTS, WALKS
 from rfgp.compare.plan import Plan
 from rfgp.compare.results import Comparison, Draw, Exact, Example
-from rfgp.counts import not_finite
+from rfgp.counts import counted, not_finite
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference import Prediction
 from rfgp.models import ExactGP, Process, TableGP

@@ -4,11 +4,12 @@ import pytest
 
 import graphs
 import rfgp
+from graphs.builders.junctions import DUPLICATES
 from graphs.builders.mesh_files import MESH_SUFFIXES
 from graphs.precisions.roads.layout import BOUNDARIES
 from rfgp import couplings, likelihoods, spectra
 from rfgp.cli import choices
-from rfgp.fields import ROAD_SUFFIXES
+from rfgp.fields import RESULTS, ROAD_SUFFIXES
 from rfgp.local import KINDS
 from rfgp.regression.graph import FEATURES
 from rfgp.regression.table.options import DIAGONALS
@@ -27,6 +28,8 @@ from rfgp.regression.table.options import DIAGONALS
         (choices.BOUNDARIES, BOUNDARIES),
         (choices.MESH_SUFFIXES, MESH_SUFFIXES),
         (choices.ROAD_SUFFIXES, ROAD_SUFFIXES),
+        (choices.ROAD_DUPLICATES, DUPLICATES),
+        (choices.RESULTS, RESULTS),
     ],
 )
 def test_choices_are_those_of_the_library(ours, library):

@@ -551,7 +551,7 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["mesh", "roads.geojson"], 1, "`rfgp traffic` reads that, `rfgp mesh` needs a mesh."),
         (["mesh", "mesh.ply", "--values", "table.csv"], 1, "must say where its values are"),
         (["mesh", "mesh.ply", "--values", "none.csv"], 1, "no file"),
-        (["mesh", "mesh.ply", "--kernel", "heat"], 1, "no graph kernel"),
+        (["mesh", "mesh.ply", "--kernel", "heat"], 1, "--kernel must be one of"),
         (["mesh", "mesh.ply", "--features", "walks"], 2, "Name a graph's kernel, as --kernel diffusion, to use it."),
         (["mesh", "mesh.ply", "--alpha", "0"], 1, "alpha"),
         (["mesh", "mesh.ply", "--weights", "cotangent"], 1, "Cotangent weights"),

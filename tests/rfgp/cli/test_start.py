@@ -87,6 +87,16 @@ def test_help_and_mistyped_words_load_nothing_heavy(arguments, code, message):
         (["advise", "t.csv", "--target", "z"], "'z'"),
         (["advise", "mesh.stl", "--kernel", "z"], "diffusion"),
         (["advise", "no.stl"], "no file"),
+        (["mesh", "no.stl"], "no file"),
+        (["mesh", "t.csv"], "`rfgp fit` reads that"),
+        (["mesh", "mesh.stl", "--kernel", "z"], "diffusion"),
+        (["mesh", "mesh.stl", "--kernel", "diffusion", "--features", "z"], "chebyshev"),
+        (["mesh", "mesh.stl", "--weights", "z"], "cotangent"),
+        (["mesh", "mesh.stl", "--nodes", "z"], "vertices"),
+        (["mesh", "mesh.stl", "--halt", "2"], "between 0 and 1"),
+        (["traffic", "roads.json", "--metric", "z"], "euclidean"),
+        (["traffic", "roads.json", "--boundary", "z"], "stationary"),
+        (["traffic", "roads.json", "--test-share", "0"], "between 0 and 1"),
         (["datasets", "nothing"], "`rfgp datasets` lists"),
         (["demo", "--out", "t.csv"], "t.csv"),
     ],
@@ -94,6 +104,7 @@ def test_help_and_mistyped_words_load_nothing_heavy(arguments, code, message):
 def test_wrong_arguments_are_named_before_torch_loads(arguments, message, tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n1,2,3\n2,3,4\n")
     (tmp_path / "mesh.stl").write_text("solid")
+    (tmp_path / "roads.json").write_text("{}")
     (tmp_path / "notes.md").write_text("a,b,y\n1,2,3\n")
     (tmp_path / "model.safetensors").write_bytes(bytes([2, *[0] * 7]) + b"{}")
     code, words, loaded, seconds = outcome(arguments, tmp_path)
@@ -101,6 +112,13 @@ def test_wrong_arguments_are_named_before_torch_loads(arguments, message, tmp_pa
     assert message in words
     assert loaded in ([], ["numpy"])
     assert seconds < 1
+
+
+@pytest.mark.parametrize("option", [["--kernel", "diffusion", "--alpha", "2"], ["--features", "walks"]])
+def test_options_of_another_process_load_no_torch(option, tmp_path):
+    (tmp_path / "mesh.stl").write_text("solid")
+    code, words, loaded, _ = outcome(["mesh", "mesh.stl", *option], tmp_path)
+    assert (code, "whittle-matern" in words, loaded in ([], ["numpy"])) == (2, True, True)
 
 
 def test_a_wrong_column_of_parquet_loads_no_torch(tmp_path):
