@@ -26,7 +26,7 @@ from graphs.errors import InvalidGraphError as InvalidGraphError
 from graphs.errors import LargeVarianceWarning as LargeVarianceWarning
 from graphs.errors import LooseVerticesWarning as LooseVerticesWarning
 from graphs.errors import MemoryBudgetError as MemoryBudgetError
-from graphs.errors import MissingExtraError as MissingExtraError
+from graphs.errors import MissingDependencyError as MissingDependencyError
 from graphs.errors import NegativeCotangentsWarning as NegativeCotangentsWarning
 from graphs.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from graphs.errors import SelfLoopsDroppedWarning as SelfLoopsDroppedWarning

@@ -1,6 +1,6 @@
 """The named failures of `graphs`. Each message says what was wrong, where, and what to do."""
 
-import sys
+import inspect
 import warnings
 from pathlib import Path
 
@@ -48,7 +48,7 @@ class FileFormatError(GraphError, ValueError):
     """A file is missing, empty, or not of the format that its name promises."""
 
 
-class MissingExtraError(GraphError, ImportError):
+class MissingDependencyError(GraphError, ImportError):
     """A package is not installed that only an extra of this one brings."""
 
 
@@ -98,7 +98,7 @@ class InfiniteVarianceWarning(GraphWarning):
 
 def warn(warning: Warning) -> None:
     """Warn at the line outside of `graphs` and `rfgp` that led here, however deep below it this is."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         level, frame = level + 1, frame.f_back
     warnings.warn(warning, stacklevel=level)

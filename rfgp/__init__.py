@@ -21,7 +21,7 @@ from rfgp.errors import FileWriteError as FileWriteError
 from rfgp.errors import IndexColumnWarning as IndexColumnWarning
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
 from rfgp.errors import JitterWarning as JitterWarning
-from rfgp.errors import MissingExtraError as MissingExtraError
+from rfgp.errors import MissingDependencyError as MissingDependencyError
 from rfgp.errors import MissingFolderError as MissingFolderError
 from rfgp.errors import ModelFileError as ModelFileError
 from rfgp.errors import NotDifferentiableError as NotDifferentiableError
@@ -85,7 +85,7 @@ __all__ = [
     "InvalidArgumentError",
     "JitterWarning",
     "LogNormal",
-    "MissingExtraError",
+    "MissingDependencyError",
     "MissingFolderError",
     "ModelFileError",
     "NotDifferentiableError",

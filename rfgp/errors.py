@@ -71,11 +71,11 @@ class PackageClashError(RfgpError, ImportError):
     """Another package named `graphs` stands in the place of ours."""
 
 
-class MissingExtraError(RfgpError, ImportError):
+class MissingDependencyError(RfgpError, ImportError):
     """A package is not installed that only an extra of this one brings."""
 
     @classmethod
-    def of(cls, extra: str, error: ModuleNotFoundError) -> "MissingExtraError":
+    def of(cls, extra: str, error: ModuleNotFoundError) -> "MissingDependencyError":
         """Return the error for an extra's name, from that of an import."""
         return cls(f"rfgp.{extra} needs {error.name}, which is not installed. Try: pip install 'rfgp[{extra}]'")
 

@@ -69,7 +69,7 @@ def load_mesh(path: str | Path) -> Any:
         FileFormatError: the file is missing, empty, or no mesh of a known format
             (.stl, .ply, .obj, .off, .glb; .vtk and .msh through meshio), or coordinates are not finite.
         InvalidGraphError: the file holds no faces.
-        MissingExtraError: a .vtk or .msh file, and meshio is not installed: pip install 'rfgp[mesh]'.
+        MissingDependencyError: a .vtk or .msh file, and meshio is not installed: pip install 'rfgp[mesh]'.
 
     Warns:
         DegenerateFacesWarning: with the number of faces left out.

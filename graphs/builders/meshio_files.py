@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.builders.files import brief
-from graphs.errors import FileFormatError, InvalidGraphError, MissingExtraError
+from graphs.errors import FileFormatError, InvalidGraphError, MissingDependencyError
 
 Floats = NDArray[np.float64]
 
@@ -21,13 +21,13 @@ def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
     are left out. Vectors are no properties.
 
     Raises:
-        MissingExtraError: meshio is not installed.
+        MissingDependencyError: meshio is not installed.
         InvalidGraphError: there are no triangles or quadrilaterals.
     """
     try:
         import meshio
     except ModuleNotFoundError as error:
-        raise MissingExtraError(
+        raise MissingDependencyError(
             f"Files of {file.suffix} need {error.name}, which is not installed. Try: pip install 'rfgp[mesh]'"
         ) from error
     import trimesh

@@ -187,9 +187,7 @@ def traffic(
     checks.check_choice("--duplicates", duplicates, choices.ROAD_DUPLICATES)
     _check_process(kernel, alpha, features)
     targets = tuple(dict.fromkeys(target or ("value",)))
-    for name in targets:
-        if name in choices.RESULTS:
-            raise typer.BadParameter(f"{name} is the name of a result; rename the sensors' property.")
+    _check_names(targets)
     process["alpha"] = (alpha, 1)
     how: dict[str, Any] = {"min_length": min_length, "snap": snap, "duplicates": duplicates}
     with progress(visible=not as_json) as report:
@@ -202,6 +200,13 @@ def traffic(
         job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_ROADS, (path,))
         studies = job.run(found, folder, report)
     _publish(studies, _OF_ROADS, as_json)
+
+
+def _check_names(targets: Iterable[str]) -> None:
+    """Refuse targets that have the names of results."""
+    for name in targets:
+        if name in choices.RESULTS:
+            raise typer.BadParameter(f"{name} is the name of a result; rename the sensors' property.")
 
 
 def _road_fields(path: Path, targets: tuple[str, ...], how: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Fits, predictions and walks on a Dask cluster (`pip install 'rfgp[dask]'`)."""
 
-from rfgp.errors import MissingExtraError
+from rfgp.errors import MissingDependencyError
 
 try:
     from rfgp.dask.partitions import Partitions as Partitions
@@ -9,4 +9,4 @@ try:
     from rfgp.dask.prediction import predict as predict
     from rfgp.dask.walks import sample_walks as sample_walks
 except ModuleNotFoundError as error:
-    raise MissingExtraError.of("dask", error) from error
+    raise MissingDependencyError.of("dask", error) from error

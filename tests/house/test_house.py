@@ -69,7 +69,7 @@ def test_a_missing_extra_is_named(extra, absent):
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 1
     (message,) = run.stderr.splitlines()[-1:]
-    assert message.startswith(f"rfgp.errors.MissingExtraError: rfgp.{extra} needs {absent}")
+    assert message.startswith(f"rfgp.errors.MissingDependencyError: rfgp.{extra} needs {absent}")
     assert message.endswith(f"pip install 'rfgp[{extra}]'")
 
 

@@ -86,6 +86,7 @@ def test_a_column_keeps_rows_together_and_is_no_input(stations, monkeypatch, cap
     assert run(monkeypatch, capsys, *arguments, "--holdout-by", "station", "--holdout", "last")[0] == 2
 
 
+@pytest.mark.slow
 def test_the_last_rows_of_a_file_are_held_out(stations, monkeypatch, capsys, tmp_path):
     arguments = ["fit", stations, *SMALL, "--drop", "station", "--out", tmp_path / "o", "--holdout"]
     code, _, err = run(monkeypatch, capsys, *arguments, "last")
@@ -418,6 +419,7 @@ MESH_FILES = {"mean.ply", "sd.ply", "mean.glb", "sd.glb", "nodes.csv", "model.sa
 FAST = ("--kernel", "diffusion", "--features", "walks", "--num-walkers", "8", "--no-compare")
 
 
+@pytest.mark.slow
 def test_mesh_gives_each_of_several_targets_a_folder(small_mesh, monkeypatch, capsys, tmp_path):
     """By default all columns of values; a single one keeps the folder to itself; and properties of the file."""
     rows = "".join(f"{i},{i % 7},{i % 5}\n" for i in range(0, 320, 4))

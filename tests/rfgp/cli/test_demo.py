@@ -34,6 +34,7 @@ def test_the_cases_are_as_documented(cases):
     assert re.search(r"a terrain of 5,408 faces", demo.__doc__)
 
 
+@pytest.mark.slow
 def test_walks_have_a_finite_variance_in_each_case(cases):
     """No warning, and a halting probability below half of the largest, as `graphs.choose_halt` takes it."""
     for path, options in cases:

@@ -256,5 +256,5 @@ def test_bad_files_of_simulations_are_named(kind, tmp_path, monkeypatch):
     with pytest.raises(graphs.InvalidGraphError, match="must hold triangles or quadrilaterals, got tetra"):
         graphs.load_mesh(path)
     monkeypatch.setitem(sys.modules, "meshio", None)
-    with pytest.raises(graphs.MissingExtraError, match=r"pip install 'rfgp\[mesh\]'"):
+    with pytest.raises(graphs.MissingDependencyError, match=r"pip install 'rfgp\[mesh\]'"):
         graphs.load_mesh(path)

@@ -42,6 +42,7 @@ def drawn(seed):
     ],
     ids=["few", "searched", "local", "counts", "classes", "laplace", "chosen", "graph", "graph classes"],
 )
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_weights_are_repetitions_to_the_last_bit(make, seed):
     X, y, weight, order = drawn(seed)
