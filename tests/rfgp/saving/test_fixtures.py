@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import rfgp
+from tests.golden.results import LOOSER
 
 FOLDER = Path(__file__).parent / "models"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
@@ -32,9 +33,9 @@ def inputs_of(name, values):
     return torch.tensor(values, dtype=torch.float64) if EXPECTED[name]["tensors"] else np.array(values)
 
 
-def assert_close(gp, found, expected):
+def assert_close(gp, found, expected, tolerance=0.0):
     found, expected = (np.asarray(values, dtype=np.float64) for values in (found, expected))
-    tolerance = TOLERANCE[gp.hyperparameters.noise.dtype]
+    tolerance = max(TOLERANCE[next(gp.hyperparameters.parameters()).dtype], tolerance)
     assert found.shape == expected.shape
     assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
 
@@ -44,7 +45,7 @@ def assert_predicts(name, gp, expected):
     prediction = gp.predict(inputs_of(name, EXPECTED[name]["inputs"]))
     for found, values in ((prediction.mean, expected["mean"]), (prediction.variance, expected["variance"])):
         assert isinstance(found, torch.Tensor) == EXPECTED[name]["tensors"]
-        assert_close(gp, found, values)
+        assert_close(gp, found, values, LOOSER.get(name.removeprefix("golden-"), 0.0))
 
 
 def test_every_file_is_expected_and_every_expected_file_is_there():
@@ -77,7 +78,8 @@ def test_a_saved_model_knows_what_it_knew(name):
 def test_a_model_saved_with_its_data_has_their_likelihood(name):
     gp = load(name)
     with torch.no_grad():
-        assert_close(gp, gp.log_marginal_likelihood(), EXPECTED[name]["log_marginal_likelihood"])
+        tolerance = LOOSER.get(name.removeprefix("golden-"), 0.0)
+        assert_close(gp, gp.log_marginal_likelihood(), EXPECTED[name]["log_marginal_likelihood"], tolerance)
 
 
 @pytest.mark.parametrize("name", WITHOUT_DATA)

@@ -1,0 +1,284 @@
+"""The cases: a model of each family, approximation and likelihood, conditioned on a few rows, and inputs to predict at.
+
+Hyperparameters and draws are given, so that nothing is searched for except where a case is about a search ("learned",
+"average"). Data come from a generator of each case's own.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+import graphs
+import rfgp
+
+SCALES = {"lengthscale": [0.8, 1.3], "outputscale": 1.5, "noise": 0.1, "seed": 0}
+LATENT = {"lengthscale": [0.8, 1.3], "outputscale": 1.5, "seed": 0}
+LOCAL = {"local": "matern32", "num_neighbors": 6, "local_lengthscale": 0.5, "local_outputscale": 0.4}
+ALONE = {"features": None, "local": "matern32", "num_neighbors": 6}
+
+
+class Case(NamedTuple):
+    """A conditioned model, and where to ask it.
+
+    Attributes:
+        model: The model.
+        inputs: New inputs, (n, d) or n labels.
+        has_gradient: Whether its log marginal likelihood has a gradient here; an estimate from draws has none.
+        has_data: Whether its rows are in memory, so that they can be saved with the model.
+        constants: Constants of modules, as "module:name", and the values that they have while the model is asked.
+    """
+
+    model: Any
+    inputs: Any
+    has_gradient: bool = True
+    has_data: bool = True
+    constants: Mapping[str, Any] = {}
+
+
+def rows(count=40, columns=2, seed=0):
+    """Return inputs (n, d), targets (n,) and new inputs (5, d)."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(count, columns))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, -1] + 0.1 * rng.standard_normal(count)
+    return X, y, 0.8 * rng.normal(size=(5, columns))
+
+
+def targets(likelihood, X, seed=1):
+    """Return targets (n,) of a likelihood, around a function of the rows."""
+    rng = np.random.default_rng(seed)
+    f = np.sin(2 * X[:, 0]) + 0.5 * X[:, -1]
+    draws = {
+        "bernoulli": lambda: (rng.uniform(size=len(f)) < 1 / (1 + np.exp(-2 * f))).astype(float),
+        "categorical": lambda: np.digitize(f, [-0.5, 0.6]).astype(float),
+        "poisson": lambda: rng.poisson(np.exp(f)).astype(float),
+        "negative-binomial": lambda: rng.negative_binomial(3, 3 / (3 + np.exp(f))).astype(float),
+        "gamma": lambda: np.exp(f) * rng.gamma(4, 0.25, size=len(f)),
+        "student-t": lambda: f + 0.2 * rng.standard_t(3, size=len(f)),
+        "heteroscedastic": lambda: f + np.exp(0.5 * X[:, 0] - 2) * rng.standard_normal(len(f)),
+    }
+    return draws[likelihood]()
+
+
+def table(model, options, given=None, count=40, outputs=1, dtype=None):
+    """Return the case of a process on a table."""
+    X, y, new = rows(count)
+    options = {name: value for name, value in options.items() if name != "seed" or model is not rfgp.ExactGP}
+    if outputs > 1:
+        y = np.stack([y, np.cos(X[:, 0])], axis=1)
+    if dtype is not None:
+        X, y, new = (torch.as_tensor(part, dtype=dtype) for part in (X, y, new))
+    return Case(model(**options).condition(X, y, **(given or {})), new)
+
+
+def weighted(count=40):
+    """Return weights (n,) of rows, and known variances of their errors (n,)."""
+    rng = np.random.default_rng(2)
+    return {"sample_weight": rng.integers(1, 4, count).astype(float)}, {"noise": 0.05 + rng.uniform(size=count)}
+
+
+def observed(model, likelihood, options, count=40, exposure=False):
+    """Return the case of a process on a table under another likelihood."""
+    X, _, new = rows(count)
+    given = {"exposure": np.random.default_rng(3).uniform(0.5, 2.0, count)} if exposure else {}
+    options = {**LATENT, **options}
+    if model is rfgp.ExactGP:
+        del options["seed"]
+    return Case(model(likelihood=likelihood, **options).condition(X, targets(likelihood, X), **given), new)
+
+
+def streamed():
+    """Return features that read their rows in blocks."""
+    X, y, new = rows(200)
+    source = rfgp.tables.Blocks(lambda: ((X[i : i + 64], y[i : i + 64]) for i in range(0, 200, 64)))
+    return Case(rfgp.SparseSpectrumGP(num_frequencies=12, **SCALES).condition(source), new, has_data=False)
+
+
+def distributed():
+    """Return features whose rows are the partitions of a Dask array, on a cluster within this process."""
+    import dask.array as da
+    from distributed import Client
+
+    X, y, new = rows(200)
+    with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+        parts = rfgp.dask.Partitions(da.from_array(X, chunks=(64, 2)), da.from_array(y, chunks=64), client=client)
+        model = rfgp.SparseSpectrumGP(num_frequencies=12, **SCALES).condition(parts)
+        assert np.isfinite(model.predict(new).mean).all()  # computed while there is a cluster
+    return Case(model, new, has_gradient=False, has_data=False)
+
+
+def learned(local=False):
+    """Return frequencies that a few steps of a search have moved; the data are sound, so that it converges."""
+    X, y, new = rows(120)
+    options = {**SCALES, **(LOCAL if local else {})}
+    model = rfgp.TableGP("fourier", "gaussian", 4, frequencies="learned", local=options.pop("local", None), **options)
+    return Case(model.fit(X, y), new)
+
+
+def averaged():
+    """Return an average of exact processes."""
+    X, y, new = rows(60)
+    return Case(rfgp.TableGP(seed=0).fit(X, y), new)
+
+
+def latent(options):
+    """Return a nearest-neighbour process whose rows are conditioned on latent values."""
+    X, y, new = rows(80)
+    return Case(rfgp.TableGP(conditioning="latent", **{**SCALES, **options}).condition(X, y), new, has_gradient=False)
+
+
+def in_blocks():
+    """Return neighbours beside features whose rows are whitened in blocks, as many rows are."""
+    case = table(rfgp.TableGP, BESIDE)
+    blocks = "rfgp.inference.local.blocks"
+    return case._replace(constants={f"{blocks}:MOST_FEATURES": 100, f"{blocks}:BLOCK_FEATURES": 128})
+
+
+def network():
+    """Return roads that meet inside each other, a closed one, and a bridge."""
+    lines = [
+        [(0, 0), (1, 0), (2, 0)],
+        [(1, 1), (1, 0), (1, -1)],
+        [(2, 0), (3, 0), (3, 1), (2, 0)],
+        [(0.5, 1), (0.5, -1), (1, -1)],
+    ]
+    return graphs.RoadNetwork.from_lines(lines, metric="euclidean")
+
+
+def roads(alpha=1, boundary="neumann", outputs=1, likelihood="normal"):
+    """Return the case of a field on roads."""
+    rng = np.random.default_rng(4)
+    X = np.stack([rng.integers(0, 4, 25).astype(float), rng.uniform(size=25)], axis=1)
+    y = X[:, 0] - 2 * X[:, 1] + 0.1 * rng.standard_normal(25)
+    y = np.stack([y, y**2], axis=1) if outputs > 1 else y
+    noise = {"noise": 0.05} if likelihood == "normal" else {}
+    y = y if likelihood == "normal" else rng.poisson(np.exp(0.3 * y)).astype(float)
+    model = rfgp.RoadGP(
+        network(), alpha, boundary=boundary, lengthscale=0.9, outputscale=1.2, likelihood=likelihood, seed=0, **noise
+    )
+    return Case(model.condition(X, y), np.array([(0, 0.0), (0, 0.37), (1, 0.5), (2, 0.8), (3, 1.0)]))
+
+
+def mesh(alpha=2, likelihood="normal"):
+    """Return the case of a field on a sphere."""
+    import trimesh
+
+    ball = trimesh.creation.icosphere(1)
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(30, 3))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    f, noise = np.sin(3 * X[:, 2]) + X[:, 0], {"noise": 0.05} if likelihood == "normal" else {}
+    y = (
+        f + 0.1 * rng.standard_normal(30)
+        if likelihood == "normal"
+        else (rng.uniform(size=30) < 1 / (1 + np.exp(-f))).astype(float)
+    )
+    model = rfgp.MeshGP(
+        graphs.MeshField(ball, alpha), lengthscale=0.7, outputscale=1.1, likelihood=likelihood, seed=0, **noise
+    )
+    return Case(model.condition(X, y), 0.95 * X[:5])
+
+
+def nodes(features, kernel=None, outputs=1, likelihood="normal", size=(6, 7), **options):
+    """Return the case of a process on a grid's nodes."""
+    graph = graphs.Graph.from_grid(size)
+    rng = np.random.default_rng(6)
+    seen = rng.permutation(graph.num_nodes)[: graph.num_nodes // 2]
+    f = np.sin(seen / 5.0)
+    y = f + 0.1 * rng.standard_normal(len(seen))
+    y = np.stack([y, y**2], axis=1) if outputs > 1 else y
+    noise = {"noise": 0.05} if likelihood == "normal" else {}
+    y = y if likelihood == "normal" else rng.poisson(np.exp(f)).astype(float)
+    kernel = kernel or graphs.kernels.Diffusion(1.5)
+    model = rfgp.GraphGP(
+        graph, kernel, features=features, outputscale=1.3, likelihood=likelihood, seed=0, **noise, **options
+    )
+    return Case(model.condition(seen, y), np.setdiff1d(np.arange(graph.num_nodes), seen)[:6])
+
+
+FOURIER, EXACT, TABLE = rfgp.SparseSpectrumGP, rfgp.ExactGP, rfgp.TableGP
+WEIGHTS, NOISE = weighted()
+PRECISE = graphs.kernels.RegularizedLaplacian(2, 1.5)
+RATIONAL = graphs.kernels.Matern(1.5, 2.0)
+BESIDE = {"features": "fourier", "num_frequencies": 12, "frequencies": "fixed", "conditioning": "observations"}
+BESIDE |= {**SCALES, **LOCAL}
+INDUCING = {"features": "nystrom", "spectrum": "matern32", "num_inducing": 8, "local": None}
+
+CASES: dict[str, Callable[[], Case]] = {
+    "features": partial(table, FOURIER, {"num_frequencies": 12, **SCALES}),
+    "features-matern": partial(table, FOURIER, {"spectrum": "matern32", "num_frequencies": 12, **SCALES}),
+    "features-weights": partial(table, FOURIER, {"num_frequencies": 12, **SCALES}, WEIGHTS),
+    "features-noise": partial(table, FOURIER, {"num_frequencies": 12, **SCALES}, NOISE),
+    "features-outputs": partial(table, FOURIER, {"num_frequencies": 12, **SCALES}, outputs=2),
+    "features-more-than-rows": partial(table, FOURIER, {"num_frequencies": 30, **SCALES}, count=20),
+    "features-float32": partial(table, FOURIER, {"num_frequencies": 12, **SCALES}, dtype=torch.float32),
+    "features-positive": partial(table, FOURIER, {"features": "laplace", "num_frequencies": 12, **SCALES}),
+    "features-streamed": streamed,
+    "features-dask": distributed,
+    "features-learned": learned,
+    "exact": partial(table, EXACT, SCALES),
+    "exact-matern": partial(table, EXACT, {"spectrum": "matern52", **SCALES}),
+    "exact-weights": partial(table, EXACT, SCALES, {**WEIGHTS, **NOISE}),
+    "exact-outputs": partial(table, EXACT, SCALES, outputs=2),
+    "exact-sum": partial(table, TABLE, {"features": "exact", "spectrum": "gaussian", **SCALES, **LOCAL}),
+    "average": averaged,
+    "inducing": partial(table, TABLE, {**INDUCING, "diagonal": None, **SCALES}),
+    "inducing-fitc": partial(table, TABLE, {**INDUCING, "diagonal": "fitc", **SCALES}, WEIGHTS),
+    "inducing-vfe": partial(table, TABLE, {**INDUCING, "diagonal": "vfe", **SCALES}),
+    "inducing-residual": partial(
+        table, TABLE, {**INDUCING, "diagonal": None, **SCALES, "local": "residual", "num_neighbors": 6}
+    ),
+    "neighbors": partial(table, TABLE, {**ALONE, "conditioning": "observations", **SCALES}),
+    "neighbors-weights": partial(
+        table, TABLE, {**ALONE, "conditioning": "observations", **SCALES}, {**WEIGHTS, **NOISE}
+    ),
+    "neighbors-outputs": partial(table, TABLE, {**ALONE, "conditioning": "observations", **SCALES}, outputs=2),
+    "neighbors-features": partial(table, TABLE, BESIDE),
+    "neighbors-blocks": in_blocks,
+    "neighbors-learned": partial(learned, local=True),
+    "neighbors-latent": partial(latent, ALONE),
+    "neighbors-latent-features": partial(
+        latent, {"features": "fourier", "num_frequencies": 12, "frequencies": "fixed", **LOCAL}
+    ),
+    "bernoulli": partial(observed, FOURIER, "bernoulli", {"num_frequencies": 12, "approximation": "laplace"}),
+    "bernoulli-variational": partial(
+        observed, FOURIER, "bernoulli", {"num_frequencies": 12, "approximation": "variational"}
+    ),
+    "bernoulli-exact": partial(observed, EXACT, "bernoulli", {"approximation": "laplace"}),
+    "bernoulli-more-features-than-rows": partial(
+        observed, FOURIER, "bernoulli", {"num_frequencies": 30, "approximation": "laplace"}, count=20
+    ),
+    "categorical": partial(observed, FOURIER, "categorical", {"num_frequencies": 12, "approximation": "laplace"}),
+    "categorical-variational": partial(
+        observed, FOURIER, "categorical", {"num_frequencies": 12, "approximation": "variational"}
+    ),
+    "categorical-exact": partial(observed, EXACT, "categorical", {"approximation": "laplace"}),
+    "poisson": partial(observed, FOURIER, "poisson", {"num_frequencies": 12, "approximation": "laplace"}),
+    "poisson-exposure": partial(observed, FOURIER, "poisson", {"num_frequencies": 12}, exposure=True),
+    "negative-binomial": partial(observed, FOURIER, "negative-binomial", {"num_frequencies": 12}),
+    "gamma-exact": partial(observed, EXACT, "gamma", {}),
+    "student-t": partial(observed, FOURIER, "student-t", {"num_frequencies": 12}),
+    "heteroscedastic": partial(observed, FOURIER, "heteroscedastic", {"num_frequencies": 12}),
+    "roads": roads,
+    "roads-smooth": partial(roads, 2, "stationary"),
+    "roads-outputs": partial(roads, 1, "open", outputs=2),
+    "roads-poisson": partial(roads, likelihood="poisson"),
+    "mesh": mesh,
+    "mesh-rough": partial(mesh, 1),
+    "mesh-bernoulli": partial(mesh, likelihood="bernoulli"),
+    "graph-exact": partial(nodes, "exact"),
+    "graph-exact-outputs": partial(nodes, "exact", outputs=2),
+    "graph-precision": partial(nodes, "precision", PRECISE),
+    "graph-precision-outputs": partial(nodes, "precision", PRECISE, outputs=2),
+    "graph-precision-poisson": partial(nodes, "precision", PRECISE, likelihood="poisson"),
+    "graph-rational": partial(nodes, "rational", RATIONAL),
+    "graph-walks": partial(nodes, "walks", num_walkers=8, halt=0.1, exact_hops=0),
+    "graph-walks-poisson": partial(nodes, "walks", num_walkers=8, halt=0.1, exact_hops=0, likelihood="poisson"),
+    "graph-walks-iterated": partial(nodes, "walks", num_walkers=4, halt=0.3, exact_hops=0, size=(66, 70)),
+    "graph-chebyshev": partial(nodes, "chebyshev", degree=8),
+    "graph-taylor": partial(nodes, "taylor", degree=8),
+    "graph-spectrum": partial(nodes, "spectrum", rank=12),
+}
+"""A model of each kind by name."""
