@@ -8,6 +8,7 @@ from graphs import kernels as kernels
 from graphs.advice import Advice as Advice
 from graphs.advice import Candidate as Candidate
 from graphs.advice import advise as advise
+from graphs.builders import CutRoads as CutRoads
 from graphs.builders import Roads as Roads
 from graphs.builders import cut_roads as cut_roads
 from graphs.builders import load_mesh as load_mesh
@@ -51,7 +52,9 @@ from graphs.precisions import Precision as Precision
 from graphs.precisions import RoadField as RoadField
 from graphs.ranking import match_pagerank_quantiles as match_pagerank_quantiles
 from graphs.ranking import pagerank as pagerank
+from graphs.roads import NearestPositions as NearestPositions
 from graphs.roads import RoadNetwork as RoadNetwork
+from graphs.roads import Stretches as Stretches
 from graphs.spectral import spectral_density as spectral_density
 from graphs.walks import HopRule as HopRule
 from graphs.walks import choose_halt as choose_halt

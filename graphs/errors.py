@@ -1,12 +1,13 @@
 """The named failures of `graphs`. Each message says what was wrong, where, and what to do."""
 
 import inspect
+import os
 import warnings
 from pathlib import Path
 
 from numpy.linalg import LinAlgError
 
-_OURS = tuple(str(Path(__file__).parents[1] / name) for name in ("graphs", "rfgp"))
+_OURS = tuple(str(Path(__file__).parents[1] / name) + os.sep for name in ("graphs", "rfgp"))
 
 
 class GraphError(Exception):

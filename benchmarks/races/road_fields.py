@@ -35,7 +35,7 @@ Make = Callable[[], Any]
 
 def data(name: str) -> tuple[graphs.Roads, Array]:
     """Return roads with sensors that measured something, and their positions (n, 2)."""
-    roads = graphs.read_roads(fetch("pems")) if name == "pems" else graphs.read_roads(Path(name), value="value")
+    roads = graphs.read_roads(fetch("pems")) if name == "pems" else graphs.read_roads(Path(name))
     seen = ~np.isnan(roads.values)
     roads = roads._replace(
         sensor_edges=roads.sensor_edges[seen], sensor_fractions=roads.sensor_fractions[seen], values=roads.values[seen]

@@ -69,13 +69,11 @@ _METRES = frozenset(
         5186,
         5514,
         5880,
-        6933,
         21781,
         27572,
         27700,
         28992,
         31370,
-        54009,
     }
 )
 """Codes of projected systems in metres, besides the ranges below."""
@@ -97,7 +95,7 @@ _METRE_RANGES = (
 
 
 class CoordinateSystem(NamedTuple):
-    """What coordinates mean."""
+    """The metric and the unit of coordinates."""
 
     metric: str  # "haversine" for degrees, "euclidean" for a plane
     unit: str  # "m" for degrees, whose lengths are in metres, and for a plane in metres; otherwise the unit, or ""
@@ -122,7 +120,11 @@ def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> Coord
     name = _name_of(content["crs"])
     found = None if name is None else _known(name)
     if found is None and metric is None:
-        more = "" if name is None or find_spec("pyproj") else " Or install pyproj, which knows all systems."
+        more = (
+            ""
+            if name is None or find_spec("pyproj")
+            else " Or install pyproj, which knows all systems: pip install 'rfgp[geo]'."
+        )
         raise FileFormatError(
             f"{file}: its coordinate reference system must be a known one, got crs {shown(content['crs'])}. Pass "
             f'metric="haversine" if the coordinates are degrees and metric="euclidean" if they are a plane.{more}'

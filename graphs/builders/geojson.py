@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.builders.crs import read_crs
-from graphs.builders.lines import Lines, as_lines, distances
-from graphs.builders.nearest import nearest_places
+from graphs.builders.lines import Lines, as_lines
+from graphs.builders.nearest import farthest, nearest_places
 from graphs.builders.roads import Roads
 from graphs.checks import is_number, shown
 from graphs.errors import FileFormatError, SkippedFeaturesWarning, warn
@@ -49,25 +49,26 @@ class _Road(NamedTuple):
 
 def read_geojson(
     file: Path,
-    value: str | None,
+    target: str | None,
     metric: str | None,
-    within: float,
+    within: float | None,
     skip: bool,
 ) -> Roads:
     """Read roads and sensors from a FeatureCollection; arguments and errors are those of `graphs.read_roads`."""
     content = _collection(file)
     system = read_crs(content, metric, file)
     skipped: Counter[str] = Counter()
-    roads, sensors = _sorted(content["features"], file, value, skip, skipped)
+    roads, sensors = _sorted(content["features"], file, target, skip, skipped)
     if not roads:
         raise FileFormatError(f"{file} has no LineString with points. There are no roads.")
-    name = value or ""
+    name = target or ""
     if not skip and (fault := missing_property([sensor.properties for sensor in sensors], name)):
         raise FileFormatError(f"{file}: {fault}")
     lines = as_lines([road.points for road in roads], system.metric)
     edges, fractions, kept = _placed(sensors, lines, within, file, system.unit, skip, skipped)
     sensors = [sensor for sensor, is_kept in zip(sensors, kept, strict=True) if is_kept]
-    values = [_read_value(sensor.properties, name, i, file, skip, skipped) for i, sensor in enumerate(sensors)]
+    properties = tuple(sensor.properties for sensor in sensors)
+    values = _read_values(properties, name, file, skip, skipped)
     if +skipped:
         what = ", ".join(_counted(count, name) for name, count in sorted((+skipped).items()))
         warn(SkippedFeaturesWarning(f"{file}: {what}."))
@@ -75,8 +76,8 @@ def read_geojson(
         [road.points for road in roads],
         edges,
         fractions,
-        np.array(values, dtype=np.float64),
-        tuple(sensor.properties for sensor in sensors),
+        values,
+        properties,
         system.metric,
         road_properties=tuple(road.feature.properties for road in roads),
         road_ids=tuple(road.feature.id for road in roads),
@@ -100,7 +101,7 @@ def missing_property(
         best = [shown(key) for key, _ in numbers.most_common(_SHOWN)]
         return (
             f"no sensor has the property {shown(name)}; they have numbers in {', '.join(best)}. Name the one to read, "
-            f"as in value={best[0]}."
+            f"as in target={best[0]}."
         )
     others = list(dict.fromkeys(key for sensor in sensors for key in sensor))
     names = ", ".join(map(shown, others[:_SHOWN])) or "none at all"
@@ -133,7 +134,7 @@ def _collection(file: Path) -> Mapping[str, Any]:
 
 
 def _sorted(
-    features: Sequence[Any], file: Path, value: str | None, skip: bool, skipped: Counter[str]
+    features: Sequence[Any], file: Path, target: str | None, skip: bool, skipped: Counter[str]
 ) -> tuple[list[_Road], list[Feature]]:
     """Return the roads and the sensors among features, and count in `skipped` those that are left out."""
     roads: list[_Road] = []
@@ -145,7 +146,7 @@ def _sorted(
         elif feature.kind in _KINDS and feature.coordinates == []:
             skipped[f"{feature.kind} without coordinates left out"] += 1
         elif feature.kind == "Point":
-            if value is not None:
+            if target is not None:
                 points = _read_points([feature.coordinates], i, file)
                 sensors.append(feature._replace(coordinates=points[0]))
         elif feature.kind == "LineString":
@@ -192,6 +193,29 @@ def _read_points(coordinates: Any, number: int, file: Path) -> NDArray[np.float6
     if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
         raise FileFormatError(f"{file}: feature {number} must have points of two finite numbers or more.")
     return points
+
+
+def with_target(
+    roads: Roads,
+    target: str,
+    path: str | Path,
+    skip: bool = False,
+) -> Roads:
+    """Return roads from a GeoJSON file with another property of their sensors as the values.
+
+    Raises:
+        FileFormatError: no sensor has the property, or some are not numbers; see `read_roads`.
+    """
+    if not skip and (fault := missing_property(roads.properties, target)):
+        raise FileFormatError(f"{path}: {fault}")
+    return roads._replace(values=_read_values(roads.properties, target, Path(path), skip, Counter()))
+
+
+def _read_values(
+    sensors: Sequence[Mapping[str, Any]], name: str, file: Path, skip: bool, skipped: Counter[str]
+) -> NDArray[np.float64]:  # (S,)
+    values = [_read_value(properties, name, i, file, skip, skipped) for i, properties in enumerate(sensors)]
+    return np.array(values, dtype=np.float64)
 
 
 def _coordinate(value: Any) -> float:
@@ -243,7 +267,13 @@ def _number(text: str) -> float:
 
 
 def _placed(
-    sensors: Sequence[Feature], lines: Lines, within: float, file: Path, unit: str, skip: bool, skipped: Counter[str]
+    sensors: Sequence[Feature],
+    lines: Lines,
+    within: float | None,
+    file: Path,
+    unit: str,
+    skip: bool,
+    skipped: Counter[str],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
     """Return the roads (k,) and fractions (k,) of the sensors that are near a road, and which these are (S,).
 
@@ -259,18 +289,18 @@ def _placed(
     if len(others):
         points = np.array([sensors[i].coordinates for i in others.tolist()])
         found = nearest_places(lines, points)
-        edges[others], fractions[others] = found.line, found.fraction
-        apart[others] = distances(points, lines.along(found.line, found.fraction), lines.metric)
-    near = apart <= within
+        edges[others], fractions[others], apart[others] = found
+    limit = farthest(lines, within)
+    near = apart <= limit
     if not near.all():
         i, size = int((~near).argmax()), f" {unit}" if unit else ""
         hint = " Are its coordinates longitude and latitude, in this order?" if lines.metric == "haversine" else ""
         if not skip:
             raise FileFormatError(
-                f"{file}: sensor {i} must lie within {within:g}{size} of a road, got {apart[i]:,.0f}{size}.{hint} Pass "
-                "within= for more, or skip=True to leave it out."
+                f"{file}: sensor {i} must lie within {limit:,.6g}{size} of a road, got {apart[i]:,.6g}{size}.{hint} "
+                "Pass within= for more, or skip=True to leave it out."
             )
-        skipped[f"sensor further than {within:g}{size} from a road left out"] += int((~near).sum())
+        skipped[f"sensor farther than {limit:,.6g}{size} from a road left out"] += int((~near).sum())
     wrong = ~((np.abs(edges) < 2**53) & (edges == np.floor(edges)))
     if wrong.any():
         raise FileFormatError(

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 DUPLICATES = ("parallel", "merge")
-"""What to do with stretches that repeat another: keep them as parallel roads, or count them as the same road."""
+"""How to treat stretches that repeat another: keep them as parallel roads, or count them as the same road."""
 POSITION_TOLERANCE = 1e-12
 """The distance up to which positions count as one, as a fraction of a road's length: more than rounding makes it."""
 

@@ -8,12 +8,14 @@ On the globe segments are straight in degrees. They are cut into chords of at mo
 globe, and from the segment some centimetres outside of polar regions.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.lines import Lines, in_space, interpolated
+from graphs.builders.lines import Lines, distances, in_space, interpolated
+from graphs.checks import is_number, shown
+from graphs.errors import InvalidArgumentError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,6 +28,37 @@ _CHORD = 1000.0
 """The longest chord on the globe, in metres."""
 _SLACK = 1e-9
 """Of a distance, for rounding."""
+FARTHEST = 0.1
+"""The default limit of distances from lines in a plane and from surfaces, in diagonals of the box around them."""
+FARTHEST_METRES = 500.0
+"""The default limit of distances from lines on the globe."""
+FAR = 1e100
+"""The largest coordinate of a point, in the unit of what it is near to, so that squares of distances stay in range."""
+
+
+def farthest(
+    lines: Lines,
+    within: float | None,
+) -> float:
+    """Return the largest distance allowed: if not given, 500 m on the globe, a tenth of the diagonal in a plane.
+
+    Raises:
+        InvalidArgumentError: it is not a positive number.
+    """
+    if within is None:
+        return FARTHEST_METRES if lines.metric == "haversine" else FARTHEST * lines.diagonal
+    check_limit(within)
+    return within
+
+
+def check_limit(within: Any) -> None:
+    """Refuse a limit of distances that is not a positive number; infinity is one.
+
+    Raises:
+        InvalidArgumentError: it is not.
+    """
+    if not is_number(within) or not within > 0:
+        raise InvalidArgumentError(f"within must be a positive number, got {shown(within)}.")
 
 
 class NearestPlaces(NamedTuple):
@@ -33,7 +66,7 @@ class NearestPlaces(NamedTuple):
 
     line: Integers  # (n,)
     fraction: Floats  # (n,)
-    distance: Floats  # (n,) metres in a straight line, or the units of the plane
+    distance: Floats  # (n,) metres along the globe, or the units of the plane
 
 
 class _Chords(NamedTuple):
@@ -73,7 +106,9 @@ def nearest_places(
             along = chords.low[chosen] + share[best] * (chords.high[chosen] - chords.low[chosen])
             fraction = _fractions(lines, chords.start[chosen], along)
             found.append(NearestPlaces(line[chosen], fraction, distance[best]))
-    return NearestPlaces(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+    places = NearestPlaces(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+    reached = lines.along(places.line, places.fraction)
+    return places._replace(distance=distances(points, reached, lines.metric))
 
 
 def _chords(lines: Lines) -> _Chords:

@@ -8,20 +8,17 @@ from numpy.typing import NDArray
 
 from graphs.builders.files import brief, check_file
 from graphs.builders.geojson import read_geojson
+from graphs.builders.nearest import check_limit
 from graphs.builders.roads import Roads
-from graphs.checks import is_number, shown
-from graphs.errors import FileFormatError, GraphError, GraphWarning, InvalidArgumentError
-
-FARTHEST_SENSOR = 500.0
-"""Metres from a road beyond which a sensor without a road of its own is refused."""
+from graphs.errors import FileFormatError, GraphError, GraphWarning
 
 
 def read_roads(
     path: str | Path,
-    value: str | None = "value",
+    target: str | None = "value",
     metric: str | None = None,
     *,
-    within: float = FARTHEST_SENSOR,
+    within: float | None = None,
     skip: bool = False,
 ) -> Roads:
     """Read roads and sensors from an R data file (.rda) or GeoJSON (.geojson, .json).
@@ -30,17 +27,19 @@ def read_roads(
     counted from 1, `.distance_on_edge` as a fraction), as MetricGraph stores it. The GeoJSON is a
     FeatureCollection of LineStrings (each part of a MultiLineString is one of its own) and of Points, the sensors.
     Coordinates are longitude and latitude in degrees, unless the file's `crs` says otherwise. A sensor's properties
-    are `value` (null: nothing measured) and, if known, the number `edge` of its LineString (from 0) and the `fraction`
-    of its length; a sensor without them is put on the nearest road, at most `within` away. Sensors at one place share
+    are the target (null: nothing measured) and, if known, the number `edge` of its LineString (from 0) and the
+    `fraction` of its length; a sensor without them is put on the nearest road, at most `within` away. Sensors at one
+    place share
     it. Features with a null geometry or without points are left out with a warning. Properties, ids, `name` and `crs`
     are kept, and are written back by `rfgp.fields.write_roads`.
 
     Args:
         path: The file.
-        value: GeoJSON: the property that holds the sensors' values. If None, sensors are passed over.
+        target: GeoJSON: the property that holds the sensors' values. If None, sensors are passed over.
         metric: "haversine" for degrees, or "euclidean" for coordinates in a plane. If None, it follows from the
             file's `crs`; without one, "haversine".
-        within: GeoJSON: how far from a road a sensor may lie that names none, in metres or the units of the plane.
+        within: GeoJSON: how far from a road a sensor may lie that names none, in metres or the units of the plane. If
+            None, 500 m on the globe, and a tenth of the diagonal of the roads' box in a plane.
         skip: GeoJSON: whether to leave out features that are neither roads nor sensors, and sensors too far away, and
             to take sensors whose value is no number as not observed; numbers that are written as text count.
 
@@ -53,13 +52,13 @@ def read_roads(
     Warns:
         SkippedFeaturesWarning: the numbers of features that were left out or not observed.
     """
-    if not is_number(within) or not within > 0:
-        raise InvalidArgumentError(f"within must be a positive number, got {shown(within)}.")
+    if within is not None:
+        check_limit(within)
     file = check_file(path, "a road network", packed=Path(path).suffix.lower() == ".rda")
     try:
         if file.suffix.lower() == ".rda":
             return _read_rda(file, metric or "haversine")
-        return read_geojson(file, value, metric, within, skip)
+        return read_geojson(file, target, metric, within, skip)
     except (GraphError, GraphWarning):
         raise
     except Exception as error:  # the parsers raise whatever their bytes lead them to

@@ -74,8 +74,8 @@ class CutRoads(NamedTuple):
 
     labels: tuple[str, ...]  # N of them, "crossing-0", ... and "sensor-0", ...
     coordinates: Floats  # (N, 2)
-    positions: Floats  # (N, 2) a road and the fraction of its length at which the node is
     pieces: list[Piece]
+    positions: Floats  # (N, 2) a road and the fraction of its length at which the node is
 
 
 def from_roads(
@@ -112,7 +112,7 @@ def _weights(distance: Floats, least: float) -> Floats:  # (E,)
     if not np.isfinite(weights).all():
         raise InvalidGraphError(
             f"Lengths of pieces of road must be in the range of double precision, got {distance.min():.3g} and "
-            f"{distance.max():.3g}. Pass min_length=, or join what is near with snap=."
+            f"{distance.max():.3g}. Pass min_length=, or leave short roads out."
         )
     return np.asarray(weights)
 
@@ -185,7 +185,7 @@ def _cut(
     positions = np.concatenate([_positions(joined)[free], np.stack([edges.astype(np.float64), fractions], axis=1)])
     inner = vertex < 0
     cuts = (located.stretch[inner], located.fraction[inner], sensors[inner])
-    return joined, CutRoads(labels, coordinates, positions, _pieces(flat, joined, node, cuts, coordinates))
+    return joined, CutRoads(labels, coordinates, _pieces(flat, joined, node, cuts, coordinates), positions)
 
 
 def _positions(joined: Junctions) -> Floats:  # (V, 2)

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from graphs.builders.nearest import FAR, FARTHEST, check_limit
 from graphs.checks import as_numbers, check_count, counted, shown
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.determinant import LogDeterminant
@@ -15,11 +16,7 @@ from graphs.precisions.location import Location, Locator
 from graphs.precisions.role import Floats, MarkovField, Pattern
 from graphs.precisions.whittle import WhittleField, unit_norm
 
-FARTHEST = 0.1
-"""How far from a surface points may lie that are read at its nearest point, in diagonals of its box."""
-
 _HIGHEST = 6
-_FAR = 1e100
 _SUM = 1e-6
 _LISTED = 8
 """Vertices that a message lists."""
@@ -192,6 +189,8 @@ class MeshField(MarkovField):
         Raises:
             InvalidArgumentError: points of another dimension, that are not finite, or farther away than `within`.
         """
+        if within is not None:
+            check_limit(within)
         found = self._locator.nearest(in_space(self.read_points(points)))
         if within is not None and (found.distances > within).any():
             row = int(found.distances.argmax())
@@ -214,7 +213,7 @@ class MeshField(MarkovField):
             raise InvalidArgumentError(
                 f"Points are (n, {dimension}), real numbers as the vertices, got {shown(points)}."
             )
-        wrong = ~(np.abs(places) < _FAR * self._mesh.elements.unit).all(axis=1)
+        wrong = ~(np.abs(places) < FAR * self._mesh.elements.unit).all(axis=1)
         if wrong.any():
             row = int(wrong.argmax())
             raise InvalidArgumentError(f"Point {row} is not finite, or out of range: {places[row].tolist()}.")

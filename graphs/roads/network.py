@@ -12,24 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import dijkstra
 
 from graphs.builders.junctions import Junctions, Stretches, join_lines
-from graphs.builders.lines import Lines, as_lines, check_lines, distances, first_of_each
-from graphs.builders.nearest import nearest_places
+from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
+from graphs.builders.nearest import FAR, farthest, nearest_places
 from graphs.builders.road_files import read_roads
 from graphs.builders.roads import Roads, check_isolated, connected_parts, warn_of_duplicates
-from graphs.checks import as_numbers, check_fits, counted, is_number, shown
+from graphs.checks import as_numbers, check_fits, counted, shown
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-NEAREST = 0.1
-"""The default limit of `RoadNetwork.nearest` in a plane, in diagonals of the box around all lines."""
-NEAREST_METRES = 500.0
-"""The default limit of `RoadNetwork.nearest` on the globe."""
-
-
-_FAR = 1e100
-"""The largest coordinate of a point, so that squares of distances stay in range."""
 
 
 class NearestPositions(NamedTuple):
@@ -161,7 +152,7 @@ class RoadNetwork:
         """Build from the LineStrings and MultiLineStrings of a GeoJSON file, in its order; Points are passed over.
 
         Args:
-            path: The file; an R data file (.rda) that `graphs.read_roads` reads is as good.
+            path: GeoJSON, or an R data file (.rda); see `graphs.read_roads`.
             metric: As for `from_lines`. If None, it follows from the file's `crs`; without one, "haversine".
             snap: As for `from_lines`.
             duplicates: As for `from_lines`.
@@ -282,28 +273,23 @@ class RoadNetwork:
         """
         points = as_numbers(coordinates)
         is_globe = self.lines.metric == "haversine"
-        if within is None:
-            within = NEAREST_METRES if is_globe else NEAREST * self.lines.diagonal
+        limit = farthest(self.lines, within)
         if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
             raise InvalidArgumentError(f"Points must be finite coordinates (n, 2), got {shown(coordinates)}.")
-        if not is_number(within) or not within > 0:
-            raise InvalidArgumentError(f"within must be a positive number, got {shown(within)}.")
-        if (np.abs(points) > _FAR).any():
-            raise InvalidArgumentError(f"Points must be nearer than {_FAR:g} to the origin, got {shown(coordinates)}.")
+        if (np.abs(points) > FAR).any():
+            raise InvalidArgumentError(f"Points must be nearer than {FAR:g} to the origin, got {shown(coordinates)}.")
         if is_globe and (np.abs(points) > (360, 90)).any():
             raise InvalidArgumentError(f"Points must be longitudes and latitudes in degrees, got {shown(coordinates)}.")
         if len(points) == 0:
             return NearestPositions(np.zeros((0, 2)), np.zeros(0))
         found = nearest_places(self.lines, points)
-        reached = self.lines.along(found.line, found.fraction)
-        apart = distances(points, reached, self.lines.metric)
-        if (apart > within).any():
-            i, unit = int((apart > within).argmax()), " m" * is_globe
+        if (found.distance > limit).any():
+            i, unit = int((found.distance > limit).argmax()), " m" * is_globe
             raise InvalidArgumentError(
-                f"Point {i} must lie within {within:,.6g}{unit} of a road, got {apart[i]:,.6g}{unit}. Are "
-                "both in the same coordinates? Pass within= to allow more."
+                f"Point {i} must lie within {limit:,.6g}{unit} of a road, got {found.distance[i]:,.6g}{unit}. Are both "
+                "in the same coordinates? Pass within= to allow more."
             )
-        return NearestPositions(np.stack([found.line.astype(np.float64), found.fraction], axis=1), apart)
+        return NearestPositions(np.stack([found.line.astype(np.float64), found.fraction], axis=1), found.distance)
 
     def distance(
         self,

@@ -28,7 +28,11 @@ def advise(
         Path, typer.Argument(help="A table, a mesh, roads, a graph (.gml), or the name of a public data set.")
     ],
     target: Annotated[
-        str | None, typer.Option(help="Tables: the target column, by name or position. [default: the last]")
+        str | None,
+        typer.Option(
+            help="Tables: the target column, by name or position. [default: the last] Roads: the sensors' property. "
+            "[default: value]"
+        ),
     ] = None,
     budget: options.Budget = None,
     memory: options.Memory = None,
@@ -63,7 +67,7 @@ def advise(
     with progress(visible=not as_json) as report:
         if is_graph:
             most = {"budget": budget, "memory": memory}
-            choice, command = _of_graph(file, kernel, max_nonzeros, seed, most, report)
+            choice, command = _of_graph(file, target, kernel, max_nonzeros, seed, most, report)
         else:
             limits = {"budget": budget, "memory": memory, "likelihood": likelihood, "seed": seed}
             choice, command = _of_table(file, target, reading, limits, report)
@@ -117,7 +121,7 @@ def _text(value: Any) -> str:
 
 
 def _of_graph(
-    file: Path, kernel: str, max_nonzeros: int, seed: int, most: Mapping[str, Any], report: Any
+    file: Path, target: str | None, kernel: str, max_nonzeros: int, seed: int, most: Mapping[str, Any], report: Any
 ) -> tuple[Any, str]:
     """Return the choice for a mesh, roads or a graph, and the command, or the line of Python, that goes with it."""
     import graphs
@@ -125,7 +129,7 @@ def _of_graph(
     from rfgp.regression.limits import Limits
 
     report("Reading", 0, 0)
-    graph, command = _read_graph(file, report)
+    graph, command = _read_graph(file, target, report)
     report("Measuring", 0, 0)
     chosen = graphs.kernels.by_name(kernel)
     given = [] if most["budget"] is most["memory"] is None else [Limits.of(most["budget"], most["memory"], None)]
@@ -133,13 +137,14 @@ def _of_graph(
     features = choice.chosen.options["features"]
     if command is None:
         return choice, f'rfgp.GraphGP(graph, kernel="{kernel}", features="{features}")  # in Python: it has no values'
-    typed = shlex.join(["rfgp", command, str(file), "--kernel", kernel, "--features", features])
+    words = ["rfgp", command, str(file), *(["--target", target] if target is not None and command == "traffic" else [])]
+    typed = shlex.join([*words, "--kernel", kernel, "--features", features])
     place = "the surface" if command == "mesh" else "the roads"
-    return choice, f"{typed}, or {shlex.join(['rfgp', command, str(file)])}: a field on {place}, exactly"
+    return choice, f"{typed}, or {shlex.join(words)}: a field on {place}, exactly"
 
 
-def _read_graph(file: Path, report: Any) -> tuple[Any, str | None]:
-    """Return a graph, and the command that reads such a file, where one does."""
+def _read_graph(file: Path, target: str | None, report: Any) -> tuple[Any, str | None]:
+    """Return a graph, and the command that reads such a file, if one does; the target is a property of sensors."""
     import graphs
     from rfgp.datasets import CATALOG, fetch
     from rfgp.fields import read_field
@@ -150,7 +155,7 @@ def _read_graph(file: Path, report: Any) -> tuple[Any, str | None]:
         return graphs.Graph.from_gml(path), None
     is_mesh = entry.kind == "mesh" if entry is not None else file.suffix.lower() in choices.MESH_SUFFIXES
     command = "mesh" if is_mesh else "traffic"
-    return read_field(resolve(file, command, report)).graph, command
+    return read_field(resolve(file, command, report), "value" if target is None else target).graph, command
 
 
 def _figures(choice: Any) -> dict[str, Any]:

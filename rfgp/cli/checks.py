@@ -51,6 +51,16 @@ def check_share(option: str, value: float) -> None:
         raise InvalidArgumentError(f"{option} must lie strictly between 0 and 1, got {value}.")
 
 
+def check_within(within: float | None) -> None:
+    """Refuse a limit of distances that is not positive; infinity is one.
+
+    Raises:
+        InvalidArgumentError: with the number.
+    """
+    if within is not None and not within > 0:
+        raise InvalidArgumentError(f"--within must be positive, got {within}.")
+
+
 def check_positive(option: str, value: float, *, or_zero: bool = False) -> None:
     """Refuse a number that is not finite and positive, or zero where that is allowed.
 
@@ -79,7 +89,7 @@ def check_model(model: Mapping[str, Any], judging: Mapping[str, Any]) -> None:
 
     Args:
         model: Options of `rfgp.TableGP` that were given; None where "none" was.
-        judging: How the fit is judged: test_share and fit_rows.
+        judging: How the fit is judged: test_share, holdout and fit_rows.
 
     Raises:
         InvalidArgumentError: with the option, what it takes and the value.
@@ -103,6 +113,7 @@ def check_model(model: Mapping[str, Any], judging: Mapping[str, Any]) -> None:
             check_count(_flag(name), model[name])
     check_limits(model.get("budget"), model.get("memory"))
     check_share("--test-share", judging["test_share"])
+    check_choice("--holdout", judging["holdout"], choices.HOLDOUTS)
     check_least(2, fit_rows=judging["fit_rows"])
     check_least(0, seed=model["seed"])
 
@@ -118,14 +129,14 @@ def check_graph(kernel: str, features: str | None, halt: float, kernels: Iterabl
     check_share("--halt", halt)
 
 
-def check_field(file: Path, command: str, model: Mapping[str, Any], test_share: float) -> None:
+def check_field(file: Path, command: str, model: Mapping[str, Any], judging: tuple[float, str]) -> None:
     """Refuse a file that is none, and options that no process on a mesh or on roads has.
 
     Args:
         file: The mesh or the roads.
         command: "mesh" or "traffic".
-        model: Values of kernel, features, num_walkers, halt and seed, and of boundary on roads.
-        test_share: The share of the observations to hold out.
+        model: Values of kernel, features, num_walkers, halt and seed; of boundary on roads.
+        judging: The share of the observations to hold out, and how.
 
     Raises:
         InvalidArgumentError: with the option, what it takes and the value.
@@ -134,7 +145,8 @@ def check_field(file: Path, command: str, model: Mapping[str, Any], test_share: 
     check_choice("--boundary", model.get("boundary"), choices.BOUNDARIES)
     check_least(1, num_walkers=model["num_walkers"])
     check_least(0, seed=model["seed"])
-    check_share("--test-share", test_share)
+    check_share("--test-share", judging[0])
+    check_choice("--holdout", judging[1], choices.HOLDOUTS)
     known_input(file, command)
 
 
@@ -152,7 +164,9 @@ def check_comparison(protocol: Mapping[str, Any], splits: int, draws: int, seed:
     check_least(0, seed=seed)
 
 
-def check_table(file: Path, target: str | None, reading: Mapping[str, Any], command: str = "fit") -> None:
+def check_table(
+    file: Path, target: str | None, reading: Mapping[str, Any], command: str = "fit", group: str | None = None
+) -> None:
     """Refuse options of a table that cannot be used, a file that is none, and columns that its header does not have.
 
     Only the first lines of a text file are read, and the footer of a Parquet file; public data sets are not looked at.
@@ -169,7 +183,7 @@ def check_table(file: Path, target: str | None, reading: Mapping[str, Any], comm
     if not known_input(file, command):
         return
     names = _names(file, form)
-    for wanted in (target, *request.left_out, *request.forced):
+    for wanted in (target, group, *request.left_out, *request.forced):
         if names is not None and wanted is not None:
             find_column(names, wanted)
 

@@ -64,5 +64,6 @@ BOUNDARIES = ("neumann", "stationary", "open")
 MESH_SUFFIXES = (".stl", ".ply", ".obj", ".off", ".glb", ".vtk", ".msh")
 ROAD_SUFFIXES = (".rda", ".geojson", ".json")
 ROAD_DUPLICATES = ("parallel", "merge")
+HOLDOUTS = ("random", "last")
 RESULTS = ("gp_mean", "gp_sd")
 """Properties that `rfgp traffic` writes."""

@@ -21,6 +21,7 @@ from rfgp.cli.common import (
     say,
     stem,
 )
+from rfgp.errors import InvalidArgumentError
 
 FIELD = "whittle-matern"
 Alpha = Annotated[
@@ -117,10 +118,12 @@ def mesh(
     """Interpolate values on a mesh: coloured PLY and GLB, a table of nodes, a model and a report."""
     process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt}
     process["seed"] = seed
-    checks.check_field(file, "mesh", process, test_share)
+    checks.check_field(file, "mesh", process, (test_share, holdout))
     checks.check_choice("--weights", weights, choices.WEIGHTS)
     checks.check_choice("--nodes", nodes, choices.NODES)
-    _check_process(kernel, alpha, features)
+    checks.check_within(within)
+    _check_known(known, values)
+    _check_process(kernel, alpha, features, 6)
     if missing not in ("error", "drop"):
         raise typer.BadParameter(f"--missing is error or drop here, not {missing!r}: a mean has no place on a mesh.")
     reading: dict[str, Any] = {"missing": missing, "drop": tuple(drop or ())}
@@ -146,11 +149,12 @@ def traffic(
     metric: options.Metric = None,
     min_length: MinLength = 0.5,
     within: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="GeoJSON: how far from a road a sensor may lie that names none, in metres or the units of the plane."
+            help="GeoJSON: how far from a road a sensor may lie that names none. [default: 500 m; in a plane a tenth "
+            "of the size of the roads]"
         ),
-    ] = 500.0,
+    ] = None,
     skip: Annotated[
         bool,
         typer.Option(
@@ -182,38 +186,36 @@ def traffic(
     """Interpolate sensors along roads: GeoJSON with mean and sd, a table of nodes, a model and a report."""
     process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt}
     process |= {"boundary": boundary, "seed": seed}
-    checks.check_field(file, "traffic", process, test_share)
-    checks.check_choice("--metric", metric, choices.METRICS)
-    checks.check_choice("--duplicates", duplicates, choices.ROAD_DUPLICATES)
-    _check_process(kernel, alpha, features)
-    targets = tuple(dict.fromkeys(target or ("value",)))
-    _check_names(targets)
+    checks.check_field(file, "traffic", process, (test_share, holdout))
+    _check_process(kernel, alpha, features, 2)
     process["alpha"] = (alpha, 1)
+    targets = tuple(dict.fromkeys(target or ("value",)))
     how: dict[str, Any] = {"min_length": min_length, "snap": snap, "duplicates": duplicates}
+    _check_roads(targets, metric, within, how)
+    from rfgp import fields
+
     with progress(visible=not as_json) as report:
         report("Reading", 0, 0)
         path, folder = resolve(file, "traffic", report), out or Path(f"{stem(file)}-field")
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_ROADS)), (path,))
-        found = _road_fields(path, targets, {"metric": metric, "within": within, "skip": skip, **how})
+        found = fields.read_road_fields(path, targets, metric, within=within, skip=skip, **how)
         roads = next(iter(found.values())).roads
-        given = {"file": file, "metric": roads.metric, **how}
+        given = {"file": file, "metric": roads and roads.metric, **how}
         job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_ROADS, (path,))
         studies = job.run(found, folder, report)
     _publish(studies, _OF_ROADS, as_json)
 
 
-def _check_names(targets: Iterable[str]) -> None:
-    """Refuse targets that have the names of results."""
+def _check_roads(targets: Iterable[str], metric: str | None, within: float | None, how: dict[str, Any]) -> None:
+    """Refuse options of reading roads that cannot be used, and targets that have the names of results."""
+    checks.check_choice("--metric", metric, choices.METRICS)
+    checks.check_choice("--duplicates", how["duplicates"], choices.ROAD_DUPLICATES)
+    checks.check_within(within)
+    for option, number in (("--snap", how["snap"]), ("--min-length", how["min_length"])):
+        checks.check_positive(option, number, or_zero=True)
     for name in targets:
         if name in choices.RESULTS:
             raise typer.BadParameter(f"{name} is the name of a result; rename the sensors' property.")
-
-
-def _road_fields(path: Path, targets: tuple[str, ...], how: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of roads by their targets."""
-    from rfgp import fields
-
-    return {name: fields.read_road_field(path, name, **how) for name in targets}
 
 
 def _mesh_fields(
@@ -240,10 +242,7 @@ def _hide(field: Any, known: float, seed: int) -> Any:
     from dataclasses import replace
 
     from rfgp import random
-    from rfgp.errors import InvalidArgumentError
 
-    if not 0 < known <= 1:
-        raise InvalidArgumentError(f"--known is a share in (0, 1], got {known}.")
     order = random.numpy_generator(seed, random.Role.DATA, 0).permutation(len(field.values))
     kept = order[: max(8, round(known * len(order)))]
     return replace(field, nodes=field.nodes[kept], values=field.values[kept])
@@ -273,8 +272,18 @@ def _process(
     return whittle_matern(field, usual if given is None else given, boundary=boundary, within=within, seed=seed)
 
 
-def _check_process(kernel: str, alpha: int | None, features: str | None) -> None:
-    """Refuse an option of the other kind of process."""
+def _check_known(known: float, values: Path | None) -> None:
+    """Refuse a share of known normals that is none, and a table of values that is not there."""
+    if not 0 < known <= 1:
+        raise InvalidArgumentError(f"--known must be a share in (0, 1], got {known}.")
+    if values is not None and not check_input(values).exists():
+        raise InvalidArgumentError(f"There is no file {values}.")
+
+
+def _check_process(kernel: str, alpha: int | None, features: str | None, largest: int) -> None:
+    """Refuse an option of the other kind of process, and an alpha that a field does not have."""
+    if alpha is not None and not 1 <= alpha <= largest:
+        raise typer.BadParameter(f"--alpha must be from 1 to {largest}, got {alpha}.")
     if kernel != FIELD and alpha is not None:
         raise typer.BadParameter(f"--alpha {alpha} is of --kernel {FIELD}; {kernel} has none.")
     if kernel == FIELD and features is not None:

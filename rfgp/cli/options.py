@@ -49,7 +49,7 @@ Log = Annotated[
 Holdout = Annotated[
     str,
     typer.Option(
-        help="What --test-share is: random, or last, the last ones in the order of the file, as for time series."
+        help="Which observations to hold out: random ones, or the last in the order of the file, as for time series."
     ),
 ]
 HoldoutBy = Annotated[

@@ -10,7 +10,7 @@ from typing import Any
 
 _known: dict[str, str] = {}
 _OTHER_NAMES = {"ard=False": "shared", "data=True": "with_data"}
-_PLURALS = {"missing_marks": "missing_mark", "as_categories": "as_category", "value": "target", "targets": "target"}
+_PLURALS = {"missing_marks": "missing_mark", "as_categories": "as_category", "targets": "target"}
 _CHOICE = re.compile(r"\b([a-z]+(?:_[a-z]+)*)=(?:([\"'])(.*?)\2|(-?\d[\w.]*)|(True|False)\b|(?=[\s,.)]|$))")
 _NAME = re.compile(r"(?<![\w'\"/.-])[a-z]+(?:_[a-z]+)+(?![\w'\"/=(-]|\.\w)")  # not within quotes or paths
 _SUBJECT = re.compile(r"^([a-z]+)(?= (?:must|is|has|lies)\b)")

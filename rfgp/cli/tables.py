@@ -121,7 +121,7 @@ def _fit(
     checks.check_model(model, judging)
     folder = out or Path(f"{stem(file)}-fit")
     check_outputs((folder / "model.safetensors", folder / "report.html"), (check_input(file),))
-    checks.check_table(file, target, reading)
+    checks.check_table(file, target, reading, group=judging["holdout_by"])
     from rfgp import TableGP
     from rfgp.files import made_folder, write_atomically
     from rfgp.report import study_table, table_report
@@ -164,7 +164,7 @@ def _groups(file: Path, column: str, reading: dict[str, Any], table: Any, holdou
 
     if holdout != "random":
         raise typer.BadParameter(f"--holdout {holdout} takes rows by their order; leave out --holdout-by.")
-    found = read_groups(resolve(file, "fit"), column, **table_options(file, reading))[table.rows]
+    found = read_groups(resolve(file, "fit"), column, rows=table.rows, **table_options(file, reading))
     number = counted(len(set(found.tolist())), "group")
     say(f"Rows are held out by {column}, in {number}; it is not an input, for a new one is unknown.", as_json=True)
     return {"groups": found, "split_by": column}

@@ -12,6 +12,7 @@ from rfgp.fields.reading import FIELD_SUFFIXES as FIELD_SUFFIXES
 from rfgp.fields.reading import ROAD_SUFFIXES as ROAD_SUFFIXES
 from rfgp.fields.reading import read_field as read_field
 from rfgp.fields.reading import read_road_field as read_road_field
+from rfgp.fields.reading import read_road_fields as read_road_fields
 from rfgp.fields.writing import RESULTS as RESULTS
 from rfgp.fields.writing import write_mesh as write_mesh
 from rfgp.fields.writing import write_nodes as write_nodes

@@ -1,14 +1,14 @@
 """From files to fields by the ending of their names, and roads with sensors."""
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 import graphs
-from graphs.builders.geojson import missing_property
+from graphs.builders.geojson import missing_property, with_target
 from graphs.builders.mesh_files import MESH_SUFFIXES
-from graphs.builders.road_files import FARTHEST_SENSOR
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields.field import Field, warn_of_parts
 from rfgp.fields.meshes import read_mesh_field
@@ -18,10 +18,10 @@ ROAD_SUFFIXES = (".rda", ".geojson", ".json")
 FIELD_SUFFIXES = (*MESH_SUFFIXES, *ROAD_SUFFIXES)
 
 
-def read_field(path: str | Path, value: str = "value", metric: str | None = None) -> Field:
+def read_field(path: str | Path, target: str = "value", metric: str | None = None) -> Field:
     """Read a mesh, with the z component of its face normals as the field, or roads with their sensors.
 
-    `value` and `metric` are those of `read_road_field`.
+    `target` and `metric` are those of `read_road_field`.
 
     Raises:
         InvalidArgumentError: the ending of the file's name is not known.
@@ -32,20 +32,20 @@ def read_field(path: str | Path, value: str = "value", metric: str | None = None
     if suffix in MESH_SUFFIXES:
         return read_mesh_field(file)
     if suffix in ROAD_SUFFIXES:
-        return read_road_field(file, value, metric)
+        return read_road_field(file, target, metric)
     known = ", ".join((*TABLE_SUFFIXES, *FIELD_SUFFIXES))
     raise InvalidArgumentError(f"{file.name}: what it holds is not clear from its ending; known are {known}.")
 
 
 def read_road_field(
     path: str | Path,
-    value: str = "value",
+    target: str = "value",
     metric: str | None = None,
     min_length: float = 0.0,
     snap: float = 0.0,
     *,
     duplicates: str = "parallel",
-    within: float = FARTHEST_SENSOR,
+    within: float | None = None,
     skip: bool = False,
 ) -> Field:
     """Read roads with sensors; those without a value are nodes, but not observed.
@@ -54,13 +54,14 @@ def read_road_field(
 
     Args:
         path: An R data file or GeoJSON, see `graphs.read_roads`.
-        value: GeoJSON: the property that holds the sensors' values.
+        target: GeoJSON: the property that holds the sensors' values.
         metric: "haversine" for degrees, or "euclidean" for coordinates in a plane. If None, as the file's `crs` says.
         min_length: Shorter pieces of road count as this long, in mean lengths; see `graphs.Graph.from_roads`.
         snap: Points of roads at most this far apart meet, in metres or the units of the plane; see
             `graphs.Graph.from_roads`.
         duplicates: Stretches of road that repeat another: "parallel" roads, or "merge".
-        within: GeoJSON: how far from a road a sensor may lie that names none, in metres or the units of the plane.
+        within: GeoJSON: how far from a road a sensor may lie that names none, in metres or the units of the plane. If
+            None, 500 m on the globe, and a tenth of the diagonal of the roads' box in a plane.
         skip: GeoJSON: whether to leave out what is neither road nor sensor, with a warning; see `graphs.read_roads`.
 
     Raises:
@@ -71,12 +72,59 @@ def read_road_field(
     Warns:
         graphs.DisconnectedWarning: the roads fall into parts.
     """
-    roads = graphs.read_roads(path, value, metric, within=within, skip=skip)
+    found = read_road_fields(path, (target,), metric, min_length, snap, duplicates=duplicates, within=within, skip=skip)
+    return found[target]
+
+
+def read_road_fields(
+    path: str | Path,
+    targets: Sequence[str],
+    metric: str | None = None,
+    min_length: float = 0.0,
+    snap: float = 0.0,
+    *,
+    duplicates: str = "parallel",
+    within: float | None = None,
+    skip: bool = False,
+) -> dict[str, Field]:
+    """Read roads and several properties of their sensors, each of them a field; the file is read once.
+
+    Args:
+        path: As for `read_road_field`, as the other arguments.
+        targets: The properties.
+        metric: As there.
+        min_length: As there.
+        snap: As there.
+        duplicates: As there.
+        within: As there.
+        skip: As there.
+
+    Returns:
+        The fields by their targets.
+
+    Raises:
+        InvalidArgumentError: there are no targets.
+        DataError: no sensor has a value of a target; and the errors of `read_road_field`.
+
+    Examples:
+        >>> import json, tempfile
+        >>> from pathlib import Path
+        >>> from rfgp import fields
+        >>> road = {"type": "LineString", "coordinates": [[8.0, 50.0], [8.1, 50.0]]}
+        >>> sensor = {"type": "Point", "coordinates": [8.05, 50.0]}
+        >>> features = [{"type": "Feature", "geometry": road, "properties": {}}]
+        >>> features += [{"type": "Feature", "geometry": sensor, "properties": {"speed": 30, "noise": 60}}]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "roads.geojson"
+        ...     _ = file.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+        ...     found = fields.read_road_fields(file, ["speed", "noise"])
+        >>> {name: field.values.tolist() for name, field in found.items()}
+        {'speed': [30.0], 'noise': [60.0]}
+    """
+    if not targets:
+        raise InvalidArgumentError("targets must name a property or more, got none.")
+    roads = graphs.read_roads(path, targets[0], metric, within=within, skip=skip)
     roads = roads._replace(snap=snap, duplicates=duplicates)
-    known, quantity = np.isfinite(roads.values), "y" if Path(path).suffix.lower() == ".rda" else value
-    if not known.any():
-        none = "there are no sensors." if len(known) == 0 else f"no sensor has a number as its {quantity!r}."
-        raise DataError(f"{path}: {missing_property(roads.properties, value) or none} There is nothing to interpolate.")
     edges, fractions, place = roads.places()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", graphs.DisconnectedWarning)  # the field has a warning that says more
@@ -89,5 +137,16 @@ def read_road_field(
             snap=snap,
             duplicates=duplicates,
         )
-    labels = np.array([f"sensor-{i}" for i in place[known]], dtype=object)
-    return warn_of_parts(Field(graph, labels, roads.values[known], quantity, 250 / 325, roads=roads))
+    is_geojson = Path(path).suffix.lower() != ".rda"
+    found = {}
+    for target in dict.fromkeys(targets):
+        own = with_target(roads, target, path, skip) if is_geojson and target != targets[0] else roads
+        known, quantity = np.isfinite(own.values), target if is_geojson else "y"
+        if not known.any():
+            none = "there are no sensors." if len(known) == 0 else f"no sensor has a number as its {quantity!r}."
+            fault = missing_property(own.properties, target) or none
+            raise DataError(f"{path}: {fault} There is nothing to interpolate.")
+        labels = np.array([f"sensor-{i}" for i in place[known]], dtype=object)
+        found[target] = Field(graph, labels, own.values[known], quantity, 250 / 325, roads=own)
+    warn_of_parts(next(iter(found.values())))
+    return found

@@ -12,9 +12,10 @@ from scipy.spatial import KDTree
 
 import graphs
 from graphs.builders.mesh_files import MeshFile
+from graphs.builders.nearest import FARTHEST
 from graphs.builders.triangles import angles
 from graphs.precisions.location import Location, Locator
-from graphs.precisions.mesh import FARTHEST, too_far
+from graphs.precisions.mesh import too_far
 from rfgp.errors import DataError
 from rfgp.fields.field import Field
 from rfgp.tables import Table

@@ -123,7 +123,9 @@ def _road_properties(roads: graphs.Roads, piece: Piece) -> dict[str, Any]:
     name = roads.road_ids[piece.road] if roads.road_ids else None
     ids = {} if name is None else {"source_id": name}
     place = {"source_edge": piece.road, "source_begin": piece.begin, "source_end": piece.end}
-    return {**found, **ids, **place, _LENGTHS[roads.unit != "m"]: round(piece.length, 3)}
+    if roads.unit == "m":
+        return {**found, **ids, **place, "length_m": round(piece.length, 3)}
+    return {**found, **ids, **place, "piece_length": float(f"{piece.length:.9g}")}
 
 
 def _finite(value: Any) -> Any:

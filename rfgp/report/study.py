@@ -198,7 +198,8 @@ def study_table(
     if groups is not None and holdout == "last":
         raise InvalidArgumentError('groups need holdout="random", got holdout="last", which takes rows by order alone.')
     given = None if groups is None else group_numbers(groups, len(table.y))
-    kinds = repeat_groups(table.X, table.y) if given is None else given
+    copies = repeat_groups(table.X, table.y)
+    kinds = copies if given is None else given
     train, test = split(len(table.y), test_share, seed, kinds, holdout)
     if model.options.local is not None or isinstance(model.options, OpenOptions):
         fit_rows = len(train)  # what is local depends on how densely rows lie, and a choice takes its own number
@@ -215,8 +216,8 @@ def study_table(
     rules = baselines_of_rows(table, train, test)
     better = of_rules(rules, metrics.rmse(table.y[test], prediction))
     notes = (*of_choice(model), *better, *_left_out(compared, compare), *of_bounds(model, table.columns))
-    notes = (*_seen(kinds, train, test), *notes)
-    repeated = 0 if kinds is None or given is not None else len(kinds) - int(kinds.max()) - 1
+    notes = (*_seen(copies, train, test, "order decides" if given is None else "groups decide"), *notes)
+    repeated = 0 if copies is None else len(copies) - int(copies.max()) - 1
     about = (*compared, repeated, rules, (), making, notes, None if kinds is None else kinds[test], holdout)
     by = "" if given is None else split_by
     return Study(title, model, train, test, table.y[test], prediction, spread, seconds, *about, by)
@@ -270,13 +271,14 @@ def _seen(
     groups: NDArray[np.int64] | None,  # (count,)
     train: NDArray[np.int64],  # (n,)
     test: NDArray[np.int64],  # (k,)
+    reason: str = "order decides",
 ) -> tuple[str, ...]:
-    """Say that a model is judged on copies, or nodes, that it has seen, where the order decides what is held out."""
+    """Return a note if a model is judged on copies, or nodes, that it has seen: the order or the groups decide."""
     seen = 0 if groups is None else int(np.isin(groups[test], groups[train]).sum())
     if not seen:
         return ()
     those = f"{counted(seen, 'held-out observation')} {'repeats' if seen == 1 else 'repeat'}"
-    return (f"{those} a row, or a node, of the training part, because the order decides what is held out.",)
+    return (f"{those} a row, or a node, of the training part, because the {reason} what is held out.",)
 
 
 def _left_out(compared: Compared, wanted: bool) -> tuple[str, ...]:

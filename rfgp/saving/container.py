@@ -18,7 +18,8 @@ from rfgp.files import write_atomically
 from rfgp.linalg import in_bytes, packed
 
 FORMAT = 3
-"""Raised when older readers could not read what newer ones write. 2: graph models of all kinds of features."""
+"""Raised when older readers could not read what newer ones write. 2: graph models of all kinds of features; 3:
+roads that meet inside each other."""
 
 
 def write_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

@@ -99,10 +99,20 @@ def read_rows(
     """
     X, y = validate_data(estimator, X, y, dtype=FLOATS, multi_output=True, y_numeric=True, ensure_min_samples=2)
     dtype = common_float(X, y)
-    X, y = X.astype(dtype, copy=False), y.astype(dtype, copy=False)
+    y = y.astype(dtype, copy=False)
     each = [] if np.ndim(exposure) == 0 else [np.asarray(exposure)]
-    rows, weight = merge_rows(sample_weight, X, y, *each)
-    return named_rows(estimator, X[rows]), y[rows], weight, each[0][rows] if each else exposure
+    X, rows, weight = merged(estimator, sample_weight, X.astype(dtype, copy=False), y, *each)
+    return X, y[rows], weight, each[0][rows] if each else exposure
+
+
+def merged(estimator: Any, sample_weight: Any, X: Any, *others: Any) -> tuple[Any, Any, Any]:
+    """Return the rows that a process is given, without an index of pandas, their positions (m,) and weights.
+
+    The index is looked for in all rows: those that are left once equal ones are merged do not count them.
+    """
+    named = named_rows(estimator, X)
+    rows, weight = merge_rows(sample_weight, np.asarray(named), *others)
+    return named.iloc[rows] if isinstance(named, pd.DataFrame) else named[rows], rows, weight
 
 
 def named_rows(estimator: Any, X: Any) -> Any:

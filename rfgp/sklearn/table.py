@@ -11,8 +11,7 @@ from rfgp.parameters import Hyperprior
 from rfgp.rows.arrays import warn_of_truth
 from rfgp.sklearn.checks import (
     FLOATS,
-    merge_rows,
-    named_rows,
+    merged,
     read_new,
     read_rows,
     resolve_seed,
@@ -255,8 +254,8 @@ class RandomFeatureGPClassifier(ProcessClassifier):
         """
         X, y = validate_data(self, X, y, dtype=FLOATS, ensure_min_samples=2)
         y = read_classes(y)
-        rows, weight = merge_rows(sample_weight, X, y)
-        return self._learn(named_rows(self, X[rows]), y[rows], weight)
+        X, rows, weight = merged(self, sample_weight, X, y)
+        return self._learn(X, y[rows], weight)
 
     def _process(self, likelihood: Likelihood) -> SparseSpectrumGP:
         return of_likelihood(self, likelihood)

@@ -11,18 +11,24 @@ from rfgp.tables.parquet import read_parquet_frame
 from rfgp.tables.text import read_text
 
 
-def read_groups(path: str | Path, column: str | int, **options: Unpack[TableOptions]) -> NDArray[np.int64]:
-    r"""Return a number for each of the N rows of a table's file, the same for rows with the same value of a column.
-
-    `Table.rows` says which of them a table has.
+def read_groups(
+    path: str | Path,
+    column: str | int,
+    *,
+    rows: NDArray[np.int64] | None = None,  # (n,)
+    **options: Unpack[TableOptions],
+) -> NDArray[np.int64]:
+    r"""Return a number for each row of a table's file, the same for rows with the same value of a column.
 
     Args:
         path: The file.
         column: The column's name or position, of numbers, dates or texts.
+        rows: The rows of interest (n,), such as `Table.rows`; the column may have missing cells in others. If None,
+            all N rows.
         **options: Those of `read_table`; only those about the spelling of the file matter.
 
     Returns:
-        Numbers (N,), from 0.
+        Numbers (n,), from 0.
 
     Raises:
         DataError: the file cannot be read, or the column has missing cells.
@@ -42,7 +48,10 @@ def read_groups(path: str | Path, column: str | int, **options: Unpack[TableOpti
         read_parquet_frame(file, request.format) if is_parquet else read_text(file, request.format, names=request.names)
     )
     found = frame.column(frame.find(column)).as_text()
-    if found.missing.any():
-        row = int(np.flatnonzero(found.missing)[0])
+    chosen = np.arange(len(found.cells)) if rows is None else rows
+    missing = np.asarray(found.missing)[chosen]
+    if missing.any():
+        row = int(chosen[missing][0])
         raise found.error(f"has no value in row {row}, so that its group is unknown. Give each row a value.")
-    return np.unique(np.asarray(found.cells.to_pylist()), return_inverse=True)[1].reshape(-1)
+    values = np.array([str(value) for value in found.cells.to_pylist()])
+    return np.unique(values[chosen], return_inverse=True)[1].reshape(-1)

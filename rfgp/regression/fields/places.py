@@ -14,9 +14,10 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 import graphs
+from graphs.builders.nearest import FARTHEST
 from graphs.checks import is_number, shown
 from graphs.precisions import MarkovField
-from graphs.precisions.mesh import FARTHEST, too_far
+from graphs.precisions.mesh import too_far
 from rfgp.autograd import as_array
 from rfgp.errors import DataError, InvalidArgumentError
 

@@ -75,7 +75,7 @@ def test_bad_roads_are_named(arguments, message):
 
 
 def test_pieces_cover_the_roads_and_end_at_their_nodes():
-    labels, coordinates, _, pieces = graphs.cut_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
+    labels, coordinates, pieces, _ = graphs.cut_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
     g = Graph.from_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
     assert labels == g.labels
     for piece in pieces:
@@ -171,6 +171,6 @@ def test_a_road_whose_ends_become_one_joins_nothing_without_a_sensor():
     sensor = Graph.from_roads(roads, [1], [0.25], metric="euclidean", snap=0.5)
     assert (sensor.labels, sensor.num_edges) == (("crossing-0", "crossing-2", "sensor-0"), 2)
     for edges, fractions in (((), ()), ([1, 2], [0.25, 0.5])):
-        _, coordinates, _, pieces = graphs.cut_roads(roads, edges, fractions, "euclidean", 0.5)
+        _, coordinates, pieces, _ = graphs.cut_roads(roads, edges, fractions, "euclidean", 0.5)
         for piece in pieces:
             np.testing.assert_allclose(piece.shape[[0, -1]], coordinates[[piece.source, piece.target]], atol=1e-12)

@@ -13,6 +13,7 @@ from rfgp.fields import RESULTS, ROAD_SUFFIXES
 from rfgp.local import KINDS
 from rfgp.regression.graph import FEATURES
 from rfgp.regression.table.options import DIAGONALS
+from rfgp.report.holdout import HOLDOUTS
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,7 @@ from rfgp.regression.table.options import DIAGONALS
         (choices.ROAD_SUFFIXES, ROAD_SUFFIXES),
         (choices.ROAD_DUPLICATES, DUPLICATES),
         (choices.RESULTS, RESULTS),
+        (choices.HOLDOUTS, HOLDOUTS),
     ],
 )
 def test_choices_are_those_of_the_library(ours, library):

@@ -50,7 +50,11 @@ def test_values_by_number(ball, tmp_path, column, count):
 @pytest.mark.parametrize(
     ("properties", "skip", "message"),
     [
-        ([{"speed": 3.0}, {}], True, "no sensor has the property 'value'; they have numbers in 'speed'.*value='speed'"),
+        (
+            [{"speed": 3.0}, {}],
+            True,
+            "no sensor has the property 'value'; they have numbers in 'speed'.*target='speed'",
+        ),
         ([{"value": None}, {"value": "fast"}], True, "no sensor has a number as its 'value'. There is nothing to"),
         ([{"value": None}], False, "no sensor has a number as its 'value'"),
         ([], False, "there are no sensors. There is nothing to interpolate"),
@@ -354,6 +358,19 @@ def test_roads_come_back_with_ids_properties_and_crs(tmp_path):
     field = fields.read_road_field(path, "speed", "euclidean")
     written = fields.write_roads(tmp_path / "o.geojson", field, law_of(field))
     assert "length_m" not in json.loads(written.read_text())["features"][0]["properties"]
+
+
+def test_several_properties_are_fields_of_one_graph(tmp_path):
+    points = [([8.0, 50.004], {"value": 1, "noise": 60}), ([8.01, 50.01], {"value": 2, "noise": None})]
+    path = roads_file(tmp_path / "r.geojson", points)
+    found = fields.read_road_fields(path, ["value", "noise"])
+    alone = fields.read_road_field(path, "noise")
+    assert found["value"].graph is found["noise"].graph
+    assert (found["noise"].values.tolist(), found["noise"].nodes.tolist()) == ([60], alone.nodes.tolist())
+    with pytest.raises(graphs.FileFormatError, match="'speed'"):
+        fields.read_road_fields(path, ["value", "speed"])
+    with pytest.raises(rfgp.InvalidArgumentError, match="targets"):
+        fields.read_road_fields(path, [])
 
 
 LOOSE = ((8.0, 50.0, 8.0, 50.01), (8.0, 50.010001, 8.02, 50.01), (8.3, 50.0, 8.4, 50.0))

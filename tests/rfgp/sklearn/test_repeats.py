@@ -2,6 +2,7 @@
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 
 import graphs
@@ -96,3 +97,13 @@ def test_an_estimator_without_repeats_is_the_process_itself():
     found = RandomFeatureGPRegressor(**FEW).fit(X, y, sample_weight=np.ones(15))
     twin = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y.astype(float), max_iterations=3)
     np.testing.assert_array_equal(found.predict(X), twin.predict(X).mean)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_an_index_of_pandas_is_left_out_with_weights_as_without(weighted):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"Unnamed: 0": np.arange(30.0), "a": rng.normal(size=30)})
+    weight = rng.integers(1, 4, 30).astype(float) if weighted else None
+    with pytest.warns(rfgp.IndexColumnWarning, match="left out"):
+        model = RandomFeatureGPRegressor(n_frequencies=8, random_state=0).fit(X, np.sin(X.a), weight)
+    assert model.used_columns_ == [1]
