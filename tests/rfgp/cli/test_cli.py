@@ -555,7 +555,7 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["mesh", "mesh.ply", "--values", "none.csv"], 1, "no file"),
         (["mesh", "mesh.ply", "--kernel", "heat"], 1, "--kernel must be one of"),
         (["mesh", "mesh.ply", "--features", "walks"], 2, "Name a graph's kernel, as --kernel diffusion, to use it."),
-        (["mesh", "mesh.ply", "--alpha", "0"], 1, "alpha"),
+        (["mesh", "mesh.ply", "--alpha", "0"], 2, "alpha"),
         (["mesh", "mesh.ply", "--weights", "cotangent"], 1, "Cotangent weights"),
         (["traffic", "roads.geojson", "--kernel", "diffusion", "--alpha", "2"], 2, "diffusion has none."),
         (["traffic", "roads.geojson", "--boundary", "dirichlet"], 1, "boundary"),
