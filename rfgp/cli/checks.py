@@ -129,14 +129,14 @@ def check_graph(kernel: str, features: str | None, halt: float, kernels: Iterabl
     check_share("--halt", halt)
 
 
-def check_field(file: Path, command: str, model: Mapping[str, Any], judging: tuple[float, str]) -> None:
+def check_field(file: Path, command: str, model: Mapping[str, Any], judging: tuple[float, str, str | None]) -> None:
     """Refuse a file that is none, and options that no process on a mesh or on roads has.
 
     Args:
         file: The mesh or the roads.
         command: "mesh" or "traffic".
         model: Values of kernel, features, num_walkers, halt and seed; of boundary on roads.
-        judging: The share of the observations to hold out, and how.
+        judging: The share of the observations to hold out, how, and by which column or property.
 
     Raises:
         InvalidArgumentError: with the option, what it takes and the value.
@@ -147,6 +147,8 @@ def check_field(file: Path, command: str, model: Mapping[str, Any], judging: tup
     check_least(0, seed=model["seed"])
     check_share("--test-share", judging[0])
     check_choice("--holdout", judging[1], choices.HOLDOUTS)
+    if judging[1] == "last" and judging[2] is not None:
+        raise InvalidArgumentError("--holdout last takes observations by their order. Leave out --holdout-by.")
     known_input(file, command)
 
 

@@ -110,6 +110,7 @@ def mesh(
     halt: Halt = 0.1,
     test_share: TestShare = 0.1,
     holdout: options.Holdout = "random",
+    holdout_by: options.HoldoutBy = None,
     comparison: Compare = True,
     with_data: WithData = False,
     seed: options.Seed = 0,
@@ -118,7 +119,7 @@ def mesh(
     """Interpolate values on a mesh: coloured PLY and GLB, a table of nodes, a model and a report."""
     process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt}
     process["seed"] = seed
-    checks.check_field(file, "mesh", process, (test_share, holdout))
+    checks.check_field(file, "mesh", process, (test_share, holdout, holdout_by))
     checks.check_choice("--weights", weights, choices.WEIGHTS)
     checks.check_choice("--nodes", nodes, choices.NODES)
     checks.check_within(within)
@@ -129,6 +130,7 @@ def mesh(
     reading: dict[str, Any] = {"missing": missing, "drop": tuple(drop or ())}
     reading |= options.spelling(decimal, thousands, comment, encoding, missing_mark)
     how: dict[str, Any] = {"weights": weights, "nodes": nodes, "within": within, "table_options": reading}
+    how["group"] = holdout_by
     process |= {"alpha": (alpha, 2), "within": within}
     with progress(visible=not as_json) as report:
         report("Reading", 0, 0)
@@ -178,6 +180,7 @@ def traffic(
     halt: Halt = 0.1,
     test_share: TestShare = 0.1,
     holdout: options.Holdout = "random",
+    holdout_by: options.HoldoutBy = None,
     comparison: Compare = True,
     with_data: WithData = False,
     seed: options.Seed = 0,
@@ -186,7 +189,7 @@ def traffic(
     """Interpolate sensors along roads: GeoJSON with mean and sd, a table of nodes, a model and a report."""
     process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "halt": halt}
     process |= {"boundary": boundary, "seed": seed}
-    checks.check_field(file, "traffic", process, (test_share, holdout))
+    checks.check_field(file, "traffic", process, (test_share, holdout, holdout_by))
     _check_process(kernel, alpha, features, 2)
     process["alpha"] = (alpha, 1)
     targets = tuple(dict.fromkeys(target or ("value",)))
@@ -198,9 +201,8 @@ def traffic(
         report("Reading", 0, 0)
         path, folder = resolve(file, "traffic", report), out or Path(f"{stem(file)}-field")
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_ROADS)), (path,))
-        found = fields.read_road_fields(path, targets, metric, within=within, skip=skip, **how)
-        roads = next(iter(found.values())).roads
-        given = {"file": file, "metric": roads and roads.metric, **how}
+        found = fields.read_road_fields(path, targets, metric, within=within, skip=skip, group=holdout_by, **how)
+        given = {"file": file, "metric": metric or "as the file says", **how}
         job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_ROADS, (path,))
         studies = job.run(found, folder, report)
     _publish(studies, _OF_ROADS, as_json)

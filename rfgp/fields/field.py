@@ -34,6 +34,9 @@ class Field:
         roads: The roads, for a field on roads.
         exact_places: Where the observations are, for a process that is defined between nodes: points of the surface
             (n, 3), or positions (n, 2) of `graphs.RoadNetwork`; None: at their nodes.
+        groups: Numbers or texts (n,) of groups that stay together when observations are held out. If None, those of
+            one node stay together.
+        group_name: What the groups are.
         numbers: On a mesh from a file, the node (K,) of each of the file's faces or vertices, -1 for those without
             one. If None, nodes are numbered as in the file.
     """
@@ -47,6 +50,8 @@ class Field:
     on_faces: bool = True
     roads: graphs.Roads | None = None
     exact_places: NDArray[np.float64] | None = None
+    groups: NDArray[Any] | None = None
+    group_name: str = ""
     numbers: NDArray[np.int64] | None = None
 
     @property

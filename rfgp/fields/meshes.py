@@ -14,7 +14,7 @@ from graphs.checks import check_choice
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.fields.field import Field, warn_of_parts
 from rfgp.fields.surfaces import Surface
-from rfgp.tables import read_names, read_table
+from rfgp.tables import read_groups, read_names, read_table
 
 _PLACES = ({"face"}, {"vertex"}, {"x", "y", "z"})
 
@@ -60,6 +60,7 @@ def read_mesh_fields(
     nodes: str | None = None,
     within: float | None = None,
     table_options: Mapping[str, Any] | None = None,
+    group: str | None = None,
 ) -> dict[str, Field]:
     """Read a mesh and several columns or properties of values on it, each of them a field.
 
@@ -79,6 +80,8 @@ def read_mesh_fields(
         within: How far from the surface a place may lie, in the mesh's units. If None, a tenth of the diagonal of the
             mesh's box, as for `rfgp.MeshGP`.
         table_options: Those of `rfgp.tables.read_table`.
+        group: A column of the table, such as a specimen, whose values keep observations together when some are held
+            out. If None, those of one face or vertex stay together.
 
     Returns:
         The fields by what their values are called.
@@ -99,7 +102,7 @@ def read_mesh_fields(
     with _said_here():
         file = read_mesh_file(path)
     if values is not None:
-        source = _columns(Path(values), targets, table_options or {}, nodes)
+        source = _columns(Path(values), targets, table_options or {}, nodes, group)
         surface = Surface(file, Path(path), weights, source.nodes, within)
         found = {target: source.field(target, surface) for target in source.targets}
     elif targets is not None:
@@ -133,6 +136,7 @@ class _Columns:
         others: The names of all other columns.
         targets: Those to interpolate.
         nodes: "faces" or "vertices".
+        group: The name of the column that keeps observations together.
     """
 
     file: Path
@@ -141,6 +145,7 @@ class _Columns:
     others: tuple[str, ...]
     targets: tuple[str, ...]
     nodes: str
+    group: str | None = None
 
     def field(self, target: str, surface: Surface) -> Field:
         """Return the field of a column."""
@@ -149,14 +154,20 @@ class _Columns:
         dropped += [name for name in self.others if name != target]
         table = read_table(self.file, target, **{**self.options, "drop": tuple(dropped)})
         table.check_numeric_target()
+        groups: dict[str, Any] = {}
+        if self.group is not None:
+            found = read_groups(self.file, self.group, rows=table.rows, **self.options)
+            groups = {"groups": found, "group_name": self.group}
         if len(self.where) == 1:
-            return surface.field(surface.numbered(table, self.file), table.y, target)
+            return surface.field(surface.numbered(table, self.file), table.y, target, **groups)
         axes = [name.lower() for name in table.columns]
         places = table.X[:, [axes.index(axis) for axis in "xyz"]]
-        return surface.field(surface.nearest(places, table.rows, self.file), table.y, target, places)
+        return surface.field(surface.nearest(places, table.rows, self.file), table.y, target, places, **groups)
 
 
-def _columns(file: Path, targets: Sequence[str] | None, options: Mapping[str, Any], nodes: str | None) -> _Columns:
+def _columns(
+    file: Path, targets: Sequence[str] | None, options: Mapping[str, Any], nodes: str | None, group: str | None
+) -> _Columns:
     """Return which columns of a table say where, and which are values.
 
     Raises:
@@ -176,11 +187,14 @@ def _columns(file: Path, targets: Sequence[str] | None, options: Mapping[str, An
             f"{', '.join(names)}."
         )
     others = tuple(name for name in names if name not in where)
-    if not others:
+    if group is not None and group not in others:
+        raise DataError(
+            f"{file} must have the column {group!r} to hold observations out by it, got {', '.join(names)}."
+        )
+    if set(others) <= {group}:
         raise DataError(f"{file} must have a column of values, got {', '.join(names)}. Add one.")
-    return _Columns(
-        file, options, where, others, given or others, nodes or ("vertices" if "vertex" in fits else "faces")
-    )
+    chosen = given or tuple(name for name in others if name != group)
+    return _Columns(file, options, where, others, chosen, nodes or ("vertices" if "vertex" in fits else "faces"), group)
 
 
 def _property(file: MeshFile, path: Path, target: str, options: tuple[str, str | None, float | None]) -> Field:

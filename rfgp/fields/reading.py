@@ -3,8 +3,10 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import graphs
 from graphs.builders.geojson import missing_property, with_target
@@ -86,6 +88,7 @@ def read_road_fields(
     duplicates: str = "parallel",
     within: float | None = None,
     skip: bool = False,
+    group: str | None = None,
 ) -> dict[str, Field]:
     """Read roads and several properties of their sensors, each of them a field; the file is read once.
 
@@ -98,6 +101,8 @@ def read_road_fields(
         duplicates: As there.
         within: As there.
         skip: As there.
+        group: A property of the sensors, such as an operator, whose values keep observations together when some are
+            held out. If None, those of one place stay together.
 
     Returns:
         The fields by their targets.
@@ -147,6 +152,24 @@ def read_road_fields(
             fault = missing_property(own.properties, target) or none
             raise DataError(f"{path}: {fault} There is nothing to interpolate.")
         labels = np.array([f"sensor-{i}" for i in place[known]], dtype=object)
-        found[target] = Field(graph, labels, own.values[known], quantity, 250 / 325, roads=own)
+        kept: dict[str, Any] = (
+            {} if group is None else {"groups": _groups(own, group, path)[known], "group_name": group}
+        )
+        found[target] = Field(graph, labels, own.values[known], quantity, 250 / 325, roads=own, **kept)
     warn_of_parts(next(iter(found.values())))
     return found
+
+
+def _groups(roads: graphs.Roads, name: str, path: str | Path) -> NDArray[Any]:
+    """Return the values (S,) of a property of sensors as texts.
+
+    Raises:
+        DataError: a sensor does not have it.
+    """
+    values = [properties.get(name) for properties in roads.properties]
+    if len(values) < len(roads.values) or None in values:
+        sensor = values.index(None) if None in values else 0
+        raise DataError(
+            f"{path}: each sensor must have the property {name!r} to be held out by it, got none for sensor {sensor}."
+        )
+    return np.array([str(value) for value in values])

@@ -134,11 +134,12 @@ class Surface:
         values: NDArray[np.float64],  # (n,)
         quantity: str,
         places: NDArray[np.float64] | None = None,  # (n, 3)
+        **groups: Any,
     ) -> Field:
-        """Return the field of values at nodes."""
+        """Return the field of values at nodes; `groups` are the groups of a field and their name."""
         numbers = self.numbers
         trivial = numbers is None or np.array_equal(numbers, np.arange(self.graph.num_nodes))
-        own: dict[str, Any] = {"exact_places": places, "numbers": None if trivial else numbers}
+        own: dict[str, Any] = {"exact_places": places, "numbers": None if trivial else numbers, **groups}
         return Field(self.graph, nodes, values, quantity, mesh=self.mesh, on_faces=self.on_faces, **own)
 
     def numbered(self, table: Table, file: Path) -> Integers:

@@ -1,7 +1,9 @@
 """Which observations a model is fitted to, and which ones judge it."""
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
 
 from rfgp import random
 from rfgp.counts import counted
@@ -97,6 +99,18 @@ def group_numbers(groups: ArrayLike, count: int) -> NDArray[np.int64]:
     if given.shape != (count,):
         raise InvalidArgumentError(f"groups must have one value for each of the {count:,} rows, got {given.shape}.")
     return np.unique(given, return_inverse=True)[1].reshape(-1)
+
+
+def joined_groups(
+    groups: NDArray[np.int64],  # (count,)
+    others: NDArray[np.int64],  # (count,)
+) -> NDArray[np.int64]:  # (count,)
+    """Return the finest groups that keep together what either of two partitions does."""
+    first = np.unique(groups, return_inverse=True)[1].reshape(-1)
+    second = np.unique(others, return_inverse=True)[1].reshape(-1) + first.max() + 1
+    size = int(second.max()) + 1
+    links = sp.coo_array((np.ones(len(first)), (first, second)), shape=(size, size))
+    return np.asarray(connected_components(links, directed=False)[1][first], dtype=np.int64)
 
 
 def independent_groups(

@@ -22,7 +22,7 @@ from rfgp.models.graph import GraphGP
 from rfgp.regression import OpenOptions
 from rfgp.report.baselines import MOST_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, walks_beside
 from rfgp.report.comparing import NOT_ASKED, Compared, TableModel, compare_nodes, compare_rows
-from rfgp.report.holdout import group_numbers, independent_groups, split
+from rfgp.report.holdout import group_numbers, independent_groups, joined_groups, split
 from rfgp.report.notes import of_bounds, of_choice, of_rules
 from rfgp.rows import repeat_groups
 from rfgp.tables import Table
@@ -236,14 +236,21 @@ def study_field(
 ) -> Study:
     """Fit a model on a part of a field's observations, judge it on the rest, and compare with the exact process.
 
-    Observations of one node are held out, or trained on, together; with holdout="last" the last ones in their order are
-    held out, whatever their nodes. Other arguments and errors are those of `study_table`, but for the model: a
+    Observations of one node, and of one group of the field, are held out, or trained on, together. With holdout="last"
+    the last ones in their order are held out, whatever their nodes. Other arguments and errors are those of
+    `study_table`, but for the model: a
     `GraphGP`, whose features are compared with the exact process of the same kernel where that can be had
     (`rfgp.report.comparing.compare_nodes`), or a `MeshGP` or `RoadGP`, which is exact and is shown beside walks with a
     likelihood of their own.
     """
     tell = report or (lambda what, done, total: None)
-    groups = field.graph.index(field.nodes)
+    at_nodes = field.graph.index(field.nodes)
+    groups, by = at_nodes, ""
+    if field.groups is not None:
+        if holdout == "last":
+            raise InvalidArgumentError('groups need holdout="random", got holdout="last", which goes by order alone.')
+        groups = joined_groups(at_nodes, group_numbers(field.groups, len(at_nodes)))
+        by = field.group_name
     train, test = split(len(field.values), test_share, seed, groups, holdout)
     inputs, values = observed_inputs(model, field), field.values
     prediction, seconds = _fit_and_predict(model, inputs, values, train, test, len(train), tell)
@@ -262,8 +269,8 @@ def study_field(
     rules = baselines_of_nodes(field, train, test)
     better = of_rules(rules, metrics.rmse(values[test], prediction))
     notes = (*_seen(groups, train, test), *better, *_left_out(compared, compare), *of_bounds(model, ()))
-    repeated = len(groups) - len(np.unique(groups))
-    about = (*compared, repeated, rules, others, making, notes, groups[test], holdout)
+    repeated = len(at_nodes) - len(np.unique(at_nodes))
+    about = (*compared, repeated, rules, others, making, notes, groups[test], holdout, by)
     return Study(title, model, train, test, values[test], prediction, spread, seconds, *about)
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import osm
 import pandas as pd
 import pytest
 import trimesh
@@ -84,6 +85,31 @@ def test_a_column_keeps_rows_together_and_is_no_input(stations, monkeypatch, cap
         assert code == 1
         assert word in err
     assert run(monkeypatch, capsys, *arguments, "--holdout-by", "station", "--holdout", "last")[0] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::graphs.GraphWarning", "ignore::rfgp.RfgpWarning")
+def test_fields_are_held_out_by_a_property_or_a_column(small_mesh, monkeypatch, capsys, tmp_path):
+    osm.export(tmp_path / "town.geojson")
+    content = json.loads((tmp_path / "town.geojson").read_text())
+    for number, feature in enumerate(content["features"]):
+        feature["properties"]["operator"] = f"company {number % 7}"
+    (tmp_path / "town.geojson").write_text(json.dumps(content))
+    quick = ("--out", tmp_path / "o", "--no-compare", "--json")
+    arguments = ["traffic", tmp_path / "town.geojson", "--target", "speed", "--duplicates", "merge", *quick]
+    code, out, err = run(monkeypatch, capsys, *arguments, "--holdout-by", "operator")
+    assert code == 0, err
+    assert json.loads(out)["test_groups"] == 2
+    assert "held-out groups" in (tmp_path / "o" / "report.html").read_text()
+    assert run(monkeypatch, capsys, *arguments, "--holdout-by", "owner")[0] == 1
+    assert run(monkeypatch, capsys, *arguments, "--holdout-by", "operator", "--holdout", "last")[0] == 1
+    rows = "".join(f"{face},{np.sin(face)},{'abcde'[face % 5]}\n" for face in range(60))
+    (tmp_path / "v.csv").write_text("face,heat,specimen\n" + rows)
+    arguments = ["mesh", small_mesh, "--values", tmp_path / "v.csv", *quick]
+    code, out, err = run(monkeypatch, capsys, *arguments, "--holdout-by", "specimen")
+    assert code == 0, err
+    found = json.loads(out)
+    assert (found["title"].endswith("heat"), found["test_groups"]) == (True, 2)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import rfgp
 from rfgp import fields, report
 from rfgp.models.graph import GraphGP
 from rfgp.report import words
-from rfgp.report.holdout import independent_groups, split
+from rfgp.report.holdout import independent_groups, joined_groups, split
 from rfgp.tables import Table
 
 RAMP = np.repeat(np.arange(59), np.arange(1, 60))  # groups of 1 to 59 rows
@@ -158,3 +158,9 @@ class TestStudy:
         assert study.test.tolist() == list(range(36, 45))
         assert study.notes[0].startswith("5 held-out observations repeat a row, or a node,")
         assert "together" not in words.repeats(study)
+
+
+def test_joined_groups_keep_together_what_either_does():
+    groups, others = np.array([0, 0, 1, 2, 2, 3]), np.array([5, 6, 6, 7, 8, 9])
+    found = joined_groups(groups, others)
+    assert [sorted(np.flatnonzero(found == g)) for g in dict.fromkeys(found.tolist())] == [[0, 1, 2], [3, 4], [5]]
