@@ -10,7 +10,7 @@ from graphs.couplings import DIRECTIONS, LENGTHS
 from graphs.walks import compiled, drawing, moves
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("directions", DIRECTIONS)
 @pytest.mark.parametrize("lengths", LENGTHS)

@@ -42,19 +42,15 @@ print(most - before, memory(model.options, rows, 10))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "rows", "least"),
     [
         ({"features": "exact", "spectrum": "gaussian", "local": "matern32"}, 1500, 0.5),
         ({"features": None, "local": "matern32", "conditioning": "latent"}, 4000, 0.7),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                (FIXED | {"local": "matern32", "conditioning": "observations"}, 10_000, 0.7),
-                (FIXED | {"num_frequencies": 256, "local": None}, 4000, 0.7),
-                (FITC | {"num_inducing": 256, "local": None}, 8000, 0.4),
-            )
-        ),
+        (FIXED | {"local": "matern32", "conditioning": "observations"}, 10_000, 0.7),
+        (FIXED | {"num_frequencies": 256, "local": None}, 4000, 0.7),
+        (FITC | {"num_inducing": 256, "local": None}, 8000, 0.4),
     ],
 )
 def test_fits_take_the_memory_that_is_predicted(options, rows, least):

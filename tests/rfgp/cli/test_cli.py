@@ -68,6 +68,7 @@ def stations(tmp_path):
     return tmp_path / "t.csv"
 
 
+@pytest.mark.slow
 def test_a_column_keeps_rows_together_and_is_no_input(stations, monkeypatch, capsys, tmp_path):
     arguments = ["fit", stations, *SMALL, "--out", tmp_path / "o"]
     code, out, err = run(monkeypatch, capsys, *arguments, "--holdout-by", "station", "--json")

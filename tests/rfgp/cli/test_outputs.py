@@ -127,6 +127,7 @@ def test_a_folder_that_cannot_be_made_ends_a_command_before_it_reads(command, he
     assert "cannot be written: Not a directory. A file stands where a folder is needed; choose" in err
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "command", ["fit t.csv --no-compare", "compare t.csv --size 4 --draws 1", "mesh mean.ply --no-compare"]
 )

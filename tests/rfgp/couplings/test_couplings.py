@@ -44,7 +44,7 @@ def test_every_coupling_is_registered():
         assert couplings.name_of(couplings.by_name(name)) == name
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(10)
 @pytest.mark.parametrize(("m", "d"), SHAPES)
 def test_each_frequency_has_the_spectral_law(lawful, m, d):
     """The kernel that frequencies estimate; the norms of the first and the last, unless weights make up for them."""
@@ -76,6 +76,7 @@ def test_quadrature_radii_and_their_weights(d):
     assert_mean(unit[:, 0], np.zeros(d))
 
 
+@pytest.mark.thinned(3)
 def test_with_another_spectrum_too(name):
     spectrum = spectra.Matern(0.5)
     if name in GAUSSIAN_ONLY:
@@ -86,6 +87,7 @@ def test_with_another_spectrum_too(name):
         check_law(omega, spectrum, weights)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", ["iid", "sobol", "pairwise", "copula", "simplex-plus", "energy"])
 def test_with_the_tails_of_a_mixture(name):
     """One coupling for each way to the norms: quantiles of independent, spread, coupled and sorted places."""
@@ -93,6 +95,7 @@ def test_with_the_tails_of_a_mixture(name):
     check_law(sample(name, 7, 3, spectrum=spectrum), spectrum)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("spectrum", [spectra.ProductLaplace(), spectra.ProductCauchy()], ids=repr)
 @pytest.mark.parametrize("name", ["iid", "halton", "sobol", "digital-net"])
 def test_products_have_their_law(name, spectrum):

@@ -150,6 +150,7 @@ def test_gradients_are_summed_there(client):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -117,6 +117,7 @@ KINDS = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_huge_and_tiny_columns_change_nothing(kind, unit):
@@ -128,6 +129,7 @@ def test_huge_and_tiny_columns_change_nothing(kind, unit):
     np.testing.assert_array_equal(found.variance, expected.variance)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 def test_huge_and_tiny_columns_of_neighbours(unit):
     expected, found = (

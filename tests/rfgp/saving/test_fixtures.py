@@ -16,6 +16,11 @@ from tests.golden.results import LOOSER
 
 FOLDER = Path(__file__).parent / "models"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.slow] if name.startswith("golden-") and i % 4 else [])
+    for i, name in enumerate(EXPECTED)
+]
+"""Of the golden cases one in four is a fast test."""
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 1e-5}
 """Of the largest number of those that are compared: processors round differently."""
 WITH_DATA = [name for name, expected in EXPECTED.items() if expected["data"]]
@@ -52,14 +57,14 @@ def test_every_file_is_expected_and_every_expected_file_is_there():
     assert {path.name for path in FOLDER.iterdir()} == {"expected.json", *(f"{name}.safetensors" for name in EXPECTED)}
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_saved_model_predicts_as_it_did(name):
     gp = load(name)
     assert type(gp).__name__ == EXPECTED[name]["class"]
     assert_predicts(name, gp, EXPECTED[name])
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_saved_model_knows_what_it_knew(name):
     gp, expected = load(name), EXPECTED[name]
     assert gp.num_observations == expected["num_observations"]
@@ -88,7 +93,7 @@ def test_a_model_saved_without_its_data_says_so(name):
         load(name).log_marginal_likelihood()
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_saved_model_takes_more_data_as_it_did(name):
     """With its data, or where its posterior absorbs new rows; otherwise it says what it lacks."""
     gp, update = load(name), EXPECTED[name]["update"]

@@ -195,7 +195,7 @@ OPTIONS = {"weighted": {"weighted": True}, "tilted": {"tilt": [1.0, 2.0, 0.5]}, 
 
 
 class TestLaw:
-    @pytest.mark.thinned(5)
+    @pytest.mark.thinned(10)
     @pytest.mark.parametrize("option", OPTIONS)
     @pytest.mark.parametrize(("m", "d"), SHAPES)
     def test_each_weighted_frequency_has_the_spectral_law(self, option, m, d):
