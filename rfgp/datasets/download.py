@@ -109,6 +109,7 @@ def _download(entry: Entry, cached: Path, progress: Report | None) -> Path:
         urls={entry.file: entry.url},
         retry_if_failed=_ATTEMPTS - 1,
     )
+    cached.parent.mkdir(parents=True, exist_ok=True)  # pooch fails if another thread makes it at the same moment
     remedy = f"Check the connection, name a mirror in RFGP_DATA_URL, or {_by_hand(entry)}"
     try:
         store.fetch(entry.file, downloader=ask)
