@@ -329,8 +329,8 @@ class _Job:
             outputs = (place / name for place in places.values() for name in (*_OF_ALL, *self.written))
             check_outputs(outputs, self.inputs)
         with warnings.catch_warnings():
-            for told in (DisconnectedWarning, DuplicateRoadsWarning):  # when the field was read
-                warnings.simplefilter("ignore", told)
+            for category in (DisconnectedWarning, DuplicateRoadsWarning):  # reading the field has warned
+                warnings.simplefilter("ignore", category)
             studies = {target: self._study(field, places[target], report) for target, field in found.items()}
         return {target: (study, places[target]) for target, study in studies.items()}
 

@@ -213,7 +213,7 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
     except (TypeError, ValueError) as error:
         found = cells.faults(values, columns)
         advice = cells.remedy(found, hasattr(values, "columns") or hasattr(values, "column_names"))
-        raise DataError(f"{name} must hold numbers, but {cells.told(found) or error}. {advice}") from error
+        raise DataError(f"{name} must hold numbers, but {cells.listed(found) or error}. {advice}") from error
     if array.dtype.kind == "f" and array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
     # A copy of its own: later changes of the caller's array do not reach the model, and torch takes

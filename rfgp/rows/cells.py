@@ -65,7 +65,7 @@ def faults(
     return [fault for place, label in enumerate(labels) for fault in _of_column(cells[:, place], label)]
 
 
-def told(found: list[Fault]) -> str:
+def listed(found: list[Fault]) -> str:
     """Return the faults as words, of at most eight columns."""
     columns = list(dict.fromkeys(fault.column for fault in found))
     words = [str(fault) for fault in found if fault.column in columns[:_MOST_COLUMNS]]

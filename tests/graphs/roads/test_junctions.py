@@ -227,6 +227,16 @@ def test_ways_that_nearly_cross_at_points_meet():
     assert flat(ways, snap=0.01).parts.max() == 1
 
 
+def test_neighboring_points_of_one_line_join_no_crossings():
+    """Two ways pass a third one at points of it that are within the tolerance of each other."""
+    ways = [
+        [(-5, 0), (0, 0), (0.9, 0), (6, 0)],
+        [(-0.3, 5), (-0.3, 0.9), (-0.3, -5)],
+        [(1.2, 5), (1.2, 0.9), (1.2, -5)],
+    ]
+    assert sorted(flat(ways, snap=1.0).degrees.tolist()) == [1, 1, 1, 1, 1, 1, 4, 4]
+
+
 def test_a_tolerance_that_closes_a_lone_road_is_named():
     with pytest.raises(graphs.InvalidGraphError, match="snap=30 closes road 0, of length 10") as caught:
         flat([[(0, 0), (10, 0)]], snap=30.0)
@@ -356,17 +366,14 @@ def test_lengths_out_of_range_are_named():
         Graph.from_roads([[(0, 0), (1e-160, 0)], [(1e-160, 0), (1e150, 0)]], metric="euclidean")
 
 
-def test_warnings_point_at_the_caller(tmp_path):
+def test_warnings_point_at_the_caller():
     street = [(0.0, 0.0), (0.0, 1.0)]
     read = graphs.Roads([np.array(street)] * 2, np.zeros(0, dtype=int), np.zeros(0), np.zeros(0))
-    for build in (
-        lambda: RoadNetwork.from_lines([street] * 2),
-        lambda: RoadNetwork.from_roads(read),
-        lambda: Graph.from_roads([street] * 2),
-    ):
+    calls = [(RoadNetwork.from_lines, [street] * 2), (RoadNetwork.from_roads, read), (Graph.from_roads, [street] * 2)]
+    for build, given in calls:
         with pytest.warns(graphs.DuplicateRoadsWarning) as caught:
-            build()
-        assert [entry.filename for entry in caught] == [__file__]
+            exec(compile("build(given)", "caller.py", "exec"), {"build": build, "given": given})
+        assert [entry.filename for entry in caught] == ["caller.py"]
 
 
 def test_sensors_at_a_crossing_take_its_node():
