@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
 from rfgp.errors import InvalidArgumentError, JitterWarning, NotPositiveDefiniteError
@@ -93,3 +94,21 @@ def cholesky(
         f"{name} is not positive definite, even with {_LAST_JITTER:.0e} of its mean diagonal entry added. "
         "Raise the noise, or look for non-finite hyperparameters."
     )
+
+
+def covariance_root(
+    covariance: Tensor,  # (n, n)
+) -> Tensor:  # (n, r)
+    """Return a matrix R (n, r) with R R^T a covariance, which may be singular.
+
+    R is the Cholesky factor, or if rounding leaves the matrix indefinite a Cholesky factor with complete pivoting,
+    which ends at the numerical rank (LAPACK's pstrf; Higham 1990, "Analysis of the Cholesky decomposition of a
+    semi-definite matrix").
+    """
+    factor, info = torch.linalg.cholesky_ex(covariance)
+    if not bool(info.any()):
+        return torch.as_tensor(factor)
+    lower, order, rank, _ = dpstrf(covariance.detach().cpu().double().numpy(), lower=1)
+    root = np.zeros((len(lower), rank))
+    root[order - 1] = np.tril(lower)[:, :rank]
+    return torch.from_numpy(root).to(covariance)

@@ -1,0 +1,12 @@
+"""Latent blocks: the terms of a Gaussian process prior, as Gaussian vectors that points read linearly."""
+
+from rfgp.blocks.kernel import KernelBlock as KernelBlock
+from rfgp.blocks.kernel import PriorFunctions as PriorFunctions
+from rfgp.blocks.neighbors import VecchiaBlock as VecchiaBlock
+from rfgp.blocks.precision import PrecisionBlock as PrecisionBlock
+from rfgp.blocks.prior import Prior as Prior
+from rfgp.blocks.role import LatentBlock as LatentBlock
+from rfgp.blocks.sparse_weights import SparseWeightBlock as SparseWeightBlock
+from rfgp.blocks.weights import Residual as Residual
+from rfgp.blocks.weights import WeightBlock as WeightBlock
+from rfgp.blocks.weights import Weights as Weights

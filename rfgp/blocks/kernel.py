@@ -1,0 +1,51 @@
+"""Blocks with a covariance function."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from rfgp.blocks.role import Functions, LatentBlock
+
+
+class PriorFunctions(Protocol):
+    """The role: functions drawn from a prior, for pathwise conditioning."""
+
+    def draw(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions of the inputs of n points, (n, count)."""
+
+    def through(self, inputs: Tensor, coefficients: Tensor) -> Functions:
+        """Return x -> k(x, inputs) @ coefficients, for the inputs of n points and coefficients (n, p)."""
+
+
+@dataclass(frozen=True, eq=False)
+class KernelBlock(LatentBlock):
+    """f with a covariance function that is evaluated exactly.
+
+    Attributes:
+        covariance: Maps inputs a and b, and `parameters` after them, to k(a, b) (n_a, n_b).
+        variances: Maps inputs a, and `parameters` after them, to k(a_i, a_i) (n_a,).
+        parameters: Tensors that the covariance depends on.
+        functions: Draws functions from the prior. If None, the prior is known at given points only.
+        name: The name of the term.
+    """
+
+    covariance: Callable[..., Tensor]
+    variances: Callable[..., Tensor]
+    parameters: tuple[Tensor, ...] = ()
+    functions: PriorFunctions | None = None
+    name: str = "kernel"
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return k(a, b), (n_a, n_b)."""
+        return self.covariance(a, b, *self.parameters).double()
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,)."""
+        return self.variances(a, *self.parameters).double()
+
+    def detached(self) -> "KernelBlock":
+        """Return the block without gradients."""
+        return replace(self, parameters=tuple(p.detach() for p in self.parameters))

@@ -1,0 +1,125 @@
+"""Blocks that are approximated by their nearest neighbours (Vecchia)."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.blocks.role import LatentBlock
+from rfgp.local import KINDS, LatentRoot, as_places, conditionals, inverse_factor, nearest_predecessors
+from rfgp.local.kinds import spectrum_of
+from rfgp.local.neighbors import Floats, Indices
+from rfgp.sparse import SparsityPattern
+
+
+@dataclass(frozen=True, eq=False)
+class VecchiaBlock(LatentBlock):
+    """g with a stationary kernel, each row conditioned on its nearest predecessors.
+
+    If `is_residual`, g has the covariance s^2 k - Phi Phi^T, where Phi are the features of all weights of the prior, so
+    that the sum has the covariance s^2 k. Source: Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points full-scale
+    approximations, with neighbours near in the scaled inputs.
+
+    Attributes:
+        kernel_name: The kernel, one of `rfgp.local.KINDS`.
+        lengthscale: Its lengthscale, (d,) or ().
+        variance: Its value s^2 at distance 0, ().
+        num_neighbors: The most neighbours of a row.
+        seed: The seed of the order of the rows.
+        condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
+        is_residual: Whether the block is the residual of the weights.
+        name: The name of the term.
+    """
+
+    kernel_name: str
+    lengthscale: Tensor
+    variance: Tensor
+    num_neighbors: int
+    seed: int
+    condition_on: str = "auto"
+    is_residual: bool = False
+    name: str = "neighbors"
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """The lengthscale, (d,) or (), and the variance, ()."""
+        return self.lengthscale, self.variance
+
+    def order(self, count: int) -> Tensor:
+        """Return a random order of so many rows, (n,)."""
+        generator = random.numpy_generator(self.seed, random.Role.ORDER)
+        return torch.from_numpy(generator.permutation(count))
+
+    def predecessors(
+        self,
+        x: Tensor,  # (n, d)
+        rows: Tensor | None = None,  # (r,)
+    ) -> SparsityPattern:
+        """Return the nearest predecessors of rows in order, or of some of them, at this lengthscale."""
+        return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
+
+    def scaled(self, x: Tensor) -> Floats:
+        """Return inputs (n, d) in lengthscales."""
+        return as_places(x.detach(), self.lengthscale.detach())
+
+    def latent_root(
+        self,
+        x: Tensor,  # (n, d)
+        pattern: SparsityPattern,  # (r, n)
+        phi: Tensor | None = None,  # (n, F)
+    ) -> LatentRoot:
+        """Return the root of the covariance of g at rows in order, given their neighbours, or at some of them.
+
+        Args:
+            x: The rows.
+            pattern: Their neighbours.
+            phi: The features of the weights. They matter for a residual only.
+        """
+        known = phi if self.is_residual else None
+        lengthscale, variance = self.lengthscale.detach(), self.variance.detach()
+        return LatentRoot.of(x, lengthscale, variance, KINDS[self.kernel_name], pattern, known)
+
+    def inverse_factor(
+        self,
+        x: Tensor,  # (n, d)
+        noise: Tensor,  # (n,)
+        pattern: SparsityPattern,  # (r, n)
+        phi: Tensor,  # (n, F)
+    ) -> Tensor:  # (nnz,)
+        """Return the entries of the sparse inverse factor V of g + noise, at rows with features Phi of the weights."""
+        lengthscale, variance = self.lengthscale.double(), self.variance.double()
+        known = phi if self.is_residual else None
+        return inverse_factor(x, lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)
+
+    def conditionals(
+        self,
+        points: tuple[Tensor, Tensor],  # (q, d), (q, F)
+        rows: tuple[Tensor, Tensor, Tensor],  # (n, d), (n, F), (n,)
+        near: Indices,  # (q, k)
+    ) -> tuple[Tensor, Tensor]:
+        """Return the weights (q, k) of the rows near points, and the variance (q,) that they leave of g.
+
+        Args:
+            points: New inputs and their features Phi.
+            rows: Inputs, their features Phi and the noise of their observations.
+            near: The rows that each point is conditioned on; -1 stands for none.
+        """
+        known = (rows[1], points[1]) if self.is_residual else None
+        kind = KINDS[self.kernel_name]
+        return conditionals(points[0], rows[0], rows[2], near, self.lengthscale, self.variance, kind, known)
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return s^2 k(a, b), (n_a, n_b), without neighbours. For a residual this is the covariance of the sum."""
+        unit = spectrum_of(self.kernel_name).kernel_between(
+            a.double() / self.lengthscale, b.double() / self.lengthscale
+        )
+        return self.variance.double() * unit
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,). For a residual these are the variances of the sum."""
+        return self.variance.double().expand(len(a))
+
+    def detached(self) -> "VecchiaBlock":
+        """Return the block without gradients."""
+        return replace(self, lengthscale=self.lengthscale.detach(), variance=self.variance.detach())

@@ -1,0 +1,172 @@
+"""Blocks of latent values with a sparse precision, read by points through a sparse matrix."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rfgp.blocks.role import LatentBlock
+from rfgp.errors import NotPositiveDefiniteError
+
+Array = NDArray[np.float64]
+
+COLUMNS = 64
+"""The number of right-hand sides, as long as the field, that are solved at once."""
+
+
+class Factor(Protocol):
+    """The role: a Cholesky factor of a sparse matrix (N, N)."""
+
+    @property
+    def log_determinant(self) -> float:
+        """The logarithm of the determinant."""
+
+    @property
+    def inverse(self) -> Array:
+        """The entries of A^-1 on the pattern, (nnz,)."""
+
+    def solve(self, b: Array) -> Array:
+        """Return A^-1 b, for b (N,) or (N, k)."""
+
+    def half_solve(self, b: Array) -> Array:
+        """Return L^-1 P b, for b (N, k)."""
+
+    def sample(self, standard: Array) -> Array:
+        """Return draws of N(0, A^-1), of standard normal z (N, k)."""
+
+
+class Field(Protocol):
+    """The role: N values with a sparse precision Q, a function of p parameters; `graphs.precisions.MarkovField`."""
+
+    @property
+    def coordinates(self) -> Array | None:
+        """Places of the values, for orderings; None if there are none."""
+
+    @property
+    def analysis(self) -> Any:
+        """The symbolic analysis of the pattern; its `num_nonzeros` are those of a factor."""
+
+    @property
+    def pattern(self) -> Any:
+        """Where Q has entries: indptr (N + 1,) and indices (nnz,) of CSR."""
+
+    def entries(self, values: Array) -> Array:
+        """Return the entries of Q (nnz,) at parameters (p,)."""
+
+    def pull_back(self, values: Array, weights: Array) -> Array:
+        """Return sum_e weights_e dQ_e / d parameters, (p,)."""
+
+    def log_determinant(self, values: Array) -> tuple[float, Array]:
+        """Return log |Q| and its derivatives (p,)."""
+
+    def factor(self, data: Array) -> Factor:
+        """Return the factor of a matrix with these entries (nnz,)."""
+
+    def factor_at(self, values: Array) -> Factor:
+        """Return the factor of Q at parameters (p,). The last one is kept."""
+
+
+Projector = Callable[[Tensor], sp.csr_array]
+"""Maps inputs of n points to the sparse matrix A (n, N) by which they read the latent values."""
+
+
+@dataclass(frozen=True, eq=False)
+class PrecisionBlock(LatentBlock):
+    """f = A u, where u has the precision Q / s^2.
+
+    Attributes:
+        field: Q as a function of its parameters.
+        values: Its parameters, (p,).
+        variance: s^2, 0-d.
+        projector: Maps inputs of n points to A (n, N). Two values that one row reads have an entry in Q.
+        refine: Maps inputs to a field with these inputs among its values and its projector, for a field that has values
+            at some places only. If None, `projector` reads the field anywhere.
+        name: The name of the term.
+    """
+
+    field: Field
+    values: Tensor
+    variance: Tensor
+    projector: Projector
+    refine: "Callable[[Tensor], tuple[Field, Projector]] | None" = None
+    name: str = "precision"
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """The field's parameters (p,) and the variance, 0-d."""
+        return self.values, self.variance
+
+    @property
+    def size(self) -> int:
+        """The number N of latent values."""
+        return len(self.field.pattern.indptr) - 1
+
+    def refined(self, *inputs: Tensor) -> "PrecisionBlock":
+        """Return the same block with inputs of these points, (n,) or (n, d) each, among its values."""
+        if self.refine is None:
+            return self
+        field, projector = self.refine(torch.cat(inputs))
+        return replace(self, field=field, projector=projector, refine=None)
+
+    def detached(self) -> "PrecisionBlock":
+        """Return the block without gradients."""
+        return replace(self, values=self.values.detach(), variance=self.variance.detach())
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients."""
+        block = self.refined(a, b)
+        left, right = block.projector(a), block.projector(b)
+        return float(self.variance) * torch.from_numpy(products(block.factor, left, right))
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,), without gradients."""
+        block = self.refined(a)
+        squares = quadratic_forms(block.field.pattern, block.factor.inverse, block.projector(a))
+        return float(self.variance) * torch.from_numpy(squares)
+
+    @cached_property
+    def factor(self) -> Factor:
+        """The factor of Q."""
+        return factorized(self.field.factor_at, self.values.detach().numpy())
+
+
+def factorized(factorize: Callable[[Array], Factor], entries: Array) -> Factor:
+    """Return factorize(entries).
+
+    Raises:
+        NotPositiveDefiniteError: the matrix is not positive definite in double precision.
+    """
+    try:
+        return factorize(entries)
+    except np.linalg.LinAlgError as error:
+        raise NotPositiveDefiniteError(
+            f"{error} A field whose lengthscale is far longer than its parts loses its digits: bound it with priors."
+        ) from error
+
+
+def products(
+    factor: Factor,
+    left: sp.csr_array,  # (a, N)
+    right: sp.csr_array,  # (b, N)
+) -> Array:  # (a, b)
+    """Return left A^-1 right^T, for the factor of A."""
+    out = np.empty((left.shape[0], right.shape[0]))
+    for begin in range(0, right.shape[0], COLUMNS):
+        out[:, begin : begin + COLUMNS] = left @ factor.solve(right[begin : begin + COLUMNS].T.toarray())
+    return out
+
+
+def quadratic_forms(
+    pattern: Any,
+    entries: Array,  # (nnz,)
+    reads: sp.csr_array,  # (n, N)
+) -> Array:  # (n,)
+    """Return the diagonal of A M A^T for reads A, of a matrix M with these entries on a pattern that covers A^T A."""
+    matrix = sp.csr_array((entries, pattern.indices, pattern.indptr))
+    return np.asarray((reads @ matrix).multiply(reads).sum(axis=1), dtype=np.float64)

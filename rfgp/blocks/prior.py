@@ -1,0 +1,111 @@
+"""A Gaussian process prior as a sum of independent latent blocks."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from rfgp.blocks.kernel import KernelBlock, PriorFunctions
+from rfgp.blocks.neighbors import VecchiaBlock
+from rfgp.blocks.precision import PrecisionBlock
+from rfgp.blocks.role import LatentBlock
+from rfgp.blocks.sparse_weights import SparseWeightBlock
+from rfgp.blocks.weights import WeightBlock, Weights
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """The sum of independent zero-mean blocks, by how their latent vectors can be eliminated.
+
+    Attributes:
+        weights: Blocks of dense weights.
+        kernels: Blocks with a covariance function.
+        walks: Blocks of sparse features.
+        precisions: Blocks with a sparse precision.
+        neighbors: A block that is approximated by nearest neighbours, or None.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.blocks import Prior, WeightBlock
+        >>> linear = WeightBlock(lambda x: x, num_features=2)
+        >>> x = torch.tensor([[1.0, 2.0], [0.0, 1.0]])
+        >>> Prior(weights=(linear,)).kernel(x, x).tolist()
+        [[5.0, 2.0], [2.0, 1.0]]
+    """
+
+    weights: tuple[WeightBlock, ...] = ()
+    kernels: tuple[KernelBlock, ...] = ()
+    walks: tuple[SparseWeightBlock, ...] = ()
+    precisions: tuple[PrecisionBlock, ...] = ()
+    neighbors: VecchiaBlock | None = None
+
+    @property
+    def blocks(self) -> tuple[LatentBlock, ...]:
+        """All blocks, by kind."""
+        last = () if self.neighbors is None else (self.neighbors,)
+        return (*self.weights, *self.kernels, *self.walks, *self.precisions, *last)
+
+    @cached_property
+    def dense(self) -> Weights:
+        """The dense weights side by side."""
+        return Weights(self.weights)
+
+    @property
+    def num_features(self) -> int:
+        """The number F of dense weights."""
+        return self.dense.num_features
+
+    @property
+    def has_weights_only(self) -> bool:
+        """Whether all blocks are dense weights."""
+        return not (self.kernels or self.walks or self.precisions or self.neighbors)
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """All tensors that may carry gradients."""
+        scales = tuple(block.variance for block in self.weights if block.variance is not None)
+        scales += tuple(block.variance for block in self.walks)
+        return (*(parameter for block in self.blocks for parameter in block.parameters), *scales)
+
+    @property
+    def wants_gradients(self) -> bool:
+        """Whether gradients are enabled and a parameter asks for one."""
+        return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters)
+
+    @property
+    def functions(self) -> PriorFunctions | None:
+        """What draws functions from the prior, for a single block that can; else None."""
+        alone = [block.functions for block in (*self.kernels, *self.walks)]
+        return alone[0] if len(self.blocks) == len(alone) == 1 else None
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the prior covariance (n_a, n_b) between inputs a and b, float64."""
+        return _total(block.kernel(a, b) for block in self._summands)
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return the prior variances (n_a,), float64."""
+        return _total(block.diagonal(a) for block in self._summands)
+
+    def detached(self) -> "Prior":
+        """Return the prior without gradients."""
+        return Prior(
+            tuple(block.detached() for block in self.weights),
+            tuple(block.detached() for block in self.kernels),
+            tuple(block.detached() for block in self.walks),
+            tuple(block.detached() for block in self.precisions),
+            None if self.neighbors is None else self.neighbors.detached(),
+        )
+
+    @property
+    def _summands(self) -> tuple[LatentBlock, ...]:
+        """Blocks whose covariances add up; a residual stands for the weights as well."""
+        if self.neighbors is not None and self.neighbors.is_residual:
+            return tuple(block for block in self.blocks if block not in self.weights)
+        return self.blocks
+
+
+def _total(values: Iterator[Tensor]) -> Tensor:
+    first, *others = values
+    return sum(others, start=first)

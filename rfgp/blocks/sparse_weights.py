@@ -1,0 +1,96 @@
+"""Blocks of sparse features: f = s phi_x w with w ~ N(0, I) and few non-zero entries in each phi_x."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.blocks.kernel import PriorFunctions
+from rfgp.blocks.role import Functions, LatentBlock
+from rfgp.sparse import SparseValues, gram, multiply, row_blocks
+
+_CHUNK, _MANY = 2**15, 8
+
+
+@dataclass(frozen=True, eq=False)
+class SparseWeightBlock(LatentBlock):
+    """f(x) = s phi_x w, w ~ N(0, I), with sparse phi of positions x, such as those of random walks on a graph.
+
+    Attributes:
+        at: Maps positions (n,), whether to keep what is drawn, and `parameters` after them to phi (n, N).
+        variance: s^2, 0-d.
+        num_columns: N.
+        seed: The seed of probes and of pathwise draws.
+        parameters: Tensors that the entries of phi depend on.
+        times: Maps a matrix (N, p) to Phi of all N positions times it, if that is cheaper than row by row. If None, it
+            is not.
+        name: The name of the term.
+    """
+
+    at: Callable[..., SparseValues]
+    variance: Tensor
+    num_columns: int
+    seed: int
+    parameters: tuple[Tensor, ...] = ()
+    times: Callable[[Any], Any] | None = None
+    name: str = "walks"
+
+    @property
+    def functions(self) -> PriorFunctions:
+        """The block itself, since it draws functions from its prior."""
+        return self
+
+    def features(self, inputs: Tensor, *, keep: bool) -> SparseValues:
+        """Return phi (n, N) of positions (n,).
+
+        Args:
+            inputs: Positions.
+            keep: Whether to keep what is drawn, for rows that are read again.
+        """
+        return self.at(inputs, keep, *self.parameters)
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return s^2 Phi(a) Phi(b)^T, (n_a, n_b), dense. Draws for b are kept."""
+        right = self.features(b, keep=True)
+        left = right if a is b else self.features(a, keep=False)
+        return self.variance * gram(left.values, left.pattern, right.values, right.pattern)
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return s^2 |phi(a_i)|^2, (n_a,)."""
+        values, pattern = self.features(a, keep=False)
+        rows = torch.from_numpy(np.repeat(np.arange(len(a)), np.diff(pattern.indptr)))
+        return self.variance * values.new_zeros(len(a)).index_add(0, rows, values.square())
+
+    def draw(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions of n positions, (n, count)."""
+        weights = torch.randn(self.num_columns, count, generator=generator, dtype=torch.float64)
+        return self.of_weights(float(self.variance) ** 0.5 * weights)
+
+    def through(self, inputs: Tensor, coefficients: Tensor) -> Functions:
+        """Return x -> s^2 phi_x Phi^T coefficients, for positions (n,) and coefficients (n, p)."""
+        weights = self.features(inputs, keep=True).matrix().T @ coefficients.numpy()
+        return self.of_weights(float(self.variance) * torch.from_numpy(weights))
+
+    def of_weights(self, weights: Tensor) -> Functions:
+        """Return x -> phi_x @ weights, (n,) -> (n, p), for weights (N, p)."""
+        array = np.ascontiguousarray(weights.numpy())
+        everywhere: list[Tensor] = []
+
+        def values(inputs: Tensor) -> Tensor:
+            if self.times is not None and _MANY * len(inputs) > self.num_columns:
+                if not everywhere:
+                    everywhere.append(torch.from_numpy(self.times(array)))
+                return everywhere[0][inputs]
+            chunks = torch.split(inputs, _CHUNK)
+            parts = [multiply(row_blocks(self.features(part, keep=False).matrix()), array) for part in chunks]
+            return torch.from_numpy(np.concatenate(parts)) if len(inputs) else torch.zeros(0, array.shape[1])
+
+        return values
+
+    def detached(self) -> "SparseWeightBlock":
+        """Return the block without gradients."""
+        parameters = tuple(parameter.detach() for parameter in self.parameters)
+        return replace(self, variance=self.variance.detach(), parameters=parameters)

@@ -1,0 +1,195 @@
+"""Blocks of dense weights: f = s phi(x) w with w ~ N(0, I)."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from rfgp.blocks.role import LatentBlock
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """The part of a kernel k with k(x, x) = 1 that features miss, where k - phi phi^T is positive semidefinite.
+
+    Attributes:
+        is_noise: Whether the residual is independent between observations, as noise is (FITC). Otherwise it belongs to
+            the function, and the marginal likelihood is the variational bound (VFE).
+        kernel: k of (a, b) and of the block's parameters, (n_a, n_b).
+    """
+
+    is_noise: bool
+    kernel: Callable[..., Tensor]
+
+    def missing(self, phi: Tensor) -> Tensor:
+        """Return 1 - |phi_i|^2 for features (n, F), (n,), float64."""
+        return (1 - phi.double().square().sum(-1)).clamp_min(0)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightBlock(LatentBlock):
+    """f = s phi(x) w with w ~ N(0, I), plus s times a residual if there is one.
+
+    Attributes:
+        features: Maps inputs, and `parameters` after them, to phi (n, F).
+        num_features: F.
+        parameters: Tensors that the features depend on.
+        variance: s^2, 0-d. If None, 1.
+        residual: The part of the kernel that the features miss. If None, it is left out.
+        name: The name of the term.
+    """
+
+    features: Callable[..., Tensor]
+    num_features: int
+    parameters: tuple[Tensor, ...] = ()
+    variance: Tensor | None = None
+    residual: Residual | None = None
+    name: str = "weights"
+
+    @property
+    def unit(self) -> Tensor:
+        """The prior variance s^2, 0-d, float64."""
+        return torch.ones((), dtype=torch.float64) if self.variance is None else self.variance.double()
+
+    def scaled(self, inputs: Tensor) -> Tensor:
+        """Return Phi = s phi, (n, F)."""
+        phi: Tensor = self.features(inputs, *self.parameters)
+        return phi if self.variance is None else self.unit.sqrt() * phi
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance (n_a, n_b). A residual that is noise appears between a point and itself only."""
+        left = self.scaled(a).double()
+        if a is b:
+            return left @ left.mT + self.residual_covariance(a, left)
+        if self.residual is None or self.residual.is_noise:
+            return left @ self.scaled(b).double().mT
+        return self.unit * self.residual.kernel(a, b, *self.parameters).double()
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,)."""
+        phi = self.scaled(a).double()
+        return phi.square().sum(-1) + self.residual_variance(phi)
+
+    def residual_variance(self, scaled: Tensor) -> Tensor:
+        """Return the residual's variances (n,) at points with features Phi (n, F). Zeros without a residual."""
+        if self.residual is None:
+            return scaled.new_zeros(len(scaled), dtype=torch.float64)
+        return self.unit * self.residual.missing(scaled / self.unit.sqrt())
+
+    def residual_covariance(self, a: Tensor, scaled: Tensor) -> Tensor:
+        """Return the residual's covariance (n, n) at points with features Phi (n, F)."""
+        if self.residual is None or self.residual.is_noise:
+            return self.residual_variance(scaled).diag()
+        estimate = scaled.double() @ scaled.double().mT
+        return self.unit * self.residual.kernel(a, a, *self.parameters).double() - estimate
+
+    def detached(self) -> "WeightBlock":
+        """Return the block without gradients."""
+        variance = None if self.variance is None else self.variance.detach()
+        return replace(self, parameters=tuple(p.detach() for p in self.parameters), variance=variance)
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """The weights of several blocks side by side: Phi = [s_1 phi_1, s_2 phi_2, ...].
+
+    Attributes:
+        blocks: The terms, in order; there may be none.
+    """
+
+    blocks: tuple[WeightBlock, ...]
+
+    @cached_property
+    def num_features(self) -> int:
+        """The number F of all weights."""
+        return sum(block.num_features for block in self.blocks)
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """Tensors that the features depend on, those of one block after another."""
+        return tuple(parameter for block in self.blocks for parameter in block.parameters)
+
+    @cached_property
+    def variances(self) -> Tensor:
+        """The prior variances s_t^2 of the blocks, (T,), float64."""
+        return torch.stack([block.unit for block in self.blocks])
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The number of weights of each block."""
+        return [block.num_features for block in self.blocks]
+
+    @property
+    def has_residual(self) -> bool:
+        """Whether a block has a residual."""
+        return any(block.residual is not None for block in self.blocks)
+
+    @property
+    def adds_noise(self) -> bool:
+        """Whether a residual is noise of the observations."""
+        return any(block.residual is not None and block.residual.is_noise for block in self.blocks)
+
+    def by_weight(self, values: Tensor) -> Tensor:
+        """Return values (T,) of the blocks as values (F,) of the weights."""
+        return values.repeat_interleave(torch.tensor(self.sizes, device=values.device), output_size=self.num_features)
+
+    def by_block(self, values: Tensor) -> Tensor:
+        """Return the sums (T,) of values (F,) over the weights of each block."""
+        return torch.stack([part.sum() for part in torch.split(values, self.sizes)])
+
+    @property
+    def scale(self) -> Tensor:
+        """The prior standard deviations of the weights, (F,), float64."""
+        return self.by_weight(self.variances.sqrt())
+
+    def features(self, inputs: Tensor, *parameters: Tensor) -> Tensor:
+        """Return [phi_1, phi_2, ...] (n, F), without prior scales.
+
+        Args:
+            inputs: The inputs of n points.
+            parameters: Those of all blocks. If none are given, the blocks' own.
+        """
+        left, parts = list(parameters or self.parameters), []
+        for block in self.blocks:
+            own, left = left[: len(block.parameters)], left[len(block.parameters) :]
+            parts.append(block.features(inputs, *own))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def scaled(self, inputs: Tensor) -> Tensor:
+        """Return Phi (n, F), with prior scales. Without blocks it has no columns and is float64."""
+        if not self.blocks:
+            return torch.zeros(len(inputs), 0, dtype=torch.float64)
+        parts = [block.scaled(inputs) for block in self.blocks]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def missing(self, phi: Tensor) -> Tensor:
+        """Return 1 - |phi_ti|^2 for each block with a residual, else 0, (T, n), of features (n, F) without scales."""
+        parts = torch.split(phi, self.sizes, dim=1)
+        none = torch.zeros(len(phi), dtype=torch.float64, device=phi.device)
+        pairs = zip(self.blocks, parts, strict=True)
+        return torch.stack([none if b.residual is None else b.residual.missing(part) for b, part in pairs])
+
+    def residual_variance(self, scaled: Tensor) -> Tensor:
+        """Return the variances (n,) of all residuals at points with features Phi (n, F)."""
+        return self._over_blocks(scaled, lambda block, part: block.residual_variance(part))
+
+    def residual_covariance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
+        """Return the covariance (n, n) of all residuals at points with features Phi (n, F)."""
+        return self._over_blocks(scaled, lambda block, part: block.residual_covariance(inputs, part))
+
+    def _over_blocks(self, scaled: Tensor, function: Callable[[WeightBlock, Tensor], Tensor]) -> Tensor:
+        pairs = zip(self.blocks, torch.split(scaled, self.sizes, dim=1), strict=True)
+        first, *others = (function(block, part) for block, part in pairs)
+        return sum(others, start=first)
+
+    def of(self, names: Iterable[str]) -> Tensor:
+        """Return which weights belong to the blocks of these names, (F,) bool."""
+        wanted = set(names)
+        flags = torch.tensor([block.name in wanted for block in self.blocks], dtype=torch.bool)
+        return self.by_weight(flags)
+
+    def detached(self) -> "Weights":
+        """Return the weights without gradients."""
+        return Weights(tuple(block.detached() for block in self.blocks))
