@@ -1,5 +1,6 @@
 """The solver of a prior with sparse precisions and dense weights, whose rows are in memory."""
 
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Self
 
@@ -7,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
-from rfgp.blocks import PrecisionBlock, Prior
+from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.rows import Block
 from rfgp.solvers.bordered.posterior import BorderedPosterior
 from rfgp.solvers.bordered.reads import all_weights, joined_reads, latents_of
@@ -36,6 +37,7 @@ class BorderedSolver(Solver):
             self._border: Tensor = all_weights(prior, rows.inputs).scaled(rows.inputs).double()
         else:
             self._blocks, self._border = like._blocks, like._border
+        rows, self._bound = _completed(prior.dense, rows, noise, self._border)
         self._noise, self._residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
         self._repeated = rows.repetitions(noise)
 
@@ -56,7 +58,7 @@ class BorderedSolver(Solver):
         """Return the log marginal likelihood, 0-d."""
         of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
         inputs = (self._border, self._noise, self._residual, *of_fields)
-        return with_gradient(self._value, *inputs) + self._repeated
+        return with_gradient(self._value, *inputs) + self._repeated + self._bound
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         return self.system.log_density(), partial(_gradients, self.system)
@@ -100,6 +102,23 @@ class BorderedSolver(Solver):
         """Return the rows, with the numbers that were computed for them."""
         noise, residual = self.system.noise, self.system.residual
         return BorderedPosterior(self._prior.detached(), self._rows.inputs, noise, residual, self.system)
+
+
+def _completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor]:
+    """Return rows with residuals that are noise among their noise, and the term of residuals that bound the density.
+
+    See `rfgp.solvers.lowrank.solver`, FITC and VFE.
+    """
+    bound = torch.zeros_like(noise)
+    if not weights.has_residual:
+        return rows, bound
+    own = border[:, : weights.num_features]
+    if weights.adds_noise:
+        missing = weights.of_noise(is_noise=True).residual_variance(rows.inputs, own)
+        rows = replace(rows, fixed_noise=missing if rows.fixed_noise is None else rows.fixed_noise + missing)
+    missing = weights.of_noise(is_noise=False).residual_variance(rows.inputs, own)
+    shares = rows.counts() * missing / rows.observation_noise(noise)
+    return rows, -0.5 * rows.num_outputs * shares.sum()
 
 
 def _gradients(system: BorderedSystem) -> list[Tensor]:
