@@ -37,7 +37,7 @@ class BorderedSolver(Solver):
             self._border: Tensor = all_weights(prior, rows.inputs).scaled(rows.inputs).double()
         else:
             self._blocks, self._border = like._blocks, like._border
-        rows, self._bound = _completed(prior.dense, rows, noise, self._border)
+        rows, self._bound, self._missing = _completed(prior.dense, rows, noise, self._border)
         self._noise, self._residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
         self._repeated = rows.repetitions(noise)
 
@@ -70,7 +70,8 @@ class BorderedSolver(Solver):
         """
         noise = self.system.noise
         variance = noise.square() / (noise - self.system.row_variances)
-        return self._rows.targets - self.system.left * (variance / noise)[:, None], variance
+        mean = self._rows.targets - self.system.left * (variance / noise)[:, None]
+        return mean, variance + self._missing.detach()
 
     @property
     def coefficients(self) -> Tensor:
@@ -104,21 +105,19 @@ class BorderedSolver(Solver):
         return BorderedPosterior(self._prior.detached(), self._rows.inputs, noise, residual, self.system)
 
 
-def _completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor]:
-    """Return rows with residuals that are noise among their noise, and the term of residuals that bound the density.
-
-    See `rfgp.solvers.lowrank.solver`, FITC and VFE.
+def _completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor, Tensor]:
+    """Return rows with residuals that are noise (FITC) among their noise, the term of residuals that bound the density
+    (VFE), and the variance (n,) of residuals that the noise of a row's mean does not have; as in
+    `rfgp.solvers.lowrank.solver`.
     """
-    bound = torch.zeros_like(noise)
     if not weights.has_residual:
-        return rows, bound
-    own = border[:, : weights.num_features]
+        return rows, torch.zeros_like(noise), torch.zeros_like(noise)
+    own, counts = border[:, : weights.num_features], rows.counts()
+    noisy, bounding = (weights.of_noise(is_noise=flag).residual_variance(rows.inputs, own) for flag in (True, False))
     if weights.adds_noise:
-        missing = weights.of_noise(is_noise=True).residual_variance(rows.inputs, own)
-        rows = replace(rows, fixed_noise=missing if rows.fixed_noise is None else rows.fixed_noise + missing)
-    missing = weights.of_noise(is_noise=False).residual_variance(rows.inputs, own)
-    shares = rows.counts() * missing / rows.observation_noise(noise)
-    return rows, -0.5 * rows.num_outputs * shares.sum()
+        rows = replace(rows, fixed_noise=noisy if rows.fixed_noise is None else rows.fixed_noise + noisy)
+    bound = -0.5 * rows.num_outputs * (counts * bounding / rows.observation_noise(noise)).sum()
+    return rows, bound, (1 - 1 / counts) * noisy + bounding
 
 
 def _gradients(system: BorderedSystem) -> list[Tensor]:
