@@ -1,5 +1,6 @@
 """The solver of a prior with sparse precisions and dense weights, whose rows are in memory."""
 
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Self
 
@@ -7,12 +8,13 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
-from rfgp.blocks import PrecisionBlock, Prior
+from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.rows import Block
 from rfgp.solvers.bordered.posterior import BorderedPosterior
 from rfgp.solvers.bordered.reads import all_weights, joined_reads, latents_of
 from rfgp.solvers.bordered.system import BorderedSystem
-from rfgp.solvers.role import Solver
+from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
+from rfgp.solvers.role import Posterior, Solver
 
 
 class BorderedSolver(Solver):
@@ -36,19 +38,21 @@ class BorderedSolver(Solver):
             self._border: Tensor = all_weights(prior, rows.inputs).scaled(rows.inputs).double()
         else:
             self._blocks, self._border = like._blocks, like._border
+        rows, self._bound, self._missing = _completed(prior.dense, rows, noise, self._border)
         self._noise, self._residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
         self._repeated = rows.repetitions(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets and noise of the same inputs."""
-        return type(self)(self._prior, rows, mean, noise, self._like or self)
+        """Return the solver with other targets and noise of the same inputs. For the same noise factors are kept."""
+        return type(self)(self._prior, rows, mean, noise, self)
 
     @cached_property
     def system(self) -> BorderedSystem:
         """The numbers."""
         numbers = self._noise.detach(), self._residual.detach(), self._rows.each
         if self._like is not None:
-            return self._like.system.at(*numbers)
+            like, self._like = self._like, None  # a chain of solvers would keep all their numbers
+            return like.system.at(*numbers)
         reads = joined_reads(self._blocks, self._rows.inputs)
         return BorderedSystem(latents_of(self._blocks), reads, self._border.detach(), *numbers)
 
@@ -56,7 +60,7 @@ class BorderedSolver(Solver):
         """Return the log marginal likelihood, 0-d."""
         of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
         inputs = (self._border, self._noise, self._residual, *of_fields)
-        return with_gradient(self._value, *inputs) + self._repeated
+        return with_gradient(self._value, *inputs) + self._repeated + self._bound
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         return self.system.log_density(), partial(_gradients, self.system)
@@ -68,7 +72,8 @@ class BorderedSolver(Solver):
         """
         noise = self.system.noise
         variance = noise.square() / (noise - self.system.row_variances)
-        return self._rows.targets - self.system.left * (variance / noise)[:, None], variance
+        mean = self._rows.targets - self.system.left * (variance / noise)[:, None]
+        return mean, variance + self._missing.detach()
 
     @property
     def coefficients(self) -> Tensor:
@@ -78,7 +83,7 @@ class BorderedSolver(Solver):
     @property
     def fitted(self) -> Tensor:
         """The posterior mean of f at the rows, (n, k)."""
-        return self.system.residual - self.system.left
+        return self.system.fitted
 
     @property
     def latent_variances(self) -> Tensor:
@@ -96,10 +101,29 @@ class BorderedSolver(Solver):
         factor = self.system.border_factor
         return 1 - float(torch.cholesky_inverse(factor).diagonal().mean()) if len(factor) else None
 
-    def posterior(self) -> BorderedPosterior:
-        """Return the rows, with the numbers that were computed for them."""
+    def posterior(self) -> Posterior:
+        """Return the rows, with the numbers that were computed for them, or the weights if there is nothing else."""
+        if self._prior.has_weights_only:
+            covariance = FactorCovariance(self.system.border_factor)
+            return LowRankPosterior(self._prior.detached(), self.system.weights, covariance)
         noise, residual = self.system.noise, self.system.residual
         return BorderedPosterior(self._prior.detached(), self._rows.inputs, noise, residual, self.system)
+
+
+def _completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor, Tensor]:
+    """Return rows and the two corrections of residuals, as in `rfgp.solvers.lowrank.solver`.
+
+    Residuals that are noise (FITC) are among the noise of the rows. The corrections are the term of residuals that
+    bound the density (VFE), 0-d, and the residual variance (n,) that the noise of a row's mean does not have.
+    """
+    if not weights.has_residual:
+        return rows, torch.zeros_like(noise), torch.zeros_like(noise)
+    own, counts = border[:, : weights.num_features], rows.counts()
+    noisy, bounding = (weights.of_noise(is_noise=flag).residual_variance(rows.inputs, own) for flag in (True, False))
+    if weights.adds_noise:
+        rows = replace(rows, fixed_noise=noisy if rows.fixed_noise is None else rows.fixed_noise + noisy)
+    bound = -0.5 * rows.num_outputs * (counts * bounding / rows.observation_noise(noise)).sum()
+    return rows, bound, (1 - 1 / counts) * noisy + bounding
 
 
 def _gradients(system: BorderedSystem) -> list[Tensor]:
