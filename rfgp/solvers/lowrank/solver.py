@@ -218,25 +218,28 @@ class _SecondPass:
         self._square += ((residual.square() @ self._each) * precision).sum()
         self._logs += (block.counts() * (_LOG_2PI + noise.log())).sum()
         self._in_mean += (residual * precision.reshape(-1, 1)).sum(0) * self._each
-        if model.weights.has_residual:
-            self._add_bound(block, known)
+        bound_slope = self._add_bound(block, known) if model.weights.has_residual else None
         if self._wanted.by_row(model):
-            slope = self._add_noise(block, known, residual)
+            slope = self._add_noise(block, known, residual, bound_slope)
             if through:
                 upstream = self._upstream(block, known, residual, slope)
                 asked = [leaf for leaf in leaves if leaf.requires_grad]
                 for total, gradient in zip(self._in_parameters, torch.autograd.grad(phi, asked, upstream), strict=True):
                     total += gradient
 
-    def _add_bound(self, block: Block, phi: Tensor) -> None:
-        """Add to the sums of w_i q_ti / (noise + fixed_i) of residuals that bound the density."""
+    def _add_bound(self, block: Block, phi: Tensor) -> Tensor:
+        """Add to the sums of w_i q_ti / (noise + fixed_i) of residuals that bound the density.
+
+        Return the derivative of their term -k/2 sum_t s_t^2 bound_t in each row's noise, (b,).
+        """
         noise = block.observation_noise(self._model.noise)
         shares = self._model.weights.missing(phi) * (block.counts() / noise)
         self._bound += torch.where(self._model.bound_shares > 0, shares.sum(1), 0.0)
-        by_noise = self._model.bound_shares @ (shares / noise).sum(1)
-        self._bound_in_noise += 0.5 * self._each.sum() * by_noise
+        slope = 0.5 * self._each.sum() * (self._model.bound_shares @ (shares / noise))
+        self._bound_in_noise += slope.sum()
+        return slope
 
-    def _add_noise(self, block: Block, phi: Tensor, residual: Tensor) -> Tensor | None:
+    def _add_noise(self, block: Block, phi: Tensor, residual: Tensor, bound_slope: Tensor | None) -> Tensor | None:
         """Add to the gradient in the noise and in residuals; return that in each row's noise (b,), None if uniform."""
         model = self._model
         assert self._inverse is not None
@@ -248,6 +251,8 @@ class _SecondPass:
         slope = (residual.square() @ self._each + k * leverage) / block.noise_diag(model.noise) - k * block.counts()
         slope = slope * (0.5 / block.observation_noise(model.noise))
         self._in_noise += slope.sum()
+        if bound_slope is not None:
+            slope = slope + bound_slope
         if model.weights.adds_noise:
             missing = model.weights.missing(phi) @ slope
             self._in_residual += torch.where(model.noise_shares > 0, missing, 0.0)
