@@ -1,4 +1,4 @@
-"""Gaussian regression by inverses of dense matrices and autograd: the twin of every solver, which shares no code with it.
+"""Gaussian regression by dense inverses and autograd: the twin of every solver, with no code of the package.
 
 A row that counts w times is w observations, each with a noise of its own.
 """
@@ -64,19 +64,19 @@ class DenseTwin:
         return sum(self.terms[name].kernel(a, b) for name in (self.terms if names is None else names))
 
     @cached_property
-    def K(self):
+    def prior(self):
         return self.kernel(self.rows.inputs, self.rows.inputs)
 
     @cached_property
     def inverse(self):
-        return torch.linalg.inv(self.K + self.noise_diag.diag())
+        return torch.linalg.inv(self.prior + self.noise_diag.diag())
 
     # --- the rows ---
 
     def log_marginal_likelihood(self):
         """Return the log density of all observations, written out one by one, and the bound's penalty."""
         observed = torch.arange(len(self.rows)).repeat_interleave(self.counts.long())
-        C = self.K[observed][:, observed] + (self.own + self.as_noise)[observed].diag()
+        C = self.prior[observed][:, observed] + (self.own + self.as_noise)[observed].diag()
         y = self.residual[observed]
         squares = (y * (torch.linalg.inv(C) @ y)).sum(0)
         normaliser = torch.linalg.slogdet(C)[1] + len(y) * math.log(2 * math.pi)
@@ -89,15 +89,15 @@ class DenseTwin:
 
     @property
     def fitted(self):
-        return self.K @ self.coefficients
+        return self.prior @ self.coefficients
 
     @property
     def latent_variances(self):
-        return (self.K - self.K @ self.inverse @ self.K).diagonal()
+        return (self.prior - self.prior @ self.inverse @ self.prior).diagonal()
 
     @property
     def log_determinant(self):
-        return torch.linalg.slogdet(torch.eye(len(self.rows)) + self.K / self.noise_diag)[1]
+        return torch.linalg.slogdet(torch.eye(len(self.rows)) + self.prior / self.noise_diag)[1]
 
     def dof_fraction(self, names, num_weights):
         """Return the share of the weights of some terms that the rows determine."""
@@ -109,11 +109,11 @@ class DenseTwin:
         means, variances = [], []
         for i in range(len(self.rows)):
             others = [j for j in range(len(self.rows)) if j != i]
-            inverse = torch.linalg.inv(self.K[others][:, others] + self.noise_diag[others].diag())
-            cross = self.K[i, others]
+            inverse = torch.linalg.inv(self.prior[others][:, others] + self.noise_diag[others].diag())
+            cross = self.prior[i, others]
             means.append(self.mean + cross @ inverse @ self.residual[others])
             residual = self.as_noise[i] + self.as_bound[i]
-            variances.append(self.K[i, i] - cross @ inverse @ cross + residual + self.own[i] / self.counts[i])
+            variances.append(self.prior[i, i] - cross @ inverse @ cross + residual + self.own[i] / self.counts[i])
         return torch.stack(means), torch.stack(variances)
 
     # --- new points ---

@@ -360,7 +360,9 @@ class Problem:
     @property
     def weight_names(self):
         """The names of the terms of dense weights: features, and exact kernels that are weights at the rows."""
-        return [name for name in self.names if isinstance(TERMS[name].block(**self.of(name)), WeightBlock | KernelBlock)]
+        return [
+            name for name in self.names if isinstance(TERMS[name].block(**self.of(name)), WeightBlock | KernelBlock)
+        ]
 
     def at(self, rows, noise, mean):
         """Return the same terms and hyperparameters with other rows, noise and mean."""

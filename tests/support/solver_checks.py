@@ -2,15 +2,16 @@
 
 import numpy as np
 import torch
-from priors import normal
+from checks import assert_mean
+from priors import F64, normal
 
 from rfgp.solvers import restore
 
 
 def same(found, expected, digits=1e-8):
-    """Assert equality up to a part of the largest entry, or of 1."""
-    found, expected = (torch.as_tensor(value).detach() for value in (found, expected))
-    assert found.shape == expected.shape
+    """Assert that numbers are the expected float64 tensor up to a part of its largest entry, or of 1."""
+    found, expected = torch.as_tensor(found, dtype=getattr(found, "dtype", F64)).detach(), expected.detach()
+    assert (found.shape, found.dtype) == (expected.shape, F64)
     error, scale = (found - expected).abs().max(), expected.abs().max().clamp_min(1)
     assert float(error) <= digits * float(scale), f"off by {float(error):.1e} beside {float(scale):.1e}"
 
@@ -44,7 +45,7 @@ def check_leave_one_out(found, problem):
     fraction, prior = found.effective_dof_fraction, problem.prior
     if fraction is not None:
         count = prior.num_features + len(problem.rows) * len(prior.kernels)
-        same(fraction, float(problem.twin.dof_fraction(problem.weight_names, count)))
+        same(fraction, problem.twin.dof_fraction(problem.weight_names, count), problem.digits)
 
 
 def check_predictions(found, problem, new):
@@ -103,3 +104,47 @@ def check_other_targets(found, problem):
     check_likelihood(found.at(block, mean, noise), other)
     check_predictions(moved, other, block.inputs[:4] + 0.0)
     same(found.log_marginal_likelihood(), before, 1e-14)
+
+
+def check_draws(posterior, problem, new, names=None, count=4000):
+    """Functions drawn from a posterior have its mean and covariance, and are functions."""
+    functions = posterior.sample_functions(count, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        values = functions(new)
+        same(functions(new[2:4])[:3], values[:3, 2:4], 1e-12)
+        mean, covariance = problem.twin.predicted_mean(new, names), problem.twin.predicted_covariance(new, names, names)
+    n, k = mean.shape
+    assert values.shape == (count, n, k)
+    deviations = (values - mean).mT.reshape(count, n * k)
+    expected = torch.block_diag(*[covariance] * k)  # outputs are independent
+    assert_mean(deviations, 0)
+    assert_mean(deviations[:, :, None] * deviations[:, None], expected.numpy())
+
+
+def check_derivatives(posterior, problem, new, theta):
+    """Predictions are differentiable in the numbers of the inputs, and in hyperparameters."""
+    points = new.clone().requires_grad_()
+    weights = normal(len(new), problem.rows.num_outputs, seed=13)
+
+    def slopes(mean, variance, covariance):
+        return gradients((mean * weights).sum() + variance.sum() + covariance[0].sum(), {**theta, "points": points})
+
+    read = posterior.project(points)
+    found = slopes(posterior.mean(read), posterior.variance(points, read), posterior.covariance(points, read))
+    covariance = problem.twin.predicted_covariance(points)
+    expected = slopes(problem.twin.predicted_mean(points), covariance.diagonal(), covariance)
+    for one, other in zip(found, expected, strict=True):
+        same(one, other)
+
+
+def check_operator(posterior, problem, new):
+    """The covariance as products, solves and draws."""
+    operator, covariance = posterior.operator(new), problem.twin.predicted_covariance(new).detach()
+    v, noise = normal(len(new), 3, seed=14), torch.linspace(0.1, 0.5, len(new), dtype=F64)
+    assert len(operator) == len(new)
+    same(operator.times(v), covariance @ v)
+    same(operator.solve(v, noise), torch.linalg.inv(covariance + noise.diag()) @ v)
+    same(operator.solve(v, 2 * noise), torch.linalg.inv(covariance + 2 * noise.diag()) @ v)
+    draws = operator.draw(4000, torch.Generator().manual_seed(0)).mT
+    assert_mean(draws, 0)
+    assert_mean(draws[:, :, None] * draws[:, None], covariance.numpy())
