@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sized
 from torch import Tensor
 
 from rfgp.blocks import Prior
+from rfgp.errors import InvalidArgumentError
 from rfgp.rows import Rows, gathered
 from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver
 from rfgp.solvers.dense import DensePosterior, DenseSolver
@@ -37,6 +38,9 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
         rows: The data. All solvers but the first need them in memory.
         mean: (k,).
         noise: The variance of one observation, 0-d.
+
+    Raises:
+        InvalidArgumentError: no solver has all these blocks.
     """
     mean, noise = mean.double(), noise.double()
     if is_low_rank(prior, rows):
@@ -52,11 +56,19 @@ def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> S
         rows: The data, which are read into memory.
         mean: (k,), float64.
         noise: The variance of one observation, 0-d, float64.
+
+    Raises:
+        InvalidArgumentError: no solver has all these blocks.
     """
     block = gathered(rows)
-    if prior.precisions or is_low_rank(prior, block):
-        return BorderedSolver(prior, block, mean, noise)
-    return DenseSolver(prior, block, mean, noise)
+    if not (prior.precisions or prior.dense.has_residual or is_low_rank(prior, block)):
+        return DenseSolver(prior, block, mean, noise)
+    if prior.walks or prior.neighbors:
+        raise InvalidArgumentError(
+            "Sparse features and neighbours cannot be added to fields, groups or inducing points with a residual. "
+            "Leave out one of the two, or the residual."
+        )
+    return BorderedSolver(prior, block, mean, noise)
 
 
 def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
