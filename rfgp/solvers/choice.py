@@ -26,6 +26,11 @@ def is_low_rank(prior: Prior, rows: Sized) -> bool:
     return prior.has_weights_only and (prior.num_features <= len(rows) or prior.dense.has_residual)
 
 
+def needs_border(prior: Prior) -> bool:
+    """Return whether a prior has sparse precisions, or residuals of weights beside other blocks."""
+    return bool(prior.precisions) or (prior.dense.has_residual and not prior.has_weights_only)
+
+
 def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inference:
     """Return what is known of rows under a Gaussian likelihood.
 
@@ -61,7 +66,7 @@ def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> S
         InvalidArgumentError: no solver has all these blocks.
     """
     block = gathered(rows)
-    if not (prior.precisions or prior.dense.has_residual or is_low_rank(prior, block)):
+    if not (needs_border(prior) or is_low_rank(prior, block)):
         return DenseSolver(prior, block, mean, noise)
     if prior.walks or prior.neighbors:
         raise InvalidArgumentError(
@@ -78,7 +83,7 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
         prior: The prior of its rows.
         tensors: Those of `Posterior.tensors`, by name.
     """
-    if prior.precisions:
+    if needs_border(prior):
         return BorderedPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
     if not prior.has_weights_only:
         return DensePosterior(prior, tensors["inputs"], tensors["coefficients"], tensors["factor"])
