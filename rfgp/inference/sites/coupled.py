@@ -1,6 +1,6 @@
 """Posteriors of C latent functions that are not independent, as several classes have them under a softmax."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +12,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Posterior
 from rfgp.solvers.role import Functions
+from rfgp.solvers.terms import make_contiguous
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +35,7 @@ class CoupledDensePosterior(Posterior):
     is_joint = True
 
     def __post_init__(self) -> None:
-        for name in self._names:  # the same strides as after loading, so that predictions have the same bits
-            object.__setattr__(self, name, getattr(self, name).contiguous())
+        make_contiguous(self, *self._names)
 
     @property
     def width(self) -> int:
@@ -72,7 +72,7 @@ class CoupledDensePosterior(Posterior):
         """Return a matrix R (C n, r) with R R^T the covariance of all values, function by function."""
         shared = self._shared(projected).movedim(0, 1).flatten(1)
         own = self.prior.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
-        return covariance_root(torch.block_diag(*own) + shared.mT @ shared)
+        return covariance_root(block_diagonal(own) + shared.mT @ shared)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Refuse: functions (count, n, C) of several classes are drawn at given points.
@@ -113,8 +113,7 @@ class CoupledLowRankPosterior(Posterior):
     is_joint = True
 
     def __post_init__(self) -> None:
-        for name in ("weights", "factor"):  # the same strides as after loading, so that predictions have the same bits
-            object.__setattr__(self, name, getattr(self, name).contiguous())
+        make_contiguous(self, "weights", "factor")
 
     @property
     def width(self) -> int:
@@ -143,7 +142,7 @@ class CoupledLowRankPosterior(Posterior):
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (C n, C F) with R R^T the covariance of all values, function by function."""
-        joint = torch.block_diag(*[projected.mT] * self.weights.shape[1])
+        joint = block_diagonal([projected.mT] * self.weights.shape[1])
         out: Tensor = torch.linalg.solve_triangular(self.factor, joint, upper=False).mT
         return out
 
@@ -168,6 +167,14 @@ class CoupledLowRankPosterior(Posterior):
         """The blocks (F, F) of A^-1 of each class by itself."""
         F = len(self.weights)
         return (row[:, c * F : (c + 1) * F] for c, row in enumerate(self._inverse))
+
+
+def block_diagonal(
+    blocks: Iterable[Tensor],  # (n, r) each
+) -> Tensor:  # (C n, C r)
+    """Return the matrix with these blocks along its diagonal."""
+    out: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
+    return out
 
 
 def inverse_blocks(
