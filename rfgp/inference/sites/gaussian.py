@@ -1,7 +1,7 @@
 """Variational sites: the nearest Gaussian to a posterior, as prior times a Gaussian factor for each row.
 
-For f = mean + h with h ~ N(0, K) and factors exp(beta_i h_i - lambda_i h_i^2 / 2), the approximation is the posterior of
-a Gaussian regression on h = beta / lambda with noise 1 / lambda. Its moments and the bound of the log evidence are
+For f = mean + h with h ~ N(0, K) and factors exp(beta_i h_i - lambda_i h_i^2 / 2), the approximation is the posterior
+of a Gaussian regression on h = beta / lambda with noise 1 / lambda. Its moments and the bound of the log evidence are
 
     m = K a,    a = beta - lambda m,    v = diag (K^-1 + lambda)^-1,
     bound = sum_i E_q log p(y_i | f_i) - log|I + K lambda| / 2 + (lambda^T v - m^T a) / 2,
@@ -124,7 +124,7 @@ class VariationalProblem:
     def at(self, sites: Sites) -> Approximation:
         """Return the approximation that sites give."""
         zero = self.mean.new_zeros(1)
-        working = (sites.linear / sites.precision).split(1, dim=1)
+        working = torch.split(sites.linear / sites.precision, 1, dim=1)
         triples = zip(self.solvers, working, sites.precision.mT, strict=True)
         solvers = tuple(regression(solver, self.rows, z, weight, zero) for solver, z, weight in triples)
         mean = torch.cat([solver.fitted for solver in solvers], dim=1)
@@ -168,9 +168,7 @@ def find_sites(problem: VariationalProblem, start: Sites, most_steps: int = MOST
     return now
 
 
-def _damped_step(
-    problem: VariationalProblem, now: Approximation, length: float
-) -> tuple[Approximation | None, float]:
+def _damped_step(problem: VariationalProblem, now: Approximation, length: float) -> tuple[Approximation | None, float]:
     """Return an approximation whose bound is no lower, None if there is none, and a length for the next step."""
     least = now.bound - ROUNDING * now.bound.abs()
     while length >= _LEAST_LENGTH:
@@ -182,7 +180,9 @@ def _damped_step(
 
 
 class AndersonAcceleration:
-    """Extrapolation of steps from the last ones (Walker and Ni 2011, "Anderson acceleration for fixed-point iterations").
+    """Extrapolation of steps from the last ones.
+
+    Source: Walker and Ni (2011), "Anderson acceleration for fixed-point iterations".
 
     A natural-gradient step of length 1 maps sites x to x + g(x). The next position is the combination of the last
     positions and steps, with weights that sum to one, that a linear g would make 0.

@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from rfgp.inference.composite import HeteroscedasticPosterior, IndependentFunctions
 from rfgp.inference.sites.gaussian import (
     MOST_CLASS_STEPS,
     MOST_STEPS,
@@ -113,6 +114,6 @@ class Variational(Inference):
     def _regressions(self) -> list[Solver]:
         """Return the Gaussian regressions at the sites, with gradients in the priors and the means."""
         precision, linear = self.approximation.sites
-        working = (self.mean.detach() + linear / precision).split(1, dim=1)
-        each = zip(self.approximation.solvers, working, precision.mT, self.mean.split(1), strict=True)
+        working = torch.split(self.mean.detach() + linear / precision, 1, dim=1)
+        each = zip(self.approximation.solvers, working, precision.mT, torch.split(self.mean, 1), strict=True)
         return [regression(solver, self.rows, z, weight, mean) for solver, z, weight, mean in each]
