@@ -111,9 +111,10 @@ class BorderedSolver(Solver):
 
 
 def _completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor, Tensor]:
-    """Return rows with residuals that are noise (FITC) among their noise, the term of residuals that bound the density
-    (VFE), and the variance (n,) of residuals that the noise of a row's mean does not have; as in
-    `rfgp.solvers.lowrank.solver`.
+    """Return rows and the two corrections of residuals, as in `rfgp.solvers.lowrank.solver`.
+
+    Residuals that are noise (FITC) are among the noise of the rows. The corrections are the term of residuals that
+    bound the density (VFE), 0-d, and the residual variance (n,) that the noise of a row's mean does not have.
     """
     if not weights.has_residual:
         return rows, torch.zeros_like(noise), torch.zeros_like(noise)
