@@ -84,7 +84,7 @@ class Laplace(Inference):
         zero = torch.zeros_like(self.mean)
         targets = torch.stack([self._working + pulled, pulled, torch.zeros_like(pulled)], dim=1)
         signs, mean = targets.new_tensor([1.0, -1.0, 1.0]), torch.cat([self.mean, zero, zero])
-        signed = regression(self.solver, self.rows, targets, mode.terms.weight, mean, signs)
+        signed = regression(self._regression, self.rows, targets, mode.terms.weight, mean, signs)
         total = signed.log_marginal_likelihood()
         if any(number.requires_grad for number in self.learned.values()):
             rows = RowLikelihood(self.likelihood.at(self.learned), self.rows)

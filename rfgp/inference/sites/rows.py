@@ -74,7 +74,8 @@ class RowProblem(ModeProblem[RowState]):
         positions = [torch.zeros_like(self._rows.targets).expand(2, -1)]
         for f in self._warm_start:
             terms = self._rows.terms(f)
-            positions.append(self._regress(f - self._mean + terms.gradient / terms.majorizer, terms.majorizer))
+            found = self._regression(self._solver, f - self._mean + terms.gradient / terms.majorizer, terms)
+            positions.append(_position(found))
         return positions
 
     def objective(self, position: Tensor) -> float:
@@ -91,32 +92,39 @@ class RowProblem(ModeProblem[RowState]):
     def step(self, state: RowState, last_decrement: float) -> Step:
         """Return Newton's step, or one by the majorizer."""
         terms, (shift, a) = state.terms, state.position
-        change = self._regress(shift + terms.gradient / terms.majorizer, terms.majorizer) - state.position
-        ascent = terms.gradient - a
+        found = self._regression(self._solver, shift + terms.gradient / terms.majorizer, terms)
+        change, ascent = _position(found) - state.position, terms.gradient - a
         if not self._rows.likelihood.is_concave:
-            newton = self._newton(terms, ascent)
+            newton = self._newton(found, terms, ascent)
             change = change if newton is None else newton
         return Step(change, float(change[0] @ ascent))
 
-    def _newton(self, terms: LikelihoodTerms, ascent: Tensor) -> Tensor | None:
-        """Return Newton's step (2, n). None if the curvature of psi is not positive on the way."""
+    def _newton(self, solver: Solver, terms: LikelihoodTerms, ascent: Tensor) -> Tensor | None:
+        """Return Newton's step (2, n) by a solver for the majorizer. None if psi is not concave on the way."""
         n, curvature = len(ascent), terms.curvature[:, None]
+
+        def precondition(residual: Tensor) -> Tensor:
+            return _position(self._regression(solver, residual[:, 0] / terms.majorizer, terms)).reshape(-1, 1)
+
         found = conjugate_gradients(
             lambda v: v[n:] + curvature * v[:n],  # (K^-1 + W) v
             ascent[:, None],
             SOLVED,
             MOST_INNER,
-            lambda r: self._regress(r[:, 0] / terms.majorizer, terms.majorizer).reshape(-1, 1),
+            precondition,
             stop_on_negative_curvature=True,
         )
         change = found.solution.reshape(2, n)
         return None if bool(found.is_indefinite) or float(change[0] @ ascent) <= 0 else change
 
-    def _regress(self, working: Tensor, weight: Tensor) -> Tensor:
-        """Return f - mean and a (2, n) of working observations z - mean (n,) with noise 1 / weight."""
-        zero = torch.zeros_like(working[:1])
-        found = regression(self._solver, self._rows.rows, working[:, None], weight, zero)
-        return torch.stack([found.fitted[:, 0], found.coefficients[:, 0]])
+    def _regression(self, solver: Solver, working: Tensor, terms: LikelihoodTerms) -> Solver:
+        """Return the regression of working observations z - mean (n,), with the majorizer as curvature."""
+        return regression(solver, self._rows.rows, working[:, None], terms.majorizer, torch.zeros_like(working[:1]))
+
+
+def _position(found: Solver) -> Tensor:
+    """Return f - mean and a, (2, n), of a regression."""
+    return torch.stack([found.fitted[:, 0], found.coefficients[:, 0]])
 
 
 def row_mode(problem: RowProblem) -> RowState:
