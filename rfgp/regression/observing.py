@@ -13,9 +13,8 @@ from rfgp.inference import (
     AveragePrior,
     Evidence,
     IndependentPosterior,
-    Law,
     LeaveOneOut,
-    NoisyLaw,
+    MarginalDistribution,
     NoisyPosterior,
     Posterior,
     Prediction,
@@ -192,39 +191,6 @@ def bound_likelihood(regression: Regressed) -> Likelihood:
         return law.at(learned)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class MarginalLaw:
-    """A law of which marginal ones alone are known.
-
-    Attributes:
-        means: (n, 1).
-        variances: (n,); of C functions covariances (n, C, C).
-    """
-
-    means: Tensor
-    variances: Tensor
-
-    def mean(self) -> Tensor:
-        """Return the means (n, 1) or (n, C)."""
-        return self.means
-
-    def variance(self) -> Tensor:
-        """Return the variances (n,) or (n, C)."""
-        return self.variances if self.variances.ndim == 1 else self.variances.diagonal(dim1=1, dim2=2)
-
-    def spread(self) -> Tensor:
-        """Return the covariances (n, C, C) of C functions at each point."""
-        return self.variances
-
-    def covariance(self) -> Tensor:
-        """Return the variances as a matrix (n, n)."""
-        return self.variances.diag()
-
-    def root(self) -> Tensor:
-        """Return the deviations as a matrix (n, n)."""
-        return self.variances.sqrt().diag()
-
-
 def left_out_observations(regression: Regressed, rows: Rows, evidence: Evidence | None = None) -> LeaveOneOut:
     """Return the law of each row's observation given all the others, approximately, in the user's units.
 
@@ -246,8 +212,8 @@ def left_out_observations(regression: Regressed, rows: Rows, evidence: Evidence 
         return LeaveOneOut(observed.mean, observed.variance, observed.log_density(location + scale * y))
 
 
-def _marginal(mean: Tensor, variance: Tensor) -> Law:
-    """Return laws of means (n, 1) and variances (n,), or of two functions (n, 2) each."""
+def _marginal(mean: Tensor, variance: Tensor) -> MarginalDistribution:
+    """Return distributions with means (n, 1) and variances (n,). The second of two columns is a noise process."""
     if variance.ndim != 2:
-        return MarginalLaw(mean, variance)
-    return NoisyLaw(*(MarginalLaw(mean[:, i : i + 1], variance[:, i]) for i in range(2)))
+        return MarginalDistribution(mean, variance)
+    return MarginalDistribution(mean[:, :1], variance[:, 0], MarginalDistribution(mean[:, 1:], variance[:, 1]))

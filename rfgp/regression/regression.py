@@ -15,11 +15,11 @@ from rfgp.ambient import plain
 from rfgp.counts import check_count, counted
 from rfgp.errors import DataError, NotFittedError
 from rfgp.inference import (
-    AverageLaw,
     Evidence,
     FeaturePrior,
     LeaveOneOut,
     LinearModel,
+    MixtureDistribution,
     MixturePrediction,
     Posterior,
     Prediction,
@@ -27,6 +27,7 @@ from rfgp.inference import (
     WeightPosterior,
     absorb,
     absorbs,
+    adapted,
     evidence,
     observations,
 )
@@ -190,15 +191,15 @@ class Regression:
         return self.scaling.standardize(inputs), origin
 
     def predict(self, X: Any) -> Prediction:
-        """Return the law of the latent function at inputs (n, d), n labels, or a source of blocks of rows."""
+        """Return the distribution of the latent function at inputs (n, d), n labels, or a source of blocks of rows."""
         inputs, origin = _points_or_blocks(self, X)
         mean, scale, noise = self._units()
         wanted = torch.is_grad_enabled() and isinstance(inputs, Tensor) and inputs.requires_grad
         with torch.set_grad_enabled(wanted):
-            law = self.posterior.law(inputs)
+            latent = adapted(self.posterior.law(inputs))
         of_observations = None if self.family.is_normal else partial(observations, likelihood=bound_likelihood(self))
-        kind = MixturePrediction if isinstance(law, AverageLaw) else Prediction
-        return kind(law, mean, scale, noise, origin.template, origin.is_numpy, of_observations=of_observations)
+        kind = MixturePrediction if isinstance(latent, MixtureDistribution) else Prediction
+        return kind(latent, mean, scale, noise, origin.template, origin.is_numpy, of_observations=of_observations)
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
         """Draw functions from the posterior: maps of inputs, (n, d) or n labels, to values (s, n) or (s, n, k).
