@@ -180,6 +180,11 @@ class Weights:
         """Return the variances (n,) of all residuals at points with features Phi (n, F)."""
         return self._over_blocks(scaled, lambda block, part: block.residual_variance(inputs, part))
 
+    def of_noise(self, *, is_noise: bool) -> "Weights":
+        """Return the same weights with the residuals only that are noise, or only those that are not."""
+        names = [b.name for b in self.blocks if b.residual is not None and b.residual.is_noise == is_noise]
+        return self.with_residuals_of(names)
+
     def residual_covariance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
         """Return the covariance (n, n) of all residuals at points with features Phi (n, F)."""
         return self._over_blocks(scaled, lambda block, part: block.residual_covariance(inputs, part))

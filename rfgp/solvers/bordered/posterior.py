@@ -72,7 +72,7 @@ class BorderedPosterior(Posterior):
     @property
     def width(self) -> int:
         """The number of entries that a point takes: its features, and what it reads of the latent values."""
-        return self.weights.num_features + COLUMNS
+        return self.weights.num_features + (1 if self._moves else COLUMNS)
 
     @property
     def _moves(self) -> bool:
