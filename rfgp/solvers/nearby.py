@@ -77,9 +77,7 @@ def no_functions() -> InvalidArgumentError:
     )
 
 
-def _conditioned(
-    prior: Prior, x: Tensor, noise: Tensor, points: Tensor, near: Indices
-) -> tuple[sp.csr_array, Tensor]:
+def _conditioned(prior: Prior, x: Tensor, noise: Tensor, points: Tensor, near: Indices) -> tuple[sp.csr_array, Tensor]:
     block, is_there = neighbors_of(prior), near >= 0
     rows = np.unique(near[is_there])
     used, places = torch.from_numpy(rows), np.where(is_there, np.searchsorted(rows, near), -1)

@@ -33,7 +33,7 @@ def place_of(row, column, indptr, indices):
 
 @jit()
 def add_gram(starts, columns, values, indptr, indices, out):
-    """Add the entries of A^T A, A (n, N) in CSR form, to those on a pattern (N, N); return whether this has them all."""
+    """Add the entries of A^T A, A (n, N) in CSR form, to those on a pattern (N, N); return whether it has all."""
     for i in range(starts.size - 1):
         for p in range(starts[i], starts[i + 1]):
             for q in range(starts[i], starts[i + 1]):
