@@ -21,8 +21,8 @@ def fit_field(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
     if not family.candidates:
         return fit_nodes(regression, plan)
     begun, found = time.monotonic(), []
-    for name, places in family.candidates.items():
-        other = regression.replace(family=replace(family, places=places, candidates={}))
+    for name, domain in family.candidates.items():
+        other = regression.replace(family=replace(family, domain=domain, candidates={}))
         with plan.reporter.about(f"choosing, {name}"):
             found.append((name, *fit_nodes(other, plan)))
     weight = gathered(regression.needed_rows("a fit")).counts()

@@ -52,7 +52,7 @@ def with_few(regression: Regression) -> Regression:
     if family.options.num_frequencies <= few:
         return regression
     options = replace(family.options, num_frequencies=few)
-    return regression.replace(family=replace(family, options=options).drawn(regression.scaling))
+    return regression.replace(family=replace(family, options=options).with_sample(regression.scaling))
 
 
 def _finished(

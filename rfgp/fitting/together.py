@@ -157,7 +157,7 @@ def _with_fewer(regression: Regression) -> Regression:
     few = max(FEWEST, int(A_ROW * regression.num_observations / _columns(regression)))
     if few >= options.num_frequencies:
         return regression
-    return regression.replace(family=_family(options.changed(num_frequencies=few)).drawn(regression.scaling))
+    return regression.replace(family=_family(options.changed(num_frequencies=few)).with_sample(regression.scaling))
 
 
 def _without_local(regression: Regression) -> Regression:
@@ -171,7 +171,7 @@ def _without_local(regression: Regression) -> Regression:
     space = replace(values.space, quantities=quantities, hyperpriors=hyperpriors)
     raw = {name: values.raw[name] for name in space.names}
     raw["noise"] = raw["noise"].clamp_min(float(quantities["noise"].bounds[0].log()))
-    return regression.replace(family=family.drawn(regression.scaling), hyperparameters=Values(space, raw))
+    return regression.replace(family=family.with_sample(regression.scaling), hyperparameters=Values(space, raw))
 
 
 def _with_local(regression: Regression, alone: Regression) -> Regression:

@@ -100,7 +100,7 @@ def _begun_again(regression: Regression, family: Family) -> Regression:
     """Return the regression of another family at its starting values, for the rows of this one."""
     given = GivenArrays(*in_memory(regression.needed_rows("a fit"), "variational inference"))
     family, summary = summary_of(family, given)
-    return started(family.seeing(summary), summary, given.rows(summary.scaling))
+    return started(family.with_data_summary(summary), summary, given.rows(summary.scaling))
 
 
 def _started(values: Values, found: Regression, fixed: tuple[str, ...]) -> Values:

@@ -235,10 +235,10 @@ def redrawn(options: KernelOptions, changes: Mapping[str, Any]) -> KernelOptions
 
 def under(options: KernelOptions, regression: Regression) -> tuple[Any, Fitted]:
     """Return the family of options with a draw of its own, and a regression's rows and numbers under it."""
-    family = family_of(options).drawn(regression.scaling)
+    family = family_of(options).with_sample(regression.scaling)
     if isinstance(family, InducingFamily):
         family = family.beside(regression.family)
-    family, values = family.begun(regression.hyperparameters, regression.needed_rows("another draw"))
+    family, values = family.initialized(regression.hyperparameters, regression.needed_rows("another draw"))
     return family, Fitted.of(regression.replace(family=family, hyperparameters=values))
 
 

@@ -361,7 +361,7 @@ def _chosen(model: type[Process[Any]], options: object) -> Iterator[str]:
 
 def _told(now: Regression, report: FitReport | None = None) -> Iterable[Warning]:
     """Return warnings of what a family tells of a regression."""
-    return now.family.checked(now.hyperparameters, now.rows, now.scaling, report)
+    return now.family.diagnosed(now.hyperparameters, now.rows, now.scaling, report)
 
 
 def _of_choice(report: FitReport) -> Iterator[Warning]:

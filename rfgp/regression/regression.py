@@ -278,7 +278,7 @@ def begin(family: Family, data: Chunk) -> Regression:
     family, summary = summary_of(family, given)
     rows = given.rows(summary.scaling)
     check_rows(family, rows)
-    return started(family.seeing(summary), summary, rows)
+    return started(family.with_data_summary(summary), summary, rows)
 
 
 def started(family: Family, summary: DataSummary, rows: Rows) -> Regression:
@@ -288,10 +288,10 @@ def started(family: Family, summary: DataSummary, rows: Rows) -> Regression:
         DataError: the scale of the data is out of range.
         InvalidArgumentError: a starting value or a hyperprior of something that the family does not have.
     """
-    drawn = family.drawn(summary.scaling)
+    drawn = family.with_sample(summary.scaling)
     values = _space(drawn, summary, approximation_of(drawn, rows)).start
     values = values.given(**{name: value for name, value in family.options.starts.items() if value is not None})
-    drawn, values = drawn.begun(values, rows)
+    drawn, values = drawn.initialized(values, rows)
     return Regression(drawn, summary.scaling, values, len(rows), rows)
 
 
@@ -302,7 +302,7 @@ def decided(family: Family, data: Chunk) -> Regression:
         DataError: the data cannot be used; the message names the place.
     """
     begun = begin(family, data)
-    closed = begun.family.closed(len(begun.needed_rows("a model")))
+    closed = begun.family.resolved(len(begun.needed_rows("a model")))
     return begun if closed is begun.family else begin(closed, data)
 
 
