@@ -32,13 +32,12 @@ from rfgp.fitting.frequencies import (
     mean_and_error,
     refusal,
 )
-from rfgp.fitting.maximize import ENOUGH, SMALL, Density, Objective, Plan, Told, maximize, plain_density
-from rfgp.inference import FeatureEvidence
-from rfgp.inference.evidence import Guess
-from rfgp.inference.linear import best_common_scale
+from rfgp.fitting.maximize import ENOUGH, SMALL, Density, Evaluation, Objective, Plan, maximize, plain_density
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, InducingFamily, KernelFamily, Regression
 from rfgp.rows import Block
+from rfgp.solvers import WarmStart
+from rfgp.solvers.lowrank import LowRankSolver, best_common_scale
 from rfgp.threads import in_one_thread
 
 LEAST_ROWS = 2000
@@ -317,19 +316,19 @@ def _maximize(
 
 
 def _density(fit: FeatureFit, start: Values, rows: Block) -> Density:
-    """Return the log density of rows, with the output scale solved for where that can be done.
+    """Return the log density of rows, with the output scale solved for if possible.
 
-    The search sees noise / output scale as the noise beside the output scale of the start.
+    The search varies noise / output scale, as the noise with the output scale of the start.
     """
     if not fit.solves(rows):
         return plain_density(fit.regression, rows)
 
-    def density(values: Values, near: Guess = ()) -> Told:
+    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
         begun = values.replaced({"outputscale": start.raw["outputscale"]})
         with torch.no_grad():
-            c, solved = best_common_scale(fit.linear(begun.detached(), rows), rows.count)
+            c, solution = best_common_scale(fit.linear(begun.detached(), rows), rows.count)
         reached = begun.shifted(outputscale=c.log(), noise=c.log()).leaves(_wanted(values))
-        return Told(FeatureEvidence(fit.linear(reached, rows), solved).log_marginal_likelihood(), reached)
+        return Evaluation(LowRankSolver(fit.linear(reached, rows), solution).log_marginal_likelihood(), reached)
 
     return density
 

@@ -32,7 +32,7 @@ from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, mean_and_error
 from rfgp.fitting.local import EACH, FREQUENCIES, SETTLED, LocalFit, ended, fit_local, search_all
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.subsets import fit_features
-from rfgp.inference.laws import normal_log_density
+from rfgp.inference.distributions import normal_log_density
 from rfgp.parameters import Values
 from rfgp.regression import FeatureFamily, FeatureOptions, FitReport, LocalFamily, Regression, mean_and_noise
 from rfgp.regression.table.options import LOCAL_STARTS
@@ -57,9 +57,9 @@ class Candidate(NamedTuple):
         """Return the candidate of a regression at its rows."""
         mean, noise = mean_and_noise(regression.hyperparameters.detached())
         with torch.no_grad():
-            law = regression.posterior.law(kept_out.inputs)
-            means = law.mean() + mean.double()
-            variance = (law.variance() + kept_out.observation_noise(noise.double()))[:, None]
+            latent = regression.process.at(kept_out.inputs)
+            means = latent.mean() + mean.double()
+            variance = (latent.variance() + kept_out.observation_noise(noise.double()))[:, None]
             density = normal_log_density(kept_out.targets, means, variance).sum(1)
             return cls(regression, name, (kept_out.targets - means) / variance.sqrt(), density)
 
