@@ -1,6 +1,6 @@
-"""Gradients by hand, in numpy, that can be taken once."""
+"""Gradients in closed form, in torch and in numpy. They can be taken once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,11 @@ from torch import Tensor
 from rfgp.errors import NotDifferentiableError
 
 Array = NDArray[np.float64]
+
+Gradients = Callable[[], Sequence[Tensor | None]]
+"""Returns the derivatives of a scalar in several tensors, in their shapes. None stands for one that is not needed."""
+Needs = tuple[bool, ...]
+"""Which of several tensors need a derivative."""
 
 
 class _Once(torch.autograd.Function):
@@ -23,14 +28,56 @@ class _Once(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> None:
         raise NotDifferentiableError(
-            "Sparse features can be differentiated once; second derivatives would need those of the graph kernel's "
-            "modulation, which kernels do not have."
+            "This value can be differentiated once: its gradient has a closed form that has no derivative of its own."
         )
 
 
 def once(compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """Return compute(*tensors), a gradient (of any shape) that refuses to be differentiated again."""
     out: Tensor = _Once.apply(compute, *tensors)
+    return out
+
+
+class _WithGradient(torch.autograd.Function):
+    """A scalar with its gradient in closed form."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, compute: Callable[[Needs], tuple[Tensor, Gradients]], needs: Needs, *inputs: Tensor
+    ) -> Tensor:
+        value, ctx.gradients = compute(needs)
+        ctx.save_for_backward(*(tensor for tensor, need in zip(inputs, needs, strict=True) if need))
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        with torch.no_grad():
+            gradients = ctx.gradients()
+
+        def scaled(found: Tensor | None) -> Tensor | None:
+            return None if found is None else once(lambda grad, *_: grad * found, grads[0], *ctx.saved_tensors)
+
+        return (None, None, *map(scaled, gradients))
+
+
+def with_gradient(compute: Callable[[Needs], tuple[Tensor, Gradients]], *inputs: Tensor) -> Tensor:
+    """Return a scalar whose gradient has a closed form. It can be differentiated once.
+
+    Args:
+        compute: Maps which of the inputs need a derivative to the value, 0-d, and to a function that returns the
+            derivatives. That function is called at each backward pass. Both run without recording gradients.
+        inputs: The tensors that the value depends on, of any shapes.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.autograd import with_gradient
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> y = with_gradient(lambda needs: (x.detach().square().sum(), lambda: [2 * x.detach()]), x)
+        >>> torch.autograd.grad(y, x)[0].tolist()
+        [2.0, 4.0]
+    """
+    needs = tuple(torch.is_grad_enabled() and tensor.requires_grad for tensor in inputs)
+    out: Tensor = _WithGradient.apply(compute, needs, *inputs)
     return out
 
 

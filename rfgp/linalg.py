@@ -96,6 +96,29 @@ def cholesky(
     )
 
 
+class _Gram(torch.autograd.Function):
+    """Phi Phi^T. Its gradient (G + G^T) Phi is one product; autograd takes two."""
+
+    @staticmethod
+    def forward(ctx: Any, phi: Tensor) -> Tensor:
+        ctx.save_for_backward(phi)
+        return phi @ phi.mT
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (phi,) = ctx.saved_tensors
+        in_phi: Tensor = (grads[0] + grads[0].mT) @ phi
+        return in_phi
+
+
+def gram(
+    phi: Tensor,  # (n, F)
+) -> Tensor:  # (n, n)
+    """Return Phi Phi^T, differentiable any number of times."""
+    out: Tensor = _Gram.apply(phi)  # type: ignore[no-untyped-call]
+    return out
+
+
 def covariance_root(
     covariance: Tensor,  # (n, n)
 ) -> Tensor:  # (n, r)

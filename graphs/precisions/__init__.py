@@ -1,5 +1,6 @@
 """Fields whose precision is sparse: of kernels on graphs, of finite elements on meshes, and on roads."""
 
+from graphs.precisions.independent import IndependentField as IndependentField
 from graphs.precisions.mesh import MeshField as MeshField
 from graphs.precisions.precision import Precision as Precision
 from graphs.precisions.rational import RationalField as RationalField

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks.role import Functions, LatentBlock
+from rfgp.blocks.weights import Residual, WeightBlock
+from rfgp.linalg import cholesky
 
 
 class PriorFunctions(Protocol):
@@ -49,3 +51,30 @@ class KernelBlock(LatentBlock):
     def detached(self) -> "KernelBlock":
         """Return the block without gradients."""
         return replace(self, parameters=tuple(p.detach() for p in self.parameters))
+
+    def as_weights(self, inputs: Tensor) -> WeightBlock:
+        """Return the block as weights w ~ N(0, I) with f(x) = k(x, X) L^-T w + residual, L L^T = k(X, X), exactly.
+
+        Args:
+            inputs: X, the inputs of the rows, (n, d) or (n,). The block has as many weights.
+        """
+        features = _RootFeatures(self.covariance, inputs)
+        residual = Residual(False, self.covariance, self.variances)
+        return WeightBlock(features, len(inputs), self.parameters, None, residual, self.name)
+
+
+@dataclass(frozen=True, eq=False)
+class _RootFeatures:
+    """k(x, X) L^-T of inputs x and of the parameters of k."""
+
+    covariance: Callable[..., Tensor]
+    rows: Tensor
+
+    def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the features (n, N)."""
+        factor = cholesky(self.covariance(self.rows, self.rows, *parameters).double(), "The kernel matrix of the rows")
+        if x is self.rows:
+            return factor
+        cross = self.covariance(self.rows, x, *parameters).double()
+        out: Tensor = torch.linalg.solve_triangular(factor, cross, upper=False).mT
+        return out

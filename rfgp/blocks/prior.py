@@ -1,8 +1,9 @@
 """A Gaussian process prior as a sum of independent latent blocks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from rfgp.blocks.precision import PrecisionBlock
 from rfgp.blocks.role import LatentBlock
 from rfgp.blocks.sparse_weights import SparseWeightBlock
 from rfgp.blocks.weights import WeightBlock, Weights
+
+B = TypeVar("B", bound=LatentBlock)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +80,8 @@ class Prior:
     @property
     def functions(self) -> PriorFunctions | None:
         """What draws functions from the prior, for a single block that can; else None."""
-        alone = [block.functions for block in (*self.kernels, *self.walks)]
-        return alone[0] if len(self.blocks) == len(alone) == 1 else None
+        drawn = [block.functions for block in self.kernels] + [block.functions for block in self.walks]
+        return drawn[0] if len(self.blocks) == len(drawn) == 1 else None
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the prior covariance (n_a, n_b) between inputs a and b, float64."""
@@ -87,6 +90,15 @@ class Prior:
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the prior variances (n_a,), float64."""
         return _total(block.diagonal(a) for block in self._summands)
+
+    def of(self, names: Sequence[str]) -> "Prior":
+        """Return the sum of the blocks of these names."""
+
+        def some(blocks: tuple[B, ...]) -> tuple[B, ...]:
+            return tuple(block for block in blocks if block.name in names)
+
+        near = self.neighbors if self.neighbors is not None and self.neighbors.name in names else None
+        return Prior(some(self.weights), some(self.kernels), some(self.walks), some(self.precisions), near)
 
     def detached(self) -> "Prior":
         """Return the prior without gradients."""

@@ -1,6 +1,6 @@
 """Blocks of dense weights: f = s phi(x) w with w ~ N(0, I)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,19 +12,21 @@ from rfgp.blocks.role import LatentBlock
 
 @dataclass(frozen=True, eq=False)
 class Residual:
-    """The part of a kernel k with k(x, x) = 1 that features miss, where k - phi phi^T is positive semidefinite.
+    """The part of a kernel k that features miss, where k - phi phi^T is positive semidefinite.
 
     Attributes:
         is_noise: Whether the residual is independent between observations, as noise is (FITC). Otherwise it belongs to
             the function, and the marginal likelihood is the variational bound (VFE).
         kernel: k of (a, b) and of the block's parameters, (n_a, n_b).
+        diagonal: k(a_i, a_i) of a and of the block's parameters, (n_a,). If None, it is 1.
     """
 
     is_noise: bool
     kernel: Callable[..., Tensor]
+    diagonal: Callable[..., Tensor] | None = None
 
     def missing(self, phi: Tensor) -> Tensor:
-        """Return 1 - |phi_i|^2 for features (n, F), (n,), float64."""
+        """Return 1 - |phi_i|^2 for features (n, F) of a kernel with k(x, x) = 1, (n,), float64."""
         return (1 - phi.double().square().sum(-1)).clamp_min(0)
 
 
@@ -70,18 +72,21 @@ class WeightBlock(LatentBlock):
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,)."""
         phi = self.scaled(a).double()
-        return phi.square().sum(-1) + self.residual_variance(phi)
+        return phi.square().sum(-1) + self.residual_variance(a, phi)
 
-    def residual_variance(self, scaled: Tensor) -> Tensor:
+    def residual_variance(self, a: Tensor, scaled: Tensor) -> Tensor:
         """Return the residual's variances (n,) at points with features Phi (n, F). Zeros without a residual."""
         if self.residual is None:
             return scaled.new_zeros(len(scaled), dtype=torch.float64)
-        return self.unit * self.residual.missing(scaled / self.unit.sqrt())
+        if self.residual.diagonal is None:
+            return self.unit * self.residual.missing(scaled / self.unit.sqrt())
+        total = self.unit * self.residual.diagonal(a, *self.parameters).double()
+        return (total - scaled.double().square().sum(-1)).clamp_min(0)
 
     def residual_covariance(self, a: Tensor, scaled: Tensor) -> Tensor:
         """Return the residual's covariance (n, n) at points with features Phi (n, F)."""
         if self.residual is None or self.residual.is_noise:
-            return self.residual_variance(scaled).diag()
+            return self.residual_variance(a, scaled).diag()
         estimate = scaled.double() @ scaled.double().mT
         return self.unit * self.residual.kernel(a, a, *self.parameters).double() - estimate
 
@@ -171,9 +176,14 @@ class Weights:
         pairs = zip(self.blocks, parts, strict=True)
         return torch.stack([none if b.residual is None else b.residual.missing(part) for b, part in pairs])
 
-    def residual_variance(self, scaled: Tensor) -> Tensor:
+    def residual_variance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
         """Return the variances (n,) of all residuals at points with features Phi (n, F)."""
-        return self._over_blocks(scaled, lambda block, part: block.residual_variance(part))
+        return self._over_blocks(scaled, lambda block, part: block.residual_variance(inputs, part))
+
+    def of_noise(self, *, is_noise: bool) -> "Weights":
+        """Return the same weights with the residuals only that are noise, or only those that are not."""
+        names = [b.name for b in self.blocks if b.residual is not None and b.residual.is_noise == is_noise]
+        return self.with_residuals_of(names)
 
     def residual_covariance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
         """Return the covariance (n, n) of all residuals at points with features Phi (n, F)."""
@@ -181,14 +191,19 @@ class Weights:
 
     def _over_blocks(self, scaled: Tensor, function: Callable[[WeightBlock, Tensor], Tensor]) -> Tensor:
         pairs = zip(self.blocks, torch.split(scaled, self.sizes, dim=1), strict=True)
-        first, *others = (function(block, part) for block, part in pairs)
-        return sum(others, start=first)
+        none = scaled.new_zeros((), dtype=torch.float64)
+        return sum((function(block, part) for block, part in pairs if block.residual is not None), start=none)
 
-    def of(self, names: Iterable[str]) -> Tensor:
+    def of(self, names: Sequence[str]) -> Tensor:
         """Return which weights belong to the blocks of these names, (F,) bool."""
-        wanted = set(names)
-        flags = torch.tensor([block.name in wanted for block in self.blocks], dtype=torch.bool)
+        flags = torch.tensor([block.name in names for block in self.blocks], dtype=torch.bool)
         return self.by_weight(flags)
+
+    def with_residuals_of(self, names: Sequence[str] | None) -> "Weights":
+        """Return the same weights with the residuals of the blocks of these names only. If None, of all."""
+        if names is None:
+            return self
+        return Weights(tuple(block if block.name in names else replace(block, residual=None) for block in self.blocks))
 
     def detached(self) -> "Weights":
         """Return the weights without gradients."""

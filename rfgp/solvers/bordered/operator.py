@@ -1,0 +1,44 @@
+"""The posterior covariance of what points read of sparse latent values, as products and solves."""
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rfgp.blocks.precision import Factor
+from rfgp.solvers.bordered.system import BorderedSystem
+
+
+class SparseOperator:
+    """A S^-1 A^T, the covariance of what n points read of latent values with the posterior precision S.
+
+    Args:
+        system: The latent values given rows.
+        reads: A (n, N).
+    """
+
+    def __init__(self, system: BorderedSystem, reads: sp.csr_array) -> None:
+        self._system, self._reads = system, reads
+        self._further: tuple[Tensor, Factor] | None = None
+
+    def __len__(self) -> int:
+        return int(self._reads.shape[0])
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return the covariance times v, (n, p)."""
+        return torch.from_numpy(self._reads @ self._system.factor.solve(self._reads.T @ v.numpy()))
+
+    def solve(self, v: Tensor, noise: Tensor) -> Tensor:
+        """Return (A S^-1 A^T + D)^-1 v = D^-1 (v - A (S + A^T D^-1 A)^-1 A^T D^-1 v), (n, p).
+
+        The factor for the last D (n,) is kept.
+        """
+        if self._further is None or self._further[0] is not noise:
+            self._further = noise, self._system.further(self._reads, noise.numpy())
+        scaled = v / noise[:, None]
+        explained = self._further[1].solve(self._reads.T @ scaled.numpy())
+        return scaled - torch.from_numpy(self._reads @ explained) / noise[:, None]
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Return draws of N(0, A S^-1 A^T), (n, count)."""
+        standard = torch.randn(self._reads.shape[1], count, generator=generator, dtype=torch.float64)
+        return torch.from_numpy(self._reads @ self._system.factor.sample(standard.numpy()))

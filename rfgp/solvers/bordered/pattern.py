@@ -1,0 +1,141 @@
+"""The pattern of the joint precision of several sparse blocks given rows, analysed once for a fit."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphs import cholesky
+from rfgp.blocks.precision import Array, Factor, Field, factorized
+
+_RECENT = 4
+"""The number of joint patterns that are kept, for the rows of a fit and for points of predictions."""
+
+
+class Csr(NamedTuple):
+    """Where a symmetric matrix (N, N) may have entries, in CSR form."""
+
+    indptr: NDArray[Any]  # (N + 1,)
+    indices: NDArray[Any]  # (nnz,) ascending in each row
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, N)."""
+        return len(self.indptr) - 1, len(self.indptr) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class JointPattern:
+    """Where blockdiag(Q_1, Q_2, ...) + A^T D^-1 A has entries, and where in it those of each part stand.
+
+    Attributes:
+        csr: The pattern, (N, N).
+        factorize: Returns the factor of a matrix with entries (nnz,) on the pattern.
+        places: Of each field, the places of its entries among those of the pattern. None stands for all in order.
+    """
+
+    csr: Csr
+    factorize: Callable[[Array], Factor]
+    places: Sequence[NDArray[np.int64] | None]
+
+    @classmethod
+    def of(cls, fields: Sequence[Field], reads: sp.csr_array) -> "JointPattern":
+        """Return the pattern of some fields, at least one, that rows read through A (n, N).
+
+        A single field is its own pattern: two values that a row reads have an entry in its Q. For several fields the
+        union with the pattern of A^T A is analysed, which is kept for the same fields and reads.
+        """
+        if len(fields) == 1:
+            pattern = fields[0].pattern
+            return cls(Csr(pattern.indptr, pattern.indices), fields[0].factor, [None])
+        key = (*map(id, fields), reads.indices.tobytes(), reads.indptr.tobytes())
+        kept = _kept.get(key)
+        if kept is None:
+            kept = fields, cls._joined(fields, reads)  # the fields are held so that no other has their ids
+            _kept[key] = kept
+            while len(_kept) > _RECENT:
+                _kept.popitem(last=False)
+        return kept[1]
+
+    @classmethod
+    def _joined(cls, fields: Sequence[Field], reads: sp.csr_array) -> "JointPattern":
+        patterns = [_as_matrix(one.pattern) for one in fields]
+        own = sp.block_diag(patterns, format="csr")
+        ones = sp.csr_array((np.ones(reads.nnz), reads.indices, reads.indptr), shape=reads.shape)
+        union = sp.csr_array(own + ones.T @ ones)
+        union.sort_indices()
+        csr = Csr(union.indptr.astype(np.int64), union.indices.astype(np.int32))
+        ends = np.cumsum([0, *(pattern.shape[0] for pattern in patterns)])
+        places = [positions(csr, pattern, offset) for pattern, offset in zip(patterns, ends[:-1], strict=True)]
+        return cls(csr, partial(cholesky.Factor.of, cholesky.analyse(*csr)), places)
+
+    @property
+    def size(self) -> int:
+        """The number N of latent values."""
+        return len(self.csr.indptr) - 1
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """The row of each entry, (nnz,)."""
+        return np.repeat(np.arange(self.size), np.diff(self.csr.indptr))
+
+    def factor(self, entries: Array) -> Factor:
+        """Return the factor of a matrix with these entries (nnz,)."""
+        return factorized(self.factorize, entries)
+
+    def own(self, number: int, entries: Array) -> Array:
+        """Return the entries of the part of a field, of entries (nnz,) of the whole."""
+        places = self.places[number]
+        return entries if places is None else entries[places]
+
+    def total(self, parts: Sequence[Array]) -> Array:
+        """Return the entries (nnz,) of a block-diagonal matrix with these parts."""
+        if self.places[0] is None:
+            return np.array(parts[0])
+        out = np.zeros(len(self.csr.indices))
+        for places, part in zip(self.places, parts, strict=True):
+            out[places] += part
+        return out
+
+    def add_gram(self, entries: Array, reads: sp.csr_array, precision: Array) -> Array:
+        """Return entries (nnz,) and those of A^T diag(precision) A added, for reads A (n, N)."""
+        weighted = sp.csr_array(reads.T @ sp.diags_array(precision) @ reads)
+        out = entries.copy()
+        out[positions(self.csr, weighted)] += weighted.data
+        return out
+
+    def covers(self, reads: sp.csr_array) -> NDArray[np.bool_]:
+        """Return for each row of reads A (n, N) whether all pairs of values that it reads have an entry."""
+        if self.places[0] is None:
+            return np.ones(reads.shape[0], dtype=bool)
+        counts = np.diff(reads.indptr)
+        ones = sp.csr_array((np.ones(reads.nnz), reads.indices, reads.indptr), shape=reads.shape)
+        there = (ones @ _as_matrix(self.csr)).multiply(ones).sum(axis=1)
+        return np.asarray(there == counts**2)
+
+
+_kept: "OrderedDict[tuple[Any, ...], tuple[Sequence[Field], JointPattern]]" = OrderedDict()
+
+
+def positions(csr: Csr, part: sp.csr_array, offset: int = 0) -> NDArray[np.int64]:
+    """Return where the entries of a matrix stand among those of a pattern that holds them, (nnz,).
+
+    Args:
+        csr: The pattern.
+        part: A matrix (M, M), whose first row and column are those of this offset in the pattern.
+        offset: A number of rows.
+    """
+    numbers = _as_matrix(csr, np.arange(1, len(csr.indices) + 1))
+    rows = offset + np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
+    return np.asarray(numbers[rows, offset + part.indices]).ravel() - 1
+
+
+def _as_matrix(pattern: Any, data: Any = None) -> sp.csr_array:
+    size = len(pattern.indptr) - 1
+    entries = np.ones(len(pattern.indices)) if data is None else data
+    return sp.csr_array((entries, pattern.indices, pattern.indptr), shape=(size, size))

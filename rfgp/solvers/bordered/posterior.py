@@ -1,0 +1,191 @@
+"""The posterior of sparse latent values and dense weights, and what points read of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rfgp.blocks import PrecisionBlock, Prior, Weights
+from rfgp.blocks.precision import COLUMNS, products
+from rfgp.errors import InvalidArgumentError
+from rfgp.solvers.bordered.operator import SparseOperator
+from rfgp.solvers.bordered.reads import all_weights, joined_reads, latents_of
+from rfgp.solvers.bordered.system import BorderedSystem
+from rfgp.solvers.operators import LatentOperator
+from rfgp.solvers.role import Functions, Posterior
+from rfgp.solvers.terms import check_joint, known_terms, make_contiguous
+
+
+class Reads(NamedTuple):
+    """What n points read of the latent values and the weights given the rows."""
+
+    system: BorderedSystem
+    sparse: sp.csr_array  # A (n, N)
+    dense: Tensor  # Phi (n, F)
+
+    @property
+    def reduced(self) -> Tensor:
+        """Psi = Phi - A Y, (n, F)."""
+        if not self.system.latents or not self.dense.shape[1]:
+            return self.dense
+        return self.dense - torch.from_numpy(self.sparse @ self.system.coupling.numpy())
+
+
+@dataclass(frozen=True, eq=False)
+class BorderedPosterior(Posterior):
+    """The rows, from which the factors are computed again after loading.
+
+    Attributes:
+        prior: Precisions, weights and kernels.
+        inputs: The inputs of the rows, positions (n,) or (n, d).
+        noise_diag: D (n,).
+        targets: y - mean, (n, k).
+        known: The numbers that were computed for the rows. If None, they are computed when they are needed.
+        terms: The names of the terms whose sum is predicted. If None, all.
+    """
+
+    prior: Prior
+    inputs: Tensor
+    noise_diag: Tensor
+    targets: Tensor
+    known: BorderedSystem | None = None
+    terms: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        make_contiguous(self, "inputs", "noise_diag", "targets")
+
+    @cached_property
+    def system(self) -> BorderedSystem:
+        """The latent values and weights given the rows."""
+        return self.known or self._given([block.refined(self.inputs) for block in self.prior.precisions])
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The dense weights, those of kernels at the rows included."""
+        return all_weights(self.prior, self.inputs)
+
+    @property
+    def width(self) -> int:
+        """The number of entries that a point takes: its features, and what it reads of the latent values."""
+        return self.weights.num_features + (1 if self._moves else COLUMNS)
+
+    @property
+    def _moves(self) -> bool:
+        """Whether a block takes points among its latent values, so that the factor depends on them."""
+        return any(block.refine is not None for block in self.prior.precisions)
+
+    def project(self, inputs: Tensor) -> Reads:
+        """Return what n inputs, positions (n,) or rows (n, d), read."""
+        blocks, system = self.prior.precisions, self.system if not self._moves else None
+        if system is None:
+            blocks = tuple(block.refined(self.inputs, inputs) for block in blocks)
+            system = self._given(blocks)
+        dense = self.weights.scaled(inputs).double()
+        sparse = joined_reads(blocks, inputs)
+        if self.terms is not None:
+            dense = dense * self.weights.of(self.terms)
+            sizes = [block.size for block in blocks]
+            kept = np.repeat([float(block.name in self.terms) for block in blocks], sizes)
+            sparse = sp.csr_array(sparse @ sp.diags_array(kept))
+        return Reads(system, sparse, dense)
+
+    def mean(self, projected: Reads) -> Tensor:
+        """Return the mean (n, k)."""
+        system = projected.system
+        mean = projected.dense @ system.weights
+        return mean + torch.from_numpy(np.asarray(projected.sparse @ system.values.numpy())) if system.latents else mean
+
+    def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
+        """Return the marginal variances (n,)."""
+        known = projected.system.variances(projected.sparse, projected.reduced)
+        return (known + self._residual.residual_variance(inputs, projected.dense)).clamp_min(0)
+
+    def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
+        """Return the covariance (n, n), of at most 2,000 points."""
+        found = self._between(projected, projected)
+        return (found + found.mT) / 2 + self._residual.residual_covariance(inputs, projected.dense)
+
+    def operator(self, inputs: Tensor) -> LatentOperator | None:
+        """Return the covariance (n, n) as products and solves, for sparse blocks alone."""
+        if self.weights.blocks:
+            return None
+        reads = self.project(inputs)
+        return SparseOperator(reads.system, reads.sparse)
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions from the posterior: a map of inputs of n points to (count, n, k).
+
+        u given w has the mean of u less Y (w - E w), and the precision S.
+
+        Raises:
+            InvalidArgumentError: a block has values at some places only, or a residual.
+        """
+        if self._moves or self.weights.has_residual:
+            raise InvalidArgumentError(
+                "This process has no functions to draw: it is known at the positions that are asked for. Draw from "
+                "predict(X).sample(...)."
+            )
+        system, k = self.system, self.targets.shape[1]
+        sizes = system.reads.shape[1], len(system.weights)
+        z, e = (torch.randn(size, count * k, generator=generator, dtype=torch.float64) for size in sizes)
+        apart = torch.linalg.solve_triangular(system.border_factor.mT, e, upper=True)
+        u = system.values.repeat(1, count) - system.coupling @ apart
+        w = system.weights.repeat(1, count) + apart
+        if system.latents:
+            u = u + torch.from_numpy(system.factor.sample(z.numpy()))
+
+        def functions(inputs: Tensor) -> Tensor:
+            reads = self.project(inputs)
+            values = reads.dense @ w + torch.from_numpy(np.asarray(reads.sparse @ u.numpy()))
+            out: Tensor = values.reshape(len(inputs), count, k).movedim(0, 1)
+            return out
+
+        return functions
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the rows: inputs (n,) or (n, d), noise_diag (n,) and targets (n, k)."""
+        return {name: getattr(self, name) for name in ("inputs", "noise_diag", "targets")}
+
+    def of(self, names: Sequence[str]) -> "BorderedPosterior":
+        """Return the posterior of the sum of some terms.
+
+        Raises:
+            InvalidArgumentError: there is no such term.
+        """
+        return replace(self, known=self.system, terms=known_terms(self.prior, names))
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
+
+        Raises:
+            InvalidArgumentError: there is no such term.
+        """
+        left, right = self.of(first).project(inputs), self.of(second).project(inputs)
+        shared = self.of([name for name in first if name in second])
+        residual = self.weights.with_residuals_of(shared.terms)
+        return self._between(left, right) + residual.residual_covariance(inputs, shared.project(inputs).dense)
+
+    @property
+    def _residual(self) -> Weights:
+        """The weights with the residuals that are part of what is predicted."""
+        return self.weights.with_residuals_of(self.terms)
+
+    def _between(self, left: Reads, right: Reads) -> Tensor:
+        """Return the covariance (a, b) of what some points read and others do."""
+        check_joint(left.dense.shape[0], "points")
+        system = left.system
+        out = system.half_border(left.reduced) @ system.half_border(right.reduced).mT
+        if system.latents:
+            out = out + torch.from_numpy(products(system.factor, left.sparse, right.sparse))
+        return out
+
+    def _given(self, blocks: Sequence[PrecisionBlock]) -> BorderedSystem:
+        """Return the numbers of the rows, for precisions that have them among their values."""
+        border = self.weights.scaled(self.inputs).double()
+        reads = joined_reads(blocks, self.inputs)
+        return BorderedSystem(latents_of(blocks), reads, border, self.noise_diag.double(), self.targets)

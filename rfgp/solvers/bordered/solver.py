@@ -1,0 +1,126 @@
+"""The solver of a prior with sparse precisions and dense weights, whose rows are in memory."""
+
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.blocks import PrecisionBlock, Prior, Weights
+from rfgp.rows import Block
+from rfgp.solvers.bordered.posterior import BorderedPosterior
+from rfgp.solvers.bordered.reads import all_weights, joined_reads, latents_of
+from rfgp.solvers.bordered.system import BorderedSystem
+from rfgp.solvers.role import Solver
+
+
+class BorderedSolver(Solver):
+    """Rows under a sum of sparse precisions and dense weights, exactly.
+
+    Blocks with a covariance function become weights at the rows (`KernelBlock.as_weights`).
+
+    Args:
+        prior: Precisions, weights and kernels, with gradients.
+        rows: The data.
+        mean: (k,), float64.
+        noise: The variance of one observation, 0-d, float64.
+        like: A solver of the same prior and inputs, whose numbers are shared. If None, they are computed.
+    """
+
+    def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, like: "Self | None" = None) -> None:
+        self._prior, self._rows, self._like = prior, rows, like
+        self._blocks: list[PrecisionBlock] = []
+        if like is None:
+            self._blocks = [block.refined(rows.inputs) for block in prior.precisions]
+            self._border: Tensor = all_weights(prior, rows.inputs).scaled(rows.inputs).double()
+        else:
+            self._blocks, self._border = like._blocks, like._border
+        rows, self._bound, self._missing = _completed(prior.dense, rows, noise, self._border)
+        self._noise, self._residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
+        self._repeated = rows.repetitions(noise)
+
+    def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+        """Return the solver with other targets and noise of the same inputs."""
+        return type(self)(self._prior, rows, mean, noise, self._like or self)
+
+    @cached_property
+    def system(self) -> BorderedSystem:
+        """The numbers."""
+        numbers = self._noise.detach(), self._residual.detach(), self._rows.each
+        if self._like is not None:
+            return self._like.system.at(*numbers)
+        reads = joined_reads(self._blocks, self._rows.inputs)
+        return BorderedSystem(latents_of(self._blocks), reads, self._border.detach(), *numbers)
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the log marginal likelihood, 0-d."""
+        of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
+        inputs = (self._border, self._noise, self._residual, *of_fields)
+        return with_gradient(self._value, *inputs) + self._repeated + self._bound
+
+    def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
+        return self.system.log_density(), partial(_gradients, self.system)
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, k) and variance (n,) of each row given all others.
+
+        The precision of row i is (C^-1)_ii = (D_i - v_i) / D_i^2, with v_i the posterior variance of f there.
+        """
+        noise = self.system.noise
+        variance = noise.square() / (noise - self.system.row_variances)
+        mean = self._rows.targets - self.system.left * (variance / noise)[:, None]
+        return mean, variance + self._missing.detach()
+
+    @property
+    def coefficients(self) -> Tensor:
+        """The coefficients C^-1 (y - mean), (n, k)."""
+        return self.system.left / self.system.noise[:, None]
+
+    @property
+    def fitted(self) -> Tensor:
+        """The posterior mean of f at the rows, (n, k)."""
+        return self.system.residual - self.system.left
+
+    @property
+    def latent_variances(self) -> Tensor:
+        """The posterior variances of f at the rows, (n,)."""
+        return self.system.row_variances
+
+    @property
+    def log_determinant(self) -> Tensor:
+        """The log determinant of I + K D^-1, 0-d."""
+        return self.system.noise.new_tensor(self.system.log_determinant)
+
+    @property
+    def effective_dof_fraction(self) -> float | None:
+        """The share of the F weights that the rows determine. None if there are none."""
+        factor = self.system.border_factor
+        return 1 - float(torch.cholesky_inverse(factor).diagonal().mean()) if len(factor) else None
+
+    def posterior(self) -> BorderedPosterior:
+        """Return the rows, with the numbers that were computed for them."""
+        noise, residual = self.system.noise, self.system.residual
+        return BorderedPosterior(self._prior.detached(), self._rows.inputs, noise, residual, self.system)
+
+
+def _completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor, Tensor]:
+    """Return rows with residuals that are noise (FITC) among their noise, the term of residuals that bound the density
+    (VFE), and the variance (n,) of residuals that the noise of a row's mean does not have; as in
+    `rfgp.solvers.lowrank.solver`.
+    """
+    if not weights.has_residual:
+        return rows, torch.zeros_like(noise), torch.zeros_like(noise)
+    own, counts = border[:, : weights.num_features], rows.counts()
+    noisy, bounding = (weights.of_noise(is_noise=flag).residual_variance(rows.inputs, own) for flag in (True, False))
+    if weights.adds_noise:
+        rows = replace(rows, fixed_noise=noisy if rows.fixed_noise is None else rows.fixed_noise + noisy)
+    bound = -0.5 * rows.num_outputs * (counts * bounding / rows.observation_noise(noise)).sum()
+    return rows, bound, (1 - 1 / counts) * noisy + bounding
+
+
+def _gradients(system: BorderedSystem) -> list[Tensor]:
+    found = system.gradient()
+    of_fields = [torch.as_tensor(slope, dtype=torch.float64) for pair in found.in_fields for slope in pair]
+    return [found.in_border, found.in_noise, found.in_residual, *of_fields]

@@ -1,0 +1,74 @@
+"""Which solver serves a prior and so many rows."""
+
+from collections.abc import Mapping, Sized
+
+from torch import Tensor
+
+from rfgp.blocks import Prior
+from rfgp.rows import Rows, gathered
+from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver
+from rfgp.solvers.dense import DensePosterior, DenseSolver
+from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
+from rfgp.solvers.role import Inference, Posterior, Solver
+
+MOST_DENSE = 4000
+"""The most rows whose covariance is factorised if features are sparse."""
+
+
+def uses_cg(prior: Prior, rows: Sized) -> bool:
+    """Return whether the posterior given so many rows is computed by conjugate gradients."""
+    return bool(prior.walks) and len(rows) > MOST_DENSE
+
+
+def is_low_rank(prior: Prior, rows: Sized) -> bool:
+    """Return whether F x F algebra serves: all blocks are weights, and no more than rows, or they have a residual."""
+    return prior.has_weights_only and (prior.num_features <= len(rows) or prior.dense.has_residual)
+
+
+def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inference:
+    """Return what is known of rows under a Gaussian likelihood.
+
+    Weights alone are solved through F x F algebra, in passes over blocks of rows, unless there are more than rows.
+    Neighbours are whitened. Sparse precisions have a sparse factor, with a dense border of weights. Sparse features of
+    many rows are solved by conjugate gradients. Everything else is dense.
+
+    Args:
+        prior: The prior, with gradients.
+        rows: The data. All solvers but the first need them in memory.
+        mean: (k,).
+        noise: The variance of one observation, 0-d.
+    """
+    mean, noise = mean.double(), noise.double()
+    if is_low_rank(prior, rows):
+        return LowRankSolver(LinearModel(prior.dense, rows, mean, noise))
+    return solver_in_memory(prior, rows, mean, noise)
+
+
+def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Solver:
+    """Return a solver that keeps what depends on the inputs, for searches that change targets and noise.
+
+    Args:
+        prior: The prior, with gradients.
+        rows: The data, which are read into memory.
+        mean: (k,), float64.
+        noise: The variance of one observation, 0-d, float64.
+    """
+    block = gathered(rows)
+    if prior.precisions or is_low_rank(prior, block):
+        return BorderedSolver(prior, block, mean, noise)
+    return DenseSolver(prior, block, mean, noise)
+
+
+def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
+    """Return the posterior that has these tensors.
+
+    Args:
+        prior: The prior of its rows.
+        tensors: Those of `Posterior.tensors`, by name.
+    """
+    if prior.precisions:
+        return BorderedPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
+    if not prior.has_weights_only:
+        return DensePosterior(prior, tensors["inputs"], tensors["coefficients"], tensors["factor"])
+    weights, others = tensors["weights"], {name: t for name, t in tensors.items() if name != "weights"}
+    return LowRankPosterior(prior, weights, (RowCovariance if "rows" in others else FactorCovariance)(**others))

@@ -1,0 +1,245 @@
+"""Gaussian regression through the n x n covariance of the rows.
+
+The model is y = mean + f + e with f zero-mean and e of variance D, a scalar or (n,); k outputs are k such y with one
+covariance. Everything is factorised in float64. Without the mean:
+
+Primal, f = Phi w with w ~ N(0, I): A = I + Phi^T D^-1 Phi, posterior mean w = A^-1 Phi^T D^-1 y, covariance A^-1, and
+by the matrix determinant and inversion lemmas
+
+    y^T (Phi Phi^T + D)^-1 y = (y - Phi w)^T D^-1 (y - Phi w) + w^T w,
+    log |Phi Phi^T + D| = log |A| + log |D|.
+
+The quadratic form is written with the residual because y^T D^-1 y - b^T A^-1 b cancels if the noise is small. Dual: the
+same with K given, a = C^-1 y for C = K + D (Rasmussen and Williams 2006, Algorithm 2.1), and the gradient of the log
+density is (a a^T - C^-1) / 2 in C and -a in y. With more features than rows K = Phi Phi^T, w = Phi^T a and, with L the
+Cholesky factor of C and S = L^-1 Phi, the covariance of the weights is I - S^T S.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rfgp.ambient import Cached
+from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.blocks import Prior
+from rfgp.errors import InvalidArgumentError
+from rfgp.linalg import cholesky, gram
+from rfgp.rows import Block
+from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
+from rfgp.solvers.role import Functions, Posterior, Solver
+from rfgp.solvers.terms import known_terms, make_contiguous
+
+_LOG_2PI = math.log(2 * math.pi)
+_SPARSE = 0.05
+"""The share of covariances with the rows that are not 0 below which products are sparse."""
+
+
+class DenseSolver(Solver):
+    """Rows under any prior, through the factor of their covariance.
+
+    Args:
+        prior: The prior, with gradients.
+        rows: The data.
+        mean: (k,), float64.
+        noise: The variance of one observation, 0-d, float64.
+        covariance: K (n, n) of the rows, if it is known.
+    """
+
+    def __init__(
+        self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, covariance: Tensor | None = None
+    ) -> None:
+        self._prior, self._rows = prior, rows
+        self._noise, self._residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
+        self._kernel = _covariance(prior, rows.inputs) if covariance is None else covariance
+        self._repeated = rows.repetitions(noise)
+        with torch.no_grad():
+            self._factor, self._coefficients = self._solve()
+
+    def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+        """Return the solver with other targets and noise of the same inputs."""
+        return type(self)(self._prior, rows, mean, noise, self._kernel)
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the log marginal likelihood, 0-d."""
+        return with_gradient(self._value, self._kernel, self._noise, self._residual) + self._repeated
+
+    def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
+        y, each = self._residual, self._rows.each
+        log_determinant = 2 * self._factor.diagonal().log().sum()
+        squares = (y * self._coefficients).sum(0) @ each
+        return -0.5 * (squares + each.sum() * (log_determinant + len(y) * _LOG_2PI)), self._gradients
+
+    def _gradients(self) -> list[Tensor]:
+        each = self._rows.each
+        in_covariance, counted = torch.cholesky_inverse(self._factor), self._coefficients * each
+        in_covariance.addmm_(counted, self._coefficients.mT, beta=-float(each.sum())).mul_(0.5)
+        return [in_covariance, in_covariance.diagonal().clone(), -counted]
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return y_i - a_i / (C^-1)_ii (n, k) and 1 / (C^-1)_ii (n,)."""
+        return self._rows.targets - self._coefficients / self._precisions[:, None], 1 / self._precisions
+
+    @cached_property
+    def _precisions(self) -> Tensor:
+        """The diagonal of C^-1, (n,)."""
+        return torch.cholesky_inverse(self._factor).diagonal()
+
+    @property
+    def coefficients(self) -> Tensor:
+        """The coefficients a = C^-1 (y - mean), (n, k)."""
+        return self._coefficients
+
+    @property
+    def fitted(self) -> Tensor:
+        """The posterior mean K a of f at the rows, (n, k)."""
+        return self._kernel.detach() @ self._coefficients
+
+    @property
+    def latent_variances(self) -> Tensor:
+        """The posterior variances D - D (C^-1) D of f at the rows, (n,)."""
+        noise = self._noise.detach()
+        return noise * (1 - noise * self._precisions)
+
+    @property
+    def log_determinant(self) -> Tensor:
+        """The log determinant of I + K D^-1, 0-d."""
+        return 2 * self._factor.diagonal().log().sum() - self._noise.detach().log().sum()
+
+    def posterior(self) -> Posterior:
+        """Return the factor of the rows' covariance, or the weights of features, with gradients if C or y has some."""
+        factor, coefficients = self._factor, self._coefficients
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (self._kernel, self._noise, self._residual)):
+            factor, coefficients = self._solve()
+        if not self._prior.has_weights_only or self._prior.dense.has_residual:
+            return DensePosterior(self._prior, self._rows.inputs, coefficients, factor)
+        phi = self._prior.dense.scaled(self._rows.inputs).double()
+        rows: Tensor = torch.linalg.solve_triangular(factor, phi, upper=False)
+        return LowRankPosterior(self._prior, phi.mT @ coefficients, RowCovariance(rows))
+
+    def _solve(self) -> tuple[Tensor, Tensor]:
+        covariance = self._kernel.clone()
+        covariance.diagonal().add_(self._noise)
+        factor = cholesky(covariance, "The covariance K + noise of the training data")
+        return factor, torch.cholesky_solve(self._residual, factor)
+
+
+@dataclass(frozen=True, eq=False)
+class DensePosterior(Posterior):
+    """k(x, X) a and k(x, x) - k(x, X) C^-1 k(X, x), through the factor of C.
+
+    Attributes:
+        prior: With a covariance.
+        inputs: The inputs X of the rows, (n, d) or positions (n,).
+        coefficients: a (n, k).
+        factor: The lower Cholesky factor (n, n) of C.
+        terms: The names of the terms whose sum is predicted. If None, all.
+    """
+
+    prior: Prior
+    inputs: Tensor
+    coefficients: Tensor
+    factor: Tensor
+    terms: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        make_contiguous(self, "inputs", "coefficients", "factor")
+
+    @property
+    def width(self) -> int:
+        """The number n of rows."""
+        return len(self.coefficients)
+
+    def project(self, inputs: Tensor) -> Tensor:
+        """Return the covariances of n inputs with the rows, (n, n_rows)."""
+        return self._own.kernel(inputs, self.inputs)
+
+    def mean(self, projected: Tensor) -> Tensor:
+        """Return the mean (n, k) for covariances (n, n_rows)."""
+        return projected @ self.coefficients
+
+    def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the marginal variances (n,)."""
+        if int(torch.count_nonzero(projected)) < _SPARSE * projected.numel() and not projected.requires_grad:
+            rows = sp.csr_array(projected.numpy())
+            explained = torch.from_numpy(np.asarray(rows.multiply(rows @ self._precision.numpy()).sum(1)))
+        else:
+            explained = self._half_solved(projected).square().sum(0)
+        return (self._own.diagonal(inputs).double() - explained).clamp_min(0)
+
+    def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the covariance (n, n)."""
+        solved = self._half_solved(projected)
+        return self._own.kernel(inputs, inputs).double() - solved.mT @ solved
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return inputs, (n, d) or positions (n,), coefficients (n, k) and factor (n, n)."""
+        return {"inputs": self.inputs, "coefficients": self.coefficients, "factor": self.factor}
+
+    def of(self, names: Sequence[str]) -> "DensePosterior":
+        """Return the posterior of the sum of some terms.
+
+        Raises:
+            InvalidArgumentError: there is no such term.
+        """
+        return replace(self, terms=known_terms(self.prior, names))
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
+
+        Raises:
+            InvalidArgumentError: there is no such term.
+        """
+        left, right = (self._half_solved(self.of(names).project(inputs)) for names in (first, second))
+        shared = self.prior.of([name for name in first if name in second])
+        prior = shared.kernel(inputs, inputs).double() if shared.blocks else left.new_zeros(())
+        return prior - left.mT @ right
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions of n inputs, (count, n, k), by pathwise conditioning (Wilson et al. 2020).
+
+        f(x) = mean(x) + g(x) - k(x, X) C^-1 (g(X) + e), with g from the prior and e of the variance D = C - K.
+
+        Raises:
+            InvalidArgumentError: the prior has no functions to draw.
+        """
+        if self._own.functions is None:
+            raise InvalidArgumentError(
+                "This process has no functions to draw, since its prior is known at given points only. Sample from "
+                "predict(X) there, or draw functions of an approximation."
+            )
+        n, k = self.coefficients.shape
+        prior = self._own.functions.draw(count * k, generator)
+        noise_diag = (self.factor.square().sum(1) - self.prior.diagonal(self.inputs).double()).clamp_min(0)
+        noise = torch.randn(n, count * k, generator=generator, dtype=torch.float64).to(noise_diag)
+        seen = prior(self.inputs) + noise_diag.sqrt()[:, None] * noise
+        coefficients = self.coefficients.repeat(1, count) - torch.cholesky_solve(seen, self.factor)
+        data = self._own.functions.through(self.inputs, coefficients)
+        return lambda inputs: (prior(inputs) + data(inputs)).reshape(len(inputs), count, k).movedim(0, 1)
+
+    @Cached
+    def _own(self) -> Prior:
+        """The terms that are predicted."""
+        return self.prior if self.terms is None else self.prior.of(self.terms)
+
+    @Cached
+    def _precision(self) -> Tensor:
+        """C^-1 (n, n)."""
+        return torch.cholesky_inverse(self.factor)
+
+    def _half_solved(self, projected: Tensor) -> Tensor:
+        solved: Tensor = torch.linalg.solve_triangular(self.factor, projected.mT, upper=False)
+        return solved
+
+
+def _covariance(prior: Prior, inputs: Tensor) -> Tensor:
+    """Return K (n, n), float64."""
+    if not prior.has_weights_only or prior.dense.has_residual:
+        return prior.kernel(inputs, inputs).double()
+    return gram(prior.dense.scaled(inputs).double())

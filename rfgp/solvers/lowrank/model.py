@@ -1,0 +1,161 @@
+"""A linear model of rows on features, in blocks of rows that may lie on other machines.
+
+Products of features are of their dtype within a block, sums over blocks and all F x F algebra are float64. With
+products of float32 features, phi^T phi of n rows is off by about sqrt(n b) 6e-8 for b rows in a block. The log density
+of a row was off by less than 3e-4 while e = sqrt(n b) 6e-8 s^2 / noise was below 0.3, by about 1e-3 at 0.7, 0.01 at 2,
+0.02 at 6 and 0.1 beyond (`benchmarks/papers/own/rounding.py`); s^2 is the prior variance of all terms together. From
+`most_rounding` of e on, blocks of features are cast to float64 first.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import torch
+from torch import Tensor
+
+from rfgp.blocks import Weights
+from rfgp.rows import Block, DistributedRows, Rows, parts_of
+from rfgp.rows.blocks import Sums
+
+ENTRIES = 2**22
+"""The number of entries of a block of features."""
+LEAST_ROWS, MOST_ROWS = 256, 8192
+"""The fewest and the most rows of a block."""
+_ROUNDING = 6e-8
+"""The relative rounding error of float32."""
+
+
+def block_rows(num_features: int) -> int:
+    """Return the number of rows whose features make one block."""
+    return max(LEAST_ROWS, min(MOST_ROWS, ENTRIES // max(num_features, 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """y = mean + [s_1 phi_1(x), s_2 phi_2(x), ...] w + e, w ~ N(0, I), e of variance noise plus that of the row.
+
+    Prior scales s_t never enter the features, so that statistics of one pass over the rows serve any scales.
+
+    Attributes:
+        weights: The features of all terms, their parameters and prior variances.
+        rows: The data.
+        mean: (k,), float64.
+        noise: 0-d, float64.
+        most_rounding: The largest e of the formula above at which products of features may be float32.
+        part_of_uniform: If the rows are a part of others, whether none of all these has a weight or a noise.
+    """
+
+    weights: Weights
+    rows: Rows
+    mean: Tensor
+    noise: Tensor
+    most_rounding: float = 0.3
+    part_of_uniform: bool | None = None
+
+    @property
+    def num_features(self) -> int:
+        """F."""
+        return self.weights.num_features
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """Tensors that the features depend on."""
+        return self.weights.parameters
+
+    @cached_property
+    def variances(self) -> Tensor:
+        """The prior variances s_t^2 of the terms, (T,), float64."""
+        return self.weights.variances
+
+    @cached_property
+    def variance(self) -> Tensor:
+        """The prior variance of all terms together, 0-d, float64."""
+        return self.variances.sum()
+
+    @cached_property
+    def scale(self) -> Tensor:
+        """The prior standard deviations of the weights, (F,), float64."""
+        return self.weights.scale
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether no row has a weight or a noise of its own, those that these are a part of included."""
+        if self.weights.adds_noise:
+            return False
+        return self.rows.is_uniform if self.part_of_uniform is None else self.part_of_uniform
+
+    def completed(self, block: Block, phi: Tensor) -> Block:
+        """Return a block with the residual variance of its features (b, F) as noise of its rows (FITC), if it is."""
+        if not self.weights.adds_noise:
+            return block
+        missing = self.noise_shares @ self.weights.missing(phi)
+        return replace(block, fixed_noise=missing if block.fixed_noise is None else block.fixed_noise + missing)
+
+    @cached_property
+    def noise_shares(self) -> Tensor:
+        """The prior variances of the terms whose residual is noise, else 0, (T,)."""
+        flags = [block.residual is not None and block.residual.is_noise for block in self.weights.blocks]
+        return self.variances * self.variances.new_tensor(flags)
+
+    @cached_property
+    def bound_shares(self) -> Tensor:
+        """The prior variances of the terms whose residual makes the likelihood a bound, else 0, (T,)."""
+        flags = [block.residual is not None and not block.residual.is_noise for block in self.weights.blocks]
+        return self.variances * self.variances.new_tensor(flags)
+
+    @cached_property
+    def is_precise(self) -> bool:
+        """Whether products of features have to be float64."""
+        n, size = len(self.rows), block_rows(self.num_features)
+        rounding = math.sqrt(n * min(n, size)) * _ROUNDING * float(self.variance.detach() / self.noise.detach())
+        return rounding > self.most_rounding
+
+    def phi(self, block: Block, *parameters: Tensor) -> Tensor:
+        """Return the features of a block without scales, (b, F), at other parameters if these are given."""
+        out: Tensor = self.weights.features(block.inputs, *parameters)
+        return out.double() if self.is_precise else out
+
+    def fitted(self, phi: Tensor, weights: Tensor) -> Tensor:
+        """Return Phi w (b, k), float64, for features (b, F) without scales and weights (F, k)."""
+        return (phi @ (self.scale[:, None] * weights).to(phi)).double()
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield block after block of rows."""
+        yield from self.rows.blocks(block_rows(self.num_features))
+
+    def detached(self) -> "LinearModel":
+        """Return the model without gradients."""
+        return replace(self, weights=self.weights.detached(), mean=self.mean.detach(), noise=self.noise.detach())
+
+
+def is_local(rows: Rows) -> bool:
+    """Return whether no rows lie on other machines."""
+    return not any(isinstance(part, DistributedRows) for part in parts_of(rows))
+
+
+def summed(model: LinearModel, function: Callable[[LinearModel], Sums]) -> Sums:
+    """Return the sums that a function takes over the model's rows. Rows on other machines are summed there.
+
+    Args:
+        model: With all rows.
+        function: Maps the model of some rows to sums over these. It is pickled if rows lie on other machines.
+    """
+    if is_local(model.rows):
+        return function(model)
+    none, is_uniform = Block(model.mean[:0].clone(), model.mean[:0].clone()), model.is_uniform
+    most = -1.0 if model.is_precise else math.inf  # a part has fewer rows, and rounds as the whole does
+    common = replace(model.detached(), rows=none, most_rounding=most, part_of_uniform=is_uniform)
+    sums = [
+        part.total(partial(_of_part, common, function))
+        if isinstance(part, DistributedRows)
+        else _of_part(common, function, part)
+        for part in parts_of(model.rows)
+    ]
+    return tuple(sum(column[1:], column[0]) for column in zip(*sums, strict=True))
+
+
+def _of_part(model: LinearModel, function: Callable[[LinearModel], Sums], rows: Rows) -> Sums:
+    with torch.no_grad():
+        return function(replace(model, rows=rows))

@@ -1,0 +1,312 @@
+"""Bayesian linear regression on features, in blocks of rows: memory O(block x F + F^2), however many rows.
+
+In the notation of `rfgp.solvers.dense`, with Phi = [s_1 phi_1, s_2 phi_2, ...]. A first pass over the rows accumulates
+phi^T D^-1 phi and phi^T D^-1 y, which is all that predictions need (`rfgp.solvers.lowrank.statistics`). A second one
+computes the residuals r = y - mean - Phi w, the log density and, if it is asked for, its gradient: since w minimises
+the quadratic form and d log|A| = tr(A^-1 dA),
+
+    d/dphi_t = s_t D^-1 (r w_t^T - (Phi A^-1)_t),    d/dmean = sum_i r_i / D_i,
+    d/ds_t^2 = (w_t^T w_t - F_t + tr (A^-1)_tt) / (2 s_t^2),
+    d/dD_i = (r_i^2 / D_i^2 + Phi_i A^-1 Phi_i^T / D_i^2 - 1 / D_i) / 2,
+
+the first of which is pulled back through the features of one block at a time. Features are computed twice and never
+kept. k outputs share A: the quadratic forms of output j count c_j times, and the determinants sum_j c_j times. A row of
+weight w_i (see `rfgp.rows.blocks`) has D_i = (noise + fixed_i) / w_i, and with the factor that its observations leave
+beside their mean its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
+
+The residual of a kernel s_t^2 q_i with q_i = 1 - phi_ti phi_ti^T (`rfgp.blocks.Residual`) is either noise of each
+observation beside fixed_i (FITC, Snelson and Ghahramani 2006): the slope g_i in it reaches s_t^2 as g_i q_i and phi_ti
+as -2 s_t^2 g_i phi_ti. Or the density is a lower bound of the exact one's (VFE, Titsias 2009, Eq. 9), with the term
+-k/2 sum_i w_i s_t^2 q_i / (noise + fixed_i).
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.blocks import Prior
+from rfgp.linalg import cholesky
+from rfgp.rows import Block, Rows, gathered
+from rfgp.rows.blocks import Sums
+from rfgp.solvers.lowrank.covariance import FactorCovariance
+from rfgp.solvers.lowrank.model import LinearModel, block_rows, summed
+from rfgp.solvers.lowrank.posterior import LowRankPosterior
+from rfgp.solvers.lowrank.statistics import Statistics, WeightSolution, accumulate_gram, solve
+from rfgp.solvers.role import Inference
+
+_LOG_2PI = math.log(2 * math.pi)
+
+
+def update_gram(model: LinearModel, posterior: LowRankPosterior) -> tuple[LowRankPosterior, Statistics]:
+    """Return the posterior given its rows and those of a model, reading only the latter, and their statistics.
+
+    A grows by Phi^T D^-1 Phi and A w by Phi^T D^-1 (y - mean).
+
+    Args:
+        model: The new rows. Mean, noise, variances and parameters are those of the posterior's rows.
+        posterior: A posterior with the factor of the weights' precision.
+    """
+    factor, new = posterior.factor, accumulate_gram(model)
+    assert factor is not None
+    scale = (model.scale / model.noise)[:, None]
+    matrix = factor @ factor.mT + scale * new.gram * model.scale
+    target = factor @ (factor.mT @ posterior.weights) + scale * new.target
+    grown = cholesky(matrix, "The feature matrix I + Phi^T Phi / noise")
+    weights = torch.cholesky_solve(target, grown)
+    return LowRankPosterior(posterior.prior, weights, FactorCovariance(grown)), new
+
+
+class LowRankSolver(Inference):
+    """Rows under dense weights, through F x F algebra.
+
+    Args:
+        model: The rows and their features. The likelihood is differentiable in its mean, noise, variances and
+            parameters.
+        solution: The posterior of the weights, if it is known. If None, it takes one pass over the rows.
+    """
+
+    def __init__(self, model: LinearModel, solution: WeightSolution | None = None) -> None:
+        self.model, self._detached = model, model.detached()
+        if solution is None:
+            with torch.no_grad():
+                solution = solve(accumulate_gram(self._detached), self._detached.scale, self._detached.noise)
+        self.solution = solution
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the log marginal likelihood, 0-d, in one pass over the rows that computes its gradient as well."""
+        model = self.model
+        return with_gradient(self._value, model.mean, model.noise, model.variances, *model.parameters)
+
+    def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
+        wanted = Wanted(needs[0], needs[1], needs[2], tuple(needs[3:]))
+        inverse = torch.cholesky_inverse(self.solution.factor) if wanted.inverse else None
+        by_row = inverse if wanted.by_row(self._detached) else None
+        totals = Totals.of(summed(self._detached, partial(_second_pass, self.solution.weights, wanted, by_row)))
+        gradients = _gradients(self._detached, self.solution, totals, wanted, inverse)
+        return _log_density(self._detached, self.solution, totals), lambda: gradients
+
+    @cached_property
+    def effective_dof_fraction(self) -> float:
+        """The share of the weights that the rows determine, (F - tr A^-1) / F."""
+        return 1 - float(torch.cholesky_inverse(self.solution.factor).diagonal().mean())
+
+    def leave_one_out(self, some: Rows | None = None) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, k) and variance (n,) of each row given all others.
+
+        With C^-1 = D^-1 - D^-1 Phi A^-1 Phi^T D^-1: (C^-1)_ii = (1 - h_i) / D_i, h_i = Phi_i A^-1 Phi_i^T / D_i.
+
+        Args:
+            some: The rows to return. If None, all.
+        """
+        means, variances, model = [], [], self._detached
+        with torch.no_grad():
+            for block in (model.rows if some is None else some).blocks(block_rows(model.num_features)):
+                unit = model.phi(block).double()
+                phi, noise_diag = model.scale * unit, model.completed(block, unit).noise_diag(model.noise)
+                root = torch.linalg.solve_triangular(self.solution.factor, phi.mT, upper=False)
+                left = 1 - root.square().sum(0) / noise_diag
+                residual = block.targets - model.mean - phi @ self.solution.weights
+                means.append(block.targets - residual / left[:, None])
+                once = 1 - 1 / block.counts()  # the residual that is noise is in D once for each repetition
+                missing = model.weights.missing(unit)
+                variances.append(
+                    noise_diag / left + once * (model.noise_shares @ missing) + model.bound_shares @ missing
+                )
+        return torch.cat(means), torch.cat(variances)
+
+    def posterior(self) -> LowRankPosterior:
+        """Return the weights and the factor of their precision; with gradients if these are enabled."""
+        model, solution = self.model, self.solution
+        if torch.is_grad_enabled():
+            solution = solve(_differentiable_statistics(model), model.scale, model.noise)
+        prior = Prior(weights=model.weights.blocks)
+        return LowRankPosterior(prior, solution.weights, FactorCovariance(solution.factor))
+
+
+def _differentiable_statistics(model: LinearModel) -> Statistics:
+    """Return the statistics of one block of all rows, for autograd."""
+    block = gathered(model.rows)
+    phi = model.phi(block).double()
+    noise_diag = model.completed(block, phi).noise_diag(model.noise)
+    root = (model.noise / noise_diag).sqrt().expand(len(block))[:, None]
+    phi, y = phi * root, (block.targets - model.mean) * root
+    rows, count = (y.new_tensor(float(number)) for number in (len(block), block.count))
+    return Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count)
+
+
+class Wanted(NamedTuple):
+    """Which gradients are needed."""
+
+    mean: bool
+    noise: bool
+    variances: bool
+    parameters: tuple[bool, ...]
+
+    @property
+    def through_features(self) -> bool:
+        """Whether one is that of a parameter of the features."""
+        return any(self.parameters)
+
+    def by_row(self, model: LinearModel) -> bool:
+        """Whether one is a sum over rows of terms in A^-1."""
+        in_noise = self.noise or (self.variances and model.weights.adds_noise)
+        return self.through_features or (in_noise and not model.is_uniform)
+
+    @property
+    def inverse(self) -> bool:
+        """Whether A^-1 is needed."""
+        return self.noise or self.variances or self.through_features
+
+
+class Totals(NamedTuple):
+    """Sums over the rows that the log density and its gradient consist of."""
+
+    square: Tensor  # 0-d, sum over rows and outputs of c_j r_ij^2 / D_i
+    logs: Tensor  # 0-d, sum of w_i log(2 pi (noise + fixed_i))
+    bound: Tensor  # (T,), sum of w_i q_ti / (noise + fixed_i) over residuals that bound the density
+    bound_in_noise: Tensor  # 0-d, the derivative of -k/2 sum_t s_t^2 bound_t in the noise
+    in_mean: Tensor  # (k,)
+    in_noise: Tensor  # 0-d
+    in_residual: Tensor  # (T,), the derivative in s_t^2 through residuals that are noise
+    each: Tensor  # (k,), how often the log densities of the outputs count
+    in_parameters: tuple[Tensor, ...]  # those wanted
+
+    @classmethod
+    def of(cls, sums: Sums) -> "Totals":
+        """Return the totals of a flat tuple."""
+        square, logs, bound, bound_in_noise, in_mean, in_noise, in_residual, each, *in_parameters = sums
+        common = (square, logs, bound, bound_in_noise, in_mean, in_noise, in_residual, each)
+        return cls(*common, tuple(in_parameters))
+
+
+class _SecondPass:
+    """The second pass over some rows.
+
+    Args:
+        weights: The posterior mean w (F, k).
+        wanted: Which gradients are needed.
+        inverse: A^-1 (F, F), if a gradient needs it by row.
+        model: With the rows.
+    """
+
+    def __init__(self, weights: Tensor, wanted: Wanted, inverse: Tensor | None, model: LinearModel) -> None:
+        self._model, self._wanted, self._unscaled = model, wanted, model.scale[:, None] * weights
+        self._inverse = None if inverse is None else model.scale[:, None] * inverse * model.scale
+        zero, terms = model.noise.new_zeros(()), torch.zeros_like(model.variances)
+        self._square, self._logs, self._in_noise, self._bound_in_noise = (zero.clone() for _ in range(4))
+        self._bound, self._in_residual = terms.clone(), terms.clone()
+        self._in_mean, self._each = torch.zeros_like(model.mean), torch.ones_like(model.mean)
+        pairs = zip(model.parameters, wanted.parameters, strict=True)
+        self._in_parameters = [torch.zeros_like(p, dtype=torch.float64) for p, w in pairs if w]
+
+    def add(self, block: Block) -> None:
+        """Add a block of rows."""
+        model, through = self._model, self._wanted.through_features
+        with torch.set_grad_enabled(through):
+            pairs = zip(model.parameters, self._wanted.parameters, strict=True)
+            leaves = tuple(p.detach().requires_grad_(w) for p, w in pairs)
+            phi = model.phi(block, *leaves)
+        known, self._each = phi.detach(), block.each
+        block = model.completed(block, known)
+        residual = block.targets - model.mean - (known @ self._unscaled.to(known)).double()
+        noise, precision = block.observation_noise(model.noise), 1 / block.noise_diag(model.noise)
+        self._square += ((residual.square() @ self._each) * precision).sum()
+        self._logs += (block.counts() * (_LOG_2PI + noise.log())).sum()
+        self._in_mean += (residual * precision.reshape(-1, 1)).sum(0) * self._each
+        if model.weights.has_residual:
+            self._add_bound(block, known)
+        if self._wanted.by_row(model):
+            slope = self._add_noise(block, known, residual)
+            if through:
+                upstream = self._upstream(block, known, residual, slope)
+                asked = [leaf for leaf in leaves if leaf.requires_grad]
+                for total, gradient in zip(self._in_parameters, torch.autograd.grad(phi, asked, upstream), strict=True):
+                    total += gradient
+
+    def _add_bound(self, block: Block, phi: Tensor) -> None:
+        """Add to the sums of w_i q_ti / (noise + fixed_i) of residuals that bound the density."""
+        noise = block.observation_noise(self._model.noise)
+        shares = self._model.weights.missing(phi) * (block.counts() / noise)
+        self._bound += torch.where(self._model.bound_shares > 0, shares.sum(1), 0.0)
+        by_noise = self._model.bound_shares @ (shares / noise).sum(1)
+        self._bound_in_noise += 0.5 * self._each.sum() * by_noise
+
+    def _add_noise(self, block: Block, phi: Tensor, residual: Tensor) -> Tensor | None:
+        """Add to the gradient in the noise and in residuals; return that in each row's noise (b,), None if uniform."""
+        model = self._model
+        assert self._inverse is not None
+        self._inverse = self._inverse.to(phi)
+        self._pushed = phi @ self._inverse
+        if model.is_uniform:
+            return None
+        leverage, k = (self._pushed * phi).sum(1).double(), self._each.sum()
+        slope = (residual.square() @ self._each + k * leverage) / block.noise_diag(model.noise) - k * block.counts()
+        slope = slope * (0.5 / block.observation_noise(model.noise))
+        self._in_noise += slope.sum()
+        if model.weights.adds_noise:
+            missing = model.weights.missing(phi) @ slope
+            self._in_residual += torch.where(model.noise_shares > 0, missing, 0.0)
+        return slope
+
+    def _upstream(self, block: Block, phi: Tensor, residual: Tensor, slope: Tensor | None) -> Tensor:
+        """Return the derivatives in the features of a block, (b, F)."""
+        model, k, noise_diag = self._model, self._each.sum(), block.noise_diag(self._model.noise)
+        counted = (residual * self._each).to(phi)
+        out = torch.addmm(self._pushed, counted, self._unscaled.to(phi).mT, beta=-float(k))
+        out *= (1 / noise_diag).to(phi).reshape(-1, 1)
+        if model.weights.has_residual:
+            by_weight, bound = model.weights.by_weight, (-0.5 * k / noise_diag).expand(len(phi))
+            rates = bound[:, None] * by_weight(model.bound_shares)
+            if slope is not None:
+                rates = rates + slope[:, None] * by_weight(model.noise_shares)
+            out -= 2 * rates.to(phi) * phi
+        return out
+
+    def sums(self) -> Sums:
+        """Return the totals as a flat tuple."""
+        values = (self._square, self._logs, self._bound, self._bound_in_noise)
+        return (*values, self._in_mean, self._in_noise, self._in_residual, self._each, *self._in_parameters)
+
+
+def _second_pass(weights: Tensor, wanted: Wanted, inverse: Tensor | None, model: LinearModel) -> Sums:
+    """Return the totals of a model's rows."""
+    second = _SecondPass(weights, wanted, inverse, model)
+    for block in model.blocks():
+        second.add(block)
+    return second.sums()
+
+
+def _log_density(model: LinearModel, solution: WeightSolution, totals: Totals) -> Tensor:
+    """Return the log density, 0-d."""
+    each, determinant = totals.each, 2 * solution.factor.diagonal().log().sum()
+    bound = model.variances @ totals.bound
+    squares = totals.square + solution.weights.square().sum(0) @ each
+    return -0.5 * (squares + each.sum() * (determinant + totals.logs + bound))
+
+
+def _gradients(
+    model: LinearModel, solution: WeightSolution, totals: Totals, wanted: Wanted, inverse: Tensor | None
+) -> Sequence[Tensor | None]:
+    """Return the gradients in mean, noise, variances and parameters, None where they are not needed."""
+    found, k = iter(totals.in_parameters), totals.each.sum()
+    parameters = [next(found).to(p) if w else None for p, w in zip(model.parameters, wanted.parameters, strict=True)]
+    in_noise = in_variances = None
+    if inverse is not None:
+        spread = model.weights.by_block(solution.weights.square() @ totals.each + k * (inverse.diagonal() - 1))
+        bound = -0.5 * k * totals.bound
+        in_variances = 0.5 * spread / model.variances + totals.in_residual + bound
+        in_noise = totals.in_noise + totals.bound_in_noise
+        if model.is_uniform:  # then sum_i Phi_i A^-1 Phi_i^T / D = F - tr A^-1
+            used = len(inverse) - inverse.diagonal().sum()
+            in_noise = 0.5 / model.noise * (totals.square + k * (used - len(model.rows))) + totals.bound_in_noise
+    return [
+        totals.in_mean if wanted.mean else None,
+        in_noise if wanted.noise else None,
+        in_variances if wanted.variances else None,
+        *parameters,
+    ]
