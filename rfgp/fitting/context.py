@@ -191,6 +191,6 @@ def of_observations(
     rows: Block,
     noise: Tensor,  # 0-d
 ) -> tuple[Tensor, Tensor]:  # (b, k), (b, 1)
-    """Return the mean (b, k) and variance (b, 1) of one observation of each row, given those of all its observations."""
+    """Return the mean (b, k) and variance (b, 1) of one observation of each row, given those of their mean."""
     mean, variance = moments
     return mean, (variance + rows.observation_noise(noise) - rows.noise_diag(noise))[:, None]

@@ -108,7 +108,7 @@ def _statistics(fit: FeatureFit, values: Values) -> Statistics:
 def _check(
     fit: FeatureFit, values: Values, inference: Inference, learned: Outcome | None
 ) -> tuple[float, float, float]:
-    """Return the mean squared leave-one-out z-score, the mean log density, and the correlation of neighbours' errors."""
+    """Return the mean squared leave-one-out z-score, the mean log density and the neighbours' correlation."""
     rows = fit.subset(CHECKED_ROWS) if learned is None else learned.held_out.judged_by
     if isinstance(inference, LowRankSolver):
         moments = inference.leave_one_out(rows)

@@ -2,9 +2,9 @@
 
 Hyperparameters are searched for as with random features (`rfgp.fitting.subsets`), with fixed points. If lengthscales
 have moved (`InducingFamily.has_moved`) after the first subset or at the end, points are chosen again at the new ones,
-and the search continues on the same rows. The likelier result is kept. Points are chosen at most three times more, while
-each time gains a thousandth of a nat a row. Learned points maximise the same likelihood with all hyperparameters, on at
-most 16,384 rows.
+and the search continues on the same rows. The likelier result is kept. Points are chosen at most three times more,
+while each time gains a thousandth of a nat a row. Learned points maximise the same likelihood with all hyperparameters,
+on at most 16,384 rows.
 """
 
 from collections.abc import Callable

@@ -99,7 +99,7 @@ class Scoring:
     """One search; see `ascend`."""
 
     def __init__(self, infer: Infer, rows: Block, jacobian: float, values: Values, plan: Plan, stage: str) -> None:
-        self._infer, self._start, self._plan, self._stage = evidence, values, plan, stage
+        self._infer, self._start, self._plan, self._stage = infer, values, plan, stage
         self._free = values.space.free(plan.fixed)
         self._names = [name for name in self._free for _ in range(values.raw[name].numel())]
         limits = [entry for name in self._free for entry in values.space.bounds(name)]

@@ -12,11 +12,13 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.ambient import plain
+from rfgp.blocks import Prior
 from rfgp.counts import check_count, counted
 from rfgp.errors import DataError, NotFittedError
 from rfgp.inference.conditioned import ConditionedGP
 from rfgp.inference.left_out import LeaveOneOut
-from rfgp.inference.mixture import MixtureInference
+from rfgp.inference.mixture import MixtureDistribution, MixtureInference
+from rfgp.inference.mixture_prediction import MixturePrediction
 from rfgp.inference.observed import observations
 from rfgp.inference.prediction import Prediction
 from rfgp.parameters import Quantity, Space, Values
@@ -202,8 +204,8 @@ class Regression:
         mean, scale, noise = self._units()
         latent = self.process.at(inputs)
         of_observations = None if self.family.is_normal else partial(observations, likelihood=bound_likelihood(self))
-        parts = (mean, scale, noise, origin.template, origin.is_numpy)
-        return prediction_of(latent, *parts, of_observations=of_observations)
+        kind = MixturePrediction if isinstance(latent, MixtureDistribution) else Prediction
+        return kind(latent, mean, scale, noise, origin.template, origin.is_numpy, of_observations=of_observations)
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
         """Draw functions from the posterior: maps of inputs, (n, d) or n labels, to values (s, n) or (s, n, k).
