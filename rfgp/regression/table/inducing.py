@@ -12,7 +12,6 @@ from rfgp import random
 from rfgp.blocks import Prior, Residual, WeightBlock
 from rfgp.features import Nystrom
 from rfgp.features.inducing import LEAST_SAMPLE, SAMPLED, by_k_means, by_pivots
-from rfgp.inference import EvidenceBounds, evidence_bounds
 from rfgp.local.kinds import kind_of
 from rfgp.parameters import Values
 from rfgp.regression.family import Family, Variance, mean_and_noise
@@ -24,7 +23,7 @@ from rfgp.regression.table.local import vecchia_block
 from rfgp.regression.table.options import BESIDE, InducingOptions, texts_of
 from rfgp.rows import Rows, SourceRows, gathered
 from rfgp.scaling import Scaling
-from rfgp.solvers import LinearModel
+from rfgp.solvers.lowrank import EvidenceBounds, LinearModel, evidence_bounds
 from rfgp.spectra import Spectrum
 
 LEARNED = Remedies("num_inducing", "", "", "")
