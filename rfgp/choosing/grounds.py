@@ -214,9 +214,9 @@ def _kept_out(found: Regression, rows: Block) -> Tensor:
         latent = found.predict(found.scaling.inputs.inverse(rows.inputs))
         observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
         return _as_tensor(observed.log_density(found.scaling.targets.inverse(rows.targets[:, 0]))) - _jacobian(found)
-    latent, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)
-    variance = latent.variance() + rows.observation_noise(noise.double())
-    return normal_log_density(rows.targets, latent.mean() + mean.double(), variance[:, None]).mean(1)
+    function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)
+    variance = function.variance() + rows.observation_noise(noise.double())
+    return normal_log_density(rows.targets, function.mean() + mean.double(), variance[:, None]).mean(1)
 
 
 def _jacobian(found: Regression) -> float:

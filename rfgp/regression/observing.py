@@ -179,7 +179,7 @@ def restored(family: Family, values: Values, tensors: Mapping[str, Tensor]) -> P
         if family.is_normal and "" not in parts:
             members = mixture_members(family, values)
             posteriors = [restore(member.prior, parts[str(i)]) for i, member in enumerate(members)]
-            return MixturePosterior.of(members, posteriors)
+            return MixturePosterior.from_members(members, posteriors)
         prior, *of_noise = priors_of(family, values)
         if of_noise:
             return HeteroscedasticPosterior(restore(prior, parts[""]), restore(of_noise[0], parts[NOISE_PREFIX]))

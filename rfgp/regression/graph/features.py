@@ -217,8 +217,9 @@ class DrawnFeatures(NodeFeatures):
 
     def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
         """Return the prior of the sparse features at theta (p,)."""
-        is_series = isinstance(self.draw, graphs.SeriesFeatures)
-        times = partial(_series_times, self.draw, self._kernel, theta.detach().numpy()) if is_series else None
+        times = None
+        if isinstance(self.draw, graphs.SeriesFeatures):
+            times = partial(_series_times, self.draw, self._kernel, theta.detach().numpy())
         size = self.draw.graph.num_nodes, self._seed
         return Prior(walks=(SparseWeightBlock(self._values, outputscale, *size, (theta,), times),))
 
