@@ -116,7 +116,7 @@ def best_start(fit: FeatureFit, held_out: HeldOut, starts: Sequence[Values]) -> 
     def compute() -> dict[str, Tensor]:
         return {"values": torch.tensor([density(start) for start in starts], dtype=torch.float64)}
 
-    return starts[int(fit.plan.journal.remember("trials", compute)["values"].argmax())]
+    return starts[int(fit.plan.journal.memoize("trials", compute)["values"].argmax())]
 
 
 def has_prior(values: Values) -> bool:
@@ -238,7 +238,7 @@ class Learning:
         plan.reporter.begin("learning frequencies", len(self.pool), plan.steps)
         for first in range(0, plan.steps, _SEGMENT):
             last = min(first + _SEGMENT, plan.steps)
-            tensors = plan.journal.remember(f"frequencies {last}", partial(self._segment, moment, first, last))
+            tensors = plan.journal.memoize(f"frequencies {last}", partial(self._segment, moment, first, last))
             moment = _Moment.of(tensors)
             self._report(first, tensors["likelihoods"].tolist())
             likelihoods += tensors["likelihoods"].tolist()

@@ -15,8 +15,8 @@ import torch
 
 from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.finish import finish
-from rfgp.fitting.local import POINTS, LocalFit
 from rfgp.fitting.maximize import SMALL, Evaluation, Objective, Plan, maximize
+from rfgp.fitting.neighbors import POINTS, NeighborFit
 from rfgp.fitting.subsets import SETTLED, begin, enlarge, optimize, searched
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, InducingFamily, Regression, mean_and_noise
@@ -27,7 +27,7 @@ ROUNDS = 3
 """The most choices of points after the first."""
 MOST_ROWS = 2**14
 """The most rows that points are learned from."""
-AnyFit = TypeVar("AnyFit", FeatureFit, LocalFit)
+AnyFit = TypeVar("AnyFit", FeatureFit, NeighborFit)
 
 
 def fit_inducing(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:

@@ -209,11 +209,11 @@ class _Search:
         """Search again with shorter lengthscales for faded columns that promise a gain; return the better end."""
         value, slope = self._evaluate(search.point)
         ended = self._coordinates.raw(search.point)
-        revived = self._coordinates.revived(ended, slope / self._coordinates.slope(ended) * self._objective.count)
-        if search.iterations >= self._plan.max_iterations or np.array_equal(revived, ended):
+        restarted = self._coordinates.restart(ended, slope / self._coordinates.slope(ended) * self._objective.count)
+        if search.iterations >= self._plan.max_iterations or np.array_equal(restarted, ended):
             return search
         last, length = self._last, len(self._trace)
-        again = self._descend(revived, bounds, tolerance)
+        again = self._descend(restarted, bounds, tolerance)
         evaluations = search.evaluations + again.evaluations
         if self._evaluate(again.point)[0] < value:
             return again._replace(evaluations=evaluations)
@@ -241,7 +241,7 @@ class _Search:
             values = self._start.moved(self._free, raw)
             known = {} if self._last is None else self._last[1]
             start = tuple(known[name] for name in sorted(known) if name.startswith(_START))
-            tensors = self._plan.journal.remember(
+            tensors = self._plan.journal.memoize(
                 self._stage, lambda: self._objective.evaluated(values, self._free, start)
             )
             self._last = point.copy(), tensors

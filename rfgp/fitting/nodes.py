@@ -10,8 +10,8 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
+from rfgp.fitting.average_information import ScoredInference, maximize_by_scoring
 from rfgp.fitting.maximize import Objective, Plan, maximize
-from rfgp.fitting.scoring import ScoredInference, ascend
 from rfgp.fitting.variational import fit_variational
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
@@ -104,7 +104,7 @@ def _ascended(regression: Regression, rows: Block, plan: Plan, *, has_subset: bo
         def infer(values: Values, some: Block = some) -> ScoredInference:
             return cast(ScoredInference, regression.replace(hyperparameters=values).infer(some))
 
-        values, report = ascend(infer, some, jacobian, values, plan, stage)
+        values, report = maximize_by_scoring(infer, some, jacobian, values, plan, stage)
         reports.append(report)
     return values, report.with_all(reports)
 
@@ -137,7 +137,7 @@ def _ranked_starts(regression: Regression, plan: Plan, open_starts: frozenset[st
         totals = [_likelihood(regression, values, some) for same_factor in starts for values in same_factor]
         return {"likelihoods": torch.stack(totals)}
 
-    likelihoods = plan.journal.remember("starts", compute)["likelihoods"].reshape(len(FACTORS), -1)
+    likelihoods = plan.journal.memoize("starts", compute)["likelihoods"].reshape(len(FACTORS), -1)
     best, which = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf).max(1)
     usable = [i for i in best.argsort(descending=True, stable=True).tolist() if math.isfinite(best[i])]
     return [starts[i][int(which[i])] for i in usable] or [regression.hyperparameters]

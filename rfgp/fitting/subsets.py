@@ -250,7 +250,7 @@ def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:
     def compute() -> dict[str, Tensor]:
         return {"values": torch.tensor([likelihood(factor) for factor in STARTS], dtype=torch.float64)}
 
-    likelihoods = fit.plan.journal.remember("starts", compute)["values"].tolist()
+    likelihoods = fit.plan.journal.memoize("starts", compute)["values"].tolist()
     ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
     return [factor for _, factor in reversed(ranked)]
 

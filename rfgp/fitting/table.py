@@ -1,14 +1,14 @@
 """Fitting tables: which way a family is fitted."""
 
+from rfgp.fitting.full_batch import fit_full_batch
 from rfgp.fitting.inducing import fit_inducing
-from rfgp.fitting.local import fit_local
+from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
 from rfgp.fitting.maximize import Plan
+from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import fit_observed
 from rfgp.fitting.residual import fit_residual
 from rfgp.fitting.subsets import fit_features
-from rfgp.fitting.together import fit_together
 from rfgp.fitting.variational import fit_variational
-from rfgp.fitting.whole import fit_whole
 from rfgp.regression import FeatureOptions, FitReport, InducingFamily, KernelFamily, LocalFamily, Regression
 from rfgp.regression.observing import approximation_of
 
@@ -26,7 +26,7 @@ def _fitted(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     if isinstance(regression.family, LocalFamily):
         options = regression.family.options
         is_learned = isinstance(options, FeatureOptions) and options.frequencies == "learned"
-        return (fit_together if is_learned else fit_local)(regression, plan)
+        return (fit_learned_with_neighbors if is_learned else fit_neighbors)(regression, plan)
     if isinstance(regression.family, InducingFamily):
         return (fit_residual if regression.family.options.has_residual else fit_inducing)(regression, plan)
-    return (fit_whole if isinstance(regression.family, KernelFamily) else fit_features)(regression, plan)
+    return (fit_full_batch if isinstance(regression.family, KernelFamily) else fit_features)(regression, plan)

@@ -32,7 +32,7 @@ def test_sums_are_taken_again_in_double_precision_where_the_noise_found_needs_it
 
 def test_a_record_without_a_sum_is_a_fault_of_the_checkpoint(tmp_path):
     with open_journal(tmp_path / "c", lambda: "x") as journal:
-        journal.remember("a pass over all rows", lambda: {"gram": torch.ones(1)})
+        journal.memoize("a pass over all rows", lambda: {"gram": torch.ones(1)})
     with open_journal(tmp_path / "c", lambda: "x") as journal:
         fit = begun(journal=journal)
         with pytest.raises(rfgp.CheckpointError, match="c has a record without 'target'"):

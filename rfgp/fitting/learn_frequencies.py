@@ -29,8 +29,8 @@ from rfgp.couplings import Frequencies
 from rfgp.fitting.context import KEPT_OUT
 from rfgp.fitting.finish import if_finite
 from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, mean_and_error
-from rfgp.fitting.local import EACH, FREQUENCIES, SETTLED, LocalFit, ended, fit_local, search_all
 from rfgp.fitting.maximize import Plan
+from rfgp.fitting.neighbors import EACH, FREQUENCIES, SETTLED, NeighborFit, finalize, fit_neighbors, search_all
 from rfgp.fitting.subsets import fit_features
 from rfgp.inference.distributions import normal_log_density
 from rfgp.parameters import Values
@@ -75,12 +75,12 @@ class Candidate(NamedTuple):
         return score if math.isfinite(score) else -math.inf
 
 
-def fit_together(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+def fit_learned_with_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression of features and a local process, frequencies too; return the one found and how it went."""
-    whole = LocalFit.of(regression, plan)
+    whole = NeighborFit.of(regression, plan)
     if len(whole.rows) < LEAST_LEARNED or plan.steps == 0:
         why = f"{counted(len(whole.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
-        found, report = fit_local(regression, plan)
+        found, report = fit_neighbors(regression, plan)
         return found, replace(report, frequencies="fell back", message=f"{report.message}; {why}")
     out = min(KEPT_OUT[1], math.ceil(KEPT_OUT[0] * len(whole.rows)))
     parts = (torch.arange(len(whole.rows) - out), torch.arange(len(whole.rows) - out, len(whole.rows)))
@@ -93,7 +93,7 @@ def fit_together(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
     if best is not first:
         words = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a kept-out row ahead of {first.name}"
     changed = {"rows": regression.rows, "num_observations": regression.num_observations}
-    found, report = ended(best.regression.replace(**changed), plan, reports, words)
+    found, report = finalize(best.regression.replace(**changed), plan, reports, words)
     errors = best.errors[best.half :]
     return found, replace(
         report,
@@ -115,7 +115,7 @@ def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
 def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return the candidates, that with fixed frequencies first, and the reports of all searches."""
     few = _with_fewer(regression)
-    _, fixed, reports = search_all(LocalFit.of(few, plan))
+    _, fixed, reports = search_all(NeighborFit.of(few, plan))
     candidates = [Candidate.of(few.replace(hyperparameters=fixed), "fixed frequencies and a local process", kept_out)]
     alone, report = fit_features(_without_local(regression), plan)
     alone = _with_local(regression, alone)
@@ -129,7 +129,7 @@ def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[li
 
 def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return what searches for everything by one likelihood pass through, each with new neighbours."""
-    fit, family = LocalFit.of(start, plan), start.family
+    fit, family = NeighborFit.of(start, plan), start.family
     assert isinstance(family, LocalFamily)
     omega = family.drawn_map.frequencies
     hyperprior = Normal(omega.dense(), torch.full_like(omega.dense(), PRIOR_SCALE), validate_args=False)

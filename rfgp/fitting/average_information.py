@@ -76,7 +76,7 @@ Infer = Callable[[Values], ScoredInference]
 """Returns the inference from some rows at hyperparameters."""
 
 
-def ascend(
+def maximize_by_scoring(
     infer: Infer, rows: Block, jacobian: float, values: Values, plan: Plan, stage: str = "all rows"
 ) -> tuple[Values, FitReport]:
     """Maximise the likelihood and the log hyperpriors over the hyperparameters that are not fixed.
@@ -96,7 +96,7 @@ def ascend(
 
 
 class Scoring:
-    """One search; see `ascend`."""
+    """One search; see `maximize_by_scoring`."""
 
     def __init__(self, infer: Infer, rows: Block, jacobian: float, values: Values, plan: Plan, stage: str) -> None:
         self._infer, self._start, self._plan, self._stage = infer, values, plan, stage
@@ -191,7 +191,7 @@ class Scoring:
 
     def _evaluate(self, point: Floats) -> tuple[Floats, Floats]:
         """Return gradient (p,) and information (p, p), those of the hyperpriors included."""
-        tensors = self._plan.journal.remember(self._stage, lambda: self._compute(point))
+        tensors = self._plan.journal.memoize(self._stage, lambda: self._compute(point))
         return tensors["gradient"].numpy(), tensors["information"].numpy()
 
     def _compute(self, point: Floats) -> dict[str, Tensor]:
@@ -249,5 +249,5 @@ class Scoring:
                 value = inference.log_marginal_likelihood() + self._jacobian
             return {"value": value, "error": torch.tensor(inference.likelihood_error, dtype=torch.float64)}
 
-        tensors = self._plan.journal.remember(f"{self._stage}: value", compute)
+        tensors = self._plan.journal.memoize(f"{self._stage}: value", compute)
         return float(tensors["value"]), float(tensors["error"])

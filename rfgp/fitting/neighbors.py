@@ -3,7 +3,7 @@
 Neighbours are the nearest in the lengthscales of that process. They are found again after each search and are fixed
 within one. For many rows the likelihood is that of 16,384 of them, each given its neighbours among all rows: a table of
 these rows alone would be less dense. Features are marginalised, so that only these rows determine the weights.
-Frequencies are learned in `rfgp.fitting.together`.
+Frequencies are learned in `rfgp.fitting.learn_frequencies`.
 
 The likelihood has several optima: features may explain structure that neighbours would explain better. So neighbours
 alone are searched as well. If they are likelier than both after as many iterations, a second search for both starts
@@ -60,7 +60,7 @@ FREQUENCIES, POINTS = "frequencies", "inducing"
 
 
 @dataclass(frozen=True, eq=False)
-class LocalFit:
+class NeighborFit:
     """The fit of a regression with neighbours.
 
     Attributes:
@@ -78,7 +78,7 @@ class LocalFit:
     most: int
 
     @classmethod
-    def of(cls, regression: Regression, plan: Plan) -> "LocalFit":
+    def of(cls, regression: Regression, plan: Plan) -> "NeighborFit":
         """Return the fit of a regression."""
         rows, family = gathered(regression.needed_rows("a fit")), regression.family
         assert isinstance(family, LocalFamily | InducingFamily)
@@ -90,14 +90,14 @@ class LocalFit:
         """The rows among which inducing points are chosen: all."""
         return self.rows
 
-    def with_more(self, values: Values) -> "LocalFit":
+    def with_more(self, values: Values) -> "NeighborFit":
         """Return the fit on twice as many rows, or all. Neighbours alone start at the end of the last search."""
         wider = replace(self, most=2 * self.most)
         if self.plan.most_rows is None or not isinstance(self.family, LocalFamily) or self.family.base is not None:
             return wider
         return replace(wider, regression=self.regression.replace(hyperparameters=values))
 
-    def through(self, family: LocalFamily | InducingFamily) -> "LocalFit":
+    def through(self, family: LocalFamily | InducingFamily) -> "NeighborFit":
         """Return the fit through other features."""
         return replace(self, family=family, regression=self.regression.replace(family=family))
 
@@ -107,7 +107,7 @@ class LocalFit:
         return self.family.prior(values) if searched is None else self.family.prior_of(searched, values)
 
     @property
-    def looks_around(self) -> bool:
+    def is_multistart(self) -> bool:
         """Whether other starts are compared."""
         return self.plan.max_iterations > 0 and not self.plan.is_begun
 
@@ -211,31 +211,31 @@ def _neighbors(prior: Prior) -> VecchiaBlock:
     return prior.neighbors
 
 
-Found = tuple[LocalFit, Values, list[FitReport]]
+Found = tuple[NeighborFit, Values, list[FitReport]]
 """The result of a search: the fit with the features that it chose, the values, and the reports."""
-Search = Callable[[LocalFit], Found]
+Search = Callable[[NeighborFit], Found]
 
 
-def fit_local(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+def fit_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression with neighbours; return it with its posterior, and the report."""
-    _, values, reports = search_all(LocalFit.of(regression, plan))
-    return ended(regression.replace(hyperparameters=values), plan, reports)
+    _, values, reports = search_all(NeighborFit.of(regression, plan))
+    return finalize(regression.replace(hyperparameters=values), plan, reports)
 
 
-def _search(fit: LocalFit) -> Found:
+def _search(fit: NeighborFit) -> Found:
     """Search repeatedly with new neighbours while these gain."""
     begin = fit.regression.hyperparameters
     values, reports = rounds(fit, begin, AT_FIRST)
-    if isinstance(fit.family, LocalFamily) and fit.family.base is not None and fit.looks_around:
+    if isinstance(fit.family, LocalFamily) and fit.family.base is not None and fit.is_multistart:
         other, more = from_local(fit, begin, reports[-1].log_marginal_likelihood)
         if other is not None and is_better(fit, (other, more[-1]), (values, reports[-1])):
             values, reports = other, [*reports, *more]
         else:
             reports = [*more, *reports]
-    return fit, *settled(fit, values, reports)
+    return fit, *more_rounds(fit, values, reports)
 
 
-def search_all(fit: LocalFit, search: Search = _search) -> Found:
+def search_all(fit: NeighborFit, search: Search = _search) -> Found:
     """Search, and search again on more rows if all are far less likely; return the fit, the values and all reports.
 
     Args:
@@ -250,7 +250,7 @@ def search_all(fit: LocalFit, search: Search = _search) -> Found:
     return found, values, reports
 
 
-def settled(fit: LocalFit, values: Values, reports: list[FitReport]) -> tuple[Values, list[FitReport]]:
+def more_rounds(fit: NeighborFit, values: Values, reports: list[FitReport]) -> tuple[Values, list[FitReport]]:
     """Search with new neighbours after the first searches, if the last one gained; return all reports."""
     if not fit.gained(reports[-1]):
         return values, reports
@@ -259,7 +259,7 @@ def settled(fit: LocalFit, values: Values, reports: list[FitReport]) -> tuple[Va
 
 
 def rounds(
-    fit: LocalFit, values: Values, most: int, before: int = 0, name: str = "", alone: bool = False
+    fit: NeighborFit, values: Values, most: int, before: int = 0, name: str = "", alone: bool = False
 ) -> tuple[Values, list[FitReport]]:
     """Search at most so many times, each with new neighbours, after so many searches before."""
     reports = list[FitReport]()
@@ -271,7 +271,7 @@ def rounds(
     return values, reports
 
 
-def from_local(fit: LocalFit, begin: Values, likelihood: float) -> tuple[Values | None, list[FitReport]]:
+def from_local(fit: NeighborFit, begin: Values, likelihood: float) -> tuple[Values | None, list[FitReport]]:
     """Search with neighbours alone, and from there with features if that is likelier; else there are no values."""
     values, reports = rounds(fit, begin, AT_FIRST, name=", the local process alone", alone=True)
     if not reports[-1].log_marginal_likelihood > likelihood:
@@ -282,14 +282,14 @@ def from_local(fit: LocalFit, begin: Values, likelihood: float) -> tuple[Values 
     return values, [*reports, *more]
 
 
-def is_better(fit: LocalFit, one: tuple[Values, FitReport], other: tuple[Values, FitReport]) -> bool:
+def is_better(fit: NeighborFit, one: tuple[Values, FitReport], other: tuple[Values, FitReport]) -> bool:
     """Return whether the first has the better leave-one-out score, or for very many rows the higher likelihood."""
     if len(fit.rows) <= MOST_CHECKED:
         return fit.density_left_out(one[0]) > fit.density_left_out(other[0])
     return one[1].log_marginal_likelihood > other[1].log_marginal_likelihood
 
 
-def ended(found: Regression, plan: Plan, reports: list[FitReport], words: str = "") -> tuple[Regression, FitReport]:
+def finalize(found: Regression, plan: Plan, reports: list[FitReport], words: str = "") -> tuple[Regression, FitReport]:
     """Return a regression with its posterior, and the report of all searches.
 
     If the plan asks for a search on some rows only, there is no posterior.

@@ -5,8 +5,8 @@ import pytest
 import torch
 from grid import MOST_DENSE, model, observations
 
-from rfgp.fitting import Objective, Plan, ascend, maximize
-from rfgp.fitting.scoring import Scoring
+from rfgp.fitting import Objective, Plan, maximize, maximize_by_scoring
+from rfgp.fitting.average_information import Scoring
 from rfgp.parameters import Quantity, Space
 from rfgp.rows import Block
 from rfgp.scaling import Affine
@@ -25,7 +25,7 @@ def ascended(regression, values=None, **plan):
         return regression.replace(hyperparameters=values).infer(rows)
 
     jacobian = regression.scaling.targets.log_jacobian(rows.count)
-    return ascend(infer, rows, jacobian, values or regression.hyperparameters, Plan(**plan))
+    return maximize_by_scoring(infer, rows, jacobian, values or regression.hyperparameters, Plan(**plan))
 
 
 def test_scoring_finds_the_maximum_but_for_a_part_of_its_error(monkeypatch):
