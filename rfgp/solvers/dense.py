@@ -59,12 +59,24 @@ class DenseSolver(Solver):
         self._noise, self._residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
         self._kernel = _covariance(prior, rows.inputs) if covariance is None else covariance
         self._repeated = rows.repetitions(noise)
-        with torch.no_grad():
-            self._factor, self._coefficients = self._solve()
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets and noise of the same inputs."""
-        return type(self)(self._prior, rows, mean, noise, self._kernel)
+        """Return the solver with other targets and noise of the same inputs. For the same noise the factor is kept."""
+        other = type(self)(self._prior, rows, mean, noise, self._kernel)
+        if "_factor" in vars(self) and torch.equal(other._noise, self._noise):
+            vars(other)["_factor"] = self._factor
+        return other
+
+    @cached_property
+    def _factor(self) -> Tensor:
+        """The lower Cholesky factor of C, (n, n), without gradients."""
+        with torch.no_grad():
+            return self._factorized()
+
+    @cached_property
+    def _coefficients(self) -> Tensor:
+        """The coefficients a, (n, k), without gradients."""
+        return torch.cholesky_solve(self._residual.detach(), self._factor)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
@@ -103,9 +115,13 @@ class DenseSolver(Solver):
 
     @property
     def latent_variances(self) -> Tensor:
-        """The posterior variances D - D (C^-1) D of f at the rows, (n,)."""
-        noise = self._noise.detach()
-        return noise * (1 - noise * self._precisions)
+        """The posterior variances D - D C^-1 D = D C^-1 K of f at the rows, (n,).
+
+        Each is taken from the form that loses no digits: the second one if the noise is larger than the prior variance.
+        """
+        noise, kernel, inverse = self._noise.detach(), self._kernel.detach(), torch.cholesky_inverse(self._factor)
+        shares = torch.where(noise > kernel.diagonal(), (kernel * inverse).sum(1), 1 - noise * inverse.diagonal())
+        return noise * shares
 
     @property
     def log_determinant(self) -> Tensor:
@@ -116,18 +132,18 @@ class DenseSolver(Solver):
         """Return the factor of the rows' covariance, or the weights of features, with gradients if C or y has some."""
         factor, coefficients = self._factor, self._coefficients
         if torch.is_grad_enabled() and any(t.requires_grad for t in (self._kernel, self._noise, self._residual)):
-            factor, coefficients = self._solve()
+            factor = self._factorized()
+            coefficients = torch.cholesky_solve(self._residual, factor)
         if not self._prior.has_weights_only or self._prior.dense.has_residual:
             return DensePosterior(self._prior, self._rows.inputs, coefficients, factor)
         phi = self._prior.dense.scaled(self._rows.inputs).double()
         rows: Tensor = torch.linalg.solve_triangular(factor, phi, upper=False)
         return LowRankPosterior(self._prior, phi.mT @ coefficients, RowCovariance(rows))
 
-    def _solve(self) -> tuple[Tensor, Tensor]:
+    def _factorized(self) -> Tensor:
         covariance = self._kernel.clone()
         covariance.diagonal().add_(self._noise)
-        factor = cholesky(covariance, "The covariance K + noise of the training data")
-        return factor, torch.cholesky_solve(self._residual, factor)
+        return cholesky(covariance, "The covariance K + noise of the training data")
 
 
 @dataclass(frozen=True, eq=False)

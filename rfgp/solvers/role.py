@@ -169,6 +169,8 @@ class Solver(Inference):
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver with other targets and noise of the same inputs.
 
+        For the noise that the solver has, its factors are kept, so that other targets cost one solve.
+
         Args:
             rows: The same inputs with targets (n, k), noise and weights.
             mean: (k,), float64.

@@ -13,7 +13,8 @@ from rfgp.rows import Block
 from rfgp.solvers.bordered.posterior import BorderedPosterior
 from rfgp.solvers.bordered.reads import all_weights, joined_reads, latents_of
 from rfgp.solvers.bordered.system import BorderedSystem
-from rfgp.solvers.role import Solver
+from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
+from rfgp.solvers.role import Posterior, Solver
 
 
 class BorderedSolver(Solver):
@@ -42,15 +43,16 @@ class BorderedSolver(Solver):
         self._repeated = rows.repetitions(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets and noise of the same inputs."""
-        return type(self)(self._prior, rows, mean, noise, self._like or self)
+        """Return the solver with other targets and noise of the same inputs. For the same noise factors are kept."""
+        return type(self)(self._prior, rows, mean, noise, self)
 
     @cached_property
     def system(self) -> BorderedSystem:
         """The numbers."""
         numbers = self._noise.detach(), self._residual.detach(), self._rows.each
         if self._like is not None:
-            return self._like.system.at(*numbers)
+            like, self._like = self._like, None  # a chain of solvers would keep all their numbers
+            return like.system.at(*numbers)
         reads = joined_reads(self._blocks, self._rows.inputs)
         return BorderedSystem(latents_of(self._blocks), reads, self._border.detach(), *numbers)
 
@@ -81,7 +83,7 @@ class BorderedSolver(Solver):
     @property
     def fitted(self) -> Tensor:
         """The posterior mean of f at the rows, (n, k)."""
-        return self.system.residual - self.system.left
+        return self.system.fitted
 
     @property
     def latent_variances(self) -> Tensor:
@@ -99,16 +101,20 @@ class BorderedSolver(Solver):
         factor = self.system.border_factor
         return 1 - float(torch.cholesky_inverse(factor).diagonal().mean()) if len(factor) else None
 
-    def posterior(self) -> BorderedPosterior:
-        """Return the rows, with the numbers that were computed for them."""
+    def posterior(self) -> Posterior:
+        """Return the rows, with the numbers that were computed for them, or the weights if there is nothing else."""
+        if self._prior.has_weights_only:
+            covariance = FactorCovariance(self.system.border_factor)
+            return LowRankPosterior(self._prior.detached(), self.system.weights, covariance)
         noise, residual = self.system.noise, self.system.residual
         return BorderedPosterior(self._prior.detached(), self._rows.inputs, noise, residual, self.system)
 
 
 def _completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor, Tensor]:
-    """Return rows with residuals that are noise (FITC) among their noise, the term of residuals that bound the density
-    (VFE), and the variance (n,) of residuals that the noise of a row's mean does not have; as in
-    `rfgp.solvers.lowrank.solver`.
+    """Return rows and the two corrections of residuals, as in `rfgp.solvers.lowrank.solver`.
+
+    Residuals that are noise (FITC) are among the noise of the rows. The corrections are the term of residuals that
+    bound the density (VFE), 0-d, and the residual variance (n,) that the noise of a row's mean does not have.
     """
     if not weights.has_residual:
         return rows, torch.zeros_like(noise), torch.zeros_like(noise)

@@ -39,6 +39,9 @@ _LOG_2PI = math.log(2 * math.pi)
 _COLUMNS = 64
 """The number of columns of A^T that are solved at once for variances that the selected inverse does not have."""
 
+_OF_PRIOR = ("pattern", "prior_entries", "_prior_determinants", "_transposed")
+_OF_NOISE = ("entries", "factor", "coupling", "reduced", "border_factor", "log_determinant", "row_variances")
+
 
 class Latent(NamedTuple):
     """Latent values with a sparse precision at given hyperparameters."""
@@ -83,10 +86,15 @@ class BorderedSystem:
         self.each = residual.new_ones(residual.shape[1]) if each is None else each
 
     def at(self, noise: Tensor, residual: Tensor, each: Tensor) -> "BorderedSystem":
-        """Return the system with other noise (n,), residuals (n, k) and counts (k,), the prior's numbers kept."""
+        """Return the system with other noise (n,), residuals (n, k) and counts (k,), and the prior's numbers.
+
+        For the same noise the factors are kept.
+        """
         other = BorderedSystem(self.latents, self.reads, self.border, noise, residual, each)
-        kept = ("pattern", "prior_entries", "_prior_determinants", "_transposed")
-        vars(other).update({name: vars(self)[name] for name in kept if name in vars(self)})
+        if self.latents:
+            vars(other).update({name: getattr(self, name) for name in _OF_PRIOR})
+        if torch.equal(noise, self.noise):
+            vars(other).update({name: vars(self)[name] for name in _OF_NOISE if name in vars(self)})
         return other
 
     # --- the posterior ---------------------------------------------------------------------------
@@ -162,10 +170,15 @@ class BorderedSystem:
         return self.solve(self.gather((self.residual - self.border @ self.weights) / self.noise[:, None]))
 
     @cached_property
+    def fitted(self) -> Tensor:
+        """The posterior mean A u + Phi w of f at the rows, (n, k)."""
+        fitted = self.border @ self.weights
+        return fitted + self.read(self.values) if self.latents else fitted
+
+    @cached_property
     def left(self) -> Tensor:
         """The residual e of the posterior mean, (n, k)."""
-        left = self.residual - self.border @ self.weights
-        return left - self.read(self.values) if self.latents else left
+        return self.residual - self.fitted
 
     # --- the likelihood --------------------------------------------------------------------------
 
