@@ -8,7 +8,7 @@ import torch
 
 import rfgp
 from rfgp.choosing import choose, costs, grounds
-from rfgp.fitting import Plan, fit_table
+from rfgp.fitting import Plan, fit_table, neighbors
 from rfgp.regression import begin
 from rfgp.regression.table import offers
 from rfgp.rows import Chunk

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import rfgp
+from rfgp.blocks import Residual
 from rfgp.features import Nystrom
 from rfgp.features.inducing import JITTER
-from rfgp.blocks import Residual
 from rfgp.regression import mean_and_noise
-from rfgp.solvers import solver_for
 from rfgp.regression.table import inducing as family
+from rfgp.solvers import solver_for
 from rfgp.tables import Blocks
 
 PLAIN = {"features": "nystrom", "spectrum": "gaussian", "local": None, "diagonal": None}
