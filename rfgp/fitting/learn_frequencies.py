@@ -1,18 +1,17 @@
-"""Learning frequencies together with a local process beside them.
+"""Learning frequencies together with a nearest-neighbour process.
 
-Learned alone they take what the local process would do better, and beside it they learn few rows by heart although the
-likelihood rises. So a tenth of the rows is kept out, at most 2,000, and judges candidates by their density given the
+Frequencies that are learned alone explain structure that neighbours would explain better, and with neighbours they
+over-fit few rows. So a tenth of the rows is held out, at most 2,000, and scores candidates by their density given the
 rest:
 
-1. fixed frequencies and the local process, fitted by their likelihood;
-2. learned frequencies alone (`rfgp.fitting.frequencies`), the local process switched off;
+1. fixed frequencies and neighbours, fitted by their likelihood;
+2. learned frequencies alone (`rfgp.fitting.frequencies`), with neighbours switched off;
 3. everything by one likelihood, frequencies too, from the better of the two. After every 25 iterations the neighbours
-   are found again, and the kept-out rows asked; the best of these steps stands.
+   are found again and the held-out rows scored; the best of these steps is kept.
 
-One half of the kept-out rows chooses steps and candidates, the other says whether the choice is better than the first
-candidate by more than a standard error; otherwise that one is taken. Frequencies beside a local process are few where
-rows are few, m d <= n / 10: the local process takes over what many were needed for (concrete, 834 rows: 4 and 16
-together are as good as or better than each part alone, which 96 are not).
+One half of the held-out rows selects steps and candidates. The other half tests whether the selected one is better than
+the first candidate by more than a standard error; otherwise the first is taken. There are at most n / (10 d)
+frequencies: neighbours replace many of them.
 """
 
 import math
@@ -39,13 +38,13 @@ from rfgp.regression.table.options import LOCAL_STARTS
 from rfgp.rows import Block
 
 FEWEST, A_ROW = 4, 0.1
-"""Frequencies at least, and numbers of theirs for each row at most."""
+"""The fewest frequencies, and the most of their entries for each row."""
 PATIENCE = 2
-"""Searches of 25 iterations in a row that may bring the kept-out rows nothing."""
+"""The number of searches of 25 iterations in a row without a better validation score after which learning ends."""
 
 
 class Candidate(NamedTuple):
-    """A regression of the rows that are learned from, and what it says of those that are not."""
+    """A regression of the training rows, and its predictions of held-out rows."""
 
     regression: Regression
     name: str
@@ -65,18 +64,18 @@ class Candidate(NamedTuple):
 
     @property
     def half(self) -> int:
-        """The number of rows that choose; the others judge."""
+        """The number of validation rows; the others test."""
         return (len(self.density) + 1) // 2
 
     @property
     def score(self) -> float:
-        """The mean density of the rows that choose."""
+        """The mean density of the validation rows."""
         score = float(self.density[: self.half].mean())
         return score if math.isfinite(score) else -math.inf
 
 
 def fit_learned_with_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression of features and a local process, frequencies too; return the one found and how it went."""
+    """Fit features, frequencies too, with neighbours; return the regression and the report."""
     whole = NeighborFit.of(regression, plan)
     if len(whole.rows) < LEAST_LEARNED or plan.steps == 0:
         why = f"{counted(len(whole.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
@@ -103,9 +102,9 @@ def fit_learned_with_neighbors(regression: Regression, plan: Plan) -> tuple[Regr
 
 
 def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
-    """Return the best by the rows that choose, with its gain on the first by those that judge, and its error.
+    """Return the best by the validation rows, or the first if the gain on test rows is at most its standard error.
 
-    The first, where that gain is not above its standard error.
+    Also return that gain and its standard error.
     """
     first, best = candidates[0], max(candidates, key=lambda each: each.score)
     gain, error = mean_and_error((best.density - first.density)[best.half :])
@@ -113,7 +112,7 @@ def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
 
 
 def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
-    """Return the candidates, that with fixed frequencies first, and the reports of all searches."""
+    """Return the candidates, the one with fixed frequencies first, and the reports of all searches."""
     few = _with_fewer(regression)
     _, fixed, reports = search_all(NeighborFit.of(few, plan))
     candidates = [Candidate.of(few.replace(hyperparameters=fixed), "fixed frequencies and a local process", kept_out)]
@@ -128,7 +127,7 @@ def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[li
 
 
 def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
-    """Return what searches for everything by one likelihood pass through, each with new neighbours."""
+    """Return candidates from searches for everything by one likelihood, each with new neighbours."""
     fit, family = NeighborFit.of(start, plan), start.family
     assert isinstance(family, LocalFamily)
     omega = family.drawn_map.frequencies
@@ -152,7 +151,7 @@ def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candida
 
 
 def _with_fewer(regression: Regression) -> Regression:
-    """Return a regression with no more frequencies than are learned beside a local process of so many rows."""
+    """Return a regression with no more frequencies than are learned with neighbours of so many rows."""
     options = _options(regression)
     few = max(FEWEST, int(A_ROW * regression.num_observations / _columns(regression)))
     if few >= options.num_frequencies:
@@ -161,7 +160,7 @@ def _with_fewer(regression: Regression) -> Regression:
 
 
 def _without_local(regression: Regression) -> Regression:
-    """Return a regression with the features alone, whose noise has a higher bound."""
+    """Return a regression with the features only, whose noise has a higher bound."""
     options, values = _options(regression), regression.hyperparameters
     quantities = {name: q for name, q in values.space.quantities.items() if name not in LOCAL_STARTS}
     hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name not in LOCAL_STARTS}
@@ -175,7 +174,7 @@ def _without_local(regression: Regression) -> Regression:
 
 
 def _with_local(regression: Regression, alone: Regression) -> Regression:
-    """Return a regression with the features of another and the local process switched off."""
+    """Return a regression with the features of another and neighbours of the least variance."""
     values, family = regression.hyperparameters, _family(_options(regression))
     least = values.space.quantities["local_outputscale"].bounds[0].log()
     assert isinstance(alone.family, FeatureFamily)
@@ -185,7 +184,7 @@ def _with_local(regression: Regression, alone: Regression) -> Regression:
 
 
 def _halved(alone: Regression) -> Regression:
-    """Return a regression with half of its noise taken for a local process, of half the features' lengthscales."""
+    """Return a regression that gives half of its noise to neighbours, at half the features' lengthscales."""
     values, half = alone.hyperparameters, math.log(0.5)
     local = {"local_outputscale": values.raw["noise"] + half, "local_lengthscale": values.raw["lengthscale"] + half}
     return alone.replace(hyperparameters=values.shifted(noise=half).replaced(local))

@@ -1,10 +1,9 @@
-"""Fitting through inducing points and neighbours that take up what these leave of the kernel, by one likelihood.
+"""Fitting through inducing points with neighbours for their residual, by one likelihood.
 
-There is one kernel, which neighbours alone estimate as well, in a tenth of the time. So the search begins with these,
-and points are chosen among the rows in the lengthscales found. Neighbours are found again after each search, as beside
-any features (`rfgp.fitting.neighbors`), and points are chosen again where lengthscales have moved
-(`rfgp.fitting.inducing`); what is likelier then stands. Points that are learned move at the end, with all
-hyperparameters, by the same likelihood of the same rows.
+There is one kernel, which neighbours alone estimate as well, in a tenth of the time. So the search starts with these,
+and points are chosen among the rows at the lengthscales found. Neighbours are found again after each search
+(`rfgp.fitting.neighbors`), and points are chosen again if lengthscales have moved (`rfgp.fitting.inducing`); the
+likelier result is kept. Learned points maximise the same likelihood at the end, with all hyperparameters.
 """
 
 from rfgp.fitting.inducing import chosen_again
@@ -27,7 +26,7 @@ AGAIN, ALONE = ", points chosen again", ", no points"
 
 
 def fit_residual(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression; return the one found, with its posterior, and how it went."""
+    """Fit a regression; return it with its posterior, and the report."""
     found, values, reports = search_all(NeighborFit.of(regression, plan), _search)
     if _family(found).options.learn_inducing and plan.max_iterations:
         found, values, report = _learned(found, values)

@@ -1,4 +1,4 @@
-"""Fitting tables: which way a family is fitted."""
+"""Fitting tables: the strategy of each family."""
 
 from rfgp.fitting.full_batch import fit_full_batch
 from rfgp.fitting.inducing import fit_inducing
@@ -14,7 +14,7 @@ from rfgp.regression.observing import approximation_of
 
 
 def fit_table(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression of a table; return the one found, and how it went."""
+    """Fit a regression of a table; return it and the report."""
     if approximation_of(regression.family, regression.needed_rows("a fit")) == "variational":
         return fit_variational(regression, plan, _fitted)
     return _fitted(regression, plan)
