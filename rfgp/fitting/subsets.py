@@ -49,7 +49,7 @@ STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
 APART = 4.0
 """The factor between the lengthscales of two starts that are both optimised."""
 FEW_ROWS, SHORT = 250, 0.2
-"""The number of rows up to which only the best start is optimised, unless its lengthscales are shorter than this factor.
+"""The most rows for which only the best start is optimised, unless its lengthscales are shorter than that factor.
 
 Features explain each row by itself at short lengthscales. On 18 tables at 50, 150 and 400 rows the usual start gained
 more than a nat in 4 of the 8 cases with a best start that short; a second start did so in 3 of the other 42."""
@@ -108,9 +108,9 @@ def _fit_fixed(fit: FeatureFit, outcome: Outcome | None = None) -> tuple[Regress
 
 
 def _fit_learned(fit: FeatureFit) -> tuple[Regression, FitReport]:
-    """Fit with learned frequencies unless fixed ones are as good. If that is uncertain, these are fitted to convergence.
+    """Fit with learned frequencies unless fixed ones are as good. If unsure, fixed ones are fitted to convergence.
 
-    It is uncertain if the scores are close, or if rows are fewer than the numbers that are learned from them. If fixed
+    It is unsure if the scores are close, or if rows are fewer than the numbers that are learned from them. If fixed
     ones are a candidate of their own, they are compared elsewhere.
     """
     outcome = _learned(fit)
