@@ -28,7 +28,7 @@ from rfgp.parameters import Values
 from rfgp.regression import FitReport, InducingFamily, LocalFamily, Regression, mean_and_noise
 from rfgp.rows import Block, gathered
 from rfgp.solvers import WarmStart
-from rfgp.solvers.whitened import WhitenedSolver, whitened_solver
+from rfgp.solvers.whitened import WhitenedSolver, whitened
 from rfgp.threads import in_one_thread
 
 MOST_ROWS = 2**14
@@ -144,7 +144,7 @@ class NeighborFit:
             wider = replace(self, most=MOST_ROWS)._objective(values, alone=False)
             return float(wider.density(values).value) / wider.count
         mean, noise = mean_and_noise(values)
-        every = whitened_solver(self.prior(values).detached(), self.rows, mean.double(), noise.double())
+        every = whitened(self.prior(values).detached(), self.rows, mean.double(), noise.double())
         return float(every.log_marginal_likelihood()) / self.rows.count
 
     def gained(self, report: FitReport) -> bool:

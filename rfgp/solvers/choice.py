@@ -1,6 +1,7 @@
 """Which solver serves a prior and so many rows."""
 
 from collections.abc import Mapping, Sized
+from typing import cast
 
 from torch import Tensor
 
@@ -10,6 +11,7 @@ from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver
 from rfgp.solvers.dense import DensePosterior, DenseSolver
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
 from rfgp.solvers.role import Inference, Posterior, Solver
+from rfgp.solvers.whitened import WhitenedPosterior, whitened
 
 MOST_DENSE = 4000
 """The most rows whose covariance is factorised if features are sparse."""
@@ -54,6 +56,8 @@ def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> S
         noise: The variance of one observation, 0-d, float64.
     """
     block = gathered(rows)
+    if prior.neighbors is not None:
+        return cast(Solver, whitened(prior, block, mean, noise))
     if prior.precisions or is_low_rank(prior, block):
         return BorderedSolver(prior, block, mean, noise)
     return DenseSolver(prior, block, mean, noise)
@@ -66,6 +70,8 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
         prior: The prior of its rows.
         tensors: Those of `Posterior.tensors`, by name.
     """
+    if prior.neighbors is not None:
+        return WhitenedPosterior(prior, **tensors)
     if prior.precisions:
         return BorderedPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
     if not prior.has_weights_only:
