@@ -1,7 +1,7 @@
 """Gaussian inference: what rows say under a prior, the posterior that is kept of them, and predictions."""
 
+from rfgp.inference.adapted import adapted as adapted
 from rfgp.inference.averages import Averaged as Averaged
-from rfgp.inference.averages import AverageLaw as AverageLaw
 from rfgp.inference.averages import AveragePrior as AveragePrior
 from rfgp.inference.bounds import EvidenceBounds as EvidenceBounds
 from rfgp.inference.bounds import evidence_bounds as evidence_bounds
@@ -9,8 +9,15 @@ from rfgp.inference.choice import Prior as Prior
 from rfgp.inference.choice import evidence as evidence
 from rfgp.inference.choice import iterates as iterates
 from rfgp.inference.choice import restore as restore
+from rfgp.inference.composite import HeteroscedasticPosterior as HeteroscedasticPosterior
+from rfgp.inference.composite import IndependentFunctions as IndependentFunctions
+from rfgp.inference.conditioned import ConditionedGP as ConditionedGP
 from rfgp.inference.dense import KernelEvidence as KernelEvidence
 from rfgp.inference.dense import RowEvidence as RowEvidence
+from rfgp.inference.distributions import Distribution as Distribution
+from rfgp.inference.distributions import LatentDistribution as LatentDistribution
+from rfgp.inference.distributions import LinearFunctionals as LinearFunctionals
+from rfgp.inference.distributions import MarginalDistribution as MarginalDistribution
 from rfgp.inference.evidence import Evidence as Evidence
 from rfgp.inference.independent import IndependentPosterior as IndependentPosterior
 from rfgp.inference.iterated.sparse import SparseEvidence as SparseEvidence
@@ -29,8 +36,11 @@ from rfgp.inference.local import LocalEvidence as LocalEvidence
 from rfgp.inference.local import LocalPosterior as LocalPosterior
 from rfgp.inference.local import LocalPrior as LocalPrior
 from rfgp.inference.markov import MarkovPrior as MarkovPrior
-from rfgp.inference.mixed import MixturePrediction as MixturePrediction
-from rfgp.inference.noisy import NoisyLaw as NoisyLaw
+from rfgp.inference.mixture import MixtureDistribution as MixtureDistribution
+from rfgp.inference.mixture import MixtureInference as MixtureInference
+from rfgp.inference.mixture import MixtureMember as MixtureMember
+from rfgp.inference.mixture import MixturePosterior as MixturePosterior
+from rfgp.inference.mixture_prediction import MixturePrediction as MixturePrediction
 from rfgp.inference.noisy import NoisyPosterior as NoisyPosterior
 from rfgp.inference.observed import ObservedPrediction as ObservedPrediction
 from rfgp.inference.observed import observations as observations

@@ -34,6 +34,8 @@ class Posterior(ABC):
     prior: Prior
     is_joint = False
     """Whether functions have covariances of their own, which are not independent."""
+    noise: "Posterior | None" = None
+    """The posterior of the logarithm of the noise, if that is a function of the inputs."""
 
     @property
     @abstractmethod
@@ -63,6 +65,10 @@ class Posterior(ABC):
     def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
         """Return mean and marginal variances."""
         return self.mean(projected), self.variance(inputs, projected)
+
+    def function_covariance(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return the covariances of C functions at each point, (n, C, C). Here the functions are independent."""
+        return torch.diag_embed(self.variance(inputs, projected))
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves. None if it has to be formed."""

@@ -80,7 +80,7 @@ class Observed:
         weight, change = self.likelihood.information(slopes, seen)
         weight = (weight * counts).clamp_min(LEAST_CURVATURE)
         value, curvature = (slopes.value * counts).sum(), -slopes.second * counts
-        uphill = (self.likelihood.uphill(slopes, self.y, seen) * counts).clamp_min(LEAST_CURVATURE)
+        uphill = (self.likelihood.majorizer(slopes, self.y, seen) * counts).clamp_min(LEAST_CURVATURE)
         return Counted(f, value, slopes.first * counts, weight, change * counts, curvature, uphill)
 
     def value(self, f: Tensor) -> Tensor:

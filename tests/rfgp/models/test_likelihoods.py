@@ -470,7 +470,7 @@ class TestExposure:
             model("bernoulli").fit(x, (y > 2).astype(float), exposure=exposure)
         with pytest.raises(rfgp.DataError, match="noise= is of a normal"):
             model("poisson").fit(x, y, noise=exposure)
-        with pytest.raises(rfgp.InvalidArgumentError, match="exposure is of counts"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="exposure requires a likelihood of counts"):
             rfgp.ExactGP().condition(x, y).predict(x).observed(exposure=2.0)
         with pytest.raises(rfgp.InvalidArgumentError, match="positive and finite"):
             model("poisson").condition(x, y).predict(x).observed(exposure=0.0)
