@@ -11,6 +11,7 @@ from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver
 from rfgp.solvers.dense import DensePosterior, DenseSolver
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
 from rfgp.solvers.role import Inference, Posterior, Solver
+from rfgp.solvers.whitened import WhitenedPosterior, whitened
 
 MOST_DENSE = 4000
 """The most rows whose covariance is factorised if features are sparse."""
@@ -50,6 +51,8 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
     mean, noise = mean.double(), noise.double()
     if is_low_rank(prior, rows):
         return LowRankSolver(LinearModel(prior.dense, rows, mean, noise))
+    if prior.neighbors is not None:
+        return whitened(prior, gathered(rows), mean, noise)
     return solver_in_memory(prior, rows, mean, noise)
 
 
@@ -83,6 +86,8 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
         prior: The prior of its rows.
         tensors: Those of `Posterior.tensors`, by name.
     """
+    if prior.neighbors is not None:
+        return WhitenedPosterior(prior, **tensors)
     if needs_border(prior):
         return BorderedPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
     if not prior.has_weights_only:

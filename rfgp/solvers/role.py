@@ -15,6 +15,8 @@ from rfgp.solvers.operators import LatentOperator
 
 Functions = Callable[[Tensor], Tensor]
 """Functions of the inputs of n points, (count, n, k)."""
+Shape = tuple[int, ...]
+"""The shape of a tensor."""
 WarmStart = tuple[Tensor, ...]
 """Tensors from which a search for a posterior may begin, in the form of one kind of inference."""
 
@@ -90,6 +92,18 @@ class Posterior(ABC):
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """Return by name the tensors that a file keeps."""
+
+    @abstractmethod
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return by name the shapes of these tensors for n rows and k outputs, except that of inputs.
+
+        A file is refused if its tensors have other shapes, so they follow from the prior alone.
+        """
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether further rows can be added without the old ones."""
+        return False
 
     def of(self, names: Sequence[str]) -> "Posterior":
         """Return the posterior of the sum of some terms.

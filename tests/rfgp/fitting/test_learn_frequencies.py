@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import rfgp
-from rfgp.fitting import together
+from rfgp.fitting import learn_frequencies
 from rfgp.tables import Blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
@@ -51,8 +51,8 @@ def test_frequencies_are_few_where_rows_are():
 
 def test_features_alone_are_learned_as_without_a_local_process(monkeypatch):
     """The noise's bound, too: beside a local process it is a hundredth."""
-    asked, original = [], together.fit_features
-    monkeypatch.setattr(together, "fit_features", lambda r, plan: asked.append(r) or original(r, plan))
+    asked, original = [], learn_frequencies.fit_features
+    monkeypatch.setattr(learn_frequencies, "fit_features", lambda r, plan: asked.append(r) or original(r, plan))
     options = {"max_iterations": 2, "fixed": ["noise"]}
     model(noise=1e-9).fit(*table(240), **options)
     alone = model(local=None, num_frequencies=5).fit(*table(240), max_iterations=1)
@@ -77,14 +77,16 @@ def test_noise_is_not_learned_and_few_rows_are_not_either():
 def test_kept_out_rows_judge_what_the_likelihood_would_take(monkeypatch):
     """Of two candidates, one learned by heart: taken if its likelihood decides, and refused by kept-out rows."""
     kept_out = [torch.zeros(20, dtype=torch.float64), torch.full((20,), -1.0, dtype=torch.float64)]
-    candidates = [together.Candidate(None, name, None, density) for name, density in zip("ab", kept_out, strict=True)]
-    assert together.best_of(candidates)[0].name == "a"
+    candidates = [
+        learn_frequencies.Candidate(None, name, None, density) for name, density in zip("ab", kept_out, strict=True)
+    ]
+    assert learn_frequencies.best_of(candidates)[0].name == "a"
     better = candidates[1]._replace(density=torch.linspace(0.1, 0.2, 20, dtype=torch.float64))
-    assert together.best_of([candidates[0], better])[0].name == "b"
+    assert learn_frequencies.best_of([candidates[0], better])[0].name == "b"
     unsure = candidates[1]._replace(density=torch.tensor([0.1, -0.09] * 10, dtype=torch.float64))
-    assert together.best_of([candidates[0], unsure])[0].name == "a"
+    assert learn_frequencies.best_of([candidates[0], unsure])[0].name == "a"
     broken = candidates[1]._replace(density=torch.full((20,), torch.nan, dtype=torch.float64))
-    assert together.best_of([candidates[0], broken])[0].name == "a"
+    assert learn_frequencies.best_of([candidates[0], broken])[0].name == "a"
 
 
 def test_checkpoints_and_blocks_lead_to_the_same_model(tmp_path):

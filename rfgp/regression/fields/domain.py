@@ -1,4 +1,4 @@
-"""Where a field lives: points of a surface, positions on roads; and how it is read there."""
+"""The domain of a field: the points of a surface or the positions on roads, and the matrices that read the field."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -22,83 +22,93 @@ from rfgp.autograd import as_array
 from rfgp.errors import DataError, InvalidArgumentError
 
 Array = NDArray[np.float64]
-Reading = Callable[[Array], sp.csr_array]
+Projector = Callable[[Array], sp.csr_array]
+"""Maps inputs (n, d) to the sparse matrix A (n, N) by which they read the field."""
 T = TypeVar("T")
 
 _STEPS = 2.0**40
-"""Places on a road that are told apart: what standardising and back does to a fraction is none."""
+"""Distinct positions on a road: standardising and back changes a fraction by less than one step."""
 
 
 class _Recent(Generic[T]):
-    """What was found for the last inputs (n, d): for those of rows, and of points; threads may share it."""
+    """A cache of the results for the last two arrays of inputs (n, d), those of rows and of new points.
+
+    Threads may share it.
+    """
 
     def __init__(self) -> None:
         self._kept: tuple[tuple[bytes, T], ...] = ()
 
-    def found(self, points: Array, find: Callable[[], T]) -> T:
-        """Return what was found for inputs (n, d), or find it."""
+    def find(self, points: Array, compute: Callable[[], T]) -> T:
+        """Return the result for inputs (n, d), and compute it if it is not kept."""
         key = points.tobytes()
         for other, kept in self._kept:
             if other == key:
                 return kept
-        found = find()
+        found = compute()
         self._kept = (*self._kept[-1:], (key, found))
         return found
 
 
-class Places(ABC):
+class Domain(ABC):
     """The role: a field, and what its inputs (n, d) mean."""
 
     what: str
-    """What an input is called in messages."""
+    """The noun for inputs in messages."""
     falls: str
-    """The words with which a message begins that speaks of its parts."""
+    """The first words of a message about its connected parts."""
     joining: str
     """A sentence for messages that says how parts may be joined."""
+    is_refined = False
+    """Whether the field has values at some places only, so that inputs need `refine`."""
 
     @property
     @abstractmethod
     def num_columns(self) -> int:
-        """The columns d of inputs."""
+        """The number of columns d of inputs."""
 
     @property
     @abstractmethod
     def extent(self) -> float:
-        """About the distance from one end of it to the other, in the units of its lengthscale."""
+        """About the distance from one end to the other, in the units of the lengthscale."""
 
     @property
     @abstractmethod
     def field(self) -> MarkovField:
-        """The field, where it has values without inputs."""
+        """The field, without inputs among its values."""
 
     @abstractmethod
     def check(self, points: Array) -> None:
-        """Refuse inputs (n, d) that are nowhere on it.
+        """Refuse inputs (n, d) that lie outside the domain.
 
         Raises:
-            DataError: which, and why.
+            DataError: the first of them, and why.
         """
 
     @abstractmethod
-    def observe(self, points: Array) -> sp.csr_array:
+    def projector(self, points: Array) -> sp.csr_array:
         """Return A (n, N) of inputs (n, d), for `field`.
 
         Raises:
-            InvalidArgumentError: that has values at some places only; see `finer`.
+            InvalidArgumentError: the field has values at some places only; see `refine`.
         """
 
-    def finer(self, points: Array) -> tuple[MarkovField, Reading] | None:
-        """Return the field with inputs (n, d) among its values, and A of them; None: `observe` reads any."""
-        return None
+    def refine(self, points: Array) -> tuple[MarkovField, Projector]:
+        """Return the field with inputs (n, d) among its values, and its projector."""
+        return self.field, self.projector
+
+    @abstractmethod
+    def description(self) -> str:
+        """Return the field in words."""
 
     @abstractmethod
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield what it is, as texts and tensors (...)."""
+        """Yield the domain as texts and tensors (...)."""
 
 
 @dataclass(frozen=True, eq=False)
-class MeshPlaces(Places):
-    """Points near a surface (n, 3), or in a plane (n, 2): the field there is that at the nearest point of the mesh.
+class MeshDomain(Domain):
+    """Points near a surface (n, 3), or in a plane (n, 2). The field there is that at the nearest point of the mesh.
 
     Attributes:
         mesh: The field.
@@ -144,7 +154,7 @@ class MeshPlaces(Places):
     def check(self, points: Array) -> None:
         """Refuse points (n, d) that are not finite, or too far from the surface.
 
-        A vertex nearby shows that a point is near enough; the others are located, the least likely one first.
+        A vertex nearby shows that a point is near enough; the others are located, the farthest one first.
         """
         _named(lambda: self.mesh.read_points(points))
         distances, _ = self._vertices.query(points, distance_upper_bound=self.limit)
@@ -157,9 +167,9 @@ class MeshPlaces(Places):
                 if found.max() > self.limit:
                     raise DataError(too_far(int(rows[found.argmax()]), float(found.max()), self.limit))
 
-    def observe(self, points: Array) -> sp.csr_array:
+    def projector(self, points: Array) -> sp.csr_array:
         """Return the barycentric weights of the nearest points, (n, V)."""
-        return self._recent.found(points, lambda: self._located(points))
+        return self._recent.find(points, lambda: self._located(points))
 
     def _located(self, points: Array) -> sp.csr_array:
         found = self.mesh.locate(points)
@@ -176,14 +186,21 @@ class MeshPlaces(Places):
     def __getstate__(self) -> dict[str, Any]:
         return {"mesh": self.mesh, "within": self.within}
 
+    def description(self) -> str:
+        """Return the field in words."""
+        return (
+            f"the Whittle-Matern field of alpha {self.mesh.alpha} on the surface, by linear finite elements, no "
+            "derivative at the rim, exactly"
+        )
+
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield alpha, a limit that was given, vertices (V, d) and faces (F, 3)."""
+        """Yield alpha, a limit if one was given, vertices (V, d) and faces (F, 3)."""
         yield f"mesh alpha={self.mesh.alpha}" + ("" if self.within is None else f" within={self.within}")
         yield from (torch.from_numpy(np.array(part)) for part in (self.mesh.vertices, self.mesh.faces))
 
 
 @dataclass(frozen=True, eq=False)
-class RoadPlaces(Places):
+class RoadDomain(Domain):
     """Positions (n, 2) on roads: the number of a road, and the fraction of its length.
 
     Attributes:
@@ -194,6 +211,7 @@ class RoadPlaces(Places):
     what = "positions"
     falls = "The roads fall"
     joining = " Roads meet where they share points; snap= joins points that nearly meet."
+    is_refined = True
 
     @property
     def num_columns(self) -> int:
@@ -211,36 +229,28 @@ class RoadPlaces(Places):
         return self.roads
 
     def check(self, points: Array) -> None:
-        """Refuse positions (n, 2) that there are not."""
+        """Refuse positions (n, 2) that are not on the roads."""
         _named(lambda: self.roads.roads.read_positions(points))
 
-    def observe(self, points: Array) -> sp.csr_array:
-        """Refuse positions (n, 2): the field has values at vertices alone."""
-        raise InvalidArgumentError("A field on roads has values at vertices alone; `finer` has those at positions.")
+    def projector(self, points: Array) -> sp.csr_array:
+        """Refuse positions (n, 2): the field has values at vertices only."""
+        raise InvalidArgumentError("A field on roads has values at vertices only. Use `refine` for other positions.")
 
-    def finer(self, points: Array) -> tuple[MarkovField, Reading]:
-        """Return the field with positions (n, 2) among its values, and how it is read at them."""
-        return self._recent.found(points, lambda: self._refined(points))
+    def refine(self, points: Array) -> tuple[MarkovField, Projector]:
+        """Return the field with positions (n, 2) among its values, and its projector at these."""
+        return self._recent.find(points, lambda: self._refined(points))
 
-    def _refined(self, points: Array) -> tuple[MarkovField, Reading]:
-        positions = self._exactly(points)
+    def _refined(self, points: Array) -> tuple[MarkovField, Projector]:
+        positions = _rounded(points)
         field, index = self.roads.refined(positions)
         distinct, first = np.unique(positions, axis=0, return_index=True)
         order = np.lexsort(distinct.T[::-1])
-        distinct, first = distinct[order], first[order]
+        return field, _Selection(distinct[order], index[first[order]], len(field.coordinates))
 
-        def observe(some: Array) -> sp.csr_array:
-            wanted = self._exactly(some)
-            pairs = np.concatenate([distinct, wanted])
-            _, number = np.unique(pairs, axis=0, return_inverse=True)
-            number = number.reshape(-1)
-            place = np.empty(number.max() + 1, dtype=np.int64)
-            place[number[: len(distinct)]] = index[first]
-            columns = place[number[len(distinct) :]]
-            shape = (len(some), len(field.coordinates))
-            return sp.csr_array((np.ones(len(some)), columns, np.arange(len(some) + 1)), shape=shape)
-
-        return field, observe
+    def description(self) -> str:
+        """Return the field in words."""
+        ends = {"neumann": "no derivative", "stationary": "stationary", "open": "any derivative"}[self.roads.boundary]
+        return f"the Whittle-Matern field of alpha {self.roads.alpha} along the roads, {ends} at free ends, exactly"
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield alpha, the boundary, the ends and lengths (S,) of stretches of road, and the vertices (V, 2)."""
@@ -250,16 +260,43 @@ class RoadPlaces(Places):
         yield from (torch.from_numpy(np.array(part)) for part in parts)
 
     @cached_property
-    def _recent(self) -> "_Recent[tuple[MarkovField, Reading]]":
+    def _recent(self) -> "_Recent[tuple[MarkovField, Projector]]":
         return _Recent()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"roads": self.roads}
 
-    def _exactly(self, points: Array) -> Array:
-        """Return positions as they were before they were standardised."""
-        road, fraction = np.round(points[:, 0]), np.round(points[:, 1] * _STEPS) / _STEPS
-        return np.stack([road, np.clip(fraction, 0.0, 1.0)], axis=1)
+
+@dataclass(frozen=True, eq=False)
+class _Selection:
+    """The projector of positions that are among the values of a field.
+
+    Attributes:
+        positions: The distinct positions (p, 2).
+        columns: The numbers of their values, (p,).
+        size: The number N of all values.
+    """
+
+    positions: Array
+    columns: NDArray[np.integer[Any]]
+    size: int
+
+    def __call__(self, points: Array) -> sp.csr_array:
+        """Return the matrix (n, N) that selects the values at positions (n, 2)."""
+        pairs = np.concatenate([self.positions, _rounded(points)])
+        _, number = np.unique(pairs, axis=0, return_inverse=True)
+        number = number.reshape(-1)
+        place = np.empty(number.max() + 1, dtype=np.int64)
+        place[number[: len(self.positions)]] = self.columns
+        columns = place[number[len(self.positions) :]]
+        entries = np.ones(len(points)), columns, np.arange(len(points) + 1)
+        return sp.csr_array(entries, shape=(len(points), self.size))
+
+
+def _rounded(points: Array) -> Array:
+    """Return positions (n, 2) as they were before they were standardised."""
+    road, fraction = np.round(points[:, 0]), np.round(points[:, 1] * _STEPS) / _STEPS
+    return np.stack([road, np.clip(fraction, 0.0, 1.0)], axis=1)
 
 
 def _named(call: Callable[[], Any]) -> None:

@@ -1,20 +1,21 @@
 """Maximising a marginal likelihood whose gradient is estimated: scoring steps with the average information.
 
-Where conjugate gradients take the place of factorisations, the likelihood has the error of its log determinant, and
-a line search on it stops anywhere. Its gradient with fixed draws is a smooth function of the hyperparameters, so a
-root of it is sought: x += A^-1 g, with the average information of Gilmour, Thompson and Cullis (1995),
+If conjugate gradients replace factorisations, the likelihood has the error of its log determinant, and a line search on
+it may stop anywhere. Its gradient with fixed draws is a smooth function of the hyperparameters. So a root of it is
+sought: x += A^-1 g, with the average information of Gilmour, Thompson and Cullis (1995),
 
     A_ij = 1/2 (dC_i a)^T C^-1 (dC_j a),    a = C^-1 (y - mean),
 
 which costs a solve for each hyperparameter and no trace; dC_i a is a central difference of C a, which needs no solve.
-For the mean it is the Fisher information 1^T C^-1 1. Steps are the best of the quadratic model g^T s - s^T A s / 2 with
-each entry within bounds and a trust radius in logarithms; how much a step gained is told from the gradients at its
-ends, (g_0 + g_1)^T step / 2, as in BOLT-REML (Loh et al. 2015). With m draws the estimate has 1 + 1/m of the variance
-of the maximum of the likelihood itself (ibid.), and the search ends where g^T A^-1 g is small (in bounds: twice what
-the model expects): the squared distance to the root in standard errors.
+For the mean it is the Fisher information 1^T C^-1 1. A step maximises the quadratic model g^T s - s^T A s / 2 with each
+entry within bounds and a trust radius in logarithms. Its gain is estimated from the gradients at its ends,
+(g_0 + g_1)^T step / 2, as in BOLT-REML (Loh et al. 2015). With m draws the estimate has 1 + 1/m of the variance of the
+maximum of the likelihood itself (ibid.). The search ends when g^T A^-1 g is small: the squared distance to the root in
+standard errors.
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -23,7 +24,6 @@ from scipy.optimize import lsq_linear
 from torch import Tensor
 
 from rfgp.fitting.maximize import Plan
-from rfgp.inference import SparseEvidence
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Stage
 from rfgp.rows import Block
@@ -31,42 +31,75 @@ from rfgp.rows import Block
 Floats = NDArray[np.float64]
 
 _MOST_STEPS = 50
+"""The most steps."""
 _DONE, _NOTHING, _IN_A_ROW = 1e-3, 0.01, 2
-"""Of g^T A^-1 g; and nats that steps in a row gain where the likelihood is flat, in all."""
+"""The g^T A^-1 g at convergence; and the gain in nats of a flat step, and the number of flat steps at convergence."""
 _RADIUS, _LARGEST_RADIUS, _LEAST_RADIUS = 1.0, 2.0, 1e-3
+"""The first, largest and least trust radius."""
 _STEP = 1e-4
+"""The step of central differences."""
 _RIDGE = 1e-8
+"""The least diagonal entry of the information, relative to the largest."""
 _ROUNDING = 1e-13
+"""The relative distance at which a point is on a bound."""
 
 
-Sparse = Callable[[Values], SparseEvidence]
-"""What rows say at some hyperparameters."""
+class ScoredInference(Protocol):
+    """The role: inference whose gradient is estimated, with products and solves with the rows' covariance C (n, n)."""
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return an estimate of the log marginal likelihood, 0-d."""
+
+    @property
+    def likelihood_error(self) -> float:
+        """The standard error of the log marginal likelihood."""
+
+    @property
+    def residual(self) -> Tensor:
+        """The residual y - mean, (n, k)."""
+
+    @property
+    def coefficients(self) -> Tensor:
+        """The coefficients C^-1 (y - mean), (n, k)."""
+
+    def product(self, v: Tensor) -> Tensor:
+        """Return C v, (n, p)."""
+
+    def solve(self, right: Tensor) -> Tensor:
+        """Return C^-1 right, (n, p)."""
+
+    def score(self) -> Tensor:
+        """Return a tensor, 0-d, whose gradient is an unbiased estimate of that of the log marginal likelihood."""
 
 
-def ascend(
-    evidence: Sparse, rows: Block, jacobian: float, values: Values, plan: Plan, stage: str = "all rows"
+Infer = Callable[[Values], ScoredInference]
+"""Returns the inference from some rows at hyperparameters."""
+
+
+def maximize_by_scoring(
+    infer: Infer, rows: Block, jacobian: float, values: Values, plan: Plan, stage: str = "all rows"
 ) -> tuple[Values, FitReport]:
     """Maximise the likelihood and the log hyperpriors over the hyperparameters that are not fixed.
 
     Args:
-        evidence: Of the rows.
-        rows: Those to fit.
-        jacobian: What takes their likelihood to the user's units.
-        values: Where the search starts.
-        plan: What the user asked for.
-        stage: What this is called.
+        infer: Returns the inference from the rows.
+        rows: The rows.
+        jacobian: The log Jacobian that takes their likelihood to the user's units.
+        values: The starting values.
+        plan: The options of the fit.
+        stage: The name of the stage in the report.
 
     Returns:
-        The hyperparameters found, and how it went.
+        The hyperparameters found, and the report.
     """
-    return Scoring(evidence, rows, jacobian, values, plan, stage).run()
+    return Scoring(infer, rows, jacobian, values, plan, stage).run()
 
 
 class Scoring:
-    """One search; see `ascend`."""
+    """One search; see `maximize_by_scoring`."""
 
-    def __init__(self, evidence: Sparse, rows: Block, jacobian: float, values: Values, plan: Plan, stage: str) -> None:
-        self._evidence, self._start, self._plan, self._stage = evidence, values, plan, stage
+    def __init__(self, infer: Infer, rows: Block, jacobian: float, values: Values, plan: Plan, stage: str) -> None:
+        self._infer, self._start, self._plan, self._stage = infer, values, plan, stage
         self._free = values.space.free(plan.fixed)
         self._names = [name for name in self._free for _ in range(values.raw[name].numel())]
         limits = [entry for name in self._free for entry in values.space.bounds(name)]
@@ -126,9 +159,9 @@ class Scoring:
     def step(self, point: Floats, gradient: Floats, information: Floats, radius: float) -> tuple[Floats, float]:
         """Return the best step within bounds and radius, and twice the gain expected without the radius.
 
-        What is expected is g^T s - s^T A s / 2, with eigenvalues of the scaled A from 1e-4 on. A radius that holds one
-        entry back leaves the others their own best: a shorter step along the same line would leave a narrow ridge,
-        such as that of noise and lengthscale.
+        The expected gain is g^T s - s^T A s / 2, with eigenvalues of the scaled A of at least 1e-4. If the radius
+        limits one entry, the others are optimised again: a shorter step along the same line would leave a narrow
+        ridge, such as that of noise and lengthscale.
         """
         scale = np.sqrt(np.maximum(np.diag(information), _RIDGE * max(1.0, np.diag(information).max())))
         values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
@@ -148,7 +181,7 @@ class Scoring:
         return best(radius), expected
 
     def _within(self, point: Floats) -> Floats:
-        """Return the point within the bounds, and on those that it misses by rounding."""
+        """Return the point within the bounds, and on a bound that it misses by rounding."""
         for bound in (self._low, self._high):
             point = np.where(np.isclose(point, bound, rtol=_ROUNDING, atol=_ROUNDING), bound, point)
         return np.clip(point, self._low, self._high)
@@ -158,16 +191,16 @@ class Scoring:
 
     def _evaluate(self, point: Floats) -> tuple[Floats, Floats]:
         """Return gradient (p,) and information (p, p), those of the hyperpriors included."""
-        tensors = self._plan.journal.remember(self._stage, lambda: self._compute(point))
+        tensors = self._plan.journal.memoize(self._stage, lambda: self._compute(point))
         return tensors["gradient"].numpy(), tensors["information"].numpy()
 
     def _compute(self, point: Floats) -> dict[str, Tensor]:
         with torch.enable_grad():
             values = self._at(point).leaves(self._free)
-            evidence = self._evidence(values)
-            gradient = self._flat_gradient(evidence.score(), values)
+            inference = self._infer(values)
+            gradient = self._flat_gradient(inference.score(), values)
         in_prior, curvature = self._prior(point)
-        information = self.information(point, evidence) + torch.diag(curvature.clamp_min(0))
+        information = self.information(point, inference) + torch.diag(curvature.clamp_min(0))
         return {"gradient": (gradient + in_prior).double(), "information": information}
 
     def _flat_gradient(self, total: Tensor, values: Values) -> Tensor:
@@ -189,19 +222,19 @@ class Scoring:
         ends = [slope(point + sign * _STEP) for sign in (1, -1)]
         return slope(point), (ends[1] - ends[0]) / (2 * _STEP)
 
-    def information(self, point: Floats, evidence: SparseEvidence) -> Tensor:
-        """Return A (p, p) of the likelihood at a point (p,)."""
-        a = evidence.coefficients
+    def information(self, point: Floats, inference: ScoredInference) -> Tensor:
+        """Return the average information A (p, p) of the likelihood at a point (p,)."""
+        a = inference.coefficients
         k, columns = a.shape[1], []
         for j, name in enumerate(self._names):
             ends = []
             for sign in (1, -1):
                 with torch.no_grad():
-                    other = self._evidence(self._at(point + sign * _STEP * (np.arange(len(point)) == j)))
+                    other = self._infer(self._at(point + sign * _STEP * (np.arange(len(point)) == j)))
                 ends.append(other.residual if name == "mean" else other.product(a))
             columns.append((ends[0] - ends[1]) / (2 * _STEP))
         changes = torch.stack(columns)  # (p, n, k)
-        solved = evidence.solve(changes.movedim(1, 0).reshape(len(a), -1))
+        solved = inference.solve(changes.movedim(1, 0).reshape(len(a), -1))
         products = torch.einsum("pnk,nqk->pq", changes, solved.reshape(len(a), len(columns), k))
         is_mean = torch.tensor([name == "mean" for name in self._names])
         weights = torch.where(is_mean, 1.0, 0.5**0.5)
@@ -212,9 +245,9 @@ class Scoring:
 
         def compute() -> dict[str, Tensor]:
             with torch.no_grad():
-                evidence = self._evidence(values)
-                value = evidence.log_marginal_likelihood() + self._jacobian
-            return {"value": value, "error": torch.tensor(evidence.likelihood_error, dtype=torch.float64)}
+                inference = self._infer(values)
+                value = inference.log_marginal_likelihood() + self._jacobian
+            return {"value": value, "error": torch.tensor(inference.likelihood_error, dtype=torch.float64)}
 
-        tensors = self._plan.journal.remember(f"{self._stage}: value", compute)
+        tensors = self._plan.journal.memoize(f"{self._stage}: value", compute)
         return float(tensors["value"]), float(tensors["error"])

@@ -1,18 +1,17 @@
-"""Learning frequencies together with a local process beside them.
+"""Learning frequencies together with a nearest-neighbour process.
 
-Learned alone they take what the local process would do better, and beside it they learn few rows by heart although the
-likelihood rises. So a tenth of the rows is kept out, at most 2,000, and judges candidates by their density given the
+Frequencies that are learned alone explain structure that neighbours would explain better, and with neighbours they
+over-fit few rows. So a tenth of the rows is held out, at most 2,000, and scores candidates by their density given the
 rest:
 
-1. fixed frequencies and the local process, fitted by their likelihood;
-2. learned frequencies alone (`rfgp.fitting.frequencies`), the local process switched off;
+1. fixed frequencies and neighbours, fitted by their likelihood;
+2. learned frequencies alone (`rfgp.fitting.frequencies`), with neighbours switched off;
 3. everything by one likelihood, frequencies too, from the better of the two. After every 25 iterations the neighbours
-   are found again, and the kept-out rows asked; the best of these steps stands.
+   are found again and the held-out rows scored; the best of these steps is kept.
 
-One half of the kept-out rows chooses steps and candidates, the other says whether the choice is better than the first
-candidate by more than a standard error; otherwise that one is taken. Frequencies beside a local process are few where
-rows are few, m d <= n / 10: the local process takes over what many were needed for (concrete, 834 rows: 4 and 16
-together are as good as or better than each part alone, which 96 are not).
+One half of the held-out rows selects steps and candidates. The other half tests whether the selected one is better than
+the first candidate by more than a standard error; otherwise the first is taken. There are at most n / (10 d)
+frequencies: neighbours replace many of them.
 """
 
 import math
@@ -29,23 +28,23 @@ from rfgp.couplings import Frequencies
 from rfgp.fitting.context import KEPT_OUT
 from rfgp.fitting.finish import if_finite
 from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, mean_and_error
-from rfgp.fitting.local import EACH, FREQUENCIES, SETTLED, LocalFit, ended, fit_local, search_all
 from rfgp.fitting.maximize import Plan
+from rfgp.fitting.neighbors import EACH, FREQUENCIES, SETTLED, NeighborFit, finalize, fit_neighbors, search_all
 from rfgp.fitting.subsets import fit_features
-from rfgp.inference.laws import normal_log_density
+from rfgp.inference.distributions import normal_log_density
 from rfgp.parameters import Values
 from rfgp.regression import FeatureFamily, FeatureOptions, FitReport, LocalFamily, Regression, mean_and_noise
 from rfgp.regression.table.options import LOCAL_STARTS
 from rfgp.rows import Block
 
 FEWEST, A_ROW = 4, 0.1
-"""Frequencies at least, and numbers of theirs for each row at most."""
+"""The fewest frequencies, and the most of their entries for each row."""
 PATIENCE = 2
-"""Searches of 25 iterations in a row that may bring the kept-out rows nothing."""
+"""The number of searches of 25 iterations in a row without a better validation score after which learning ends."""
 
 
 class Candidate(NamedTuple):
-    """A regression of the rows that are learned from, and what it says of those that are not."""
+    """A regression of the training rows, and its predictions of held-out rows."""
 
     regression: Regression
     name: str
@@ -57,30 +56,30 @@ class Candidate(NamedTuple):
         """Return the candidate of a regression at its rows."""
         mean, noise = mean_and_noise(regression.hyperparameters.detached())
         with torch.no_grad():
-            law = regression.posterior.law(kept_out.inputs)
-            means = law.mean() + mean.double()
-            variance = (law.variance() + kept_out.observation_noise(noise.double()))[:, None]
+            latent = regression.process.at(kept_out.inputs)
+            means = latent.mean() + mean.double()
+            variance = (latent.variance() + kept_out.observation_noise(noise.double()))[:, None]
             density = normal_log_density(kept_out.targets, means, variance).sum(1)
             return cls(regression, name, (kept_out.targets - means) / variance.sqrt(), density)
 
     @property
     def half(self) -> int:
-        """The number of rows that choose; the others judge."""
+        """The number of validation rows; the others test."""
         return (len(self.density) + 1) // 2
 
     @property
     def score(self) -> float:
-        """The mean density of the rows that choose."""
+        """The mean density of the validation rows."""
         score = float(self.density[: self.half].mean())
         return score if math.isfinite(score) else -math.inf
 
 
-def fit_together(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression of features and a local process, frequencies too; return the one found and how it went."""
-    whole = LocalFit.of(regression, plan)
+def fit_learned_with_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+    """Fit features, frequencies too, with neighbours; return the regression and the report."""
+    whole = NeighborFit.of(regression, plan)
     if len(whole.rows) < LEAST_LEARNED or plan.steps == 0:
         why = f"{counted(len(whole.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
-        found, report = fit_local(regression, plan)
+        found, report = fit_neighbors(regression, plan)
         return found, replace(report, frequencies="fell back", message=f"{report.message}; {why}")
     out = min(KEPT_OUT[1], math.ceil(KEPT_OUT[0] * len(whole.rows)))
     parts = (torch.arange(len(whole.rows) - out), torch.arange(len(whole.rows) - out, len(whole.rows)))
@@ -93,7 +92,7 @@ def fit_together(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
     if best is not first:
         words = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a kept-out row ahead of {first.name}"
     changed = {"rows": regression.rows, "num_observations": regression.num_observations}
-    found, report = ended(best.regression.replace(**changed), plan, reports, words)
+    found, report = finalize(best.regression.replace(**changed), plan, reports, words)
     errors = best.errors[best.half :]
     return found, replace(
         report,
@@ -103,9 +102,9 @@ def fit_together(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
 
 
 def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
-    """Return the best by the rows that choose, with its gain on the first by those that judge, and its error.
+    """Return the best by the validation rows, or the first if the gain on test rows is at most its standard error.
 
-    The first, where that gain is not above its standard error.
+    Also return that gain and its standard error.
     """
     first, best = candidates[0], max(candidates, key=lambda each: each.score)
     gain, error = mean_and_error((best.density - first.density)[best.half :])
@@ -113,9 +112,9 @@ def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
 
 
 def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
-    """Return the candidates, that with fixed frequencies first, and the reports of all searches."""
+    """Return the candidates, the one with fixed frequencies first, and the reports of all searches."""
     few = _with_fewer(regression)
-    _, fixed, reports = search_all(LocalFit.of(few, plan))
+    _, fixed, reports = search_all(NeighborFit.of(few, plan))
     candidates = [Candidate.of(few.replace(hyperparameters=fixed), "fixed frequencies and a local process", kept_out)]
     alone, report = fit_features(_without_local(regression), plan)
     alone = _with_local(regression, alone)
@@ -128,8 +127,8 @@ def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[li
 
 
 def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
-    """Return what searches for everything by one likelihood pass through, each with new neighbours."""
-    fit, family = LocalFit.of(start, plan), start.family
+    """Return candidates from searches for everything by one likelihood, each with new neighbours."""
+    fit, family = NeighborFit.of(start, plan), start.family
     assert isinstance(family, LocalFamily)
     omega = family.drawn_map.frequencies
     hyperprior = Normal(omega.dense(), torch.full_like(omega.dense(), PRIOR_SCALE), validate_args=False)
@@ -152,16 +151,16 @@ def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candida
 
 
 def _with_fewer(regression: Regression) -> Regression:
-    """Return a regression with no more frequencies than are learned beside a local process of so many rows."""
+    """Return a regression with no more frequencies than are learned with neighbours of so many rows."""
     options = _options(regression)
     few = max(FEWEST, int(A_ROW * regression.num_observations / _columns(regression)))
     if few >= options.num_frequencies:
         return regression
-    return regression.replace(family=_family(options.changed(num_frequencies=few)).drawn(regression.scaling))
+    return regression.replace(family=_family(options.changed(num_frequencies=few)).with_sample(regression.scaling))
 
 
 def _without_local(regression: Regression) -> Regression:
-    """Return a regression with the features alone, whose noise has a higher bound."""
+    """Return a regression with the features only, whose noise has a higher bound."""
     options, values = _options(regression), regression.hyperparameters
     quantities = {name: q for name, q in values.space.quantities.items() if name not in LOCAL_STARTS}
     hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name not in LOCAL_STARTS}
@@ -171,11 +170,11 @@ def _without_local(regression: Regression) -> Regression:
     space = replace(values.space, quantities=quantities, hyperpriors=hyperpriors)
     raw = {name: values.raw[name] for name in space.names}
     raw["noise"] = raw["noise"].clamp_min(float(quantities["noise"].bounds[0].log()))
-    return regression.replace(family=family.drawn(regression.scaling), hyperparameters=Values(space, raw))
+    return regression.replace(family=family.with_sample(regression.scaling), hyperparameters=Values(space, raw))
 
 
 def _with_local(regression: Regression, alone: Regression) -> Regression:
-    """Return a regression with the features of another and the local process switched off."""
+    """Return a regression with the features of another and neighbours of the least variance."""
     values, family = regression.hyperparameters, _family(_options(regression))
     least = values.space.quantities["local_outputscale"].bounds[0].log()
     assert isinstance(alone.family, FeatureFamily)
@@ -185,7 +184,7 @@ def _with_local(regression: Regression, alone: Regression) -> Regression:
 
 
 def _halved(alone: Regression) -> Regression:
-    """Return a regression with half of its noise taken for a local process, of half the features' lengthscales."""
+    """Return a regression that gives half of its noise to neighbours, at half the features' lengthscales."""
     values, half = alone.hyperparameters, math.log(0.5)
     local = {"local_outputscale": values.raw["noise"] + half, "local_lengthscale": values.raw["lengthscale"] + half}
     return alone.replace(hyperparameters=values.shifted(noise=half).replaced(local))

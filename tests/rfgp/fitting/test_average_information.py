@@ -5,8 +5,8 @@ import pytest
 import torch
 from grid import MOST_DENSE, model, observations
 
-from rfgp.fitting import Objective, Plan, ascend, maximize
-from rfgp.fitting.scoring import Scoring
+from rfgp.fitting import Objective, Plan, maximize, maximize_by_scoring
+from rfgp.fitting.average_information import Scoring
 from rfgp.parameters import Quantity, Space
 from rfgp.rows import Block
 from rfgp.scaling import Affine
@@ -21,11 +21,11 @@ def ascended(regression, values=None, **plan):
     """Return the hyperparameters that scoring finds, from those of the regression or others, and its report."""
     rows = regression.rows
 
-    def evidence(values):
-        return regression.replace(hyperparameters=values).evidence(rows)
+    def infer(values):
+        return regression.replace(hyperparameters=values).infer(rows)
 
     jacobian = regression.scaling.targets.log_jacobian(rows.count)
-    return ascend(evidence, rows, jacobian, values or regression.hyperparameters, Plan(**plan))
+    return maximize_by_scoring(infer, rows, jacobian, values or regression.hyperparameters, Plan(**plan))
 
 
 def test_scoring_finds_the_maximum_but_for_a_part_of_its_error(monkeypatch):
@@ -123,22 +123,22 @@ def test_the_average_information_is_that_of_dense_matrices(iterative):
     regression = model(observations(), "noise").regression
     rows, values = regression.rows, regression.hyperparameters
 
-    def evidence(values):
-        return regression.replace(hyperparameters=values).evidence(rows)
+    def infer(values):
+        return regression.replace(hyperparameters=values).infer(rows)
 
     free = values.space.free(())
     names = [name for name in free for _ in range(values.raw[name].numel())]
     point, one = values.vector(free), np.ones(len(rows))
 
     def covariance(point):
-        return evidence(values.moved(free, point)).product(torch.eye(len(rows), dtype=torch.float64)).numpy()
+        return infer(values.moved(free, point)).product(torch.eye(len(rows), dtype=torch.float64)).numpy()
 
     shifts = 1e-5 * np.eye(len(point))
     slopes = [(covariance(point + s) - covariance(point - s)) / 2e-5 for s in shifts]
     inverse = np.linalg.inv(covariance(point))
-    a = inverse @ evidence(values).residual[:, 0].numpy()
+    a = inverse @ infer(values).residual[:, 0].numpy()
     expected = np.array([[a @ s @ inverse @ t @ a / 2 for t in slopes] for s in slopes])
     mean = names.index("mean")
     expected[mean, mean] = one @ inverse @ one
-    found = Scoring(evidence, rows, 0.0, values, Plan(), "all rows").information(point, evidence(values))
+    found = Scoring(infer, rows, 0.0, values, Plan(), "all rows").information(point, infer(values))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())

@@ -1,4 +1,4 @@
-"""What the report of a fit through features should not be the only place to say."""
+"""Warnings about features after a fit."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -8,25 +8,24 @@ from rfgp.parameters import Values
 from rfgp.regression.report import FitReport
 
 MISCALIBRATED = 4.0
-"""The mean square of standardised leave-one-out errors from which on a fit warns."""
+"""The mean squared leave-one-out z-score above which a fit warns."""
 EXHAUSTED = 0.9
-"""The share of the weights that the data determine from which on a fit warns of variance starvation.
+"""The share of the weights that the data determine above which a fit warns of variance starvation.
 
-Over 28 fits (`benchmarks/papers/own/starvation.py`, the exact process with the same hyperparameters beside) the median
-variance of the latent function at test points was .22 to .46 of the exact one in all 8 with a larger share, and .005 to
-.09 at points three times as far out; with shares below a half .63 and .52 at the least.
+Measured in `benchmarks/papers/own/starvation.py`: in all 8 of 28 fits with a larger share, the median variance at test
+points was 0.22 to 0.46 of that of the exact process with the same hyperparameters.
 """
 
 STRUCTURED = 0.3
-"""The correlation of the errors of neighbours from which on a fit warns; of 200 rows its standard error is .09."""
+"""The correlation of the errors of neighbours above which a fit warns; for 200 rows its standard error is 0.09."""
 NEGLIGIBLE = 1e-4
-"""Noise in which no structure is looked for, of the largest, which is a hundred variances of the targets."""
+"""The noise below which no structure is looked for, as a share of the noise's upper bound."""
 GIVEN_UP = 0.01
-"""Of the largest lengthscale: from there on a column as good as does not matter."""
+"""The lengthscale above which a column hardly matters, as a share of the upper bound."""
 
 
 def _given_up(values: Values, columns: tuple[str, ...] | None) -> str:
-    """Say which of several columns do not matter, by their lengthscales; by name where they have names."""
+    """Return a sentence that names the columns that do not matter by their lengthscales, or nothing."""
     lengthscale, (_, largest) = (
         values.standardized("lengthscale").detach(),
         values.space.quantities["lengthscale"].bounds,
@@ -46,7 +45,7 @@ def _has_noise(values: Values) -> bool:
 
 
 class Remedies(NamedTuple):
-    """What a user may do about features that miss something."""
+    """Remedies for features that miss structure, as parts of a sentence."""
 
     size: str = "num_frequencies"
     accurate: str = ', or use frequencies="learned" for accuracy'
@@ -57,7 +56,7 @@ class Remedies(NamedTuple):
 def warnings_of(
     report: FitReport, values: Values, columns: tuple[str, ...] | None, remedies: Remedies | None = None
 ) -> Iterator[Warning]:
-    """Yield what a fit's report should not be the only place to say, for columns of these names."""
+    """Yield warnings about a fit, for columns of these names."""
     used, remedies = report.weights_used, remedies or Remedies()
     is_fixed = report.frequencies == "fixed"
     if report.frequencies != "learned" and used is not None and used > EXHAUSTED:

@@ -5,8 +5,8 @@ from rfgp.regression import FitReport, Regression
 from rfgp.threads import in_one_thread
 
 
-def fit_whole(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression by one search on all rows; return the one found, and how it went."""
+def fit_full_batch(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+    """Fit a regression by one search on all rows; return it and the report."""
     rows = regression.needed_rows("a fit")
     with in_one_thread(len(rows) <= SMALL):
         values, report = maximize(Objective.of(regression, rows), regression.hyperparameters, plan)

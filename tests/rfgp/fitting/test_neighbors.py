@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from rfgp.fitting import Plan, fit_features, fit_local, fit_whole
-from rfgp.fitting import local as fitting
+from rfgp.fitting import Plan, fit_features, fit_full_batch, fit_neighbors
+from rfgp.fitting import neighbors as fitting
 from rfgp.fitting.frequencies import MOST_SCALE
 from rfgp.regression import begin, family_of, options_of
 from rfgp.rows import Chunk
@@ -25,7 +25,7 @@ def family(features="fourier", local="matern32", num_neighbors=12):
 
 
 def fitted(n, **more):
-    return fit_local(begin(family(**more), Chunk(*table(n))), Plan())
+    return fit_neighbors(begin(family(**more), Chunk(*table(n))), Plan())
 
 
 def errors(regression, n=300):
@@ -81,20 +81,20 @@ def test_more_rows_are_searched_on_where_some_mislead(monkeypatch):
     if later in told:  # else the pair is not seen at first
         other = next(i for i in range(2, 200) if i not in told and order.index(i) > 100)
         X[[later, other]], y[[later, other]] = X[[other, later]], y[[other, later]]
-    found, report = fit_local(begin(chosen, Chunk(X, y)), Plan())
+    found, report = fit_neighbors(begin(chosen, Chunk(X, y)), Plan())
     assert report.stages[0].rows == 40
     assert report.stages[-1].rows > 40
     assert float(found.hyperparameters.standardized("noise")) > 1e-4
-    monkeypatch.setattr(fitting.LocalFit, "has_missed", lambda self, values, report: False)
-    found, _ = fit_local(begin(chosen, Chunk(X, y)), Plan())
+    monkeypatch.setattr(fitting.NeighborFit, "has_missed", lambda self, values, report: False)
+    found, _ = fit_neighbors(begin(chosen, Chunk(X, y)), Plan())
     assert float(found.hyperparameters.standardized("noise")) < 1e-6
 
 
 def test_with_all_neighbors_the_likelihood_is_the_exact_one_at_the_end():
-    found, report = fit_local(begin(family(None, num_neighbors=80), Chunk(*table(80))), Plan())
+    found, report = fit_neighbors(begin(family(None, num_neighbors=80), Chunk(*table(80))), Plan())
     exact = found.replace(family=found.family.exact())
     assert found.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood().item(), abs=1e-7)
-    again, _ = fit_whole(exact, Plan())
+    again, _ = fit_full_batch(exact, Plan())
     assert again.log_marginal_likelihood().item() < found.log_marginal_likelihood().item() + 0.1
     left = exact.leave_one_out()
     errors = (table(80)[1] - left.mean) / np.sqrt(left.variance)
@@ -123,7 +123,7 @@ def test_it_is_not_followed_where_both_are_likelier(monkeypatch):
 
 
 def test_rows_left_out_are_those_of_the_exact_process():
-    fit = fitting.LocalFit.of(begin(family(None, num_neighbors=80), Chunk(*table(80))), Plan())
+    fit = fitting.NeighborFit.of(begin(family(None, num_neighbors=80), Chunk(*table(80))), Plan())
     exact = fit.regression.replace(family=fit.family.exact()).leave_one_out()
     z = (table(80)[1] - exact.mean) / np.sqrt(exact.variance)
     expected = np.mean(-0.5 * (z**2 + np.log(2 * np.pi * exact.variance))) + np.log(table(80)[1].std(ddof=1))
@@ -134,7 +134,7 @@ def test_where_nothing_is_local_it_switches_itself_off():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (800, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(800)
-    found, _ = fit_local(begin(family(), Chunk(X, y)), Plan())
+    found, _ = fit_neighbors(begin(family(), Chunk(X, y)), Plan())
     with torch.no_grad():
         shares = [float(found.hyperparameters.standardized(name)) for name in ("local_outputscale", "noise")]
     assert shares[0] < 0.3 * shares[1]
@@ -149,7 +149,7 @@ def test_features_do_not_swing_unless_a_start_or_a_prior_says():
 
     def scale(**more):
         chosen = options_of(features="fourier", local="matern32", num_neighbors=8, num_frequencies=8, seed=0, **more)
-        found, report = fit_local(begin(family_of(chosen), Chunk(X, y)), Plan())
+        found, report = fit_neighbors(begin(family_of(chosen), Chunk(X, y)), Plan())
         return float(found.hyperparameters.standardized("outputscale")), report.at_bounds
 
     value, at_bounds = scale()
