@@ -1,4 +1,4 @@
-"""Noise and prior scales that maximise the likelihood, found from the statistics of one pass; bounds of the evidence."""
+"""Noise and prior scales that maximise the likelihood, by the statistics of one pass; bounds of the evidence."""
 
 import numpy as np
 import pytest
