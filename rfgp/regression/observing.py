@@ -7,20 +7,16 @@ from typing import Any, Protocol, TypeVar, cast
 import torch
 from torch import Tensor
 
+from rfgp import solvers
 from rfgp.blocks import Prior
 from rfgp.errors import DataError
-from rfgp.inference.composite import (
-    NOISE_PREFIX,
-    HeteroscedasticPosterior,
-    IndependentFunctions,
-    tensors_by_prefix,
-)
+from rfgp.inference import sites
+from rfgp.inference.composite import tensors_by_prefix
 from rfgp.inference.distributions import MarginalDistribution
 from rfgp.inference.left_out import LeaveOneOut
 from rfgp.inference.mixture import MixtureMember, MixturePosterior
 from rfgp.inference.observed import observations
 from rfgp.inference.prediction import Prediction
-from rfgp.inference.sites import infer, restore
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned as learned_of
 from rfgp.likelihoods.role import refuse, standardized
@@ -164,7 +160,7 @@ def observed_inference(regression: Regressed, rows: Rows, warm_start: WarmStart 
     approximation = approximation_of(family, rows)
     assert approximation is not None
     priors = priors_of(family, regression.hyperparameters)
-    return infer(priors, rows, *latent_mean_and_likelihood(regression), approximation, warm_start)
+    return sites.infer(priors, rows, *latent_mean_and_likelihood(regression), approximation, warm_start)
 
 
 def mixture_members(family: Family, values: Values) -> list[MixtureMember]:
@@ -174,18 +170,14 @@ def mixture_members(family: Family, values: Values) -> list[MixtureMember]:
 
 def restored(family: Family, values: Values, tensors: Mapping[str, Tensor]) -> Posterior:
     """Return the posterior that has these `tensors` (...) by name."""
-    parts, likelihood = tensors_by_prefix(tensors), family.options.likelihood
     with torch.no_grad():
-        if family.is_normal and "" not in parts:
-            members = mixture_members(family, values)
-            posteriors = [restore(member.prior, parts[str(i)]) for i, member in enumerate(members)]
-            return MixturePosterior.from_members(members, posteriors)
-        prior, *of_noise = priors_of(family, values)
-        if of_noise:
-            return HeteroscedasticPosterior(restore(prior, parts[""]), restore(of_noise[0], parts[NOISE_PREFIX]))
-        if "" in parts:
-            return restore(prior, parts[""])
-        return IndependentFunctions(tuple(restore(prior, parts[str(i)]) for i in range(likelihood.num_latents)))
+        if not family.is_normal:
+            return sites.restore(priors_of(family, values), tensors, family.options.likelihood.num_latents)
+        members, parts = mixture_members(family, values), tensors_by_prefix(tensors)
+        if len(members) == 1:
+            return solvers.restore(members[0].prior, tensors)
+        posteriors = [solvers.restore(member.prior, parts[str(i)]) for i, member in enumerate(members)]
+        return MixturePosterior.from_members(members, posteriors)
 
 
 def bound_likelihood(regression: Regressed) -> Likelihood:

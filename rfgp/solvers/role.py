@@ -34,7 +34,7 @@ class Posterior(ABC):
     prior: Prior
     is_joint = False
     """Whether functions have covariances of their own, which are not independent."""
-    noise: "Posterior | None" = None
+    noise_process: "Posterior | None" = None
     """The posterior of the logarithm of the noise, if that is a function of the inputs."""
 
     @property
