@@ -87,7 +87,8 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
         tensors: Those of `Posterior.tensors`, by name.
     """
     if prior.neighbors is not None:
-        return WhitenedPosterior(prior, **tensors)
+        rows = tensors["inputs"], tensors["targets"], tensors["noise"]
+        return WhitenedPosterior(prior, *rows, tensors["weights"], tensors["factor"])
     if needs_border(prior):
         return BorderedPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
     if not prior.has_weights_only:
