@@ -61,7 +61,7 @@ class Posterior(ABC):
         return covariance_root(self.covariance(inputs, projected))
 
     def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
-        """Return mean and marginal variances."""
+        """Return mean (n, k) and marginal variances (n,)."""
         return self.mean(projected), self.variance(inputs, projected)
 
     def function_covariance(self, inputs: Tensor, projected: Any) -> Tensor:
@@ -89,7 +89,7 @@ class Posterior(ABC):
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Return by name the tensors that a file keeps."""
+        """Return by name the tensors (...) that a file keeps."""
 
     def of(self, names: Sequence[str]) -> "Posterior":
         """Return the posterior of the sum of some terms.
