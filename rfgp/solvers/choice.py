@@ -71,7 +71,8 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
         tensors: Those of `Posterior.tensors`, by name.
     """
     if prior.neighbors is not None:
-        return WhitenedPosterior(prior, **tensors)
+        names = ("inputs", "targets", "noise", "weights", "factor")
+        return WhitenedPosterior(prior, *(tensors[name] for name in names))
     if prior.precisions:
         return BorderedPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
     if not prior.has_weights_only:
