@@ -9,12 +9,11 @@ import torch
 from rfgp import random
 from rfgp.counts import counted, read_seconds
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference import KernelPrior
-from rfgp.inference.sampled import MOST_POINTS, SampledLaw, sampled_law, step_operations
 from rfgp.models import SparseSpectrumGP, TableGP
 from rfgp.regression import FeatureOptions, Regression, mean_and_noise
 from rfgp.regression.limits import MEMORY, RATE
 from rfgp.rows import gathered
+from rfgp.solvers.sampled import MOST_POINTS, ExactMarginals, exact_marginals, step_operations
 
 STEPS = 15
 """Of conjugate gradients, as predicted; there may be more."""
@@ -57,7 +56,7 @@ def distance_from_exact(
     """Return how far a process is from the exact one with the same hyperparameters, given all of its rows.
 
     The exact posterior at a sample of points comes from conjugate gradients without a matrix
-    (`rfgp.inference.sampled`): O(n^2) time and O(n) memory, where `exact()` takes O(n^3) and O(n^2).
+    (`rfgp.solvers.sampled`): O(n^2) time and O(n) memory, where `exact()` takes O(n^3) and O(n^2).
 
     Args:
         model: The process, of a normal likelihood and one output, with its rows in memory.
@@ -79,11 +78,10 @@ def distance_from_exact(
     check_distance(len(rows), rows.inputs.shape[1], len(points), budget)
     exact = model.exact().regression
     prior = exact.prior()
-    assert isinstance(prior, KernelPrior)
     mean, noise = (value.detach().double() for value in mean_and_noise(exact.hyperparameters))
     with torch.no_grad():
         generator = random.generator(seed, random.Role.SAMPLE)
-        law = sampled_law(prior, rows, mean, noise, points, generator=generator)
+        law = exact_marginals(prior, rows, mean, noise, points, generator=generator)
         return _distance(now, law, points, float(noise), len(rows))
 
 
@@ -114,9 +112,9 @@ def _check(model: TableGP | SparseSpectrumGP, now: Regression) -> None:
         raise InvalidArgumentError("The distance is known under a normal likelihood, of one output.")
 
 
-def _distance(now: Regression, exact: SampledLaw, points: torch.Tensor, noise: float, rows: int) -> Distance:
+def _distance(now: Regression, exact: ExactMarginals, points: torch.Tensor, noise: float, rows: int) -> Distance:
     """Return what laws at points (q, d) are apart."""
-    own = now.posterior.law(points)
+    own = now.process.at(points)
     mean = own.mean() + mean_and_noise(now.hyperparameters)[0].double()
     first, second = exact.variance + noise, own.variance() + noise
     ratio = first / second

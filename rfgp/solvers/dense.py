@@ -33,7 +33,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, gram
 from rfgp.rows import Block
 from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
-from rfgp.solvers.role import Functions, Posterior, Solver
+from rfgp.solvers.role import Functions, Posterior, Shape, Solver
 from rfgp.solvers.terms import known_terms, make_contiguous
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -197,6 +197,10 @@ class DensePosterior(Posterior):
     def tensors(self) -> dict[str, Tensor]:
         """Return inputs, (n, d) or positions (n,), coefficients (n, k) and factor (n, n)."""
         return {"inputs": self.inputs, "coefficients": self.coefficients, "factor": self.factor}
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of coefficients and factor, for n rows and k outputs."""
+        return {"coefficients": (n, k), "factor": (n, n)}
 
     def of(self, names: Sequence[str]) -> "DensePosterior":
         """Return the posterior of the sum of some terms.

@@ -45,13 +45,18 @@ class JointPattern:
     places: Sequence[NDArray[np.int64] | None]
 
     @classmethod
-    def of(cls, fields: Sequence[Field], reads: sp.csr_array) -> "JointPattern":
+    def of(cls, fields: Sequence[Field], reads: sp.csr_array, *, mixes: bool = False) -> "JointPattern":
         """Return the pattern of some fields, at least one, that rows read through A (n, N).
 
-        A single field is its own pattern: two values that a row reads have an entry in its Q. For several fields the
-        union with the pattern of A^T A is analysed, which is kept for the same fields and reads.
+        A single field is its own pattern if two values that a row reads have an entry in its Q. Otherwise the union
+        with the pattern of A^T A is analysed, which is kept for the same fields and reads.
+
+        Args:
+            fields: The fields.
+            reads: A.
+            mixes: Whether a row may read pairs of values of one field that have no entry in its Q.
         """
-        if len(fields) == 1:
+        if len(fields) == 1 and not mixes:
             pattern = fields[0].pattern
             return cls(Csr(pattern.indptr, pattern.indices), fields[0].factor, [None])
         key = (*map(id, fields), reads.indices.tobytes(), reads.indptr.tobytes())

@@ -6,7 +6,7 @@ import torch
 
 import rfgp
 from rfgp.compare import distance_from_exact
-from rfgp.inference import sampled
+from rfgp.solvers import sampled
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 

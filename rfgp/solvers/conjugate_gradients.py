@@ -1,0 +1,114 @@
+"""Conjugate gradients for several right-hand sides, with an optional preconditioner.
+
+Source: Saad (2003), Iterative methods for sparse linear systems, Algorithm 9.1.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Floats = NDArray[np.float64]
+Map = Callable[[Tensor], Tensor]
+
+
+class CGSolution(NamedTuple):
+    """Solutions by conjugate gradients, and the coefficients of their steps.
+
+    Attributes:
+        solution: x, (n, p), or (n + c, p) if the preconditioner returns c further rows.
+        residual: |right - A x| / |right| of each column as the iteration tracks it, (p,).
+        alphas: The lengths of the steps, (k, p), 0 after the last step of a column.
+        betas: The shares of the last direction in the next one, (k, p), 0 likewise.
+        is_indefinite: Whether a column stopped at a direction of curvature <= 0, (p,).
+    """
+
+    solution: Tensor
+    residual: Tensor
+    alphas: Floats
+    betas: Floats
+    is_indefinite: Tensor
+
+    @property
+    def num_steps(self) -> int:
+        """The number of steps of the column that took the most."""
+        return len(self.alphas)
+
+    @classmethod
+    def joined(cls, parts: Sequence["CGSolution"]) -> "CGSolution":
+        """Return the solutions of blocks of columns as one."""
+        steps = max(part.num_steps for part in parts)
+        alphas, betas = (
+            np.concatenate([np.pad(each, ((0, steps - len(each)), (0, 0))) for each in pair], axis=1)
+            for pair in zip(*((part.alphas, part.betas) for part in parts), strict=True)
+        )
+        solution = torch.cat([part.solution for part in parts], dim=1)
+        residual = torch.cat([part.residual for part in parts])
+        return cls(solution, residual, alphas, betas, torch.cat([part.is_indefinite for part in parts]))
+
+
+def conjugate_gradients(
+    product: Map,
+    right: Tensor,  # (n, p)
+    tolerance: float | Tensor,  # () or (p,)
+    most: int,
+    precondition: Map | None = None,
+    *,
+    stop_on_negative_curvature: bool = False,
+) -> CGSolution:
+    """Solve A x = right for each column, starting at 0. Columns that are done stand still while others go on.
+
+    linear_operator's `linear_cg` takes a fixed number of steps if Lanczos matrices are asked for, and watches the mean
+    over columns.
+
+    Args:
+        product: Maps v (n, p) to A v (n, p), for a symmetric A (n, n).
+        right: The right-hand sides.
+        tolerance: A column is done when |right - A x| <= tolerance |right|.
+        most: The most steps.
+        precondition: Maps r (n, p) to M^-1 r (n, p), for a symmetric and positive definite M near A. It may return
+            further rows (n + c, p) that are linear in r, such as K^-1 M^-1 r: then directions and solution have these
+            rows too, and `product` gets them. If None, M = I.
+        stop_on_negative_curvature: Whether a column ends, as it is, at a direction d with d^T A d <= 0. Otherwise A has
+            to be positive definite.
+
+    Returns:
+        The solutions, with the coefficients of which Lanczos matrices are made.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.solvers.conjugate_gradients import conjugate_gradients
+        >>> found = conjugate_gradients(lambda v: 2 * v, torch.tensor([[2.0], [4.0]]), 1e-6, most=10)
+        >>> found.solution.tolist(), found.num_steps
+        ([[1.0], [2.0]], 1)
+    """
+    n, residual = len(right), right.clone()
+    z = residual if precondition is None else precondition(residual)
+    x, direction = torch.zeros_like(z), z.clone()
+    first = square = residual.square().sum(0)
+    rho = square if precondition is None else (residual * z[:n]).sum(0)
+    limit, steps = square * tolerance**2, 0
+    is_indefinite = torch.zeros_like(square, dtype=torch.bool)
+    kept = right.new_empty(2, most, right.shape[1])  # one block: small ones keep glibc from using large ones again
+    while steps < most and bool((goes_on := (square > limit) & (rho > 0) & ~is_indefinite).any()):
+        image = product(direction)
+        curvature = (direction[:n] * image).sum(0)
+        if stop_on_negative_curvature:
+            is_indefinite |= goes_on & (curvature <= 0)
+            goes_on &= ~is_indefinite
+        alpha = torch.where(goes_on, rho / curvature, 0.0)
+        x.addcmul_(direction, alpha)
+        residual.addcmul_(image, alpha, value=-1)
+        square = torch.where(goes_on, residual.square().sum(0), square)
+        z = residual if precondition is None else precondition(residual)
+        reached = square if precondition is None else (residual * z[:n]).sum(0)
+        beta = torch.where(goes_on, reached / rho, 0.0)
+        direction.mul_(beta).add_(z)
+        rho = torch.where(goes_on, reached, rho)
+        kept[0, steps], kept[1, steps] = alpha, beta
+        steps += 1
+    alphas, betas = kept[:, :steps].cpu().numpy().copy()
+    return CGSolution(x, (square / first.where(first > 0, 1.0)).sqrt(), alphas, betas, is_indefinite)

@@ -1,0 +1,122 @@
+"""The exact posterior at some points, given any number of rows, without the matrix between these.
+
+The systems (K + D) a = y - mean and (K + D) z = k(X, x) are solved together by conjugate gradients. Each step computes
+K again in blocks of rows, so that memory is O(n M) and a step takes O(n^2 (d + q)). The preconditioner is D + U U^T,
+the Nystrom approximation through M of the rows. The variance k(x, x) - k(x, X) z falls towards the exact one with the
+steps. The result states the largest relative residual of the systems.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from rfgp.linalg import cholesky
+from rfgp.rows import Block
+from rfgp.solvers.conjugate_gradients import conjugate_gradients
+
+MOST_STEPS, MOST_POINTS = 200, 1000
+"""The most steps of conjugate gradients, and the most rows of the preconditioner."""
+PASSES = 400.0
+"""Operations that distances and kernels take for an entry, most of it memory."""
+ENTRIES = 2**21
+"""The number of entries of a block of the matrix."""
+
+
+class Covariance(Protocol):
+    """The role: a prior with a covariance function."""
+
+    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance (n_a, n_b) between inputs a and b."""
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExactMarginals:
+    """The exact marginal posteriors at q points.
+
+    Attributes:
+        mean: The means (q, k), standardised.
+        variance: The variances (q,), standardised.
+        residual: The largest relative residual of the systems.
+        steps: The number of steps of conjugate gradients.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    residual: float
+    steps: int
+
+
+def exact_marginals(
+    prior: Covariance,
+    rows: Block,
+    mean: Tensor,  # (k,)
+    noise: Tensor,  # 0-d
+    points: Tensor,  # (q, d)
+    *,
+    generator: torch.Generator,
+    tolerance: float = 1e-4,
+    most: int = MOST_STEPS,
+) -> ExactMarginals:
+    """Return the exact marginal posteriors at some points.
+
+    Args:
+        prior: The exact prior.
+        rows: The data.
+        mean: The prior mean of each output, standardised.
+        noise: The variance of one observation, standardised.
+        points: The inputs of the points, standardised.
+        generator: Draws the rows of the preconditioner.
+        tolerance: The largest relative residual of a system that is solved.
+        most: The most steps.
+    """
+    x, k = rows.inputs.double(), rows.num_outputs
+    cross = prior.kernel(x, points.double())
+    right = torch.cat([rows.targets - mean, cross], dim=1)
+    diagonal = rows.noise_diag(noise).expand(len(rows)).double()
+    precondition = _NystromPreconditioner.of(prior, x, diagonal, generator)
+    found = conjugate_gradients(lambda v: _product(prior, x, diagonal, v), right, tolerance, most, precondition)
+    variance = prior.diagonal(points.double()) - (cross * found.solution[:, k:]).sum(0)
+    fitted = mean + cross.mT @ found.solution[:, :k]
+    return ExactMarginals(fitted, variance.clamp_min(0), float(found.residual.max()), found.num_steps)
+
+
+def step_operations(rows: int, columns: int, points: int) -> float:
+    """Return the number of operations of a step."""
+    return float(rows) ** 2 * (2.0 * columns + 2.0 * (points + 1) + PASSES)
+
+
+@dataclass(frozen=True, eq=False)
+class _NystromPreconditioner:
+    """(D + U U^T)^-1 by the inverse of I + U^T D^-1 U."""
+
+    diagonal: Tensor  # (n,)
+    scaled: Tensor  # D^-1 U (n, M)
+    factor: Tensor  # the Cholesky factor of I + U^T D^-1 U (M, M)
+
+    @classmethod
+    def of(cls, prior: Covariance, x: Tensor, diagonal: Tensor, generator: torch.Generator) -> "_NystromPreconditioner":
+        chosen = torch.randperm(len(x), generator=generator)[: min(MOST_POINTS, max(1, len(x) // 2))]
+        some = x[chosen]
+        inner = prior.kernel(some, some)
+        jitter = 1e-6 * inner.diagonal().mean() * torch.eye(len(some), dtype=inner.dtype)
+        root = cholesky(inner + jitter, "the kernel of the preconditioner's rows")
+        u = torch.linalg.solve_triangular(root, prior.kernel(some, x), upper=False).mT
+        scaled = u / diagonal[:, None]
+        within = torch.eye(len(some), dtype=u.dtype) + u.mT @ scaled
+        return cls(diagonal, scaled, cholesky(within, "the preconditioner"))
+
+    def __call__(self, v: Tensor) -> Tensor:
+        inner = torch.cholesky_solve(self.scaled.mT @ v, self.factor)
+        return v / self.diagonal[:, None] - self.scaled @ inner
+
+
+def _product(prior: Covariance, x: Tensor, diagonal: Tensor, v: Tensor) -> Tensor:
+    """Return (K + D) v (n, p), K in blocks of rows."""
+    size = max(1, ENTRIES // len(x))
+    parts = [prior.kernel(x[first : first + size], x) @ v for first in range(0, len(x), size)]
+    return torch.cat(parts) + diagonal[:, None] * v
