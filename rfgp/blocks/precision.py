@@ -129,7 +129,7 @@ class PrecisionBlock(LatentBlock):
         """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients. A residual is between a point and itself only."""
         block = self.refined(a, b)
         left, right = block.projector(a), block.projector(b)
-        found = float(self.variance) * torch.from_numpy(products(block.factor, left, right))
+        found = float(self.variance.detach()) * torch.from_numpy(products(block.factor, left, right))
         return found + self.residual_variance(a).diag() if a is b else found
 
     def diagonal(self, a: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ class PrecisionBlock(LatentBlock):
             squares = quadratic_forms(block.field.pattern, block.factor.inverse, reads)
         else:
             squares = solved_forms(block.factor, reads)
-        return float(self.variance) * torch.from_numpy(squares) + self.residual_variance(a)
+        return float(self.variance.detach()) * torch.from_numpy(squares) + self.residual_variance(a)
 
     @cached_property
     def factor(self) -> Factor:

@@ -8,10 +8,10 @@ then, mostly because searches end sooner or later; candidates differ by factors 
 from dataclasses import dataclass
 
 from rfgp.fitting.subsets import MOST_ROWS
-from rfgp.inference.iterated.evidence import NUM_PATHS
-from rfgp.inference.iterated.systems import at_once
-from rfgp.inference.local.blocks import MOST_FEATURES
-from rfgp.inference.local.latent import MOST_ROWS as MOST_LATENT
+from rfgp.solvers.whitened.blocked import MOST_FEATURES
+NUM_PATHS=64
+MOST_LATENT=2**18
+def at_once(rows): return max(2**21//max(rows,1),16)
 from rfgp.regression import FeatureOptions, InducingOptions, KernelOptions
 from rfgp.regression.limits import RATE
 

@@ -1,4 +1,4 @@
-"""The laws of observations given all the others."""
+"""Leave-one-out predictive distributions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,19 +6,26 @@ from typing import Any
 from torch import Tensor
 
 from rfgp.counts import counted
-from rfgp.inference.laws import normal_log_density
+from rfgp.inference.distributions import normal_log_density
 from rfgp.scaling import Affine
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LeaveOneOut:
-    """The law of each of n observations given all the others, in the user's units; arrays or tensors.
+    """The distribution of each of n observations given all others, in the user's units; arrays or tensors.
 
     Attributes:
-        mean: (n,) or (n, k).
-        variance: Of the observation, noise included, (n,) or (n, k).
-        log_density: Of what was observed, (n,) or (n, k); its mean is the leave-one-out log predictive density of a
-            value.
+        mean: The means, (n,) or (n, k).
+        variance: The variances of the observations, noise included, (n,) or (n, k).
+        log_density: The log densities of the observed values, (n,) or (n, k). Their mean is the leave-one-out log
+            predictive density of a value.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> X = np.linspace(0, 1, 9)[:, None]
+        >>> rfgp.ExactGP(noise=0.01).condition(X, X[:, 0]).leave_one_out().mean.shape
+        (9,)
     """
 
     mean: Any
@@ -38,7 +45,7 @@ class LeaveOneOut:
         to_units: Affine,
         as_numpy: bool,
     ) -> "LeaveOneOut":
-        """Return the laws of standardised observations y (n, k) in the user's units."""
+        """Return the distributions of standardized observations y (n, k) in the user's units."""
         scale = to_units.scale.double()
         mean, y = (to_units.location.double() + scale * value for value in (mean, y))
         variance = (scale**2 * variance[:, None]).expand_as(mean)

@@ -1,10 +1,12 @@
-"""Covariances of laws that are never formed: products, solves and draws."""
+"""Covariances of predictions that are never formed: products, solves and draws."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from rfgp.solvers.operators import LatentOperator as LatentOperator
 
 
 class CovarianceOperator(Protocol):
@@ -20,43 +22,24 @@ class CovarianceOperator(Protocol):
         """Return draws of N(0, C), (n, count)."""
 
 
-class LatentOperator(Protocol):
-    """The role: the covariance S (n, n) of a latent law."""
-
-    def __len__(self) -> int:
-        """Return n."""
-
-    def times(self, v: Tensor) -> Tensor:
-        """Return S v, (n, p)."""
-
-    def solve(self, v: Tensor, noise: Tensor) -> Tensor:
-        """Return (S + D)^-1 v, (n, p), for positive D (n,)."""
-
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return draws of N(0, S), (n, count)."""
-
-
-@runtime_checkable
-class HasOperator(Protocol):
-    """The role: a law whose covariance need not be formed."""
-
-    def operator(self) -> LatentOperator | None:
-        """Return the covariance of its n points."""
-
-
 @dataclass(frozen=True, eq=False)
 class ObservedOperator:
-    """c^2 (S + D), of observations in the user's units.
+    """The covariance c^2 (S + D) of observations in the user's units.
 
     Attributes:
-        latent: S.
-        noise: D (n,), positive.
-        scale: c.
+        latent: The covariance S of the latent values.
+        noise: The diagonal of D (n,), positive.
+        scale: The scale c.
     """
 
     latent: LatentOperator
     noise: Tensor
     scale: float
+
+    @classmethod
+    def of(cls, latent: LatentOperator, noise: Tensor, scale: float) -> "ObservedOperator":
+        """Return the covariance for a noise variance () or (n,)."""
+        return cls(latent, noise.detach().double().cpu().expand(len(latent)), scale)
 
     def times(self, v: Tensor) -> Tensor:
         """Return c^2 (S + D) v, (n, p)."""
@@ -68,16 +51,5 @@ class ObservedOperator:
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Return draws of N(0, c^2 (S + D)), (n, count)."""
-        own = torch.randn(len(self.noise), count, generator=generator, dtype=torch.float64)
-        return self.scale * (self.latent.draw(count, generator) + self.noise.sqrt()[:, None] * own)
-
-
-def in_units(law: object, scale: Tensor, noise: Tensor) -> ObservedOperator | None:
-    """Return the covariance of a standardised law with noise, () or (n,), of one output in the user's units.
-
-    None where its law forms it, has several outputs, or no noise.
-    """
-    latent = law.operator() if isinstance(law, HasOperator) and scale.ndim == 0 and noise.ndim < 2 else None
-    if latent is None or not bool((noise > 0).all()):
-        return None
-    return ObservedOperator(latent, noise.detach().double().cpu().expand(len(latent)), float(scale))
+        standard = torch.randn(len(self.noise), count, generator=generator, dtype=torch.float64)
+        return self.scale * (self.latent.draw(count, generator) + self.noise.sqrt()[:, None] * standard)

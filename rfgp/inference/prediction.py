@@ -1,10 +1,9 @@
-"""Predictions in the user's units: the joint law at some points, and its logarithmic twin."""
+"""Predictions in the user's units: the joint distribution at some points, and that of the exponentials."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,32 +11,46 @@ from rfgp import random
 from rfgp.ambient import hides, plain
 from rfgp.counts import check_count, counted
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.laws import Law, LinearLaw, at_points, normal_log_density, root_of
-from rfgp.inference.operators import CovarianceOperator, in_units
+from rfgp.inference.arguments import check_probabilities, check_values, in_caller_form, read_real
+from rfgp.inference.caching import ResultCache
+from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_log_density, sample_functions_jointly
+from rfgp.inference.operators import CovarianceOperator, ObservedOperator
+from rfgp.inference.refusals import NO_EXPOSURE, NO_LOGARITHM, refuse_functionals
+from rfgp.linalg import covariance_root
 
-NO_LOGARITHM = "Observations under this likelihood are predict(X).observed(); they are no exponentials of normal ones."
+T = TypeVar("T")
 
 
-@hides("law", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
+@hides("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
-    """The joint Gaussian law at n points, in the user's units; with k outputs, independent ones, an axis more.
+    """The joint Gaussian distribution at n points, in the user's units. k independent outputs have an axis more.
 
-    Everything is computed when it is asked for: numpy arrays if the inputs of `predict` were, tensors of the inputs'
-    dtype and device otherwise. Without noise the law is that of the latent function; `observed()` adds the noise.
+    Moments are computed when they are asked for, and kept. Results are numpy arrays if the inputs of `predict` were,
+    else tensors of the inputs' dtype and device. Without noise this is the distribution of the latent function;
+    `observed()` adds the noise, and shares what is computed.
 
     Attributes:
-        law: The latent law, standardised.
-        location: The user's value is location + scale * standardised value; () or (k,).
-        scale: Likewise.
-        noise: The noise variance, standardised, () or (n,); of linear functionals the covariance (n, n).
-        template: An empty tensor of the dtype and device of the results.
+        latent: The standardized distribution of the latent function.
+        location: A value in the user's units is location + scale * standardized value; () or (k,).
+        scale: The scale, () or (k,).
+        noise: The standardized noise variance, () or (n,). For linear functionals it is the covariance (m, m).
+        template: An empty tensor with the dtype and device of the results.
         as_numpy: Whether results are numpy arrays.
-        has_noise: Whether the noise is part of the law.
-        of_observations: Makes the law of observations of this one, where their likelihood is not normal.
+        has_noise: Whether the distribution includes the noise.
+        of_observations: Returns the distribution of observations for a prediction of the latent function, if the
+            likelihood is not Gaussian. If None, it is Gaussian.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> X = np.linspace(0, 1, 20)[:, None]
+        >>> prediction = rfgp.ExactGP(noise=0.01).condition(X, np.sin(3 * X[:, 0])).predict([[0.3], [0.6]])
+        >>> prediction.mean.round(1)
+        array([0.8, 1. ])
     """
 
-    law: Law
+    latent: Distribution
     location: Tensor
     scale: Tensor
     noise: Tensor
@@ -45,21 +58,22 @@ class Prediction:
     as_numpy: bool
     has_noise: bool = False
     of_observations: "Callable[[Prediction], Prediction] | None" = None
+    _cache: ResultCache = field(default_factory=ResultCache, init=False)
 
     def observed(self, exposure: Any = None) -> "Prediction":
-        """Return the law of observations at these points: the same plus independent noise, or under the likelihood.
+        """Return the posterior predictive distribution of observations at these points.
 
         Args:
-            exposure: Of counts, what their means are in proportion to, (n,) or one number; None: 1.
+            exposure: For counts, the factor of their means, (n,) or one number. If None, 1.
 
         Raises:
-            InvalidArgumentError: exposures that are not positive, or under a likelihood that has none.
+            InvalidArgumentError: exposures that are not positive, or a likelihood that has none.
         """
-        if self.of_observations is not None:
-            law = self.of_observations(self)
-            return law if exposure is None else law.observed(exposure)
+        if (of_observations := self.of_observations) is not None:
+            observed = self._cache.get("observed", lambda: of_observations(self))
+            return observed if exposure is None else observed.observed(exposure)
         if exposure is not None:
-            raise InvalidArgumentError("exposure is of counts and positive values around e^f.")
+            raise InvalidArgumentError(NO_EXPOSURE)
         return replace(self, has_noise=True)
 
     @property
@@ -84,21 +98,24 @@ class Prediction:
 
     @plain()
     def quantile(self, probability: Any) -> Any:
-        """Return the quantiles of the marginal laws.
+        """Return the quantiles of the marginal distributions.
 
         Args:
-            probability: Strictly between 0 and 1; a number, or several, (q,).
+            probability: One number strictly between 0 and 1, or several, (q,).
 
         Returns:
-            (n,) or (n, k); for several probabilities (q, n) or (q, n, k).
+            (n,) or (n, k). For several probabilities (q, n) or (q, n, k).
 
         Raises:
-            InvalidArgumentError: a probability that is none.
+            InvalidArgumentError: a probability is not strictly between 0 and 1.
         """
         return self._out(_quantile(self, probability))
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """Return the ends of the central intervals that hold a value with this probability, each (n,) or (n, k).
+        """Return the lower and upper ends of central intervals, each (n,) or (n, k).
+
+        Args:
+            level: The probability of a value inside its interval.
 
         Raises:
             InvalidArgumentError: the level is not strictly between 0 and 1.
@@ -106,7 +123,7 @@ class Prediction:
         return _interval(self, level)
 
     def cdf(self, y: Any) -> Any:
-        """Return the probabilities that values are at most y, under their marginal laws.
+        """Return the probabilities that values are at most y.
 
         Args:
             y: One number, or one for each value, (n,) or (n, k), in the user's units.
@@ -117,10 +134,10 @@ class Prediction:
         Raises:
             InvalidArgumentError: y has another shape.
         """
-        mean, deviation = self.mean_tensor(), _deviation(self)
-        distance = values_like(y, mean, may_be_one=True) - mean
+        deviation, mean = _deviation(self), self.mean_tensor()
+        distance = check_values(y, mean, may_be_one=True) - mean
         scale = 2**0.5 * torch.where(deviation > 0, deviation, torch.ones_like(deviation))
-        share = 0.5 * torch.special.erfc(-distance / scale)  # ndtr loses the digits of small ones
+        share = 0.5 * torch.special.erfc(-distance / scale)  # ndtr loses the digits of small probabilities
         return self._out(torch.where(deviation > 0, share, (distance >= 0).to(share)))
 
     @plain()
@@ -128,42 +145,45 @@ class Prediction:
         self,
         weights: Any,  # (n,) or (m, n)
     ) -> "Prediction":
-        """Return the joint law of linear functionals of the values: of sums, means, differences.
+        """Return the joint distribution of linear functionals of the values, such as sums, means and differences.
 
-        `p.linear([1, -1])` is the law of f(a) - f(b), `1 - p.linear([1, -1]).cdf(0)` the probability that f(a) > f(b).
-        `observed()` has the noise of the observations, where that is normal. All covariances are computed on the way.
+        `p.linear([1, -1])` is the distribution of f(a) - f(b), and `1 - p.linear([1, -1]).cdf(0)` the probability that
+        f(a) > f(b). `observed()` has the noise of the observations, if that is Gaussian. The covariance of all points
+        is computed.
 
         Args:
-            weights: A functional a row, (m, n), or one, (n,).
+            weights: One functional a row, (m, n), or one functional, (n,).
 
         Returns:
-            The law at m "points", the functionals.
+            The distribution at m "points", the functionals.
 
         Raises:
             InvalidArgumentError: weights of another shape, or that are not finite.
         """
-        mean = self.law.mean()
-        w = _real("weights", weights).to(mean)
+        mean = self.latent.mean()
+        w = read_real("weights", weights).to(mean)
         w = w[None] if w.ndim == 1 else w
         if w.ndim != 2 or w.shape[1] != len(mean) or not bool(torch.isfinite(w).all()):
             found = f"shape {tuple(w.shape)}{'' if bool(torch.isfinite(w).all()) else ' with values that are not'}"
             raise InvalidArgumentError(f"weights must be finite, (n,) or (m, n) with n = {len(mean)}, got {found}.")
         noise, shift = self.noise.double(), (self.location / self.scale).reshape(-1)
         noise = w @ noise @ w.mT if noise.ndim == 2 else noise * w @ w.mT
-        return replace(self, law=LinearLaw(self.law, w, shift), location=0 * self.location, noise=noise)
+        latent = LinearFunctionals(self.latent, w, shift)
+        refused = None if self.of_observations is None else refuse_functionals
+        return replace(self, latent=latent, location=0 * self.location, noise=noise, of_observations=refused)
 
     def exp(self) -> "LogNormal":
-        """Return the law of the values' exponentials: of a target whose logarithm the process was fitted to."""
+        """Return the distribution of the exponentials, for a process that was fitted to logarithms."""
         return LogNormal(self)
 
     @plain()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
-        """Draw from the joint law.
+        """Draw from the joint distribution.
 
         Args:
-            num_samples: s.
-            seed: An integer, or None for one from the system.
-            generator: A CPU generator in place of a seed.
+            num_samples: The number s of draws.
+            seed: An integer. If None, one from the system.
+            generator: A generator on the CPU, in place of a seed.
 
         Returns:
             (s, n) or (s, n, k).
@@ -173,24 +193,20 @@ class Prediction:
         """
         num_samples = check_count("num_samples", num_samples, least=0)
         generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
-        root, mean = self.law.root(), self.law.mean()
+        root, mean = self.latent.root(), self.latent.mean()
         if len(root) != len(mean):
-            return self._out(self._to_units(mean + drawn_together(root, num_samples, mean, generator)))
+            return self._out(self._to_units(mean + sample_functions_jointly(root, num_samples, mean, generator)))
         count = (num_samples, mean.shape[1])
         standard = torch.randn(*count, root.shape[1], generator=generator, dtype=root.dtype)
         values = mean + (standard.to(root.device) @ root.mT).mT
         if self.has_noise:
-            noise = torch.randn(*count, len(root), generator=generator, dtype=root.dtype).to(root.device)
-            spread = self.noise.double()
-            errors = noise @ root_of(spread).mT if spread.ndim == 2 else spread.sqrt() * noise
-            values = values + errors.mT
+            values = values + self._sample_noise(count, len(root), generator).to(root).mT
         return self._out(self._to_units(values))
 
     def log_density(self, y: Any) -> Any:
-        """Return the log density of each value under its marginal law; `observed().log_density(y)` for observations.
+        """Return the log density of each value under its marginal distribution.
 
-        Its mean over held-out observations is the log predictive density of a point, the negative of
-        `rfgp.metrics.nlpd`.
+        The mean of `observed().log_density(y)` over held-out observations y is the negative of `rfgp.metrics.nlpd`.
 
         Args:
             y: Values (n,) or (n, k), in the user's units.
@@ -201,66 +217,88 @@ class Prediction:
         Raises:
             InvalidArgumentError: y has another shape than the mean.
         """
-        mean, variance = self.mean_tensor(), self.variance_tensor()
-        return self._out(normal_log_density(values_like(y, mean), mean, variance))
+        variance, mean = self.variance_tensor(), self.mean_tensor()
+        return self._out(normal_log_density(check_values(y, mean), mean, variance))
 
     @plain()
     def mean_tensor(self) -> Tensor:
         """Return the mean (n,) or (n, k), float64 tensor."""
-        return self._to_units(self.law.mean())
+        return self._to_units(self.latent.mean())
 
     @plain()
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,) or (n, k), float64 tensor."""
         noise = _noise(self)
-        return _per_output(self, self.law.variance() + (noise.diagonal() if noise.ndim == 2 else noise))
+        return _per_output(self, self.latent.variance() + (noise.diagonal() if noise.ndim == 2 else noise))
 
     @plain()
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n) or (n, n, k), float64 tensor."""
-        covariance, noise = self.law.covariance(), _noise(self)
-        if covariance.ndim == 3:  # of several functions that do not share it
+        covariance, noise = self.latent.covariance(), _noise(self)
+        if covariance.ndim == 3:  # functions that do not share it
             return self.scale**2 * covariance
         noise = noise if noise.ndim == 2 else torch.diag(noise.expand(len(covariance)))
         return _per_output(self, covariance + noise)
 
     def operator(self) -> CovarianceOperator | None:
-        """Return the covariance (n, n) in the user's units as products and solves; None where it has to be formed."""
-        return in_units(self.law, self.scale, _noise(self))
+        """Return the covariance (n, n) in the user's units as products and solves. None if it has to be formed."""
+        noise = _noise(self)
+        if self.scale.ndim or noise.ndim == 2 or not bool((noise > 0).all()):
+            return None
+        latent = self.latent.operator()
+        return None if latent is None else ObservedOperator.of(latent, noise, float(self.scale))
 
     def __repr__(self) -> str:
         outputs = f", {counted(len(self.scale), 'output')}" if self.scale.ndim else ""
-        return f"Prediction({'observations' if self.has_noise else 'latent function'}{at_points(self.law)}{outputs})"
+        count = self.latent.num_points
+        points = "" if count is None else f" at {counted(count, 'point')}"
+        return f"Prediction({'observations' if self.has_noise else 'latent function'}{points}{outputs})"
 
     def _to_units(self, values: Tensor) -> Tensor:
-        """Return standardised values (..., k) in the user's units, without the last axis where there is one output."""
+        """Return standardized values (..., k) in the user's units, without the last axis if there is one output."""
         out = self.location + self.scale * values
         return out[..., 0] if self.location.ndim == 0 else out
 
+    def _sample_noise(self, count: tuple[int, int], size: int, generator: torch.Generator) -> Tensor:
+        """Return draws (s, k, n) of the standardized noise."""
+        standard = torch.randn(*count, size, generator=generator, dtype=torch.float64)
+        noise = self.noise.double().cpu()
+        return standard @ covariance_root(noise).mT if noise.ndim == 2 else noise.sqrt() * standard
+
+    def _kept(self, name: str, compute: Callable[[], T]) -> T:
+        return compute() if self.latent.requires_grad else self._cache.get(name, compute)
+
     def _out(self, value: Tensor) -> Any:
-        return given_back(value, self.template, self.as_numpy)
+        return in_caller_form(value, self.template, self.as_numpy)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogNormal:
-    """The joint law of exp(value), where `log` is that of the values: positive, and skewed to the right.
+    """The joint log-normal distribution of exp(value), with the Gaussian distribution `log` of the values.
 
-    For targets that are positive and spread over orders of magnitude: `gp.fit(X, np.log(y))`, then
-    `gp.predict(X_new).exp()` is the law of the latent function and `gp.predict(X_new).observed().exp()` that of an
-    observation, both in the units of y. The mean is larger than the median, which minimises the absolute error. Results
-    are arrays or tensors, shaped as those of `log`.
+    It suits positive targets that spread over orders of magnitude: fit `gp.fit(X, np.log(y))`. Then
+    `gp.predict(X_new).exp()` is the distribution of the latent function and `gp.predict(X_new).observed().exp()` that
+    of an observation, in the units of y. The mean is larger than the median. Results have the shapes of those of `log`.
 
     Attributes:
-        log: The law of the logarithm.
+        log: The distribution of the logarithm.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> X = np.linspace(0, 1, 20)[:, None]
+        >>> prediction = rfgp.ExactGP(noise=0.01).condition(X, np.log(1 + X[:, 0])).predict([[0.5]]).exp()
+        >>> prediction.median.round(1)
+        array([1.5])
     """
 
     log: Prediction
 
     def observed(self) -> "LogNormal":
-        """Return the law of observations: with the noise of the logarithm, which here is a factor.
+        """Return the distribution of observations. The noise of the logarithm is a factor here.
 
         Raises:
-            InvalidArgumentError: the likelihood is not that of a normal logarithm.
+            InvalidArgumentError: the likelihood is not Gaussian.
         """
         if self.log.of_observations is not None:
             raise InvalidArgumentError(NO_LOGARITHM)
@@ -293,106 +331,67 @@ class LogNormal:
         return self._as_log(mean[:, None] * mean * self.log.covariance_tensor().expm1())
 
     def quantile(self, probability: Any) -> Any:
-        """Return the quantiles of the marginal laws, as `Prediction.quantile`: (n,), or (q, n) for q probabilities."""
+        """Return the quantiles of the marginal distributions: (n,), or (q, n) for q probabilities."""
         return self._as_log(_quantile(self.log, probability).exp())
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """Return the ends of the central intervals that hold a value with this probability, each (n,) or (n, k)."""
+        """Return the lower and upper ends of central intervals of a level, each (n,) or (n, k)."""
         return _interval(self, level)
 
     def cdf(self, y: Any) -> Any:
-        """Return the probabilities that values are at most y, a number or as many as there are values, (n,)."""
-        return self.log.cdf(values_like(y, self.log.mean_tensor(), may_be_one=True).clamp_min(0).log())
+        """Return the probabilities that values are at most y, one number or (n,)."""
+        return self.log.cdf(check_values(y, self.log.mean_tensor(), may_be_one=True).clamp_min(0).log())
 
     def log_density(self, y: Any) -> Any:
-        """Return the log density of each value (n,) under its marginal law; of what is not positive -inf."""
-        values = values_like(y, self.log.mean_tensor())
+        """Return the log density of each value (n,) under its marginal distribution, -inf if it is not positive."""
+        variance, mean = self.log.variance_tensor(), self.log.mean_tensor()
+        values = check_values(y, mean)
         log = values.clamp_min(torch.finfo(values.dtype).tiny).log()
-        mean, variance = self.log.mean_tensor(), self.log.variance_tensor()
         density = normal_log_density(log, mean, variance) - log
         return self._as_log(torch.where(values > 0, density, -torch.inf))
 
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
-        """Draw from the joint law, as `Prediction.sample`: (s, n) or (s, n, k)."""
+        """Draw from the joint distribution, as `Prediction.sample` does: (s, n) or (s, n, k)."""
         return self._as_log(torch.as_tensor(self.log.sample(num_samples, seed=seed, generator=generator)).exp())
 
     def mean_tensor(self) -> Tensor:
         """Return the means (n,) or (n, k), float64 tensor."""
-        return (self.log.mean_tensor() + self.log.variance_tensor() / 2).exp()
+        variance = self.log.variance_tensor()
+        return (self.log.mean_tensor() + variance / 2).exp()
 
     def __repr__(self) -> str:
         return f"LogNormal({self.log})"
 
     def _as_log(self, value: Tensor) -> Any:
-        return given_back(value, self.log.template, self.log.as_numpy)
+        return in_caller_form(value, self.log.template, self.log.as_numpy)
 
 
-def drawn_together(root: Tensor, count: int, mean: Tensor, generator: torch.Generator) -> Tensor:
-    """Return draws (count, n, C) of several functions by a root (C n, r) of their covariance, for means (n, C)."""
-    standard = torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype).to(root.device)
-    return (standard @ root.mT).reshape(count, *mean.mT.shape).mT
+def _per_output(prediction: Prediction, variance: Tensor) -> Tensor:
+    """Return standardized variances in the user's units, with an axis more if there are several outputs."""
+    return prediction.scale**2 * (variance[..., None] if prediction.scale.ndim else variance)
 
 
-def _per_output(law: Prediction, variance: Tensor) -> Tensor:
-    """Return standardised variances in the user's units, with an axis more where there are several outputs."""
-    return law.scale**2 * (variance[..., None] if law.scale.ndim else variance)
+def _noise(prediction: Prediction) -> Tensor:
+    """Return the standardized noise that a distribution includes, (), (n,) or (n, n)."""
+    noise = prediction.noise
+    return noise.double() if prediction.has_noise else torch.zeros_like(noise, dtype=torch.float64)
 
 
-def _noise(law: Prediction) -> Tensor:
-    """Return the standardised noise that is part of a law, (), (n,) or (n, n)."""
-    return law.noise.double() if law.has_noise else torch.zeros_like(law.noise, dtype=torch.float64)
-
-
-def _deviation(law: Prediction) -> Tensor:
+def _deviation(prediction: Prediction) -> Tensor:
     """Return the marginal standard deviations (n,) or (n, k), float64."""
-    return law.variance_tensor().clamp_min(0).sqrt()
+    return prediction.variance_tensor().clamp_min(0).sqrt()
 
 
-def _quantile(law: Prediction, probability: Any) -> Tensor:
-    """Return the marginal quantiles (n,) or (n, k), float64; (q, n) or (q, n, k) for q probabilities."""
-    mean = law.mean_tensor()
-    p = probabilities("probability", probability, mean)
+def _quantile(prediction: Prediction, probability: Any) -> Tensor:
+    """Return the marginal quantiles (n,) or (n, k), float64. For q probabilities (q, n) or (q, n, k)."""
+    deviation, mean = _deviation(prediction), prediction.mean_tensor()
+    p = check_probabilities("probability", probability, mean)
     standard: Tensor = torch.special.ndtri(p.reshape(*p.shape, *(1 for _ in mean.shape)))
-    return mean + _deviation(law) * standard
+    return mean + deviation * standard
 
 
-def _interval(law: Prediction | LogNormal, level: float) -> tuple[Any, Any]:
-    """Return the quantiles between which a value lies with a probability `level`, () each as the law's mean."""
-    p = float(probabilities("level", level, torch.empty(0, dtype=torch.float64)).reshape(()))
-    low, high = law.quantile([(1 - p) / 2, (1 + p) / 2])
+def _interval(prediction: Prediction | LogNormal, level: float) -> tuple[Any, Any]:
+    """Return the quantiles between which a value lies with a probability `level`, each (n,) or (n, k)."""
+    p = float(check_probabilities("level", level, torch.empty(0, dtype=torch.float64)).reshape(()))
+    low, high = prediction.quantile([(1 - p) / 2, (1 + p) / 2])
     return low, high
-
-
-def given_back(value: Tensor, template: Tensor, as_numpy: bool) -> Any:
-    """Return results (...) in the dtype and on the device of a template, or as an array."""
-    value = (value.detach() if as_numpy else value).to(template)
-    return value.cpu().numpy() if as_numpy else value
-
-
-def _real(name: str, values: Any) -> Tensor:
-    """Return what a caller gave as a tensor (...).
-
-    Raises:
-        InvalidArgumentError: they are no numbers.
-    """
-    try:
-        return values if isinstance(values, Tensor) else torch.as_tensor(np.array(values, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"{name} is not an array of numbers: {str(error)[:100]}.") from error
-
-
-@plain()
-def values_like(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
-    """Return values of y shaped as a mean (n,) or (n, k), or one of them, ()."""
-    values = _real("y", y).to(mean)
-    if values.shape != mean.shape and not (may_be_one and values.ndim == 0):
-        raise InvalidArgumentError(f"y has shape {tuple(values.shape)}, the mean {tuple(mean.shape)}.")
-    return values
-
-
-def probabilities(name: str, values: Any, like: Tensor) -> Tensor:
-    """Return numbers strictly between 0 and 1, () or (q,)."""
-    p = _real(name, values).to(like)
-    if p.ndim > 1 or not bool(((p > 0) & (p < 1)).all()):
-        raise InvalidArgumentError(f"{name} must be strictly between 0 and 1, got {values!r}.")
-    return p

@@ -1,4 +1,4 @@
-"""Likelihoods: the law of an observation given the latent function, by name or as objects."""
+"""Likelihoods: the distribution of an observation given the latent function, by name or as objects."""
 
 from rfgp.likelihoods.binary import Bernoulli as Bernoulli
 from rfgp.likelihoods.classes import Categorical as Categorical
@@ -8,11 +8,11 @@ from rfgp.likelihoods.noisy import Heteroscedastic as Heteroscedastic
 from rfgp.likelihoods.positive import Gamma as Gamma
 from rfgp.likelihoods.real import Normal as Normal
 from rfgp.likelihoods.real import StudentT as StudentT
-from rfgp.likelihoods.role import Begin as Begin
 from rfgp.likelihoods.role import Expected as Expected
+from rfgp.likelihoods.role import InitialMoments as InitialMoments
 from rfgp.likelihoods.role import Likelihood as Likelihood
+from rfgp.likelihoods.role import LogProbDerivatives as LogProbDerivatives
 from rfgp.likelihoods.role import Parameter as Parameter
-from rfgp.likelihoods.role import Slopes as Slopes
 from rfgp.registry import Registry
 
 REGISTRY: Registry[Likelihood] = Registry(

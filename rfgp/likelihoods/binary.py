@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.likelihoods.role import Begin, Likelihood, Slopes, drawing, first_where
+from rfgp.likelihoods.role import InitialMoments, Likelihood, LogProbDerivatives, drawing, first_where
 
 LINKS = ("logit", "probit")
 START_VARIANCE = 2.0
-"""Of the latent function: probabilities of .2 and .8 are usual then."""
+"""The variance of the latent function before a fit: probabilities of 0.2 and 0.8 are then usual."""
 WIDEST = 1e3
-"""Of that: logits of 45. Classes that inputs separate are likelier the wider it is, without end."""
+"""The largest ratio of the latent variance to its start. Separable classes are likelier without end as it grows."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,18 +41,18 @@ class Bernoulli(Likelihood):
         """Take 0 and 1, (n,)."""
         return first_where((y != 0) & (y != 1), y, "0 or 1")
 
-    def begin(self, y: Tensor, weight: Tensor) -> Begin:
-        """Return the f of the share of ones among y (n,), drawn in by half an observation of each."""
+    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
+        """Return the f of the fraction of ones in y (n,), after half an observation of each class is added."""
         share = ((weight * y).sum() + 0.5) / (weight.sum() + 1)
         center = share.logit() if self.link == "logit" else torch.special.ndtri(share)
-        return Begin(center, torch.full_like(center, START_VARIANCE))
+        return InitialMoments(center, torch.full_like(center, START_VARIANCE))
 
-    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+    def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
         if self.link == "logit":
             one = torch.sigmoid(f)
             width = one * torch.sigmoid(-f)
-            return Slopes(logsigmoid((2 * y - 1) * f), y - one, -width, -width * (1 - 2 * one))
+            return LogProbDerivatives(logsigmoid((2 * y - 1) * f), y - one, -width, -width * (1 - 2 * one))
         return _probit(2 * y - 1, f)
 
     def fisher(self, f: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ class Bernoulli(Likelihood):
         return torch.from_numpy(drawing(generator).random(f.shape) < self.mean(f).numpy()).to(f)
 
 
-def _probit(sign: Tensor, f: Tensor) -> Slopes:
+def _probit(sign: Tensor, f: Tensor) -> LogProbDerivatives:
     """Return log Phi(z), z = sign f, (n,), with its derivatives in f.
 
     With h = phi(z) / Phi(z) they are h, -h (z + h) and h ((z + h)^2 + h (z + h) - 1), odd ones times the sign; h is a
@@ -96,4 +96,4 @@ def _probit(sign: Tensor, f: Tensor) -> Slopes:
     h = math.sqrt(2 / math.pi) / torch.special.erfcx(-z / math.sqrt(2))
     rest = z + h
     value: Tensor = torch.special.log_ndtr(z)
-    return Slopes(value, sign * h, -h * rest, sign * h * (rest.square() + h * rest - 1))
+    return LogProbDerivatives(value, sign * h, -h * rest, sign * h * (rest.square() + h * rest - 1))

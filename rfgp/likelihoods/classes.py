@@ -11,17 +11,16 @@ from torch import Tensor
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods.binary import START_VARIANCE, WIDEST
-from rfgp.likelihoods.role import Begin, Expected, Likelihood, Slopes, drawing, first_where
+from rfgp.likelihoods.role import Expected, InitialMoments, Likelihood, LogProbDerivatives, drawing, first_where
 
 MOST_CLASSES = 1000
 WIDEST_BY_LAPLACE = 5.0
-"""Of the variance that the functions begin with, 2. By Laplace's approximation classes that inputs separate are
-likelier the wider the functions, and their probabilities ever more cautious: leaving rows out, log densities of two
-such tables were -.07 and -.13 here, -.09 and -.70 at a thousand."""
+"""The largest ratio of the latent variance to its start if Laplace's approximation is used. Separable classes are
+likelier the wider the functions, while their probabilities become ever more cautious."""
 PLACES_OF_MANY = 128
-"""At which a softmax is taken against normal laws, at least, or four times the classes."""
+"""The least number of points of the rule for means of softmaxes; 4 C if that is more."""
 _CHUNK = 2**21
-"""Of observations times classes times places."""
+"""The number of observations times classes times points that are evaluated at once."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,7 +28,7 @@ class Categorical(Likelihood):
     """P(y = c | f) = e^(f_c) / sum_k e^(f_k), for f of C independent functions with one kernel and means of their own.
 
     Attributes:
-        num_classes: C; None: one more than the largest label among the data.
+        num_classes: C. If None, one more than the largest label in the data.
 
     Raises:
         InvalidArgumentError: less than two classes, or more than 1,000.
@@ -60,24 +59,24 @@ class Categorical(Likelihood):
         most = MOST_CLASSES if self.num_classes is None else self.num_classes
         return first_where((y < 0) | (y != y.round()) | (y >= most), y, f"labels 0, 1, ..., at most {most - 1}")
 
-    def begin(self, y: Tensor, weight: Tensor) -> Begin:
-        """Return the logarithms of the classes' shares of y (n,), less their mean, (C,)."""
+    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
+        """Return the logarithms of the classes' fractions of y (n,), minus their mean, (C,)."""
         counts = torch.bincount(y.long(), weight, minlength=self.num_latents).double() + 0.5
         logs = counts.log()
-        return Begin(logs - logs.mean(), torch.full((), START_VARIANCE, dtype=torch.float64))
+        return InitialMoments(logs - logs.mean(), torch.full((), START_VARIANCE, dtype=torch.float64))
 
-    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+    def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of labels (n,) given f (n, C), with its derivatives in each of them, (n, C)."""
         p = torch.softmax(f, dim=-1)
         own = torch.nn.functional.one_hot(y.long(), self.num_latents).to(p)
         value = (own * torch.log_softmax(f, dim=-1)).sum(-1)
-        return Slopes(value, own - p, -p * (1 - p), -p * (1 - p) * (1 - 2 * p))
+        return LogProbDerivatives(value, own - p, -p * (1 - p), -p * (1 - p) * (1 - 2 * p))
 
     def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
         """Return the mean of the log density of labels (n,) for independent f ~ N(mean, variance), (n, C) each.
 
-        At places of which the first two moments are a standard normal law's, each with its mirror image; the
-        derivatives are those of this sum.
+        By a rule of points whose first two moments are those of a standard normal distribution, each with its mirror
+        image. The derivatives are those of this sum.
         """
         places, parts = normal_places(self.num_latents), []
         size = max(1, _CHUNK // places.numel())
@@ -111,7 +110,7 @@ class Categorical(Likelihood):
 
 
 def normal_places(count: int) -> Tensor:
-    """Return places (p, count) of equal weight, a Sobol sequence and its mirror image, of covariance one."""
+    """Return points (p, count) of equal weight: a Sobol sequence and its mirror image, with covariance I."""
     pairs = max(PLACES_OF_MANY, 4 * count) // 2
     half = torch.from_numpy(qmc.MultivariateNormalQMC(np.zeros(count), seed=0).random(1 << (pairs - 1).bit_length()))
     factor = torch.linalg.cholesky(half.mT @ half / len(half))

@@ -1,4 +1,4 @@
-"""Laws of counts 0, 1, 2, ... whose mean is e^f."""
+"""Distributions of counts 0, 1, 2, ... with mean e^f."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,30 +9,38 @@ from scipy import special
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rfgp.likelihoods.role import Begin, Expected, Likelihood, Parameter, Slopes, drawing, first_where
+from rfgp.likelihoods.role import (
+    Expected,
+    InitialMoments,
+    Likelihood,
+    LogProbDerivatives,
+    Parameter,
+    drawing,
+    first_where,
+)
 from rfgp.scaling import moments
 
 _VARIANCES = (0.1, 10.0)
-"""Between which the latent function's variance starts."""
+"""The bounds of the variance of the latent function before a fit."""
 
 
-def begin_of_logs(y: Tensor, weight: Tensor, least: float) -> Begin:
-    """Return the logarithm of the mean of targets (n,), and the variance of their logarithms, where `least` is added.
+def begin_of_logs(y: Tensor, weight: Tensor, least: float) -> InitialMoments:
+    """Return the log mean of targets (n,) minus half the variance of their logarithms, and that variance.
 
-    The mean is no longer that of the latent function where that varies: half of its variance is taken off.
+    E e^f = exp(E f + var f / 2). `least` is added to the targets before their logarithms are taken.
     """
     mean = moments(y, weight)[0].clamp_min(0.5 / float(weight.sum()) if least else 1e-300)
     variance = moments((y + least).log(), weight)[1].square().clamp(*_VARIANCES)
-    return Begin(mean.log() - 0.5 * variance, variance)
+    return InitialMoments(mean.log() - 0.5 * variance, variance)
 
 
 def log_moments(mean: Tensor, variance: Tensor, share: Tensor | float) -> tuple[Tensor, Tensor]:
     """Return E e^f and E var(e^f) + share E e^(2 f), for f ~ N(mean, variance), (n,) each.
 
-    `share` is what the variance of an observation given f has of the square of its mean.
+    `share` is the ratio of the variance of an observation given f to its squared mean.
     """
     first = (mean + variance / 2).exp()
-    square = (2 * mean + variance).exp()  # of the first; E e^(2 f) is e^variance times it
+    square = (2 * mean + variance).exp()  # the squared first moment; E e^(2 f) is e^variance times it
     return first, square * variance.expm1() + share * square * variance.exp()
 
 
@@ -51,21 +59,21 @@ class Poisson(Likelihood):
         """Take counts (n,)."""
         return _check_counts(y)
 
-    def begin(self, y: Tensor, weight: Tensor) -> Begin:
-        """Return the logarithm of the mean of counts (n,), and the spread of the logarithms."""
+    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
+        """Return moments of f from counts (n,)."""
         return begin_of_logs(y, weight, 0.5)
 
-    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+    def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f.
 
-        With d = f - log y as -y (e^d - 1 - d) and what does not depend on f: of a count of 10^9 the parts of the usual
-        form are 10^10, and a search would see their rounding.
+        With d = f - log y it is -y (e^d - 1 - d) plus terms without f. The terms of the usual form are 10^10 for a
+        count of 10^9, and a search for the mode would see their rounding.
         """
         mean, some = f.exp(), y.clamp_min(1.0)
         d = f - some.log()
         fixed = torch.special.xlogy(y, y) - y - torch.lgamma(y + 1)
         value = torch.where(y > 0, -y * (d.expm1() - d), -mean) + fixed
-        return Slopes(value, y - mean, -mean, -mean)
+        return LogProbDerivatives(value, y - mean, -mean, -mean)
 
     def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
         """Return the mean of the log density of y (n,) for f ~ N(mean, variance), (n, 1) each: E e^f is known."""
@@ -97,10 +105,10 @@ class Poisson(Likelihood):
 
 @dataclass(frozen=True, repr=False)
 class NegativeBinomial(Likelihood):
-    """Counts with the mean m = e^f and the variance m + dispersion m^2: Poisson where it is 0.
+    """Counts with mean m = e^f and variance m + dispersion m^2. The limit at dispersion 0 is Poisson.
 
     Attributes:
-        dispersion: None: learned.
+        dispersion: If None, it is learned.
     """
 
     dispersion: Any = None
@@ -112,18 +120,18 @@ class NegativeBinomial(Likelihood):
         """Take counts (n,)."""
         return _check_counts(y)
 
-    def begin(self, y: Tensor, weight: Tensor) -> Begin:
-        """Return the logarithm of the mean of counts (n,), and the spread of the logarithms."""
+    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
+        """Return moments of f from counts (n,)."""
         return begin_of_logs(y, weight, 0.5)
 
-    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+    def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
         r = self._size(f)
         share, rest = torch.sigmoid(f - r.log()), torch.sigmoid(r.log() - f)  # m / (m + r), and r / (m + r)
         ways = torch.lgamma(y + r) - torch.lgamma(r) - torch.lgamma(y + 1)
         value = ways + y * logsigmoid(f - r.log()) + r * logsigmoid(r.log() - f)
         second = -(y + r) * share * rest
-        return Slopes(value, y - (y + r) * share, second, second * (rest - share))
+        return LogProbDerivatives(value, y - (y + r) * share, second, second * (rest - share))
 
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of counts for f ~ N(mean, variance), (n,) each."""

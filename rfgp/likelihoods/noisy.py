@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rfgp.likelihoods.real import Normal
-from rfgp.likelihoods.role import Begin, Expected, Likelihood, Slopes
+from rfgp.likelihoods.role import Expected, InitialMoments, Likelihood, LogProbDerivatives
 
 
 @dataclass(frozen=True, repr=False)
@@ -16,11 +16,11 @@ class Heteroscedastic(Likelihood):
     """y ~ N(f, noise e^g), for a second function g ~ GP(0) of the inputs.
 
     g has the kernel of f, with hyperparameters of its own: those of f with "noise_" before their names. The posterior
-    is the nearest normal law of f and g as independent functions (Lazaro-Gredilla and Titsias 2011, "Variational
-    heteroscedastic Gaussian process regression"). `expected` is of both functions, what is of one here is at g = 0.
+    is variational, with f and g independent (Lazaro-Gredilla and Titsias 2011, "Variational heteroscedastic Gaussian
+    process regression"). `expected` takes both functions; methods of one function are at g = 0.
 
     Attributes:
-        noise: The noise variance at g = 0, in the squared unit of the targets; None: learned.
+        noise: The noise variance at g = 0, in the squared unit of the targets. If None, it is learned.
     """
 
     noise: Any = None
@@ -42,18 +42,18 @@ class Heteroscedastic(Likelihood):
 
     @property
     def middle(self) -> Normal:
-        """The law at g = 0."""
+        """The likelihood at g = 0."""
         return Normal(self.noise)
 
     def check(self, y: Tensor) -> str | None:
         """Take any numbers (n,)."""
         return self.middle.check(y)
 
-    def begin(self, y: Tensor, weight: Tensor) -> Begin:
-        """Return the median of y (n,), and the variance of a normal law with its median absolute deviation."""
+    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
+        """Return the median of y (n,) and the variance that its median absolute deviation implies."""
         return self.middle.begin(y, weight)
 
-    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+    def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
         return self.middle.slopes(y, f)
 

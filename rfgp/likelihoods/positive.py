@@ -1,4 +1,4 @@
-"""Laws of positive observations whose mean is e^f."""
+"""Distributions of positive observations with mean e^f."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,15 +8,23 @@ import torch
 from torch import Tensor
 
 from rfgp.likelihoods.counts import begin_of_logs, log_moments
-from rfgp.likelihoods.role import Begin, Expected, Likelihood, Parameter, Slopes, drawing, first_where
+from rfgp.likelihoods.role import (
+    Expected,
+    InitialMoments,
+    Likelihood,
+    LogProbDerivatives,
+    Parameter,
+    drawing,
+    first_where,
+)
 
 
 @dataclass(frozen=True, repr=False)
 class Gamma(Likelihood):
-    """Gamma law with the mean e^f and the shape a: the deviation is the mean over sqrt(a).
+    """Gamma distribution with mean e^f and shape a. Its standard deviation is the mean over sqrt(a).
 
     Attributes:
-        shape: a; None: learned.
+        shape: a. If None, it is learned.
     """
 
     shape: Any = None
@@ -27,16 +35,16 @@ class Gamma(Likelihood):
         """Take positive numbers (n,)."""
         return first_where(~(y > 0), y, "positive")
 
-    def begin(self, y: Tensor, weight: Tensor) -> Begin:
-        """Return the logarithm of the mean of targets (n,), and the spread of the logarithms."""
+    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
+        """Return moments of f from targets (n,)."""
         return begin_of_logs(y, weight, 0.0)
 
-    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+    def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
         a = self._shape(f)
         ratio = a * (y.log() - f).exp()
         value = a * a.log() - a * f - torch.lgamma(a) + (a - 1) * y.log() - ratio
-        return Slopes(value, ratio - a, -ratio, ratio)
+        return LogProbDerivatives(value, ratio - a, -ratio, ratio)
 
     def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
         """Return the mean of the log density of y (n,) for f ~ N(mean, variance), (n, 1) each: E e^-f is known."""

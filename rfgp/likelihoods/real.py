@@ -1,4 +1,4 @@
-"""Laws of real observations around f: normal, and Student's t for targets with outliers."""
+"""Distributions of real observations around f: normal, and Student's t for targets with outliers."""
 
 import math
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from rfgp.likelihoods.role import Begin, Likelihood, Parameter, Slopes, drawing
+from rfgp.likelihoods.role import InitialMoments, Likelihood, LogProbDerivatives, Parameter, drawing
 from rfgp.scaling import moments
 
 _MAD = 1.4826
-"""A normal law's deviation over its median absolute deviation."""
+"""The ratio of the standard deviation of a normal distribution to its median absolute deviation."""
 _MIXED = 400
-"""Nodes of the rule for a mixture of normal laws."""
+"""The number of nodes of the rule for a scale mixture of normal densities."""
 _LEAST_SPREAD = 1e-3
-"""Of the targets' variance, for starts."""
+"""The least latent variance before a fit, as a fraction of the variance of the targets."""
 
 
-def _robust_begin(y: Tensor, weight: Tensor) -> Begin:
-    """Return the median of targets (n,) and the squared deviation of a normal law of their median absolute one."""
+def _robust_begin(y: Tensor, weight: Tensor) -> InitialMoments:
+    """Return the median of targets (n,) and the variance that their median absolute deviation implies."""
     center = _median(y, weight)
     spread = _MAD * _median((y - center).abs(), weight)
     least = _LEAST_SPREAD * moments(y, weight)[1].square()
-    return Begin(center, spread.square().clamp_min(least).clamp_min(1e-12))
+    return InitialMoments(center, spread.square().clamp_min(least).clamp_min(1e-12))
 
 
 def _median(values: Tensor, weight: Tensor) -> Tensor:
-    """Return the least of values (n,) that at least half of the total weight (n,) is at or below, 0-d."""
+    """Return the weighted median of values (n,) with weights (n,), 0-d."""
     order = values.argsort()
     below = weight[order].cumsum(0)
     return values[order][int((below < 0.5 * below[-1]).sum())]
@@ -48,8 +48,8 @@ class Normal(Likelihood):
         """Take any numbers (n,)."""
         return None
 
-    def begin(self, y: Tensor, weight: Tensor) -> Begin:
-        """Return the median of y (n,), and the variance of a normal law with its median absolute deviation."""
+    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
+        """Return the median of y (n,) and the variance that its median absolute deviation implies."""
         return _robust_begin(y, weight)
 
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,12 +60,12 @@ class Normal(Likelihood):
         """Return f (...)."""
         return f
 
-    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+    def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
         noise = torch.as_tensor(self.noise, dtype=f.dtype)
         left = y - f
         value = -0.5 * (left.square() / noise + (2 * math.pi * noise).log())
-        return Slopes(value, left / noise, -torch.ones_like(f) / noise, torch.zeros_like(f))
+        return LogProbDerivatives(value, left / noise, -torch.ones_like(f) / noise, torch.zeros_like(f))
 
     def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """Return the normal log density (n,)."""
@@ -88,16 +88,16 @@ class Normal(Likelihood):
 
 @dataclass(frozen=True, repr=False)
 class StudentT(Likelihood):
-    """y = f + scale t, with t of Student's law: heavy tails, so that outliers move f little.
+    """y = f + scale t, where t has Student's distribution: its heavy tails let outliers move f little.
 
-    Its log density is not concave. The mode is searched from the constant mean, and there may be several. The Laplace
+    The log density is not concave. The mode is searched from the constant mean, and there may be several. The Laplace
     approximation takes the Fisher information (df + 1) / ((df + 3) scale^2), which is positive and the same everywhere:
     Hartmann and Vanhatalo (2019), "Laplace approximation and natural gradient for Gaussian process regression with
     heteroscedastic Student-t model".
 
     Attributes:
-        df: Degrees of freedom; None: learned, from 4, at least 2.
-        scale: In the unit of the targets; None: learned. With df > 2 the variance is scale^2 df / (df - 2).
+        df: Degrees of freedom, at least 2. If None, they are learned from 4.
+        scale: In the unit of the targets. If None, it is learned. With df > 2 the variance is scale^2 df / (df - 2).
     """
 
     df: Any = None
@@ -110,8 +110,8 @@ class StudentT(Likelihood):
         """Take any numbers (n,)."""
         return None
 
-    def begin(self, y: Tensor, weight: Tensor) -> Begin:
-        """Return the median of y (n,), and the variance of a normal law with its median absolute deviation."""
+    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
+        """Return the median of y (n,) and the variance that its median absolute deviation implies."""
         return _robust_begin(y, weight)
 
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,7 +122,7 @@ class StudentT(Likelihood):
         """Return f (...)."""
         return f
 
-    def slopes(self, y: Tensor, f: Tensor) -> Slopes:
+    def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
         nu, square = self._numbers(f)
         left = y - f
@@ -131,10 +131,10 @@ class StudentT(Likelihood):
         value = normalizer - (nu + 1) / 2 * torch.log1p(left.square() / spread)
         second = (nu + 1) * (left.square() - spread) / total.square()
         third = -2 * (nu + 1) * left * (3 * spread - left.square()) / total**3
-        return Slopes(value, (nu + 1) * left / total, second, third)
+        return LogProbDerivatives(value, (nu + 1) * left / total, second, third)
 
-    def information(self, slopes: Slopes, f: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the Fisher information (n,), and that it does not change with f."""
+    def information(self, slopes: LogProbDerivatives, f: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the Fisher information (n,) and its derivative 0."""
         return self.fisher(f), torch.zeros_like(f)
 
     def fisher(self, f: Tensor) -> Tensor:
@@ -142,19 +142,19 @@ class StudentT(Likelihood):
         nu, square = self._numbers(f)
         return ((nu + 1) / ((nu + 3) * square)).expand_as(f)
 
-    def uphill(self, slopes: Slopes, y: Tensor, f: Tensor) -> Tensor:
-        """Return the weights (n,) of reweighted least squares, of which each step goes uphill."""
+    def majorizer(self, slopes: LogProbDerivatives, y: Tensor, f: Tensor) -> Tensor:
+        """Return the weights (n,) of iteratively reweighted least squares, which never lower the log density."""
         nu, square = self._numbers(f)
         return (nu + 1) / (nu * square + (y - f).square())
 
     def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """Return the log density (n,), a mixture of normal ones: t is normal of variance scale^2 / g, g ~ Gamma.
+        """Return the log density (n,): t is normal with variance scale^2 / g, g ~ Gamma.
 
-        In log g, whose law is smooth, by the trapezoidal rule.
+        By the trapezoidal rule in log g, whose density is smooth.
         """
         nu, square = self._numbers(mean)
         a = float(nu) / 2
-        far = 40 / a + (80 / a) ** 0.5  # beyond -far and log(1 + far) the law of log g has less than e^-40
+        far = 40 / a + (80 / a) ** 0.5  # log g lies beyond -far and log(1 + far) with probability below e^-40
         log_g = torch.linspace(-far, math.log1p(far), _MIXED, dtype=mean.dtype)
         weight = a * math.log(a) - math.lgamma(a) + a * log_g - a * log_g.exp()
         total = variance[:, None] + square / log_g.exp()

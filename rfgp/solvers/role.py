@@ -15,6 +15,8 @@ from rfgp.solvers.operators import LatentOperator
 
 Functions = Callable[[Tensor], Tensor]
 """Functions of the inputs of n points, (count, n, k)."""
+Shape = tuple[int, ...]
+"""The shape of a tensor."""
 WarmStart = tuple[Tensor, ...]
 """Tensors from which a search for a posterior may begin, in the form of one kind of inference."""
 
@@ -32,6 +34,8 @@ class Posterior(ABC):
     prior: Prior
     is_joint = False
     """Whether functions have covariances of their own, which are not independent."""
+    noise_process: "Posterior | None" = None
+    """The posterior of the logarithm of the noise, if that is a function of the inputs."""
 
     @property
     @abstractmethod
@@ -62,6 +66,10 @@ class Posterior(ABC):
         """Return mean and marginal variances."""
         return self.mean(projected), self.variance(inputs, projected)
 
+    def function_covariance(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return the covariances of C functions at each point, (n, C, C). Here the functions are independent."""
+        return torch.diag_embed(self.variance(inputs, projected))
+
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves. None if it has to be formed."""
         return None
@@ -84,6 +92,18 @@ class Posterior(ABC):
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """Return by name the tensors that a file keeps."""
+
+    @abstractmethod
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return by name the shapes of these tensors for n rows and k outputs, except that of inputs.
+
+        A file is refused if its tensors have other shapes, so they follow from the prior alone.
+        """
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether further rows can be added without the old ones."""
+        return False
 
     def of(self, names: Sequence[str]) -> "Posterior":
         """Return the posterior of the sum of some terms.

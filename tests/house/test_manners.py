@@ -92,7 +92,7 @@ INNER = {  # what is there for the rest of the house, and not for completion
     "model": (model, ("codec", "family", "of", "regression", "strategy"), ("fit", "options", "predict", "seed")),
     "prediction": (
         lambda: model().predict(np.zeros((2, 3))),
-        ("law", "location", "scale", "template"),
+        ("latent", "location", "scale", "template"),
         ("mean", "std"),
     ),
     "table": (lambda: table(5, ("a",)), ("check_numeric_target",), ("X", "frame", "y")),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from graphs import cholesky
 from rfgp.blocks.precision import Array, Factor, Field, factorized
+from rfgp.errors import InvalidArgumentError
 
 _RECENT = 4
 """The number of joint patterns that are kept, for the rows of a fit and for points of predictions."""
@@ -134,10 +135,18 @@ def positions(csr: Csr, part: sp.csr_array, offset: int = 0) -> NDArray[np.int64
         csr: The pattern.
         part: A matrix (M, M), whose first row and column are those of this offset in the pattern.
         offset: A number of rows.
+
+    Raises:
+        InvalidArgumentError: the pattern lacks one of them.
     """
     numbers = _as_matrix(csr, np.arange(1, len(csr.indices) + 1))
     rows = offset + np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-    return np.asarray(numbers[rows, offset + part.indices]).ravel() - 1
+    found = np.asarray(numbers[rows, offset + part.indices]).ravel() - 1
+    if (found < 0).any():
+        raise InvalidArgumentError(
+            "A row reads two latent values that have no entry in the precision. Give them one, if only of 0."
+        )
+    return found
 
 
 def _as_matrix(pattern: Any, data: Any = None) -> sp.csr_array:

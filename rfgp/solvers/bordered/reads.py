@@ -55,5 +55,5 @@ def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> t
     noisy, bounding = (weights.of_noise(is_noise=flag).residual_variance(rows.inputs, own) for flag in (True, False))
     if weights.adds_noise:
         rows = replace(rows, fixed_noise=noisy if rows.fixed_noise is None else rows.fixed_noise + noisy)
-    bound = -0.5 * rows.num_outputs * (counts * bounding / rows.observation_noise(noise)).sum()
+    bound = -0.5 * rows.each.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
     return rows, bound, (1 - 1 / counts) * noisy + bounding

@@ -122,7 +122,10 @@ class BorderedSystem:
 
     def further(self, reads: sp.csr_array, noise: Array) -> Factor:
         """Return the factor of S + B^T E^-1 B, for further observations through B (m, N) with variances E (m,)."""
-        return self.pattern.factor(self.pattern.add_gram(self.entries, reads, 1 / noise))
+        every = sp.csr_array(sp.vstack([self.reads, reads], format="csr"))
+        precision = np.concatenate([1 / self.noise.numpy(), 1 / noise])
+        pattern = JointPattern.of([latent.field for latent in self.latents], every)
+        return pattern.factor(pattern.add_gram(pattern.total(self.prior_entries), every, precision))
 
     def solve(self, b: Tensor) -> Tensor:
         """Return S^-1 b, (N, p)."""

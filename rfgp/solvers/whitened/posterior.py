@@ -27,7 +27,7 @@ from rfgp.linalg import covariance_root
 from rfgp.solvers.bordered.reads import all_weights, joined_reads
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.nearby import AHEAD, features, given_rows, given_rows_in_order, neighbors_of, no_functions
-from rfgp.solvers.role import Functions, Posterior
+from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import known_terms, make_contiguous
 from rfgp.solvers.whitened.whitening import Whitener, white_system
 
@@ -141,6 +141,11 @@ class WhitenedPosterior(Posterior):
         """Return the rows: inputs (n, d), targets (n, k), noise (n,); and weights (F, k) with their factor (F, F)."""
         names = ("inputs", "targets", "noise", "weights", "factor")
         return {name: getattr(self, name) for name in names}
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of targets, noise, weights and factor, for n rows and k outputs."""
+        size = self.prior.num_features + n * len(self.prior.kernels)
+        return {"targets": (n, k), "noise": (n,), "weights": (size, k), "factor": (size, size)}
 
     def of(self, names: Sequence[str]) -> "WhitenedPosterior":
         """Return the posterior of the sum of some terms.

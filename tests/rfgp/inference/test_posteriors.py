@@ -16,6 +16,7 @@ from rfgp.inference import (
     LinearModel,
     Prediction,
     RowEvidence,
+    adapted,
     evidence,
 )
 from rfgp.rows import Block, JoinedRows
@@ -122,13 +123,13 @@ def prediction(n=40, as_numpy=True):
     phi, new, y, noise = problem(n, 7, 0.3)
     law = build("primal", phi, y, noise).posterior().law(torch.as_tensor(new))
     tensors = (torch.tensor(v, dtype=torch.float64) for v in (10.0, 2.0, 0.3))
-    return Prediction(law, *tensors, torch.empty(0, dtype=torch.float32), as_numpy)
+    return Prediction(adapted(law), *tensors, torch.empty(0, dtype=torch.float32), as_numpy)
 
 
 def test_predictions_are_in_the_users_units():
     p = prediction()
-    np.testing.assert_allclose(p.mean, 10 + 2 * p.law.mean()[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(p.variance, 4 * p.law.variance(), rtol=1e-6)
+    np.testing.assert_allclose(p.mean, 10 + 2 * p.latent.mean()[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(p.variance, 4 * p.latent.variance(), rtol=1e-6)
     np.testing.assert_allclose(np.diag(p.covariance), p.variance, rtol=1e-6)
     np.testing.assert_allclose(p.observed().variance, p.variance + 4 * 0.3, rtol=1e-6)
     np.testing.assert_allclose(p.observed().covariance - p.covariance, 1.2 * np.eye(4), atol=1e-6)

@@ -92,7 +92,7 @@ class TestLaw:
         weight, change = CASES[name].information(slopes, f)
         assert (weight >= 0).all()
         assert CASES[name].is_concave == bool((slopes.second <= 0).all())
-        assert (CASES[name].uphill(slopes, y, f) >= (-slopes.second).clamp_min(0)).all()
+        assert (CASES[name].majorizer(slopes, y, f) >= (-slopes.second).clamp_min(0)).all()
         if CASES[name].is_concave:
             torch.testing.assert_close(weight, -slopes.second)
             torch.testing.assert_close(change, -slopes.third)

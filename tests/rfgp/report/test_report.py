@@ -149,7 +149,7 @@ def test_intervals_that_are_wrong_are_called_so():
     _, study = table_page(small_table(), compare=False, test_share=0.5)
     for factor, verdict in ((9.0, "too wide"), (1 / 25, "too narrow"), (1.0, "as it should be")):
         law = study.prediction
-        scaled = dataclasses.replace(law, noise=factor * (law.noise + law.law.variance().mean()))
+        scaled = dataclasses.replace(law, noise=factor * (law.noise + law.latent.variance().mean()))
         changed = dataclasses.replace(study, prediction=scaled)
         assert verdict in words.cards(changed, "rows")[2][2]
 

@@ -8,7 +8,7 @@ from scipy.special import log_softmax
 
 import rfgp
 from rfgp.inference import FeaturePrior, KernelPrior, laplace_evidence
-from rfgp.inference.labels import class_shares
+from rfgp.inference.labels import averaged_softmax
 from rfgp.inference.laplace import classes, shared
 from rfgp.inference.laplace.classes import ClassEvidence
 from rfgp.inference.laplace.shared import SharedEvidence
@@ -157,7 +157,7 @@ def test_shares_are_means_of_softmaxes():
     mean = rng.standard_normal((4, 5))
     root = rng.standard_normal((4, 5, 5))
     spread = root @ root.transpose(0, 2, 1)
-    found = class_shares(torch.from_numpy(mean), torch.from_numpy(spread)).numpy()
+    found = averaged_softmax(torch.from_numpy(mean), torch.from_numpy(spread)).numpy()
     draws = mean + np.einsum("ncd,snd->snc", root, rng.standard_normal((200_000, 4, 5)))
     expected = np.exp(log_softmax(draws, axis=2)).mean(0)
     np.testing.assert_allclose(found, expected, atol=0.006)

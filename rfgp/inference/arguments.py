@@ -1,0 +1,53 @@
+"""Arguments and results of predictions: numbers of callers as tensors, and tensors in the form of the caller."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.ambient import plain
+from rfgp.errors import InvalidArgumentError
+
+
+def in_caller_form(value: Tensor, template: Tensor, as_numpy: bool) -> Any:
+    """Return a result (...) with the dtype and device of a template, or as a numpy array."""
+    value = (value.detach() if as_numpy else value).to(template)
+    return value.cpu().numpy() if as_numpy else value
+
+
+def read_real(name: str, values: Any) -> Tensor:
+    """Return numbers of a caller as a tensor (...).
+
+    Raises:
+        InvalidArgumentError: they are not numbers.
+    """
+    try:
+        return values if isinstance(values, Tensor) else torch.as_tensor(np.array(values, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"{name} is not an array of numbers: {str(error)[:100]}.") from error
+
+
+@plain()
+def check_values(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
+    """Return values of y with the shape of a mean, (n,) or (n, k), or one of them, ().
+
+    Raises:
+        InvalidArgumentError: y is not an array of numbers, or has another shape.
+    """
+    values = read_real("y", y).to(mean)
+    if values.shape != mean.shape and not (may_be_one and values.ndim == 0):
+        raise InvalidArgumentError(f"y has shape {tuple(values.shape)}, the mean {tuple(mean.shape)}.")
+    return values
+
+
+def check_probabilities(name: str, values: Any, like: Tensor) -> Tensor:
+    """Return numbers strictly between 0 and 1, () or (q,).
+
+    Raises:
+        InvalidArgumentError: other numbers, or no numbers.
+    """
+    p = read_real(name, values).to(like)
+    if p.ndim > 1 or not bool(((p > 0) & (p < 1)).all()):
+        raise InvalidArgumentError(f"{name} must be strictly between 0 and 1, got {values!r}.")
+    return p

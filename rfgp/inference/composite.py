@@ -1,0 +1,193 @@
+"""Posteriors that are made of the posteriors of several functions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from rfgp.blocks import Prior
+from rfgp.solvers import Posterior
+from rfgp.solvers.operators import LatentOperator
+from rfgp.solvers.role import Functions, Shape
+
+T = TypeVar("T")
+
+NOISE_PREFIX = "noise"
+"""The prefix of the names of the tensors of a noise process."""
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentFunctions(Posterior):
+    """The posterior of C functions that are independent of each other.
+
+    Attributes:
+        functions: The posterior of each function, with one output.
+        prior: The prior of the first function.
+    """
+
+    functions: tuple[Posterior, ...]
+    prior: Prior = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prior", self.functions[0].prior)
+
+    @property
+    def width(self) -> int:
+        """The number of entries that a point takes in memory, for all functions."""
+        return sum(function.width for function in self.functions)
+
+    def project(self, inputs: Tensor) -> tuple[Any, ...]:
+        """Return the projections of n inputs, one for each function."""
+        return tuple(function.project(inputs) for function in self.functions)
+
+    def mean(self, projected: tuple[Any, ...]) -> Tensor:
+        """Return the means (n, C)."""
+        return torch.cat([f.mean(own) for f, own in zip(self.functions, projected, strict=True)], dim=1)
+
+    def variance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
+        """Return the marginal variances (n, C)."""
+        pairs = zip(self.functions, projected, strict=True)
+        return torch.stack([function.variance(inputs, own) for function, own in pairs], dim=1)
+
+    def covariance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
+        """Return the covariances between points, (n, n, C)."""
+        pairs = zip(self.functions, projected, strict=True)
+        return torch.stack([function.covariance(inputs, own) for function, own in pairs], dim=2)
+
+    def root(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
+        """Return a matrix R (C n, r) with R R^T the covariance of all values, function by function."""
+        roots = [function.root(inputs, own) for function, own in zip(self.functions, projected, strict=True)]
+        return block_diagonal(roots)
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions from the posterior: a map of n inputs to (count, n, C)."""
+        samples = [function.sample_functions(count, generator) for function in self.functions]
+        return lambda inputs: torch.cat([sample(inputs) for sample in samples], dim=2)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors (...) of all functions. The number of its function precedes a name: "0.weights"."""
+        return numbered(function.tensors() for function in self.functions)
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of the tensors of all functions, for n rows and k functions."""
+        return numbered(function.shapes(n, 1) for function in self.functions)
+
+    def of(self, names: Sequence[str]) -> "IndependentFunctions":
+        """Return the posterior of the sum of some terms of each function."""
+        return IndependentFunctions(tuple(function.of(names) for function in self.functions))
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariances (n, n, C) between the sums of some terms and of others, at n inputs."""
+        parts = [function.cross_covariance(inputs, first, second) for function in self.functions]
+        return torch.stack(parts, dim=2)
+
+
+@dataclass(frozen=True, eq=False)
+class HeteroscedasticPosterior(Posterior):
+    """The posterior of a function f and of the logarithm g of its noise, which are independent of each other.
+
+    Predictions are those of f. `LatentDistribution.noise` is the distribution of g.
+
+    Attributes:
+        function: The posterior of f.
+        noise_process: The posterior of g.
+        prior: The prior of f.
+    """
+
+    function: Posterior
+    noise_process: Posterior = field()
+    prior: Prior = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prior", self.function.prior)
+
+    @property
+    def width(self) -> int:
+        """The number of entries that a point takes in memory."""
+        return self.function.width
+
+    def project(self, inputs: Tensor) -> Any:
+        """Return the projection of n inputs for f, such as (n, F)."""
+        return self.function.project(inputs)
+
+    def mean(self, projected: Any) -> Tensor:
+        """Return the mean (n, 1)."""
+        return self.function.mean(projected)
+
+    def variance(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return the marginal variances (n,)."""
+        return self.function.variance(inputs, projected)
+
+    def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return the covariance (n, n)."""
+        return self.function.covariance(inputs, projected)
+
+    def root(self, inputs: Tensor, projected: Any) -> Tensor:
+        """Return a matrix R (n, r) with R R^T the covariance."""
+        return self.function.root(inputs, projected)
+
+    def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
+        """Return mean (n, 1) and marginal variances (n,)."""
+        return self.function.moments(inputs, projected)
+
+    def operator(self, inputs: Tensor) -> LatentOperator | None:
+        """Return the covariance (n, n) as products and solves. None if it has to be formed."""
+        return self.function.operator(inputs)
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions f from the posterior: a map of n inputs to (count, n, 1)."""
+        return self.function.sample_functions(count, generator)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors (...) of both. "noise." precedes the names of those of g."""
+        return self.function.tensors() | prefixed(NOISE_PREFIX, self.noise_process.tensors())
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of the tensors of both, for n rows and one output."""
+        return self.function.shapes(n, k) | prefixed(NOISE_PREFIX, self.noise_process.shapes(n, k))
+
+    def of(self, names: Sequence[str]) -> "HeteroscedasticPosterior":
+        """Return the posterior of the sum of some terms of f."""
+        return replace(self, function=self.function.of(names))
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariance (n, n) between the sums of some terms of f and of others, at n inputs."""
+        return self.function.cross_covariance(inputs, first, second)
+
+
+def block_diagonal(
+    blocks: Iterable[Tensor],  # (n, r) each
+) -> Tensor:  # (C n, C r)
+    """Return the matrix with these blocks along its diagonal."""
+    out: Tensor = torch.block_diag(*blocks)
+    return out
+
+
+def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
+    """Return values, such as tensors (...), with a prefix and a dot before their names."""
+    return {f"{prefix}.{name}": value for name, value in values.items()}
+
+
+def numbered(values: Iterable[Mapping[str, T]]) -> dict[str, T]:
+    """Return the values, such as tensors (...), of several posteriors, with the number of each before the names."""
+    found: dict[str, T] = {}
+    for number, own in enumerate(values):
+        found |= prefixed(str(number), own)
+    return found
+
+
+def tensors_by_prefix(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Return tensors (...) by what stands before the last dot of their names, "" if there is none.
+
+    Examples:
+        >>> from rfgp.inference.composite import tensors_by_prefix
+        >>> tensors_by_prefix({"weights": 1, "noise.weights": 2})
+        {'': {'weights': 1}, 'noise': {'weights': 2}}
+    """
+    found: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        prefix, _, own = name.rpartition(".")
+        found.setdefault(prefix, {})[own] = tensor
+    return found

@@ -1,0 +1,100 @@
+"""A Gaussian process given data: distributions at any points, of all terms or of some."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution
+from rfgp.inference.mixture import MixturePosterior
+from rfgp.solvers import Posterior
+
+Terms = str | Sequence[str]
+"""The name of a term, or the names of several."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionedGP:
+    """The posterior of a sum of terms. The terms are the blocks of its prior.
+
+    Attributes:
+        posterior: The posterior.
+    """
+
+    posterior: Posterior
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The names of the terms."""
+        return tuple(block.name for block in self.posterior.prior.blocks)
+
+    def at(self, inputs: Tensor | InputBlocks) -> Distribution:
+        """Return the distribution of the latent function at n inputs.
+
+        Args:
+            inputs: The points, a table (n, d) or positions (n,), or blocks of them.
+        """
+        if isinstance(self.posterior, MixturePosterior):
+            return self.posterior.at(inputs)
+        return LatentDistribution(self.posterior, inputs)
+
+    def of(self, *terms: str) -> "ConditionedGP":
+        """Return the process of the sum of some terms.
+
+        Raises:
+            InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
+        """
+        return ConditionedGP(self.posterior.of(self._checked(terms)))
+
+    def without(self, *terms: str) -> "ConditionedGP":
+        """Return the process of the sum of all other terms.
+
+        Raises:
+            InvalidArgumentError: an unknown term, or no term is left; or the posterior is not divided into terms.
+        """
+        left_out = self._checked(terms)
+        return self.of(*(name for name in self.terms if name not in left_out))
+
+    def cross_covariance(self, inputs: Tensor, first: Terms, second: Terms) -> Tensor:
+        """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
+
+        Args:
+            inputs: The points, (n, d) or (n,).
+            first: The name of a term, or several, whose values are the rows.
+            second: The name of a term, or several, whose values are the columns.
+
+        Raises:
+            InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
+        """
+        names = [self._checked([terms] if isinstance(terms, str) else terms) for terms in (first, second)]
+        return self.posterior.cross_covariance(inputs, *names)
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+        """Draw functions from the posterior.
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            A map of the inputs of n points to (count, n, k).
+
+        Raises:
+            InvalidArgumentError: the model is known at given points only.
+        """
+        return self.posterior.sample_functions(count, generator)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return by name the tensors (...) that a file keeps."""
+        return self.posterior.tensors()
+
+    def _checked(self, terms: Sequence[str]) -> list[str]:
+        unknown = [name for name in terms if name not in self.terms]
+        if unknown or not terms:
+            found = ", ".join(map(repr, unknown)) if unknown else "none"
+            raise InvalidArgumentError(
+                f"Terms must be among {', '.join(map(repr, self.terms))}, got {found}. Name at least one of them."
+            )
+        return list(terms)

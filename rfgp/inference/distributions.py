@@ -1,0 +1,304 @@
+"""Joint Gaussian distributions of latent values at some points, standardized and computed when asked for."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.inference.caching import ResultCache
+from rfgp.solvers import Posterior
+from rfgp.solvers.operators import LatentOperator
+
+T = TypeVar("T")
+
+ENTRIES = 2**22
+"""The number of entries of the projection of a chunk of points."""
+
+
+class InputBlocks(Protocol):
+    """The role: standardized inputs that are not in memory at once."""
+
+    def blocks(self, size: int) -> Iterator[Tensor]:
+        """Yield the inputs in blocks (b, d) of about `size` rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution(ABC):
+    """The joint Gaussian distribution of latent values at n points, standardized, float64.
+
+    k outputs share one covariance. C functions that do not share it have variances (n, C), covariances (n, n, C) and a
+    root (C n, r), function by function.
+
+    Mean, variance, covariance and root are computed when they are asked for and kept, unless they may have to be
+    differentiated (`requires_grad`). They must not be changed in place.
+    """
+
+    _cache: ResultCache = field(default_factory=ResultCache, init=False, repr=False)
+
+    @property
+    @abstractmethod
+    def num_points(self) -> int | None:
+        """The number n of points. None if it is not known before they are read."""
+
+    @property
+    @abstractmethod
+    def requires_grad(self) -> bool:
+        """Whether something that the distribution was built from requires a gradient."""
+
+    @property
+    def noise(self) -> "Distribution | None":
+        """The distribution of the logarithm of the noise at the points, if that is a function of the inputs."""
+        return None
+
+    def mean(self) -> Tensor:
+        """Return the mean (n, k)."""
+        return self._kept("mean", self._mean)
+
+    def variance(self) -> Tensor:
+        """Return the marginal variances (n,), or (n, C) of C functions."""
+        return self._kept("variance", self._variance)
+
+    def covariance(self) -> Tensor:
+        """Return the covariance (n, n), or (n, n, C) of C functions."""
+        return self._kept("covariance", self._covariance)
+
+    def root(self) -> Tensor:
+        """Return a matrix R (n, r), or (C n, r) of C functions, with R R^T the covariance."""
+        return self._kept("root", self._root)
+
+    def function_covariance(self) -> Tensor:
+        """Return the covariances of C functions at each point, (n, C, C)."""
+        return torch.diag_embed(self.variance())
+
+    def operator(self) -> LatentOperator | None:
+        """Return the covariance (n, n) as products and solves. None if it has to be formed."""
+        return None
+
+    def _kept(self, name: str, compute: Callable[[], T]) -> T:
+        return compute() if self.requires_grad else self._cache.get(name, compute)
+
+    @abstractmethod
+    def _mean(self) -> Tensor: ...
+
+    @abstractmethod
+    def _variance(self) -> Tensor: ...
+
+    @abstractmethod
+    def _covariance(self) -> Tensor: ...
+
+    @abstractmethod
+    def _root(self) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class LatentDistribution(Distribution):
+    """The distribution of the latent function that a posterior gives at some points.
+
+    Points are read in chunks, so that memory does not grow with their number. If one chunk holds all of them, its
+    projection is kept. If not, the pass over the chunks that finds the variances finds the mean too.
+
+    Attributes:
+        posterior: The posterior.
+        inputs: The points, a table (n, d) or positions (n,), or blocks of them.
+    """
+
+    posterior: Posterior
+    inputs: Tensor | InputBlocks
+
+    @property
+    def num_points(self) -> int | None:
+        """The number n of points. None if they are read in blocks."""
+        return len(self.inputs) if isinstance(self.inputs, Tensor) else None
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the points or parameters of the prior require a gradient."""
+        is_input = isinstance(self.inputs, Tensor) and self.inputs.requires_grad
+        return is_input or any(parameter.requires_grad for parameter in self.posterior.prior.parameters)
+
+    @property
+    def noise(self) -> "LatentDistribution | None":
+        """The distribution of the logarithm of the noise at the points, if that is a function of the inputs."""
+        posterior = self.posterior.noise_process
+        return None if posterior is None else self._kept("noise", lambda: LatentDistribution(posterior, self.inputs))
+
+    def function_covariance(self) -> Tensor:
+        """Return the covariances of C functions at each point, (n, C, C)."""
+        return torch.cat(self._over_chunks(self.posterior.function_covariance))
+
+    def operator(self) -> LatentOperator | None:
+        """Return the covariance (n, n) as products and solves. None if it has to be formed."""
+        return self.posterior.operator(in_memory(self.inputs))
+
+    def centered(self) -> "LinearFunctionals":
+        """Return the distribution of the values (n,) minus their mean over the points.
+
+        A constant that several terms share cancels, so that it does not widen the intervals of each of them.
+        """
+        mean = self.mean()
+        weights = torch.eye(len(mean), dtype=mean.dtype, device=mean.device) - 1 / max(len(mean), 1)
+        return LinearFunctionals(self, weights, mean.new_zeros(()))
+
+    def _mean(self) -> Tensor:
+        return torch.cat(self._over_chunks(lambda inputs, projected: self.posterior.mean(projected)))
+
+    def _variance(self) -> Tensor:
+        if self._is_one_chunk:
+            return self.posterior.variance(*self._joint())
+        means, variances = zip(*self._over_chunks(self.posterior.moments), strict=True)
+        if not self.requires_grad:
+            self._cache.put("mean", torch.cat(means))
+        return torch.cat(variances)
+
+    def _covariance(self) -> Tensor:
+        return self.posterior.covariance(*self._joint())
+
+    def _root(self) -> Tensor:
+        return self.posterior.root(*self._joint())
+
+    @property
+    def _chunk_size(self) -> int:
+        return max(1, ENTRIES // max(self.posterior.width, 1))
+
+    @property
+    def _is_one_chunk(self) -> bool:
+        return isinstance(self.inputs, Tensor) and len(self.inputs) <= self._chunk_size
+
+    def _over_chunks(self, read: Callable[[Tensor, Any], T]) -> list[T]:
+        """Return read(inputs, projection) of each chunk. One projection is held at a time."""
+        if self._is_one_chunk:
+            return [read(*self._joint())]
+        return [read(x, self.posterior.project(x)) for x in _chunks(self.inputs, self._chunk_size)]
+
+    def _joint(self) -> tuple[Tensor, Any]:
+        """Return all points and their projection."""
+        inputs = in_memory(self.inputs)
+        if not self._is_one_chunk:
+            return inputs, self.posterior.project(inputs)
+        return inputs, self._kept("projection", lambda: self.posterior.project(inputs))
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFunctionals(Distribution):
+    """The distribution of linear functionals of latent values, such as differences and averages.
+
+    Attributes:
+        latent: The distribution of the values at n points.
+        weights: One functional a row, (m, n).
+        shift: A constant that is added to the mean at every point, (k,) or ().
+    """
+
+    latent: Distribution
+    weights: Tensor
+    shift: Tensor
+
+    @property
+    def num_points(self) -> int:
+        """The number m of functionals."""
+        return len(self.weights)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the weights or the values require a gradient."""
+        return self.weights.requires_grad or self.latent.requires_grad
+
+    def _mean(self) -> Tensor:
+        return self.weights @ (self.latent.mean() + self.shift)
+
+    def _variance(self) -> Tensor:
+        return (self.weights @ self.latent.covariance() * self.weights).sum(1).clamp_min(0)
+
+    def _covariance(self) -> Tensor:
+        return self.weights @ self.latent.covariance() @ self.weights.mT
+
+    def _root(self) -> Tensor:
+        return self.weights @ self.latent.root()
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalDistribution(Distribution):
+    """The distributions of the values at single points. Their joint distribution is not known.
+
+    Attributes:
+        means: (n, 1), or (n, C) of C functions.
+        variances: (n,), or the covariances (n, C, C) of C functions.
+        noise: The distribution of the logarithm of the noise, if that is a function of the inputs.
+    """
+
+    means: Tensor
+    variances: Tensor
+    noise: "MarginalDistribution | None" = None
+
+    @property
+    def num_points(self) -> int:
+        """The number n of points."""
+        return len(self.means)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the means or the variances require a gradient."""
+        return self.means.requires_grad or self.variances.requires_grad
+
+    def function_covariance(self) -> Tensor:
+        """Return the covariances of C functions at each point, (n, C, C)."""
+        return self.variances
+
+    def _mean(self) -> Tensor:
+        return self.means
+
+    def _variance(self) -> Tensor:
+        return self.variances if self.variances.ndim == 1 else self.variances.diagonal(dim1=1, dim2=2)
+
+    def _covariance(self) -> Tensor:
+        raise InvalidArgumentError("Only the marginal distributions of these values are known, not their covariance.")
+
+    def _root(self) -> Tensor:
+        return self._covariance()
+
+
+def in_memory(inputs: Tensor | InputBlocks) -> Tensor:
+    """Return the inputs (n, ...) of a joint distribution.
+
+    Raises:
+        InvalidArgumentError: they are read in blocks.
+    """
+    if isinstance(inputs, Tensor):
+        return inputs
+    raise InvalidArgumentError(
+        "The joint distribution of rows that are read in blocks would not fit in memory. Ask for mean and variance, or "
+        "predict at an array of some of the rows."
+    )
+
+
+def _chunks(inputs: Tensor | InputBlocks, size: int) -> Iterable[Tensor]:
+    """Return inputs (n, ...) in chunks of at most `size` points, all of about the same length if n is known."""
+    if isinstance(inputs, Tensor):
+        return torch.tensor_split(inputs, max(1, -(-len(inputs) // size)))
+    return inputs.blocks(size)
+
+
+def sample_functions_jointly(
+    root: Tensor,  # (C n, r)
+    count: int,
+    mean: Tensor,  # (n, C)
+    generator: torch.Generator,
+) -> Tensor:  # (count, n, C)
+    """Return draws of C functions with mean 0, by a root of their joint covariance.
+
+    Args:
+        root: The root, function by function.
+        count: The number of draws.
+        mean: A tensor of the shape of one draw.
+        generator: A generator on the CPU.
+    """
+    standard = torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype).to(root.device)
+    return (standard @ root.mT).reshape(count, *mean.mT.shape).mT
+
+
+def normal_log_density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """Return the log density of each value (...) under Gaussian distributions of these means and variances."""
+    return -0.5 * ((y - mean).square() / variance + (2 * torch.pi * variance).log())

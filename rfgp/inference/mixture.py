@@ -1,0 +1,240 @@
+"""Weighted mixtures of Gaussian processes of one output: what rows say by each member, posteriors and distributions.
+
+Members with means m_i, covariances C_i and weights w_i that sum to one have the mixture mean m = sum_i w_i m_i and
+covariance sum_i w_i (C_i + (m_i - m) (m_i - m)^T): the uncertainty of the members and their disagreement. The weights
+are given and do not depend on the rows. Densities of the mixture are in `rfgp.inference.mixture_prediction`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp.blocks import Prior
+from rfgp.errors import InvalidArgumentError
+from rfgp.inference.composite import numbered
+from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution
+from rfgp.linalg import covariance_root
+from rfgp.solvers import Inference, Posterior
+from rfgp.solvers.role import Functions, Shape
+
+NO_FUNCTIONS = "An average of exact processes has no functions to draw. Use predict(X).sample() instead."
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureMember:
+    """A Gaussian process of a mixture.
+
+    Attributes:
+        weight: Its weight. The weights of all members sum to one.
+        prior: The prior of its latent function.
+        mean: Its mean, (1,).
+        noise: The variance of one observation, 0-d.
+    """
+
+    weight: float
+    prior: Prior
+    mean: Tensor
+    noise: Tensor
+
+
+class MixtureInference(Inference):
+    """What is known of rows under each member of a mixture.
+
+    Args:
+        members: The members. The hyperparameters of the first are those that are learned.
+        infer: Returns what is known of the rows under one member, such as a `DenseSolver`.
+    """
+
+    def __init__(self, members: Sequence[MixtureMember], infer: Callable[[MixtureMember], Inference]) -> None:
+        self._members, self._infer, self._first = tuple(members), infer, infer(members[0])
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the log marginal likelihood of the first member, 0-d."""
+        return self._first.log_marginal_likelihood()
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, 1) and variance (n,) of each row given all others."""
+        means, variances = zip(*(each.leave_one_out() for each in self._each()), strict=True)
+        return mixture_moments(self._weights, means, variances)
+
+    def posterior(self) -> "MixturePosterior":
+        """Return the posteriors of all members."""
+        return MixturePosterior.from_members(self._members, [each.posterior() for each in self._each()])
+
+    @property
+    def _weights(self) -> tuple[float, ...]:
+        return tuple(member.weight for member in self._members)
+
+    def _each(self) -> Iterator[Inference]:
+        yield self._first
+        yield from map(self._infer, self._members[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class MixturePosterior(Posterior):
+    """The posteriors of the members of a mixture. As a Gaussian posterior it has the moments of the mixture.
+
+    Attributes:
+        members: The posterior of each member.
+        weights: The weights of the members, which sum to one.
+        shifts: The mean of each member minus that of the first, (1,).
+        noises: The variance of one observation under each member, 0-d.
+        prior: The prior of the first member.
+    """
+
+    members: tuple[Posterior, ...]
+    weights: tuple[float, ...]
+    shifts: tuple[Tensor, ...]
+    noises: tuple[Tensor, ...]
+    prior: Prior = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prior", self.members[0].prior)
+
+    @classmethod
+    def from_members(cls, members: Sequence[MixtureMember], posteriors: Sequence[Posterior]) -> "MixturePosterior":
+        """Return the mixture of the posteriors of its members.
+
+        Args:
+            members: The members.
+            posteriors: The posterior of each.
+        """
+        return cls(
+            tuple(posteriors),
+            tuple(member.weight for member in members),
+            tuple((member.mean - members[0].mean).detach() for member in members),
+            tuple(member.noise.detach() for member in members),
+        )
+
+    def at(self, inputs: Tensor | InputBlocks) -> "MixtureDistribution":
+        """Return the distribution of the latent function at n inputs, (n, d) or (n,)."""
+        members = tuple(LatentDistribution(member, inputs) for member in self.members)
+        return MixtureDistribution(members, self.weights, self.shifts, self.noises)
+
+    @property
+    def width(self) -> int:
+        """The number of entries that a point takes in memory, for all members."""
+        return sum(member.width for member in self.members)
+
+    def project(self, inputs: Tensor) -> tuple[Any, ...]:
+        """Return the projections of n inputs, one for each member."""
+        return tuple(member.project(inputs) for member in self.members)
+
+    def mean(self, projected: tuple[Any, ...]) -> Tensor:
+        """Return the mean (n, 1)."""
+        return _weighted_sum(self.weights, self._means(projected))
+
+    def variance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
+        """Return the marginal variances (n,)."""
+        variances = [member.variance(inputs, own) for member, own in zip(self.members, projected, strict=True)]
+        return mixture_moments(self.weights, self._means(projected), variances)[1]
+
+    def covariance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
+        """Return the covariance (n, n)."""
+        covariances = [member.covariance(inputs, own) for member, own in zip(self.members, projected, strict=True)]
+        return mixture_covariance(self.weights, self._means(projected), covariances)
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Refuse: the functions (count, n, 1) of exact members on tables are known at given points only.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise InvalidArgumentError(NO_FUNCTIONS)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors (...) of all members. The number of its member precedes a name: "0.factor"."""
+        return numbered(member.tensors() for member in self.members)
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of the tensors of all members, for n rows and one output."""
+        return numbered(member.shapes(n, k) for member in self.members)
+
+    def _means(self, projected: tuple[Any, ...]) -> list[Tensor]:
+        parts = zip(self.members, projected, self.shifts, strict=True)
+        return [member.mean(own) + shift for member, own, shift in parts]
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureDistribution(Distribution):
+    """The Gaussian distribution with the mean and covariance of a mixture, for one output.
+
+    Attributes:
+        members: The distribution of each member, at the same points.
+        weights: The weights of the members, which sum to one.
+        shifts: What is added to the mean of each member, (1,).
+        noises: The noise variance of an observation under each member, 0-d. For functionals covariances (m, m).
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.inference.distributions import MarginalDistribution
+        >>> from rfgp.inference.mixture import MixtureDistribution
+        >>> low, high = (MarginalDistribution(torch.tensor([[m]]), torch.tensor([1.0])) for m in (-2.0, 2.0))
+        >>> none = torch.zeros(1)
+        >>> mixture = MixtureDistribution((low, high), (0.5, 0.5), (none, none), (none[0], none[0]))
+        >>> mixture.mean().item(), mixture.variance().item()
+        (0.0, 5.0)
+    """
+
+    members: Sequence[Distribution]
+    weights: Sequence[float]
+    shifts: Sequence[Tensor]
+    noises: Sequence[Tensor]
+
+    @property
+    def num_points(self) -> int | None:
+        """The number n of points. None if it is not known before they are read."""
+        return self.members[0].num_points
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether something that a member was built from requires a gradient."""
+        return any(member.requires_grad for member in self.members)
+
+    def _mean(self) -> Tensor:
+        return _weighted_sum(self.weights, self._means())
+
+    def _variance(self) -> Tensor:
+        variances = [member.variance() for member in self.members]
+        return mixture_moments(self.weights, self._means(), variances)[1]
+
+    def _covariance(self) -> Tensor:
+        covariances = [member.covariance() for member in self.members]
+        return mixture_covariance(self.weights, self._means(), covariances)
+
+    def _root(self) -> Tensor:
+        return covariance_root(self.covariance())
+
+    def _means(self) -> list[Tensor]:
+        return [member.mean() + shift for member, shift in zip(self.members, self.shifts, strict=True)]
+
+
+def mixture_moments(
+    weights: Sequence[float],
+    means: Sequence[Tensor],  # (n, 1) each
+    variances: Sequence[Tensor],  # (n,) each
+) -> tuple[Tensor, Tensor]:  # (n, 1), (n,)
+    """Return the mean and the marginal variances of a mixture."""
+    mean = _weighted_sum(weights, means)
+    squares = [variance + (own - mean).square()[:, 0] for own, variance in zip(means, variances, strict=True)]
+    return mean, _weighted_sum(weights, squares)
+
+
+def mixture_covariance(
+    weights: Sequence[float],
+    means: Sequence[Tensor],  # (n, 1) each
+    covariances: Sequence[Tensor],  # (n, n) each
+) -> Tensor:  # (n, n)
+    """Return the covariance of a mixture."""
+    differences = torch.cat(list(means), dim=1) - _weighted_sum(weights, means)
+    between = differences * differences.new_tensor(weights) @ differences.mT
+    return _weighted_sum(weights, covariances) + between
+
+
+def _weighted_sum(weights: Sequence[float], values: Iterable[Tensor]) -> Tensor:
+    first, *others = (weight * value for weight, value in zip(weights, values, strict=True))
+    total: Tensor = sum(others, start=first)
+    return total

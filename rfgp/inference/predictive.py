@@ -1,0 +1,238 @@
+"""Posterior predictive distributions of observations: integrals over Gaussian distributions of the latent function.
+
+Means and variances without a closed form, and probabilities of at most y, are integrals of smooth functions against
+N(mean, variance). They are computed by the trapezoidal rule, which is exact to rounding for analytic functions. Its
+error is at most 0.03 if the distribution of y given f is far narrower than that of f. The integrand of a density has a
+peak, over which a Gauss-Hermite rule is laid (adaptive Gauss-Hermite quadrature, Liu and Pierce 1994).
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.inference.distributions import Distribution
+from rfgp.likelihoods import Likelihood
+from rfgp.likelihoods.role import PLACES, WEIGHTS
+
+_HERMITE = 40
+"""The number of nodes of the Gauss-Hermite rule."""
+_CHUNK = 2**14
+"""The number of points that are integrated at once."""
+_MAX_NEWTON_STEPS = 50
+"""The largest number of Newton steps to the peak of an integrand."""
+
+
+class Predictive(Protocol):
+    """The role: the distributions of standardized observations at n points."""
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Return means and variances, (n,) each."""
+
+    def log_density(self, y: Tensor) -> Tensor:
+        """Return the log densities of observations, (n,) -> (n,)."""
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of at most y, (n,) -> (n,)."""
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw from the joint distribution, (count, n)."""
+
+    def bracket(self) -> tuple[Tensor, Tensor]:
+        """Return where a search for quantiles begins, and its step, (n,) each."""
+
+
+@dataclass(frozen=True, eq=False)
+class LatentPredictive:
+    """Observations given one latent function.
+
+    Attributes:
+        likelihood: The likelihood, with all its parameters.
+        latent: The distribution of the function, without its mean.
+        location: The mean of the function, 0-d, or (n,) with exposures.
+    """
+
+    likelihood: Likelihood
+    latent: Distribution
+    location: Tensor
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Return means and variances, (n,) each."""
+        likelihood = self.likelihood
+        if (closed := likelihood.moments(*self.latent_moments)) is not None:
+            return closed
+        integrands = (likelihood.variance, lambda f: likelihood.mean(f).square(), likelihood.mean)
+        within, squares, mean = (self._expectation(function) for function in integrands)
+        return mean, within + (squares - mean.square()).clamp_min(0)
+
+    def log_density(self, y: Tensor) -> Tensor:
+        """Return the log densities of observations, (n,) -> (n,)."""
+        parts = chunks(y, *self.latent_moments)
+        return torch.cat([log_predictive_density(self.likelihood, *part) for part in parts])
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of at most y, (n,) -> (n,)."""
+        found = [
+            expectation(lambda f, y: self.likelihood.cdf(y[:, None].expand_as(f), f), mean, variance, y)
+            for y, mean, variance in chunks(y, *self.latent_moments)
+        ]
+        return torch.cat(found).clamp(0, 1)
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw functions, and an observation of each value, (count, n)."""
+        f = draw_values(self.latent_moments[0], self.latent, count, generator)
+        return self.likelihood.sample(f, generator)
+
+    def bracket(self) -> tuple[Tensor, Tensor]:
+        """Return the means at the mean of f, and the scales of both distributions added up, (n,) each."""
+        mean, variance = self.latent_moments
+        return self.likelihood.mean(mean), 1 + variance.sqrt() + self.likelihood.variance(mean).clamp_max(1e300).sqrt()
+
+    @property
+    def latent_moments(self) -> tuple[Tensor, Tensor]:
+        """The mean and the variance (n,) of the latent function."""
+        return latent_moments(self.latent, self.location)
+
+    def _expectation(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the mean of a function of f (...) at each point, (n,)."""
+        return torch.cat([expectation(lambda f, _: function(f), *part) for part in chunks(*self.latent_moments)])
+
+
+@dataclass(frozen=True, eq=False)
+class HeteroscedasticPredictive:
+    """Observations that are Gaussian with the noise e^g, integrated over the Gaussian distribution of g.
+
+    Attributes:
+        level: The noise variance at g = 0, 0-d.
+        latent: The distribution of f, without its mean; its `noise` is the distribution of g.
+        location: The mean of f, 0-d.
+    """
+
+    level: Tensor
+    latent: Distribution
+    location: Tensor
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Return means and variances, (n,) each."""
+        (mean, variance), (log_mean, log_variance) = self._function_moments, self._noise_moments
+        return mean, variance + self.level * (log_mean + log_variance / 2).exp()
+
+    def log_density(self, y: Tensor) -> Tensor:
+        """Return the log densities of observations, (n,) -> (n,)."""
+        return torch.cat([_scale_mixture_log_density(*part) for part in self._given_noise(y)])
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return the probabilities of at most y, (n,) -> (n,)."""
+        return torch.cat([_scale_mixture_cdf(*part) for part in self._given_noise(y)]).clamp(0, 1)
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw both functions, and an observation of each value, (count, n)."""
+        f = draw_values(self._function_moments[0], self.latent, count, generator)
+        g = draw_values(self._noise_moments[0], self._noise, count, generator)
+        return f + torch.randn(f.shape, generator=generator, dtype=f.dtype) * (self.level * g.exp()).sqrt()
+
+    def bracket(self) -> tuple[Tensor, Tensor]:
+        """Return means and standard deviations, (n,) each."""
+        mean, variance = self.moments()
+        return mean, variance.sqrt()
+
+    @property
+    def _noise(self) -> Distribution:
+        assert self.latent.noise is not None
+        return self.latent.noise
+
+    @property
+    def _function_moments(self) -> tuple[Tensor, Tensor]:
+        return latent_moments(self.latent, self.location)
+
+    @property
+    def _noise_moments(self) -> tuple[Tensor, Tensor]:
+        return latent_moments(self._noise, torch.zeros_like(self.location))
+
+    def _given_noise(self, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield y - E f (b, 1), and the variances (b, q) of observations at values of g, for some points at a time."""
+        mean, variance = self._function_moments
+        for residual, own, m, v in chunks(y - mean, variance, *self._noise_moments):
+            noise = self.level * (m[:, None] + v.sqrt()[:, None] * PLACES).exp()
+            yield residual[:, None], own[:, None] + noise
+
+
+def latent_moments(latent: Distribution, location: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean and the variance (n,) of the first function of a distribution, with its mean added."""
+    variance = latent.variance().clamp_min(0).double().cpu()  # the same pass over the points finds the mean
+    return (location + latent.mean()[:, 0]).double().cpu(), variance
+
+
+def draw_values(
+    mean: Tensor,  # (n,)
+    latent: Distribution,
+    count: int,
+    generator: torch.Generator,
+) -> Tensor:  # (count, n)
+    """Draw from the joint distribution of values around means."""
+    root = latent.root().cpu()
+    return mean + torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype) @ root.mT
+
+
+def expectation(
+    function: Callable[[Tensor, Tensor], Tensor],
+    mean: Tensor,  # (n,)
+    variance: Tensor,  # (n,)
+    argument: Tensor | None = None,  # (n,)
+) -> Tensor:  # (n,)
+    """Return the mean of function(f (n, q), argument (n,)) for f ~ N(mean, variance), by the trapezoidal rule."""
+    f = mean[:, None] + variance.sqrt()[:, None] * PLACES
+    out: Tensor = function(f, mean if argument is None else argument) @ WEIGHTS
+    return out
+
+
+def log_predictive_density(
+    likelihood: Likelihood,
+    y: Tensor,  # (n,)
+    mean: Tensor,  # (n,)
+    variance: Tensor,  # (n,)
+) -> Tensor:  # (n,)
+    """Return log of the integral of p(y | f) N(f; mean, variance), by a Gauss-Hermite rule over its peak.
+
+    The peak is found by Newton's method, for concave log densities. Others have a form of their own
+    (`Likelihood.mixture`).
+    """
+    variance = variance.clamp_min(1e-300)
+    if (found := likelihood.mixture(y, mean, variance)) is not None:
+        return found
+    f = mean.clone()
+    for _ in range(_MAX_NEWTON_STEPS):
+        slopes = likelihood.slopes(y, f)
+        step = (slopes.first - (f - mean) / variance) / (1 / variance - slopes.second)
+        f = f + step.clamp(-2.0, 2.0)  # e^f changes by a factor of 7 at most, so that no step overflows
+        if bool((step.abs() < 1e-8 * (1 + f.abs())).all()):
+            break
+    width = (1 / variance - likelihood.slopes(y, f).second).rsqrt()
+    nodes, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(_HERMITE))
+    values = f[:, None] + width[:, None] * nodes
+    prior = -0.5 * (values - mean[:, None]).square() / variance[:, None]
+    log_ratio = likelihood.log_density(y[:, None].expand_as(values), values) + prior + 0.5 * nodes.square()
+    found = torch.logsumexp(log_ratio + weights.log(), dim=1) + (width / variance.sqrt()).log()
+    found = found - 0.5 * math.log(2 * math.pi)
+    return torch.where(found.isnan(), -torch.inf, found)  # e^f overflows
+
+
+def chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Yield some rows of columns (n,) at a time, at least once."""
+    return zip(*(torch.split(column, _CHUNK) for column in columns), strict=True)
+
+
+def _scale_mixture_log_density(residual: Tensor, variance: Tensor) -> Tensor:
+    """Return the log density (n,) of a mixture over variances (n, q) of Gaussians, at y - mean (n, 1)."""
+    inside = -0.5 * (residual.square() / variance + (2 * math.pi * variance).log())
+    return torch.logsumexp(inside + WEIGHTS.log(), dim=1)
+
+
+def _scale_mixture_cdf(residual: Tensor, variance: Tensor) -> Tensor:
+    """Return the probability (n,) of at most y under such a mixture."""
+    out: Tensor = torch.special.ndtr(residual / variance.sqrt()) @ WEIGHTS
+    return out

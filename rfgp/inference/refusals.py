@@ -1,0 +1,28 @@
+"""Messages for questions that a distribution cannot answer."""
+
+from typing import Any, NoReturn
+
+from rfgp.errors import InvalidArgumentError
+
+NO_EXPOSURE = "exposure requires a likelihood of counts, or of positive values around e^f."
+NO_LOGARITHM = (
+    "Observations under this likelihood are no exponentials of Gaussian values. Use predict(X).observed() instead."
+)
+NO_COVARIANCE = (
+    "Observations under this likelihood have no covariance in closed form. Use that of many samples, or that of the "
+    "latent function, predict(X).covariance."
+)
+NO_SUMS = "Sums of observations under this likelihood have no distribution in closed form; sample them."
+NO_FUNCTIONALS = (
+    "Functionals of the latent function have no observations under this likelihood. Sample those of the points: "
+    "predict(X).observed().sample(...)."
+)
+
+
+def refuse_functionals(prediction: Any) -> NoReturn:
+    """Refuse the observations of linear functionals under a likelihood that is not Gaussian.
+
+    Raises:
+        InvalidArgumentError: always.
+    """
+    raise InvalidArgumentError(NO_FUNCTIONALS)

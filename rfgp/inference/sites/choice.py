@@ -1,0 +1,153 @@
+"""Which approximation serves a prior, so many rows and a likelihood that is not Gaussian."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rfgp import solvers
+from rfgp.blocks import Prior
+from rfgp.errors import InvalidArgumentError
+from rfgp.inference.composite import (
+    NOISE_PREFIX,
+    HeteroscedasticPosterior,
+    IndependentFunctions,
+    tensors_by_prefix,
+)
+from rfgp.inference.sites.coupled import CoupledDensePosterior, CoupledLowRankPosterior
+from rfgp.inference.sites.coupled_dense import CoupledDenseLaplace
+from rfgp.inference.sites.coupled_lowrank import CoupledLowRankLaplace
+from rfgp.inference.sites.laplace import Laplace
+from rfgp.inference.sites.lowrank import LowRankLaplace, with_typical_noise
+from rfgp.inference.sites.variational import Variational
+from rfgp.likelihoods import Likelihood
+from rfgp.rows import Rows, gathered
+from rfgp.solvers import Inference, Posterior, WarmStart
+from rfgp.solvers.choice import MOST_DENSE, is_low_rank, solver_in_memory, uses_cg
+from rfgp.solvers.lowrank import LinearModel
+
+SHARED_RATIO = 1.5
+"""The ratio of rows to features above which several classes are solved for through the weights of all of them."""
+
+
+def infer(
+    priors: Sequence[Prior],
+    rows: Rows,
+    mean: Tensor,
+    likelihood: Likelihood,
+    learned: Mapping[str, Tensor],
+    approximation: str,
+    warm_start: WarmStart = (),
+) -> Inference:
+    """Return what is known of rows under a likelihood that is not Gaussian.
+
+    Args:
+        priors: The prior of the latent function or functions, and that of the log noise if the likelihood has one.
+        rows: The data, one target each.
+        mean: The prior mean of the latent function, (1,), or of the functions of C classes, (C,). The log noise has
+            mean 0.
+        likelihood: The likelihood, with its given parameters.
+        learned: Its other parameters, 0-d each.
+        approximation: "laplace" or "variational".
+        warm_start: That of inference on the same rows at hyperparameters close by. The default is none.
+
+    Raises:
+        InvalidArgumentError: the approximation does not serve such a prior, or so many rows.
+    """
+    for prior in priors:
+        if prior.neighbors is not None or prior.dense.has_residual:
+            raise InvalidArgumentError(
+                "A local process, or the residual of inducing points, requires a normal likelihood, got "
+                f"{likelihood!r}. Use features without a residual, or exact kernels."
+            )
+    given = _Given(rows, mean, likelihood, learned, warm_start)
+    if approximation == "variational":
+        return _variational(priors, given)
+    return _coupled(priors[0], given) if likelihood.num_latents > 1 else _laplace(priors[0], given)
+
+
+def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents: int) -> Posterior:
+    """Return the posterior of an approximation that has these tensors.
+
+    Args:
+        priors: The prior of the latent function or functions, and that of the log noise if it is a function.
+        tensors: Those of `Posterior.tensors`, by name.
+        num_latents: The number of latent functions.
+    """
+    parts = tensors_by_prefix(tensors)
+    if len(priors) > 1:
+        own = (parts[""], parts[NOISE_PREFIX])
+        return HeteroscedasticPosterior(*map(solvers.restore, priors, own))
+    prior = priors[0]
+    if "" not in parts:
+        return IndependentFunctions(tuple(solvers.restore(prior, parts[str(c)]) for c in range(num_latents)))
+    if num_latents == 1:
+        return solvers.restore(prior, tensors)
+    kind = CoupledDensePosterior if "blocks" in tensors else CoupledLowRankPosterior
+    return kind(prior, **tensors)
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """The arguments of `infer` that every approximation takes."""
+
+    rows: Rows
+    mean: Tensor
+    likelihood: Likelihood
+    learned: Mapping[str, Tensor]
+    warm_start: WarmStart
+
+    @property
+    def one(self) -> Tensor:
+        """A noise of 1, which no approximation uses, 0-d."""
+        return torch.ones_like(self.mean[0])
+
+
+def _laplace(prior: Prior, given: _Given) -> Laplace | LowRankLaplace:
+    """Return Laplace's approximation for one function: F x F algebra if features are no more than rows."""
+    if is_low_rank(prior, given.rows):
+        bound = given.likelihood.at({name: value.detach() for name, value in given.learned.items()})
+        model = with_typical_noise(LinearModel(prior.dense, given.rows, given.mean, given.one), bound)
+        return LowRankLaplace(model, given.likelihood, given.learned, given.warm_start)
+    block = gathered(given.rows)
+    solver = solver_in_memory(prior, block, given.mean, given.one)
+    return Laplace(solver, block, given.mean, given.likelihood, given.learned, given.warm_start)
+
+
+def _coupled(prior: Prior, given: _Given) -> Inference:
+    """Return Laplace's approximation for several classes: weights of all of them if rows are many, else n x n."""
+    if prior.has_weights_only and len(given.rows) > SHARED_RATIO * prior.num_features:
+        return CoupledLowRankLaplace(LinearModel(prior.dense, given.rows, given.mean, given.one), given.likelihood)
+    if prior.precisions:
+        raise InvalidArgumentError(
+            "Several classes by Laplace's approximation need the covariance of all rows, which a field has not. Use "
+            'approximation="variational", or features="exact".'
+        )
+    block = gathered(given.rows)
+    if len(block) > MOST_DENSE:
+        raise InvalidArgumentError(
+            f"Several classes without features, or with sparse ones, take at most {MOST_DENSE:,} rows, got "
+            f"{len(block):,}. Use random features or inducing points."
+        )
+    return CoupledDenseLaplace(prior, block, given.mean, given.likelihood, given.warm_start)
+
+
+def _variational(priors: Sequence[Prior], given: _Given) -> Variational:
+    """Return variational inference, around Laplace's mode for one function."""
+    block, likelihood = gathered(given.rows), given.likelihood
+    for prior in priors:
+        if uses_cg(prior, block):
+            raise InvalidArgumentError(
+                f"Variational inference through sparse features takes at most {MOST_DENSE:,} observations, got "
+                f'{len(block):,}. Use approximation="laplace".'
+            )
+    solvers = [solver_in_memory(prior, block, given.mean[:1], given.one) for prior in priors] * likelihood.num_latents
+    mean = torch.cat([given.mean, given.mean.new_zeros(len(priors) - 1)])
+
+    def mode() -> Tensor:
+        start = _Given(block, given.mean.detach(), likelihood, given.learned, ())
+        return _laplace(priors[0], start).fitted
+
+    search = mode if len(solvers) == 1 else None
+    return Variational(solvers, block, mean, likelihood, given.learned, search, given.warm_start)

@@ -1,0 +1,205 @@
+"""Posteriors of C latent functions that are not independent, as several classes have them under a softmax."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from rfgp.blocks import Prior
+from rfgp.errors import InvalidArgumentError
+from rfgp.linalg import covariance_root
+from rfgp.solvers import Posterior
+from rfgp.solvers.role import Functions, Shape
+from rfgp.solvers.terms import make_contiguous
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledDensePosterior(Posterior):
+    """A posterior through the covariances with the training rows; see `rfgp.inference.sites.coupled_dense`.
+
+    Attributes:
+        prior: The prior of each function.
+        inputs: The training inputs, (n, d) or (n,).
+        coefficients: a, (n, C).
+        blocks: E, (C, n, n).
+        shared: L^-1 E with L L^T = S, (C, n, n).
+    """
+
+    prior: Prior
+    inputs: Tensor
+    coefficients: Tensor
+    blocks: Tensor
+    shared: Tensor
+    is_joint = True
+
+    def __post_init__(self) -> None:
+        make_contiguous(self, *self._names)
+
+    @property
+    def width(self) -> int:
+        """The number of entries that a point takes in memory: two for each row and class."""
+        return 2 * self.coefficients.numel()
+
+    def project(self, inputs: Tensor) -> Tensor:
+        """Return the covariances of n inputs with the training inputs, (n, n_train)."""
+        return self.prior.kernel(inputs, self.inputs)
+
+    def mean(self, projected: Tensor) -> Tensor:
+        """Return the means (n, C)."""
+        return projected @ self.coefficients
+
+    def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the marginal variances (n, C)."""
+        return self._without_coupling(inputs, projected, self._shared(projected).square().sum(1)).clamp_min(0)
+
+    def function_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the covariances of the functions at each point, (n, C, C)."""
+        shared = self._shared(projected)
+        out = torch.einsum("cki,dki->icd", shared, shared)
+        diagonal = out.diagonal(dim1=1, dim2=2)
+        diagonal.copy_(self._without_coupling(inputs, projected, diagonal.mT))
+        return out
+
+    def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the covariances between points of each function, (n, n, C)."""
+        prior, shared = self.prior.kernel(inputs, inputs), self._shared(projected)
+        own = prior - projected @ (self.blocks @ projected.mT) + shared.mT @ shared
+        return own.movedim(0, -1)
+
+    def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return a matrix R (C n, r) with R R^T the covariance of all values, function by function."""
+        shared = self._shared(projected).movedim(0, 1).flatten(1)
+        own = self.prior.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
+        return covariance_root(block_diagonal(own) + shared.mT @ shared)
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Refuse: functions (count, n, C) of several classes are drawn at given points.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise InvalidArgumentError("Functions of several classes are drawn at given points: predict(X).sample(...).")
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return inputs, coefficients (n, C), blocks and shared (C, n, n)."""
+        return {name: getattr(self, name) for name in self._names}
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of coefficients, blocks and shared, for n rows and k functions."""
+        return {"coefficients": (n, k), "blocks": (k, n, n), "shared": (k, n, n)}
+
+    _names = ("inputs", "coefficients", "blocks", "shared")
+
+    def _shared(self, projected: Tensor) -> Tensor:
+        return self.shared @ projected.mT
+
+    def _without_coupling(self, inputs: Tensor, projected: Tensor, coupling: Tensor) -> Tensor:
+        """Return variances (n, C): those of functions that share no labels, plus what the coupling (C, n) adds."""
+        explained = ((self.blocks @ projected.mT) * projected.mT).sum(1)
+        return (self.prior.diagonal(inputs) - explained + coupling).mT
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledLowRankPosterior(Posterior):
+    """A posterior through the weights of features.
+
+    Attributes:
+        prior: The prior of each function, of dense weights alone.
+        weights: Their posterior mean, (F, C).
+        factor: The lower Cholesky factor of their precision A, (C F, C F), class by class.
+    """
+
+    prior: Prior
+    weights: Tensor
+    factor: Tensor
+    is_joint = True
+
+    def __post_init__(self) -> None:
+        make_contiguous(self, "weights", "factor")
+
+    @property
+    def width(self) -> int:
+        """The number of entries that a point takes in memory: F for each pair of classes."""
+        return self.weights.numel() * self.weights.shape[1]
+
+    def project(self, inputs: Tensor) -> Tensor:
+        """Return the features (n, F)."""
+        return self.prior.dense.scaled(inputs).double()
+
+    def mean(self, projected: Tensor) -> Tensor:
+        """Return the means (n, C)."""
+        return projected @ self.weights
+
+    def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the marginal variances (n, C)."""
+        return torch.stack([(projected @ own * projected).sum(1) for own in self._own], dim=1).clamp_min(0)
+
+    def function_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the covariances of the functions at each point, (n, C, C)."""
+        return function_covariance(projected, self._inverse)[1]
+
+    def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return the covariances between points of each function, (n, n, C)."""
+        return torch.stack([projected @ own @ projected.mT for own in self._own], dim=-1)
+
+    def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
+        """Return a matrix R (C n, C F) with R R^T the covariance of all values, function by function."""
+        joint = block_diagonal([projected.mT] * self.weights.shape[1])
+        out: Tensor = torch.linalg.solve_triangular(self.factor, joint, upper=False).mT
+        return out
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Draw functions from the posterior: a map of n inputs to (count, n, C)."""
+        F, C = self.weights.shape
+        standard = torch.randn(C * F, count, generator=generator, dtype=torch.float64)
+        drawn = torch.linalg.solve_triangular(self.factor.mT, standard, upper=True)
+        w = self.weights + drawn.mT.reshape(count, C, F).mT
+        return lambda inputs: self.project(inputs) @ w
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return weights (F, C) and factor (C F, C F)."""
+        return {"weights": self.weights, "factor": self.factor}
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of weights and factor, for n rows and k functions."""
+        size = self.prior.num_features
+        return {"weights": (size, k), "factor": (size * k, size * k)}
+
+    @cached_property
+    def _inverse(self) -> Tensor:
+        return inverse_blocks(self.factor, self.weights)
+
+    @property
+    def _own(self) -> Iterator[Tensor]:
+        """The blocks (F, F) of A^-1 of each class by itself."""
+        F = len(self.weights)
+        return (row[:, c * F : (c + 1) * F] for c, row in enumerate(self._inverse))
+
+
+def block_diagonal(
+    blocks: Iterable[Tensor],  # (n, r) each
+) -> Tensor:  # (C n, C r)
+    """Return the matrix with these blocks along its diagonal."""
+    out: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
+    return out
+
+
+def inverse_blocks(
+    factor: Tensor,  # (C F, C F)
+    weights: Tensor,  # (F, C)
+) -> Tensor:  # (C, F, C F)
+    """Return A^-1 of a factor of A as rows of blocks, for weights of C classes."""
+    F, C = weights.shape
+    return torch.cholesky_inverse(factor).reshape(C, F, C * F)
+
+
+def function_covariance(
+    phi: Tensor,  # (n, F)
+    inverse: Tensor,  # (C, F, C F)
+) -> tuple[Tensor, Tensor]:
+    """Return Phi (A^-1)_cd (n, C, C, F) and the covariances Phi (A^-1)_cd Phi^T (n, C, C) of the functions."""
+    C, F = inverse.shape[:2]
+    products = torch.einsum("bf,cfg->bcg", phi, inverse).reshape(len(phi), C, C, F)
+    return products, torch.einsum("bcdf,bf->bcd", products, phi)

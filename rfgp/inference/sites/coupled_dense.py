@@ -1,0 +1,224 @@
+"""Laplace's approximation for several classes, with the covariance of all rows in memory.
+
+f (n, C) has independent columns with one covariance K and means m_c, and classes follow by a softmax. With the
+probabilities p at f, counts w_i and D_c = diag(w p_c), the curvature is W = D - D R (R^T D R)^-1 R^T D, where R^T v =
+sum_c v_c, and (Rasmussen and Williams 2006, Eqs. 3.40 to 3.47, Algorithm 3.3)
+
+    E_c = (K + D_c^-1)^-1,    S = sum_c E_c,    T = E - E R S^-1 R^T E,    posterior covariance of f: K - K T K,
+    log|I + K W| = sum_c log|I + K D_c| + log|S| - sum_i log w_i.
+
+A Newton step has a = b - T K b, b = W (f - m) + g, and f - m = K a. With V_i the posterior covariance (C, C) of f_i and
+s of `softmax.determinant_gradient`, the gradient of the log evidence is as in `rfgp.inference.sites.laplace`:
+
+    u = s - T K s,    d/dK = sum_c (a_c a_c^T / 2 + u_c a_c^T - T_cc / 2),    d/dm_c = sum_i a_ic + u_ic.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.blocks import Prior
+from rfgp.inference.sites import softmax
+from rfgp.inference.sites.coupled import CoupledDensePosterior
+from rfgp.inference.sites.newton import TOLERANCE, Mode, ModeProblem, Step, find_mode
+from rfgp.inference.sites.terms import RowLikelihood
+from rfgp.likelihoods import Likelihood
+from rfgp.linalg import cholesky
+from rfgp.rows import Block
+from rfgp.solvers import Inference, WarmStart
+
+_LEAST = 1e-10
+"""The least w p_c: a class that a row all but excludes keeps this curvature."""
+
+
+class ClassPrecision(NamedTuple):
+    """The matrix T at some probabilities.
+
+    Attributes:
+        blocks: E, (C, n, n).
+        factor: The lower Cholesky factor of S, (n, n).
+        log_determinant: log|I + K W|, 0-d.
+    """
+
+    blocks: Tensor
+    factor: Tensor
+    log_determinant: Tensor
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return T v, (n, C)."""
+        each = torch.einsum("cij,jc->ic", self.blocks, v)
+        shared = torch.cholesky_solve(each.sum(1, keepdim=True), self.factor)[:, 0]
+        return each - torch.einsum("cij,j->ic", self.blocks, shared)
+
+    def half_shared(self) -> Tensor:
+        """Return L^-1 E (C, n, n) with L L^T = S, so that T_cd = E_c 1(c = d) - (L^-1 E_c)^T (L^-1 E_d)."""
+        out: Tensor = torch.linalg.solve_triangular(self.factor, self.blocks, upper=False)
+        return out
+
+
+def class_precision(
+    kernel: Tensor,  # (n, n)
+    f: Tensor,  # (n, C)
+    counts: Tensor,  # (n, 1)
+) -> ClassPrecision:
+    """Return the matrices at f."""
+    weight = (counts * torch.softmax(f, dim=1)).clamp_min(_LEAST)
+    blocks, log_determinant = [], -counts.log().sum()
+    for each in weight.T:
+        root = each.sqrt()
+        inside = root[:, None] * kernel * root
+        inside.diagonal().add_(1)
+        factor = cholesky(inside, "The matrix I + D^(1/2) K D^(1/2) of a class")
+        blocks.append(root[:, None] * torch.cholesky_inverse(factor) * root)
+        log_determinant += 2 * factor.diagonal().log().sum()
+    stacked = torch.stack(blocks)
+    factor = cholesky(stacked.sum(0), "The sum of the classes' precisions")
+    return ClassPrecision(stacked, factor, log_determinant + 2 * factor.diagonal().log().sum())
+
+
+@dataclass(frozen=True, eq=False)
+class ClassState:
+    """A state of the search.
+
+    Attributes:
+        position: f - mean and a, (2, n, C).
+        objective: psi.
+        f: The latent values, (n, C).
+        value: The log density of all rows, 0-d.
+    """
+
+    position: Tensor
+    objective: float
+    f: Tensor
+    value: Tensor
+
+
+class ClassProblem(ModeProblem[ClassState]):
+    """The posterior of C latent functions at rows in memory.
+
+    Args:
+        kernel: K, (n, n).
+        rows: The rows under their likelihood.
+        mean: The prior means, (C,).
+        warm_start: Coefficients a (n, C) at hyperparameters close by, or nothing.
+    """
+
+    def __init__(self, kernel: Tensor, rows: RowLikelihood, mean: Tensor, warm_start: WarmStart = ()) -> None:
+        self.tolerance = TOLERANCE * (1 + len(rows.rows) / 1000)
+        self._kernel, self._rows, self._mean, self._warm_start = kernel, rows, mean, warm_start
+
+    def starts(self) -> list[Tensor]:
+        """Return the prior mean and the warm start."""
+        none = self._mean.new_zeros(2, len(self._kernel), len(self._mean))
+        return [none, *(torch.stack([self._kernel @ a, a]) for a in self._warm_start)]
+
+    def objective(self, position: Tensor) -> float:
+        """Return psi at f - mean and a, (2, n, C)."""
+        return self.evaluate(position).objective
+
+    def evaluate(self, position: Tensor) -> ClassState:
+        """Return the state at f - mean and a, (2, n, C)."""
+        f = self._mean + position[0]
+        value = self._rows.log_prob(f)
+        return ClassState(position, float(value - 0.5 * (position[0] * position[1]).sum()), f, value)
+
+    def step(self, state: ClassState, last_decrement: float) -> Step:
+        """Return Newton's step, with the matrices at the state."""
+        counts = self._rows.rows.counts()[:, None]
+        precision = class_precision(self._kernel, state.f, counts)
+        gradient = softmax.log_prob_gradient(self._rows.likelihood, self._rows.rows, state.f)
+        b = softmax.curvature_product(state.f, counts, state.position[0]) + gradient
+        change = b - precision.times(self._kernel @ b) - state.position[1]
+        step = self._kernel @ change
+        decrement = (step * (gradient - state.position[1])).sum()
+        return Step(torch.stack([step, change]), float(decrement), precision)
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledDenseLaplace(Inference):
+    """Laplace's approximation to the posterior of C latent functions, by n x n matrices.
+
+    Attributes:
+        prior: The prior of each function.
+        rows: The rows, with labels as targets.
+        mean: The prior means, (C,).
+        likelihood: The likelihood of C classes.
+        near: A warm start.
+    """
+
+    prior: Prior
+    rows: Block
+    mean: Tensor
+    likelihood: Likelihood
+    near: WarmStart = ()
+
+    @cached_property
+    def kernel(self) -> Tensor:
+        """The covariance K (n, n), with gradients if they are wanted."""
+        return self.prior.kernel(self.rows.inputs, self.rows.inputs)
+
+    @cached_property
+    def mode(self) -> Mode[ClassState]:
+        """The mode, with the matrices there."""
+        with torch.no_grad():
+            rows = RowLikelihood(self.likelihood, self.rows)
+            return find_mode(ClassProblem(self.kernel.detach(), rows, self.mean.detach(), self.near))
+
+    @property
+    def coefficients(self) -> Tensor:
+        """a, (n, C)."""
+        return self.mode.state.position[1]
+
+    @property
+    def precision(self) -> ClassPrecision:
+        """The matrix T at the mode."""
+        precision: ClassPrecision = self.mode.step.curvature
+        return precision
+
+    def warm_start(self) -> WarmStart:
+        """Return the coefficients (n, C)."""
+        return (self.coefficients,)
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the approximate log evidence, 0-d."""
+        return with_gradient(self._evidence, self.kernel, self.mean)
+
+    def posterior(self) -> CoupledDensePosterior:
+        """Return the training inputs and the matrices at the mode."""
+        half = self.precision.half_shared()
+        return CoupledDensePosterior(self.prior, self.rows.inputs, self.coefficients, self.precision.blocks, half)
+
+    @cached_property
+    def covariance(self) -> Tensor:
+        """The posterior covariances V of the functions at each row, (n, C, C)."""
+        with torch.no_grad():
+            kernel, precision = self.kernel.detach(), self.precision
+            pulled = precision.blocks @ kernel  # E_c K
+            half = torch.linalg.solve_triangular(precision.factor, pulled, upper=False)
+            out = torch.einsum("cki,dki->icd", half, half)
+            out.diagonal(dim1=1, dim2=2).add_((kernel.diagonal() - (kernel * pulled.mT).sum(2)).mT)
+            return out
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return means (n, C) and covariances (n, C, C) of f at each row given all others, by Laplace's cavity."""
+        return softmax.softmax_cavity(self.likelihood, self.rows, self.mode.state.f, self.covariance)
+
+    def _evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
+        state = self.mode.state
+        square = (state.position[0] * state.position[1]).sum()
+        return state.value - 0.5 * (square + self.precision.log_determinant), self._gradients
+
+    def _gradients(self) -> tuple[Tensor, Tensor]:
+        """Return the gradients in K (n, n) and in the means (C,)."""
+        kernel, precision, a = self.kernel.detach(), self.precision, self.coefficients
+        counts = self.rows.counts()[:, None]
+        s = softmax.determinant_gradient(self.mode.state.f, counts, self.covariance)
+        u = s - precision.times(kernel @ s)
+        half = precision.half_shared()
+        in_kernel = (0.5 * a + u) @ a.mT
+        in_kernel -= 0.5 * (precision.blocks.sum(0) - torch.einsum("cki,ckj->ij", half, half))
+        return (in_kernel + in_kernel.mT) / 2, (a + u).sum(0)

@@ -1,0 +1,279 @@
+"""Laplace's approximation for several classes through features, in blocks of rows.
+
+f_i (C,) = m + W^T Phi_i, the weights W (F, C) standard normal, classes by a softmax. With the probabilities p_i, counts
+w_i and G_c = Phi^T diag(w p_c) Phi, the precision of all C F weights is
+
+    A = I + blockdiag(G_c) - sum_i w_i (p_i x Phi_i) (p_i x Phi_i)^T,
+
+which is at most the block-diagonal matrix B without its last term. Newton's steps are solved by conjugate gradients: C
+matrices of F x F a step and products in O(n F C), while A itself takes O(n F^2 C^2). The preconditioner is
+B^-1 + Z Z^T, with Z Z^T the mean over classes: if all classes move together the labels do not change, so that A is 1
+there, and B is far from it. A is formed and factorised once, at the mode, for the evidence, its gradient (in the
+notation of `rfgp.inference.sites.coupled_dense`, with b = A^-1 Phi^T s and u = s - W Phi b)
+
+    d/dPhi = sum_c (g_c + u_c) w_c^T + g_c b_c^T - sum_d W_cd Phi (A^-1)_cd,    d/dm_c = sum_i g_ic + u_ic,
+    d/ds_t^2 = (tr W_t^T W_t / 2 + tr b_t^T W_t - (F_t C - tr (A^-1)_tt) / 2) / s_t^2,
+
+and the posterior.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import torch
+from torch import Tensor
+
+from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.blocks import Prior
+from rfgp.errors import InvalidArgumentError
+from rfgp.inference.sites import softmax
+from rfgp.inference.sites.coupled import CoupledLowRankPosterior, function_covariance, inverse_blocks
+from rfgp.inference.sites.features import FeatureBlocks, ParameterGradients
+from rfgp.inference.sites.newton import LENGTHS, ModeProblem, Step, find_mode
+from rfgp.inference.sites.terms import RowLikelihood
+from rfgp.inference.sites.weights import precision_of
+from rfgp.likelihoods import Likelihood
+from rfgp.linalg import cholesky
+from rfgp.solvers import Inference
+from rfgp.solvers.conjugate_gradients import conjugate_gradients
+from rfgp.solvers.lowrank import LinearModel, add_symmetric_product, symmetrized
+
+MOST_WEIGHTS = 24_000
+"""The largest C F. A matrix of all pairs then takes 4.6 GB."""
+MOST_INNER, SOLVED = 300, (1e-9, 1e-2)
+"""The most conjugate gradients for a step, and their relative residuals near the mode and far from it."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassWeightState:
+    """A state of the search.
+
+    Attributes:
+        position: The weights W, (F, C).
+        value: The log density of all rows, 0-d.
+        gradient: Phi^T g, (F, C).
+        grams: G, (C, F, F).
+    """
+
+    position: Tensor
+    value: Tensor
+    gradient: Tensor
+    grams: Tensor
+
+    @cached_property
+    def objective(self) -> float:
+        """psi, in nats."""
+        return float(self.value - 0.5 * self.position.square().sum())
+
+
+class ClassWeightProblem(ModeProblem[ClassWeightState]):
+    """The posterior of the weights of C functions given rows in blocks.
+
+    Args:
+        model: The rows and their features, without gradients. Its mean is (C,).
+        likelihood: The likelihood of C classes.
+    """
+
+    def __init__(self, model: LinearModel, likelihood: Likelihood) -> None:
+        self.tolerance, self.floor = precision_of(model)
+        self._model, self._likelihood, self._features = model, likelihood, FeatureBlocks(model)
+
+    def starts(self) -> list[Tensor]:
+        """Return zeros (F, C)."""
+        return [self._model.mean.new_zeros(self._model.num_features, len(self._model.mean))]
+
+    def objective(self, position: Tensor) -> float:
+        """Return psi at weights (F, C)."""
+        rows = ((RowLikelihood(self._likelihood, block), self._f(phi, position)) for block, phi in self._features)
+        return float(sum(likelihood.log_prob(f) for likelihood, f in rows) - 0.5 * position.square().sum())
+
+    def evaluate(self, position: Tensor) -> ClassWeightState:
+        """Return the state at weights (F, C)."""
+        F, C = position.shape
+        value, gradient = position.new_zeros(()), torch.zeros_like(position)
+        grams = position.new_zeros(C, F, F)
+        for block, phi in self._features:
+            f, counts = self._f(phi, position), block.counts()[:, None]
+            value += RowLikelihood(self._likelihood, block).log_prob(f)
+            gradient += (phi.mT @ softmax.log_prob_gradient(self._likelihood, block, f).to(phi)).double()
+            roots = (torch.softmax(f, dim=1) * counts).sqrt().to(phi)
+            for c in range(C):
+                add_symmetric_product(grams[c], phi * roots[:, c, None])
+        scale = self._model.scale
+        scaled = torch.stack([symmetrized(gram) for gram in grams]).mul_(scale[:, None] * scale)
+        return ClassWeightState(position, value, scale[:, None] * gradient, scaled)
+
+    def step(self, state: ClassWeightState, last_decrement: float) -> Step:
+        """Return Newton's step, solved to a residual that falls with the decrement."""
+        inside = state.grams.clone()
+        inside.diagonal(dim1=1, dim2=2).add_(1)
+        factors = torch.stack([cholesky(each, "The precision of the weights of a class") for each in inside])
+        shape = state.position.shape
+
+        def precondition(residual: Tensor) -> Tensor:
+            v = residual.reshape(shape)
+            separate = torch.cholesky_solve(v.mT[:, :, None], factors)[:, :, 0].mT
+            return (separate + v.mean(1, keepdim=True)).reshape(-1, 1)
+
+        ascent = state.gradient - state.position
+        tolerance = min(max(0.1 * last_decrement, SOLVED[0]), SOLVED[1])
+        product = self._precision_product(state.position)
+        found = conjugate_gradients(product, ascent.reshape(-1, 1), tolerance, MOST_INNER, precondition)
+        change = found.solution.reshape(shape)
+        return Step(change, float((change * ascent).sum()))
+
+    def move(self, state: ClassWeightState, step: Step, least: float) -> ClassWeightState | None:
+        """Return the state at the longest of the step's lengths whose objective is at least `least`, or None."""
+        along = [
+            (block, self._f(phi, state.position), self._model.fitted(phi, step.change)) for block, phi in self._features
+        ]
+        for length in LENGTHS:
+            position = state.position + length * step.change
+            values = (RowLikelihood(self._likelihood, block).log_prob(f + length * slope) for block, f, slope in along)
+            if float(sum(values) - 0.5 * position.square().sum()) >= least:
+                return self.evaluate(position)
+        return None
+
+    def _precision_product(self, position: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the map of v (F C, 1) to A v at weights (F, C)."""
+        scale = self._model.scale[:, None]
+        values = [self._f(phi, position) for _, phi in self._features]
+
+        def product(v: Tensor) -> Tensor:
+            weights = v.reshape(position.shape)
+            out = weights.clone()
+            for f, (block, phi) in zip(values, self._features, strict=True):
+                turned = softmax.curvature_product(f, block.counts()[:, None], self._model.fitted(phi, weights))
+                out += scale * (phi.mT @ turned.to(phi)).double()
+            return out.reshape(-1, 1)
+
+        return product
+
+    def _f(self, phi: Tensor, position: Tensor) -> Tensor:
+        """Return f (b, C) at weights (F, C), for features (b, F) without scales."""
+        return self._model.mean + self._model.fitted(phi, position)
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledLowRankLaplace(Inference):
+    """Laplace's approximation to the posterior of the weights of C functions.
+
+    Attributes:
+        model: The rows, with labels as targets, and their features. Its mean is (C,).
+        likelihood: The likelihood of C classes.
+
+    Raises:
+        InvalidArgumentError: the matrix of all pairs of weights would not fit in memory.
+    """
+
+    model: LinearModel
+    likelihood: Likelihood
+
+    def __post_init__(self) -> None:
+        size = self.model.num_features * len(self.model.mean)
+        if size > MOST_WEIGHTS:
+            raise InvalidArgumentError(
+                f"At most {MOST_WEIGHTS:,} weights are solved for, got {size:,}: {self.model.num_features:,} features "
+                f"for each of {len(self.model.mean)} classes. Lower num_frequencies or num_inducing."
+            )
+
+    @cached_property
+    def mode(self) -> ClassWeightState:
+        """The mode of the weights."""
+        with torch.no_grad():
+            return find_mode(ClassWeightProblem(self._detached, self.likelihood)).state
+
+    @cached_property
+    def factor(self) -> Tensor:
+        """The lower Cholesky factor of A, (C F, C F), class by class."""
+        with torch.no_grad():
+            model, mode, C = self._detached, self.mode, len(self.model.mean)
+            F = model.num_features
+            matrix = model.mean.new_zeros(C * F, C * F)
+            for block in model.blocks():
+                phi = model.phi(block)
+                p = torch.softmax(self._f(phi), dim=1) * block.counts().sqrt()[:, None]
+                add_symmetric_product(matrix, (phi[:, None] * p[:, :, None].to(phi)).reshape(len(phi), C * F))
+            scale = model.scale.repeat(C)
+            matrix = symmetrized(matrix.mul_(-scale[:, None]).mul_(scale))
+            for c in range(C):
+                own = slice(c * F, (c + 1) * F)
+                matrix[own, own] += mode.grams[c]
+            matrix.diagonal().add_(1)
+            return cholesky(matrix, "The precision of the weights of all classes")
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the approximate log evidence, 0-d."""
+        return with_gradient(self._evidence, self.model.mean, self.model.variances, *self.model.parameters)
+
+    @cached_property
+    def effective_dof_fraction(self) -> float:
+        """The share of the weights that the rows determine, (C F - tr A^-1) / (C F)."""
+        return 1 - float(torch.cholesky_inverse(self.factor).diagonal().mean())
+
+    def posterior(self) -> CoupledLowRankPosterior:
+        """Return the weights and the factor of their precision."""
+        return CoupledLowRankPosterior(Prior(weights=self.model.weights.blocks), self.mode.position, self.factor)
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return means (n, C) and covariances (n, C, C) of f at each row given all others, by Laplace's cavity."""
+        model, parts = self._detached, []
+        inverse = inverse_blocks(self.factor, self.mode.position)
+        with torch.no_grad():
+            for block in model.blocks():
+                phi = model.phi(block)
+                _, covariance = function_covariance(model.scale * phi, inverse)
+                parts.append(softmax.softmax_cavity(self.likelihood, block, self._f(phi), covariance))
+        means, covariances = zip(*parts, strict=True)
+        return torch.cat(means), torch.cat(covariances)
+
+    @cached_property
+    def _detached(self) -> LinearModel:
+        return self.model.detached()
+
+    def _f(self, phi: Tensor) -> Tensor:
+        """Return f (b, C) at the mode, for features (b, F) without scales."""
+        return self._detached.mean + self._detached.fitted(phi, self.mode.position)
+
+    def _evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
+        mode = self.mode
+        value = mode.value - 0.5 * mode.position.square().sum() - self.factor.diagonal().log().sum()
+        return value, partial(self._gradients, needs)
+
+    def _gradients(self, needs: Needs) -> list[Tensor | None]:
+        """Return the gradients in the means (C,), the variances (T,) and the parameters of the features."""
+        model, W = self._detached, self.mode.position
+        inverse = inverse_blocks(self.factor, W)
+        b = self._implicit_weights(inverse)
+        in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, needs[2:])
+        ends = model.scale[:, None] * torch.cat([W, b], dim=1)
+        for block in model.blocks():
+            unit = in_features.features(block).double()
+            phi, f, counts = model.scale * unit, self._f(unit), block.counts()[:, None]
+            pushed, covariance = function_covariance(phi, inverse)
+            gradient = softmax.log_prob_gradient(self.likelihood, block, f)
+            u = softmax.determinant_gradient(f, counts, covariance) - softmax.curvature_product(f, counts, phi @ b)
+            in_mean += (gradient + u).sum(0)
+            if in_features.is_needed:
+                outer = torch.cat([gradient + u, gradient], dim=1) @ ends.mT
+                coupling = torch.einsum("bcd,bcdf->bf", softmax.curvature(f, counts), pushed)
+                in_features.add(outer - model.scale * coupling)
+        own = inverse.reshape(-1, inverse.shape[2]).diagonal().reshape(W.mT.shape).mT  # of A^-1, (F, C)
+        in_variances = model.weights.by_block((0.5 * (W.square() - 1 + own) + b * W).sum(1)) / model.variances
+        found = [
+            t.to(p) if need else None for t, p, need in zip(in_features.sums, model.parameters, needs[2:], strict=True)
+        ]
+        return [in_mean, in_variances, *found]
+
+    def _implicit_weights(self, inverse: Tensor) -> Tensor:
+        """Return b = A^-1 Phi^T s, (F, C), for the blocks of A^-1."""
+        model, W = self._detached, self.mode.position
+        right = torch.zeros_like(W)
+        for block in model.blocks():
+            unit = model.phi(block).double()
+            phi = model.scale * unit
+            _, covariance = function_covariance(phi, inverse)
+            right += phi.mT @ softmax.determinant_gradient(self._f(unit), block.counts()[:, None], covariance)
+        C, F, _ = inverse.shape
+        return (inverse.reshape(C * F, C * F) @ right.mT.reshape(-1)).reshape(C, F).mT

@@ -1,0 +1,206 @@
+"""Laplace's approximation through features, in blocks of rows: memory O(block x F + F^2), however many rows.
+
+At the mode w of the weights (`rfgp.inference.sites.weights`)
+
+    log q = sum_i log p(y_i | f_i) - w^T w / 2 - log|A| / 2.
+
+The gradient takes two passes over the rows: first the posterior variances v_i = Phi_i A^-1 Phi_i^T and s_i = -v_i / 2
+dW_i / df_i, for b = A^-1 Phi^T s, and then, with u = s - W Phi b (the weight-space form of
+`rfgp.inference.sites.laplace`),
+
+    d/dPhi = (g + u) w^T + g b^T - W Phi A^-1,    d/dmean = sum_i g_i + u_i,
+    d/ds_t^2 = (w_t^T w_t / 2 + b_t^T w_t - (F_t - tr (A^-1)_tt) / 2) / s_t^2,
+
+and in the parameters of the likelihood that of sum_i log p + (Phi b)_i g_i - v_i W_i / 2. A row that counts w times has
+w times the log density, g and W.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.blocks import Prior
+from rfgp.inference.sites.features import ParameterGradients
+from rfgp.inference.sites.terms import RowLikelihood, cavity
+from rfgp.inference.sites.weights import WeightMode, terms_at, weight_mode
+from rfgp.likelihoods import Likelihood
+from rfgp.rows import Block
+from rfgp.rows.blocks import Sums
+from rfgp.solvers import Inference, WarmStart
+from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, summed
+
+_SAMPLE = 2000
+"""The number of rows whose curvature decides whether features may be rounded."""
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankLaplace(Inference):
+    """Laplace's approximation to the posterior of the weights of features.
+
+    Attributes:
+        model: The rows, with one target each, and their features. Its noise is a typical 1 / W.
+        likelihood: The likelihood, with its given parameters.
+        learned: Its other parameters, 0-d each.
+        near: A warm start.
+    """
+
+    model: LinearModel
+    likelihood: Likelihood
+    learned: Mapping[str, Tensor]
+    near: WarmStart = ()
+
+    @cached_property
+    def mode(self) -> WeightMode:
+        """The mode of the weights."""
+        with torch.no_grad():
+            return weight_mode(self._detached, self._likelihood, self.near)
+
+    def warm_start(self) -> WarmStart:
+        """Return the mode of the weights, (F,)."""
+        return (self.mode.weights,)
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the approximate log evidence, 0-d."""
+        model = self.model
+        return with_gradient(self._evidence, model.mean, model.variances, *model.parameters, *self.learned.values())
+
+    @cached_property
+    def effective_dof_fraction(self) -> float:
+        """The share of the weights that the rows determine, (F - tr A^-1) / F."""
+        return 1 - float(torch.cholesky_inverse(self.mode.factor).diagonal().mean())
+
+    @property
+    def fitted(self) -> Tensor:
+        """The latent function at the mode, (n,)."""
+        model, weights = self._detached, self.mode.weights[:, None]
+        with torch.no_grad():
+            return torch.cat([model.mean + model.fitted(model.phi(b), weights)[:, 0] for b in model.blocks()])
+
+    def posterior(self) -> LowRankPosterior:
+        """Return the weights and the factor of their precision."""
+        prior = Prior(weights=self.model.weights.blocks)
+        return LowRankPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, 1) and variance (n,) of f at each row given all others, by Laplace's cavity."""
+        model, parts = self._detached, []
+        with torch.no_grad():
+            for block in model.blocks():
+                phi, f, terms = terms_at(model, self._likelihood, self.mode.weights, block)
+                root = torch.linalg.solve_triangular(self.mode.factor, (model.scale * phi).mT, upper=False)
+                parts.append(cavity(f, root.square().sum(0), terms))
+        means, variances = zip(*parts, strict=True)
+        return torch.cat(means)[:, None], torch.cat(variances)
+
+    @cached_property
+    def _detached(self) -> LinearModel:
+        return self.model.detached()
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        return self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
+
+    def _evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
+        mode = self.mode
+        value = mode.value - 0.5 * mode.weights.square().sum() - mode.factor.diagonal().log().sum()
+        return value, partial(self._gradients, needs)
+
+    def _gradients(self, needs: Needs) -> list[Tensor | None]:
+        """Return the gradients in the mean (1,), the variances (T,), and the parameters of features and likelihood."""
+        model, mode, count = self._detached, self.mode, len(self.model.parameters)
+        inverse = torch.cholesky_inverse(mode.factor)
+        covariance = model.scale[:, None] * inverse * model.scale
+        learned = {name: value.detach() for name, value in self.learned.items()}
+        at_mode = _AtMode(self.likelihood, learned, mode.weights, covariance)
+        (pulled,) = summed(model, partial(_implicit_sums, at_mode))
+        b = inverse @ pulled
+        wanted = _Wanted(needs[2 : 2 + count], needs[2 + count :])
+        in_mean, *others = summed(model, partial(_gradient_sums, at_mode, b, wanted))
+        explicit = 0.5 * (mode.weights.square() - 1 + inverse.diagonal())
+        in_variances = model.weights.by_block(explicit + b * mode.weights) / model.variances
+        return [in_mean, in_variances, *(g if need else None for g, need in zip(others, needs[2:], strict=True))]
+
+
+def with_typical_noise(model: LinearModel, likelihood: Likelihood) -> LinearModel:
+    """Return a model with a noise of 1 / W of some rows at the mean, by which the rounding of features is judged.
+
+    Args:
+        model: The rows and their features.
+        likelihood: The likelihood, with values of all its parameters.
+    """
+    with torch.no_grad():
+        some = next(iter(model.rows.blocks(_SAMPLE)))
+        terms = RowLikelihood(likelihood, some).terms(model.mean.detach().expand(len(some)))
+        return replace(model, noise=1 / terms.weight.mean())
+
+
+# --- passes over the rows ------------------------------------------------------------------------------
+
+
+class _AtMode(NamedTuple):
+    """The mode, as passes over the rows take it."""
+
+    likelihood: Likelihood  # with its given parameters
+    learned: dict[str, Tensor]  # its others, 0-d each
+    weights: Tensor  # (F,)
+    covariance: Tensor  # (F, F), of the weights times their scales
+
+    def rows(self, block: Block) -> RowLikelihood:
+        """Return a block of rows under the likelihood."""
+        return RowLikelihood(self.likelihood.at(self.learned), block)
+
+
+class _Wanted(NamedTuple):
+    """Which parameters need a gradient."""
+
+    features: Needs
+    learned: Needs
+
+
+def _implicit_sums(at: _AtMode, model: LinearModel) -> Sums:
+    """Return Phi^T s (F,)."""
+    total = model.mean.new_zeros(model.num_features)
+    for block in model.blocks():
+        phi, _, terms = terms_at(model, at.rows(block).likelihood, at.weights, block)
+        variance = ((phi @ at.covariance.to(phi)) * phi).sum(1).double()
+        total += (phi.mT @ (-0.5 * variance * terms.weight_slope).to(phi)).double()
+    return (model.scale * total,)
+
+
+def _gradient_sums(at: _AtMode, b: Tensor, wanted: _Wanted, model: LinearModel) -> Sums:
+    """Return the gradients in the mean (1,) and in the parameters of the features and of the likelihood, for b (F,)."""
+    in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, wanted.features)
+    in_learned = [torch.zeros_like(value) for value in at.learned.values()]
+    ends = model.scale[:, None] * torch.stack([at.weights, b], dim=1)
+    for block in model.blocks():
+        phi = in_features.features(block)
+        shift, change = (phi @ ends.to(phi)).double().mT
+        f, rows = model.mean + shift, at.rows(block)
+        terms = rows.terms(f)
+        pushed = phi @ at.covariance.to(phi)
+        variance = (pushed * phi).sum(1).double()
+        u = -0.5 * variance * terms.weight_slope - terms.weight * change
+        in_mean += (terms.gradient + u).sum()
+        if in_features.is_needed:
+            outer = torch.stack([terms.gradient + u, terms.gradient], dim=1).to(phi) @ ends.to(phi).mT
+            in_features.add(outer - terms.weight.to(phi)[:, None] * pushed)
+        if any(wanted.learned):
+            found = _learned_gradients(at, wanted.learned, block, (f, change, variance))
+            for total, gradient in zip(in_learned, found, strict=True):
+                total += gradient
+    return in_mean, *in_features.sums, *in_learned
+
+
+def _learned_gradients(at: _AtMode, needs: Needs, block: Block, values: tuple[Tensor, Tensor, Tensor]) -> list[Tensor]:
+    """Return the gradient in the likelihood's parameters, 0 if not needed, for f, Phi b and v (b,) of a block."""
+    with torch.enable_grad():
+        leaves = [value.clone().requires_grad_(need) for value, need in zip(at.learned.values(), needs, strict=True)]
+        likelihood = at.likelihood.at(dict(zip(at.learned, leaves, strict=True)))
+        total = RowLikelihood(likelihood, block).parameter_objective(*values)
+        found = iter(torch.autograd.grad(total, [leaf for leaf in leaves if leaf.requires_grad]))
+    return [next(found) if need else torch.zeros_like(leaf) for leaf, need in zip(leaves, needs, strict=True)]

@@ -1,0 +1,151 @@
+"""Damped Newton's method for the mode of a posterior: one loop for all kinds of sites.
+
+The objective is psi(x) = sum_i log p(y_i | f_i) - (the negative log prior density of f), as a function of a position x:
+the latent values at the rows, or the weights of features. With the gradient g of psi and an approximation -H < 0 of its
+Hessian, a step is d = H^-1 g and its decrement g^T d: twice the gain that a quadratic psi would have. A step is
+shortened until psi rises, so that the method converges from anywhere if psi is concave (Boyd and Vandenberghe 2004,
+Convex optimization, Section 9.5). If psi is not concave, a problem's step rule returns a direction that rises.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from torch import Tensor
+
+from rfgp.errors import SolverError
+
+MOST_STEPS = 300
+LENGTHS = tuple(0.5**i for i in range(90))
+"""Step lengths in the order in which they are tried."""
+TOLERANCE = 1e-14
+"""The decrement, in nats per thousand rows, at which a search has converged."""
+FLOOR = 1e-6
+"""The decrement, in nats, below which a search that makes no progress has converged to rounding."""
+ROUNDING = 1e-11
+"""The relative rounding error of the objective."""
+
+NOT_FINITE = (
+    "The log density of the targets is not finite at the start of the search for their mode. Check the targets and the "
+    "mean."
+)
+
+
+class State(Protocol):
+    """The role: a position of the search, with whatever a problem computed there."""
+
+    @property
+    def position(self) -> Tensor:
+        """The position, of any shape."""
+
+    @property
+    def objective(self) -> float:
+        """psi, in nats."""
+
+
+S = TypeVar("S", bound=State)
+
+
+class Step(NamedTuple):
+    """A step from a state.
+
+    Attributes:
+        change: The change of the position at length 1, in its shape.
+        decrement: The product of the gradient and the change, in nats.
+        curvature: The factorised matrix behind the step, in the form of one problem.
+    """
+
+    change: Tensor
+    decrement: float
+    curvature: Any = None
+
+
+class ModeProblem(ABC, Generic[S]):
+    """The role: an objective with Newton's steps.
+
+    Attributes:
+        tolerance: The decrement, in nats, at which the search has converged.
+        floor: The decrement, in nats, below which a search that makes no progress has converged to rounding.
+        most_steps: The most steps.
+    """
+
+    tolerance: float
+    floor: float = FLOOR
+    most_steps: int = MOST_STEPS
+
+    @abstractmethod
+    def starts(self) -> Sequence[Tensor]:
+        """Return positions of which the search begins at the best; the first of equals."""
+
+    @abstractmethod
+    def objective(self, position: Tensor) -> float:
+        """Return psi at a position. -inf if it is not finite."""
+
+    @abstractmethod
+    def evaluate(self, position: Tensor) -> S:
+        """Return the state at a position."""
+
+    @abstractmethod
+    def step(self, state: S, last_decrement: float) -> Step:
+        """Return Newton's step from a state, or one by a step rule of the problem.
+
+        Args:
+            state: The state.
+            last_decrement: The decrement of the step before, inf for the first. Inexact steps may end by it.
+        """
+
+    def floor_at(self, state: S) -> float:
+        """Return the floor at a state, where rounding of the objective may be larger than `floor`."""
+        return max(self.floor, ROUNDING * abs(state.objective))
+
+    def move(self, state: S, step: Step, least: float) -> S | None:
+        """Return the state at the longest of the step's lengths whose objective is at least `least`, or None."""
+        for length in LENGTHS:
+            position = state.position + length * step.change
+            if self.objective(position) >= least:
+                return self.evaluate(position)
+        return None
+
+
+class Mode(NamedTuple, Generic[S]):
+    """A mode: the last state of a search, and the step that would follow.
+
+    The step is smaller than the tolerance; its curvature is that at the state.
+    """
+
+    state: S
+    step: Step
+
+
+def find_mode(problem: ModeProblem[S]) -> Mode[S]:
+    """Return the mode of a problem's objective.
+
+    Args:
+        problem: The objective with its steps.
+
+    Raises:
+        SolverError: the objective is not finite at the start, or steps do not raise it.
+    """
+    starts = problem.starts()
+    state = problem.evaluate(starts[0] if len(starts) == 1 else max(starts, key=problem.objective))
+    if not math.isfinite(state.objective):
+        raise SolverError(NOT_FINITE)
+    decrement = math.inf
+    for _ in range(problem.most_steps):
+        step = problem.step(state, decrement)
+        last, decrement = decrement, step.decrement
+        floor = problem.floor_at(state)
+        if decrement <= problem.tolerance or last <= decrement < floor:
+            return Mode(state, step)
+        moved = problem.move(state, step, state.objective - (floor if decrement < floor else problem.tolerance))
+        if moved is None:
+            break
+        state = moved
+    if decrement < floor:
+        return Mode(state, problem.step(state, decrement))
+    raise SolverError(
+        f"The mode of the latent function was not found: a Newton step promises {decrement:.1e} nats and does not gain "
+        "them. The prior may be too wide for the likelihood: set a prior on outputscale, rescale the targets, or use "
+        "dtype=torch.float64."
+    )

@@ -1,0 +1,136 @@
+"""Sites of rows over any solver: Newton's steps are Gaussian regressions of working observations.
+
+With the derivatives g of the log density and weights W > 0 at f, a step leads to the posterior mean of a Gaussian
+regression on z = f + g / W with noise 1 / W (Rasmussen and Williams 2006, Algorithm 3.1). Positions are pairs (f -
+mean, a) with f - mean = K a, so that psi(f) = log p(y | f) - (f - mean)^T a / 2 needs no algebra.
+
+If the log density is not concave (Student's t), the regression takes a majorizer in place of the curvature (iteratively
+reweighted least squares). Newton's step is then found by conjugate gradients, which this regression preconditions: K^-1
+times its vectors is known, as a is. If the curvature of psi is not positive along the way, the regression's own step
+is taken.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rfgp.inference.sites.newton import TOLERANCE, ModeProblem, Step, find_mode
+from rfgp.inference.sites.terms import LikelihoodTerms, RowLikelihood
+from rfgp.rows import Block
+from rfgp.solvers import Solver, WarmStart
+from rfgp.solvers.conjugate_gradients import conjugate_gradients
+
+MOST_INNER, SOLVED = 100, 1e-8
+"""The most conjugate gradients for a step, and their relative residual."""
+
+
+def regression(
+    solver: Solver,
+    rows: Block,
+    working: Tensor,  # (n, k)
+    weight: Tensor,  # (n,)
+    mean: Tensor,  # (k,)
+    signs: Tensor | None = None,  # (k,)
+) -> Solver:
+    """Return the Gaussian regression of working observations with noise 1 / weight, under the prior of a solver."""
+    block = Block(rows.inputs, working, fixed_noise=1 / weight, signs=signs)
+    return solver.at(block, mean, working.new_zeros(()))
+
+
+@dataclass(frozen=True, eq=False)
+class RowState:
+    """A state of the search.
+
+    Attributes:
+        position: f - mean and a, (2, n).
+        objective: psi.
+        f: The latent values, (n,).
+        terms: The derivatives of the log density there.
+    """
+
+    position: Tensor
+    objective: float
+    f: Tensor
+    terms: LikelihoodTerms
+
+
+class RowProblem(ModeProblem[RowState]):
+    """The posterior of one latent function at rows in memory.
+
+    Args:
+        solver: Gaussian regression of the rows, without gradients.
+        rows: The rows under their likelihood.
+        mean: The prior mean of the latent function, 0-d.
+        warm_start: A mode (n,) at hyperparameters close by, or nothing.
+    """
+
+    def __init__(self, solver: Solver, rows: RowLikelihood, mean: Tensor, warm_start: WarmStart = ()) -> None:
+        self.tolerance = TOLERANCE * (1 + len(rows.rows) / 1000)
+        self._solver, self._rows, self._mean, self._warm_start = solver, rows, mean, warm_start
+
+    def starts(self) -> list[Tensor]:
+        """Return the prior mean, and a step from the warm start."""
+        positions = [torch.zeros_like(self._rows.targets).expand(2, -1)]
+        for f in self._warm_start:
+            terms = self._rows.terms(f)
+            found = self._regression(self._solver, f - self._mean + terms.gradient / terms.majorizer, terms)
+            positions.append(_position(found))
+        return positions
+
+    def objective(self, position: Tensor) -> float:
+        """Return psi at f - mean and a, (2, n)."""
+        shift, a = position
+        return float(self._rows.log_prob(self._mean + shift) - 0.5 * shift @ a)
+
+    def evaluate(self, position: Tensor) -> RowState:
+        """Return the state at f - mean and a, (2, n)."""
+        f = self._mean + position[0]
+        terms = self._rows.terms(f)
+        return RowState(position, float(terms.value - 0.5 * position[0] @ position[1]), f, terms)
+
+    def step(self, state: RowState, last_decrement: float) -> Step:
+        """Return Newton's step, or one by the majorizer."""
+        terms, (shift, a) = state.terms, state.position
+        found = self._regression(self._solver, shift + terms.gradient / terms.majorizer, terms)
+        change, ascent = _position(found) - state.position, terms.gradient - a
+        if not self._rows.likelihood.is_concave:
+            newton = self._newton(found, terms, ascent)
+            change = change if newton is None else newton
+        return Step(change, float(change[0] @ ascent))
+
+    def _newton(self, solver: Solver, terms: LikelihoodTerms, ascent: Tensor) -> Tensor | None:
+        """Return Newton's step (2, n) by a solver for the majorizer. None if psi is not concave on the way."""
+        n, curvature = len(ascent), terms.curvature[:, None]
+
+        def precondition(residual: Tensor) -> Tensor:
+            return _position(self._regression(solver, residual[:, 0] / terms.majorizer, terms)).reshape(-1, 1)
+
+        found = conjugate_gradients(
+            lambda v: v[n:] + curvature * v[:n],  # (K^-1 + W) v
+            ascent[:, None],
+            SOLVED,
+            MOST_INNER,
+            precondition,
+            stop_on_negative_curvature=True,
+        )
+        change = found.solution.reshape(2, n)
+        return None if bool(found.is_indefinite) or float(change[0] @ ascent) <= 0 else change
+
+    def _regression(self, solver: Solver, working: Tensor, terms: LikelihoodTerms) -> Solver:
+        """Return the regression of working observations z - mean (n,), with the majorizer as curvature."""
+        return regression(solver, self._rows.rows, working[:, None], terms.majorizer, torch.zeros_like(working[:1]))
+
+
+def _position(found: Solver) -> Tensor:
+    """Return f - mean and a, (2, n), of a regression."""
+    return torch.stack([found.fitted[:, 0], found.coefficients[:, 0]])
+
+
+def row_mode(problem: RowProblem) -> RowState:
+    """Return the mode of the latent function at its rows, after one more step than `find_mode` takes.
+
+    The step costs no more than its derivatives, since `find_mode` has solved for it.
+    """
+    state, step = find_mode(problem)
+    return problem.move(state, step, state.objective - problem.floor_at(state)) or state

@@ -1,0 +1,74 @@
+"""Derivatives of the softmax likelihood of C latent functions.
+
+With the probabilities p at f and the count w of a row, the curvature of its log density is W = w (diag(p) - p p^T).
+"""
+
+import torch
+from torch import Tensor
+
+from rfgp.likelihoods import Likelihood
+from rfgp.rows import Block
+
+
+def curvature(
+    f: Tensor,  # (n, C)
+    counts: Tensor,  # (n, 1)
+) -> Tensor:  # (n, C, C)
+    """Return W."""
+    p = torch.softmax(f, dim=1)
+    return counts[:, :, None] * (torch.diag_embed(p) - p[:, :, None] * p[:, None])
+
+
+def curvature_product(
+    f: Tensor,  # (n, C)
+    counts: Tensor,  # (n, 1)
+    v: Tensor,  # (n, C)
+) -> Tensor:  # (n, C)
+    """Return W v."""
+    p = torch.softmax(f, dim=1)
+    return counts * p * (v - (p * v).sum(1, keepdim=True))
+
+
+def determinant_gradient(
+    f: Tensor,  # (n, C)
+    counts: Tensor,  # (n, 1)
+    covariance: Tensor,  # (n, C, C)
+) -> Tensor:  # (n, C)
+    """Return s = -1/2 d(sum_i tr V_i W_i) / df with V held: the gradient of -log|I + K W| / 2 in f.
+
+    s_ic = -w_i p_ic / 2 ((V_cc - p^T diag V) - 2 ((V p)_c - p^T V p)).
+    """
+    p = torch.softmax(f, dim=1)
+    own = covariance.diagonal(dim1=1, dim2=2)
+    shared = (covariance @ p[:, :, None])[:, :, 0]
+    first = own - (p * own).sum(1, keepdim=True)
+    return -0.5 * counts * p * (first - 2 * (shared - (p * shared).sum(1, keepdim=True)))
+
+
+def log_prob_gradient(
+    likelihood: Likelihood,
+    rows: Block,
+    f: Tensor,  # (n, C)
+) -> Tensor:  # (n, C)
+    """Return the gradient g of the log density of all rows in f."""
+    return rows.counts()[:, None] * likelihood.slopes(rows.targets[:, 0], f).first
+
+
+def softmax_cavity(
+    likelihood: Likelihood,
+    rows: Block,
+    f: Tensor,  # (n, C)
+    covariance: Tensor,  # (n, C, C)
+) -> tuple[Tensor, Tensor]:
+    """Return means (n, C) and covariances (n, C, C) of f at each row without the row's own site (Laplace's cavity).
+
+    Args:
+        likelihood: The likelihood.
+        rows: The rows.
+        f: The mode.
+        covariance: The posterior covariances of the functions at each row.
+    """
+    gradient, weight = log_prob_gradient(likelihood, rows, f), curvature(f, rows.counts()[:, None])
+    without = torch.linalg.solve(torch.eye(f.shape[1], dtype=f.dtype) - covariance @ weight, covariance)
+    without = (without + without.mT) / 2
+    return f - (without @ gradient[:, :, None])[:, :, 0], without

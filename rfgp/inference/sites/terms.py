@@ -1,0 +1,99 @@
+"""Sums of log densities over rows, with the derivatives that sites need."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rfgp.likelihoods import Likelihood
+from rfgp.likelihoods.role import LEAST_CURVATURE
+from rfgp.rows import Block
+
+
+class LikelihoodTerms(NamedTuple):
+    """The log density of rows at latent values f, with derivatives in f. Each row counts as often as its weight says.
+
+    Attributes:
+        value: The log density of all rows, 0-d.
+        gradient: Its derivatives g, (n,).
+        weight: The curvature W of the Laplace approximation, positive, (n,).
+        weight_slope: dW / df, (n,).
+        curvature: The negative second derivatives, which may be negative, (n,).
+        majorizer: Curvatures that are positive and at least as large, (n,).
+    """
+
+    value: Tensor
+    gradient: Tensor
+    weight: Tensor
+    weight_slope: Tensor
+    curvature: Tensor
+    majorizer: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class RowLikelihood:
+    """Rows under a likelihood. Latent values are without the log exposures of the rows.
+
+    Attributes:
+        likelihood: The likelihood, with values of all its parameters.
+        rows: The rows, with one target each.
+    """
+
+    likelihood: Likelihood
+    rows: Block
+
+    @property
+    def targets(self) -> Tensor:
+        """The targets (n,)."""
+        return self.rows.targets[:, 0]
+
+    def terms(self, f: Tensor) -> LikelihoodTerms:
+        """Return the log density with its derivatives at f (n,)."""
+        shifted, counts = f + self.rows.offset(), self.rows.counts()
+        found = self.likelihood.slopes(self.targets, shifted)
+        weight, weight_slope = self.likelihood.information(found, shifted)
+        majorizer = self.likelihood.majorizer(found, self.targets, shifted)
+        return LikelihoodTerms(
+            (found.value * counts).sum(),
+            found.first * counts,
+            (weight * counts).clamp_min(LEAST_CURVATURE),
+            weight_slope * counts,
+            -found.second * counts,
+            (majorizer * counts).clamp_min(LEAST_CURVATURE),
+        )
+
+    def log_prob(self, f: Tensor) -> Tensor:
+        """Return the log density of all rows at f (n,) or (n, C), 0-d. -inf if it is not finite."""
+        offset = self.rows.offset() if f.ndim == 1 else self.rows.offset()[:, None]
+        total = (self.likelihood.log_density(self.targets, f + offset) * self.rows.counts()).sum()
+        return torch.where(torch.isfinite(total), total, -torch.inf)
+
+    def parameter_objective(self, f: Tensor, change: Tensor, variance: Tensor) -> Tensor:
+        """Return a sum whose gradient in the likelihood's parameters is that of Laplace's evidence, 0-d.
+
+        The sum is log p(y | f) + change^T g - variance^T W / 2, with the latent values held.
+
+        Args:
+            f: The mode, (n,).
+            change: K u of `rfgp.inference.sites.laplace`, (n,).
+            variance: The posterior variances of f, (n,).
+        """
+        shifted = f + self.rows.offset()
+        found = self.likelihood.slopes(self.targets, shifted)
+        weight, _ = self.likelihood.information(found, shifted)
+        return (self.rows.counts() * (found.value + change * found.first - 0.5 * variance * weight)).sum()
+
+
+def cavity(f: Tensor, variance: Tensor, terms: LikelihoodTerms) -> tuple[Tensor, Tensor]:
+    """Return the mean (n,) and variance (n,) of f at each row without the row's own site (Laplace's cavity).
+
+    The mode of the other rows is not searched again.
+
+    Args:
+        f: The mode, (n,).
+        variance: The posterior variances, (n,).
+        terms: The derivatives at the mode.
+    """
+    without = variance / (1 - variance * terms.weight).clamp_min(1e-12)
+    return f - without * terms.gradient, without

@@ -1,0 +1,226 @@
+"""Sites over the weights of a low-rank model: Newton's steps are passes over blocks of rows.
+
+f = mean + Phi w, w ~ N(0, I), Phi = phi S with the prior standard deviations S of the weights. With the derivatives g
+of the log density and curvatures W at f, a step is A^-1 (Phi^T g - w), A = I + Phi^T W Phi (the weight-space form of
+Rasmussen and Williams 2006, Algorithm 3.1). One pass gives psi, Phi^T g and Phi^T W Phi; another one is needed only if
+a step has to be shortened. Rows on other machines are summed there.
+
+If the log density is not concave, W is a majorizer of the curvature wherever the curvature does not make A positive
+definite.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rfgp.inference.sites.newton import FLOOR, LENGTHS, MOST_STEPS, TOLERANCE, ModeProblem, Step, find_mode
+from rfgp.inference.sites.terms import LikelihoodTerms, RowLikelihood
+from rfgp.likelihoods import Likelihood
+from rfgp.linalg import cholesky
+from rfgp.rows import Block
+from rfgp.rows.blocks import Sums
+from rfgp.solvers import WarmStart
+from rfgp.solvers.lowrank import LinearModel, add_symmetric_product, summed, symmetrized
+
+ROUNDED_TOLERANCE = 1e-7
+"""The decrement, in nats per thousand rows, at which a search with features of single precision has converged."""
+ROUNDED_FLOOR = 1e-5
+"""The rounding error of psi with features of single precision, in nats per square root of rows."""
+MOST_MAJORIZED = 2000
+"""The most steps if the log density is not concave, since those by a majorizer converge slowly."""
+_SHORTER = (*LENGTHS[1:25], *LENGTHS[26::4])
+_MATRIX = "The feature matrix I + Phi^T W Phi"
+
+
+class Precision(NamedTuple):
+    """How exactly a search can go: see `ModeProblem`."""
+
+    tolerance: float
+    floor: float
+
+
+def precision_of(model: LinearModel) -> Precision:
+    """Return how exactly a search can go with the features of a model."""
+    block, count = next(iter(model.blocks())), len(model.rows)
+    if model.phi(block.take(slice(1))).dtype == torch.float64:
+        return Precision(TOLERANCE * (1 + count / 1000), FLOOR)
+    return Precision(ROUNDED_TOLERANCE * (1 + count / 1000), ROUNDED_FLOOR * math.sqrt(count))
+
+
+@dataclass(frozen=True, eq=False)
+class WeightState:
+    """A state of the search.
+
+    Attributes:
+        position: The weights w, (F,).
+        value: The log density of all rows, 0-d.
+        gradient: Phi^T g, (F,).
+        gram: Phi^T W Phi with the majorizer W, (F, F).
+        excess: Phi^T W Phi with the majorizer minus the curvature, (F, F); (0, 0) if the two are equal.
+    """
+
+    position: Tensor
+    value: Tensor
+    gradient: Tensor
+    gram: Tensor
+    excess: Tensor
+
+    @cached_property
+    def objective(self) -> float:
+        """psi, in nats."""
+        return float(self.value - 0.5 * self.position.square().sum())
+
+
+class WeightProblem(ModeProblem[WeightState]):
+    """The posterior of weights given rows in blocks.
+
+    Args:
+        model: The rows and their features, without gradients.
+        likelihood: The likelihood, with values of all its parameters.
+        warm_start: Weights (F,) at hyperparameters close by, or nothing.
+    """
+
+    def __init__(self, model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = ()) -> None:
+        self.tolerance, self.floor = precision_of(model)
+        self.most_steps = MOST_STEPS if likelihood.is_concave else MOST_MAJORIZED
+        self._model, self._likelihood, self._warm_start = model, likelihood, warm_start
+
+    def starts(self) -> list[Tensor]:
+        """Return zeros and the warm start, (F,) each."""
+        return [self._model.mean.new_zeros(self._model.num_features), *self._warm_start]
+
+    def objective(self, position: Tensor) -> float:
+        """Return psi at weights (F,)."""
+        (value,) = summed(self._model, partial(_value_sums, self._likelihood, position))
+        return float(value - 0.5 * position.square().sum())
+
+    def evaluate(self, position: Tensor) -> WeightState:
+        """Return the state at weights (F,)."""
+        value, gradient, gram, excess = summed(self._model, partial(_step_sums, self._likelihood, position, False))
+        return WeightState(position, value, gradient, symmetrized(gram), symmetrized(excess))
+
+    def step(self, state: WeightState, last_decrement: float) -> Step:
+        """Return Newton's step, or one by the majorizer if Newton's does not lead upwards, with the factor of A."""
+        factor, ascent = _step_factor(state), state.gradient - state.position
+        change = torch.cholesky_solve(ascent[:, None], factor)[:, 0]
+        return Step(change, float(change @ ascent), factor)
+
+    def move(self, state: WeightState, step: Step, least: float) -> WeightState | None:
+        """Return the state after the whole step, or the best one along it if the whole step goes too far."""
+        moved = self.evaluate(state.position + step.change)
+        if moved.objective >= least:
+            return moved
+        (values,) = summed(self._model, partial(_line_sums, self._likelihood, state.position, step.change))
+        ends = state.position + values.new_tensor(_SHORTER)[:, None] * step.change
+        values = values - 0.5 * ends.square().sum(1)
+        best = int(torch.where(torch.isfinite(values), values, -torch.inf).argmax())
+        return self.evaluate(ends[best]) if float(values[best]) > state.objective else None
+
+
+class WeightMode(NamedTuple):
+    """The mode of the weights.
+
+    Attributes:
+        weights: w, (F,).
+        factor: The lower Cholesky factor of A there, (F, F).
+        value: The log density of all rows, 0-d.
+    """
+
+    weights: Tensor
+    factor: Tensor
+    value: Tensor
+
+
+def weight_mode(model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = ()) -> WeightMode:
+    """Return the mode of the weights, with the precision of Laplace's approximation.
+
+    Args:
+        model: The rows and their features, without gradients.
+        likelihood: The likelihood, with values of all its parameters.
+        warm_start: Weights (F,) at hyperparameters close by, or nothing.
+
+    Raises:
+        SolverError: no mode is found.
+    """
+    state, step = find_mode(WeightProblem(model, likelihood, warm_start))
+    if likelihood.is_concave:
+        return WeightMode(state.position, step.curvature, state.value)
+    _, _, gram, _ = summed(model, partial(_step_sums, likelihood, state.position, True))
+    return WeightMode(state.position, _factor(symmetrized(gram)), state.value)
+
+
+def _factor(gram: Tensor) -> Tensor:
+    return cholesky(gram.diagonal_scatter(gram.diagonal() + 1), _MATRIX)
+
+
+def _step_factor(state: WeightState) -> Tensor:
+    """Return the factor of A with the curvature, if that is positive definite, else with its majorizer."""
+    if state.excess.numel():
+        newton = state.gram - state.excess
+        factor, failed = torch.linalg.cholesky_ex(newton.diagonal_scatter(newton.diagonal() + 1))
+        if not failed:
+            return torch.as_tensor(factor)
+    return _factor(state.gram)
+
+
+# --- passes over the rows ------------------------------------------------------------------------------
+
+
+def terms_at(
+    model: LinearModel,
+    likelihood: Likelihood,
+    weights: Tensor,  # (F,)
+    block: Block,
+) -> tuple[Tensor, Tensor, LikelihoodTerms]:
+    """Return the features (b, F) of a block without scales, f (b,) at weights, and the derivatives there."""
+    phi = model.phi(block)
+    f = model.mean + model.fitted(phi, weights[:, None])[:, 0]
+    return phi, f, RowLikelihood(likelihood, block).terms(f)
+
+
+def _step_sums(likelihood: Likelihood, weights: Tensor, is_final: bool, model: LinearModel) -> Sums:
+    """Return the value, Phi^T g (F,) and the upper triangles of Phi^T W Phi (F, F) and of the majorizer's excess.
+
+    If `is_final`, W is that of Laplace's approximation.
+    """
+    like, scale, F = model.mean, model.scale, model.num_features
+    value, gradient, gram = like.new_zeros(()), like.new_zeros(F), like.new_zeros(F, F)
+    is_majorized = not (is_final or likelihood.is_concave)
+    excess = like.new_zeros(F, F) if is_majorized else like.new_zeros(0, 0)
+    for block in model.blocks():
+        phi, _, terms = terms_at(model, likelihood, weights, block)
+        value += terms.value
+        gradient += (phi.mT @ terms.gradient.to(phi)).double()
+        weight = terms.weight if is_final else terms.majorizer
+        add_symmetric_product(gram, phi * weight.sqrt().to(phi)[:, None])
+        if is_majorized:
+            more = (terms.majorizer - terms.curvature).clamp_min(0)
+            add_symmetric_product(excess, phi * more.sqrt().to(phi)[:, None])
+    outer = scale[:, None] * scale
+    return value, scale * gradient, gram.mul_(outer), excess.mul_(outer) if is_majorized else excess
+
+
+def _value_sums(likelihood: Likelihood, weights: Tensor, model: LinearModel) -> Sums:
+    """Return the log density of the rows at weights (F,), 0-d. -inf if it is not finite."""
+    total = model.mean.new_zeros(())
+    for block in model.blocks():
+        f = torch.zeros_like(block.targets[:, 0])
+        if bool(weights.any()):
+            f = model.fitted(model.phi(block), weights[:, None])[:, 0]
+        total += RowLikelihood(likelihood, block).log_prob(model.mean + f)
+    return (total,)
+
+
+def _line_sums(likelihood: Likelihood, weights: Tensor, change: Tensor, model: LinearModel) -> Sums:
+    """Return the log densities (l,) of the rows at each shorter length of a step (F,)."""
+    values = model.mean.new_zeros(len(_SHORTER))
+    for block in model.blocks():
+        f, slope = model.fitted(model.phi(block), torch.stack([weights, change], dim=1)).mT
+        rows = RowLikelihood(likelihood, block)
+        for i, length in enumerate(_SHORTER):
+            values[i] += rows.log_prob(model.mean + f + length * slope)
+    return (values,)
