@@ -39,7 +39,7 @@ class IndependentFunctions(Posterior):
         return sum(function.width for function in self.functions)
 
     def project(self, inputs: Tensor) -> tuple[Any, ...]:
-        """Return the projections of n inputs, one for each function."""
+        """Return the projections of n inputs, such as (n, F), one for each function."""
         return tuple(function.project(inputs) for function in self.functions)
 
     def mean(self, projected: tuple[Any, ...]) -> Tensor:

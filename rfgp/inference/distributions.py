@@ -79,7 +79,7 @@ class Distribution(ABC):
         return None
 
     def _kept(self, name: str, compute: Callable[[], T]) -> T:
-        return compute() if self.requires_grad else self._cache.get(name, compute)
+        return self._cache.get(name, compute, keep=not self.requires_grad)
 
     @abstractmethod
     def _mean(self) -> Tensor: ...

@@ -120,7 +120,7 @@ class MixturePosterior(Posterior):
         return sum(member.width for member in self.members)
 
     def project(self, inputs: Tensor) -> tuple[Any, ...]:
-        """Return the projections of n inputs, one for each member."""
+        """Return the projections of n inputs, such as (n, F), one for each member."""
         return tuple(member.project(inputs) for member in self.members)
 
     def mean(self, projected: tuple[Any, ...]) -> Tensor:

@@ -63,7 +63,7 @@ class Posterior(ABC):
         return covariance_root(self.covariance(inputs, projected))
 
     def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
-        """Return mean and marginal variances."""
+        """Return mean (n, k) and marginal variances (n,)."""
         return self.mean(projected), self.variance(inputs, projected)
 
     def function_covariance(self, inputs: Tensor, projected: Any) -> Tensor:
@@ -91,7 +91,7 @@ class Posterior(ABC):
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Return by name the tensors that a file keeps."""
+        """Return by name the tensors (...) that a file keeps."""
 
     @abstractmethod
     def shapes(self, n: int, k: int) -> dict[str, Shape]:

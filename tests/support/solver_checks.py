@@ -48,22 +48,31 @@ def check_leave_one_out(found, problem):
         same(fraction, problem.twin.dof_fraction(problem.weight_names, count), problem.digits)
 
 
-def check_predictions(found, problem, new):
-    """Means, variances, covariances and their root at new points; the same after a file."""
+def check_predictions(found, problem, new, posterior=None):
+    """Means, variances, covariances and their root at new points."""
+    with torch.no_grad():
+        posterior = posterior or found.posterior()
+        read, covariance = posterior.project(new), problem.twin.predicted_covariance(new)
+        same(posterior.mean(read), problem.twin.predicted_mean(new), problem.digits)
+        same(posterior.variance(new, read), covariance.diagonal(), problem.digits)
+        same(posterior.covariance(new, read), covariance, problem.digits)
+        root = posterior.root(new, read)
+        same(root @ root.mT, covariance, problem.digits)
+        for one, other in zip(
+            posterior.moments(new, read), (posterior.mean(read), posterior.variance(new, read)), strict=True
+        ):
+            assert torch.equal(one, other)
+        assert posterior.width > 0
+
+
+def check_restored(found, problem, new):
+    """The same predictions from the tensors that a file keeps."""
     with torch.no_grad():
         posterior = found.posterior()
         restored = restore(problem.prior.detached(), posterior.tensors())
         assert type(restored) is type(posterior)
-        for one in (posterior, restored):
-            read = one.project(new)
-            covariance = problem.twin.predicted_covariance(new)
-            same(one.mean(read), problem.twin.predicted_mean(new), problem.digits)
-            same(one.variance(new, read), covariance.diagonal(), problem.digits)
-            same(one.covariance(new, read), covariance, problem.digits)
-            root = one.root(new, read)
-            same(root @ root.mT, covariance, problem.digits)
+        check_predictions(found, problem, new, restored)
         assert torch.equal(posterior.mean(posterior.project(new)), restored.mean(restored.project(new)))
-        assert posterior.width > 0
 
 
 def check_terms(found, problem, new):

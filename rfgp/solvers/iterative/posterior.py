@@ -24,7 +24,7 @@ from rfgp.solvers.iterative.solutions import PATH_TOLERANCE, TOLERANCE
 from rfgp.solvers.iterative.terms import operator_of, terms_of
 from rfgp.solvers.nearby import no_functions
 from rfgp.solvers.operators import LatentOperator
-from rfgp.solvers.role import Functions, Posterior
+from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import MOST_JOINT, check_joint, known_terms, make_contiguous
 
 MOST_SOLVED = 256
@@ -175,6 +175,10 @@ class IterativePosterior(Posterior):
     def tensors(self) -> dict[str, Tensor]:
         """Return inputs (n,) or (n, d), noise_diag (n,), coefficients (n, k) and draws (n, m)."""
         return {name: getattr(self, name) for name in _TENSORS}
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of noise_diag, coefficients and draws, for n rows and k outputs."""
+        return {"noise_diag": (n,), "coefficients": (n, k), "draws": (n, self.draws.shape[-1])}
 
     def of(self, names: Sequence[str]) -> "IterativePosterior":
         """Return the posterior of the sum of some terms.

@@ -81,7 +81,7 @@ class LinearModel:
 
     @cached_property
     def each(self) -> Tensor:
-        """How often the log densities of the outputs count in a total, (k,), float64. Only rows in memory have signs."""
+        """How often the log densities of the outputs count in a total, (k,). Only rows in memory have signs."""
         return self.rows.each if isinstance(self.rows, Block) else torch.ones_like(self.mean)
 
     @property

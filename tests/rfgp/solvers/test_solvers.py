@@ -11,6 +11,7 @@ from solver_checks import (
     check_likelihood,
     check_other_targets,
     check_predictions,
+    check_restored,
     check_rows,
     check_terms,
 )
@@ -53,6 +54,7 @@ def test_rows(name, terms, kind):
 @parametrized()
 def test_predictions(name, terms, kind):
     check_predictions(*solved(name, terms, kind), NEW)
+    check_restored(*solved(name, terms, kind), NEW)
 
 
 @parametrized()
