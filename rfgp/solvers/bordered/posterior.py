@@ -72,16 +72,11 @@ class BorderedPosterior(Posterior):
     @property
     def width(self) -> int:
         """The number of entries that a point takes: its features, and what it reads of the latent values."""
-        return self.weights.num_features + (1 if self._moves else COLUMNS)
-
-    @property
-    def _moves(self) -> bool:
-        """Whether a block takes points among its latent values, so that the factor depends on them."""
-        return any(block.refine is not None for block in self.prior.precisions)
+        return self.weights.num_features + (1 if self.prior.moves else COLUMNS)
 
     def project(self, inputs: Tensor) -> Reads:
         """Return what n inputs, positions (n,) or rows (n, d), read."""
-        blocks, system = self.prior.precisions, self.system if not self._moves else None
+        blocks, system = self.prior.precisions, self.system if not self.prior.moves else None
         if system is None:
             blocks = tuple(block.refined(self.inputs, inputs) for block in blocks)
             system = self._given(blocks)
@@ -127,7 +122,7 @@ class BorderedPosterior(Posterior):
         Raises:
             InvalidArgumentError: a block has values at some places only, or a residual.
         """
-        if self._moves or self.weights.has_residual or mixes(self.prior.precisions):
+        if self.prior.moves or self.weights.has_residual or mixes(self.prior.precisions):
             raise InvalidArgumentError(
                 "This process has no functions to draw: it is known at the positions that are asked for. Draw from "
                 "predict(X).sample(...)."
