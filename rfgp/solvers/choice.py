@@ -64,8 +64,8 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
     If neither is asked for, rows are conditioned on latent values if the noise is large and few iterations solve them.
     """
     condition_on, large = neighbors_of(prior).condition_on, is_large(prior, len(rows))
-    is_auto = condition_on == "auto"
-    if condition_on == "latent" or (is_auto and not large and prefers_latent(prior, rows, noise)):
+    is_auto, has_parts = condition_on == "auto", not (prior.kernels or prior.moves)
+    if condition_on == "latent" or (is_auto and has_parts and not large and prefers_latent(prior, rows, noise)):
         latent = LatentSolver(prior, rows, mean, noise)
         if not is_auto or latent.is_solved():
             return latent

@@ -20,7 +20,7 @@ def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
     Raises:
         InvalidArgumentError: a block that no part is known for.
     """
-    if prior.kernels or any(block.refine is not None for block in prior.precisions):
+    if prior.kernels or prior.moves:
         raise InvalidArgumentError(
             "Conjugate gradients take features, walks, neighbours and fields whose values stay where they are. Use an "
             "approximation for kernels and for fields with values at the points."

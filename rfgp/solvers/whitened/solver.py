@@ -49,7 +49,7 @@ class WhitenedSolver(Solver):
         order: The place of each row among the rows as they were given, (n,). If None, they are in order.
 
     Raises:
-        InvalidArgumentError: a block has a residual that bounds the likelihood.
+        InvalidArgumentError: a block has sparse features, or a residual that bounds the likelihood.
     """
 
     def __init__(
@@ -61,6 +61,10 @@ class WhitenedSolver(Solver):
         pattern: SparsityPattern,
         order: Tensor | None = None,
     ) -> None:
+        if prior.walks:
+            raise InvalidArgumentError(
+                "Neighbours that are responses cannot be added to sparse features. Use neighbours that are latent."
+            )
         if prior.dense.has_residual and any(b.residual and not b.residual.is_noise for b in prior.weights):
             raise InvalidArgumentError(
                 'Inducing points beside neighbours must not bound the likelihood. Use diagonal="fitc", or none.'
