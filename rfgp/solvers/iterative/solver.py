@@ -9,6 +9,7 @@ of the pattern are formed.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
@@ -98,7 +99,10 @@ class IterativeSolver(Solver):
     def latent_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,); of more than 256 rows estimates from draws."""
         with torch.no_grad():
-            posterior, inputs = self.posterior(), self._rows.inputs
+            known, inputs = self._prior.dense.with_residuals_of(()), self._rows.inputs
+            posterior = replace(
+                self.posterior(), prior=replace(self._prior.detached(), weights=known.detached().blocks)
+            )
             if len(inputs) <= MOST_SOLVED:
                 return posterior.variance(inputs, posterior.project(inputs))
             chunks = torch.split(inputs, max(1, ENTRIES // posterior.width))
