@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 from checks import assert_mean
-from priors import F64, normal
+from terms import F64, normal
 
 from rfgp.solvers import restore
 
@@ -20,10 +20,19 @@ def gradients(value, theta):
     return torch.autograd.grad(value, list(theta.values()), materialize_grads=True, allow_unused=True)
 
 
+def check_value(found, problem, deviations=6):
+    """The log marginal likelihood, within so many of its stated standard errors: 6 are 2e-9 of false alarms."""
+    error = found.log_marginal_likelihood() - problem.twin.log_marginal_likelihood()
+    scale = problem.twin.log_marginal_likelihood().abs().clamp_min(1)
+    assert abs(error.item()) <= deviations * found.likelihood_error + problem.digits * scale.item()
+
+
 def check_likelihood(found, problem):
-    """The log marginal likelihood, and its gradient in every hyperparameter."""
+    """The log marginal likelihood, and its gradient in every hyperparameter unless they are estimates."""
+    check_value(found, problem)
+    if found.likelihood_error > problem.digits:
+        return
     value, expected = found.log_marginal_likelihood(), problem.twin.log_marginal_likelihood()
-    same(value, expected, problem.digits)
     pairs = zip(gradients(value, problem.theta), gradients(expected, problem.theta), strict=True)
     for name, (slope, twin) in zip(problem.theta, pairs, strict=True):
         assert torch.isfinite(slope).all(), name
@@ -34,8 +43,10 @@ def check_likelihood(found, problem):
 
 def check_rows(found, problem):
     """What the sites of other likelihoods read of the rows."""
-    for name in ("coefficients", "fitted", "latent_variances", "log_determinant"):
+    for name in ("coefficients", "fitted", "latent_variances"):
         same(getattr(found, name), getattr(problem.twin, name), problem.digits)
+    error, expected = 2 * found.likelihood_error / problem.rows.each.sum().abs(), problem.twin.log_determinant
+    assert abs(found.log_determinant - expected) <= 6 * error + problem.digits * expected.abs().clamp_min(1)
 
 
 def check_leave_one_out(found, problem):
@@ -71,6 +82,8 @@ def check_restored(found, problem, new):
         posterior = found.posterior()
         restored = restore(problem.prior.detached(), posterior.tensors())
         assert type(restored) is type(posterior)
+        shapes = {name: tuple(tensor.shape) for name, tensor in posterior.tensors().items() if name != "inputs"}
+        assert posterior.shapes(*problem.rows.targets.shape) == shapes
         check_predictions(found, problem, new, restored)
         assert torch.equal(posterior.mean(posterior.project(new)), restored.mean(restored.project(new)))
 

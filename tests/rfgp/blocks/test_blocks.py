@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 from checks import assert_mean
-from priors import NODES, TERMS, Problem, normal, table
+from priors import Problem
 from solver_checks import gradients, same
+from terms import NODES, TERMS, normal, table
 
 from rfgp.blocks import Prior, Residual, VecchiaBlock, WeightBlock
 

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from priors import TERMS, Problem, table
+from priors import Problem
 from solver_checks import check_leave_one_out, check_likelihood, check_predictions, check_terms
+from terms import TERMS, table
 
 import rfgp
 from rfgp.rows import JoinedRows

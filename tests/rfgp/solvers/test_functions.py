@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from priors import table
 from solver_cases import solved
 from solver_checks import check_derivatives, check_draws, check_operator
+from terms import table
 
 import rfgp
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from checks import fails
 from planting import planted
-from priors import table
 from solver_cases import PRIORS, solved
 from solver_checks import (
     check_derivatives,
@@ -19,6 +18,7 @@ from solver_checks import (
     check_rows,
     check_terms,
 )
+from terms import table
 
 from rfgp.blocks import weights
 from rfgp.rows import blocks

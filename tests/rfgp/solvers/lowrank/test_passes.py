@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from priors import F64, ROWS, TERMS, Problem, normal, table
+from priors import ROWS, Problem
 from solver_cases import PRIORS, low_rank, solved
 from solver_checks import check_leave_one_out, check_likelihood, check_predictions, gradients, same
+from terms import F64, TERMS, normal, table
 
 from rfgp.blocks import Prior, WeightBlock
 from rfgp.rows import Block, DistributedRows, JoinedRows

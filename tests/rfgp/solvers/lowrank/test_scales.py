@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 from dense_twin import DenseTwin, PlainTerm
-from priors import F64, TERMS, Problem
+from priors import Problem
 from solver_checks import gradients, same
+from terms import F64, TERMS
 
 from rfgp.solvers.lowrank import (
     LinearModel,
