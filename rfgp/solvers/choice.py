@@ -20,8 +20,11 @@ MOST_DENSE = 4000
 
 
 def uses_cg(prior: Prior, rows: Sized) -> bool:
-    """Return whether the posterior given so many rows is computed by conjugate gradients."""
-    return bool(prior.walks) and len(rows) > MOST_DENSE
+    """Return whether the posterior given so many rows is computed by conjugate gradients.
+
+    Sparse features are if the rows are many, or if there are sparse precisions or residuals beside them.
+    """
+    return bool(prior.walks) and (len(rows) > MOST_DENSE or needs_border(prior))
 
 
 def is_low_rank(prior: Prior, rows: Sized) -> bool:
@@ -89,9 +92,9 @@ def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> S
         return IterativeSolver(prior, block, mean, noise)
     if not (needs_border(prior) or is_low_rank(prior, block)):
         return DenseSolver(prior, block, mean, noise)
-    if prior.walks or prior.neighbors:
+    if prior.neighbors is not None:
         raise InvalidArgumentError(
-            "Sparse features and neighbours cannot be added to fields, groups or inducing points with a residual. "
+            "Under this likelihood neighbours cannot be added to fields, groups or inducing points with a residual. "
             "Leave out one of the two, or the residual."
         )
     return BorderedSolver(prior, block, mean, noise)

@@ -99,10 +99,9 @@ class IterativeSolver(Solver):
     def latent_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,); of more than 256 rows estimates from draws."""
         with torch.no_grad():
-            known, inputs = self._prior.dense.with_residuals_of(()), self._rows.inputs
-            posterior = replace(
-                self.posterior(), prior=replace(self._prior.detached(), weights=known.detached().blocks)
-            )
+            inputs, prior = self._rows.inputs, self._prior.detached()
+            prior = replace(prior, weights=prior.dense.with_residuals_of(()).blocks)
+            posterior = replace(self.posterior(), prior=prior)
             if len(inputs) <= MOST_SOLVED:
                 return posterior.variance(inputs, posterior.project(inputs))
             chunks = torch.split(inputs, max(1, ENTRIES // posterior.width))
