@@ -26,12 +26,6 @@ from rfgp.solvers import Inference, Posterior, Solver
 NEW = table(7, seed=9)
 
 
-@pytest.fixture(autouse=True)
-def _precise(monkeypatch):
-    """Variances by conjugate gradients to more digits than users get."""
-    monkeypatch.setattr("rfgp.solvers.iterative.posterior.PATH_TOLERANCE", 1e-11)
-
-
 def parametrized(*left_out):
     """Give a test all solvers, their terms and kinds of rows; each sum of terms is fast with one kind of rows."""
     sums = [(name, terms) for name in PRIORS if name not in left_out for terms in PRIORS[name]]
