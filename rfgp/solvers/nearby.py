@@ -24,6 +24,19 @@ def neighbors_of(prior: Prior) -> VecchiaBlock:
     return prior.neighbors
 
 
+def check_sum(prior: Prior) -> None:
+    """Raise unless all other blocks can be added to a block of neighbours.
+
+    Raises:
+        InvalidArgumentError: there are sparse features, or a residual that bounds the likelihood.
+    """
+    if prior.walks or any(block.residual is not None and not block.residual.is_noise for block in prior.weights):
+        raise InvalidArgumentError(
+            "Neighbours cannot be added to sparse features, nor to inducing points whose residual bounds the "
+            'likelihood. Leave out one of the two, or use diagonal="fitc".'
+        )
+
+
 def features(prior: Prior, weights: Weights, x: Tensor) -> Tensor:
     """Return Phi (n, F) of inputs (n, d), float64; evaluated in float64 if a residual is what they leave."""
     return weights.scaled(x.double() if neighbors_of(prior).is_residual else x).double()
