@@ -4,9 +4,9 @@ from priors import Problem
 
 from rfgp.solvers.bordered import BorderedSolver
 from rfgp.solvers.dense import DenseSolver
-from rfgp.solvers.iterative import LatentSolver
+from rfgp.solvers.iterative import IterativeSolver, LatentSolver
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
-from rfgp.solvers.whitened import WhitenedSolver
+from rfgp.solvers.whitened import BlockedInference, WhitenedSolver
 
 
 def low_rank(p):
@@ -21,6 +21,9 @@ SOLVERS = {
     "latent": lambda p: LatentSolver(p.prior, p.rows, p.mean, p.noise),
 }
 """Each as a function of a problem."""
+
+APART = {IterativeSolver, BlockedInference}
+"""Those with tests of their own: one estimates, and one has no gradient."""
 
 STREAMING = ("low-rank",)
 """Those that read rows in passes, and are no `Solver` of rows in memory."""

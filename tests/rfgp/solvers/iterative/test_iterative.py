@@ -154,7 +154,7 @@ def test_what_only_points_have_is_refused():
     with pytest.raises(rfgp.InvalidArgumentError, match="no functions to draw"):
         found.sample_functions(2, torch.Generator())
     for other in ("exact", "refined field"):
-        with pytest.raises(rfgp.InvalidArgumentError, match="Conjugate gradients take"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
             solved(Problem(["walks", other]))
 
 
