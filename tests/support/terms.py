@@ -24,7 +24,7 @@ from rfgp.blocks import (
     VecchiaBlock,
     WeightBlock,
 )
-from rfgp.blocks.latent_neighbors import latent_precision
+from rfgp.solvers.bordered.latent_neighbors import latent_precision
 from rfgp.sparse import SparseValues, SparsityPattern
 
 F64 = torch.float64

@@ -23,10 +23,11 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import PrecisionBlock, Prior, Weights
+from rfgp.blocks.neighbors import AHEAD
 from rfgp.linalg import covariance_root
 from rfgp.solvers.bordered.reads import all_weights, joined_reads
 from rfgp.solvers.bordered.system import BorderedSystem
-from rfgp.solvers.nearby import AHEAD, features, given_rows, given_rows_in_order, neighbors_of, no_functions
+from rfgp.solvers.nearby import features, given_rows, given_rows_in_order, neighbors_of, no_functions
 from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import known_terms, make_contiguous
 from rfgp.solvers.whitened.whitening import Whitener, white_system

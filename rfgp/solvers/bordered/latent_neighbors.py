@@ -13,15 +13,12 @@ import torch
 from torch import Tensor
 
 from graphs.precisions.role import MarkovField, Pattern
-from rfgp.blocks.neighbors import VecchiaBlock
+from rfgp.blocks.neighbors import AHEAD, VecchiaBlock
 from rfgp.blocks.precision import Array, PrecisionBlock
 from rfgp.errors import InvalidArgumentError
 from rfgp.local import KINDS, inverse_factor, nearest
 from rfgp.local.latent import JITTER
 from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
-
-AHEAD = 2
-"""How many times as many neighbours new points have."""
 
 
 class NeighborsField(MarkovField):
@@ -157,7 +154,9 @@ def latent_precision(block: VecchiaBlock, inputs: Tensor, field: NeighborsField 
             "responses, or conjugate gradients."
         )
     if field is None:
-        places = torch.from_numpy(np.unique(distinct(inputs).numpy(), axis=0))
+        rows = distinct(inputs)
+        first = np.unique(rows.numpy(), axis=0, return_index=True)[1]
+        places = rows[torch.from_numpy(np.sort(first))]
         places = places[block.order(len(places))]
         field = NeighborsField(places, KINDS[block.kernel_name], block.predecessors(places))
     reads = _Reads(block, field.places)
