@@ -40,18 +40,13 @@ parametrized = pytest.mark.parametrize(
 
 
 @parametrized
-def test_rows_match_dense_algebra(name, terms, kind):
+def test_solver_matches_dense_algebra(name, terms, kind):
     found, problem = solved(name, terms, kind)
     (check_value if name in WITHOUT_GRADIENTS else check_likelihood)(found, problem)
     check_leave_one_out(found, problem)
     if name not in STREAMING:
         check_rows(found, problem)
         check_other_targets(*solved(name, terms, kind))
-
-
-@parametrized
-def test_new_points_match_dense_algebra(name, terms, kind):
-    found, problem = solved(name, terms, kind)
     new = NEW[:1] if "latent neighbors" in terms else NEW  # which are independent given the rows
     check_predictions(found, problem, new)
     check_restored(found, problem, new)
