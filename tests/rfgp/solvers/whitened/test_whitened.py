@@ -256,7 +256,7 @@ FAULTS = {
     "features of neighbours": (posterior, "dense - of_near[0]", "dense - 0.9999 * of_near[0]", "weights"),
     "values of neighbours": (posterior, "sparse - of_near[1]", "sparse - 0.9999 * of_near[1]", "groups"),
     "border's coupling": (
-        posterior,
+        whitening,
         "dense - torch.from_numpy(np.asarray(sparse",
         "dense + torch.from_numpy(np.asarray(sparse",
         "groups",
