@@ -1,4 +1,4 @@
-"""Gaussian inference: what rows say under a prior, the posterior that is kept of them, and predictions."""
+"""Inference: posteriors of latent functions given rows, and predictions in the user's units."""
 
 from rfgp.inference.adapted import adapted as adapted
 from rfgp.inference.averages import Averaged as Averaged
