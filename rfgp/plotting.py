@@ -24,7 +24,7 @@ from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field, NodeLaw
 from rfgp.files import write_atomically
-from rfgp.inference import Prediction
+from rfgp.inference.prediction import Prediction
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLOR_MAPS, COLORS, color_range, log_ticks, styles
 

@@ -89,7 +89,7 @@ def run(kind: str, count: int, observed: int, walkers: int) -> dict[str, Any]:
 
 def compare(gp: rfgp.GraphGP, deviation: np.ndarray) -> dict[str, float]:
     """Return the relative errors of deviations at 1,000 nodes, against factorisation; `gp` has no posterior yet."""
-    from rfgp.inference import choice
+    from rfgp.solvers import choice
 
     choice.MOST_DENSE = 10**9
     sample = np.random.default_rng(3).permutation(len(deviation))[:1000]

@@ -72,9 +72,10 @@ def measure(name: str) -> None:
     fit, _ = timed(lambda: gp.fit(inputs[seen], y))
     predict, law = timed(lambda: gp.predict(inputs))
     everywhere, _ = timed(lambda: (law.mean, law.std))
-    prior = gp.regression.prior().seeing(gathered(gp.regression.needed_rows("a factor")).inputs)
-    field = prior.field
-    data = field.entries(prior.values.detach().numpy())
+    (block,) = gp.regression.prior().precisions
+    block = block.refined(gathered(gp.regression.needed_rows("a factor")).inputs)
+    field = block.field
+    data = field.entries(block.values.detach().numpy())
     factor = min(timed(lambda: field.factor(data))[0] for _ in range(3))
 
     def gradient() -> None:

@@ -122,13 +122,13 @@ class PrecisionBlock(LatentBlock):
         """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients."""
         block = self.refined(a, b)
         left, right = block.projector(a), block.projector(b)
-        return float(self.variance) * torch.from_numpy(products(block.factor, left, right))
+        return float(self.variance.detach()) * torch.from_numpy(products(block.factor, left, right))
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,), without gradients."""
         block = self.refined(a)
         squares = quadratic_forms(block.field.pattern, block.factor.inverse, block.projector(a))
-        return float(self.variance) * torch.from_numpy(squares)
+        return float(self.variance.detach()) * torch.from_numpy(squares)
 
     @cached_property
     def factor(self) -> Factor:

@@ -126,4 +126,4 @@ def averaged(found: Regression, weight: float, others: Sequence[tuple[float, Fou
 
 def _member(share: float, found: Regression) -> Member:
     assert isinstance(found.family, KernelFamily)
-    return Member(share, found.family.options, found.hyperparameters.detached())
+    return Member(share, KernelFamily(found.family.options), found.hyperparameters.detached())

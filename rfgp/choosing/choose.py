@@ -12,7 +12,6 @@ from rfgp.choosing.grounds import Grounds, has_optima, is_told_all, pool_of, sta
 from rfgp.choosing.rounds import Rounds
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_table
-from rfgp.inference import FeatureEvidence
 from rfgp.regression import Choice, FitReport, Measurement, OpenFamily, OpenOptions, Regression
 from rfgp.regression.limits import RATE
 from rfgp.regression.table.offers import FEW_ROWS, in_words
@@ -83,12 +82,13 @@ def _told_all(regression: Regression, entry: Entry, rows: Rows) -> tuple[Regress
     told = start_of(regression, entry.offer.options, rows, None)
     told = told.replace(family=found.family, hyperparameters=found.hyperparameters)
     with torch.no_grad():
-        evidence = told.evidence(rows)
-        total = float(evidence.log_marginal_likelihood()) + told.scaling.targets.log_jacobian(rows.count)
-        used = evidence.weights_used if isinstance(evidence, FeatureEvidence) else None
+        inference = told.infer(rows)
+        total = float(inference.log_marginal_likelihood()) + told.scaling.targets.log_jacobian(rows.count)
     words = f"{report.message}; found on {counted(entry.found.searched, 'row')} of {len(rows):,}, then told all"
-    report = replace(report, log_marginal_likelihood=total, message=words, weights_used=used)
-    return told.replace(given=evidence.posterior()), report
+    report = replace(
+        report, log_marginal_likelihood=total, message=words, weights_used=inference.effective_dof_fraction
+    )
+    return told.replace(given=inference.posterior()), report
 
 
 def record(rounds: Rounds, entry: Entry) -> Choice:

@@ -8,12 +8,12 @@ then, mostly because searches end sooner or later; candidates differ by factors 
 from dataclasses import dataclass
 
 from rfgp.fitting.subsets import MOST_ROWS
-from rfgp.inference.iterated.evidence import NUM_PATHS
-from rfgp.inference.iterated.systems import at_once
-from rfgp.inference.local.blocks import MOST_FEATURES
-from rfgp.inference.local.latent import MOST_ROWS as MOST_LATENT
 from rfgp.regression import FeatureOptions, InducingOptions, KernelOptions
 from rfgp.regression.limits import RATE
+from rfgp.solvers.iterative.latent import MOST_ROWS as MOST_LATENT
+from rfgp.solvers.iterative.operator import columns_at_once
+from rfgp.solvers.iterative.solutions import NUM_PATHS
+from rfgp.solvers.whitened.blocked import MOST_FEATURES
 
 EXACT, FIXED, NEAR, BOTH, POINTS, STEPS = 55.0, 80.0, 110.0, 180.0, 150.0, 300.0
 """Evaluations of a search: of an exact kernel, fixed frequencies, neighbours, frequencies beside these, inducing points
@@ -126,7 +126,7 @@ def memory(options: KernelOptions, rows: int, columns: int, outputs: int = 1) ->
     near = _COPIES[isinstance(options, InducingOptions)] * entries + _ENTRIES * rows * options.num_neighbors
     may_solve = options.conditioning == "auto" and rows <= MOST_LATENT and size * rows <= MOST_FEATURES
     is_solved = may_solve or options.conditioning == "latent"
-    return own + 8.0 * (near + (_SOLVING * rows * min(NUM_PATHS, at_once(rows)) if is_solved else 0))
+    return own + 8.0 * (near + (_SOLVING * rows * min(NUM_PATHS, columns_at_once(rows)) if is_solved else 0))
 
 
 def _searched(rows: int) -> int:

@@ -1,4 +1,4 @@
-"""Choices of a field: each candidate is fitted to all observations, and judged by each of them left out."""
+"""Selection of a field: each candidate is fitted to all observations and scored by leave-one-out."""
 
 import time
 from dataclasses import replace
@@ -16,13 +16,13 @@ _EVALUATIONS = 40.0
 
 
 def fit_field(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression on a surface or on roads, with the best of its candidates where there are some."""
+    """Fit a regression on a surface or on roads, with the best of its candidates if there are some."""
     family = cast(Any, regression.family)
     if not family.candidates:
         return fit_nodes(regression, plan)
     begun, found = time.monotonic(), []
-    for name, places in family.candidates.items():
-        other = regression.replace(family=replace(family, places=places, candidates={}))
+    for name, domain in family.candidates.items():
+        other = regression.replace(family=replace(family, domain=domain, candidates={}))
         with plan.reporter.about(f"choosing, {name}"):
             found.append((name, *fit_nodes(other, plan)))
     weight = gathered(regression.needed_rows("a fit")).counts()
@@ -42,12 +42,13 @@ def fit_field(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
 
 
 def _left_out(found: Regression) -> torch.Tensor:
-    """Return the log densities of observations given all the others (n,)."""
+    """Return the log densities of observations given all others (n,)."""
     density = torch.as_tensor(found.leave_one_out().log_density).double()
     return density.reshape(len(density), -1).mean(1)
 
 
 def _cost(found: Regression) -> tuple[float, float]:
     """Return the predicted seconds and bytes of a fit, from the factor of its precision."""
-    analysis = cast(Any, found.prior()).seeing(gathered(found.needed_rows("a fit")).inputs).field.analysis
+    (block,) = found.prior().precisions
+    analysis = block.refined(gathered(found.needed_rows("a fit")).inputs).field.analysis
     return _EVALUATIONS * 3.0 * float(analysis.flops) / RATE, float(analysis.num_bytes)

@@ -19,9 +19,8 @@ from rfgp import random
 from rfgp.choosing.rules import rule_densities
 from rfgp.errors import CheckpointError, RfgpError
 from rfgp.fitting import Plan, fit_table
-from rfgp.fitting.context import leave_one_out_densities
-from rfgp.inference import LocalPrior
-from rfgp.inference.laws import normal_log_density
+from rfgp.fitting.context import left_out_densities
+from rfgp.inference.distributions import normal_log_density
 from rfgp.local import nearest
 from rfgp.regression import (
     FitReport,
@@ -184,11 +183,11 @@ class Grounds:
         assert self.judged is not None
         if isinstance(found.family, KernelFamily):
             return self.rows.take(slice(0, MOST_EXACT))
-        prior = found.family.prior(found.hyperparameters)
-        if len(self.rows) <= MOST_GIVEN or not isinstance(prior, LocalPrior):
+        neighbors = found.prior().neighbors
+        if len(self.rows) <= MOST_GIVEN or neighbors is None:
             return self.rows
-        around = min(AROUND * prior.num_neighbors, len(self.rows))
-        near = nearest(prior.scaled(self.rows.inputs), prior.scaled(self.judged.inputs), around)
+        around = min(AROUND * neighbors.num_neighbors, len(self.rows))
+        near = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(self.judged.inputs), around)
         return self.rows.take(torch.from_numpy(np.unique(near)))
 
     def num_given(self, options: KernelOptions, size: int) -> int:
@@ -204,8 +203,8 @@ class Grounds:
         if not found.family.is_normal:
             return _as_tensor(left_out_observations(found, self.rows).log_density) - _jacobian(found)
         noise = found.hyperparameters.standardized("noise").double()
-        told = found.replace(rows=self.rows).evidence(self.rows)
-        return leave_one_out_densities(told, self.rows, noise) / self.rows.num_outputs
+        moments = found.replace(rows=self.rows).infer(self.rows).leave_one_out()
+        return left_out_densities(moments, self.rows, noise) / self.rows.num_outputs
 
 
 def _kept_out(found: Regression, rows: Block) -> Tensor:
@@ -215,9 +214,9 @@ def _kept_out(found: Regression, rows: Block) -> Tensor:
         latent = found.predict(found.scaling.inputs.inverse(rows.inputs))
         observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
         return _as_tensor(observed.log_density(found.scaling.targets.inverse(rows.targets[:, 0]))) - _jacobian(found)
-    law, (mean, noise) = found.posterior.law(rows.inputs), mean_and_noise(found.hyperparameters)
-    variance = law.variance() + rows.observation_noise(noise.double())
-    return normal_log_density(rows.targets, law.mean() + mean.double(), variance[:, None]).mean(1)
+    function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)
+    variance = function.variance() + rows.observation_noise(noise.double())
+    return normal_log_density(rows.targets, function.mean() + mean.double(), variance[:, None]).mean(1)
 
 
 def _jacobian(found: Regression) -> float:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from rfgp.inference.laws import normal_log_density
+from rfgp.inference.distributions import normal_log_density
 from rfgp.regression.record import CONSTANT, LINE
 from rfgp.rows import Block
 

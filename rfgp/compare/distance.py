@@ -9,7 +9,6 @@ import torch
 from rfgp import random
 from rfgp.counts import counted, read_seconds
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference import KernelPrior
 from rfgp.models import SparseSpectrumGP, TableGP
 from rfgp.regression import FeatureOptions, Regression, mean_and_noise
 from rfgp.regression.limits import MEMORY, RATE
@@ -79,7 +78,6 @@ def distance_from_exact(
     check_distance(len(rows), rows.inputs.shape[1], len(points), budget)
     exact = model.exact().regression
     prior = exact.prior()
-    assert isinstance(prior, KernelPrior)
     mean, noise = (value.detach().double() for value in mean_and_noise(exact.hyperparameters))
     with torch.no_grad():
         generator = random.generator(seed, random.Role.SAMPLE)
@@ -116,7 +114,7 @@ def _check(model: TableGP | SparseSpectrumGP, now: Regression) -> None:
 
 def _distance(now: Regression, exact: ExactMarginals, points: torch.Tensor, noise: float, rows: int) -> Distance:
     """Return what laws at points (q, d) are apart."""
-    own = now.posterior.law(points)
+    own = now.process.at(points)
     mean = own.mean() + mean_and_noise(now.hyperparameters)[0].double()
     first, second = exact.variance + noise, own.variance() + noise
     ratio = first / second

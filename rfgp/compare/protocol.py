@@ -20,7 +20,7 @@ from rfgp.compare.plan import Plan
 from rfgp.compare.results import Comparison, Draw, Exact, Example
 from rfgp.counts import counted, not_finite
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.inference import Prediction
+from rfgp.inference.prediction import Prediction
 from rfgp.models import ExactGP, Process, TableGP
 from rfgp.models.graph import GraphGP
 from rfgp.regression.graph import NONZEROS_PER_WALKER, exact_features

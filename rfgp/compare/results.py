@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.inference import Prediction
+from rfgp.inference.prediction import Prediction
 from rfgp.models import Process
 
 

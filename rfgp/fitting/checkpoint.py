@@ -47,10 +47,10 @@ class _Record(dict[str, Tensor]):
 class Journal:
     """Remembers results of a deterministic computation; this one in memory only, so it never remembers.
 
-    Laws: `remember` is called with the same names in the same order whenever the same fit runs.
+    Laws: `memoize` is called with the same names in the same order whenever the same fit runs.
     """
 
-    def remember(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
+    def memoize(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
         """Return the tensors (of any shapes) that `compute` returns, or returned in a run before this one."""
         return compute()
 
@@ -86,7 +86,7 @@ class FileJournal(Journal):
         self._replaying, self._steps = True, 0
         self.has_told = False  # whether the last step was read and not computed
 
-    def remember(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
+    def memoize(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
         """Return the tensors (of any shapes) that `compute` returns, or returned in a run before this one.
 
         Warns:

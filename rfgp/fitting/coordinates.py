@@ -55,7 +55,7 @@ class Coordinates:
         """Return dx / du (p,) at raw numbers x (p,)."""
         return np.asarray(1 + np.exp(2 * np.where(self._fades, x - self.fading, -np.inf)))
 
-    def revived(self, x: Floats, gradient: Floats) -> Floats:
+    def restart(self, x: Floats, gradient: Floats) -> Floats:
         """Return raw numbers (p,), those of faded lengthscales shorter where the objective would gain by it.
 
         Args:

@@ -1,4 +1,4 @@
-"""The end of a fit: noise and output scale on all rows, the posterior, and how it went."""
+"""The end of a fit: noise and output scale on all rows, the posterior, and the report."""
 
 import math
 
@@ -7,20 +7,21 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from rfgp.fitting.context import FeatureFit, calibrate_noise, leave_one_out, solve_scales
+from rfgp.fitting.context import FeatureFit, calibrate_noise, of_observations, solve_scales
 from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, maximize
-from rfgp.inference import Evidence, FeatureEvidence
-from rfgp.inference.laws import normal_log_density
-from rfgp.inference.linear import Statistics, block_rows, gather, solve
+from rfgp.inference.distributions import normal_log_density
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.scaling import unit_of
+from rfgp.solvers import Inference
+from rfgp.solvers.lowrank import LowRankSolver, Statistics, accumulate_gram, block_rows, solve
 
 _FEW_NEIGHBORS = 200
+"""The fewest rows of a correlation of neighbours' errors."""
 CHECKED_ROWS = 2000
-"""Rows whose leave-one-out predictions are reported."""
+"""The most rows whose leave-one-out predictions are reported."""
 
 
 def finish(
@@ -36,17 +37,17 @@ def finish(
     Args:
         fit: The fit.
         values: The hyperparameters found.
-        reports: Of the searches.
-        words: How they ended.
-        is_done: Whether the last of them was on all rows.
-        outcome: Of learning frequencies.
+        reports: The reports of the searches.
+        words: The message of the report.
+        is_done: Whether the last search was on all rows.
+        outcome: The outcome of learning frequencies. If None, it was not tried.
     """
     learned = outcome if outcome is not None and outcome.frequencies is not None else None
-    values, evidence = _solved(fit, values, reports, is_done, learned)
+    values, inference = _solved(fit, values, reports, is_done, learned)
     jacobian = fit.regression.scaling.targets.log_jacobian(fit.rows.count)
-    total = float(evidence.log_marginal_likelihood()) + jacobian
-    regression = fit.regression.replace(hyperparameters=values, given=evidence.posterior())
-    calibration, density, neighbors = _check(fit, values, evidence, learned)
+    total = float(inference.log_marginal_likelihood()) + jacobian
+    regression = fit.regression.replace(hyperparameters=values, given=inference.posterior())
+    calibration, density, neighbors = _check(fit, values, inference, learned)
     converged = not reports or (reports[-1].converged if learned is None else learned.has_settled)
     stages = tuple(stage for report in reports for stage in report.stages)
     trace = tuple(value for report in reports for value in report.trace)
@@ -65,64 +66,70 @@ def finish(
         calibration=if_finite(calibration),
         leave_one_out=if_finite(density),
         neighbors=if_finite(neighbors),
-        weights_used=evidence.weights_used if isinstance(evidence, FeatureEvidence) else None,
+        weights_used=inference.effective_dof_fraction,
     )
 
 
 def _solved(
     fit: FeatureFit, values: Values, reports: list[FitReport], is_done: bool, learned: Outcome | None
-) -> tuple[Values, Evidence]:
-    """Return what all rows say, noise and output scale found on them first."""
+) -> tuple[Values, Inference]:
+    """Return the inference from all rows, after noise and output scale are found on them."""
     free = set(fit.free) & {"noise", "outputscale"}
-    is_primal = fit.family.num_features <= len(fit.rows)
+    is_primal = fit.is_primal(fit.rows)
     if not is_done and free and not (is_primal and fit.solves_scales):
         objective, held = Objective.of(fit.regression, fit.rows), set(values.space.names) - free
         stage = "noise and scale on all rows"
         values, report = maximize(objective, values, fit.plan, stage=stage, held=held, tolerance=1e-7)
         reports.append(report)
     if not is_primal:
-        return values, fit.evidence(values, fit.rows)
+        return values, fit.infer(values, fit.rows)
     model, statistics = fit.linear(values, fit.rows), _statistics(fit, values)
     if not is_done and fit.solves_scales:
         was_precise = model.is_precise
         values = solve_scales(model, values, fit.rows.count, statistics)
         model = fit.linear(values, fit.rows)
         if model.is_precise and not was_precise:
-            statistics = gather(model)
+            statistics = accumulate_gram(model)
         if learned is not None:
             values = calibrate_noise(model, values, statistics, learned.held_out.chosen_by)
             model = fit.linear(values, fit.rows)
-    return values, FeatureEvidence(model, solve(statistics, model.variance, model.noise))
+    return values, LowRankSolver(model, solve(statistics, model.scale, model.noise))
 
 
 def _statistics(fit: FeatureFit, values: Values) -> Statistics:
-    """Return the statistics of all rows, telling of the pass over them."""
+    """Return the statistics of all rows, and report the pass over them."""
     stage, size = "a pass over all rows", block_rows(fit.family.num_features)
     fit.plan.reporter.begin(stage, len(fit.rows), max(1, -(-len(fit.rows) // size)))
     model = fit.linear(values, fit.rows)
-    sums = fit.plan.journal.remember(stage, lambda: gather(model, fit.plan.reporter.block)._asdict())
+    sums = fit.plan.journal.memoize(stage, lambda: accumulate_gram(model, fit.plan.reporter.block)._asdict())
     return Statistics(*(sums[name].to(model.mean.device) for name in Statistics._fields))
 
 
-def _check(fit: FeatureFit, values: Values, evidence: Evidence, learned: Outcome | None) -> tuple[float, float, float]:
-    """Return the leave-one-out errors' mean square, the mean log density, and the correlation of neighbours' errors."""
+def _check(
+    fit: FeatureFit, values: Values, inference: Inference, learned: Outcome | None
+) -> tuple[float, float, float]:
+    """Return the mean squared leave-one-out z-score, the mean log density and the neighbours' correlation."""
     rows = fit.subset(CHECKED_ROWS) if learned is None else learned.held_out.judged_by
-    if not isinstance(evidence, FeatureEvidence) and learned is not None:
-        evidence = fit.evidence(values, gathered(JoinedRows([rows, learned.others])))
-    elif not isinstance(evidence, FeatureEvidence):
-        rows = gathered(fit.rows)
-    return left_out(fit.regression.replace(hyperparameters=values), evidence, rows)
+    if isinstance(inference, LowRankSolver):
+        moments = inference.leave_one_out(rows)
+    elif learned is not None:
+        others = fit.infer(values, gathered(JoinedRows([rows, learned.others])))
+        mean, variance = others.leave_one_out()
+        moments = mean[: len(rows)], variance[: len(rows)]
+    else:
+        rows, moments = gathered(fit.rows), inference.leave_one_out()
+    return left_out(fit.regression.replace(hyperparameters=values), moments, rows)
 
 
-def left_out(regression: Regression, evidence: Evidence, rows: Block) -> tuple[float, float, float]:
-    """Return the leave-one-out errors' mean square, the mean log density, and the correlation of neighbours' errors.
+def left_out(regression: Regression, moments: tuple[Tensor, Tensor], rows: Block) -> tuple[float, float, float]:
+    """Return the mean squared leave-one-out z-score, the mean log density, and the correlation of neighbours' errors.
 
     Args:
-        regression: At its hyperparameters.
-        evidence: Of these rows and others, or of these alone.
-        rows: Of which; the neighbours are looked for among the first 2,000.
+        regression: The regression, at its hyperparameters.
+        moments: The mean (b, k) and variance (b,) of each row given all others.
+        rows: The rows. Neighbours are searched for among the first 2,000.
     """
-    mean, variance = leave_one_out(evidence, rows, regression.hyperparameters.standardized("noise").double())
+    mean, variance = of_observations(moments, rows, regression.hyperparameters.standardized("noise").double())
     errors = (rows.targets - mean) / variance.sqrt()
     density = normal_log_density(rows.targets, mean, variance).mean()
     jacobian = regression.scaling.targets.log_jacobian(1) / rows.num_outputs
@@ -131,7 +138,7 @@ def left_out(regression: Regression, evidence: Evidence, rows: Block) -> tuple[f
 
 
 def if_finite(value: float) -> float | None:
-    """Return a number, or None where it is none."""
+    """Return a number, or None if it is not finite."""
     return value if math.isfinite(value) else None
 
 
@@ -139,17 +146,17 @@ def neighbor_correlation(
     inputs: Tensor,  # (b, d)
     errors: Tensor,  # (b, k)
 ) -> float:
-    """Return the correlation of the errors of rows with those of their nearest rows, NaN of fewer than 200.
+    """Return the correlation of the errors of rows with those of their nearest rows, NaN for fewer than 200 rows.
 
-    Of the errors of a right model it is 0 or below: leaving one out, the errors D C^-1 y have the covariance D C^-1 D,
-    and neighbours, which explain each other, negative entries.
+    Under the true model it is 0 or below: leave-one-out errors D C^-1 y have the covariance D C^-1 D, whose entries for
+    neighbours are negative.
     """
     if len(errors) < _FEW_NEIGHBORS:
         return math.nan
     rows = inputs.detach().double().cpu()
-    points = (rows / unit_of(rows.abs().amax())).numpy()  # inputs may not be standardised; distances are squared
+    points = (rows / unit_of(rows.abs().amax())).numpy()  # squares of distances are finite
     _, near = cKDTree(points).query(points, k=2)
-    other = torch.from_numpy(np.where(near[:, 1] == np.arange(len(points)), near[:, 0], near[:, 1]))  # of twins
+    other = torch.from_numpy(np.where(near[:, 1] == np.arange(len(points)), near[:, 0], near[:, 1]))  # of duplicates
     errors = (errors - errors.mean(0)).cpu()
     return float((errors * errors[other]).sum() / errors.square().sum())
 

@@ -1,13 +1,13 @@
-"""Learning the frequencies themselves (Lazaro-Gredilla et al. 2010), without over-fitting unseen.
+"""Learning the frequencies (Lazaro-Gredilla et al. 2010), with held-out rows against over-fitting.
 
-They start from the model's own draw, at the hyperparameters that a short climb from each of a few prefers (a search
-with fixed frequencies gives up columns that these are too few for, and learned ones would not be); and, with all other
-hyperparameters, climb the marginal likelihood of random batches of rows by Adam (Kingma and Ba 2015), under a normal
-prior around that draw. A tenth of the rows is kept out of all this, at most 2,000. Their leave-one-out density, given
-each other and up to 6,000 of the rows that were learned from, decides: that of one half, where to start, which step to
-keep, and how large the noise is in the end; that of the other half, whether learning was worth it at all. If it is not
-above that of the fixed frequencies by more than a standard error, these are taken. The other half also gives the
-reported calibration, and nothing but learned or fixed was chosen by it.
+Frequencies start from the model's draw. The starting hyperparameters are selected by short runs from a few candidates.
+All of them maximise the marginal likelihood of random batches of rows by Adam (Kingma and Ba 2015), under a Gaussian
+prior of the frequencies around their draw. A tenth of the rows is held out, at most 2,000. Their leave-one-out density,
+given each other and up to 6,000 training rows, decides:
+
+- One half, for validation, selects the start, the step that is kept, and the noise at the end.
+- The other half, for testing, says whether learning paid. If its gain on fixed frequencies is at most a standard error,
+  these are taken. It also gives the reported calibration.
 """
 
 import math
@@ -20,51 +20,56 @@ import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.blocks import Prior
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import Journal
-from rfgp.fitting.context import FeatureFit, HeldOut, leave_one_out_densities, solve_scales
+from rfgp.fitting.context import FeatureFit, HeldOut, left_out_densities, solve_scales
 from rfgp.fitting.progress import Reporter
-from rfgp.inference import Evidence, FeatureEvidence, LinearModel, evidence
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Stage, mean_and_noise
 from rfgp.rows import Block, JoinedRows, gathered
+from rfgp.solvers import solver_for
+from rfgp.solvers.lowrank import LinearModel, LowRankSolver
 
 BATCH_ROWS = 6000
+"""The most rows of a batch."""
 RATE = 0.1
-"""Of Adam, at its highest."""
+"""The highest learning rate of Adam."""
 PRIOR_SCALE = 1.0
-"""Standard deviation of a frequency's coordinate around its draw, at unit lengthscale."""
+"""The prior standard deviation of a frequency's coordinate around its draw, at unit lengthscale."""
 MOST_SCALE = 4.0
-"""The output scale on the way, in variances of the targets, where nothing else is said: with a larger one features
-cancel each other where there are rows, and swing where there are few. On all rows it is solved for in the end."""
+"""The largest output scale during learning, in variances of the targets.
+
+With a larger one features cancel each other at the rows and oscillate between them. It is solved for on all rows at the
+end."""
 LEAST_LEARNED = 200
-"""Fewer rows are not learned from: the tenth that is kept out could not tell whether it paid."""
+"""The fewest rows to learn from: a tenth of fewer could not tell whether learning paid."""
 SETTLED = 0.01
-"""Nats a row: what the last tenth of the steps may gain in likelihood before more steps are asked for."""
+"""The largest gain of the last tenth of the steps, in nats a row, at which learning has converged."""
 _MOST_ROUNDING = 3.0
-"""Of products of features in a step: its noise is that of the batches anyway (see `rfgp.inference.linear`)."""
+"""The `LinearModel.most_rounding` of a step, whose gradient is noisy anyway."""
 TRIAL_ROWS, TRIAL_STEPS = 2000, 20
-"""Of the climb by which a start is judged."""
+"""The rows and steps of a run that scores a start."""
 _SEGMENT = 10
-"""Steps between two looks at the kept-out rows."""
+"""The number of steps between two scores of the held-out rows."""
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
 
 NOTHING_BEFORE = FitReport(True, 0, 0, math.nan, "")
-"""Of a fit in which nothing but frequencies is learned."""
+"""The report of a fit in which only frequencies are learned."""
 
 
 class Outcome(NamedTuple):
-    """What learning came to."""
+    """The outcome of learning."""
 
-    frequencies: Frequencies | None  # None: the fixed ones are as good
-    values: Values  # where the chosen step has the other hyperparameters
+    frequencies: Frequencies | None  # None if the fixed ones are as good
+    values: Values  # the other hyperparameters of the selected step
     stage: Stage
-    gain: float  # nats a row that nothing was chosen by, on fixed frequencies; 0 where these are as good
-    judged: Tensor  # the log densities (b,) of the rows that nothing was chosen by
-    trace: tuple[float, ...]  # the likelihood of all rows that were learned from before each step, of its batch
+    gain: float  # on fixed frequencies, in nats a test row; 0 if these are as good
+    judged: Tensor  # the log densities (b,) of the test rows
+    trace: tuple[float, ...]  # the likelihood before each step, by its batch, for all training rows
     last_gain: float  # of the likelihood of a row, in the last tenth of the steps
-    begun: FitReport  # of the other hyperparameters, before
+    begun: FitReport  # of the search for the other hyperparameters before
     held_out: HeldOut
     words: str
 
@@ -74,17 +79,17 @@ class Outcome(NamedTuple):
         return self.last_gain < SETTLED
 
     def refused(self, why: str) -> "Outcome":
-        """Return the outcome where the fixed ones are taken after all."""
+        """Return the outcome with fixed frequencies instead, and why."""
         return self._replace(frequencies=None, words=f"{self.words}; {why}")
 
     @property
     def others(self) -> Block:
-        """All rows but those that nothing was chosen by."""
+        """All rows but the test rows."""
         return gathered(JoinedRows([self.held_out.chosen_by, self.held_out.learned_from]))
 
 
 def refusal(fit: FeatureFit, held_out: HeldOut) -> Outcome:
-    """Return the outcome where nothing can be learned."""
+    """Return the outcome if nothing can be learned."""
     rows = len(fit.pool)
     words = f"{rows} rows are too few to learn frequencies from" if rows < LEAST_LEARNED else "no steps were allowed"
     stage = Stage("learning frequencies", rows, 0, 0, 0.0)
@@ -94,7 +99,7 @@ def refusal(fit: FeatureFit, held_out: HeldOut) -> Outcome:
 
 
 def best_start(fit: FeatureFit, held_out: HeldOut, starts: Sequence[Values]) -> Values:
-    """Return the start from which a short climb on few rows gives those rows the best density that choose."""
+    """Return the start from which a short run on few rows has the best validation score."""
     starts = [start for number, start in enumerate(starts) if number == 0 or has_prior(start)]
     if len(starts) == 1:
         return starts[0]
@@ -111,11 +116,11 @@ def best_start(fit: FeatureFit, held_out: HeldOut, starts: Sequence[Values]) -> 
     def compute() -> dict[str, Tensor]:
         return {"values": torch.tensor([density(start) for start in starts], dtype=torch.float64)}
 
-    return starts[int(fit.plan.journal.remember("trials", compute)["values"].argmax())]
+    return starts[int(fit.plan.journal.memoize("trials", compute)["values"].argmax())]
 
 
 def has_prior(values: Values) -> bool:
-    """Return whether the hyperpriors have a density at a start that nobody gave."""
+    """Return whether the hyperpriors have a finite density at a starting value."""
     try:
         return bool(torch.isfinite(values.log_hyperprior()))
     except InvalidArgumentError:
@@ -123,19 +128,19 @@ def has_prior(values: Values) -> bool:
 
 
 def judged(fit: FeatureFit, held_out: HeldOut, values: Values) -> Tensor:
-    """Return the log densities (b,), with fixed frequencies, of the rows that nothing is chosen by."""
+    """Return the log densities (b,) of the test rows, with fixed frequencies."""
     return Learning(fit, held_out, values).best_fixed.density[len(held_out.chosen_by) :]
 
 
 def learn(fit: FeatureFit, held_out: HeldOut, values: Values, start: Values, begun: FitReport) -> Outcome:
-    """Learn, and return the best step if it is better than none by more than a standard error.
+    """Learn; return the best step if its gain on fixed frequencies is more than a standard error.
 
     Args:
         fit: The fit.
-        held_out: Which rows are learned from, and which are not.
-        values: The hyperparameters that fixed frequencies have.
-        start: Those to start from.
-        begun: How the first were found.
+        held_out: The training, validation and test rows.
+        values: The hyperparameters with fixed frequencies.
+        start: The starting hyperparameters.
+        begun: The report of the search for `values`.
     """
     run, fixed = Learning(fit, held_out, start), Learning(fit, held_out, values).best_fixed
     steps, best, chosen, half = run.climb(), -math.inf, fixed, len(held_out.chosen_by)
@@ -161,14 +166,14 @@ def learn(fit: FeatureFit, held_out: HeldOut, values: Values, start: Values, beg
 
 
 class _Candidate(NamedTuple):
-    """Parameters, and the leave-one-out log densities of the kept-out rows with them."""
+    """Parameters, and the leave-one-out log densities of the held-out rows with them."""
 
     parameters: dict[str, Tensor]
     density: Tensor
 
 
 class _Climb(NamedTuple):
-    """What a climb passed through: candidates at the ends of its segments, and the likelihoods per row of its steps."""
+    """A run: candidates at the ends of its segments, and the likelihoods per row of its steps."""
 
     segments: list[_Candidate]
     likelihoods: list[float]
@@ -176,7 +181,7 @@ class _Climb(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Moment:
-    """The parameters, Adam's two moments and the step."""
+    """The parameters and the two moments of Adam."""
 
     parameters: dict[str, Tensor]
     first: dict[str, Tensor]
@@ -194,7 +199,7 @@ class _Moment:
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> "_Moment":
-        """Return what `tensors` returned."""
+        """Return the state that has these `tensors`."""
         parts: dict[str, dict[str, Tensor]] = {"parameters": {}, "first": {}, "second": {}}
         for name, value in tensors.items():
             part, _, rest = name.partition(".")
@@ -204,12 +209,12 @@ class _Moment:
 
 
 class Learning:
-    """One run over the frequencies of a fit.
+    """One run of learning frequencies.
 
     Args:
         fit: The fit.
-        held_out: Which rows are learned from, and which are not.
-        values: The hyperparameters to start from.
+        held_out: The training, validation and test rows.
+        values: The starting hyperparameters.
     """
 
     def __init__(self, fit: FeatureFit, held_out: HeldOut, values: Values) -> None:
@@ -217,14 +222,14 @@ class Learning:
         self.pool, self.start = held_out.learned_from, fit.drawn.drawn_map.frequencies
         self._kept_out = held_out.kept_out
         some = self.pool.take(torch.arange(len(self.pool))[:BATCH_ROWS])
-        self._beside = gathered(JoinedRows([self._kept_out, some]))
+        self._scored = gathered(JoinedRows([self._kept_out, some]))
         raw = {name: values.raw[name].detach().clone().double() for name in self._names}
         self._begun = {**raw, "frequencies": self.start.dense().clone()}
         self._batches: tuple[int, Tensor] | None = None
         self._moment = _Moment.at(self._inside(self._begun))
 
     def values(self, parameters: dict[str, Tensor]) -> Values:
-        """Return the hyperparameters among the parameters, each 0-d or (d,)."""
+        """Return the hyperparameters among parameters, each 0-d or (d,)."""
         return self._values.replaced({name: parameters[name] for name in self._names})
 
     def climb(self) -> _Climb:
@@ -233,27 +238,27 @@ class Learning:
         plan.reporter.begin("learning frequencies", len(self.pool), plan.steps)
         for first in range(0, plan.steps, _SEGMENT):
             last = min(first + _SEGMENT, plan.steps)
-            tensors = plan.journal.remember(f"frequencies {last}", partial(self._segment, moment, first, last))
+            tensors = plan.journal.memoize(f"frequencies {last}", partial(self._segment, moment, first, last))
             moment = _Moment.of(tensors)
-            self._tell(first, tensors["likelihoods"].tolist())
+            self._report(first, tensors["likelihoods"].tolist())
             likelihoods += tensors["likelihoods"].tolist()
             segments.append(_Candidate(moment.parameters, tensors["density"]))
         return _Climb(segments, likelihoods)
 
-    def _tell(self, first: int, likelihoods: list[float]) -> None:
-        """Tell the reporter of steps, in the user's units."""
+    def _report(self, first: int, likelihoods: list[float]) -> None:
+        """Report steps, in the user's units."""
         for done, value in enumerate(likelihoods, first + 1):
             self._fit.plan.reporter.iteration(done, self.in_units(value))
 
     def in_units(self, likelihood: float) -> float:
-        """Return what the likelihood of a standardised row makes for all rows, in the user's units."""
+        """Return the likelihood of all rows in the user's units, from that of a standardised row."""
         count = self.pool.count
         return likelihood * count + self._fit.regression.scaling.targets.log_jacobian(count)
 
     @cached_property
     def best_fixed(self) -> _Candidate:
-        """Return the fixed frequencies, with noise and scale solved on the kept-out rows and those beside them."""
-        values, rows = self.values(self._begun), self._beside
+        """The fixed frequencies, with noise and scale solved on held-out rows and some training rows."""
+        values, rows = self.values(self._begun), self._scored
         if self._fit.solves_scales and len(rows) > self._fit.family.num_features:
             values = solve_scales(self._linear(values, self._begun["frequencies"], rows), values, rows.count)
         solved = {name: values.raw[name].detach().clone().double() for name in self._names}
@@ -263,7 +268,7 @@ class Learning:
     # --- steps -----------------------------------------------------------------------------------
 
     def _segment(self, moment: _Moment, first: int, last: int) -> dict[str, Tensor]:
-        """Return the state after steps `first` to `last`, their likelihoods per row, and the kept-out densities."""
+        """Return the state after steps `first` to `last`, their likelihoods per row, and the held-out densities."""
         likelihoods = []
         for step in range(first, last):
             value, gradients = self.gradient(moment.parameters, self._batch(step))
@@ -275,7 +280,7 @@ class Learning:
         return {**moment.tensors(), "likelihoods": values, "density": density}
 
     def _batch(self, step: int) -> Block:
-        """Return the batch of a step: parts of one random order of all rows after another."""
+        """Return the batch of a step: consecutive parts of a random order of all rows, a new order in each epoch."""
         n, size = len(self.pool), min(BATCH_ROWS, len(self.pool))
         if size == n:
             return self.pool
@@ -293,24 +298,28 @@ class Learning:
         with torch.enable_grad():
             omega = parameters["frequencies"].clone().requires_grad_()
             values = self.values(parameters).leaves(self._names)
-            density = self._evidence(values, omega, rows).log_marginal_likelihood() / rows.count
+            density = self._likelihood(values, omega, rows) / rows.count
             moved = (omega - self.start.dense()).square().sum() / PRIOR_SCALE**2
             objective = density + (values.log_hyperprior() - 0.5 * moved) / self.pool.count
             gradients = torch.autograd.grad(objective, [*(values.raw[name] for name in self._names), omega])
         names = [*self._names, "frequencies"]
         return float(density.detach()), {name: g.double() for name, g in zip(names, gradients, strict=True)}
 
-    def _evidence(self, values: Values, omega: Tensor, rows: Block) -> Evidence:
-        if self._fit.family.num_features > len(rows):
-            return evidence(self._fit.drawn.prior_of(omega, values), rows, *mean_and_noise(values))
-        return FeatureEvidence(self._linear(values, omega, rows))
+    def _likelihood(self, values: Values, omega: Tensor, rows: Block) -> Tensor:
+        """Return the log marginal likelihood of rows, 0-d."""
+        if self._fit.is_primal(rows):
+            return LowRankSolver(self._linear(values, omega, rows)).log_marginal_likelihood()
+        return solver_for(self._prior(values, omega), rows, *mean_and_noise(values)).log_marginal_likelihood()
+
+    def _prior(self, values: Values, omega: Tensor) -> Prior:
+        return self._fit.drawn.prior_of(omega, values)
 
     def _linear(self, values: Values, omega: Tensor, rows: Block) -> LinearModel:
-        prior, (mean, noise) = self._fit.drawn.prior_of(omega, values), mean_and_noise(values)
-        return LinearModel(prior, rows, mean.double(), noise.double(), _MOST_ROUNDING)
+        weights, (mean, noise) = self._prior(values, omega).dense, mean_and_noise(values)
+        return LinearModel(weights, rows, mean.double(), noise.double(), _MOST_ROUNDING)
 
     def _inside(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the parameters moved into their bounds; the output scale has a lower one where it is solved for."""
+        """Return the parameters within their bounds. The output scale has a lower one if it is solved for."""
         inside = dict(parameters)
         for name in self._names:
             limits = self._values.space.bounds(name)
@@ -323,21 +332,25 @@ class Learning:
         return inside
 
     def _kept_out_density(self, parameters: dict[str, Tensor]) -> Tensor:
-        """Return the leave-one-out log densities of the kept-out rows, standardised, summed over outputs."""
-        values = self.values(parameters)
+        """Return the leave-one-out log densities of the held-out rows, standardised, summed over outputs."""
+        values, omega, rows = self.values(parameters), parameters["frequencies"], self._scored
         with torch.no_grad():
-            told = self._evidence(values, parameters["frequencies"], self._beside)
-            return leave_one_out_densities(told, self._kept_out, values.standardized("noise").double())
+            if self._fit.is_primal(rows):
+                moments = LowRankSolver(self._linear(values, omega, rows)).leave_one_out(self._kept_out)
+            else:
+                of_all = solver_for(self._prior(values, omega), rows, *mean_and_noise(values)).leave_one_out()
+                moments = of_all[0][: len(self._kept_out)], of_all[1][: len(self._kept_out)]
+            return left_out_densities(moments, self._kept_out, values.standardized("noise").double())
 
 
 def mean_and_error(values: Tensor) -> tuple[float, float]:
-    """Return the mean of independent values (n,) and its standard error; infinite for a single one."""
+    """Return the mean of independent values (n,) and its standard error, infinite for a single one."""
     error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.inf
     return float(values.mean()), error
 
 
 def _adam(moment: _Moment, gradients: dict[str, Tensor], step: int, steps: int) -> _Moment:
-    """Return the state after one step uphill; the rate falls to zero with a half cosine."""
+    """Return the state after one step of Adam. The learning rate falls to zero with a half cosine."""
     rate = RATE * 0.5 * (1 + math.cos(math.pi * step / steps))
     first, second, parameters = {}, {}, {}
     for name, g in gradients.items():

@@ -1,10 +1,10 @@
-"""Fitting through inducing points: hyperparameters and points in turn, and at the end the points as well if wanted.
+"""Fitting through inducing points: hyperparameters and points in turn, then the points themselves if wanted.
 
-Hyperparameters are searched for as with random features (`rfgp.fitting.subsets`), the points staying where they are.
-Where lengthscales have moved (`InducingFamily.has_moved`) after the first subset, and again at the end, points are
-chosen again among the rows as these lie in the new ones, and the search goes on from where it was, on the rows that it
-had. What is likelier there stands; points are chosen three times more at most, while that gains a thousandth of a nat a
-row. Points that are learned move by the same likelihood, with all hyperparameters, on at most 16,384 rows.
+Hyperparameters are searched for as with random features (`rfgp.fitting.subsets`), with fixed points. If lengthscales
+have moved (`InducingFamily.has_moved`) after the first subset or at the end, points are chosen again at the new ones,
+and the search continues on the same rows. The likelier result is kept. Points are chosen at most three times more,
+while each time gains a thousandth of a nat a row. Learned points maximise the same likelihood with all hyperparameters,
+on at most 16,384 rows.
 """
 
 from collections.abc import Callable
@@ -15,24 +15,23 @@ import torch
 
 from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.finish import finish
-from rfgp.fitting.local import POINTS, LocalFit
-from rfgp.fitting.maximize import SMALL, Objective, Plan, Told, maximize
+from rfgp.fitting.maximize import SMALL, Evaluation, Objective, Plan, maximize
+from rfgp.fitting.neighbors import POINTS, NeighborFit
 from rfgp.fitting.subsets import SETTLED, begin, enlarge, optimize, searched
-from rfgp.inference import evidence
-from rfgp.inference.evidence import Guess
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, InducingFamily, Regression, mean_and_noise
+from rfgp.solvers import WarmStart, solver_for
 from rfgp.threads import in_one_thread
 
 ROUNDS = 3
-"""Choices of points after the first, at most."""
+"""The most choices of points after the first."""
 MOST_ROWS = 2**14
-"""Rows that points are learned from."""
-AnyFit = TypeVar("AnyFit", FeatureFit, LocalFit)
+"""The most rows that points are learned from."""
+AnyFit = TypeVar("AnyFit", FeatureFit, NeighborFit)
 
 
 def fit_inducing(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression through inducing points; return the one found, with its posterior, and how it went."""
+    """Fit a regression through inducing points; return it with its posterior, and the report."""
     fit = FeatureFit.of(regression, plan)
     with torch.no_grad(), in_one_thread(len(fit.rows) <= SMALL):
         values = regression.hyperparameters
@@ -69,10 +68,9 @@ def _chosen_again(
 def chosen_again(
     fit: AnyFit, values: Values, report: FitReport, search: Callable[[AnyFit, Values], tuple[Values, FitReport]]
 ) -> tuple[AnyFit, Values, list[FitReport]]:
-    """Choose points anew and search on the rows of the last search, while lengthscales move and it pays.
+    """Choose points again and search on the rows of the last search, while lengthscales move and it pays.
 
-    Return the fit and the values that are likeliest there, and the reports of all searches, theirs last; none where
-    nothing has moved.
+    Return the likeliest fit and values, and the reports of all searches, theirs last. There are none if nothing moved.
     """
     reports: list[FitReport] = [report]
     rows = report.stages[-1].rows
@@ -98,9 +96,9 @@ def _learned(fit: FeatureFit, values: Values) -> tuple[FeatureFit, Values, FitRe
     family, rows = _family(fit), searched(fit.subset(MOST_ROWS))
     begin = values.beside({POINTS: family.drawn_points.clone()}, {})
 
-    def density(values: Values, near: Guess = ()) -> Told:
+    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
         prior, rest = family.prior_of(values.raw[POINTS], values), mean_and_noise(values)
-        return Told(evidence(prior, rows, *rest).log_marginal_likelihood(), values)
+        return Evaluation(solver_for(prior, rows, *rest).log_marginal_likelihood(), values)
 
     with torch.enable_grad():
         objective = Objective.of(fit.regression, rows, density)

@@ -1,4 +1,4 @@
-"""Maximising a marginal likelihood: what was asked of a fit, and L-BFGS over raw hyperparameters."""
+"""Maximising a marginal likelihood: the options of a fit, and L-BFGS over raw hyperparameters."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -16,55 +16,59 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import Journal
 from rfgp.fitting.coordinates import Coordinates, Limits
 from rfgp.fitting.progress import Reporter
-from rfgp.inference.evidence import Guess
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression, Stage
 from rfgp.rows import Rows
+from rfgp.solvers import WarmStart
 
 SMALL = 1000
-"""Rows of a table up to which a fit takes one thread: there is little to share, and beside other work threads wait for
-each other (600 rows on two busy cores: ten times the processor's seconds)."""
+"""The number of rows up to which a fit takes one thread.
+
+With little work to share, threads wait for each other: 600 rows on two busy cores took ten times the processor time."""
 ENOUGH = 1e-5
-"""Nats: the least gain of an iteration. What a likelihood tells of hyperparameters are differences of about one."""
+"""The least gain of an iteration in nats. Differences of about one nat tell hyperparameters apart."""
 _LAST = 5
+"""The number of iterations whose gains are added up for `Plan.enough`."""
+_START = "warm_start."
+"""The prefix of the tensors of a warm start in a journal."""
 _ROUNDING = 1e-6
-"""Nats per observation that a second start after a failed line search must gain to be worth more."""
+"""The least gain, in nats per observation, of a second start after a failed line search."""
 
 
-class Told(NamedTuple):
-    """What a likelihood tells of hyperparameters."""
+class Evaluation(NamedTuple):
+    """A log marginal likelihood, and the hyperparameters at which it was evaluated."""
 
     value: Tensor  # 0-d, of standardised targets
-    reached: Values  # that it is at and has gradients in: others, where some of them are solved for
-    guess: Guess = ()  # where the next search for a posterior may begin
+    reached: Values  # with gradients; they differ from those asked for if some of them are solved for
+    warm_start: WarmStart = ()  # where the next search for a posterior may begin
 
 
 class Density(Protocol):
     """The role: the log marginal likelihood of some rows as a function of the hyperparameters."""
 
-    def __call__(self, values: Values, near: Guess = ()) -> Told:
-        """Return it at some values, beginning at the guess (...) of others close by."""
+    def __call__(self, values: Values, warm_start: WarmStart = ()) -> Evaluation:
+        """Evaluate it. A search for the posterior begins at the warm start (...) of other values close by."""
 
 
 Bounds = Mapping[str, tuple[float, float]]
-"""Of raw values, by name."""
+"""Bounds of raw values by name."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the user asked of a fit.
+    """The options of a fit.
 
     Attributes:
-        fixed: Names of hyperparameters that stay.
-        given_iterations: The most iterations and steps, where the user said.
-        reporter: Told of each iteration.
-        journal: Remembers what has been computed.
-        most_rows: That a search with neighbours is on, where the user's are more, for the hyperparameters alone:
-            nothing is told of all rows at its end; None: as many as it takes by itself.
-        is_begun: Whether the hyperparameters are those of a search already, so that no other starts are looked at.
-        has_rivals: Whether fixed frequencies are a candidate beside learned ones, so that these are taken where they
-            gained anything on the beginning of a search with fixed ones, which is not ended to compare them.
-        enough: Nats that the last five iterations of a search gain together at least, or it ends; 0: `ENOUGH` in each.
+        fixed: Names of hyperparameters that keep their values.
+        given_iterations: The most iterations and steps. If None, the defaults.
+        reporter: The reporter that is called after each iteration.
+        journal: The journal of computed results.
+        most_rows: The most rows of a search with neighbours, for the hyperparameters only: no posterior is computed at
+            its end. If None, the default number of rows, and the posterior.
+        is_begun: Whether the hyperparameters are those of an earlier search, so that no other starts are compared.
+        has_rivals: Whether fixed frequencies are a candidate of their own. Then learned ones are not compared with
+            them after a full search.
+        enough: The least gain in nats of the last five iterations of a search together. If 0, `ENOUGH` of each.
     """
 
     fixed: tuple[str, ...] = ()
@@ -96,9 +100,9 @@ class Objective:
 
     Attributes:
         density: The likelihood.
-        rows: How many there are.
-        count: How many observations these are.
-        jacobian: What takes the likelihood to the user's units.
+        rows: The number of rows.
+        count: The number of observations, repetitions included.
+        jacobian: The log Jacobian that takes the likelihood to the user's units.
     """
 
     density: Density
@@ -108,7 +112,7 @@ class Objective:
 
     @classmethod
     def of(cls, regression: Regression, rows: Rows, density: Density | None = None) -> "Objective":
-        """Return the objective of rows under a regression's prior, by another density where one is given."""
+        """Return the objective of rows under a regression's prior, or with another density."""
         jacobian = regression.scaling.targets.log_jacobian(rows.count)
         return cls(density or plain_density(regression, rows), len(rows), rows.count, jacobian)
 
@@ -117,29 +121,29 @@ class Objective:
         with torch.no_grad():
             return self.density(values)[0].item() + self.jacobian
 
-    def evaluated(self, values: Values, free: Iterable[str], near: Guess = ()) -> dict[str, Tensor]:
-        """Return the negative objective per observation (0-d), its gradient (p,) in what is free, and where it is.
+    def evaluated(self, values: Values, free: Iterable[str], warm_start: WarmStart = ()) -> dict[str, Tensor]:
+        """Return the negative objective per observation (0-d), its gradient (p,) in free values, and these values.
 
-        Without the Jacobian, so that no search depends on the unit of the targets. With it the guess (...), so that a
-        fit that goes on from a journal goes on as it would have.
+        The Jacobian is left out, so that no search depends on the unit of the targets. The warm start (...) is
+        included, so that a fit that is resumed from a journal takes the same steps.
         """
         names = list(free)
         with torch.enable_grad():
-            likelihood, reached, guess = self.density(values.leaves(names), near)
+            likelihood, reached, following = self.density(values.leaves(names), warm_start)
             value = -(likelihood + reached.log_hyperprior()) / self.count
             gradients = torch.autograd.grad(value, [reached.raw[name] for name in names])
         gradient = torch.cat([g.reshape(-1) for g in gradients]).double().cpu()
         raw = {f"raw.{name}": tensor.detach().clone() for name, tensor in reached.raw.items()}
-        guesses = {f"guess.{i}": tensor for i, tensor in enumerate(guess)}
-        return {"value": value.detach().double(), "gradient": gradient, **raw, **guesses}
+        starts = {f"{_START}{i}": tensor for i, tensor in enumerate(following)}
+        return {"value": value.detach().double(), "gradient": gradient, **raw, **starts}
 
 
 def plain_density(regression: Regression, rows: Rows) -> Density:
-    """Return the log marginal likelihood of rows as a function of the hyperparameters, none of them solved for."""
+    """Return the log marginal likelihood of rows as a function of the hyperparameters."""
 
-    def density(values: Values, near: Guess = ()) -> Told:
-        found = regression.replace(hyperparameters=values).evidence(rows, near)
-        return Told(found.log_marginal_likelihood(), values, found.guess())
+    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
+        found = regression.replace(hyperparameters=values).infer(rows, warm_start)
+        return Evaluation(found.log_marginal_likelihood(), values, found.warm_start())
 
     return density
 
@@ -154,16 +158,17 @@ def maximize(
     bounds: Bounds | None = None,
     tolerance: float | None = None,
 ) -> tuple[Values, FitReport]:
-    """Maximise over the hyperparameters that are not fixed; return those found, and how it went.
+    """Maximise over the hyperparameters that are not fixed; return those found, and the report.
 
     Args:
-        objective: What is maximised.
-        values: Where the search starts.
-        plan: The rest of what the user asked for.
-        stage: What this is called.
-        held: Names that stay beside those of the plan.
-        bounds: Of raw values, in place of a hyperparameter's own.
-        tolerance: Of the relative change of the objective per observation in one iteration; None: `ENOUGH` nats.
+        objective: The objective.
+        values: The starting values.
+        plan: The options of the fit.
+        stage: The name of the stage in the report.
+        held: Names of hyperparameters that keep their values besides those of the plan.
+        bounds: Bounds of raw values that replace a hyperparameter's own. If None, there are none.
+        tolerance: The tolerance of the relative change of the objective per observation in one iteration. If None,
+            `ENOUGH` nats.
     """
     plan.reporter.begin(stage, objective.rows, plan.max_iterations)
     free = values.space.free((*plan.fixed, *held))
@@ -179,7 +184,7 @@ class _Search:
         self._objective, self._start, self._plan, self._stage, self._free = objective, values, plan, stage, free
         self._coordinates = Coordinates.of(values.space, free)
         self._trace: list[float] = []
-        self._begun = 0  # where in the trace the last descent began
+        self._begun = 0  # the place in the trace at which the last descent began
         self._last: tuple[NDArray[np.float64], dict[str, Tensor]] | None = None
 
     def run(self, changed: Bounds, tolerance: float) -> tuple[Values, FitReport]:
@@ -201,14 +206,14 @@ class _Search:
         return reached, FitReport(search.converged, *figures, search.message, at_bounds, trace, (done,))
 
     def _again(self, search: Descent, bounds: list[Limits], tolerance: float) -> Descent:
-        """Search again with the columns back that were given up and promise a gain, if any; return the better end."""
+        """Search again with shorter lengthscales for faded columns that promise a gain; return the better end."""
         value, slope = self._evaluate(search.point)
         ended = self._coordinates.raw(search.point)
-        revived = self._coordinates.revived(ended, slope / self._coordinates.slope(ended) * self._objective.count)
-        if search.iterations >= self._plan.max_iterations or np.array_equal(revived, ended):
+        restarted = self._coordinates.restart(ended, slope / self._coordinates.slope(ended) * self._objective.count)
+        if search.iterations >= self._plan.max_iterations or np.array_equal(restarted, ended):
             return search
         last, length = self._last, len(self._trace)
-        again = self._descend(revived, bounds, tolerance)
+        again = self._descend(restarted, bounds, tolerance)
         evaluations = search.evaluations + again.evaluations
         if self._evaluate(again.point)[0] < value:
             return again._replace(evaluations=evaluations)
@@ -235,9 +240,9 @@ class _Search:
         if self._last is None or not np.array_equal(self._last[0], point):
             values = self._start.moved(self._free, raw)
             known = {} if self._last is None else self._last[1]
-            near = tuple(known[name] for name in sorted(known) if name.startswith("guess."))
-            tensors = self._plan.journal.remember(
-                self._stage, lambda: self._objective.evaluated(values, self._free, near)
+            start = tuple(known[name] for name in sorted(known) if name.startswith(_START))
+            tensors = self._plan.journal.memoize(
+                self._stage, lambda: self._objective.evaluated(values, self._free, start)
             )
             self._last = point.copy(), tensors
         tensors = self._last[1]

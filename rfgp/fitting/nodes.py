@@ -1,4 +1,4 @@
-"""Learning the hyperparameters of a process on nodes: starts that are compared, then searches from the best of them."""
+"""Fitting a process on nodes: starts are compared, and searches start from the best of them."""
 
 import math
 from collections.abc import Iterator
@@ -10,36 +10,36 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
+from rfgp.fitting.average_information import ScoredInference, maximize_by_scoring
 from rfgp.fitting.maximize import Objective, Plan, maximize
-from rfgp.fitting.scoring import ascend
 from rfgp.fitting.variational import fit_variational
-from rfgp.inference import MOST_DENSE, SparseEvidence, iterates
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
 from rfgp.regression.observing import approximation_of
 from rfgp.rows import Block, gathered
+from rfgp.solvers.choice import MOST_DENSE, uses_cg
 from rfgp.threads import in_one_thread
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Of the kernel's parameters, for starts to compare."""
+"""Factors of the kernel's parameters for starts."""
 NOISES, SOLVED_NOISES = (0.1, 0.01, 1e-4), (0.1, 0.01)
-"""Noise variances of starts, of the targets' variance; and where conjugate gradients solve, slowly for little noise."""
+"""Noise variances of starts, in variances of the targets; and for conjugate gradients, slow for little noise."""
 TOLERANCE = 1e-8
-"""Of the relative change of the likelihood of a row in one iteration."""
+"""The tolerance of the relative change of the likelihood of a row in one iteration."""
 COMPARED_ROWS, MOST_COMPARED = 1000, 10_000
-"""Rows on which starts are compared: where matrices are factorised, and where they are not."""
+"""The number of rows on which starts are compared, by factorisation and by conjugate gradients."""
 OPTIMISED, MOST_OPTIMISED = 3, 1500
-"""Starts, with different kernels, that are all optimised, and up to how many rows."""
+"""The number of starts with different kernels that are all optimised, and the most rows for that."""
 SMALL = 300
-"""Rows up to which one thread is faster than several."""
+"""The number of rows up to which one thread is faster than several."""
 _MOST_CHANGES = 2
-"""How often a fit goes on with features that suit the kernel found better."""
+"""The most times that a fit continues with better features for the fitted kernel."""
 
 
 def fit_nodes(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression on the nodes of a graph; return the one found, and how it went.
+    """Fit a regression on the nodes of a graph; return it, and the report.
 
-    Features that are chosen or tuned are so again for the fitted kernel, and the fit goes on with them.
+    Features that were selected or tuned are so again for the fitted kernel, and the fit continues with them.
     """
     if approximation_of(regression.family, regression.needed_rows("a fit")) == "variational":
         return fit_variational(regression, plan, _chosen)
@@ -70,16 +70,17 @@ def _trained(
     """Learn the hyperparameters.
 
     Args:
-        regression: With its features.
-        plan: What the user asked for.
-        open_starts: Whose starts may be chosen: "outputscale", "noise", and "kernel" for its parameters.
+        regression: The regression, with its features.
+        plan: The options of the fit.
+        open_starts: The hyperparameters whose starts are compared: "outputscale", "noise", and "kernel" for its
+            parameters.
         is_continued: Whether the hyperparameters are from a fit to the same data with other features.
     """
     rows, names = gathered(regression.needed_rows("a fit")), regression.family.kernel_names
     starts = [regression.hyperparameters]
     if "kernel" in open_starts and names and not set(names) & set(plan.fixed):
         starts = _ranked_starts(regression, plan, open_starts - set(plan.fixed), rows)
-    if iterates(regression.prior(), rows):
+    if uses_cg(regression.prior(), rows):
         if not regression.family.is_normal:
             raise InvalidArgumentError(
                 f"Under {regression.family.options.likelihood!r} hyperparameters are learned through sparse features "
@@ -94,16 +95,16 @@ def _trained(
 
 
 def _ascended(regression: Regression, rows: Block, plan: Plan, *, has_subset: bool) -> tuple[Values, FitReport]:
-    """Take scoring steps, where wanted first on a subset: steps on all rows then begin close by."""
+    """Take scoring steps, first on a subset if wanted, so that those on all rows start close to the optimum."""
     values, reports = regression.hyperparameters, []
     stages = [(_subset(rows, MOST_COMPARED), f"subset of {MOST_COMPARED}")] if has_subset else []
     for some, stage in (*stages, (rows, "all rows")):
         jacobian = regression.scaling.targets.log_jacobian(some.count)
 
-        def evidence(values: Values, some: Block = some) -> SparseEvidence:
-            return cast(SparseEvidence, regression.replace(hyperparameters=values).evidence(some))
+        def infer(values: Values, some: Block = some) -> ScoredInference:
+            return cast(ScoredInference, regression.replace(hyperparameters=values).infer(some))
 
-        values, report = ascend(evidence, some, jacobian, values, plan, stage)
+        values, report = maximize_by_scoring(infer, some, jacobian, values, plan, stage)
         reports.append(report)
     return values, report.with_all(reports)
 
@@ -127,7 +128,7 @@ def _best_of(starts: list[Values], regression: Regression, rows: Block, plan: Pl
 
 def _ranked_starts(regression: Regression, plan: Plan, open_starts: frozenset[str], rows: Block) -> list[Values]:
     """Return starts, at least one, the best for each factor of the kernel's parameters, by likelihood of some rows."""
-    is_solved = iterates(regression.prior(), rows)
+    is_solved = uses_cg(regression.prior(), rows)
     some = _subset(rows, MOST_COMPARED if is_solved else COMPARED_ROWS)
     noises = SOLVED_NOISES if is_solved else NOISES
     starts = [list(_starts(regression, factor, noises, open_starts, some)) for factor in FACTORS]
@@ -136,7 +137,7 @@ def _ranked_starts(regression: Regression, plan: Plan, open_starts: frozenset[st
         totals = [_likelihood(regression, values, some) for same_factor in starts for values in same_factor]
         return {"likelihoods": torch.stack(totals)}
 
-    likelihoods = plan.journal.remember("starts", compute)["likelihoods"].reshape(len(FACTORS), -1)
+    likelihoods = plan.journal.memoize("starts", compute)["likelihoods"].reshape(len(FACTORS), -1)
     best, which = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf).max(1)
     usable = [i for i in best.argsort(descending=True, stable=True).tolist() if math.isfinite(best[i])]
     return [starts[i][int(which[i])] for i in usable] or [regression.hyperparameters]
@@ -145,7 +146,7 @@ def _ranked_starts(regression: Regression, plan: Plan, open_starts: frozenset[st
 def _starts(
     regression: Regression, factor: float, noises: tuple[float, ...], open_starts: frozenset[str], some: Block
 ) -> Iterator[Values]:
-    """Yield starts with the kernel's parameters times a factor, but for those that are factors themselves."""
+    """Yield starts with the kernel's parameters times a factor, except parameters that are factors themselves."""
     family = regression.family
     names = [name for name in family.kernel_names if not name.startswith("factor_")]
     begun = regression.hyperparameters.shifted(**dict.fromkeys(names, math.log(factor)))
@@ -159,10 +160,10 @@ def _starts(
 
 
 def _likelihood(regression: Regression, values: Values, rows: Block) -> Tensor:
-    """Return the likelihood of rows with the hyperpriors; a start that cannot be evaluated is none."""
+    """Return the likelihood of rows with the hyperpriors, -inf for a start that cannot be evaluated."""
     try:
         with torch.no_grad():
-            likelihood = regression.replace(hyperparameters=values).evidence(rows).log_marginal_likelihood()
+            likelihood = regression.replace(hyperparameters=values).infer(rows).log_marginal_likelihood()
             return likelihood + values.log_hyperprior()
     except (SolverError, NotPositiveDefiniteError):
         return torch.full((), -torch.inf, dtype=torch.float64)

@@ -1,7 +1,7 @@
-"""Fitting through features under a likelihood that is not normal: on larger and larger subsets, then on all rows.
+"""Fitting through features under a likelihood that is not Gaussian: on growing subsets, then on all rows.
 
-Hyperparameters are sought with few random features where there are not too many rows, whose matrices cost a fraction;
-the posterior is then found once, with all. The few serve for nothing else.
+Unless rows are many, hyperparameters are searched for with few random features, whose matrices cost a fraction. The
+posterior is then computed once, with all features.
 """
 
 from dataclasses import replace
@@ -11,23 +11,24 @@ import torch
 from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.maximize import SMALL, Plan
 from rfgp.fitting.subsets import approach, grow
-from rfgp.inference import LaplaceFeatureEvidence
 from rfgp.regression import FeatureFamily, FitReport, Regression
 from rfgp.regression.observing import left_out_observations
 from rfgp.rows import SourceRows, parts_of
 from rfgp.threads import in_one_thread
 
 FEW_FREQUENCIES, FEWEST = 128, 64
-"""With which the hyperparameters of one function are sought, and of several. (1,800 rows of four classes, 512
-frequencies: 57 s with 64, 87 s with 128; leaving rows out, log densities of -.321 and -.316.)"""
+"""The number of frequencies of a search for the hyperparameters of one function, and of several.
+
+1,800 rows of four classes, 512 frequencies: 57 s with 64 and 87 s with 128, leave-one-out log densities -0.321 and
+-0.316."""
 MOST_ROWS = 10_000
-"""For which that is done: more tell of functions that few features do not follow."""
+"""The most rows of a search with few frequencies: more rows determine functions that few features cannot follow."""
 CLASS_ROWS = 800
-"""Rows that the hyperparameters of several classes are learned from: an evaluation takes n^3 a class."""
+"""The most rows for the hyperparameters of several classes: an evaluation costs n^3 a class."""
 
 
 def fit_observed(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression through features; return the one found, with its posterior, and how it went."""
+    """Fit a regression through features; return it with its posterior, and the report."""
     few = with_few(regression)
     fit = FeatureFit.of(few, plan)
     with torch.no_grad(), in_one_thread(len(fit.rows) <= SMALL):
@@ -44,7 +45,7 @@ def fit_observed(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
 
 
 def with_few(regression: Regression) -> Regression:
-    """Return the regression with fewer random features, where it has many, and rows are not too many for them."""
+    """Return the regression with fewer random features, if it has many features and not too many rows."""
     family = regression.family
     if not isinstance(family, FeatureFamily) or len(regression.needed_rows("a fit")) > MOST_ROWS:
         return regression
@@ -52,20 +53,20 @@ def with_few(regression: Regression) -> Regression:
     if family.options.num_frequencies <= few:
         return regression
     options = replace(family.options, num_frequencies=few)
-    return regression.replace(family=replace(family, options=options).drawn(regression.scaling))
+    return regression.replace(family=replace(family, options=options).with_sample(regression.scaling))
 
 
 def _finished(
     fit: FeatureFit, regression: Regression, reports: list[FitReport], words: str
 ) -> tuple[Regression, FitReport]:
     """Return the regression with its posterior given all rows, and the report."""
-    evidence, rows = regression.evidence(fit.rows), fit.rows
-    total = float(evidence.log_marginal_likelihood()) + regression.scaling.targets.log_jacobian(rows.count)
-    found = regression.replace(given=evidence.posterior())
+    inference, rows = regression.infer(fit.rows), fit.rows
+    total = float(inference.log_marginal_likelihood()) + regression.scaling.targets.log_jacobian(rows.count)
+    found = regression.replace(given=inference.posterior())
     is_read = any(isinstance(part, SourceRows) for part in parts_of(rows))
-    left_out = None if is_read else float(left_out_observations(regression, rows, evidence).log_density.mean())
+    left_out = None if is_read else float(left_out_observations(regression, rows, inference).log_density.mean())
     converged = not reports or reports[-1].converged
-    used = evidence.weights_used if isinstance(evidence, LaplaceFeatureEvidence) else None
+    used = inference.effective_dof_fraction
     message = f"{'converged' if converged else 'stopped'}: {words}" if reports else words
     at_bounds = reports[-1].at_bounds if reports else ()
     report = FitReport(converged, 0, 0, total, message, at_bounds, leave_one_out=left_out, weights_used=used)

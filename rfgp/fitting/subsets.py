@@ -1,15 +1,13 @@
-"""Fitting through features: a subset of the rows that grows until the optimum stops moving, then all of them.
+"""Fitting through features: on growing subsets of the rows until the optimum stops moving, then on all rows.
 
-1. Starts: common lengthscales, compared on the first subset by their likelihood; the best two that are far apart are
-   both optimised there. Where these rows are fewer than twice the features, and the kernel is a quick one, all this is
-   done with the exact kernel, whose likelihood then costs less than that of the features. These start from that of its
-   optima at which they are likelier themselves: the exact kernel may explain mere noise by lengthscales so short that
-   random features have nothing but noise there.
-2. Subsets: L-BFGS on n_1, 4 n_1, ... rows, 65,536 at most, until a larger subset gains less than a thousandth of a nat
-   a row on what the last one found. The output scale is solved for at each evaluation.
-3. Frequencies, where they are learned (`rfgp.fitting.frequencies`), in the place of larger subsets.
-4. All rows (`rfgp.fitting.finish`): noise and output scale again, because a subset knows less of what the features
-   miss; then the density.
+1. Starts: several common lengthscales are compared by their likelihood on the first subset. The best two that are far
+   apart are both optimised there. If the rows are fewer than twice the features, and the kernel is cheap, this is done
+   with the exact kernel, whose likelihood then costs less. The features start at the one of its optima where they are
+   likelier: at very short lengthscales the exact kernel may fit noise that random features cannot.
+2. Subsets: L-BFGS on n_1, 4 n_1, ... rows, at most 65,536, until a larger subset gains less than 0.001 nats a row. The
+   output scale is solved for at each evaluation.
+3. Learned frequencies (`rfgp.fitting.frequencies`), instead of larger subsets.
+4. All rows (`rfgp.fitting.finish`): noise and output scale again, and the posterior.
 """
 
 import math
@@ -32,59 +30,59 @@ from rfgp.fitting.frequencies import (
     mean_and_error,
     refusal,
 )
-from rfgp.fitting.maximize import ENOUGH, SMALL, Density, Objective, Plan, Told, maximize, plain_density
-from rfgp.inference import FeatureEvidence
-from rfgp.inference.evidence import Guess
-from rfgp.inference.linear import best_common_scale
+from rfgp.fitting.maximize import ENOUGH, SMALL, Density, Evaluation, Objective, Plan, maximize, plain_density
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, InducingFamily, KernelFamily, Regression
 from rfgp.rows import Block
+from rfgp.solvers import WarmStart
+from rfgp.solvers.lowrank import LowRankSolver, best_common_scale
 from rfgp.threads import in_one_thread
 
 LEAST_ROWS = 2000
-"""Of the first subset."""
+"""The fewest rows of the first subset."""
 GROWTH, MOST_ROWS = 4, 2**16
-"""How many times more the next has; and rows of the last at most, whose features are held at once."""
+"""The factor of the size of the next subset, and the most rows of the last, whose features are in memory at once."""
 SETTLED = 1e-3
-"""Nats a row: what a larger subset may gain before the optimum counts as settled."""
+"""The gain of a larger subset in nats a row below which the optimum has converged."""
 STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Multiples of the starting lengthscale."""
 APART = 4.0
 """The factor between the lengthscales of two starts that are both optimised."""
 FEW_ROWS, SHORT = 250, 0.2
-"""Rows up to which the best start alone is optimised, unless its lengthscales are this short: features explain each row
-by itself there, and the usual start often ends higher. (On 18 tables at 50, 150 and 400 rows it gained more than a nat
-in 4 of the 8 cases with a best start that short; a second start did in 3 of the other 42.)"""
-MOST_EXACT = 4000
-"""Rows from which on the exact kernel is used only where features are more, for which all pairs are needed anyway."""
-_ROUNDED = 6
-"""Decimals of a likelihood in nats by which two are compared."""
-_APPROACHED, _POLISHED = 1e-3, 0.05
-"""Nats that an iteration must gain on the exact kernel's likelihood, and then on the features', from its optimum.
+"""The most rows for which only the best start is optimised, unless its lengthscales are shorter than that factor.
 
-On 5 tables at 50 to 400 rows, 4 samples each, .05 ends lower than 1e-3 does by .03 nats in the median (at most 1.5) in
-two thirds of the time; the log density of another row differs by .001 on average, by .07 at most, to either side.
+Features explain each row by itself at short lengthscales. On 18 tables at 50, 150 and 400 rows the usual start gained
+more than a nat in 4 of the 8 cases with a best start that short; a second start did so in 3 of the other 42."""
+MOST_EXACT = 4000
+"""The number of rows above which starts use the exact kernel only if features are more than rows."""
+_ROUNDED = 6
+"""The number of decimals, in nats, to which likelihoods are compared."""
+_APPROACHED, _POLISHED = 1e-3, 0.05
+"""The least gain of an iteration in nats, on the exact kernel's likelihood and then on that of the features.
+
+On 5 tables at 50 to 400 rows, 0.05 ends lower than 1e-3 by 0.03 nats in the median, in two thirds of the time.
 """
 TRIED = (0.125, 0.25, 0.5)
-"""Multiples of the starting lengthscale from which frequencies are learned as well, to see where it leads."""
+"""Multiples of the starting lengthscale from which learning of frequencies is tried as well."""
 CLOSE = 0.2
-"""Nats a kept-out row that learning gained on fixed frequencies after their beginning, below which these are fitted to
-the end and compared as well."""
+"""The gain of learning in nats a test row below which fixed frequencies are fitted to convergence and compared."""
 BEGINNING = 10
-"""Iterations on the first subset before frequencies are learned: more of them drive columns out of reach of the steps
-that follow, and features that are all short or all long swing where rows are few."""
+"""The number of iterations on the first subset before frequencies are learned.
+
+More of them remove columns that learned frequencies could use."""
 TOLERANCE = 1e-7
-"""The least gain of an iteration on many rows, nats a row."""
+"""The least gain of an iteration on many rows, in nats a row."""
 COARSE = 1e-5
-"""That through inducing points where rows are many, or where more rows follow: noise and lengthscales make up for each
-other along a ridge, and other points change the likelihood by more. (5,000 rows of elevators, 128 points, FITC: 18 s;
-with 1e-6 36 s, and an NLPD that is higher by .004.)"""
+"""The least gain of an iteration with inducing points and many rows, in nats a row.
+
+Noise and lengthscales compensate each other along a ridge, and other points change the likelihood by more. (5,000 rows
+of elevators, 128 points, FITC: 18 s; with 1e-6 36 s, and an NLPD that is higher by 0.004.)"""
 _LOG_RATIO = (-27.0, 9.0)
-"""Bounds of log(noise / output scale), while their common scale is solved for."""
+"""The bounds of log(noise / output scale) while their common scale is solved for."""
 
 
 def fit_features(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression through features of a table; return the one found, with its posterior, and how it went."""
+    """Fit a regression through features of a table; return it with its posterior, and the report."""
     fit = FeatureFit.of(regression, plan)
     with torch.no_grad(), in_one_thread(len(fit.rows) <= SMALL):
         if fit.drawn.options.frequencies == "learned":
@@ -93,7 +91,7 @@ def fit_features(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
 
 
 def _fit_fixed(fit: FeatureFit, outcome: Outcome | None = None) -> tuple[Regression, FitReport]:
-    """Fit with the frequencies as they were drawn, after learning came to little, if it was tried."""
+    """Fit with the frequencies as they were drawn, after learning was tried or not."""
     values = fit.regression.hyperparameters
     if not fit.free:
         return finish(fit, values, [], "every hyperparameter is fixed", True, outcome)
@@ -110,11 +108,10 @@ def _fit_fixed(fit: FeatureFit, outcome: Outcome | None = None) -> tuple[Regress
 
 
 def _fit_learned(fit: FeatureFit) -> tuple[Regression, FitReport]:
-    """Fit with learned frequencies, unless fixed ones are as good; where that is not sure these are fitted to the end.
+    """Fit with learned frequencies unless fixed ones are as good. If unsure, fixed ones are fitted to convergence.
 
-    It is not sure where they are close, nor where rows are fewer than the numbers learned from them: what fixed ones
-    at their beginning miss is then learned by heart as well (a table of 128 columns). Nor are they where fixed ones are
-    a candidate of their own that is measured beside them.
+    It is unsure if the scores are close, or if rows are fewer than the numbers that are learned from them. If fixed
+    ones are a candidate of their own, they are compared elsewhere.
     """
     outcome = _learned(fit)
     is_sure = fit.plan.has_rivals or (outcome.gain >= CLOSE and not _outnumber(outcome))
@@ -123,7 +120,7 @@ def _fit_learned(fit: FeatureFit) -> tuple[Regression, FitReport]:
 
 
 def _outnumber(outcome: Outcome) -> bool:
-    """Return whether there are more numbers in the frequencies (m, d) than rows that they were learned from."""
+    """Return whether the frequencies (m, d) have more entries than training rows."""
     found = outcome.frequencies
     return found is not None and math.prod(found.shape) > len(outcome.held_out.learned_from)
 
@@ -137,7 +134,7 @@ def _finish_learned(
 
 
 def grow(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport], str]:
-    """Optimise on larger and larger subsets; return the values, the reports, and how it ended, in words."""
+    """Optimise on growing subsets; return the values, the reports, and a message."""
     return enlarge(fit, *begin(fit, values))
 
 
@@ -149,9 +146,14 @@ def begin(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport]]:
 def approach(
     fit: FeatureFit, values: Values, most: int, compared: int | None = None, tolerance: float | None = None
 ) -> tuple[Values, FitReport]:
-    """Optimise on so many rows at most, from the best start alone, and not to the last digit; return both.
+    """Optimise on at most so many rows from the best start, to a coarse tolerance; return the values and the report.
 
-    Starts are compared on `compared` rows at most, None: on all these; the tolerance is of a row.
+    Args:
+        fit: The fit.
+        values: The starting values.
+        most: The most rows.
+        compared: The most rows on which starts are compared. If None, all of these.
+        tolerance: The least gain of an iteration in nats a row. If None, 0.001 nats in total.
     """
     rows = searched(fit.subset(most))
     best = _ranked_starts(fit, values, rows if compared is None else searched(fit.subset(compared)))[0]
@@ -159,7 +161,7 @@ def approach(
 
 
 def enlarge(fit: FeatureFit, values: Values, reports: list[FitReport]) -> tuple[Values, list[FitReport], str]:
-    """Optimise on the larger subsets; return the values, the reports after those given, and how it ended, in words."""
+    """Optimise on the larger subsets; return the values, all reports, and a message."""
     for size in _sizes(fit)[1:]:
         values, report = optimize(fit, values, searched(fit.subset(size)))
         reports.append(report)
@@ -183,7 +185,7 @@ def _sizes(fit: FeatureFit) -> list[int]:
 
 
 def searched(rows: Block) -> Block:
-    """Return rows to search on; few of them in double precision, because rounding would end its line searches."""
+    """Return rows for a search; few rows in double precision, since rounding would stop line searches."""
     return replace(rows, inputs=rows.inputs.double()) if len(rows) <= LEAST_ROWS else rows
 
 
@@ -209,7 +211,7 @@ def _first(fit: FeatureFit, values: Values, rows: Block) -> tuple[Values, list[F
 
 
 def _best_of_starts(fit: FeatureFit, values: Values, rows: Block) -> tuple[Values, FitReport]:
-    """Optimise from the best of the starts, and from another far from it; return the better optimum."""
+    """Optimise from the best start and from another far from it; return the better optimum."""
     ends = _ends_of_starts(fit, values, rows)
     best, report = max(ends, key=lambda end: round(end[1].log_marginal_likelihood, _ROUNDED))
     return best, report.with_all([report for _, report in ends])
@@ -218,7 +220,7 @@ def _best_of_starts(fit: FeatureFit, values: Values, rows: Block) -> tuple[Value
 def _ends_of_starts(
     fit: FeatureFit, values: Values, rows: Block, tolerance: float | None = None
 ) -> list[tuple[Values, FitReport]]:
-    """Optimise from the best of the starts, and from another: the usual one where it is short, else one far away."""
+    """Optimise from the best start, and from the usual one if that is short, else from one far away."""
     order = _ranked_starts(fit, values, rows)
     if order[0] <= SHORT:
         others = [1.0]
@@ -233,9 +235,9 @@ def _ends_of_starts(
 
 
 def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:
-    """Return multiples of the starting lengthscale, the best first by the likelihood of rows, or the longer of equals.
+    """Return multiples of the starting lengthscale, ranked by the likelihood of rows, the longer of equals first.
 
-    Lengthscales shorter than all distances are equal but for rounding, which is not to choose between them.
+    Lengthscales shorter than all distances are equal up to rounding.
     """
     if not _may_scale(fit):
         return [1.0]
@@ -251,7 +253,7 @@ def _ranked_starts(fit: FeatureFit, values: Values, rows: Block) -> list[float]:
     def compute() -> dict[str, Tensor]:
         return {"values": torch.tensor([likelihood(factor) for factor in STARTS], dtype=torch.float64)}
 
-    likelihoods = fit.plan.journal.remember("starts", compute)["values"].tolist()
+    likelihoods = fit.plan.journal.memoize("starts", compute)["values"].tolist()
     ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
     return [factor for _, factor in reversed(ranked)]
 
@@ -275,7 +277,7 @@ def optimize(
     restart: int = 0,
     tolerance: float | None = None,
 ) -> tuple[Values, FitReport]:
-    """Run L-BFGS on rows, with the output scale solved for unless that leads out of the bounds."""
+    """Run L-BFGS on rows, with the output scale solved for unless that leaves the bounds."""
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
     stage += ", exact kernel" * isinstance(fit.regression.family, KernelFamily)
     plan = fit.plan
@@ -317,19 +319,19 @@ def _maximize(
 
 
 def _density(fit: FeatureFit, start: Values, rows: Block) -> Density:
-    """Return the log density of rows, with the output scale solved for where that can be done.
+    """Return the log density of rows, with the output scale solved for if possible.
 
-    The search sees noise / output scale as the noise beside the output scale of the start.
+    The search varies noise / output scale, as the noise with the output scale of the start.
     """
     if not fit.solves(rows):
         return plain_density(fit.regression, rows)
 
-    def density(values: Values, near: Guess = ()) -> Told:
+    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
         begun = values.replaced({"outputscale": start.raw["outputscale"]})
         with torch.no_grad():
-            c, solved = best_common_scale(fit.linear(begun.detached(), rows), rows.count)
+            c, solution = best_common_scale(fit.linear(begun.detached(), rows), rows.count)
         reached = begun.shifted(outputscale=c.log(), noise=c.log()).leaves(_wanted(values))
-        return Told(FeatureEvidence(fit.linear(reached, rows), solved).log_marginal_likelihood(), reached)
+        return Evaluation(LowRankSolver(fit.linear(reached, rows), solution).log_marginal_likelihood(), reached)
 
     return density
 
@@ -339,13 +341,13 @@ def _wanted(values: Values) -> list[str]:
 
 
 def _ratio_bounds(values: Values) -> tuple[float, float]:
-    """Return bounds of log noise beside the output scale that is held while their common scale is solved for."""
+    """Return the bounds of log noise at the held output scale, while their common scale is solved for."""
     held = float(values.raw["outputscale"])
     return held + _LOG_RATIO[0], held + _LOG_RATIO[1]
 
 
 def _learned(fit: FeatureFit) -> Outcome:
-    """Return what learning the frequencies came to."""
+    """Return the outcome of learning the frequencies."""
     held_out = fit.held_out()
     if len(fit.pool) < LEAST_LEARNED or fit.plan.steps == 0:
         return refusal(fit, held_out)

@@ -1,8 +1,8 @@
 """Fitting by the bound of variational inference, on all rows.
 
-Through random features the bound is searched with few of them, whose matrices cost a fraction, and the law then found
-once with all; the few serve for nothing else. Elsewhere it is searched from where a cheaper fit ends, by Laplace's
-approximation, or with a normal likelihood where there is none; of several classes, of which none is cheaper, at once.
+With random features the bound is searched with few of them, whose matrices cost a fraction, and the posterior is then
+computed once with all. Otherwise the search starts at the end of a cheaper fit, by Laplace's approximation or with a
+Gaussian likelihood. For several classes no fit is cheaper.
 """
 
 from collections.abc import Callable
@@ -15,31 +15,32 @@ from rfgp.fitting.context import FeatureFit
 from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
 from rfgp.fitting.observed import with_few
 from rfgp.fitting.subsets import approach
-from rfgp.inference.evidence import Evidence
 from rfgp.likelihoods import Normal
 from rfgp.parameters import Values
 from rfgp.regression import Family, FeatureFamily, FitReport, Regression
 from rfgp.regression.observing import NOISE, left_out_observations, summary_of
 from rfgp.regression.regression import started
 from rfgp.rows import GivenArrays, in_memory
+from rfgp.solvers import Inference
 from rfgp.threads import in_one_thread
 
 Strategy = Callable[[Regression, Plan], tuple[Regression, FitReport]]
 
 COMPARED = 500
-"""Rows on which starts are compared."""
+"""The number of rows on which starts are compared."""
 OF_CLASSES = 1e-4
-"""Nats a row that an iteration must gain for several classes, whose evaluations take steps for each. Where inputs
-separate them searches go on for a hundred evaluations that gain a tenth of a nat each."""
+"""The least gain of an iteration for several classes, in nats a row.
+
+If inputs separate the classes, searches would continue for a hundred evaluations that gain 0.1 nats each."""
 
 
 def fit_variational(regression: Regression, plan: Plan, strategy: Strategy) -> tuple[Regression, FitReport]:
-    """Fit a regression by the bound; return the one found, with its posterior, and how it went.
+    """Fit a regression by the bound; return it with its posterior, and the report.
 
     Args:
-        regression: With its rows in memory.
-        plan: What the user asked for.
-        strategy: How a cheaper regression is fitted.
+        regression: The regression, with its rows in memory.
+        plan: The options of the fit.
+        strategy: The fit of a cheaper regression.
 
     Raises:
         DataError: some of the rows are read in blocks.
@@ -49,32 +50,32 @@ def fit_variational(regression: Regression, plan: Plan, strategy: Strategy) -> t
     few = with_few(regression)
     is_searched = isinstance(few.family, FeatureFamily) and not few.family.options.likelihood.has_noise_process
     with torch.no_grad(), in_one_thread(len(rows) <= SMALL):
-        found, report, evidence = _searched(few, plan) if is_searched else _approached(few, plan, strategy)
+        found, report, inference = _searched(few, plan) if is_searched else _approached(few, plan, strategy)
         if few is not regression:
             found = regression.replace(hyperparameters=found.hyperparameters)
-            evidence = found.evidence(rows, evidence.guess())
-        left_out = float(left_out_observations(found, rows, evidence).log_density.mean())
-        total = float(evidence.log_marginal_likelihood()) + found.scaling.targets.log_jacobian(rows.count)
-        found = found.replace(given=evidence.posterior())
+            inference = found.infer(rows, inference.warm_start())
+        left_out = float(left_out_observations(found, rows, inference).log_density.mean())
+        total = float(inference.log_marginal_likelihood()) + found.scaling.targets.log_jacobian(rows.count)
+        found = found.replace(given=inference.posterior())
     return found, replace(report, leave_one_out=left_out, log_marginal_likelihood=total)
 
 
-def _searched(regression: Regression, plan: Plan) -> tuple[Regression, FitReport, Evidence]:
-    """Return the regression through features at which the bound is highest, the report, and what rows say."""
+def _searched(regression: Regression, plan: Plan) -> tuple[Regression, FitReport, Inference]:
+    """Return the regression through features with the highest bound, the report, and the inference."""
     rows = regression.needed_rows("a fit")
     tolerance = OF_CLASSES if regression.family.options.likelihood.num_latents > 1 else None
     fit = FeatureFit.of(regression, plan)
     values, report = approach(fit, regression.hyperparameters, len(rows), COMPARED, tolerance)
     found = regression.replace(hyperparameters=values)
-    return found, report, found.evidence(rows)
+    return found, report, found.infer(rows)
 
 
-def _approached(regression: Regression, plan: Plan, strategy: Strategy) -> tuple[Regression, FitReport, Evidence]:
-    """Return the regression fitted from where a cheaper one ends, if one is cheaper, the report, and what rows say."""
+def _approached(regression: Regression, plan: Plan, strategy: Strategy) -> tuple[Regression, FitReport, Inference]:
+    """Return the regression fitted from the end of a cheaper one, the report, and the inference."""
     rows, law = regression.needed_rows("a fit"), regression.family.options.likelihood
     if law.num_latents > 1:
         found, report = strategy(regression, plan)
-        return found, report, found.evidence(rows)
+        return found, report, found.infer(rows)
     cheaper = _cheaper(regression)
     if law.has_noise_process:
         cheaper = _begun_again(regression, cheaper.family)
@@ -84,11 +85,11 @@ def _approached(regression: Regression, plan: Plan, strategy: Strategy) -> tuple
     begun = regression.replace(family=family, hyperparameters=_started(regression.hyperparameters, reached, plan.fixed))
     values, report = maximize(Objective.of(begun, rows), begun.hyperparameters, plan, stage="bound")
     found = begun.replace(hyperparameters=values)
-    return found, report.with_all([first, report]), found.evidence(rows)
+    return found, report.with_all([first, report]), found.infer(rows)
 
 
 def _cheaper(regression: Regression) -> Regression:
-    """Return the regression by Laplace's approximation, or with a normal likelihood."""
+    """Return the regression by Laplace's approximation, or with a Gaussian likelihood."""
     family, options = cast(Any, regression.family), cast(Any, regression.family.options)
     if "laplace" in options.likelihood.approximations:
         return regression.replace(family=replace(family, options=replace(options, approximation="laplace")))
@@ -97,14 +98,14 @@ def _cheaper(regression: Regression) -> Regression:
 
 
 def _begun_again(regression: Regression, family: Family) -> Regression:
-    """Return the regression of another family at its starting values, for the rows of this one."""
+    """Return the regression of another family at its starting values, for the same rows."""
     given = GivenArrays(*in_memory(regression.needed_rows("a fit"), "variational inference"))
     family, summary = summary_of(family, given)
-    return started(family.seeing(summary), summary, given.rows(summary.scaling))
+    return started(family.with_data_summary(summary), summary, given.rows(summary.scaling))
 
 
 def _started(values: Values, found: Regression, fixed: tuple[str, ...]) -> Values:
-    """Return values with those found; the noise's logarithm begins with the kernel of the function."""
+    """Return values with those found. The logarithm of the noise starts with the kernel of the function."""
     reached, names = found.hyperparameters, set(values.space.names) - set(fixed)
     own = {name: reached.value(name) for name in reached.space.names if name in names}
     kernel = set(reached.space.quantities) - {"outputscale", "noise"}

@@ -32,8 +32,16 @@ class ResultCache:
     def __init__(self) -> None:
         self._results: dict[tuple[str, bool], Any] = {}
 
-    def get(self, name: str, compute: Callable[[], T]) -> T:
-        """Return the result of this name. If there is none that may be returned here, compute it."""
+    def get(self, name: str, compute: Callable[[], T], *, keep: bool = True) -> T:
+        """Return the result of this name. If there is none that may be returned here, compute it.
+
+        Args:
+            name: The name.
+            compute: Returns the result.
+            keep: Whether to keep it. If not, it is computed at every call.
+        """
+        if not keep:
+            return compute()
         modes = (True,) if torch.is_grad_enabled() else (False, True)
         for mode in modes:
             if (name, mode) in self._results:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,7 +10,9 @@ from torch import Tensor
 from rfgp.blocks import Prior
 from rfgp.solvers import Posterior
 from rfgp.solvers.operators import LatentOperator
-from rfgp.solvers.role import Functions
+from rfgp.solvers.role import Functions, Shape
+
+T = TypeVar("T")
 
 NOISE_PREFIX = "noise"
 """The prefix of the names of the tensors of a noise process."""
@@ -37,7 +39,7 @@ class IndependentFunctions(Posterior):
         return sum(function.width for function in self.functions)
 
     def project(self, inputs: Tensor) -> tuple[Any, ...]:
-        """Return the projections of n inputs, one for each function."""
+        """Return the projections of n inputs, such as (n, F), one for each function."""
         return tuple(function.project(inputs) for function in self.functions)
 
     def mean(self, projected: tuple[Any, ...]) -> Tensor:
@@ -66,7 +68,11 @@ class IndependentFunctions(Posterior):
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors (...) of all functions. The number of its function precedes a name: "0.weights"."""
-        return numbered_tensors(self.functions)
+        return numbered(function.tensors() for function in self.functions)
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of the tensors of all functions, for n rows and k functions."""
+        return numbered(function.shapes(n, 1) for function in self.functions)
 
     def of(self, names: Sequence[str]) -> "IndependentFunctions":
         """Return the posterior of the sum of some terms of each function."""
@@ -86,12 +92,12 @@ class HeteroscedasticPosterior(Posterior):
 
     Attributes:
         function: The posterior of f.
-        noise: The posterior of g.
+        noise_process: The posterior of g.
         prior: The prior of f.
     """
 
     function: Posterior
-    noise: Posterior = field()
+    noise_process: Posterior = field()
     prior: Prior = field(init=False)
 
     def __post_init__(self) -> None:
@@ -136,7 +142,11 @@ class HeteroscedasticPosterior(Posterior):
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors (...) of both. "noise." precedes the names of those of g."""
-        return self.function.tensors() | prefixed(NOISE_PREFIX, self.noise.tensors())
+        return self.function.tensors() | prefixed(NOISE_PREFIX, self.noise_process.tensors())
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of the tensors of both, for n rows and one output."""
+        return self.function.shapes(n, k) | prefixed(NOISE_PREFIX, self.noise_process.shapes(n, k))
 
     def of(self, names: Sequence[str]) -> "HeteroscedasticPosterior":
         """Return the posterior of the sum of some terms of f."""
@@ -155,16 +165,16 @@ def block_diagonal(
     return out
 
 
-def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors (...) with a prefix and a dot before their names."""
-    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
+    """Return values, such as tensors (...), with a prefix and a dot before their names."""
+    return {f"{prefix}.{name}": value for name, value in values.items()}
 
 
-def numbered_tensors(posteriors: Iterable[Posterior]) -> dict[str, Tensor]:
-    """Return the tensors (...) of several posteriors, with the number of each before the names."""
-    found: dict[str, Tensor] = {}
-    for number, posterior in enumerate(posteriors):
-        found |= prefixed(str(number), posterior.tensors())
+def numbered(values: Iterable[Mapping[str, T]]) -> dict[str, T]:
+    """Return the values, such as tensors (...), of several posteriors, with the number of each before the names."""
+    found: dict[str, T] = {}
+    for number, own in enumerate(values):
+        found |= prefixed(str(number), own)
     return found
 
 

@@ -79,7 +79,7 @@ class Distribution(ABC):
         return None
 
     def _kept(self, name: str, compute: Callable[[], T]) -> T:
-        return compute() if self.requires_grad else self._cache.get(name, compute)
+        return self._cache.get(name, compute, keep=not self.requires_grad)
 
     @abstractmethod
     def _mean(self) -> Tensor: ...
@@ -123,7 +123,7 @@ class LatentDistribution(Distribution):
     @property
     def noise(self) -> "LatentDistribution | None":
         """The distribution of the logarithm of the noise at the points, if that is a function of the inputs."""
-        posterior = self.posterior.noise
+        posterior = self.posterior.noise_process
         return None if posterior is None else self._kept("noise", lambda: LatentDistribution(posterior, self.inputs))
 
     def function_covariance(self) -> Tensor:

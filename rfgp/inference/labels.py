@@ -136,7 +136,7 @@ class ObservedClasses(Prediction):
     def _probabilities(self) -> Tensor:
         """Return the probabilities (n, C), which are kept."""
         with torch.no_grad():
-            return self._kept("probabilities", self._averaged_softmax)
+            return self._cache.get("probabilities", self._averaged_softmax, keep=not self.latent.requires_grad)
 
     def _averaged_softmax(self) -> Tensor:
         covariance = self.latent.function_covariance()

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.composite import numbered_tensors
+from rfgp.inference.composite import numbered
 from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Inference, Posterior
-from rfgp.solvers.role import Functions
+from rfgp.solvers.role import Functions, Shape
 
 NO_FUNCTIONS = "An average of exact processes has no functions to draw. Use predict(X).sample() instead."
 
@@ -62,13 +62,7 @@ class MixtureInference(Inference):
 
     def posterior(self) -> "MixturePosterior":
         """Return the posteriors of all members."""
-        first = self._members[0]
-        return MixturePosterior(
-            tuple(each.posterior() for each in self._each()),
-            self._weights,
-            tuple((member.mean - first.mean).detach() for member in self._members),
-            tuple(member.noise.detach() for member in self._members),
-        )
+        return MixturePosterior.from_members(self._members, [each.posterior() for each in self._each()])
 
     @property
     def _weights(self) -> tuple[float, ...]:
@@ -100,6 +94,21 @@ class MixturePosterior(Posterior):
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", self.members[0].prior)
 
+    @classmethod
+    def from_members(cls, members: Sequence[MixtureMember], posteriors: Sequence[Posterior]) -> "MixturePosterior":
+        """Return the mixture of the posteriors of its members.
+
+        Args:
+            members: The members.
+            posteriors: The posterior of each.
+        """
+        return cls(
+            tuple(posteriors),
+            tuple(member.weight for member in members),
+            tuple((member.mean - members[0].mean).detach() for member in members),
+            tuple(member.noise.detach() for member in members),
+        )
+
     def at(self, inputs: Tensor | InputBlocks) -> "MixtureDistribution":
         """Return the distribution of the latent function at n inputs, (n, d) or (n,)."""
         members = tuple(LatentDistribution(member, inputs) for member in self.members)
@@ -111,7 +120,7 @@ class MixturePosterior(Posterior):
         return sum(member.width for member in self.members)
 
     def project(self, inputs: Tensor) -> tuple[Any, ...]:
-        """Return the projections of n inputs, one for each member."""
+        """Return the projections of n inputs, such as (n, F), one for each member."""
         return tuple(member.project(inputs) for member in self.members)
 
     def mean(self, projected: tuple[Any, ...]) -> Tensor:
@@ -138,7 +147,11 @@ class MixturePosterior(Posterior):
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors (...) of all members. The number of its member precedes a name: "0.factor"."""
-        return numbered_tensors(self.members)
+        return numbered(member.tensors() for member in self.members)
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of the tensors of all members, for n rows and one output."""
+        return numbered(member.shapes(n, k) for member in self.members)
 
     def _means(self, projected: tuple[Any, ...]) -> list[Tensor]:
         parts = zip(self.members, projected, self.shifts, strict=True)

@@ -144,12 +144,12 @@ class ObservedPrediction(Prediction):
         location = location if self.offset is None else location + self.offset
         if not likelihood.has_noise_process:
             return LatentPredictive(likelihood, self.latent, location)
-        level = torch.as_tensor(cast(Heteroscedastic, likelihood).noise).double()
+        level = torch.as_tensor(cast(Heteroscedastic, likelihood).noise, dtype=torch.float64)
         return HeteroscedasticPredictive(level, self.latent, location)
 
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Return means and variances (n,), which are kept."""
-        return self._kept("moments", self._predictive.moments)
+        return self._cache.get("moments", self._predictive.moments, keep=not self.latent.requires_grad)
 
 
 def quantile_of(

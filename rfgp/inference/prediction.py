@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,8 +17,6 @@ from rfgp.inference.distributions import Distribution, LinearFunctionals, normal
 from rfgp.inference.operators import CovarianceOperator, ObservedOperator
 from rfgp.inference.refusals import NO_EXPOSURE, NO_LOGARITHM, refuse_functionals
 from rfgp.linalg import covariance_root
-
-T = TypeVar("T")
 
 
 @hides("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
@@ -200,7 +198,7 @@ class Prediction:
         standard = torch.randn(*count, root.shape[1], generator=generator, dtype=root.dtype)
         values = mean + (standard.to(root.device) @ root.mT).mT
         if self.has_noise:
-            values = values + self._sample_noise(count, len(root), generator).to(root).mT
+            values = values + _noise_draws(self.noise, count, len(root), generator).to(root).mT
         return self._out(self._to_units(values))
 
     def log_density(self, y: Any) -> Any:
@@ -258,15 +256,6 @@ class Prediction:
         """Return standardized values (..., k) in the user's units, without the last axis if there is one output."""
         out = self.location + self.scale * values
         return out[..., 0] if self.location.ndim == 0 else out
-
-    def _sample_noise(self, count: tuple[int, int], size: int, generator: torch.Generator) -> Tensor:
-        """Return draws (s, k, n) of the standardized noise."""
-        standard = torch.randn(*count, size, generator=generator, dtype=torch.float64)
-        noise = self.noise.double().cpu()
-        return standard @ covariance_root(noise).mT if noise.ndim == 2 else noise.sqrt() * standard
-
-    def _kept(self, name: str, compute: Callable[[], T]) -> T:
-        return compute() if self.latent.requires_grad else self._cache.get(name, compute)
 
     def _out(self, value: Tensor) -> Any:
         return in_caller_form(value, self.template, self.as_numpy)
@@ -375,6 +364,15 @@ def _noise(prediction: Prediction) -> Tensor:
     """Return the standardized noise that a distribution includes, (), (n,) or (n, n)."""
     noise = prediction.noise
     return noise.double() if prediction.has_noise else torch.zeros_like(noise, dtype=torch.float64)
+
+
+def _noise_draws(noise: Tensor, count: tuple[int, int], n: int, generator: torch.Generator) -> Tensor:
+    """Return draws (s, k, n) of noise with a variance, () or (n,), or a covariance (n, n)."""
+    noise = noise.double().cpu()
+    if noise.ndim < 2:
+        return noise.sqrt() * torch.randn(*count, n, generator=generator, dtype=torch.float64)
+    root = covariance_root(noise)
+    return torch.randn(*count, root.shape[1], generator=generator, dtype=torch.float64) @ root.mT
 
 
 def _deviation(prediction: Prediction) -> Tensor:

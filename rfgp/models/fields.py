@@ -13,7 +13,7 @@ from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
 from rfgp.regression import Choice
-from rfgp.regression.fields import FieldFamily, FieldOptions, MeshPlaces, RoadPlaces
+from rfgp.regression.fields import FieldFamily, FieldOptions, MeshDomain, RoadDomain
 from rfgp.saving.fields import MESHES, ROADS
 
 
@@ -72,9 +72,9 @@ class RoadGP(Process[FieldFamily]):
             random.resolve_seed(seed), lengthscale, outputscale, noise, priors, likelihood, approximation
         )
         alphas: tuple[Any, ...] = (1, 2) if isinstance(alpha, str) and alpha == "auto" else (alpha,)
-        places = {f"alpha={each}": RoadPlaces(graphs.RoadField(roads, each, boundary)) for each in alphas}
-        first = next(iter(places.values()))
-        super().__init__(FieldFamily(first, options, candidates=places if len(places) > 1 else {}))
+        domains = {f"alpha={each}": RoadDomain(graphs.RoadField(roads, each, boundary)) for each in alphas}
+        first = next(iter(domains.values()))
+        super().__init__(FieldFamily(first, options, candidates=domains if len(domains) > 1 else {}))
 
     @property
     def choice(self) -> Choice | None:
@@ -150,11 +150,11 @@ class MeshGP(Process[FieldFamily]):
         options = FieldOptions(
             random.resolve_seed(seed), lengthscale, outputscale, noise, priors, likelihood, approximation
         )
-        super().__init__(FieldFamily(MeshPlaces(field, within), options))
+        super().__init__(FieldFamily(MeshDomain(field, within), options))
 
     @property
     def within(self) -> float:
         """The largest distance of a point from the surface, in the mesh's units."""
-        places = self.family.places
-        assert isinstance(places, MeshPlaces)
-        return places.limit
+        domain = self.family.domain
+        assert isinstance(domain, MeshDomain)
+        return domain.limit

@@ -199,7 +199,7 @@ class GraphGP(Process[NodeFamily]):
         family = NodeFamily.of(self.graph, self._changed(changes, walks), **self._present_hops(walks))
         family = family if family.features is not None else family.chosen(family.options.kernel)
         regression = rows.replace(family=family)
-        for warning in family.checked(regression.hyperparameters, None, regression.scaling, None):
+        for warning in family.diagnosed(regression.hyperparameters, None, regression.scaling, None):
             warnings.warn(warning, stacklevel=3)
         return GraphGP.of(family, Fitted.of(regression))
 

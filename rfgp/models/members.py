@@ -1,7 +1,7 @@
 """Processes on a table with names of their own, through random features and exact; and how one becomes another."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -12,7 +12,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_table
 from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Fitted, Process, with_rows
-from rfgp.parameters import Hyperprior, Values
+from rfgp.parameters import Hyperprior
 from rfgp.regression import (
     Family,
     FeatureFamily,
@@ -22,6 +22,7 @@ from rfgp.regression import (
     KernelFamily,
     KernelOptions,
     LocalFamily,
+    Member,
     Regression,
     TableFamily,
     family_of,
@@ -235,10 +236,10 @@ def redrawn(options: KernelOptions, changes: Mapping[str, Any]) -> KernelOptions
 
 def under(options: KernelOptions, regression: Regression) -> tuple[Any, Fitted]:
     """Return the family of options with a draw of its own, and a regression's rows and numbers under it."""
-    family = family_of(options).drawn(regression.scaling)
+    family = family_of(options).with_sample(regression.scaling)
     if isinstance(family, InducingFamily):
         family = family.beside(regression.family)
-    family, values = family.begun(regression.hyperparameters, regression.needed_rows("another draw"))
+    family, values = family.initialized(regression.hyperparameters, regression.needed_rows("another draw"))
     return family, Fitted.of(regression.replace(family=family, hyperparameters=values))
 
 
@@ -247,7 +248,7 @@ def members_of(model: Process[Any]) -> tuple[tuple[float, ExactGP], ...]:
     if not isinstance(model.family, KernelFamily) or not model.family.others:
         return ()
     now = model.regression
-    return tuple((m.weight, _alone(m.options, m.values, now)) for m in model.family.members(now.hyperparameters))
+    return tuple((m.weight, _alone(m, now)) for m in model.family.members(now.hyperparameters))
 
 
 def with_others(text: str, family: Family) -> str:
@@ -256,6 +257,6 @@ def with_others(text: str, family: Family) -> str:
     return f"{text[:-1]}, averaged with {counted(others, 'other')})" if others else text
 
 
-def _alone(options: KernelOptions, values: Values, regression: Regression) -> ExactGP:
-    family = KernelFamily(options)
-    return ExactGP.of(family, Fitted.of(regression.replace(family=family, hyperparameters=values)))
+def _alone(member: Member, regression: Regression) -> ExactGP:
+    changed = regression.replace(family=member.family, hyperparameters=member.values)
+    return ExactGP.of(cast(KernelFamily, member.family), Fitted.of(changed))

@@ -20,7 +20,8 @@ from rfgp.errors import (
     arguments,
 )
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
-from rfgp.inference import LeaveOneOut, Prediction
+from rfgp.inference.left_out import LeaveOneOut
+from rfgp.inference.prediction import Prediction
 from rfgp.models.given import given, warn_of_targets
 from rfgp.parameters import Hyperparameters
 from rfgp.regression import Family, FitReport, Regression, begin, conditioned, decided, extended, solved_if_read
@@ -361,7 +362,7 @@ def _chosen(model: type[Process[Any]], options: object) -> Iterator[str]:
 
 def _told(now: Regression, report: FitReport | None = None) -> Iterable[Warning]:
     """Return warnings of what a family tells of a regression."""
-    return now.family.checked(now.hyperparameters, now.rows, now.scaling, report)
+    return now.family.diagnosed(now.hyperparameters, now.rows, now.scaling, report)
 
 
 def _of_choice(report: FitReport) -> Iterator[Warning]:

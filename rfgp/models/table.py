@@ -12,7 +12,6 @@ from rfgp.choosing import advised, fit_open
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Nystrom
 from rfgp.fitting import Plan, Progress, Reporter
-from rfgp.inference import EvidenceBounds
 from rfgp.likelihoods import Likelihood
 from rfgp.models.given import given
 from rfgp.models.members import ExactGP, members_of, redrawn, under, with_others
@@ -34,6 +33,7 @@ from rfgp.regression import (
 )
 from rfgp.regression.table.offers import AUTO
 from rfgp.saving import TABLES
+from rfgp.solvers.lowrank import EvidenceBounds
 
 _OF_KERNEL = {"spectrum", "ard", "standardize", "lengthscale", "outputscale", "noise", "priors", "features"} | {
     "local_lengthscale",
@@ -135,7 +135,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
             lengthscale shared by standardised columns counts in standard deviations.
         seed: An integer, or None for one from the system, kept as `.seed`.
         dtype: Of the features; None: the data's. Sums and factorisations are float64 always, products of features
-            where the noise is small (`rfgp.inference.linear`). With noise down to a thousandth of the target's
+            where the noise is small (`rfgp.solvers.lowrank.model`). With noise down to a thousandth of the target's
             variance, means from float32 features are within .002 of its deviation of those from float64, deviations
             within 2 %.
 
@@ -309,7 +309,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
         """Return bounds of the exact log marginal likelihood at these hyperparameters, in O(n M^2).
 
         They bound the distance of the posterior from the exact one where that cannot be computed; the formulas and
-        their sources are in `rfgp.inference.bounds`.
+        their sources are in `rfgp.solvers.lowrank.bounds`.
 
         Raises:
             InvalidArgumentError: of features other than "nystrom", whose kernel is not below the exact one.

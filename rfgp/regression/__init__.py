@@ -1,6 +1,7 @@
 """Regressions as values: rows under a prior at given hyperparameters, and the families of priors."""
 
 from rfgp.regression.family import Family as Family
+from rfgp.regression.family import Member as Member
 from rfgp.regression.family import mean_and_noise as mean_and_noise
 from rfgp.regression.record import Choice as Choice
 from rfgp.regression.record import Measurement as Measurement
@@ -23,7 +24,6 @@ from rfgp.regression.table import KernelFamily as KernelFamily
 from rfgp.regression.table import KernelOptions as KernelOptions
 from rfgp.regression.table import LocalFamily as LocalFamily
 from rfgp.regression.table import LocalOptions as LocalOptions
-from rfgp.regression.table import Member as Member
 from rfgp.regression.table import Offer as Offer
 from rfgp.regression.table import OpenFamily as OpenFamily
 from rfgp.regression.table import OpenOptions as OpenOptions

@@ -1,13 +1,14 @@
-"""Which prior the inputs of a regression have: the role of a family, and its duties."""
+"""The role of a family: the prior, likelihood and hyperparameters of a model before there are data."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from torch import Tensor
 
+from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference import Prior
 from rfgp.likelihoods import Likelihood, Normal, by_name
 from rfgp.parameters import Hyperprior, Quantity, Values
 from rfgp.regression.record import Choice
@@ -16,15 +17,16 @@ from rfgp.rows import Block, DataSummary, InputReader, Rows
 from rfgp.scaling import Scaling
 
 NOISE_BOUNDS = (1e-6, 1e2)
+"""The bounds of the noise variance, in variances of the targets."""
 OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
-"""Of the variance of the targets."""
+"""The bounds of the output scale, in variances of the targets."""
 LEAST_LATENT = 1e-4
-"""Of the variance that the latent function starts with, where the likelihood is not normal; `Likelihood.widest` is the
-most."""
+"""The least output scale under a likelihood that is not Gaussian, in starting values; `Likelihood.widest` is the
+largest."""
 
 
 class Variance(NamedTuple):
-    """A variance among the hyperparameters, with its start and its bounds in those of the targets."""
+    """A variance among the hyperparameters, with its start and its bounds in variances of the targets."""
 
     name: str
     start: float
@@ -32,45 +34,45 @@ class Variance(NamedTuple):
 
 
 class Inputs(InputReader, Protocol):
-    """The role: what the inputs of a family are."""
+    """The role: how the inputs of a family are read, and the hyperparameters that they need."""
 
     def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Quantity]:
         """Return the kernel's hyperparameters at their starts, for columns of these standard deviations, (d,)."""
 
     def check(self, inputs: Tensor) -> None:
-        """Refuse what no `read` returns, tables (n, d) or positions (n,).
+        """Refuse inputs that `read` never returns, tables (n, d) or positions (n,).
 
         Raises:
-            DataError: it is such.
+            DataError: the inputs are invalid.
         """
 
 
 class Options(Protocol):
-    """The role: what a user chose, all of it; a frozen dataclass."""
+    """The role: all options that a user chose; a frozen dataclass."""
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """Starting values by name, in the user's units; None: left open."""
+        """Starting values by name, in the user's units; None for a value that the data decide."""
 
     @property
     def hyperpriors(self) -> Mapping[str, Hyperprior | None] | None:
-        """Log densities of named hyperparameters; None for a name that is to have none."""
+        """Log densities of named hyperparameters; None for a name that has none."""
 
     @property
     def seed(self) -> int:
-        """What everything random follows from."""
+        """The seed of everything random."""
 
     @property
     def likelihood(self) -> Likelihood:
-        """The law of an observation given the latent function."""
+        """The distribution of an observation given the latent function."""
 
     @property
     def approximation(self) -> str | None:
-        """How the posterior is approximated; None: as usual for the likelihood."""
+        """How the posterior is approximated. If None, as usual for the likelihood."""
 
 
 def read_likelihood(likelihood: Any, noise: Any) -> Likelihood:
-    """Return a likelihood as an object, and refuse a noise beside one that has none.
+    """Return a likelihood as an object, and refuse a noise if it has none.
 
     Raises:
         InvalidArgumentError: there is no such likelihood, or the noise belongs elsewhere.
@@ -88,7 +90,7 @@ def check_approximation(approximation: str | None, likelihood: Likelihood) -> No
     """Refuse an approximation that a likelihood does not have.
 
     Raises:
-        InvalidArgumentError: with those that it has.
+        InvalidArgumentError: the message names those that it has.
     """
     known = likelihood.approximations
     if approximation is not None and approximation not in known:
@@ -97,16 +99,16 @@ def check_approximation(approximation: str | None, likelihood: Likelihood) -> No
 
 
 class Family(ABC):
-    """A frozen value: options, and what was drawn for the columns of the inputs."""
+    """The options of a model and the random draws for its inputs. A family is immutable."""
 
     options: Options
     has_few_features: ClassVar[bool] = False
-    """Whether matrices are of features rather than of all pairs of rows, where rows are more."""
+    """Whether matrices of features replace those of all pairs of rows if the rows are more."""
 
     @property
     @abstractmethod
     def inputs(self) -> Inputs:
-        """What the inputs are, and how they are read."""
+        """How inputs are read."""
 
     @property
     def variances(self) -> tuple[Variance, ...]:
@@ -117,12 +119,12 @@ class Family(ABC):
 
     @property
     def is_normal(self) -> bool:
-        """Whether observations are normal given the latent function, so that nothing is approximated."""
+        """Whether observations are Gaussian given the latent function, so that inference is exact."""
         return isinstance(self.options.likelihood, Normal)
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
-        """The kernel's hyperparameters that a fit multiplies by factors to compare starts; none here."""
+        """The kernel's hyperparameters that a fit multiplies by factors to compare starts."""
         return ()
 
     @property
@@ -134,51 +136,86 @@ class Family(ABC):
     def prior(self, values: Values) -> Prior:
         """Return the prior of the standardised function over standardised inputs."""
 
+    def members(self, values: Values) -> "tuple[Member, ...]":
+        """Return the processes whose posteriors are averaged, that of these hyperparameters first."""
+        return (Member(1.0, self, values),)
+
     def observation_noise(self, values: Values) -> Tensor:
-        """Return the standardised variance of an observation given the function, 0-d; of a normal likelihood."""
-        return values.standardized("noise")
+        """Return the standardised variance of an observation given the function, 0-d, of a Gaussian likelihood."""
+        first, *others = (member.weight * member.noise for member in self.members(values))
+        return sum(others, start=first)
 
-    def seeing(self, summary: DataSummary) -> Self:
-        """Return the family with what data decide, where it is still open; here it is not."""
+    def with_data_summary(self, summary: DataSummary) -> Self:
+        """Return the family with options that the data decide."""
         return self
 
-    def closed(self, rows: int) -> "Family":
-        """Return the family that serves so many rows where nothing is to be measured: itself, where nothing is open."""
+    def resolved(self, rows: int) -> "Family":
+        """Return the family that serves so many rows if nothing is measured; an open one takes its first candidate."""
         return self
 
-    def drawn(self, scaling: Scaling) -> Self:
-        """Return the family with a draw for inputs of these columns, where the draw depends on them."""
+    def with_sample(self, scaling: Scaling) -> Self:
+        """Return the family with the random draws for inputs of these columns."""
         return self
 
-    def begun(self, values: Values, rows: Rows) -> tuple[Self, Values]:
-        """Return the family and the starting values that standardised rows decide, where the user left them open."""
+    def initialized(self, values: Values, rows: Rows) -> tuple[Self, Values]:
+        """Return the family and the starting values that standardised rows decide, unless the user gave them."""
         return self, values
 
     def normalized(self, values: Values, rows: Block) -> Values:
-        """Return values whose prior variance is, on average over some rows, what the output scale was; here it is."""
+        """Return values whose prior variance is, on average over some rows, the output scale."""
         return values
 
     def retuned(self, values: Values) -> tuple[Self, bool]:
-        """Return the family with what suits the hyperparameters found, and whether a fit should go on with it."""
+        """Return the family with features that suit the hyperparameters found, and whether a fit should continue."""
         return self, False
 
     @property
     def choice(self) -> Choice | None:
-        """What was chosen of this family's options, where some were open."""
+        """The report of what was selected of this family's options, or None."""
         return None
 
-    def checked(
+    def diagnosed(
         self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
     ) -> Iterator[Warning]:
-        """Yield warnings of what hyperparameters, or the report of a fit to rows, tell of the features."""
+        """Yield warnings about the features, given hyperparameters and the report of a fit."""
         yield from ()
 
     @abstractmethod
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield what a fit through this family is a function of, for checkpoints: texts, and tensors (...)."""
+        """Yield everything that a fit is a function of, for checkpoints: texts, and tensors (...)."""
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self  # it never changes
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A process with its share in an average of posteriors.
+
+    Attributes:
+        weight: The share; the shares of an average sum to one.
+        family: The process.
+        values: Its hyperparameters.
+    """
+
+    weight: float
+    family: Family
+    values: Values
+
+    @property
+    def prior(self) -> Prior:
+        """The prior at these hyperparameters."""
+        return self.family.prior(self.values)
+
+    @property
+    def mean(self) -> Tensor:
+        """The standardised mean, (k,), float64."""
+        return self.values.standardized("mean").reshape(-1).double()
+
+    @property
+    def noise(self) -> Tensor:
+        """The standardised variance of an observation given the function, 0-d, float64, of a Gaussian likelihood."""
+        return self.values.standardized("noise").double()
 
 
 def mean_and_noise(values: Values) -> tuple[Tensor, Tensor]:

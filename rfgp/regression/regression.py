@@ -1,4 +1,4 @@
-"""A regression as a value: rows under a prior at given hyperparameters; and how it comes to be from data."""
+"""A regression as a value: rows under a prior at given hyperparameters, and its construction from data."""
 
 import dataclasses
 import math
@@ -12,35 +12,25 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.ambient import plain
+from rfgp.blocks import Prior
 from rfgp.counts import check_count, counted
 from rfgp.errors import DataError, NotFittedError
-from rfgp.inference import (
-    Evidence,
-    FeaturePrior,
-    LeaveOneOut,
-    LinearModel,
-    MixtureDistribution,
-    MixturePrediction,
-    Posterior,
-    Prediction,
-    Prior,
-    WeightPosterior,
-    absorb,
-    absorbs,
-    adapted,
-    evidence,
-    observations,
-)
-from rfgp.inference.evidence import Guess
+from rfgp.inference.conditioned import ConditionedGP
+from rfgp.inference.left_out import LeaveOneOut
+from rfgp.inference.mixture import MixtureDistribution, MixtureInference
+from rfgp.inference.mixture_prediction import MixturePrediction
+from rfgp.inference.observed import observations
+from rfgp.inference.prediction import Prediction
 from rfgp.parameters import Quantity, Space, Values
 from rfgp.regression.family import Family, mean_and_noise
 from rfgp.regression.observing import (
     approximation_of,
     bound_likelihood,
     check_rows,
-    law_quantities,
     left_out_observations,
-    observed_evidence,
+    likelihood_quantities,
+    mixture_members,
+    observed_inference,
     restored,
     summary_of,
 )
@@ -61,25 +51,28 @@ from rfgp.rows import (
 from rfgp.rows.arrays import Origin
 from rfgp.rows.names import arranged
 from rfgp.scaling import Affine, Scaling
+from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
+from rfgp.solvers.lowrank import LinearModel, LowRankPosterior, update_gram
 
 _LEAST = 1e-290
-"""Of a hyperparameter's bounds: what observations multiply and divide by it stays a number."""
+"""The least bound of a hyperparameter, so that products and quotients with observations are finite."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Regression:
-    """Rows under a prior at given hyperparameters, or the posterior that was given in their place, or both.
+    """Rows under a prior at given hyperparameters, a posterior, or both.
 
-    Nothing that carries a gradient is kept: likelihoods are computed at each call, the posterior once, of a detached
-    copy of the numbers.
+    Nothing that carries a gradient is kept. Likelihoods are computed at each call, and the posterior once, at detached
+    hyperparameters.
 
     Attributes:
-        family: Which prior the inputs have, and what it drew for their columns.
-        scaling: Between the user's units and standardised ones.
-        hyperparameters: The numbers.
-        num_observations: How many rows the posterior is of.
-        rows: Standardised, in blocks; None where only a posterior was given.
-        given: A posterior that was loaded, that has absorbed rows, or that ends a fit; of these very numbers.
+        family: The prior and the likelihood, with random draws for the columns of the inputs.
+        scaling: The maps between the user's units and standardised ones.
+        hyperparameters: The hyperparameters.
+        num_observations: The number of rows of the posterior.
+        rows: The standardised rows, in blocks. If None, only a posterior is known.
+        given: A posterior at these hyperparameters that was loaded, updated or found by a fit. If None, it is computed
+            when it is needed.
     """
 
     family: Family
@@ -92,20 +85,23 @@ class Regression:
     # --- other regressions -----------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> "Regression":
-        """Return the regression with other parts; a given posterior goes unless it is named, for it is of the old."""
+        """Return the regression with other attributes, without a given posterior unless it is one of them."""
         return dataclasses.replace(self, **{"given": None, **changes})
 
     def at(self, values: Values) -> "Regression":
-        """Return the regression at other numbers; itself, where they are the same."""
+        """Return the regression at other hyperparameters, or itself if they are the same."""
         return self if self.hyperparameters.equals(values) else self.replace(hyperparameters=values.detached())
 
-    # --- what the rows say -----------------------------------------------------------------------
+    # --- inference -------------------------------------------------------------------------------
 
     def needed_rows(self, purpose: str) -> Rows:
-        """Return the rows, or say what needs them.
+        """Return the rows.
+
+        Args:
+            purpose: A noun for the error message: the computation that needs the rows.
 
         Raises:
-            NotFittedError: only a posterior was given.
+            NotFittedError: only a posterior is known.
         """
         if self.rows is None:
             raise NotFittedError(
@@ -116,23 +112,26 @@ class Regression:
 
     @property
     def approximation(self) -> str | None:
-        """How the posterior of the rows is approximated, "laplace" or "variational"; None: not at all."""
+        """How the posterior of the rows is approximated, "laplace" or "variational". None if it is exact."""
         return None if self.rows is None else approximation_of(self.family, self.rows)
 
     def prior(self) -> Prior:
-        """Return the prior at these hyperparameters, with gradients where they have some."""
+        """Return the prior at these hyperparameters, with gradients if they have some."""
         return self.family.prior(self.hyperparameters)
 
-    def evidence(self, rows: Rows, near: Guess = ()) -> Evidence:
-        """Return what standardised rows say at these hyperparameters, with gradients where they have some.
+    def infer(self, rows: Rows, warm_start: WarmStart = ()) -> Inference:
+        """Return the inference from standardised rows at these hyperparameters, with gradients if they have some.
 
         Args:
             rows: The data.
-            near: The guess of evidence of the same rows at hyperparameters close by, where a search begins.
+            warm_start: The warm start of the same rows at hyperparameters close by. The default is none.
         """
-        if self.family.is_normal:
-            return evidence(self.prior(), rows, *mean_and_noise(self.hyperparameters))
-        return observed_evidence(self, rows, near)
+        if not self.family.is_normal:
+            return observed_inference(self, rows, warm_start)
+        members = mixture_members(self.family, self.hyperparameters)
+        if len(members) > 1:
+            return MixtureInference(members, lambda one: solver_for(one.prior, rows, one.mean, one.noise))
+        return solver_for(members[0].prior, rows, members[0].mean, members[0].noise)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log density of the targets in their own units, 0-d, constants included.
@@ -141,28 +140,37 @@ class Regression:
             NotFittedError: there are no rows.
         """
         rows = self.needed_rows("the marginal likelihood")
-        return self.evidence(rows).log_marginal_likelihood() + self.scaling.targets.log_jacobian(rows.count)
+        return self.infer(rows).log_marginal_likelihood() + self.scaling.targets.log_jacobian(rows.count)
 
     @cached_property
     def posterior(self) -> Posterior:
-        """What predictions need; the given one, or computed once.
+        """The posterior that predictions need: the given one, or one that is computed once.
 
         Raises:
-            NotFittedError: there are neither rows nor a given one.
+            NotFittedError: there are neither rows nor a given posterior.
         """
         if self.given is not None:
             return self.given
         rows = self.needed_rows("predictions with other hyperparameters")
         with torch.no_grad():
-            return self.replace(hyperparameters=self.hyperparameters.detached()).evidence(rows).posterior()
+            return self.replace(hyperparameters=self.hyperparameters.detached()).infer(rows).posterior()
 
     @property
     def present_posterior(self) -> Posterior | None:
         """The posterior, if it was given or has been computed."""
         return vars(self).get("posterior", self.given)
 
+    @property
+    def process(self) -> ConditionedGP:
+        """The standardised latent function given the rows.
+
+        Raises:
+            NotFittedError: there are neither rows nor a given posterior.
+        """
+        return ConditionedGP(self.posterior)
+
     def leave_one_out(self) -> LeaveOneOut:
-        """Return the law of each row's observation given all the others, in the user's units.
+        """Return the predictive distribution of each row's observation given all others, in the user's units.
 
         Raises:
             NotFittedError: there are no rows.
@@ -171,10 +179,10 @@ class Regression:
         if not self.family.is_normal:
             return left_out_observations(self, rows)
         with torch.no_grad():
-            mean, variance = self.evidence(rows).leave_one_out()
+            mean, variance = self.infer(rows).leave_one_out()
             noise = self.family.observation_noise(self.hyperparameters).double()
             blocks = list(rows.blocks(2**16))
-            more = [(b.observation_noise(noise) - b.noise_diag(noise)).expand(len(b)) for b in blocks]
+            more = [(b.observation_noise(noise) - b.noise_diag(noise)).expand(len(b)) for b in blocks]  # of repetitions
         targets, as_numpy = torch.cat([block.targets for block in blocks]), came_as_numpy(rows)
         return LeaveOneOut.of(mean, variance + torch.cat(more), targets, self.scaling.targets, as_numpy)
 
@@ -191,12 +199,10 @@ class Regression:
         return self.scaling.standardize(inputs), origin
 
     def predict(self, X: Any) -> Prediction:
-        """Return the distribution of the latent function at inputs (n, d), n labels, or a source of blocks of rows."""
+        """Return the posterior of the latent function at inputs (n, d), n labels, or a source of blocks of rows."""
         inputs, origin = _points_or_blocks(self, X)
         mean, scale, noise = self._units()
-        wanted = torch.is_grad_enabled() and isinstance(inputs, Tensor) and inputs.requires_grad
-        with torch.set_grad_enabled(wanted):
-            latent = adapted(self.posterior.law(inputs))
+        latent = self.process.at(inputs)
         of_observations = None if self.family.is_normal else partial(observations, likelihood=bound_likelihood(self))
         kind = MixturePrediction if isinstance(latent, MixtureDistribution) else Prediction
         return kind(latent, mean, scale, noise, origin.template, origin.is_numpy, of_observations=of_observations)
@@ -226,7 +232,9 @@ class Regression:
     def prior_covariance(self, X: Any) -> Tensor:
         """Return the prior covariance of the latent function in the user's units, float64, (n, n) or (n, n, k)."""
         inputs, _ = self.points(X)
-        kernel, scale = self.prior().kernel(inputs, inputs).double(), self.scaling.targets.scale.double()
+        members, scale = self.family.members(self.hyperparameters), self.scaling.targets.scale.double()
+        first, *others = (member.weight * member.prior.kernel(inputs, inputs) for member in members)
+        kernel: Tensor = sum(others, start=first)
         return scale**2 * (kernel[..., None] if scale.ndim else kernel)
 
     def _units(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -266,11 +274,11 @@ def _points_or_blocks(regression: Regression, X: Any) -> tuple[Tensor | SourceIn
 
 
 def begin(family: Family, data: Chunk) -> Regression:
-    """Return a regression at its starting values, which the data decide where the user left them open.
+    """Return a regression at its starting values. The data decide those that the user left open.
 
     Args:
-        family: As the user chose it.
-        data: What the user gave, two rows at least.
+        family: The family of the user's options.
+        data: The user's data, at least two rows.
 
     Raises:
         DataError: the data cannot be used; the message names the place.
@@ -279,36 +287,36 @@ def begin(family: Family, data: Chunk) -> Regression:
     family, summary = summary_of(family, given)
     rows = given.rows(summary.scaling)
     check_rows(family, rows)
-    return started(family.seeing(summary), summary, rows)
+    return started(family.with_data_summary(summary), summary, rows)
 
 
 def started(family: Family, summary: DataSummary, rows: Rows) -> Regression:
-    """Return the regression of standardised rows at a family's starting values, which data decide that are summed up.
+    """Return the regression of standardised rows at the starting values of a family, given a summary of the data.
 
     Raises:
         DataError: the scale of the data is out of range.
-        InvalidArgumentError: a starting value or a hyperprior of something that the family does not have.
+        InvalidArgumentError: a starting value or a hyperprior has the name of no hyperparameter.
     """
-    drawn = family.drawn(summary.scaling)
+    drawn = family.with_sample(summary.scaling)
     values = _space(drawn, summary, approximation_of(drawn, rows)).start
     values = values.given(**{name: value for name, value in family.options.starts.items() if value is not None})
-    drawn, values = drawn.begun(values, rows)
+    drawn, values = drawn.initialized(values, rows)
     return Regression(drawn, summary.scaling, values, len(rows), rows)
 
 
 def decided(family: Family, data: Chunk) -> Regression:
-    """Return what `begin` does; of a family that is open, that of the candidate that is taken unmeasured.
+    """Return a regression at its starting values as `begin` does, with the first candidate of an open family.
 
     Raises:
         DataError: the data cannot be used; the message names the place.
     """
     begun = begin(family, data)
-    closed = begun.family.closed(len(begun.needed_rows("a model")))
+    closed = begun.family.resolved(len(begun.needed_rows("a model")))
     return begun if closed is begun.family else begin(closed, data)
 
 
 def conditioned(regression: Regression, data: Chunk) -> Regression:
-    """Return a regression with other data, all else as it is; it is solved while a source can be read.
+    """Return a regression with other data. Its posterior is computed now if a source may be read only now.
 
     Raises:
         DataError: the data cannot be used; the message names the place.
@@ -322,22 +330,23 @@ def conditioned(regression: Regression, data: Chunk) -> Regression:
 
 
 def extended(regression: Regression, data: Chunk) -> Regression:
-    """Return a regression with further data, all else as it is.
+    """Return a regression with further data.
 
-    Where there are fewer features than data and the posterior is there, only the new rows are read.
+    If its posterior is known and takes new rows without the old ones, only the new rows are read.
 
     Raises:
         DataError: the data cannot be used; the message names the place.
-        NotFittedError: the old rows are needed, and are not there.
+        NotFittedError: the old rows are needed but not known.
     """
-    posterior, is_normal = regression.present_posterior, regression.family.is_normal
-    if not (is_normal and absorbs(posterior)):
+    posterior = regression.present_posterior if regression.family.is_normal else None
+    posterior = posterior if posterior is not None and posterior.takes_rows else None
+    if posterior is None:
         regression.needed_rows("update")
     more = read_more(regression.family.inputs, data, regression.family.options.seed, regression.scaling)
     check_rows(regression.family, more)
     grown = None
-    if is_normal and absorbs(posterior):
-        grown, more = _absorbed(regression, posterior, more)
+    if posterior is not None:
+        grown, more = _updated(regression, posterior, more)
     elif isinstance(more, SourceRows) and more.num_rows is None:
         more = _counted(more)
     rows = None if regression.rows is None else JoinedRows([*parts_of(regression.rows), more])
@@ -346,7 +355,7 @@ def extended(regression: Regression, data: Chunk) -> Regression:
 
 
 def solved_if_read(regression: Regression) -> Regression:
-    """Return a regression, with its posterior where rows are read in blocks: now they can be read."""
+    """Return a regression, with its posterior if rows are read in blocks: later their source may be gone."""
     if regression.rows is not None and any(isinstance(part, SourceRows) for part in parts_of(regression.rows)):
         return regression.replace(given=regression.posterior)
     return regression
@@ -362,7 +371,7 @@ def _space(family: Family, summary: DataSummary, approximation: str | None) -> S
     )
     for name, start, bounds in family.variances:
         quantities[name] = Quantity(start * variance, unit, (bounds[0] * variance, min(bounds[1], widest) * variance))
-    quantities |= law_quantities(family, summary)
+    quantities |= likelihood_quantities(family, summary)
     of_targets = {variance.name for variance in family.variances}
     for name, quantity in quantities.items():
         low, high = (end.double() for end in quantity.bounds)
@@ -376,21 +385,22 @@ def _space(family: Family, summary: DataSummary, approximation: str | None) -> S
     return Space.of(quantities, mean, summary.scaling.targets, family.options.hyperpriors)
 
 
-def _absorbed(
-    regression: Regression, posterior: WeightPosterior, more: ArrayRows | SourceRows
-) -> tuple[WeightPosterior, ArrayRows | SourceRows]:
-    """Return the posterior with further rows, and these, counted as they were read."""
+def _updated(
+    regression: Regression, posterior: Posterior, more: ArrayRows | SourceRows
+) -> tuple[Posterior, ArrayRows | SourceRows]:
+    """Return the posterior with further rows, and these rows, counted as they were read."""
+    assert isinstance(posterior, LowRankPosterior)
     with torch.no_grad():
-        prior, (mean, noise) = regression.prior(), mean_and_noise(regression.hyperparameters)
-        assert isinstance(prior, FeaturePrior)
-        grown, statistics = absorb(LinearModel(prior, more, mean.double(), noise.double()), **posterior.tensors())
+        mean, noise = mean_and_noise(regression.hyperparameters)
+        model = LinearModel(regression.prior().dense, more, mean.double(), noise.double())
+        grown, statistics = update_gram(model, posterior)
     if isinstance(more, SourceRows) and more.num_rows is None:
         more = more.counted(int(statistics.rows), float(statistics.observations))
     return grown, more
 
 
 def _counted(rows: SourceRows) -> SourceRows:
-    """Return rows that have been read once, and so are checked and counted."""
+    """Return rows after one pass that checks and counts them."""
     num_rows, count = 0, 0.0
     for block in rows.blocks(2**16):
         num_rows, count = num_rows + len(block), count + block.count

@@ -19,7 +19,7 @@ from rfgp.metrics import kl_divergence
 from rfgp.models import SparseSpectrumGP, TableGP
 from rfgp.models.graph import GraphGP
 from rfgp.regression import FeatureOptions, InducingOptions
-from rfgp.regression.graph import NONZEROS_PER_WALKER, chosen_size, exact_features
+from rfgp.regression.graph import NONZEROS_PER_WALKER, exact_features
 from rfgp.report.processes import describe_process
 from rfgp.tables import Table
 
@@ -223,13 +223,13 @@ def _own_method(model: GraphGP) -> str | None:
 
 def _own_size(model: GraphGP) -> int:
     """Return the number of walkers that the features in use are as many as."""
-    rank = chosen_size(model.family.features).get("rank")
+    rank = model.family.feature_size.get("rank")
     return int(model.options.num_walkers) if rank is None else -(-rank // NONZEROS_PER_WALKER)
 
 
 def _at_size(model: GraphGP, m: int) -> Callable[[int, int], GraphGP]:
     """Return what makes the model's features in another size, with a seed; of its own size as they are."""
-    own = chosen_size(model.family.features)
+    own = model.family.feature_size
 
     def make(size: int, seed: int) -> GraphGP:
         if size == m:

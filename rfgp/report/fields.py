@@ -12,7 +12,6 @@ from rfgp.models import Process
 from rfgp.models.fields import MeshGP
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLOR_MAPS
-from rfgp.regression.graph import chosen_size
 from rfgp.report import figures, words
 from rfgp.report.page import Block, Picture, Plot, Section, Text, render
 from rfgp.report.processes import describe_process, memory_of
@@ -75,7 +74,7 @@ def _settings(model: Process[Any]) -> dict[str, object]:
         out["features"] = f"{model.features} ({asked} chose them)"
     if model.features == "walks":
         out |= model.walk_options
-    return {**out, **chosen_size(model.family.features), "seed": model.seed}
+    return {**out, **model.family.feature_size, "seed": model.seed}
 
 
 def _views(field: Field, law: NodeLaw) -> list[Block]:

@@ -13,7 +13,7 @@ from graphs.builders.files import printable
 from rfgp import metrics
 from rfgp.compare import Comparison
 from rfgp.fields import Field
-from rfgp.inference import Prediction
+from rfgp.inference.prediction import Prediction
 from rfgp.palette import COLORS, color_range, log_ticks, styles
 from rfgp.regression import Choice, FitReport
 from rfgp.regression.record import DENSITY

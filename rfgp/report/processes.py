@@ -1,24 +1,21 @@
-"""What a process on a field goes through, in words and in bytes."""
+"""The features of a process on a graph, a mesh or roads, in words and in bytes."""
 
 from typing import Any
 
 from rfgp.counts import counted
-from rfgp.inference import FeaturePrior, MarkovPrior, SparsePrior
 from rfgp.models import Process
 from rfgp.models.graph import GraphGP
-from rfgp.regression.fields import FieldFamily, MeshPlaces, RoadPlaces
-from rfgp.regression.graph import chosen_size
 from rfgp.rows import gathered
 
 _BYTES = 12.0
-"""Of a non-zero of a sparse matrix, its column with it."""
+"""The bytes of a non-zero of a sparse matrix, with its column."""
 
 
 def describe_process(model: Process[Any]) -> str:
-    """Return what a process on a field is, or goes through, in words."""
+    """Return the kernel or the features of a process in words."""
     if not isinstance(model, GraphGP):
-        return _describe_field(model.family)
-    sizes = chosen_size(model.family.features)
+        return str(model.family.domain.description())
+    sizes = model.family.feature_size
     words = {
         "exact": "the exact kernel",
         "precision": "the exact kernel by its sparse precision",
@@ -31,34 +28,22 @@ def describe_process(model: Process[Any]) -> str:
     return words.get(model.features, "features that are yet to be chosen")
 
 
-def _describe_field(family: FieldFamily) -> str:
-    places = family.places
-    if isinstance(places, RoadPlaces):
-        ends = {"neumann": "no derivative", "stationary": "stationary", "open": "any derivative"}[places.roads.boundary]
-        return f"the Whittle-Matern field of alpha {places.roads.alpha} along the roads, {ends} at free ends, exactly"
-    assert isinstance(places, MeshPlaces)
-    return (
-        f"the Whittle-Matern field of alpha {places.mesh.alpha} on the surface, by linear finite elements, no "
-        "derivative at the rim, exactly"
-    )
-
-
 def num_nonzeros(model: Process[Any]) -> int:
-    """Return the number of non-zero features of a model's training rows; of a sparse precision, those of its factor.
+    """Return the number of non-zero features of the training rows, or of non-zeros in the factor of a precision.
 
     Raises:
         NotFittedError: there are no data yet.
     """
     prior, rows = model.regression.prior(), gathered(model.regression.needed_rows("features"))
-    if isinstance(prior, MarkovPrior):
-        return int(prior.seeing(rows.inputs).field.analysis.num_nonzeros)
-    if isinstance(prior, SparsePrior):
-        return len(prior.at(rows.inputs, True).values)
-    return len(rows) * (prior.num_features if isinstance(prior, FeaturePrior) else model.family.graph.num_nodes)
+    if prior.precisions:
+        return sum(int(block.refined(rows.inputs).field.analysis.num_nonzeros) for block in prior.precisions)
+    if prior.walks:
+        return sum(len(block.features(rows.inputs, keep=True).values) for block in prior.walks)
+    return len(rows) * (prior.num_features or model.family.graph.num_nodes)
 
 
 def memory_of(model: Process[Any]) -> float:
-    """Return the bytes of what a process on a field goes through: features, a kernel's matrix, or a factor."""
+    """Return the bytes of the features, of a kernel's matrix, or of a factor."""
     if isinstance(model, GraphGP) and model.features == "exact":
         return 8.0 * model.graph.num_nodes**2
     return _BYTES * num_nonzeros(model)

@@ -15,7 +15,7 @@ from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.fields import Field, observed_inputs
 from rfgp.fitting import Progress
-from rfgp.inference import Prediction
+from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Bernoulli
 from rfgp.models import Process
 from rfgp.models.graph import GraphGP

@@ -107,12 +107,13 @@ class Block:
         """Return what repetitions add to the log density of the rows' means, 0 without weights.
 
         w observations of variance D that are all y have the density N(y; f, D / w) (2 pi D)^(-(w - 1) / 2) w^(-1/2).
+        Outputs count with their signs.
         """
         if self.weight is None:
             return torch.zeros_like(noise)
         each = self.observation_noise(noise)
         logs = (self.weight - 1) * (2 * torch.pi * each).log() + self.weight.log()
-        return -0.5 * self.num_outputs * logs.sum()
+        return -0.5 * self.each.sum() * logs.sum()
 
     def offset(self) -> Tensor:
         """Return what exposures add to the latent function, their logarithms, (b,); rows joined without one have 1."""

@@ -12,7 +12,7 @@ import graphs
 from graphs.builders.junctions import Stretches
 from graphs.builders.lines import Lines
 from rfgp.errors import InvalidArgumentError
-from rfgp.regression.fields import FieldFamily, FieldOptions, MeshPlaces, Places, RoadPlaces
+from rfgp.regression.fields import Domain, FieldFamily, FieldOptions, MeshDomain, RoadDomain
 from rfgp.saving import plain
 from rfgp.saving.models import Codec, Tensors, part
 from rfgp.scaling import Scaling
@@ -39,14 +39,14 @@ def _encode_options(family: FieldFamily) -> dict[str, Any]:
     return {"seed": options.seed, **numbers, **beside}
 
 
-def _family(described: Mapping[str, Any], places: Places, scaling: Scaling) -> FieldFamily:
+def _family(described: Mapping[str, Any], domain: Domain, scaling: Scaling) -> FieldFamily:
     priors, law = described["priors"], plain.decode_likelihood(described.get("likelihood"))
     starts = {name: described.get(name) for name in ("lengthscale", "outputscale", "noise")}
     priors = None if priors is None else plain.decode_priors(priors)
     options = FieldOptions(
         described["seed"], **starts, priors=priors, likelihood=law, approximation=described.get("approximation")
     )
-    return FieldFamily(places, options, scaling.inputs)
+    return FieldFamily(domain, options, scaling.inputs)
 
 
 def _tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
@@ -54,8 +54,8 @@ def _tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
 
 
 def _encode_mesh(family: FieldFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    assert isinstance(family.places, MeshPlaces)
-    mesh, within = family.places.mesh, family.places.within
+    assert isinstance(family.domain, MeshDomain)
+    mesh, within = family.domain.mesh, family.domain.within
     limit = {} if within is None else {"within": float(within) if np.isfinite(within) else "inf"}
     described = {**_encode_options(family), "alpha": mesh.alpha, **limit}
     return described, _tensors({"vertices": mesh.vertices, "faces": mesh.faces})
@@ -65,12 +65,12 @@ def _decode_mesh(described: Mapping[str, Any], tensors: Tensors, scaling: Scalin
     arrays = part(tensors, "field.")
     mesh = graphs.MeshField((arrays["vertices"].numpy(), arrays["faces"].numpy()), described["alpha"])
     within = described.get("within")
-    return _family(described, MeshPlaces(mesh, float(within) if within == "inf" else within), scaling)
+    return _family(described, MeshDomain(mesh, float(within) if within == "inf" else within), scaling)
 
 
 def _encode_roads(family: FieldFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    assert isinstance(family.places, RoadPlaces)
-    field = family.places.roads
+    assert isinstance(family.domain, RoadDomain)
+    field = family.domain.roads
     network, lines = field.roads, field.roads.lines
     held = {**vars(network), **lines._asdict(), **network.stretches._asdict()}
     named = {"alpha": field.alpha, "boundary": field.boundary, "metric": lines.metric}
@@ -100,8 +100,8 @@ def _decode_roads(described: Mapping[str, Any], tensors: Tensors, scaling: Scali
     stretches.check(len(first) - 1, vertices)
     lines = Lines(arrays["points"], first, arrays["reached"], described["metric"])
     network = graphs.RoadNetwork(arrays["coordinates"], stretches, arrays["lengths"], lines)
-    places = RoadPlaces(graphs.RoadField(network, described["alpha"], described["boundary"]))
-    return _family(described, places, scaling)
+    domain = RoadDomain(graphs.RoadField(network, described["alpha"], described["boundary"]))
+    return _family(described, domain, scaling)
 
 
 MESHES = Codec("MeshGP", _encode_mesh, _decode_mesh)

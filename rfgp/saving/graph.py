@@ -17,7 +17,7 @@ from graphs.kernels import GraphKernel
 from graphs.random import GENERATOR_VERSION
 from graphs.walks import HopRule
 from rfgp.errors import InvalidArgumentError
-from rfgp.regression.graph import WALK_OPTIONS, GraphOptions, NodeFamily, SpectrumFeatures, chosen_size
+from rfgp.regression.graph import WALK_OPTIONS, GraphOptions, NodeFamily, SpectrumFeatures
 from rfgp.saving import plain
 from rfgp.saving.models import Codec, Tensors, part
 from rfgp.scaling import Scaling
@@ -39,7 +39,7 @@ def _encode(family: NodeFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
     described = {
         "kernel": _encode_kernel(options.kernel),
         "features": family.features.name,
-        "series": plain.plain_values({**options.series, **chosen_size(family.features)}),
+        "series": plain.plain_values({**options.series, **family.feature_size}),
         "compares_starts": options.compares_starts,
         "seed": options.seed,
         "walks": plain.plain_values(walks),

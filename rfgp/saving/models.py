@@ -1,12 +1,12 @@
-"""What of a model goes into a file: its family by the family's own codec, and everything else alike.
+"""Models in files: the family by a codec of its own, and everything else in one way.
 
 Tensors are named `draw.*`, `hyperparameters.*`, `scaling.*`, `predictor.*` (of the posterior), for graph models
 `graph.*`, and with data=True `data.*`.
 
-Without data is not without what the data say: the file holds the posterior. With fewer features than rows that is the
-F x F statistics of a linear regression. With fewer rows than features, and for graph models (which predict from their
-observed nodes), the targets, and on tables the inputs, can be computed from it: treat such a file as you treat the
-data. `ExactGP`, and what has a local process, predict from the training data and are refused without.
+A file without data still holds the posterior. With fewer features than rows these are the F x F statistics of a linear
+regression. With fewer rows than features, and for graph models (which predict from their observed nodes), the targets,
+and on tables the inputs, can be computed from it: treat such a file as you treat the data. `ExactGP` and processes with
+neighbours predict from the training data and are not saved without.
 """
 
 import json
@@ -20,30 +20,28 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference import FeaturePrior, LocalPrior, Prior
-from rfgp.inference.independent import by_function
-from rfgp.inference.noisy import OF_NOISE
 from rfgp.parameters import Quantity, Space, Values
-from rfgp.regression import Family, FitReport, KernelFamily, Regression, Stage
+from rfgp.regression import Family, FitReport, Regression, Stage
 from rfgp.regression.observing import restored
 from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
 from rfgp.rows.arrays import read_per_row
 from rfgp.saving.choices import decode_choice, encode_choice, encode_report
 from rfgp.saving.container import read_file, write_file
 from rfgp.scaling import Affine, Scaling
+from rfgp.solvers import Posterior
 
 Json = dict[str, Any]
 Tensors = Mapping[str, Tensor]
 
 
 class Codec(NamedTuple):
-    """How a family goes into a file.
+    """The form of a family in a file.
 
     Attributes:
-        kind: The name of the class of models whose family it is.
+        kind: The name of the class of models with this family.
         encode: Returns its options as JSON, and tensors.
-        decode: Returns the family of options and of a file's tensors, for a scaling.
-        needs_data: Returns whether it predicts from its training data alone.
+        decode: Returns the family, given its options, the tensors of a file and a scaling.
+        needs_data: Returns whether a family predicts only from its training data.
     """
 
     kind: str
@@ -53,7 +51,7 @@ class Codec(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What is saved of a model."""
+    """The saved parts of a model."""
 
     kind: str  # the name of its class
     regression: Regression
@@ -67,12 +65,12 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
     Args:
         path: The file.
         saved: The model.
-        codec: Of its family.
-        data: Whether the training data go with it.
+        codec: The codec of its family.
+        data: Whether to write the training data.
 
     Raises:
-        InvalidArgumentError: a part that cannot be written as numbers and JSON, by name.
-        NotFittedError: data are asked for, and there are none.
+        InvalidArgumentError: a part cannot be written as numbers and JSON; the message names it.
+        NotFittedError: data are to be written, and there are none.
     """
     regression = saved.regression
     if saved.kind != codec.kind:
@@ -104,19 +102,19 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
 
 
 _IN_FILE = {"noise_diag": "spread"}
-"""Names of tensors of a posterior, where those in files are others."""
+"""Names of tensors in files that differ from those of the posterior."""
 
 
 def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
-    """Return what `write` wrote.
+    """Return the model that `write` wrote.
 
     Args:
         file: The file.
         codec_of: Returns the codec of a class of models by its name.
 
     Raises:
-        ModelFileError: the file is missing, truncated, damaged, not ours, or of a newer version.
-        Exception: anything, where its content does not fit together.
+        ModelFileError: the file is missing, truncated, damaged, foreign, or of a newer version.
+        Exception: the parts of its content do not fit together.
     """
     header, tensors = read_file(file)
     codec = codec_of(header["class"])
@@ -178,36 +176,10 @@ def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
         raise ValueError("the number of observations is not that of the data")
     regression = Regression(family, scaling, values, count, rows)
     names = {in_file: name for name, in_file in _IN_FILE.items()}
-    told = {names.get(name, name): tensor for name, tensor in part(tensors, "predictor.").items()}
-    with torch.no_grad():
-        prior = regression.prior()
-    parts = _posteriors(told, family)
-    is_joint = family.options.likelihood.num_latents > len(parts)
-    for tensors_of in parts:
-        (_check_classes if is_joint else _check_shapes)(tensors_of, regression, prior)
-        if "inputs" in tensors_of:
-            family.inputs.check(tensors_of["inputs"])
-    return regression.replace(given=restored(family, values, told))
-
-
-def num_members(family: Family) -> int:
-    """Return how many processes are averaged; 1: none."""
-    return 1 + len(family.others) if isinstance(family, KernelFamily) else 1
-
-
-def _posteriors(told: Tensors, family: Family) -> list[dict[str, Tensor]]:
-    """Return the tensors of the posterior of the latent function, with those of the noise, or of each of several.
-
-    Raises:
-        ValueError: there are others.
-    """
-    law, found = family.options.likelihood, by_function(told)
-    known = ["", OF_NOISE] if law.has_noise_process else [""]
-    if "" not in found:
-        known = [str(i) for i in range(max(law.num_latents, num_members(family)))]
-    if set(found) != set(known):
-        raise ValueError(f"the posterior has the parts {sorted(found)}, not {known}")
-    return [found[name] for name in known]
+    known = {names.get(name, name): tensor for name, tensor in part(tensors, "predictor.").items()}
+    posterior = restored(family, values, known)
+    _check_posterior(posterior, known, regression)
+    return regression.replace(given=posterior)
 
 
 def _scaling(columns: Any, tensors: Tensors) -> Scaling:
@@ -226,7 +198,7 @@ def _scaling(columns: Any, tensors: Tensors) -> Scaling:
 
 
 def values_of(names: list[str], tensors: Tensors, scaling: Scaling, family: Family) -> Values:
-    """Return the hyperparameters of these names that have these tensors (...).
+    """Return the hyperparameters of these names with these tensors (...).
 
     Raises:
         ValueError: they do not fit the family or the columns.
@@ -252,7 +224,7 @@ def values_of(names: list[str], tensors: Tensors, scaling: Scaling, family: Fami
 
 
 def _check_affine(affine: Affine | None, other: Affine | None = None) -> None:
-    """Refuse a map whose parts have not one shape and dtype: those of another's, where there is one."""
+    """Refuse a map whose parts differ in shape or dtype, from each other or from those of another map."""
     if affine is None:
         return
     maps = [affine] if other is None else [affine, other]
@@ -265,7 +237,7 @@ def _check_affine(affine: Affine | None, other: Affine | None = None) -> None:
 
 
 def _check_quantity(name: str, quantity: Quantity, scaling: Scaling, variances: set[str]) -> None:
-    """Refuse a quantity whose parts do not fit each other, or the columns whose unit it has."""
+    """Refuse a quantity whose parts do not fit each other or the columns."""
     of_targets = name in variances
     affine = scaling.targets if of_targets else scaling.inputs
     columns = torch.Size() if affine is None else affine.scale.shape
@@ -298,38 +270,19 @@ def _check_inputs(inputs: Tensor, targets: Tensor | range, scaling: Scaling) -> 
         raise ValueError(f"inputs of shape {tuple(inputs.shape)} do not fit the targets or the columns")
 
 
-def _check_shapes(tensors: Tensors, regression: Regression, prior: Prior) -> None:
-    """Refuse tensors of the posterior of one function that do not fit the rows or features."""
-    F = prior.num_features if isinstance(prior, FeaturePrior | LocalPrior) else 0
-    n, scale = regression.num_observations, regression.scaling.targets.scale
-    k = 1 if scale.ndim == 0 else len(scale)
-    expected: dict[str, tuple[int, ...]] = {
-        "weights": (F, k),
-        "rows": (n, F),
-        "coefficients": (n, k),
-        "factor": (F, F) if F or isinstance(prior, LocalPrior) else (n, n),
-        "targets": (n, k),
-        "noise": (n,),
-    }
-    expected |= {"noise_diag": (n,), "draws": (n, tensors["draws"].shape[-1] if "draws" in tensors else 0)}
-    for name, shape in expected.items():
-        if name in tensors and (tuple(tensors[name].shape) != shape or tensors[name].dtype != torch.float64):
-            raise ValueError(f"predictor.{name} has shape {tuple(tensors[name].shape)}, not {shape}, or is no float64")
-    if "inputs" in tensors:
-        _check_inputs(tensors["inputs"], range(n), regression.scaling)
-
-
-def _check_classes(tensors: Tensors, regression: Regression, prior: Prior) -> None:
-    """Refuse tensors of the joint posterior of several functions that do not fit the rows or features."""
-    F = prior.num_features if isinstance(prior, FeaturePrior | LocalPrior) else 0
-    n, C = regression.num_observations, regression.family.options.likelihood.num_latents
-    size = F * C
-    shapes = {"weights": (F, C), "factor": (size, size), "coefficients": (n, C), "blocks": (C, n, n)}
-    shapes["shared"] = (C, n, n)
-    for name, tensor in tensors.items():
-        fits = len(tensor) == n if name == "inputs" else shapes.get(name) == tuple(tensor.shape)
-        if not fits or (name != "inputs" and tensor.dtype != torch.float64):
-            raise ValueError(f"predictor.{name} has shape {tuple(tensor.shape)}, or is no float64")
+def _check_posterior(posterior: Posterior, given: Tensors, regression: Regression) -> None:
+    """Refuse tensors of a posterior that do not fit the rows, the outputs or the prior."""
+    scale, likelihood = regression.scaling.targets.scale, regression.family.options.likelihood
+    k = likelihood.num_latents if scale.ndim == 0 else len(scale)
+    expected, found = posterior.shapes(regression.num_observations, k), posterior.tensors()
+    if set(given) != set(found):
+        raise ValueError(f"the posterior has the tensors {sorted(found)}, the file {sorted(given)}")
+    for name, tensor in found.items():
+        if name.rpartition(".")[2] == "inputs":
+            _check_inputs(tensor, range(regression.num_observations), regression.scaling)
+            regression.family.inputs.check(tensor)
+        elif tuple(tensor.shape) != expected[name] or tensor.dtype != torch.float64:
+            raise ValueError(f"predictor.{name} is {tensor.dtype} of shape {tuple(tensor.shape)}, not {expected[name]}")
 
 
 def _check_values(tensors: Tensors) -> None:
@@ -375,6 +328,6 @@ def _fit_report(content: dict[str, Any] | None) -> FitReport | None:
 
 
 _LARGEST_LOG, _LEAST_PIVOT, _ROUNDING = 300.0, 1e-100, 1e-6
-"""Of hyperparameters, whose squares are finite; of Cholesky factors; and of variances that are 0."""
+"""The largest logarithm of a hyperparameter, the least pivot of a factor, and the rounding error of a variance."""
 _FIGURES = ("calibration", "leave_one_out", "weights_used")
 _STAGE = {"name": str, "rows": int, "iterations": int, "evaluations": int, "gain": float}

@@ -27,10 +27,10 @@ from rfgp.saving.models import Codec, Tensors, part, tensors_of, values_of
 from rfgp.scaling import Scaling
 
 _FAR = 1e100
-"""Standard deviations: no row is so far that squares of its distances are no numbers."""
+"""The largest coordinate in standard deviations, so that squares of distances are finite."""
 _ROUNDING = 1e-9
 _ALONE = "none"
-"""The features of a local process alone; files have no None."""
+"""The features of neighbours alone; files have no None."""
 
 
 def _encode(family: TableFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -45,13 +45,13 @@ def _encode(family: TableFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _with_members(options: dict[str, Any], family: KernelFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the options of an exact process, with those of all that it is averaged with, and their tensors (...)."""
+    """Return the options of an exact process with those of the others in its average, and their tensors (...)."""
     if not family.others:
         return options, {}
     members, tensors = [], dict[str, Tensor]()
     for number, member in enumerate(family.others):
-        known = list(member.values.space.quantities)
-        members.append({"weight": member.weight, "options": plain.encode(vars(member.options)), "quantities": known})
+        known, chosen = list(member.values.space.quantities), plain.encode(vars(member.family.options))
+        members.append({"weight": member.weight, "options": chosen, "quantities": known})
         parts = tensors_of(member.values).items()
         tensors |= {f"draw.members.{number}.{name}": tensor for name, tensor in parts}
     return {**options, "average": {"weight": family.weight, "members": members}}, tensors
@@ -61,14 +61,13 @@ def _average(content: Mapping[str, Any], family: KernelFamily, tensors: Tensors,
     """Return the family averaged with others.
 
     Raises:
-        ValueError: the weights are none, or a member is not of this average.
+        ValueError: the weights are invalid, or a member does not fit the average.
     """
     others = list[Member]()
     for number, entry in enumerate(content["members"]):
-        options = KernelOptions(**plain.decode(entry["options"]))
-        own = KernelFamily(options)
+        own = KernelFamily(KernelOptions(**plain.decode(entry["options"])))
         values = values_of(entry["quantities"], part(tensors, f"draw.members.{number}."), scaling, own)
-        others.append(Member(entry["weight"], options, values))
+        others.append(Member(entry["weight"], own, values))
     weights = [content["weight"], *(member.weight for member in others)]
     if not others or not all(isinstance(weight, float) and weight > 0 for weight in weights):
         raise ValueError("the weights of an average are no positive numbers")

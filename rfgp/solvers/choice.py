@@ -5,11 +5,15 @@ from collections.abc import Mapping, Sized
 from torch import Tensor
 
 from rfgp.blocks import Prior
-from rfgp.rows import Rows, gathered
+from rfgp.errors import InvalidArgumentError
+from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver
 from rfgp.solvers.dense import DensePosterior, DenseSolver
+from rfgp.solvers.iterative import IterativePosterior, IterativeSolver, LatentSolver, prefers_latent
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
+from rfgp.solvers.nearby import neighbors_of
 from rfgp.solvers.role import Inference, Posterior, Solver
+from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened
 
 MOST_DENSE = 4000
 """The most rows whose covariance is factorised if features are sparse."""
@@ -25,6 +29,11 @@ def is_low_rank(prior: Prior, rows: Sized) -> bool:
     return prior.has_weights_only and (prior.num_features <= len(rows) or prior.dense.has_residual)
 
 
+def needs_border(prior: Prior) -> bool:
+    """Return whether a prior has sparse precisions, or residuals of weights beside other blocks."""
+    return bool(prior.precisions) or (prior.dense.has_residual and not prior.has_weights_only)
+
+
 def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inference:
     """Return what is known of rows under a Gaussian likelihood.
 
@@ -37,11 +46,30 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
         rows: The data. All solvers but the first need them in memory.
         mean: (k,).
         noise: The variance of one observation, 0-d.
+
+    Raises:
+        InvalidArgumentError: no solver has all these blocks.
     """
     mean, noise = mean.double(), noise.double()
     if is_low_rank(prior, rows):
         return LowRankSolver(LinearModel(prior.dense, rows, mean, noise))
+    if prior.neighbors is not None:
+        return _with_neighbors(prior, gathered(rows), mean, noise)
     return solver_in_memory(prior, rows, mean, noise)
+
+
+def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inference:
+    """Return what is known of rows under nearest neighbours, conditioned on latent values or on responses.
+
+    If neither is asked for, rows are conditioned on latent values if the noise is large and few iterations solve them.
+    """
+    condition_on, large = neighbors_of(prior).condition_on, is_large(prior, len(rows))
+    is_auto = condition_on == "auto"
+    if condition_on == "latent" or (is_auto and not large and prefers_latent(prior, rows, noise)):
+        latent = LatentSolver(prior, rows, mean, noise)
+        if not is_auto or latent.is_solved():
+            return latent
+    return whitened(prior, rows, mean, noise)
 
 
 def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Solver:
@@ -52,11 +80,21 @@ def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> S
         rows: The data, which are read into memory.
         mean: (k,), float64.
         noise: The variance of one observation, 0-d, float64.
+
+    Raises:
+        InvalidArgumentError: no solver has all these blocks.
     """
     block = gathered(rows)
-    if prior.precisions or is_low_rank(prior, block):
-        return BorderedSolver(prior, block, mean, noise)
-    return DenseSolver(prior, block, mean, noise)
+    if uses_cg(prior, block):
+        return IterativeSolver(prior, block, mean, noise)
+    if not (needs_border(prior) or is_low_rank(prior, block)):
+        return DenseSolver(prior, block, mean, noise)
+    if prior.walks or prior.neighbors:
+        raise InvalidArgumentError(
+            "Sparse features and neighbours cannot be added to fields, groups or inducing points with a residual. "
+            "Leave out one of the two, or the residual."
+        )
+    return BorderedSolver(prior, block, mean, noise)
 
 
 def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
@@ -66,7 +104,13 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
         prior: The prior of its rows.
         tensors: Those of `Posterior.tensors`, by name.
     """
-    if prior.precisions:
+    if "draws" in tensors:
+        rows = tensors["inputs"], tensors["noise_diag"]
+        return IterativePosterior(prior, *rows, tensors["coefficients"], tensors["draws"])
+    if prior.neighbors is not None:
+        responses = tensors["inputs"], tensors["targets"], tensors["noise"]
+        return WhitenedPosterior(prior, *responses, tensors["weights"], tensors["factor"])
+    if needs_border(prior):
         return BorderedPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
     if not prior.has_weights_only:
         return DensePosterior(prior, tensors["inputs"], tensors["coefficients"], tensors["factor"])

@@ -33,7 +33,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, gram
 from rfgp.rows import Block
 from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
-from rfgp.solvers.role import Functions, Posterior, Solver
+from rfgp.solvers.role import Functions, Posterior, Shape, Solver
 from rfgp.solvers.terms import known_terms, make_contiguous
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -198,6 +198,10 @@ class DensePosterior(Posterior):
         """Return inputs, (n, d) or positions (n,), coefficients (n, k) and factor (n, n)."""
         return {"inputs": self.inputs, "coefficients": self.coefficients, "factor": self.factor}
 
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of coefficients and factor, for n rows and k outputs."""
+        return {"coefficients": (n, k), "factor": (n, n)}
+
     def of(self, names: Sequence[str]) -> "DensePosterior":
         """Return the posterior of the sum of some terms.
 
@@ -225,18 +229,18 @@ class DensePosterior(Posterior):
         Raises:
             InvalidArgumentError: the prior has no functions to draw.
         """
-        if self._own.functions is None:
+        if self.prior.functions is None:
             raise InvalidArgumentError(
                 "This process has no functions to draw, since its prior is known at given points only. Sample from "
                 "predict(X) there, or draw functions of an approximation."
             )
         n, k = self.coefficients.shape
-        prior = self._own.functions.draw(count * k, generator)
+        prior = self.prior.functions.draw(count * k, generator)
         noise_diag = (self.factor.square().sum(1) - self.prior.diagonal(self.inputs).double()).clamp_min(0)
         noise = torch.randn(n, count * k, generator=generator, dtype=torch.float64).to(noise_diag)
         seen = prior(self.inputs) + noise_diag.sqrt()[:, None] * noise
         coefficients = self.coefficients.repeat(1, count) - torch.cholesky_solve(seen, self.factor)
-        data = self._own.functions.through(self.inputs, coefficients)
+        data = self.prior.functions.through(self.inputs, coefficients)
         return lambda inputs: (prior(inputs) + data(inputs)).reshape(len(inputs), count, k).movedim(0, 1)
 
     @Cached

@@ -15,6 +15,8 @@ from rfgp.solvers.operators import LatentOperator
 
 Functions = Callable[[Tensor], Tensor]
 """Functions of the inputs of n points, (count, n, k)."""
+Shape = tuple[int, ...]
+"""The shape of a tensor."""
 WarmStart = tuple[Tensor, ...]
 """Tensors from which a search for a posterior may begin, in the form of one kind of inference."""
 
@@ -32,7 +34,7 @@ class Posterior(ABC):
     prior: Prior
     is_joint = False
     """Whether functions have covariances of their own, which are not independent."""
-    noise: "Posterior | None" = None
+    noise_process: "Posterior | None" = None
     """The posterior of the logarithm of the noise, if that is a function of the inputs."""
 
     @property
@@ -61,7 +63,7 @@ class Posterior(ABC):
         return covariance_root(self.covariance(inputs, projected))
 
     def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
-        """Return mean and marginal variances."""
+        """Return mean (n, k) and marginal variances (n,)."""
         return self.mean(projected), self.variance(inputs, projected)
 
     def function_covariance(self, inputs: Tensor, projected: Any) -> Tensor:
@@ -89,7 +91,19 @@ class Posterior(ABC):
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Return by name the tensors that a file keeps."""
+        """Return by name the tensors (...) that a file keeps."""
+
+    @abstractmethod
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return by name the shapes of these tensors for n rows and k outputs, except that of inputs.
+
+        A file is refused if its tensors have other shapes, so they follow from the prior alone.
+        """
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether further rows can be added without the old ones."""
+        return False
 
     def of(self, names: Sequence[str]) -> "Posterior":
         """Return the posterior of the sum of some terms.

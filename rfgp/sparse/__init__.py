@@ -1,5 +1,8 @@
 """Sparse matrices: CSR patterns, values that carry gradients, and their products."""
 
+from rfgp.sparse.grams import gram_on as gram_on
+from rfgp.sparse.grams import times_sparse as times_sparse
+from rfgp.sparse.grams import times_symmetric as times_symmetric
 from rfgp.sparse.patterns import Pattern as Pattern
 from rfgp.sparse.patterns import SparseValues as SparseValues
 from rfgp.sparse.patterns import SparsityPattern as SparsityPattern

@@ -16,3 +16,43 @@ def sampled_product(first, last, grad, columns, rows, values, indptr, indices, o
             for q in range(columns[column], columns[column + 1]):
                 total += grad[i, rows[q]] * values[q]
             out[e] = total
+
+
+@jit()
+def place_of(row, column, indptr, indices):
+    """Return where the entry of a row and a column stands on a pattern; -1 if it has none."""
+    first, last = indptr[row], indptr[row + 1]
+    while first < last:
+        middle = (first + last) // 2
+        if indices[middle] < column:
+            first = middle + 1
+        else:
+            last = middle
+    return first if first < indptr[row + 1] and indices[first] == column else -1
+
+
+@jit()
+def add_gram(starts, columns, values, indptr, indices, out):
+    """Add the entries of A^T A, A (n, N) in CSR form, to those on a pattern (N, N); return whether it has all."""
+    for i in range(starts.size - 1):
+        for p in range(starts[i], starts[i + 1]):
+            for q in range(starts[i], starts[i + 1]):
+                place = place_of(columns[p], columns[q], indptr, indices)
+                if place < 0:
+                    return False
+                out[place] += values[p] * values[q]
+    return True
+
+
+@jit()
+def times_symmetric(starts, columns, values, indptr, indices, entries, out):
+    """Write the entries of A M on the pattern of A (n, N), M symmetric on a pattern (N, N); return as `add_gram`."""
+    for i in range(starts.size - 1):
+        for p in range(starts[i], starts[i + 1]):
+            out[p] = 0.0
+            for q in range(starts[i], starts[i + 1]):
+                place = place_of(columns[p], columns[q], indptr, indices)
+                if place < 0:
+                    return False
+                out[p] += values[q] * entries[place]
+    return True

@@ -132,7 +132,7 @@ def latent(options):
 def in_blocks():
     """Return neighbours beside features whose rows are whitened in blocks, as many rows are."""
     case = table(rfgp.TableGP, BESIDE)
-    blocks = "rfgp.inference.local.blocks"
+    blocks = "rfgp.solvers.whitened.blocked"
     return case._replace(constants={f"{blocks}:MOST_FEATURES": 100, f"{blocks}:BLOCK_FEATURES": 128})
 
 

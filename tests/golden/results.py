@@ -15,8 +15,9 @@ LOOSER = {
     "neighbors-latent-features": 1e-6,
     "graph-walks-iterated": 1e-6,
     "features-float32": 1e-5,
+    "neighbors-learned": 1e-7,
 }
-"""Of cases that iterate to a tolerance, or compute in single precision."""
+"""Tolerances of cases that iterate to a tolerance, search for hyperparameters, or compute in single precision."""
 _SEARCHED = ("features-learned", "neighbors-learned", "average")
 """Cases that search for hyperparameters: compared by their predictions alone."""
 

@@ -13,11 +13,10 @@ from benchmarks import protocol
 from benchmarks.papers.own.couplings import over_tables
 from benchmarks.record import Result, Scale, Value
 from rfgp import couplings, features, random
+from rfgp.blocks import Residual, WeightBlock, Weights
 from rfgp.features.inducing import by_k_means, by_pivots
-from rfgp.inference.bounds import evidence_bounds
-from rfgp.inference.linear import LinearModel
-from rfgp.inference.priors import FeaturePrior, Residual
 from rfgp.rows import Block
+from rfgp.solvers.lowrank import LinearModel, evidence_bounds
 
 TABLES = ("abalone", "airfoil", "bike", "concrete", "elevators", "kin40k", "power-plant", "protein")
 TRAIN, TEST, SHARE = 2000, 500, 0.8
@@ -105,10 +104,10 @@ def gap(case: Case, size: int) -> float:
     train, one = split.x[: len(split.y)], torch.ones((), dtype=torch.float64)
     chosen = by_k_means(train, size, np.random.default_rng(0))
     phi, kernel = features.Nystrom(chosen, split.spectrum), split.spectrum.kernel_between
-    prior = FeaturePrior(phi, len(chosen), (), split.outputscale * one, Residual(False, kernel))
+    block = WeightBlock(phi, len(chosen), (), split.outputscale * one, Residual(False, kernel))
     noise = split.outputscale * split.noise * one
     found = evidence_bounds(
-        LinearModel(prior, Block(train, split.y[:, None]), torch.zeros(1, dtype=torch.float64), noise)
+        LinearModel(Weights((block,)), Block(train, split.y[:, None]), torch.zeros(1, dtype=torch.float64), noise)
     )
     return found.divergence / len(train)
 

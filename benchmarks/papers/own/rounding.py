@@ -8,10 +8,10 @@ from dataclasses import replace
 import torch
 
 from benchmarks.record import Result, Scale, Value
+from rfgp.blocks import WeightBlock, Weights
 from rfgp.errors import NotPositiveDefiniteError
-from rfgp.inference import FeatureEvidence, FeaturePrior, LinearModel
-from rfgp.inference.linear import block_rows
 from rfgp.rows import Block
+from rfgp.solvers.lowrank import LinearModel, LowRankSolver, block_rows
 
 ROWS, VARIANCES, DEVIATIONS, FREQUENCIES = (3000, 12_000, 60_000), (1.0, 100.0), (0.3, 0.1, 0.03, 0.01, 0.003), 64
 
@@ -29,14 +29,14 @@ def models(n: int) -> Iterator[tuple[float, float, LinearModel]]:
     for variance in VARIANCES:
         for sd in DEVIATIONS:
             rows = Block(x, (torch.sin(x[:, 0]) + torch.cos(x[:, 1]) + sd * e).double()[:, None])
-            prior = FeaturePrior(phi, 2 * FREQUENCIES, variance=one * variance)
-            yield variance, sd, LinearModel(prior, rows, torch.zeros(1).double(), one * sd**2)
+            weights = Weights((WeightBlock(phi, 2 * FREQUENCIES, variance=one * variance),))
+            yield variance, sd, LinearModel(weights, rows, torch.zeros(1).double(), one * sd**2)
 
 
 def density(model: LinearModel, most: float, n: int) -> float:
     """Return the log density of a row; NaN where a matrix is not positive definite."""
     try:
-        return float(FeatureEvidence(replace(model, most_rounding=most)).log_marginal_likelihood()) / n
+        return float(LowRankSolver(replace(model, most_rounding=most)).log_marginal_likelihood()) / n
     except NotPositiveDefiniteError:
         return math.nan
 
@@ -54,7 +54,7 @@ def rounding(scale: Scale) -> Result:
     return Result(
         "what float32 products of features cost",
         f"Two columns, {FREQUENCIES} frequencies, float32 features in both; by how much the log density of a row is off"
-        " with products in float32; e = sqrt(n b) 6e-8 s^2 / noise (`rfgp.inference.linear`).",
+        " with products in float32; e = sqrt(n b) 6e-8 s^2 / noise (`rfgp.solvers.lowrank.model`).",
         [Value(name, off) for _, name, off in sorted(values) if not math.isnan(off)],
         [f"Not positive definite in float32: {name}." for _, name, off in sorted(values) if math.isnan(off)],
     )

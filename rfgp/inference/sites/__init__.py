@@ -1,6 +1,7 @@
 """Posteriors under likelihoods that are not Gaussian: one engine of sites over any solver."""
 
 from rfgp.inference.sites.choice import infer as infer
+from rfgp.inference.sites.choice import restore as restore
 from rfgp.inference.sites.coupled import CoupledDensePosterior as CoupledDensePosterior
 from rfgp.inference.sites.coupled import CoupledLowRankPosterior as CoupledLowRankPosterior
 from rfgp.inference.sites.coupled_dense import CoupledDenseLaplace as CoupledDenseLaplace

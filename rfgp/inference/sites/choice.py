@@ -6,8 +6,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rfgp import solvers
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
+from rfgp.inference.composite import (
+    NOISE_PREFIX,
+    HeteroscedasticPosterior,
+    IndependentFunctions,
+    tensors_by_prefix,
+)
+from rfgp.inference.sites.coupled import CoupledDensePosterior, CoupledLowRankPosterior
 from rfgp.inference.sites.coupled_dense import CoupledDenseLaplace
 from rfgp.inference.sites.coupled_lowrank import CoupledLowRankLaplace
 from rfgp.inference.sites.laplace import Laplace
@@ -15,7 +23,7 @@ from rfgp.inference.sites.lowrank import LowRankLaplace, with_typical_noise
 from rfgp.inference.sites.variational import Variational
 from rfgp.likelihoods import Likelihood
 from rfgp.rows import Rows, gathered
-from rfgp.solvers import Inference, WarmStart
+from rfgp.solvers import Inference, Posterior, WarmStart
 from rfgp.solvers.choice import MOST_DENSE, is_low_rank, solver_in_memory, uses_cg
 from rfgp.solvers.lowrank import LinearModel
 
@@ -57,6 +65,27 @@ def infer(
     if approximation == "variational":
         return _variational(priors, given)
     return _coupled(priors[0], given) if likelihood.num_latents > 1 else _laplace(priors[0], given)
+
+
+def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents: int) -> Posterior:
+    """Return the posterior of an approximation that has these tensors.
+
+    Args:
+        priors: The prior of the latent function or functions, and that of the log noise if it is a function.
+        tensors: Those of `Posterior.tensors`, by name.
+        num_latents: The number of latent functions.
+    """
+    parts = tensors_by_prefix(tensors)
+    if len(priors) > 1:
+        own = (parts[""], parts[NOISE_PREFIX])
+        return HeteroscedasticPosterior(*map(solvers.restore, priors, own))
+    prior = priors[0]
+    if "" not in parts:
+        return IndependentFunctions(tuple(solvers.restore(prior, parts[str(c)]) for c in range(num_latents)))
+    if num_latents == 1:
+        return solvers.restore(prior, tensors)
+    kind = CoupledDensePosterior if "blocks" in tensors else CoupledLowRankPosterior
+    return kind(prior, **tensors)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference.composite import block_diagonal
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Posterior
-from rfgp.solvers.role import Functions
+from rfgp.solvers.role import Functions, Shape
 from rfgp.solvers.terms import make_contiguous
 
 
@@ -87,6 +87,10 @@ class CoupledDensePosterior(Posterior):
         """Return inputs, coefficients (n, C), blocks and shared (C, n, n)."""
         return {name: getattr(self, name) for name in self._names}
 
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of coefficients, blocks and shared, for n rows and k functions."""
+        return {"coefficients": (n, k), "blocks": (k, n, n), "shared": (k, n, n)}
+
     _names = ("inputs", "coefficients", "blocks", "shared")
 
     def _shared(self, projected: Tensor) -> Tensor:
@@ -158,6 +162,11 @@ class CoupledLowRankPosterior(Posterior):
     def tensors(self) -> dict[str, Tensor]:
         """Return weights (F, C) and factor (C F, C F)."""
         return {"weights": self.weights, "factor": self.factor}
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of weights and factor, for n rows and k functions."""
+        size = self.prior.num_features
+        return {"weights": (size, k), "factor": (size * k, size * k)}
 
     @cached_property
     def _inverse(self) -> Tensor:

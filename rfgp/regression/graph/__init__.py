@@ -10,6 +10,5 @@ from rfgp.regression.graph.family import NodeFamily as NodeFamily
 from rfgp.regression.graph.features import NONZEROS_PER_WALKER as NONZEROS_PER_WALKER
 from rfgp.regression.graph.features import DrawnFeatures as DrawnFeatures
 from rfgp.regression.graph.features import SpectrumFeatures as SpectrumFeatures
-from rfgp.regression.graph.features import chosen_size as chosen_size
 from rfgp.regression.graph.features import make_features as make_features
 from rfgp.regression.graph.record import advised_choice as advised_choice

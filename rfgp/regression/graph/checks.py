@@ -1,9 +1,9 @@
-"""How far features can be trusted where the exact process cannot be computed: independent draws, held-out nodes.
+"""Diagnosis of features by an independent draw and held-out nodes, without the exact process.
 
-Some observed nodes near each other are taken, a few of them held out, and their values predicted from the others by
-dense algebra, twice where features are drawn: through the model's features and through an independent draw. Features
-that suit the hyperparameters lead to the same law. The divergence between two draws is about twice that between either
-and the exact process (for small errors, whose expectations add), and it needs no exact process.
+Some observed nodes near each other are selected, a few of them held out, and their values predicted from the others,
+for drawn features twice: through the model's features and through an independent draw. The divergence between the two
+predictive distributions is about twice that between either and the exact process, since the expectations of small
+errors add.
 """
 
 import math
@@ -18,39 +18,40 @@ import graphs
 from graphs.advice import exact_block
 from graphs.kernels import GraphKernel
 from rfgp import random
+from rfgp.blocks import Prior
 from rfgp.counts import counted
-from rfgp.inference import Law, Prior, SparsePrior, evidence
 from rfgp.linalg import cholesky
 from rfgp.regression.graph.choosing import sample_of
-from rfgp.regression.graph.features import DrawnFeatures, NodeFeatures, RationalFeatures
+from rfgp.regression.graph.features import NodeFeatures
 from rfgp.rows import Block
+from rfgp.solvers import solver_for
 
 MOST_ROWS, MOST_HELD_OUT, LEAST_ROWS = 1000, 64, 8
 _SEEDS = 4
 POOR = 0.1
-"""Nats a node between two draws, from which on features are said to be poor."""
+"""The divergence in nats a node above which features are called poor."""
 
 
 @dataclass(frozen=True)
 class FeatureCheck:
-    """What is known about the error of features, at the hyperparameters of a model.
+    """A diagnosis of features, at the hyperparameters of a model.
 
     Attributes:
-        features: Their kind.
-        divergence: Between the joint laws of held-out observations through the model's features and through an
-            independent draw: the mean of the two Kullback-Leibler divergences, in nats a node. None where features are
-            not drawn, or too few nodes are observed.
-        walk_variance: The variance that draws have at an observed node, on average, over the noise: it stands in for
-            noise in a fit, and error bars at observed nodes are too small by it. Or None.
+        features: The kind of features.
+        divergence: The mean of the two Kullback-Leibler divergences between the joint predictive distributions of
+            held-out observations, through the model's features and through an independent draw, in nats a node. None
+            if features are not drawn, or too few nodes are observed.
+        walk_variance: The variance over draws at an observed node, on average, over the noise; or None. A fit takes it
+            for noise, and error bars at observed nodes are too small by it.
         shift: The root mean square difference of the two means, in standard deviations of an observation; or None.
-        kernel_error: |Phi Phi^T - K| / |K| over a sample of nodes, for features that are not drawn; infinite for
-            polynomials where not even one of degree 2,000 is the kernel; or None.
-        spectral_error: The largest relative error of the kernel's spectrum, of features that bound it ("rational"); or
+        kernel_error: |Phi Phi^T - K| / |K| over a sample of nodes, for features that are not drawn; or None. Infinite
+            for polynomials if a degree of 2,000 does not reach the kernel.
+        spectral_error: The largest relative error of the kernel's spectrum, for features that bound it ("rational"); or
             None.
-        calibration: The mean squared standardised error of the held-out observations, 1 where error bars are honest.
+        calibration: The mean squared z-score of the held-out observations, 1 for calibrated error bars.
         nlpd: Their mean negative log predictive density, in the user's units.
-        num_rows: Observations that they were predicted from.
-        num_held_out: How many were held out.
+        num_rows: The number of observations that they were predicted from.
+        num_held_out: The number of held-out observations.
     """
 
     features: str
@@ -100,45 +101,47 @@ def check_features(
     log_scale: float,
     seed: int,
 ) -> FeatureCheck:
-    """Return what is known about the error of features.
+    """Return a diagnosis of features.
 
     Args:
         graph: The graph.
         kernel: The kernel at the model's hyperparameters.
         rows: The model's data, standardised.
-        features: The model's features, and an independent draw of them, or None where there is none.
+        features: The model's features, and an independent draw of them or None.
         values: Kernel parameters (p,), output scale, mean (k,) and noise, standardised.
         log_scale: The mean logarithm of the targets' scales.
-        seed: Of the choice of nodes.
+        seed: The seed of the selection of nodes.
     """
     own, other = features
     error = None
     if other is None and not own.is_exact:
         error = _kernel_error(graph, kernel, own)
-    bound = own.error(kernel) if isinstance(own, RationalFeatures) else None
+    bound = own.spectral_error(kernel)
     used, held_out = split(graph, rows, seed)
     if len(held_out) == 0:
         return FeatureCheck(own.name, None, None, None, error, bound, None, None, len(used), 0)
     theta, outputscale, mean, noise = values
     seen, observed = rows.take(used), rows.take(held_out)
     with torch.no_grad():
-        laws = [_law(each.prior(theta, outputscale), seen, observed, mean, noise) for each in features if each]
+        found = [_moments(each.prior(theta, outputscale), seen, observed, mean, noise) for each in features if each]
     noise_diag = _noise_diag(observed, noise)
-    residual, variance = observed.targets - mean - laws[0][0], laws[0][1].diagonal() + noise_diag
+    residual, variance = observed.targets - mean - found[0][0], found[0][1].diagonal() + noise_diag
     squares = residual.square() / variance[:, None]
     density = -0.5 * (squares + (2 * math.pi * variance[:, None]).log()).mean() - log_scale
     divergence = shift = own_variance = None
     if other is not None:
-        divergence, shift = _between(laws[0], laws[1], noise_diag)
+        divergence, shift = _between(found[0], found[1], noise_diag)
         own_variance = _walk_variance(own.prior(theta, outputscale), other.prior(theta, outputscale), seen)
         own_variance /= float(_noise_diag(seen, noise).mean())
     figures = (float(squares.mean()), -float(density), len(used), len(held_out))
     return FeatureCheck(own.name, divergence, own_variance, shift, error, bound, *figures)
 
 
-def _law(prior: Prior, seen: Block, asked: Block, mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    law: Law = evidence(prior, seen, mean, noise).posterior().law(asked.inputs)
-    return law.mean(), law.covariance()
+def _moments(prior: Prior, rows: Block, new: Block, mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean (b, k) and covariance (b, b) of the function at new rows, given others."""
+    posterior = solver_for(prior, rows, mean, noise).posterior()
+    projected = posterior.project(new.inputs)
+    return posterior.mean(projected), posterior.covariance(new.inputs, projected)
 
 
 def _noise_diag(rows: Block, noise: Tensor) -> Tensor:
@@ -146,13 +149,13 @@ def _noise_diag(rows: Block, noise: Tensor) -> Tensor:
 
 
 def _between(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], noise_diag: Tensor) -> tuple[float, float]:
-    """Return the symmetrised divergence of observed laws, nats a node, and the shift of the means in deviations."""
+    """Return the symmetrised divergence of observations in nats a node, and the difference of means in deviations."""
     n, k = first[0].shape
     a, b = (covariance + torch.diag(noise_diag) for _, covariance in (first, second))
     difference = first[0] - second[0]
     total = -2.0 * n
     for one, two in ((a, b), (b, a)):
-        factor = cholesky(one, "The law of held-out observations")
+        factor = cholesky(one, "The covariance of held-out observations")
         total += float(torch.cholesky_solve(two, factor).diagonal().sum())
         total += float((difference * torch.cholesky_solve(difference, factor)).sum()) / k
     deviations = ((a + b).diagonal() / 2).sqrt()[:, None]
@@ -161,11 +164,9 @@ def _between(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], noise_
 
 def _walk_variance(first: Prior, second: Prior, rows: Block) -> float:
     """Return the mean over rows of E|phi|^2 - |E phi|^2, unbiased from two draws: |phi - phi'|^2 / 2."""
-    assert isinstance(first, SparsePrior)
-    assert isinstance(second, SparsePrior)
     with torch.no_grad():
-        a, b = (prior.at(rows.inputs, False).matrix() for prior in (first, second))
-    return 0.5 * float(first.variance) * float((a - b).power(2).sum()) / len(rows)
+        a, b = (prior.walks[0].features(rows.inputs, keep=False).matrix() for prior in (first, second))
+    return 0.5 * float(first.walks[0].variance) * float((a - b).power(2).sum()) / len(rows)
 
 
 def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatures) -> float | None:
@@ -173,7 +174,7 @@ def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatur
     try:
         exact = exact_block(graph, kernel, sample)
     except graphs.InvalidArgumentError:  # a graph too large, and a kernel too long: the fit that led to it stands
-        return math.inf if isinstance(features, DrawnFeatures) else None
+        return math.inf if features.is_sparse else None
     theta = torch.as_tensor(kernel.values)
     positions = torch.from_numpy(sample)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Which features serve a kernel on a graph: measured against the exact kernel on a sample of nodes."""
+"""Selection of features for a kernel on a graph, by their error on a sample of nodes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,17 +17,17 @@ from graphs.advice import (
     solved_candidate,
 )
 from graphs.kernels import GraphKernel
-from rfgp.regression.graph.features import DrawnFeatures, NodeFeatures, SpectrumFeatures, chosen_size
+from rfgp.regression.graph.features import DrawnFeatures, NodeFeatures, SpectrumFeatures
 
 EXACT_LIMIT = 2000
-"""Nodes up to which "auto" is the exact kernel by its eigenvectors."""
+"""The number of nodes up to which "auto" is the exact kernel by its eigenvectors."""
 SAMPLED, MOST_ENTRIES = 128, 2**25
-"""Nodes of the sample, fewer where so many columns over all nodes would hold more entries."""
+"""The number of nodes of the sample, and the most entries of that many columns over all nodes."""
 MOST_EIGENPAIRS = 2_500_000
-"""Entries of eigenvectors beyond which a truncated spectrum is not measured: Lanczos would take a minute and more."""
+"""The most entries of eigenvectors of a truncated spectrum that is measured: Lanczos would take over a minute."""
 _DRAWS = 3
 _WORTH = 2.0
-"""By how much another kind has to be better for a fit to begin anew."""
+"""The factor of the error by which another kind must be better for a fit to start again."""
 
 
 def sample_of(graph: graphs.Graph) -> NDArray[np.int64]:
@@ -36,7 +36,7 @@ def sample_of(graph: graphs.Graph) -> NDArray[np.int64]:
 
 
 def exact_features(graph: graphs.Graph, kernel: GraphKernel) -> str:
-    """Return what the exact process goes through: "precision" on many nodes, where that is worth it, or "exact"."""
+    """Return the features of the exact process: "precision" on many nodes if its factor is small, else "exact"."""
     if graph.num_nodes <= EXACT_LIMIT or precision_candidate(graph, kernel) is None:
         return "exact"
     return "precision"
@@ -48,13 +48,13 @@ def choose(
     make: Callable[[str, int], NodeFeatures],
     rank: int,
 ) -> Advice:
-    """Return what goes through a sparse factor where it serves; else measure the kinds of features, for the best.
+    """Return a sparse precision if its factor is small, else the kind of features with the least measured error.
 
     Args:
         graph: The graph.
         kernel: The kernel.
         make: Makes features of a kind with a seed.
-        rank: Of the truncated spectrum.
+        rank: The rank of the truncated spectrum.
     """
     solved = solved_candidate(graph, kernel)
     if solved is not None:
@@ -93,14 +93,13 @@ def measure(
 
 
 def options_of(features: NodeFeatures) -> dict[str, Any]:
-    """Return what tells features of one kind apart, for messages."""
-    draw = getattr(features, "draw", None)
-    if isinstance(draw, graphs.Walks):
-        return {"num_walkers": draw.settings.num_walkers, "halt": draw.settings.halting.halt}
-    return chosen_size(features)
+    """Return the size of features of one kind, for messages."""
+    if features.walks is not None:
+        return {"num_walkers": features.walks.settings.num_walkers, "halt": features.walks.settings.halting.halt}
+    return features.size
 
 
 def is_worth_it(advice: Advice, present: str) -> bool:
-    """Whether the recommended features are so much better than the present ones that a fit should begin anew."""
+    """Return whether recommended features are so much better than the present ones that a fit should start again."""
     errors: Mapping[str, float] = {candidate.features: candidate.error for candidate in advice.candidates}
     return advice.best.features != present and errors.get(present, np.inf) > _WORTH * advice.best.error

@@ -15,8 +15,8 @@ from torch import Tensor
 import graphs
 from graphs.kernels import GraphKernel
 from rfgp import random
+from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
-from rfgp.inference import Prior
 from rfgp.likelihoods import Normal
 from rfgp.parameters import Hyperprior, Values
 from rfgp.regression.family import Family, check_approximation, read_likelihood
@@ -24,9 +24,7 @@ from rfgp.regression.graph.checks import FeatureCheck, check_features
 from rfgp.regression.graph.choosing import EXACT_LIMIT, choose, is_worth_it, sample_of
 from rfgp.regression.graph.features import (
     NONZEROS_PER_WALKER,
-    DrawnFeatures,
     NodeFeatures,
-    RationalFeatures,
     drawn_with,
     make_features,
     same_hops,
@@ -41,14 +39,14 @@ from rfgp.scaling import Scaling, moments
 
 FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "rational", "precision", "exact")
 WALK_OPTIONS = ("num_walkers", "halt", "lengths", "directions", "exact_hops")
-"""Options of `graphs.sample_walks` that have names of their own here."""
+"""Options of `graphs.sample_walks` that are options of `rfgp.GraphGP`."""
 NORMALIZED_ROWS = 2000
-"""Rows over which the prior variance is made what the user's output scale is."""
+"""The number of rows over which the prior variance is averaged for the starting output scale."""
 
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """What a user chooses of a process on nodes; see `rfgp.GraphGP`.
+    """The options of a process on nodes; see `rfgp.GraphGP`.
 
     Attributes:
         compares_starts: Whether the kernel was given by name, so that a fit compares several starts of it.
@@ -81,13 +79,13 @@ class GraphOptions:
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """The user's starting values; the kernel itself is the start of its parameters."""
+        """The user's starting values without those of the kernel, which the kernel itself holds."""
         is_normal = isinstance(self.likelihood, Normal)
         return {"outputscale": self.outputscale, **({"noise": self.noise} if is_normal else {})}
 
     @property
     def hyperpriors(self) -> Mapping[str, Hyperprior | None]:
-        """The user's log densities, with default ones where he gave none."""
+        """The user's log densities, and default ones for the other names."""
         return with_default_priors(self.kernel, self.priors, isinstance(self.likelihood, Normal))
 
     @property
@@ -97,20 +95,20 @@ class GraphOptions:
 
     @property
     def series(self) -> dict[str, int | None]:
-        """Those of features without randomness."""
+        """All options of features without randomness."""
         return {"degree": self.degree, "rank": self.rank}
 
 
 @dataclass(frozen=True, eq=False)
 class NodeFamily(Family):
-    """A graph kernel through features of nodes, or exactly.
+    """A graph kernel, exact or through features of nodes.
 
     Attributes:
         graph: The graph.
         options: The user's choices.
-        features: Those in use; None before "auto" has chosen.
-        advice: What the choice was measured by, where "auto" chose.
-        is_tuned: Whether the features were tuned in a fit, so that another fit begins with new ones.
+        features: The features in use. If None, "auto" has not selected them yet.
+        advice: The measurements of "auto", or None.
+        is_tuned: Whether a fit tuned the features, so that another fit starts with new ones.
     """
 
     graph: graphs.Graph
@@ -126,7 +124,7 @@ class NodeFamily(Family):
         Args:
             graph: The graph.
             options: The user's choices.
-            changes: Options of the walks that are drawn now in place of those, such as hops that were tuned.
+            changes: Options of the walks that replace the user's, such as tuned hops.
         """
         family = cls(graph, options)
         if family.is_auto:
@@ -136,7 +134,7 @@ class NodeFamily(Family):
 
     @property
     def is_auto(self) -> bool:
-        """Whether features are chosen by what is measured."""
+        """Whether features are selected by measurements."""
         return self.options.features == "auto" and self.graph.num_nodes > EXACT_LIMIT
 
     @property
@@ -157,14 +155,18 @@ class NodeFamily(Family):
 
     @property
     def walks(self) -> graphs.Walks | None:
-        """The walks that the features come from, of no nodes."""
-        draw = getattr(self.features, "draw", None)
-        return draw if isinstance(draw, graphs.Walks) else None
+        """The walks that the features come from, of no nodes, or None."""
+        return None if self.features is None else self.features.walks
+
+    @property
+    def feature_size(self) -> dict[str, int]:
+        """The degree of a series, the number of fields or the rank of a spectrum, by its name."""
+        return {} if self.features is None else self.features.size
 
     # --- prior -----------------------------------------------------------------------------------
 
     def prior(self, values: Values) -> Prior:
-        """Return the prior of the features."""
+        """Return the prior of the kernel or of the features."""
         assert self.features is not None
         return self.features.prior(self._theta(values), values.standardized("outputscale"))
 
@@ -178,20 +180,20 @@ class NodeFamily(Family):
 
     # --- starts ----------------------------------------------------------------------------------
 
-    def begun(self, values: Values, rows: Rows) -> tuple[Self, Values]:
-        """Return the family with features chosen, and with an output scale for them where the user left it open."""
+    def initialized(self, values: Values, rows: Rows) -> tuple[Self, Values]:
+        """Return the family with selected features, and values with a starting output scale unless the user gave it."""
         if self.is_auto:
             family = self.chosen(self.options.kernel)
         elif self.is_tuned:
             family = type(self).of(self.graph, self.options)
         else:
-            family = replace(self, features=copy.copy(self.features))  # without what was drawn for rows of before
+            family = replace(self, features=copy.copy(self.features))  # without cached draws
         if self.options.outputscale is None:
             values = family.normalized(values, gathered(rows))
         return family, values
 
     def normalized(self, values: Values, rows: Block) -> Values:
-        """Return values whose prior variance is, on average over some rows, what the output scale was.
+        """Return values whose prior variance is, on average over some rows, the output scale.
 
         Graph kernels are not 1 on the diagonal: exp(-t L) is small there for long lengthscales.
         """
@@ -208,39 +210,39 @@ class NodeFamily(Family):
     # --- features --------------------------------------------------------------------------------
 
     def make(self, name: str, seed: int, tuned_to: GraphKernel | None = None, **changes: Any) -> NodeFeatures:
-        """Return features of a kind, tuned to a kernel, or the starting one, with some options changed."""
+        """Return features of a kind, tuned to a kernel or the starting one, with some options changed."""
         options = {**self.options.walks, **self.options.series, **changes}
         return make_features(name, self.graph, self.options.kernel if tuned_to is None else tuned_to, seed, options)
 
     def measured(self, kernel: GraphKernel) -> graphs.Advice:
-        """Return what is measured of all kinds of features for a kernel."""
+        """Return the measured errors of all kinds of features for a kernel."""
         rank = self.options.rank or NONZEROS_PER_WALKER * int(self.options.num_walkers)
         return choose(self.graph, kernel, partial(self.make, tuned_to=kernel), min(rank, self.graph.num_nodes))
 
     def chosen(self, kernel: GraphKernel, advice: graphs.Advice | None = None) -> Self:
-        """Return the family with the features that are best for a kernel, as advised where that is known."""
+        """Return the family with the features that are best for a kernel, by measurements that may be given."""
         advice = advice or self.measured(kernel)
         if self.features is not None:
             self.features.forget()
         return replace(self, advice=advice, features=self.make(advice.best.features, self.options.seed, kernel))
 
     def retuned(self, values: Values) -> tuple[Self, bool]:
-        """Return the family with features that are better for the fitted kernel, and whether there are some."""
+        """Return the family with better features for the fitted kernel, and whether there are any."""
         kernel, family = self.fitted_kernel(values), self
         if not self.kernel_names:
-            return self, False  # the kernel is the one that they were tuned to
+            return self, False  # they are tuned to this kernel
         if self.is_auto:
             try:
                 advice = self.measured(kernel)
-            except graphs.InvalidArgumentError:  # no series is this kernel, so that nothing can be measured
+            except graphs.InvalidArgumentError:  # no series converges to this kernel
                 return self, False
             if self.features is None or is_worth_it(advice, self.features.name):
                 return self.chosen(kernel, advice), True
             family = replace(self, advice=advice)
-        if isinstance(self.features, RationalFeatures) and self.options.degree is None:
+        if self.features is not None and self.features.name == "rational" and self.options.degree is None:
             more = self.make("rational", self.options.seed, kernel)
-            assert isinstance(more, RationalFeatures)
-            return (family, False) if more.terms <= self.features.terms else (replace(family, features=more), True)
+            is_enough = more.size["degree"] <= self.features.size["degree"]
+            return (family, False) if is_enough else (replace(family, features=more), True)
         walks = self.walks
         if walks is None or self.options.exact_hops != "auto":
             return family, False
@@ -253,37 +255,37 @@ class NodeFamily(Family):
 
     @property
     def choice(self) -> Choice | None:
-        """What "auto" chose, and why."""
+        """The report of what "auto" selected, or None."""
         if self.options.features != "auto" or self.features is None:
             return None
         if self.advice is None:
             return exact_choice(self.graph)
         return choice_of(self.advice, self.graph, len(sample_of(self.graph)), self.features.name)
 
-    # --- what is told of them --------------------------------------------------------------------
+    # --- diagnostics -----------------------------------------------------------------------------
 
     def check(self, values: Values, rows: Block, scaling: Scaling, seed: int) -> FeatureCheck:
-        """Return what is known about the error of the features; see `rfgp.GraphGP.check`."""
+        """Return a diagnosis of the features; see `rfgp.GraphGP.check`."""
         own, other = self.features, None
         assert own is not None
-        if isinstance(own, DrawnFeatures) and self.walks is not None:
+        if self.walks is not None:
             child = random.child_seed(self.options.seed, random.Role.CHECK)
             other = self.make("walks", child, **drawn_with(self.walks))
         values = values.detached()
         outputscale, mean = (values.standardized(name).double() for name in ("outputscale", "mean"))
         noise = values.standardized("noise").double() if self.is_normal else torch.zeros_like(outputscale)
         numbers = (self._theta(values), outputscale, mean.reshape(-1), noise)
-        if not self.is_normal:  # nothing is held out: laws of observations with another noise would say little
+        if not self.is_normal:  # nothing is held out: only Gaussian observations are compared
             rows = rows.take(slice(0))
         scale = -scaling.targets.log_jacobian(1) / rows.num_outputs
         return check_features(self.graph, self.fitted_kernel(values), rows, (own, other), numbers, scale, seed)
 
-    def checked(
+    def diagnosed(
         self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
     ) -> Iterator[Warning]:
         """Yield warnings of poor features and of parts of the graph without an observation.
 
-        Walks of a large or infinite variance warn themselves.
+        Walks warn of a large or infinite variance by themselves.
         """
         assert self.features is not None
         self.features.check(self.fitted_kernel(values))
@@ -305,7 +307,7 @@ class NodeFamily(Family):
         """Yield the options, and the graph: its CSR arrays (N + 1,), (nnz,) and (nnz,)."""
         yield "GraphGP"
         texts = (f"{name}={value!r}" for name, value in sorted(vars(self.options).items()) if name != "priors")
-        yield from (re.sub(" at 0x[0-9a-f]+", "", text) for text in texts)  # where a function lies tells nothing
+        yield from (re.sub(" at 0x[0-9a-f]+", "", text) for text in texts)  # addresses of functions differ
         matrix = self.graph.adjacency
         yield self.graph.laplacian
         yield from (torch.from_numpy(np.array(part)) for part in (matrix.indptr, matrix.indices, matrix.data))

@@ -1,7 +1,8 @@
-"""Features of nodes behind one role: exact, sparse (walks and series), and those of a truncated spectrum."""
+"""Features of nodes behind one role: exact kernels, walks, series, truncated spectra and sparse precisions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +16,12 @@ from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order
 from graphs.precisions import RationalField, resolvent_field, usual_terms
 from rfgp import features as feature_maps
+from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
 from rfgp.features import kernel_function
-from rfgp.inference import FeaturePrior, KernelPrior, MarkovPrior, Prior, SparsePrior
 from rfgp.sparse import SparseValues
 
 NONZEROS_PER_WALKER = 4
-"""A row's budget of non-zeros, where the user names none: the ratio of the defaults of `graphs.sample_walks`."""
+"""The default number of non-zeros a row for each walker: the ratio of the defaults of `graphs.sample_walks`."""
 
 _RECENT = 2
 
@@ -33,32 +34,48 @@ class NodeFeatures(ABC):
     """
 
     name: str
+    is_sparse = False
+    """Whether features are sparse: walks or a series."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether these are the kernel itself."""
+        """Whether the prior is that of the kernel itself."""
         return self.name in ("exact", "precision")
+
+    @property
+    def size(self) -> dict[str, int]:
+        """The degree of a series, the number of fields or the rank of a spectrum, by its name."""
+        return {}
+
+    @property
+    def walks(self) -> graphs.Walks | None:
+        """The walks that the features come from, of no nodes, or None."""
+        return None
 
     @abstractmethod
     def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
         """Return the prior at kernel parameters theta (p,) and an output scale, 0-d."""
 
     def check(self, kernel: GraphKernel) -> None:
-        """Warn where these features are known to be poor for a kernel."""
+        """Warn if these features are known to be poor for a kernel."""
+
+    def spectral_error(self, kernel: GraphKernel) -> float | None:
+        """Return the largest relative error of the spectrum |k_hat / k - 1| at a kernel of the family, if known."""
+        return None
 
     def forget(self) -> None:
-        """Drop what was drawn for rows and can be drawn again: these features make way for others."""
+        """Drop the cached draws for rows."""
 
 
 class ExactFeatures(NodeFeatures):
-    """None: the kernel itself, by the eigenvectors of the Laplacian."""
+    """The kernel itself, by the eigenvectors of the Laplacian."""
 
     name = "exact"
 
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
         self._graph, self._kernel = graph, kernel
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> KernelPrior:
+    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
         """Return the prior of outputscale V k(eigenvalues) V^T at theta (p,)."""
         eigenvalues, eigenvectors = self._graph.spectrum
         vectors = torch.from_numpy(eigenvectors)
@@ -67,35 +84,44 @@ class ExactFeatures(NodeFeatures):
             lambda point: self._kernel.with_values(point).spectral(eigenvalues),
             lambda point: self._kernel.with_values(point).spectral_jacobian(eigenvalues),
         )
-
-        def kernel(a: Tensor, b: Tensor) -> Tensor:
-            return (vectors[a] * values) @ vectors[b].mT
-
+        covariance, variances = partial(_spectral_covariance, vectors), partial(_spectral_variances, vectors)
         functions = _SpectralFunctions(vectors, values.detach().clamp_min(0))
-        return KernelPrior(kernel, lambda a: vectors[a].square() @ values, functions)
+        return Prior(kernels=(KernelBlock(covariance, variances, (values,), functions),))
+
+
+def _spectral_covariance(vectors: Tensor, a: Tensor, b: Tensor, values: Tensor) -> Tensor:
+    """Return the covariance (n_a, n_b) of the kernel with these eigenvectors (N, N) and eigenvalues (N,)."""
+    return (vectors[a] * values) @ vectors[b].mT
+
+
+def _spectral_variances(vectors: Tensor, a: Tensor, values: Tensor) -> Tensor:
+    """Return its variances (n_a,)."""
+    return vectors[a].square() @ values
 
 
 class PrecisionFeatures(NodeFeatures):
-    """None: the kernel itself, by its sparse precision."""
+    """The kernel itself, by its sparse precision."""
 
     name = "precision"
 
     def __init__(self, graph: graphs.Graph, kernel: GraphKernel) -> None:
-        self._graph, self._kernel, self._nodes = graph, kernel, graph.num_nodes
+        self._graph, self._kernel = graph, kernel
         self._field = resolvent_field(graph, precision_order(kernel))
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> MarkovPrior:
+    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
         """Return the prior of outputscale amplitude (shift + L)^-order at theta (p,)."""
         shift, amplitude = _resolvent(self._kernel, theta)
-        return MarkovPrior(self._field, shift, outputscale * amplitude, self._selection)
+        projector = partial(_selection, self._graph.num_nodes)
+        return Prior(precisions=(PrecisionBlock(self._field, shift, outputscale * amplitude, projector),))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PrecisionFeatures, (self._graph, self._kernel)
 
-    def _selection(self, positions: Tensor) -> sp.csr_array:
-        count = len(positions)
-        entries = np.ones(count), positions.numpy(), np.arange(count + 1)
-        return sp.csr_array(entries, shape=(count, self._nodes))
+
+def _selection(num_nodes: int, positions: Tensor) -> sp.csr_array:
+    """Return the matrix (n, N) that selects the values at positions (n,)."""
+    count = len(positions)
+    return sp.csr_array((np.ones(count), positions.numpy(), np.arange(count + 1)), shape=(count, num_nodes))
 
 
 class RationalFeatures(NodeFeatures):
@@ -104,7 +130,7 @@ class RationalFeatures(NodeFeatures):
     Args:
         graph: The graph.
         kernel: The family.
-        terms: The number of fields; None: the usual ones for this kernel.
+        terms: The number of fields. If None, the usual number for this kernel.
     """
 
     name = "rational"
@@ -114,23 +140,33 @@ class RationalFeatures(NodeFeatures):
         order, shift, *_ = kernel.resolvent()
         self.field = RationalField(graph, order, usual_terms(order, shift) if terms is None else terms)
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> MarkovPrior:
+    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
         """Return the prior of the sum at theta (p,)."""
         shift, amplitude = _resolvent(self._kernel, theta)
-        field = self.field
-        return MarkovPrior(field, shift, outputscale * amplitude, lambda positions: field.select(positions.numpy()))
+        projector = partial(_sum_of_fields, self.field)
+        return Prior(precisions=(PrecisionBlock(self.field, shift, outputscale * amplitude, projector),))
 
     @property
     def terms(self) -> int:
         """The number of fields."""
         return self.field.terms
 
-    def error(self, kernel: GraphKernel) -> float:
+    @property
+    def size(self) -> dict[str, int]:
+        """The number of fields as the degree."""
+        return {"degree": self.terms}
+
+    def spectral_error(self, kernel: GraphKernel) -> float:
         """Return the largest relative error of the spectrum, |k_hat / k - 1|, at a kernel of the family."""
         return self.field.error(kernel.resolvent().shift)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RationalFeatures, (self._graph, self._kernel, self.terms)
+
+
+def _sum_of_fields(field: RationalField, positions: Tensor) -> sp.csr_array:
+    """Return the matrix that sums the values of all fields at positions (n,)."""
+    return field.select(positions.numpy())
 
 
 def _resolvent(kernel: GraphKernel, theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -145,7 +181,7 @@ def _resolvent(kernel: GraphKernel, theta: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _SpectralFunctions(NamedTuple):
-    """Functions of the prior V values V^T."""
+    """Functions drawn from the prior V values V^T."""
 
     vectors: Tensor  # (N, N)
     values: Tensor  # (N,)
@@ -169,37 +205,49 @@ class DrawnFeatures(NodeFeatures):
         name: "walks", "chebyshev" or "taylor".
         draw: `graphs.Walks` or `graphs.SeriesFeatures`, of any nodes.
         kernel: The family.
-        seed: Of what inference draws.
+        seed: The seed of probes and of pathwise draws.
     """
+
+    is_sparse = True
 
     def __init__(self, name: str, draw: graphs.Walks | graphs.SeriesFeatures, kernel: GraphKernel, seed: int) -> None:
         self.name, self.draw, self._kernel = name, draw, kernel
         self._map, self._seed = feature_maps.WalkFeatures(draw, kernel), seed
         self._recent: tuple[tuple[bytes, feature_maps.WalkFeatures], ...] = ()  # swapped whole: threads may share it
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> SparsePrior:
+    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
         """Return the prior of the sparse features at theta (p,)."""
+        times = None
+        if isinstance(self.draw, graphs.SeriesFeatures):
+            times = partial(_series_times, self.draw, self._kernel, theta.detach().numpy())
+        size = self.draw.graph.num_nodes, self._seed
+        return Prior(walks=(SparseWeightBlock(self._values, outputscale, *size, (theta,), times),))
 
-        def at(positions: Tensor, keep: bool) -> SparseValues:
-            features = self._at(positions, keep)
-            return SparseValues(features(theta), features.walks.pattern)
+    @property
+    def size(self) -> dict[str, int]:
+        """The degree of a series."""
+        return {"degree": self.draw.max_length} if isinstance(self.draw, graphs.SeriesFeatures) else {}
 
-        draw, point = self.draw, theta.detach().numpy()
-
-        def times(right: Any) -> Any:
-            assert isinstance(draw, graphs.SeriesFeatures)
-            return draw.times(self._kernel.with_values(point), right)
-
-        whole = times if isinstance(draw, graphs.SeriesFeatures) else None
-        return SparsePrior(at, outputscale, draw.graph.num_nodes, self._seed, whole)
+    @property
+    def walks(self) -> graphs.Walks | None:
+        """The walks that the features come from, of no nodes, or None."""
+        return self.draw if isinstance(self.draw, graphs.Walks) else None
 
     def check(self, kernel: GraphKernel) -> None:
-        """Warn where walks have a large or infinite variance for a kernel."""
-        if isinstance(self.draw, graphs.Walks):
-            self.draw.check_second_moment(kernel)
+        """Warn if walks have a large or infinite variance for a kernel."""
+        if self.walks is not None:
+            self.walks.check_second_moment(kernel)
+
+    def forget(self) -> None:
+        """Drop the cached draws for rows."""
+        self._recent = ()
+
+    def _values(self, positions: Tensor, keep: bool, theta: Tensor) -> SparseValues:
+        """Return the features of positions (n,) at theta (p,); if `keep`, the draw for them is cached."""
+        features = self._at(positions, keep)
+        return SparseValues(features(theta), features.walks.pattern)
 
     def _at(self, positions: Tensor, keep: bool) -> feature_maps.WalkFeatures:
-        """Return the features of these positions; what was drawn for the training data is kept."""
         key = positions.numpy().tobytes()
         for other, features in self._recent:
             if other == key:
@@ -209,12 +257,13 @@ class DrawnFeatures(NodeFeatures):
             self._recent = (*self._recent[1 - _RECENT :], (key, features))
         return features
 
-    def forget(self) -> None:
-        """Drop what was drawn for rows."""
-        self._recent = ()
-
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_recent": ()}
+
+
+def _series_times(draw: graphs.SeriesFeatures, kernel: GraphKernel, theta: Any, right: Any) -> Any:
+    """Return Phi of all nodes times a matrix (N, p), at kernel parameters theta (p,)."""
+    return draw.times(kernel.with_values(theta), right)
 
 
 class SpectrumFeatures(NodeFeatures):
@@ -231,31 +280,36 @@ class SpectrumFeatures(NodeFeatures):
         self.draw, self._kernel = draw, kernel
         self._vectors = torch.as_tensor(draw.eigenvectors)
 
-    def prior(self, theta: Tensor, outputscale: Tensor) -> FeaturePrior:
+    def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
         """Return the prior of V root(eigenvalues) at theta (p,)."""
+        return Prior(weights=(WeightBlock(self._features, self._vectors.shape[1], (theta,), outputscale),))
 
-        def features(positions: Tensor, theta: Tensor) -> Tensor:
-            root = kernel_function(
-                theta,
-                lambda point: self.draw.weights(self._kernel.with_values(point)),
-                lambda point: self.draw.weights_jacobian(self._kernel.with_values(point)),
-            )
-            return self._vectors[positions] * root
+    @property
+    def size(self) -> dict[str, int]:
+        """The rank."""
+        return {"rank": len(self.draw.eigenvalues)}
 
-        return FeaturePrior(features, self._vectors.shape[1], (theta,), outputscale)
+    def _features(self, positions: Tensor, theta: Tensor) -> Tensor:
+        root = kernel_function(
+            theta,
+            lambda point: self.draw.weights(self._kernel.with_values(point)),
+            lambda point: self.draw.weights_jacobian(self._kernel.with_values(point)),
+        )
+        return self._vectors[positions] * root
 
 
 def make_features(
     name: str, graph: graphs.Graph, kernel: GraphKernel, seed: int, options: Mapping[str, Any]
 ) -> NodeFeatures:
-    """Return features of one kind; what is wrong with an option is said here.
+    """Return features of one kind. `graphs` raises errors about their options.
 
     Args:
         name: "exact", "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".
         graph: The graph.
-        kernel: What the walks are tuned to, and the family.
-        seed: Of the walks.
-        options: Of `graphs.sample_walks`; `degree` and `rank`, None: as much as `max_nonzeros` a row holds.
+        kernel: The family, and the kernel that walks are tuned to.
+        seed: The seed of walks.
+        options: Options of `graphs.sample_walks`, and `degree` and `rank`. If these are None, they follow from
+            `max_nonzeros` a row.
     """
     options = dict(options)
     degree, rank, walkers = options.pop("degree", None), options.pop("rank", None), options.get("num_walkers", 16)
@@ -280,7 +334,7 @@ def make_features(
 
 
 def drawn_with(walks: graphs.Walks) -> dict[str, Any]:
-    """Return what was chosen for these walks: with it another seed draws walks of the same law."""
+    """Return the options with which another seed draws walks of the same distribution."""
     settings = walks.settings
     chosen: dict[str, Any] = {"exact_hops": settings.exact_hops}
     if isinstance(settings.coupling, Sigma):
@@ -291,20 +345,9 @@ def drawn_with(walks: graphs.Walks) -> dict[str, Any]:
 
 
 def same_hops(features: NodeFeatures, walks: graphs.Walks) -> bool:
-    """Whether features come from walks whose exact hops follow the same rule."""
-    draw = getattr(features, "draw", None)
-    if not isinstance(draw, graphs.Walks):
+    """Return whether features come from walks whose exact hops follow the same rule."""
+    if features.walks is None:
         return False
-    hops = (draw.settings.exact_hops, walks.settings.exact_hops)
+    hops = (features.walks.settings.exact_hops, walks.settings.exact_hops)
     first, second = (h.limits.tolist() if isinstance(h, graphs.HopRule) else h for h in hops)
     return bool(first == second)
-
-
-def chosen_size(features: NodeFeatures | None) -> dict[str, int]:
-    """Return the degree of a series or a number of fields, or the rank of a spectrum, by its name; or nothing."""
-    if isinstance(features, RationalFeatures):
-        return {"degree": features.terms}
-    draw = getattr(features, "draw", None)
-    if isinstance(draw, graphs.SeriesFeatures):
-        return {"degree": draw.max_length}
-    return {"rank": len(draw.eigenvalues)} if isinstance(draw, graphs.SpectralFeatures) else {}

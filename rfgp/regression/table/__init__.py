@@ -6,7 +6,6 @@ from rfgp.regression.table.features import FeatureFamily as FeatureFamily
 from rfgp.regression.table.features import FeatureMap as FeatureMap
 from rfgp.regression.table.inducing import InducingFamily as InducingFamily
 from rfgp.regression.table.kernel import KernelFamily as KernelFamily
-from rfgp.regression.table.kernel import Member as Member
 from rfgp.regression.table.kinds import kind_of as kind_of
 from rfgp.regression.table.kinds import options_of as options_of
 from rfgp.regression.table.local import LocalFamily as LocalFamily

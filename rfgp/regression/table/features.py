@@ -9,15 +9,15 @@ from torch import Tensor
 
 from rfgp import features as feature_maps
 from rfgp import random
+from rfgp.blocks import Prior, WeightBlock
 from rfgp.couplings import Frequencies
-from rfgp.inference import FeaturePrior
 from rfgp.parameters import Values
 from rfgp.regression.family import Family
 from rfgp.regression.report import FitReport
+from rfgp.regression.table.diagnostics import warnings_of
 from rfgp.regression.table.inputs import TableInputs
 from rfgp.regression.table.kernel import KernelFamily
 from rfgp.regression.table.options import FeatureOptions, texts_of
-from rfgp.regression.table.told import warnings_of
 from rfgp.rows import Rows
 from rfgp.scaling import Scaling
 
@@ -30,7 +30,7 @@ class FeatureFamily(Family):
 
     Attributes:
         options: The user's choices.
-        feature_map: The draw with its map; None before the number of columns is known.
+        feature_map: The map of the drawn frequencies. If None, they are not drawn yet.
     """
 
     options: FeatureOptions
@@ -45,16 +45,16 @@ class FeatureFamily(Family):
 
     @property
     def num_features(self) -> int:
-        """F."""
+        """The number F of features."""
         return self.drawn_map.num_features
 
     @property
     def drawn_map(self) -> FeatureMap:
-        """The draw with its map, once there is one."""
+        """The map of the frequencies, once they are drawn."""
         assert self.feature_map is not None
         return self.feature_map
 
-    def drawn(self, scaling: Scaling) -> Self:
+    def with_sample(self, scaling: Scaling) -> Self:
         """Return the family with frequencies for these columns."""
         assert scaling.inputs is not None
         generator, options = random.generator(self.options.seed, random.Role.FREQUENCIES), self.options
@@ -66,30 +66,31 @@ class FeatureFamily(Family):
         return KernelFamily(self.options.without_features())
 
     def with_frequencies(self, frequencies: Frequencies) -> Self:
-        """Return the family with these."""
+        """Return the family with these frequencies."""
         return replace(self, feature_map=feature_maps.by_name(self.options.features)(frequencies))
 
-    def prior(self, values: Values) -> FeaturePrior:
-        """Return the prior of the features."""
+    def prior(self, values: Values) -> Prior:
+        """Return the prior of the weights."""
         lengthscale, variance = values.standardized("lengthscale"), values.standardized("outputscale")
-        return FeaturePrior(partial(_scaled_map, self.drawn_map), self.num_features, (lengthscale,), variance)
+        block = WeightBlock(partial(_scaled_map, self.drawn_map), self.num_features, (lengthscale,), variance)
+        return Prior(weights=(block,))
 
-    def prior_of(self, frequencies: Tensor, values: Values) -> FeaturePrior:
-        """Return the prior with other frequencies (m, d), in which gradients are wanted."""
+    def prior_of(self, frequencies: Tensor, values: Values) -> Prior:
+        """Return the prior with other frequencies (m, d), in which it is differentiable."""
         make, weights = feature_maps.by_name(self.options.features), self.drawn_map.frequencies.weights
         parameters = (values.standardized("lengthscale"), frequencies)
         variance = values.standardized("outputscale")
-        return FeaturePrior(partial(_map_of, make, weights), self.num_features, parameters, variance)
+        return Prior(weights=(WeightBlock(partial(_map_of, make, weights), self.num_features, parameters, variance),))
 
-    def checked(
+    def diagnosed(
         self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
     ) -> Iterator[Warning]:
-        """Yield what the report of a fit should not be the only place to say."""
+        """Yield warnings about the features, given the report of a fit."""
         if report is not None:
             yield from warnings_of(report, values, scaling.columns)
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield the options, and the draw (m, d) with its weights (m,)."""
+        """Yield the options, and the frequencies (m, d) with their weights (m,)."""
         yield from texts_of(self.options)
         frequencies = self.drawn_map.frequencies
         yield from (frequencies.dense(), frequencies.weights)

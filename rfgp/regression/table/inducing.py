@@ -1,35 +1,37 @@
-"""The family of tables by features of inducing points."""
+"""The family of processes on tables through inducing points."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from rfgp import random
+from rfgp.blocks import Prior, Residual, WeightBlock
 from rfgp.features import Nystrom
 from rfgp.features.inducing import LEAST_SAMPLE, SAMPLED, by_k_means, by_pivots
-from rfgp.inference import EvidenceBounds, FeaturePrior, LinearModel, LocalPrior, Residual, evidence_bounds
 from rfgp.local.kinds import kind_of
 from rfgp.parameters import Values
-from rfgp.regression.family import Family, Variance
+from rfgp.regression.family import Family, Variance, mean_and_noise
 from rfgp.regression.report import FitReport
+from rfgp.regression.table.diagnostics import Remedies, warnings_of
 from rfgp.regression.table.inputs import LEAST_NOISE, TableInputs
 from rfgp.regression.table.kernel import KernelFamily
+from rfgp.regression.table.local import vecchia_block
 from rfgp.regression.table.options import BESIDE, InducingOptions, texts_of
-from rfgp.regression.table.told import Remedies, warnings_of
 from rfgp.rows import Rows, SourceRows, gathered
 from rfgp.scaling import Scaling
+from rfgp.solvers.lowrank import EvidenceBounds, LinearModel, evidence_bounds
 from rfgp.spectra import Spectrum
 
 LEARNED = Remedies("num_inducing", "", "", "")
 FIXED = LEARNED._replace(learned=" use learn_inducing=True,")
 SHARED = ("lengthscale", "outputscale")
-"""Hyperparameters of the one kernel that points and their residual have."""
+"""Hyperparameters of the kernel that inducing points and their residual share."""
 MOVED = 2.0
-"""The factor between two columns' changes of lengthscale from which on other points suit the rows better."""
+"""The factor between the changes of two columns' lengthscales from which on points are chosen again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +40,9 @@ class InducingFamily(Family):
 
     Attributes:
         options: The user's choices.
-        points: Z (M, d), standardised; None before there are rows. Fewer than asked for where distinct rows are.
-        lengthscale: That at which they were chosen, standardised, () or (d,).
+        points: The points Z (M, d), standardised. If None, there are no rows yet. M is at most the number of distinct
+            rows.
+        lengthscale: The standardised lengthscale at which they were chosen, () or (d,).
     """
 
     options: InducingOptions
@@ -55,27 +58,27 @@ class InducingFamily(Family):
 
     @property
     def num_features(self) -> int:
-        """M."""
+        """The number M of inducing points."""
         return len(self.drawn_points)
 
     @property
     def drawn_points(self) -> Tensor:
-        """Z (M, d), once there are some."""
+        """The points Z (M, d), once they are chosen."""
         assert self.points is not None
         return self.points
 
     @property
     def chosen_at(self) -> Tensor:
-        """The lengthscale at which the points were chosen, () or (d,), once there are some."""
+        """The lengthscale at which the points were chosen, () or (d,)."""
         assert self.lengthscale is not None
         return self.lengthscale
 
-    def begun(self, values: Values, rows: Rows) -> tuple[Self, Values]:
-        """Return the family with points among rows, unless it has some."""
+    def initialized(self, values: Values, rows: Rows) -> tuple[Self, Values]:
+        """Return the family with points chosen among rows, unless it has some."""
         return (self.chosen(values, rows) if self.points is None else self), values
 
     def chosen(self, values: Values, rows: Rows) -> Self:
-        """Return the family with points chosen anew, among a sample of rows in the lengthscales of these values."""
+        """Return the family with points chosen among a sample of rows, at the lengthscales of these values."""
         options, lengthscale = self.options, values.standardized("lengthscale").detach().double()
         generator = random.numpy_generator(options.seed, random.Role.INDUCING)
         pool = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
@@ -90,16 +93,16 @@ class InducingFamily(Family):
         return replace(self, points=points * lengthscale, lengthscale=lengthscale)
 
     def has_moved(self, values: Values) -> bool:
-        """Return whether lengthscales have changed so that other points suit the rows better.
+        """Return whether the lengthscales have changed so much that points should be chosen again.
 
-        Centres of k-means are the same at lengthscales that are longer or shorter all together; pivots are not.
+        A common factor of all lengthscales does not change the centres of k-means, but it changes pivots.
         """
         change = (values.standardized("lengthscale").detach().double() / self.chosen_at).reshape(-1)
         shorter = self.options.inducing == "pivots" and float(change.min()) * MOVED < 1
         return shorter or bool(change.max() > MOVED * change.min())
 
     def beside(self, other: Family) -> Self:
-        """Return the family with the points of another, if it would choose as that did; learned ones too."""
+        """Return the family with the points of another, learned ones too, if their options agree."""
         if not isinstance(other, InducingFamily):
             return self
         kept = {name: getattr(other.options, name) for name in BESIDE}
@@ -107,11 +110,11 @@ class InducingFamily(Family):
         return replace(self, points=other.points, lengthscale=other.lengthscale) if same else self
 
     def with_points(self, points: Tensor) -> Self:
-        """Return the family with these, (M, d)."""
+        """Return the family with these points (M, d)."""
         return replace(self, points=points.detach())
 
     def exact(self) -> KernelFamily:
-        """Return the family of the kernel itself."""
+        """Return the family of the exact kernel."""
         return KernelFamily(self.options.without_features())
 
     def map_at(self, values: Values) -> Nystrom:
@@ -120,46 +123,45 @@ class InducingFamily(Family):
 
     @property
     def variances(self) -> tuple[Variance, ...]:
-        """The output scale and the noise, which may be less where neighbours take up what the features leave."""
+        """The output scale and the noise, which may be less if neighbours estimate the residual."""
         outputscale, noise = super().variances
         least = LEAST_NOISE if self.options.has_residual else noise.bounds[0]
         return outputscale, noise._replace(bounds=(least, noise.bounds[1]))
 
-    def prior(self, values: Values) -> FeaturePrior | LocalPrior:
-        """Return the prior of the features, and of what they leave where neighbours take it up."""
+    def prior(self, values: Values) -> Prior:
+        """Return the prior of the weights, and of their residual if neighbours estimate it."""
         return self.prior_of(self.drawn_points, values)
 
-    def prior_of(self, points: Tensor, values: Values) -> FeaturePrior | LocalPrior:
-        """Return the prior with other points (M, d), in which gradients may be wanted."""
-        options, features = self.options, self._features(points, values)
+    def prior_of(self, points: Tensor, values: Values) -> Prior:
+        """Return the prior with other points (M, d), in which it is differentiable."""
+        options, weights = self.options, (self._weights(points, values),)
         if not options.has_residual:
-            return features
+            return Prior(weights=weights)
         name, lengthscale, variance = kind_of(options.spectrum), *map(values.standardized, SHARED)
         assert name is not None
-        given = options.num_neighbors, options.seed, options.conditioning
-        return LocalPrior(features, name, lengthscale, variance, *given, is_residual=True)
+        return Prior(weights, neighbors=vecchia_block(options, name, lengthscale, variance, is_residual=True))
 
-    def _features(self, points: Tensor, values: Values) -> FeaturePrior:
+    def _weights(self, points: Tensor, values: Values) -> WeightBlock:
         parameters = (values.standardized("lengthscale"), points)
-        features, diagonal = _Features(self.options.spectrum), self.options.diagonal
+        features, diagonal = _NystromFeatures(self.options.spectrum), self.options.diagonal
         residual = Residual(diagonal == "fitc", partial(_kernel, self.options.spectrum)) if diagonal else None
-        return FeaturePrior(features, len(points), parameters, values.standardized("outputscale"), residual)
+        return WeightBlock(features, len(points), parameters, values.standardized("outputscale"), residual)
 
     def bounds(self, values: Values, rows: Rows, scaling: Scaling) -> EvidenceBounds:
         """Return bounds of the exact log marginal likelihood, in the user's units."""
         values = values.detached()
-        mean, noise = values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()
         bounded = replace(self, options=replace(self.options, diagonal="vfe", local=None))
-        prior = bounded._features(self.drawn_points, values)
-        model = LinearModel(prior, rows, mean, noise)
+        mean, noise = mean_and_noise(values)
+        model = LinearModel(bounded.prior(values).dense, rows, mean.double(), noise.double())
         return evidence_bounds(model, scaling.targets.log_jacobian(rows.count))
 
-    def checked(
+    def diagnosed(
         self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
     ) -> Iterator[Warning]:
-        """Yield what the report of a fit should not be the only place to say.
+        """Yield warnings about the points, given the report of a fit.
 
-        That rows determine all weights is no sign of starvation here: so they do where every row is a point.
+        The share of weights that rows determine is no sign of variance starvation here: it is 1 if every row is an
+        inducing point.
         """
         if report is not None:
             remedies = LEARNED if self.options.learn_inducing else FIXED
@@ -175,8 +177,8 @@ def _kernel(spectrum: Spectrum, a: Tensor, b: Tensor, lengthscale: Tensor, point
     return spectrum.kernel_between(a / lengthscale.to(a), b / lengthscale.to(b))
 
 
-class _Features:
-    """phi of inputs (n, d), a lengthscale and points (M, d); what of it the inputs do not change is kept."""
+class _NystromFeatures:
+    """Features of inputs (n, d) at a lengthscale and points (M, d); the last factor of the points' kernel is kept."""
 
     def __init__(self, spectrum: Spectrum) -> None:
         self._spectrum = spectrum
@@ -190,3 +192,6 @@ class _Features:
             self._last = None if made.points.requires_grad else last
         phi: Tensor = last[2](x / lengthscale.to(x))
         return phi
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _NystromFeatures, (self._spectrum,)

@@ -1,43 +1,29 @@
-"""The family of tables by the exact kernel, that of a local process beside it included, and averages of such."""
+"""The family of exact kernels on tables, and averages of such processes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
+from rfgp.blocks import KernelBlock, Prior
 from rfgp.grams import scaled_gram
-from rfgp.inference import Averaged, AveragePrior, KernelPrior
 from rfgp.local.kinds import spectrum_of
 from rfgp.parameters import Values
-from rfgp.regression.family import Family, Variance
+from rfgp.regression.family import Family, Member, Variance
 from rfgp.regression.table.inputs import LOCAL_VARIANCE, TableInputs
 from rfgp.regression.table.options import KernelOptions, texts_of
 from rfgp.spectra import Spectrum
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
-    """An exact process that others are averaged with.
-
-    Attributes:
-        weight: Its share of the average.
-        options: Its kernel.
-        values: Its hyperparameters.
-    """
-
-    weight: float
-    options: KernelOptions
-    values: Values
-
-
-@dataclass(frozen=True, eq=False)
 class KernelFamily(Family):
-    """The exact stationary kernel, or the sum of it and of that of a local process; or an average of such processes.
+    """The exact stationary kernel, or its sum with a second one; or an average of such processes.
 
     Attributes:
-        options: The user's choices; of an average those of the process whose hyperparameters are the model's.
-        weight: The share of that.
-        others: Processes that it is averaged with, at hyperparameters of their own; none but of one output.
+        options: The user's choices; for an average those of the process whose hyperparameters are the model's.
+        weight: The share of that process.
+        others: The other processes of the average, at hyperparameters of their own; only for one output.
     """
 
     options: KernelOptions
@@ -51,58 +37,43 @@ class KernelFamily(Family):
 
     @property
     def variances(self) -> tuple[Variance, ...]:
-        """The output scale and the noise, and that of a local process."""
+        """The output scales of the kernels, and the noise."""
         return (*super().variances, LOCAL_VARIANCE) if self.options.has_both else super().variances
 
-    def prior(self, values: Values) -> KernelPrior:
-        """Return the prior of the kernel, or the mixture of those that are averaged."""
-        if not self.others:
-            return _prior(self.options, values)
-        return AveragePrior.of([_averaged(member) for member in self.members(values)])
+    def prior(self, values: Values) -> Prior:
+        """Return the prior of the kernel, one block for each of its terms."""
+        block = _block(self.options.spectrum, values, "")
+        if not self.options.has_both:
+            return Prior(kernels=(block,))
+        assert self.options.local is not None
+        return Prior(kernels=(block, _block(spectrum_of(self.options.local), values, "local_")))
 
     def members(self, values: Values) -> tuple[Member, ...]:
-        """Return all that are averaged, this one's own process first."""
-        return Member(self.weight, self.options, values), *self.others
-
-    def observation_noise(self, values: Values) -> Tensor:
-        """Return the standardised variance of an observation given the function, that of the mixture, 0-d."""
-        first, *others = (member.weight * member.values.standardized("noise") for member in self.members(values))
-        return sum(others, start=first)
+        """Return the processes whose posteriors are averaged, that of these hyperparameters first."""
+        return Member(self.weight, KernelFamily(self.options), values), *self.others
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield the options, of all that are averaged with their weights and hyperparameters (p,)."""
+        """Yield the options of all processes of an average, with their weights and hyperparameters (p,)."""
         yield from texts_of(self.options)
         for member in self.others:
             yield repr(member.weight)
-            yield from texts_of(member.options)
+            yield from member.family.identity()
             yield member.values.flat()
 
 
-def _averaged(member: Member) -> Averaged:
-    values = member.values
-    mean, noise = values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()
-    return Averaged(member.weight, _prior(member.options, values), mean, noise)
+def _block(spectrum: Spectrum, values: Values, prefix: str) -> KernelBlock:
+    """Return the term whose hyperparameters have a prefix."""
+    parameters = tuple(values.standardized(f"{prefix}{name}").double() for name in ("lengthscale", "outputscale"))
+    return KernelBlock(partial(_covariance, spectrum), _variances, parameters, name=f"{prefix}kernel")
 
 
-def _prior(options: KernelOptions, values: Values) -> KernelPrior:
-    names, spectra = [""], [options.spectrum]
-    if options.has_both:
-        assert options.local is not None
-        names, spectra = [*names, "local_"], [*spectra, spectrum_of(options.local)]
-    lengthscales, variances = (
-        [values.standardized(f"{name}{of}").double() for name in names] for of in ("lengthscale", "outputscale")
-    )
-    terms = list(zip(spectra, lengthscales, variances, strict=True))
-    total = variances[0] if len(variances) == 1 else variances[0] + variances[1]
-
-    def kernel(a: Tensor, b: Tensor) -> Tensor:
-        first, *others = (_kernel(*term, a, b) for term in terms)
-        return sum(others, start=first)
-
-    return KernelPrior(kernel, lambda a: total.expand(len(a)))
-
-
-def _kernel(spectrum: Spectrum, lengthscale: Tensor, outputscale: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def _covariance(spectrum: Spectrum, a: Tensor, b: Tensor, lengthscale: Tensor, outputscale: Tensor) -> Tensor:
+    """Return outputscale k(a / lengthscale, b / lengthscale), (n_a, n_b)."""
     if a is b and not a.requires_grad:
         return scaled_gram(spectrum, a.double(), lengthscale, outputscale)
     return outputscale * spectrum.kernel_between(a.double() / lengthscale, b.double() / lengthscale)
+
+
+def _variances(a: Tensor, lengthscale: Tensor, outputscale: Tensor) -> Tensor:
+    """Return the variances (n_a,) of a stationary kernel."""
+    return outputscale.expand(len(a))

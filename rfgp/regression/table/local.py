@@ -1,4 +1,4 @@
-"""The family of tables by features with a local process beside them, or by that alone."""
+"""The family of nearest-neighbour (Vecchia) processes on tables, with or without features."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -6,25 +6,25 @@ from typing import Self
 
 from torch import Tensor
 
+from rfgp.blocks import Prior, VecchiaBlock
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference import FeaturePrior, LocalPrior
 from rfgp.parameters import Values
 from rfgp.regression.family import Family, Variance
 from rfgp.regression.table.features import FeatureFamily, FeatureMap
 from rfgp.regression.table.inputs import LEAST_NOISE, LOCAL_VARIANCE, TableInputs
 from rfgp.regression.table.kernel import KernelFamily
-from rfgp.regression.table.options import FeatureOptions, LocalOptions, texts_of
+from rfgp.regression.table.options import FeatureOptions, KernelOptions, LocalOptions, texts_of
 from rfgp.scaling import Scaling
 
 
 @dataclass(frozen=True, eq=False)
 class LocalFamily(Family):
-    """Features and a local process; or, where there are none, the local process alone, by the names of any kernel.
+    """The sum of features and a nearest-neighbour process, or that process alone.
 
     Attributes:
         options: The user's choices.
-        base: The features with their draw; None: there are none.
+        base: The family of the features. If None, there are none.
     """
 
     options: FeatureOptions | LocalOptions
@@ -37,14 +37,14 @@ class LocalFamily(Family):
 
     @property
     def variances(self) -> tuple[Variance, ...]:
-        """The output scale, the noise, which may be less than without a local process, and that process's scale."""
+        """The output scale, the noise, which may be less than with features alone, and the neighbours' scale."""
         outputscale, noise = super().variances
         own = (outputscale, noise._replace(bounds=(LEAST_NOISE, noise.bounds[1])))
         return own if self.base is None else (*own, LOCAL_VARIANCE)
 
     @property
     def drawn_map(self) -> FeatureMap:
-        """The draw of the features with its map.
+        """The map of the features' frequencies.
 
         Raises:
             InvalidArgumentError: there are no features.
@@ -53,38 +53,50 @@ class LocalFamily(Family):
             raise InvalidArgumentError("A local process alone has no features.")
         return self.base.drawn_map
 
-    def drawn(self, scaling: Scaling) -> Self:
+    def with_sample(self, scaling: Scaling) -> Self:
         """Return the family with frequencies for these columns."""
-        return self if self.base is None else replace(self, base=self.base.drawn(scaling))
+        return self if self.base is None else replace(self, base=self.base.with_sample(scaling))
 
     def with_frequencies(self, frequencies: Frequencies) -> Self:
-        """Return the family with these."""
+        """Return the family with these frequencies."""
         assert self.base is not None
         return replace(self, base=self.base.with_frequencies(frequencies))
 
-    def prior(self, values: Values) -> LocalPrior:
-        """Return the prior of both parts."""
-        return self._prior(values, None if self.base is None else self.base.prior(values))
+    def prior(self, values: Values) -> Prior:
+        """Return the prior of the neighbours, and of the features' weights."""
+        weights = () if self.base is None else self.base.prior(values).weights
+        return Prior(weights=weights, neighbors=self._neighbors(values))
 
-    def prior_of(self, frequencies: Tensor, values: Values) -> LocalPrior:
-        """Return the prior with other frequencies (m, d), in which gradients are wanted."""
+    def prior_of(self, frequencies: Tensor, values: Values) -> Prior:
+        """Return the prior with other frequencies (m, d), in which it is differentiable."""
         assert self.base is not None
-        return self._prior(values, self.base.prior_of(frequencies, values))
+        return Prior(weights=self.base.prior_of(frequencies, values).weights, neighbors=self._neighbors(values))
 
-    def _prior(self, values: Values, features: FeaturePrior | None) -> LocalPrior:
-        local, prefix = self.options.local, "" if self.base is None else "local_"
-        assert local is not None
+    def _neighbors(self, values: Values) -> VecchiaBlock:
+        options, prefix = self.options, "" if self.base is None else "local_"
+        assert options.local is not None
         lengthscale, variance = (values.standardized(f"{prefix}{name}") for name in ("lengthscale", "outputscale"))
-        options = self.options
-        return LocalPrior(
-            features, local, lengthscale, variance, options.num_neighbors, options.seed, options.conditioning
-        )
+        return vecchia_block(options, options.local, lengthscale, variance)
 
     def exact(self) -> KernelFamily:
-        """Return the family of the exact kernels: of the spectrum that is estimated, and of the local process."""
+        """Return the family of the exact kernels."""
         return KernelFamily(self.options.without_features())
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield the options, and the draw (m, d) with its weights (m,) where there is one."""
+        """Yield the options, and the frequencies (m, d) with their weights (m,) if there are some."""
         yield "local"
         yield from texts_of(self.options) if self.base is None else self.base.identity()
+
+
+def vecchia_block(
+    options: KernelOptions,
+    kernel_name: str,
+    lengthscale: Tensor,  # () or (d,)
+    variance: Tensor,  # ()
+    *,
+    is_residual: bool = False,
+) -> VecchiaBlock:
+    """Return the nearest-neighbour block of a user's options."""
+    condition_on = "responses" if options.conditioning == "observations" else options.conditioning
+    size = options.num_neighbors, options.seed, condition_on
+    return VecchiaBlock(kernel_name, lengthscale, variance, *size, is_residual)

@@ -1,4 +1,4 @@
-"""The family of a table whose options are still open: what data say of it before one of the candidates is taken."""
+"""The family of a table whose options are still open, before one of the candidates is selected."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from typing import Self
 
 from torch import Tensor
 
-from rfgp.inference import Prior
+from rfgp.blocks import Prior
 from rfgp.parameters import Values
 from rfgp.regression.family import Family
 from rfgp.regression.table.choice import TableFamily, family_of
@@ -17,11 +17,11 @@ from rfgp.rows import DataSummary
 
 @dataclass(frozen=True, eq=False)
 class OpenFamily(Family):
-    """Candidates of which a fit takes one.
+    """Candidates of which a fit selects one.
 
     Attributes:
-        options: What the user chose, and what he left open.
-        summary: What the data decide; None before there are some.
+        options: The options that the user gave, and those left open.
+        summary: The summary of the data. If None, there are no data yet.
     """
 
     options: OpenOptions
@@ -32,16 +32,16 @@ class OpenFamily(Family):
         """Tables."""
         return TableInputs(self.options)
 
-    def seeing(self, summary: DataSummary) -> Self:
-        """Return the family with what the data decide."""
+    def with_data_summary(self, summary: DataSummary) -> Self:
+        """Return the family with the summary of the data."""
         return replace(self, summary=summary)
 
-    def closed(self, rows: int) -> TableFamily:
-        """Return the family that serves so many rows where nothing is to be measured."""
+    def resolved(self, rows: int) -> TableFamily:
+        """Return the family of the first candidate for so many rows."""
         return family_of(self.options.menu(rows)[0].options)
 
     def prior(self, values: Values) -> Prior:
-        """Return that of the family that is taken where nothing is measured."""
+        """Fail: an open family has no prior."""
         raise AssertionError("a family that is open has no prior")
 
     def identity(self) -> Iterator[str | Tensor]:
@@ -51,7 +51,7 @@ class OpenFamily(Family):
 
 
 def family_for(options: OpenOptions) -> TableFamily | OpenFamily:
-    """Return the family of options; where one candidate is left whatever the rows, that one's."""
+    """Return the family of options, that of the only candidate if there is one for any number of rows."""
     menus = [options.menu(rows, streamed) for rows in (2, FEW_ROWS + 1) for streamed in (False, True)]
     only = {len(menu) for menu in menus} == {1} and len({repr(menu) for menu in menus}) == 1
     return family_of(menus[0][0].options) if only else OpenFamily(options)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from graphs import cholesky
 from rfgp.blocks.precision import Array, Factor, Field, factorized
+from rfgp.errors import InvalidArgumentError
 
 _RECENT = 4
 """The number of joint patterns that are kept, for the rows of a fit and for points of predictions."""
@@ -44,13 +45,18 @@ class JointPattern:
     places: Sequence[NDArray[np.int64] | None]
 
     @classmethod
-    def of(cls, fields: Sequence[Field], reads: sp.csr_array) -> "JointPattern":
+    def of(cls, fields: Sequence[Field], reads: sp.csr_array, *, mixes: bool = False) -> "JointPattern":
         """Return the pattern of some fields, at least one, that rows read through A (n, N).
 
-        A single field is its own pattern: two values that a row reads have an entry in its Q. For several fields the
-        union with the pattern of A^T A is analysed, which is kept for the same fields and reads.
+        A single field is its own pattern if two values that a row reads have an entry in its Q. Otherwise the union
+        with the pattern of A^T A is analysed, which is kept for the same fields and reads.
+
+        Args:
+            fields: The fields.
+            reads: A.
+            mixes: Whether a row may read pairs of values of one field that have no entry in its Q.
         """
-        if len(fields) == 1:
+        if len(fields) == 1 and not mixes:
             pattern = fields[0].pattern
             return cls(Csr(pattern.indptr, pattern.indices), fields[0].factor, [None])
         key = (*map(id, fields), reads.indices.tobytes(), reads.indptr.tobytes())
@@ -129,10 +135,18 @@ def positions(csr: Csr, part: sp.csr_array, offset: int = 0) -> NDArray[np.int64
         csr: The pattern.
         part: A matrix (M, M), whose first row and column are those of this offset in the pattern.
         offset: A number of rows.
+
+    Raises:
+        InvalidArgumentError: the pattern lacks one of them.
     """
     numbers = _as_matrix(csr, np.arange(1, len(csr.indices) + 1))
     rows = offset + np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-    return np.asarray(numbers[rows, offset + part.indices]).ravel() - 1
+    found = np.asarray(numbers[rows, offset + part.indices]).ravel() - 1
+    if (found < 0).any():
+        raise InvalidArgumentError(
+            "A row reads two latent values that have no entry in the precision. Give them one, if only of 0."
+        )
+    return found
 
 
 def _as_matrix(pattern: Any, data: Any = None) -> sp.csr_array:

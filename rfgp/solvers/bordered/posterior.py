@@ -17,7 +17,7 @@ from rfgp.solvers.bordered.operator import SparseOperator
 from rfgp.solvers.bordered.reads import all_weights, joined_reads, latents_of
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.operators import LatentOperator
-from rfgp.solvers.role import Functions, Posterior
+from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import check_joint, known_terms, make_contiguous
 
 
@@ -150,6 +150,10 @@ class BorderedPosterior(Posterior):
     def tensors(self) -> dict[str, Tensor]:
         """Return the rows: inputs (n,) or (n, d), noise_diag (n,) and targets (n, k)."""
         return {name: getattr(self, name) for name in ("inputs", "noise_diag", "targets")}
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of noise_diag and targets, for n rows and k outputs."""
+        return {"noise_diag": (n,), "targets": (n, k)}
 
     def of(self, names: Sequence[str]) -> "BorderedPosterior":
         """Return the posterior of the sum of some terms.

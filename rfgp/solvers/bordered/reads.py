@@ -1,12 +1,15 @@
 """What rows and points read of sparse latent values and dense weights."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import scipy.sparse as sp
+import torch
 from torch import Tensor
 
 from rfgp.autograd import as_array
 from rfgp.blocks import PrecisionBlock, Prior, Weights
+from rfgp.rows import Block
 from rfgp.solvers.bordered.system import Latent
 
 
@@ -26,3 +29,26 @@ def joined_reads(blocks: Sequence[PrecisionBlock], inputs: Tensor) -> sp.csr_arr
 def latents_of(blocks: Sequence[PrecisionBlock]) -> list[Latent]:
     """Return the numbers of some blocks at their hyperparameters."""
     return [Latent(block.field, as_array(block.values), float(block.variance.detach())) for block in blocks]
+
+
+def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor, Tensor]:
+    """Return rows with the residuals of weights, which are noise (FITC) or bound the density (VFE).
+
+    Args:
+        weights: The weights; formulas are those of `rfgp.solvers.lowrank.solver`.
+        rows: The data.
+        noise: The variance of one observation, 0-d.
+        border: Phi of the weights, and of others after them, (n, F).
+
+    Returns:
+        The rows with residuals that are noise among their noise, the term of those that bound the log density, 0-d,
+        and the variance (n,) of residuals that the noise of a row's mean does not have.
+    """
+    if not weights.has_residual:
+        return rows, torch.zeros_like(noise), torch.zeros_like(noise)
+    own, counts = border[:, : weights.num_features], rows.counts()
+    noisy, bounding = (weights.of_noise(is_noise=flag).residual_variance(rows.inputs, own) for flag in (True, False))
+    if weights.adds_noise:
+        rows = replace(rows, fixed_noise=noisy if rows.fixed_noise is None else rows.fixed_noise + noisy)
+    bound = -0.5 * rows.each.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
+    return rows, bound, (1 - 1 / counts) * noisy + bounding

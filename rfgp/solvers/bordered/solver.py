@@ -1,6 +1,5 @@
 """The solver of a prior with sparse precisions and dense weights, whose rows are in memory."""
 
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Self
 
@@ -8,10 +7,10 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
-from rfgp.blocks import PrecisionBlock, Prior, Weights
+from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.rows import Block
 from rfgp.solvers.bordered.posterior import BorderedPosterior
-from rfgp.solvers.bordered.reads import all_weights, joined_reads, latents_of
+from rfgp.solvers.bordered.reads import all_weights, completed, joined_reads, latents_of
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
 from rfgp.solvers.role import Posterior, Solver
@@ -38,7 +37,7 @@ class BorderedSolver(Solver):
             self._border: Tensor = all_weights(prior, rows.inputs).scaled(rows.inputs).double()
         else:
             self._blocks, self._border = like._blocks, like._border
-        rows, self._bound, self._missing = _completed(prior.dense, rows, noise, self._border)
+        rows, self._bound, self._missing = completed(prior.dense, rows, noise, self._border)
         self._noise, self._residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
         self._repeated = rows.repetitions(noise)
 
@@ -108,22 +107,6 @@ class BorderedSolver(Solver):
             return LowRankPosterior(self._prior.detached(), self.system.weights, covariance)
         noise, residual = self.system.noise, self.system.residual
         return BorderedPosterior(self._prior.detached(), self._rows.inputs, noise, residual, self.system)
-
-
-def _completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor, Tensor]:
-    """Return rows and the two corrections of residuals, as in `rfgp.solvers.lowrank.solver`.
-
-    Residuals that are noise (FITC) are among the noise of the rows. The corrections are the term of residuals that
-    bound the density (VFE), 0-d, and the residual variance (n,) that the noise of a row's mean does not have.
-    """
-    if not weights.has_residual:
-        return rows, torch.zeros_like(noise), torch.zeros_like(noise)
-    own, counts = border[:, : weights.num_features], rows.counts()
-    noisy, bounding = (weights.of_noise(is_noise=flag).residual_variance(rows.inputs, own) for flag in (True, False))
-    if weights.adds_noise:
-        rows = replace(rows, fixed_noise=noisy if rows.fixed_noise is None else rows.fixed_noise + noisy)
-    bound = -0.5 * rows.num_outputs * (counts * bounding / rows.observation_noise(noise)).sum()
-    return rows, bound, (1 - 1 / counts) * noisy + bounding
 
 
 def _gradients(system: BorderedSystem) -> list[Tensor]:

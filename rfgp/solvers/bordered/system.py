@@ -33,7 +33,7 @@ from torch import Tensor
 from rfgp.blocks.precision import Array, Factor, Field, quadratic_forms
 from rfgp.linalg import cholesky
 from rfgp.solvers.bordered.pattern import JointPattern
-from rfgp.sparse import sampled_outer
+from rfgp.sparse import sampled_outer, times_symmetric
 
 _LOG_2PI = math.log(2 * math.pi)
 _COLUMNS = 64
@@ -70,6 +70,7 @@ class BorderedSystem:
         noise: D (n,), float64.
         residual: r (n, k), float64.
         each: How often the log density of each output counts, (k,). If None, once.
+        mixes: Whether a row may read pairs of values of one block that have no entry in its precision.
     """
 
     def __init__(
@@ -80,9 +81,11 @@ class BorderedSystem:
         noise: Tensor,
         residual: Tensor,
         each: Tensor | None = None,
+        *,
+        mixes: bool = False,
     ) -> None:
         self.latents, self.reads, self.border = latents, reads, border
-        self.noise, self.residual = noise, residual
+        self.noise, self.residual, self._mixes = noise, residual, mixes
         self.each = residual.new_ones(residual.shape[1]) if each is None else each
 
     def at(self, noise: Tensor, residual: Tensor, each: Tensor) -> "BorderedSystem":
@@ -90,7 +93,7 @@ class BorderedSystem:
 
         For the same noise the factors are kept.
         """
-        other = BorderedSystem(self.latents, self.reads, self.border, noise, residual, each)
+        other = BorderedSystem(self.latents, self.reads, self.border, noise, residual, each, mixes=self._mixes)
         if self.latents:
             vars(other).update({name: getattr(self, name) for name in _OF_PRIOR})
         if torch.equal(noise, self.noise):
@@ -102,7 +105,7 @@ class BorderedSystem:
     @cached_property
     def pattern(self) -> JointPattern:
         """The pattern of S."""
-        return JointPattern.of([latent.field for latent in self.latents], self.reads)
+        return JointPattern.of([latent.field for latent in self.latents], self.reads, mixes=self._mixes)
 
     @cached_property
     def prior_entries(self) -> list[Array]:
@@ -121,7 +124,10 @@ class BorderedSystem:
 
     def further(self, reads: sp.csr_array, noise: Array) -> Factor:
         """Return the factor of S + B^T E^-1 B, for further observations through B (m, N) with variances E (m,)."""
-        return self.pattern.factor(self.pattern.add_gram(self.entries, reads, 1 / noise))
+        every = sp.csr_array(sp.vstack([self.reads, reads], format="csr"))
+        precision = np.concatenate([1 / self.noise.numpy(), 1 / noise])
+        pattern = JointPattern.of([latent.field for latent in self.latents], every)
+        return pattern.factor(pattern.add_gram(pattern.total(self.prior_entries), every, precision))
 
     def solve(self, b: Tensor) -> Tensor:
         """Return S^-1 b, (N, p)."""
@@ -264,24 +270,43 @@ class BorderedSystem:
 
     def gradient(self) -> Gradient:
         """Return the derivatives of the log density."""
-        k, noise = self.each.sum(), self.noise
-        counted = self.left * self.each
+        return Gradient(self.in_fields(), self.in_border(), self.in_noise(), self.in_residual())
+
+    def in_border(self) -> Tensor:
+        """Return the derivatives of the log density in Phi, (n, F)."""
         push = torch.cholesky_solve(self.reduced.mT, self.border_factor).mT
-        in_border = (counted @ self.weights.mT - k * push) / noise[:, None]
-        in_noise = 0.5 * ((k * self.row_variances + self.left.square() @ self.each) / noise.square() - k / noise)
-        return Gradient(self._in_fields(float(k)), in_border, in_noise, -counted / noise[:, None])
+        found: Tensor = self._counted @ self.weights.mT - self.each.sum() * push
+        return found / self.noise[:, None]
+
+    def in_noise(self) -> Tensor:
+        """Return the derivatives of the log density in D, (n,)."""
+        k, noise = self.each.sum(), self.noise
+        return 0.5 * ((k * self.row_variances + self.left.square() @ self.each) / noise.square() - k / noise)
+
+    def in_residual(self) -> Tensor:
+        """Return the derivatives of the log density in r, (n, k)."""
+        return -self._counted / self.noise[:, None]
 
     def in_reads(self) -> Tensor:
-        """Return the derivatives of the log density in A, (n, N), dense."""
-        k = self.each.sum()
-        covered = self.solve(torch.from_numpy(self._transposed.toarray())).mT  # A S^-1
-        covered = covered - self.half_border(self.reduced) @ self.half_coupling.mT
-        return ((self.left * self.each) @ self.values.mT - k * covered) / self.noise[:, None]
+        """Return the derivatives of the log density in the entries of A, (nnz,)."""
+        k, reads = self.each.sum(), self.reads
+        covered = torch.from_numpy(times_symmetric(reads, self.pattern.csr, self.factor.inverse))  # of A S^-1
+        left = torch.cat([self._counted, k * self.half_border(self.reduced)], dim=1)
+        right = torch.cat([self.values, self.half_coupling], dim=1)
+        rows = torch.from_numpy(np.repeat(np.arange(reads.shape[0]), np.diff(reads.indptr)))
+        found: Tensor = (sampled_outer(left, right, reads) - k * covered) / self.noise[rows]
+        return found
 
-    def _in_fields(self, k: float) -> list[tuple[Array, float]]:
-        """Return the derivatives in the parameters (p,) and the variance of each field."""
+    @property
+    def _counted(self) -> Tensor:
+        """The residual e, each output as often as it counts, (n, k)."""
+        return self.left * self.each
+
+    def in_fields(self) -> list[tuple[Array, float]]:
+        """Return the derivatives of the log density in the parameters (p,) and the variance of each field."""
         if not self.latents:
             return []
+        k = float(self.each.sum())
         second, out = self._second_moments(k), list[tuple[Array, float]]()
         parts = zip(self.latents, self.prior_entries, self._prior_determinants, strict=True)
         for number, (latent, prior, (_, slopes)) in enumerate(parts):

@@ -28,6 +28,9 @@ class WeightCovariance(Protocol):
     def tensors(self) -> dict[str, Tensor]:
         """Return its tensors by name, (F, F) or (n, F)."""
 
+    def shapes(self, n: int, num_features: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of these tensors for n rows and F features."""
+
 
 @dataclass(frozen=True, eq=False)
 class FactorCovariance:
@@ -65,6 +68,10 @@ class FactorCovariance:
     def tensors(self) -> dict[str, Tensor]:
         """Return the factor (F, F)."""
         return {"factor": self.factor}
+
+    def shapes(self, n: int, num_features: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape of the factor for F features."""
+        return {"factor": (num_features, num_features)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,3 +116,7 @@ class RowCovariance:
     def tensors(self) -> dict[str, Tensor]:
         """Return the rows (n, F)."""
         return {"rows": self.rows}
+
+    def shapes(self, n: int, num_features: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape of S for n rows and F features."""
+        return {"rows": (n, num_features)}

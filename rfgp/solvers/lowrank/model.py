@@ -79,6 +79,11 @@ class LinearModel:
         """The prior standard deviations of the weights, (F,), float64."""
         return self.weights.scale
 
+    @cached_property
+    def each(self) -> Tensor:
+        """How often the log densities of the outputs count in a total, (k,). Only rows in memory have signs."""
+        return self.rows.each if isinstance(self.rows, Block) else torch.ones_like(self.mean)
+
     @property
     def is_uniform(self) -> bool:
         """Whether no row has a weight or a noise of its own, those that these are a part of included."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from rfgp.blocks import Prior, Weights
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.lowrank.covariance import WeightCovariance
-from rfgp.solvers.role import Functions, Posterior
+from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import known_terms, make_contiguous
 
 
@@ -69,6 +69,15 @@ class LowRankPosterior(Posterior):
     def tensors(self) -> dict[str, Tensor]:
         """Return weights (F, k), and factor (F, F) or rows (n, F)."""
         return {"weights": self.weights, **self.uncertainty.tensors()}
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of weights, and factor or rows, for n rows and k outputs."""
+        return {"weights": (self.prior.num_features, k), **self.uncertainty.shapes(n, self.prior.num_features)}
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether further rows can be added without the old ones: if the factor is known."""
+        return self.factor is not None
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw weights from their posterior: functions of n inputs, (count, n, k).

@@ -173,15 +173,13 @@ class Totals(NamedTuple):
     in_mean: Tensor  # (k,)
     in_noise: Tensor  # 0-d
     in_residual: Tensor  # (T,), the derivative in s_t^2 through residuals that are noise
-    each: Tensor  # (k,), how often the log densities of the outputs count
     in_parameters: tuple[Tensor, ...]  # those wanted
 
     @classmethod
     def of(cls, sums: Sums) -> "Totals":
         """Return the totals of a flat tuple."""
-        square, logs, bound, bound_in_noise, in_mean, in_noise, in_residual, each, *in_parameters = sums
-        common = (square, logs, bound, bound_in_noise, in_mean, in_noise, in_residual, each)
-        return cls(*common, tuple(in_parameters))
+        square, logs, bound, bound_in_noise, in_mean, in_noise, in_residual, *in_parameters = sums
+        return cls(square, logs, bound, bound_in_noise, in_mean, in_noise, in_residual, tuple(in_parameters))
 
 
 class _SecondPass:
@@ -200,7 +198,7 @@ class _SecondPass:
         zero, terms = model.noise.new_zeros(()), torch.zeros_like(model.variances)
         self._square, self._logs, self._in_noise, self._bound_in_noise = (zero.clone() for _ in range(4))
         self._bound, self._in_residual = terms.clone(), terms.clone()
-        self._in_mean, self._each = torch.zeros_like(model.mean), torch.ones_like(model.mean)
+        self._in_mean, self._each = torch.zeros_like(model.mean), model.each
         pairs = zip(model.parameters, wanted.parameters, strict=True)
         self._in_parameters = [torch.zeros_like(p, dtype=torch.float64) for p, w in pairs if w]
 
@@ -211,32 +209,35 @@ class _SecondPass:
             pairs = zip(model.parameters, self._wanted.parameters, strict=True)
             leaves = tuple(p.detach().requires_grad_(w) for p, w in pairs)
             phi = model.phi(block, *leaves)
-        known, self._each = phi.detach(), block.each
+        known = phi.detach()
         block = model.completed(block, known)
         residual = block.targets - model.mean - (known @ self._unscaled.to(known)).double()
         noise, precision = block.observation_noise(model.noise), 1 / block.noise_diag(model.noise)
         self._square += ((residual.square() @ self._each) * precision).sum()
         self._logs += (block.counts() * (_LOG_2PI + noise.log())).sum()
         self._in_mean += (residual * precision.reshape(-1, 1)).sum(0) * self._each
-        if model.weights.has_residual:
-            self._add_bound(block, known)
+        bound_slope = self._add_bound(block, known) if model.weights.has_residual else None
         if self._wanted.by_row(model):
-            slope = self._add_noise(block, known, residual)
+            slope = self._add_noise(block, known, residual, bound_slope)
             if through:
                 upstream = self._upstream(block, known, residual, slope)
                 asked = [leaf for leaf in leaves if leaf.requires_grad]
                 for total, gradient in zip(self._in_parameters, torch.autograd.grad(phi, asked, upstream), strict=True):
                     total += gradient
 
-    def _add_bound(self, block: Block, phi: Tensor) -> None:
-        """Add to the sums of w_i q_ti / (noise + fixed_i) of residuals that bound the density."""
+    def _add_bound(self, block: Block, phi: Tensor) -> Tensor:
+        """Add to the sums of w_i q_ti / (noise + fixed_i) of residuals that bound the density.
+
+        Return the derivative of their term -k/2 sum_t s_t^2 bound_t in each row's noise, (b,).
+        """
         noise = block.observation_noise(self._model.noise)
         shares = self._model.weights.missing(phi) * (block.counts() / noise)
         self._bound += torch.where(self._model.bound_shares > 0, shares.sum(1), 0.0)
-        by_noise = self._model.bound_shares @ (shares / noise).sum(1)
-        self._bound_in_noise += 0.5 * self._each.sum() * by_noise
+        slope = 0.5 * self._each.sum() * (self._model.bound_shares @ (shares / noise))
+        self._bound_in_noise += slope.sum()
+        return slope
 
-    def _add_noise(self, block: Block, phi: Tensor, residual: Tensor) -> Tensor | None:
+    def _add_noise(self, block: Block, phi: Tensor, residual: Tensor, bound_slope: Tensor | None) -> Tensor | None:
         """Add to the gradient in the noise and in residuals; return that in each row's noise (b,), None if uniform."""
         model = self._model
         assert self._inverse is not None
@@ -248,6 +249,8 @@ class _SecondPass:
         slope = (residual.square() @ self._each + k * leverage) / block.noise_diag(model.noise) - k * block.counts()
         slope = slope * (0.5 / block.observation_noise(model.noise))
         self._in_noise += slope.sum()
+        if bound_slope is not None:
+            slope = slope + bound_slope
         if model.weights.adds_noise:
             missing = model.weights.missing(phi) @ slope
             self._in_residual += torch.where(model.noise_shares > 0, missing, 0.0)
@@ -270,7 +273,7 @@ class _SecondPass:
     def sums(self) -> Sums:
         """Return the totals as a flat tuple."""
         values = (self._square, self._logs, self._bound, self._bound_in_noise)
-        return (*values, self._in_mean, self._in_noise, self._in_residual, self._each, *self._in_parameters)
+        return (*values, self._in_mean, self._in_noise, self._in_residual, *self._in_parameters)
 
 
 def _second_pass(weights: Tensor, wanted: Wanted, inverse: Tensor | None, model: LinearModel) -> Sums:
@@ -283,7 +286,7 @@ def _second_pass(weights: Tensor, wanted: Wanted, inverse: Tensor | None, model:
 
 def _log_density(model: LinearModel, solution: WeightSolution, totals: Totals) -> Tensor:
     """Return the log density, 0-d."""
-    each, determinant = totals.each, 2 * solution.factor.diagonal().log().sum()
+    each, determinant = model.each, 2 * solution.factor.diagonal().log().sum()
     bound = model.variances @ totals.bound
     squares = totals.square + solution.weights.square().sum(0) @ each
     return -0.5 * (squares + each.sum() * (determinant + totals.logs + bound))
@@ -293,11 +296,11 @@ def _gradients(
     model: LinearModel, solution: WeightSolution, totals: Totals, wanted: Wanted, inverse: Tensor | None
 ) -> Sequence[Tensor | None]:
     """Return the gradients in mean, noise, variances and parameters, None where they are not needed."""
-    found, k = iter(totals.in_parameters), totals.each.sum()
+    found, k = iter(totals.in_parameters), model.each.sum()
     parameters = [next(found).to(p) if w else None for p, w in zip(model.parameters, wanted.parameters, strict=True)]
     in_noise = in_variances = None
     if inverse is not None:
-        spread = model.weights.by_block(solution.weights.square() @ totals.each + k * (inverse.diagonal() - 1))
+        spread = model.weights.by_block(solution.weights.square() @ model.each + k * (inverse.diagonal() - 1))
         bound = -0.5 * k * totals.bound
         in_variances = 0.5 * spread / model.variances + totals.in_residual + bound
         in_noise = totals.in_noise + totals.bound_in_noise

@@ -430,7 +430,7 @@ def test_planted_a_file_that_does_not_fit_together_is_refused(averaged, tmp_path
 
 def test_planted_a_law_without_what_members_disagree_on_fails(averaged, monkeypatch):
     monkeypatch.setattr(
-        "rfgp.inference.averages.mixed",
+        "rfgp.inference.mixture.mixture_moments",
         lambda weights, means, variances: (
             sum(w * m for w, m in zip(weights, means, strict=True)),
             sum(w * v for w, v in zip(weights, variances, strict=True)),

@@ -8,7 +8,7 @@ import torch
 
 import rfgp
 from rfgp.choosing import choose, costs, grounds
-from rfgp.fitting import Plan, fit_table, local
+from rfgp.fitting import Plan, fit_table, neighbors
 from rfgp.regression import begin
 from rfgp.regression.table import offers
 from rfgp.rows import Chunk
@@ -143,7 +143,7 @@ def test_variants_with_another_local_process_begin_there(monkeypatch, given, ane
 def test_more_rows_are_searched_on_from_where_fewer_ended(given, most, goes_on):
     """To measure a local process alone; beside features there are other optima, and a last fit is its own."""
     gp = rfgp.TableGP(local="matern32", frequencies="fixed", seed=0, **given)
-    fit = local.LocalFit.of(begin(gp.family, Chunk(*table(200))), Plan(most_rows=most))
+    fit = neighbors.NeighborFit.of(begin(gp.family, Chunk(*table(200))), Plan(most_rows=most))
     start = fit.regression.hyperparameters
     ended = start.shifted(noise=1.0)
     wider = fit.with_more(ended)
@@ -161,18 +161,18 @@ def test_of_very_many_rows_some_say_whether_fewer_mislead(monkeypatch, has_twins
         X[1::2] = X[::2] + 1e-7
         y[1::2] += np.random.default_rng(1).standard_normal(600)
     gp = rfgp.TableGP(features=None, local="matern52", num_neighbors=8, seed=0)
-    fit = local.LocalFit.of(begin(gp.family, Chunk(X, y)), Plan(most_rows=20))
+    fit = neighbors.NeighborFit.of(begin(gp.family, Chunk(X, y)), Plan(most_rows=20))
     values = fit.regression.hyperparameters
     values = values.replaced({"noise": values.space.quantities["noise"].bounds[0].log()})
     values, report = fit.search(values, "")
     values = values.replaced({"noise": values.space.quantities["noise"].bounds[0].log()}) if has_twins else values
     said = [fit.has_missed(values, report)]
-    monkeypatch.setattr(local, "MOST_CHECKED", 1000)
-    monkeypatch.setattr(local, "MOST_ROWS", 300)
+    monkeypatch.setattr(neighbors, "MOST_CHECKED", 1000)
+    monkeypatch.setattr(neighbors, "MOST_ROWS", 300)
     assert [*said, fit.has_missed(values, report)] == [has_twins] * 2
-    last, sizes = local.LocalFit.of(fit.regression, Plan()), []
-    monkeypatch.setattr(local, "is_large", lambda prior, count: sizes.append(count) or False)
-    monkeypatch.setattr(local, "MOST_ROWS", 20)
+    last, sizes = neighbors.NeighborFit.of(fit.regression, Plan()), []
+    monkeypatch.setattr(neighbors, "is_large", lambda prior, count: sizes.append(count) or False)
+    monkeypatch.setattr(neighbors, "MOST_ROWS", 20)
     dataclasses.replace(last, most=20).has_missed(values, report)
     assert sizes == [1200]  # before a last fit all of them are asked
 

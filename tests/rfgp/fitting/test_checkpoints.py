@@ -31,7 +31,7 @@ rng = np.random.default_rng(0)
 X = rng.standard_normal((2600, 3))
 y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(2600)
 stop, kind, path, out = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
-remember = checkpoint.FileJournal.remember
+remember = checkpoint.FileJournal.memoize
 count = 0
 def counted(self, name, compute):
     global count
@@ -44,7 +44,7 @@ def counted(self, name, compute):
             file.write(b"half a record")
         os.kill(os.getpid(), signal.SIGKILL)
     return tensors
-checkpoint.FileJournal.remember = counted
+checkpoint.FileJournal.memoize = counted
 gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, frequencies=kind)
 source = rfgp.tables.Blocks([(X, y)])
 gp.fit(source, max_iterations=30, checkpoint=path)
@@ -82,12 +82,12 @@ def test_killed_and_resumed_is_never_killed(kind, tmp_path):
 def test_a_finished_fit_is_read_again(tmp_path, monkeypatch):
     X, y = table(300)
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, checkpoint=tmp_path / "c")
-    before, computed, remember = (tmp_path / "c").read_bytes(), [], FileJournal.remember
+    before, computed, remember = (tmp_path / "c").read_bytes(), [], FileJournal.memoize
 
     def watched(self, name, compute):
         return remember(self, name, lambda: computed.append(name) or compute())
 
-    monkeypatch.setattr(FileJournal, "remember", watched)
+    monkeypatch.setattr(FileJournal, "memoize", watched)
     again = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, checkpoint=tmp_path / "c")
     np.testing.assert_array_equal(again.predict(X).variance, gp.predict(X).variance)
     assert again.fit_report == gp.fit_report
@@ -232,8 +232,8 @@ def test_what_cannot_be_a_checkpoint_is_named(tmp_path, monkeypatch):
 
 def test_without_a_path_nothing_is_remembered():
     with open_journal(None, lambda: "x") as journal:
-        assert journal.remember("a", lambda: {"v": torch.ones(1)})["v"].item() == 1
-        assert journal.remember("a", lambda: {"v": torch.zeros(1)})["v"].item() == 0
+        assert journal.memoize("a", lambda: {"v": torch.ones(1)})["v"].item() == 1
+        assert journal.memoize("a", lambda: {"v": torch.zeros(1)})["v"].item() == 0
 
 
 def test_a_record_without_a_tensor_is_a_fault_of_the_file(tmp_path):
@@ -241,9 +241,9 @@ def test_a_record_without_a_tensor_is_a_fault_of_the_file(tmp_path):
         return {"value": torch.ones(()), "gradient": torch.ones(2)}
 
     with open_journal(tmp_path / "c", lambda: "x") as journal:
-        journal.remember("a", lambda: {"value": torch.ones(())})
-        journal.remember("b", lambda: {"value": torch.ones(())})
+        journal.memoize("a", lambda: {"value": torch.ones(())})
+        journal.memoize("b", lambda: {"value": torch.ones(())})
     with open_journal(tmp_path / "c", lambda: "x") as journal:
-        assert journal.remember("a", step)["value"].item() == 1
+        assert journal.memoize("a", step)["value"].item() == 1
         with pytest.raises(rfgp.CheckpointError, match="c has a record without 'gradient'"):
-            journal.remember("b", step)["gradient"]
+            journal.memoize("b", step)["gradient"]

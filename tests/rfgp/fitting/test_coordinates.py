@@ -58,7 +58,7 @@ def test_the_better_of_two_ends_is_returned(monkeypatch):
     y = np.sin(2 * X[:, 0]) + 0.05 * rng.standard_normal(40)
     alone = rfgp.ExactGP().fit(X, y)
     poor = np.log(1e-3)
-    monkeypatch.setattr(Coordinates, "revived", lambda self, x, gradient: np.where(np.isinf(self.fading), x, poor))
+    monkeypatch.setattr(Coordinates, "restart", lambda self, x, gradient: np.where(np.isinf(self.fading), x, poor))
     gp = rfgp.ExactGP().fit(X, y)
     assert gp.fit_report.evaluations > alone.fit_report.evaluations
     assert gp.fit_report.log_marginal_likelihood == alone.fit_report.log_marginal_likelihood

@@ -26,13 +26,13 @@ def test_sums_are_taken_again_in_double_precision_where_the_noise_found_needs_it
     regression, report = finish(fit, values, [], "", False)
     assert fit.linear(regression.hyperparameters, fit.rows).is_precise
     jacobian = regression.scaling.targets.log_jacobian(1000)
-    anew = float(fit.evidence(regression.hyperparameters, fit.rows).log_marginal_likelihood()) + jacobian
+    anew = float(fit.infer(regression.hyperparameters, fit.rows).log_marginal_likelihood()) + jacobian
     assert report.log_marginal_likelihood == pytest.approx(anew, rel=1e-9)
 
 
 def test_a_record_without_a_sum_is_a_fault_of_the_checkpoint(tmp_path):
     with open_journal(tmp_path / "c", lambda: "x") as journal:
-        journal.remember("a pass over all rows", lambda: {"gram": torch.ones(1)})
+        journal.memoize("a pass over all rows", lambda: {"gram": torch.ones(1)})
     with open_journal(tmp_path / "c", lambda: "x") as journal:
         fit = begun(journal=journal)
         with pytest.raises(rfgp.CheckpointError, match="c has a record without 'target'"):

@@ -62,7 +62,9 @@ def test_starts_that_cannot_be_solved_are_left_out(iterations, monkeypatch, iter
     """Where every start fails, as in one step, the search begins from the model's own values."""
     monkeypatch.setattr(systems, "MOST_ITERATIONS", iterations)
     searched = []
-    monkeypatch.setattr("rfgp.fitting.nodes.ascend", lambda *arguments: searched.append(arguments[3]) or 1 / 0)
+    monkeypatch.setattr(
+        "rfgp.fitting.nodes.maximize_by_scoring", lambda *arguments: searched.append(arguments[3]) or 1 / 0
+    )
     with pytest.raises(ZeroDivisionError):
         fitted()
     (values,) = searched

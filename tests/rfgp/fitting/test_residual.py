@@ -5,7 +5,7 @@ import pytest
 
 import rfgp
 from rfgp.fitting import Plan, fit_table
-from rfgp.fitting.local import EACH
+from rfgp.fitting.neighbors import EACH
 from rfgp.fitting.residual import AGAIN, ALONE
 from rfgp.regression import begin, family_of, options_of
 from rfgp.regression.table import InducingFamily

@@ -44,13 +44,13 @@ MODELS = {
 
 def covariance(gp, inputs):
     """Return the prior covariance of the function at inputs, by dense algebra on the field."""
-    places, h = gp.family.places, gp.hyperparameters
+    domain, h = gp.family.domain, gp.hyperparameters
     if isinstance(gp, rfgp.RoadGP):
-        field, index = places.roads.refined(inputs)
+        field, index = domain.roads.refined(inputs)
         A = np.eye(len(field.coordinates))[index]
     else:
-        field, found = places.mesh, places.mesh.locate(inputs)
-        A = places.mesh.weights(found.faces, found.barycentric).toarray()
+        field, found = domain.mesh, domain.mesh.locate(inputs)
+        A = domain.mesh.weights(found.faces, found.barycentric).toarray()
     entries = field.entries(np.array([h.lengthscale.item()]))
     Q = sp.csr_array((entries, field.pattern.indices, field.pattern.indptr)).toarray()
     return h.outputscale.item() * A @ np.linalg.inv(Q) @ A.T
@@ -191,7 +191,7 @@ def test_a_single_ring_is_the_process_on_a_circle(alpha, metric):
     laws = []
     for network, shift in zip(networks, (0.0, 0.25), strict=True):
         gp = rfgp.RoadGP(network, alpha, lengthscale=length / 5, outputscale=1.0, noise=0.1, seed=0)
-        assert gp.family.places.extent == pytest.approx(0.02 * np.sqrt(2) * length / (0.02 * np.pi), rel=0.01)
+        assert gp.family.domain.extent == pytest.approx(0.02 * np.sqrt(2) * length / (0.02 * np.pi), rel=0.01)
         gp.condition(np.stack([np.zeros(5), (seen - shift) % 1.0], axis=1), [1.0, 2.0, 0.5, 0.0, 1.0])
         laws.append(gp.predict([(0, (f - shift) % 1.0) for f in (0.05, 0.4, 0.95)]))
     np.testing.assert_allclose(laws[0].mean, laws[1].mean, rtol=1e-3)
@@ -228,7 +228,7 @@ def test_roads_of_damaged_files_are_refused(fault):
     held = {name.removeprefix("field."): tensor for name, tensor in tensors.items()}
     damaged = {f"field.{name}": tensor for name, tensor in {**held, **FAULTS[fault](held)}.items()}
     scaling = gp.regression.scaling
-    assert ROADS.decode(described, tensors, scaling).places.field.roads.num_roads == len(LINES)
+    assert ROADS.decode(described, tensors, scaling).domain.field.roads.num_roads == len(LINES)
     with pytest.raises((rfgp.InvalidArgumentError, graphs.GraphError)):
         ROADS.decode(described, damaged, scaling)
 
@@ -294,11 +294,11 @@ def test_planted_errors_are_seen(name, monkeypatch):
 
 def test_a_field_on_roads_is_read_where_it_has_values():
     gp, X, y, _ = MODELS["alpha 1"]()
-    places = gp.condition(X, y).family.places
-    with pytest.raises(rfgp.InvalidArgumentError, match="has values at vertices alone"):
-        places.observe(X)
-    field, observe = places.finer(X)
-    read = observe(X[::2])
+    domain = gp.condition(X, y).family.domain
+    with pytest.raises(rfgp.InvalidArgumentError, match="vertices"):
+        domain.projector(X)
+    field, projector = domain.refine(X)
+    read = projector(X[::2])
     assert read.shape == (len(X[::2]), len(field.coordinates))
     np.testing.assert_array_equal(read.sum(axis=1), 1)
 
@@ -326,11 +326,11 @@ def test_a_mesh_with_loose_vertices_keeps_their_numbers(tmp_path):
     options = {"lengthscale": 0.5, "outputscale": 1.0, "noise": 0.01, "seed": 0}
     gp, plain = (rfgp.MeshGP(each, **options).condition(X, y) for each in (mesh, ball))
     np.testing.assert_allclose(gp.predict(vertices[[0]]).mean, plain.predict(vertices[[0]]).mean, rtol=1e-9)
-    field = gp.family.places.mesh
+    field = gp.family.domain.mesh
     assert (field.num_vertices, len(field.coordinates), field.covered[0]) == (164, 162, 2)
     gp.save(tmp_path / "model.safetensors")
     again = rfgp.load(tmp_path / "model.safetensors")
-    np.testing.assert_array_equal(again.family.places.mesh.vertices, vertices)
+    np.testing.assert_array_equal(again.family.domain.mesh.vertices, vertices)
     np.testing.assert_allclose(again.predict(vertices[[0, 2]]).mean, gp.predict(vertices[[0, 2]]).mean, rtol=1e-9)
 
 

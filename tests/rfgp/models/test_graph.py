@@ -452,7 +452,7 @@ def test_any_graph_and_any_observations_equal_the_dense_twin(problem, features, 
     scale = y.std(ddof=1)
     with pytest.MonkeyPatch.context() as patch:
         if cg:
-            patch.setattr("rfgp.inference.choice.MOST_DENSE", 0)
+            patch.setattr("rfgp.solvers.choice.MOST_DENSE", 0)
         p = gp.predict(everywhere)
         np.testing.assert_allclose(p.mean, expected, rtol=1e-7, atol=1e-7 * (scale + abs(mean)))
         np.testing.assert_allclose(p.covariance, posterior, atol=(1e-4 if cg else 1e-7) * scale**2 * 10)

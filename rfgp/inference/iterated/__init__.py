@@ -1,1 +1,0 @@
-"""Inference by conjugate gradients and draws, where no matrix is factorised."""

@@ -1,0 +1,311 @@
+"""The domain of a field: the points of a surface or the positions on roads, and the matrices that read the field."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+from torch import Tensor
+
+import graphs
+from graphs.builders.nearest import FARTHEST
+from graphs.checks import is_number, shown
+from graphs.precisions import MarkovField
+from graphs.precisions.mesh import too_far
+from rfgp.autograd import as_array
+from rfgp.errors import DataError, InvalidArgumentError
+
+Array = NDArray[np.float64]
+Projector = Callable[[Array], sp.csr_array]
+"""Maps inputs (n, d) to the sparse matrix A (n, N) by which they read the field."""
+T = TypeVar("T")
+
+_STEPS = 2.0**40
+"""Distinct positions on a road: standardising and back changes a fraction by less than one step."""
+
+
+class _Recent(Generic[T]):
+    """A cache of the results for the last two arrays of inputs (n, d), those of rows and of new points.
+
+    Threads may share it.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[bytes, T], ...] = ()
+
+    def find(self, points: Array, compute: Callable[[], T]) -> T:
+        """Return the result for inputs (n, d), and compute it if it is not kept."""
+        key = points.tobytes()
+        for other, kept in self._kept:
+            if other == key:
+                return kept
+        found = compute()
+        self._kept = (*self._kept[-1:], (key, found))
+        return found
+
+
+class Domain(ABC):
+    """The role: a field, and what its inputs (n, d) mean."""
+
+    what: str
+    """The noun for inputs in messages."""
+    falls: str
+    """The first words of a message about its connected parts."""
+    joining: str
+    """A sentence for messages that says how parts may be joined."""
+    is_refined = False
+    """Whether the field has values at some places only, so that inputs need `refine`."""
+
+    @property
+    @abstractmethod
+    def num_columns(self) -> int:
+        """The number of columns d of inputs."""
+
+    @property
+    @abstractmethod
+    def extent(self) -> float:
+        """About the distance from one end to the other, in the units of the lengthscale."""
+
+    @property
+    @abstractmethod
+    def field(self) -> MarkovField:
+        """The field, without inputs among its values."""
+
+    @abstractmethod
+    def check(self, points: Array) -> None:
+        """Refuse inputs (n, d) that lie outside the domain.
+
+        Raises:
+            DataError: the first of them, and why.
+        """
+
+    @abstractmethod
+    def projector(self, points: Array) -> sp.csr_array:
+        """Return A (n, N) of inputs (n, d), for `field`.
+
+        Raises:
+            InvalidArgumentError: the field has values at some places only; see `refine`.
+        """
+
+    def refine(self, points: Array) -> tuple[MarkovField, Projector]:
+        """Return the field with inputs (n, d) among its values, and its projector."""
+        return self.field, self.projector
+
+    @abstractmethod
+    def description(self) -> str:
+        """Return the field in words."""
+
+    @abstractmethod
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield the domain as texts and tensors (...)."""
+
+
+@dataclass(frozen=True, eq=False)
+class MeshDomain(Domain):
+    """Points near a surface (n, 3), or in a plane (n, 2). The field there is that at the nearest point of the mesh.
+
+    Attributes:
+        mesh: The field.
+        within: The largest distance of a point from the surface, in the mesh's units. If None, a tenth of the diagonal
+            of its box.
+
+    Raises:
+        InvalidArgumentError: within is not a positive number.
+    """
+
+    mesh: graphs.MeshField
+    within: float | None = None
+    what = "points"
+    falls = "The mesh falls"
+    joining = " If parts should be one, merge their vertices where they touch."
+
+    def __post_init__(self) -> None:
+        if self.within is not None and not (is_number(self.within) and self.within > 0):
+            raise InvalidArgumentError(
+                f"within must be a positive number or None, got {shown(self.within)}. math.inf allows any distance."
+            )
+
+    @property
+    def num_columns(self) -> int:
+        """3, or 2 on a mesh of the plane."""
+        return int(self.mesh.vertices.shape[1])
+
+    @property
+    def extent(self) -> float:
+        """The diagonal of the mesh's box."""
+        return self.mesh.reach / FARTHEST
+
+    @property
+    def field(self) -> graphs.MeshField:
+        """The field."""
+        return self.mesh
+
+    @property
+    def limit(self) -> float:
+        """The largest distance of a point from the surface."""
+        return self.mesh.reach if self.within is None else float(self.within)
+
+    def check(self, points: Array) -> None:
+        """Refuse points (n, d) that are not finite, or too far from the surface.
+
+        A vertex nearby shows that a point is near enough; the others are located, the farthest one first.
+        """
+        _named(lambda: self.mesh.read_points(points))
+        distances, _ = self._vertices.query(points, distance_upper_bound=self.limit)
+        doubtful = np.flatnonzero(np.isinf(distances) & np.isfinite(self.limit))
+        if len(doubtful):
+            distances, _ = self._vertices.query(points[doubtful])
+            worst = doubtful[[int(distances.argmax())]]
+            for rows in (worst, doubtful):
+                found = self.mesh.locate(points[rows]).distances
+                if found.max() > self.limit:
+                    raise DataError(too_far(int(rows[found.argmax()]), float(found.max()), self.limit))
+
+    def projector(self, points: Array) -> sp.csr_array:
+        """Return the barycentric weights of the nearest points, (n, V)."""
+        return self._recent.find(points, lambda: self._located(points))
+
+    def _located(self, points: Array) -> sp.csr_array:
+        found = self.mesh.locate(points)
+        return self.mesh.weights(found.faces, found.barycentric)
+
+    @cached_property
+    def _recent(self) -> "_Recent[sp.csr_array]":
+        return _Recent()
+
+    @cached_property
+    def _vertices(self) -> KDTree:
+        return KDTree(self.mesh.coordinates)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"mesh": self.mesh, "within": self.within}
+
+    def description(self) -> str:
+        """Return the field in words."""
+        return (
+            f"the Whittle-Matern field of alpha {self.mesh.alpha} on the surface, by linear finite elements, no "
+            "derivative at the rim, exactly"
+        )
+
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield alpha, a limit if one was given, vertices (V, d) and faces (F, 3)."""
+        yield f"mesh alpha={self.mesh.alpha}" + ("" if self.within is None else f" within={self.within}")
+        yield from (torch.from_numpy(np.array(part)) for part in (self.mesh.vertices, self.mesh.faces))
+
+
+@dataclass(frozen=True, eq=False)
+class RoadDomain(Domain):
+    """Positions (n, 2) on roads: the number of a road, and the fraction of its length.
+
+    Attributes:
+        roads: The field, at its vertices.
+    """
+
+    roads: graphs.RoadField
+    what = "positions"
+    falls = "The roads fall"
+    joining = " Roads meet where they share points; snap= joins points that nearly meet."
+    is_refined = True
+
+    @property
+    def num_columns(self) -> int:
+        """2."""
+        return 2
+
+    @cached_property
+    def extent(self) -> float:
+        """The diagonal of the box around all roads, or their total length if that is less."""
+        return min(self.roads.roads.lines.diagonal, self.roads.roads.total_length)
+
+    @property
+    def field(self) -> graphs.RoadField:
+        """The field at vertices."""
+        return self.roads
+
+    def check(self, points: Array) -> None:
+        """Refuse positions (n, 2) that are not on the roads."""
+        _named(lambda: self.roads.roads.read_positions(points))
+
+    def projector(self, points: Array) -> sp.csr_array:
+        """Refuse positions (n, 2): the field has values at vertices only."""
+        raise InvalidArgumentError("A field on roads has values at vertices only. Use `refine` for other positions.")
+
+    def refine(self, points: Array) -> tuple[MarkovField, Projector]:
+        """Return the field with positions (n, 2) among its values, and its projector at these."""
+        return self._recent.find(points, lambda: self._refined(points))
+
+    def _refined(self, points: Array) -> tuple[MarkovField, Projector]:
+        positions = _rounded(points)
+        field, index = self.roads.refined(positions)
+        distinct, first = np.unique(positions, axis=0, return_index=True)
+        order = np.lexsort(distinct.T[::-1])
+        return field, _Selection(distinct[order], index[first[order]], len(field.coordinates))
+
+    def description(self) -> str:
+        """Return the field in words."""
+        ends = {"neumann": "no derivative", "stationary": "stationary", "open": "any derivative"}[self.roads.boundary]
+        return f"the Whittle-Matern field of alpha {self.roads.alpha} along the roads, {ends} at free ends, exactly"
+
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield alpha, the boundary, the ends and lengths (S,) of stretches of road, and the vertices (V, 2)."""
+        yield f"roads alpha={self.roads.alpha} boundary={self.roads.boundary}"
+        network = self.roads.roads
+        parts = (*network.stretches, network.stretch_lengths, network.coordinates)
+        yield from (torch.from_numpy(np.array(part)) for part in parts)
+
+    @cached_property
+    def _recent(self) -> "_Recent[tuple[MarkovField, Projector]]":
+        return _Recent()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"roads": self.roads}
+
+
+@dataclass(frozen=True, eq=False)
+class _Selection:
+    """The projector of positions that are among the values of a field.
+
+    Attributes:
+        positions: The distinct positions (p, 2).
+        columns: The numbers of their values, (p,).
+        size: The number N of all values.
+    """
+
+    positions: Array
+    columns: NDArray[np.integer[Any]]
+    size: int
+
+    def __call__(self, points: Array) -> sp.csr_array:
+        """Return the matrix (n, N) that selects the values at positions (n, 2)."""
+        pairs = np.concatenate([self.positions, _rounded(points)])
+        _, number = np.unique(pairs, axis=0, return_inverse=True)
+        number = number.reshape(-1)
+        place = np.empty(number.max() + 1, dtype=np.int64)
+        place[number[: len(self.positions)]] = self.columns
+        columns = place[number[len(self.positions) :]]
+        entries = np.ones(len(points)), columns, np.arange(len(points) + 1)
+        return sp.csr_array(entries, shape=(len(points), self.size))
+
+
+def _rounded(points: Array) -> Array:
+    """Return positions (n, 2) as they were before they were standardised."""
+    road, fraction = np.round(points[:, 0]), np.round(points[:, 1] * _STEPS) / _STEPS
+    return np.stack([road, np.clip(fraction, 0.0, 1.0)], axis=1)
+
+
+def _named(call: Callable[[], Any]) -> None:
+    try:
+        call()
+    except graphs.GraphError as error:
+        raise DataError(str(error)) from error
+
+
+def as_points(inputs: Tensor) -> Array:
+    """Return inputs (n, d) as float64."""
+    return np.ascontiguousarray(as_array(inputs))

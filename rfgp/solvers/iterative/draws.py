@@ -1,0 +1,83 @@
+"""Draws from N(0, C^-1), and the log determinant of C that comes with them.
+
+log |C| = log |D| + log |P| + tr log A, the trace from probes z on the sphere |z|^2 = n and Gauss quadrature in Krylov
+spaces (Ubaru, Chen and Saad 2017, "Fast estimation of tr(f(A)) via stochastic Lanczos quadrature"), without a product
+of its own: a draw from N(0, C^-1) solves A x = t with t ~ N(0, A), hence t = A^(1/2) z for a normal z, and with the
+Lanczos matrix that its conjugate gradients leave,
+
+    n z^T log(A) z / |z|^2 = n t^T A^-1 log(A) t / t^T A^-1 t.
+
+The spread over draws is the standard error.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+from torch import Tensor
+
+from rfgp.solvers.conjugate_gradients import CGSolution, Floats
+
+_LANCZOS = 1000
+"""The most steps of a search that its Lanczos matrix consists of."""
+
+
+class Estimate(NamedTuple):
+    """A number from draws, and its standard error."""
+
+    value: float
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Draws from N(0, C^-1).
+
+    Attributes:
+        solved: w (n, m).
+        squares: w^T C w (m,), n on average.
+        search: The conjugate gradients that led to the solutions.
+        log_diagonals: log |D| + log |P|.
+    """
+
+    solved: Tensor
+    squares: Tensor
+    search: CGSolution
+    log_diagonals: float
+
+    @cached_property
+    def log_determinant(self) -> Estimate:
+        """An estimate of log |C|. The error of a single draw is not known, and infinite."""
+        values = len(self.solved) * _mean_logs(self.search)
+        error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.inf
+        return Estimate(self.log_diagonals + float(values.mean()), float(error))
+
+    @cached_property
+    def normalized(self) -> Tensor:
+        """Draws w (n, m) scaled to w^T C w = n."""
+        return self.solved * (len(self.solved) / self.squares).sqrt()
+
+
+def _mean_logs(search: CGSolution) -> Floats:
+    """Return t^T A^-1 log(A) t / t^T A^-1 t for each of the right-hand sides t of a search, (p,)."""
+    means = []
+    for alpha, beta in zip(search.alphas[:_LANCZOS].T, search.betas[:_LANCZOS].T, strict=True):
+        steps = alpha > 0
+        a, b = alpha[steps], beta[steps]
+        diagonal = 1 / a
+        diagonal[1:] += b[:-1] / a[:-1]
+        values, vectors = _eigenpairs(diagonal, np.sqrt(b[:-1]) / a[:-1])
+        weights = vectors[0] ** 2 / values
+        means.append(weights @ np.log(values) / weights.sum())
+    return np.array(means)
+
+
+def _eigenpairs(diagonal: Floats, second: Floats) -> tuple[Floats, Floats]:
+    """Return those of a symmetric tridiagonal matrix; LAPACK's fast method fails on some large ones."""
+    try:
+        values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, second)
+    except np.linalg.LinAlgError:
+        values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, second, lapack_driver="stev")
+    return values, vectors

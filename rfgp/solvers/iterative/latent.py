@@ -1,0 +1,120 @@
+"""Rows whose neighbours are values of the process instead of observations, by conjugate gradients."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.blocks import Prior
+from rfgp.local import used
+from rfgp.rows import Block
+from rfgp.solvers.iterative.role import Term
+from rfgp.solvers.iterative.solutions import TOLERANCE
+from rfgp.solvers.iterative.solver import SITE_TOLERANCE, IterativeSolver
+from rfgp.solvers.nearby import features, neighbors_of
+from rfgp.solvers.whitened import WhitenedSolver
+
+LOUD, AUDIBLE = 10.0, 1e-3
+"""The noise above which rows are conditioned on values, in the variance that values at their neighbours leave; and the
+variance of the block below which it does not matter, in noise."""
+LEAST_NOISE = 1e-6
+"""The least noise in the variance of the block: less is near the jitter of its root."""
+MOST_ROWS = 2**18
+"""The most rows that are conditioned on values if neither is asked for."""
+ENOUGH = 50
+"""The most iterations of conjugate gradients if neither is asked for."""
+_SOME = 1000
+
+
+def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
+    """Return whether noise (0-d) hides what observations of a row's neighbours say of it; by some of the rows."""
+    prior, count = prior.detached(), len(rows)
+    block = neighbors_of(prior)
+    typical, variance = float(rows.noise_diag(noise.detach()).median()), float(block.variance)
+    if count > MOST_ROWS or not AUDIBLE * typical <= variance <= typical / LEAST_NOISE:
+        return False
+    x = rows.inputs[block.order(count)]
+    some = torch.linspace(0, count - 1, min(count, _SOME)).long()
+    pattern, columns = used(block.predecessors(x, some))
+    known = x[torch.from_numpy(columns)]
+    phi = features(prior, prior.dense, known) if block.is_residual else None
+    left = block.latent_root(known, pattern, phi).deviations
+    return typical > LOUD * float(np.median(left) ** 2)
+
+
+class LatentSolver(IterativeSolver):
+    """Rows, as they are given, under nearest neighbours of values beside weights and sparse precisions.
+
+    Args:
+        prior: The prior, with gradients.
+        rows: The data.
+        mean: (k,).
+        noise: The variance of one observation, 0-d.
+        terms: The terms at the rows in order, if they are known.
+        tolerance: The relative residual of the solve for the mean.
+    """
+
+    def __init__(
+        self,
+        prior: Prior,
+        rows: Block,
+        mean: Tensor,
+        noise: Tensor,
+        terms: Sequence[Term] | None = None,
+        tolerance: float = TOLERANCE,
+    ) -> None:
+        self._given, self._order = (prior, rows, mean, noise), neighbors_of(prior).order(len(rows))
+        super().__init__(prior.detached(), rows.take(self._order), mean.detach(), noise.detach(), terms, tolerance)
+
+    def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+        """Return the solver with other targets and noise of the same inputs, solved to a tolerance of 1e-11."""
+        return type(self)(self._given[0], rows, mean, noise, self._terms, SITE_TOLERANCE)
+
+    def is_solved(self) -> bool:
+        """Return whether conjugate gradients reach the coefficients in few iterations."""
+        return self._solved.converges(ENOUGH)
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return an estimate of the log marginal likelihood, 0-d, with the gradient of that by observations.
+
+        See `likelihood_error`.
+        """
+        with torch.no_grad():
+            value = super().log_marginal_likelihood()
+        if not self._given[0].wants_gradients:
+            return value
+        likelihood = self._by_observations.log_marginal_likelihood()
+        return value + (likelihood - likelihood.detach())
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, k) and variance (n,) of each row given all others, by their observations.
+
+        Those of values would need each row's variance to within less than draws tell if the others leave much.
+        """
+        return self._by_observations.leave_one_out()
+
+    @property
+    def coefficients(self) -> Tensor:
+        """The coefficients C^-1 (y - mean), (n, k)."""
+        return self._as_given(super().coefficients)
+
+    @property
+    def fitted(self) -> Tensor:
+        """The posterior mean of f at the rows, (n, k)."""
+        return self._as_given(self._solved.operator.covariance_times(super().coefficients))
+
+    @cached_property
+    def latent_variances(self) -> Tensor:
+        """The posterior variances of f at the rows, (n,); of more than 256 rows estimates from draws."""
+        return self._as_given(super().latent_variances)
+
+    @property
+    def _by_observations(self) -> WhitenedSolver:
+        return WhitenedSolver.of(*self._given)
+
+    def _as_given(self, values: Tensor) -> Tensor:
+        """Return values (n, ...) of rows in order for rows as they were given."""
+        return values[torch.argsort(self._order)]

@@ -1,0 +1,201 @@
+"""The parts H (n, N) of a covariance H H^T at rows, by products."""
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rfgp.blocks.precision import Array, Factor
+from rfgp.local import LatentRoot
+from rfgp.sparse import multiply, row_blocks
+
+FEW = 1000
+"""The most columns of a matrix that is not dense up to which it is formed for a preconditioner."""
+FILL = 4
+"""H H^T of a sparse H is formed if it takes at most so many times the non-zeros of H."""
+
+
+class Part(ABC):
+    """The role: a matrix H (n, N) whose products with its transpose are a covariance.
+
+    Attributes:
+        num_dense: The number of dense columns, which have large eigenvalues.
+    """
+
+    num_dense = 0
+
+    @property
+    @abstractmethod
+    def num_columns(self) -> int:
+        """N."""
+
+    def formed(self) -> Tensor | None:
+        """Return H (n, N) if its columns are few or dense, else None."""
+        eye = torch.eye(self.num_columns, dtype=torch.float64) if self.num_columns <= FEW else None
+        return None if eye is None else self.spread(eye)
+
+    @abstractmethod
+    def spread(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p), of u (N, p)."""
+
+    @abstractmethod
+    def gather(self, v: Tensor) -> Tensor:
+        """Return H^T v, (N, p), of v (n, p)."""
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return H H^T v, (n, p); it may prepare further products."""
+        return self.spread(self.gather(v))
+
+    def over(self, deviation: Tensor) -> "Part":
+        """Return D^-1 H for a diagonal D (n,)."""
+        return _Divided(self, deviation)
+
+
+class _Divided(Part):
+    """D^-1 H."""
+
+    def __init__(self, part: Part, deviation: Tensor) -> None:
+        self._part, self._deviation = part, deviation[:, None]
+
+    @property
+    def num_columns(self) -> int:
+        return self._part.num_columns
+
+    def spread(self, u: Tensor) -> Tensor:
+        return self._part.spread(u) / self._deviation
+
+    def gather(self, v: Tensor) -> Tensor:
+        return self._part.gather(v / self._deviation)
+
+
+class SparsePart(Part):
+    """A sparse H = diag(s) M, such as the features of random walks.
+
+    Args:
+        matrix: M (n, N).
+        scale: s (n,), or the same for all rows.
+    """
+
+    def __init__(self, matrix: sp.csr_array, scale: float | Array) -> None:
+        self._given, self._scale = matrix, np.broadcast_to(scale, matrix.shape[:1])
+        entries = matrix.data * np.repeat(self._scale, np.diff(matrix.indptr))
+        self._matrix = sp.csr_array((entries, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+    def over(self, deviation: Tensor) -> "SparsePart":
+        """Return D^-1 H for a diagonal D (n,)."""
+        return SparsePart(self._given, self._scale / deviation.numpy())
+
+    @property
+    def num_columns(self) -> int:
+        """N."""
+        return int(self._matrix.shape[1])
+
+    def spread(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p), of u (N, p)."""
+        return torch.from_numpy(self._matrix @ u.numpy())
+
+    def gather(self, v: Tensor) -> Tensor:
+        """Return H^T v, (N, p), of v (n, p)."""
+        return torch.from_numpy(self._matrix.T @ v.numpy())
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return H H^T v, (n, p), in threads, and by H H^T if that is sparse."""
+        if self._gram is not None:
+            return torch.from_numpy(multiply(self._gram, v.numpy()))
+        left, right = self._factors
+        return torch.from_numpy(multiply(left, multiply(right, v.numpy())))
+
+    @cached_property
+    def _gram(self) -> list[sp.csr_array] | None:
+        """H H^T, if it is sparse."""
+        counts = np.bincount(self._matrix.indices, minlength=self.num_columns).astype(np.float64)
+        if counts @ counts > FILL * self._matrix.nnz:
+            return None
+        return row_blocks(sp.csr_array(self._matrix @ self._matrix.T))
+
+    @cached_property
+    def _factors(self) -> tuple[list[sp.csr_array], list[sp.csr_array]]:
+        return row_blocks(self._matrix), row_blocks(self._matrix.T.tocsr())
+
+
+class DensePart(Part):
+    """A dense H, such as random features.
+
+    Args:
+        matrix: H (n, F), float64.
+    """
+
+    def __init__(self, matrix: Tensor) -> None:
+        self._matrix, self.num_dense = matrix, matrix.shape[1]
+
+    @property
+    def num_columns(self) -> int:
+        """F."""
+        return self.num_dense
+
+    def formed(self) -> Tensor:
+        """Return H."""
+        return self._matrix
+
+    def spread(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p), of u (F, p)."""
+        out: Tensor = self._matrix @ u
+        return out
+
+    def gather(self, v: Tensor) -> Tensor:
+        """Return H^T v, (F, p), of v (n, p)."""
+        out: Tensor = self._matrix.mT @ v
+        return out
+
+
+class PrecisionPart(Part):
+    """H = s A P^T L^-T of reads A (n, N) of latent values with the precision Q / s^2, P Q P^T = L L^T.
+
+    Args:
+        factor: The factor of Q.
+        reads: A.
+        deviation: s.
+    """
+
+    def __init__(self, factor: Factor, reads: sp.csr_array, deviation: float) -> None:
+        self._factor, self._reads, self._deviation = factor, reads, deviation
+
+    @property
+    def num_columns(self) -> int:
+        """N."""
+        return int(self._reads.shape[1])
+
+    def spread(self, u: Tensor) -> Tensor:
+        """Return H u, (n, p), of u (N, p)."""
+        return torch.from_numpy(self._deviation * (self._reads @ self._factor.sample(u.numpy())))
+
+    def gather(self, v: Tensor) -> Tensor:
+        """Return H^T v, (N, p), of v (n, p)."""
+        return torch.from_numpy(self._deviation * self._factor.half_solve(self._reads.T @ v.numpy()))
+
+
+class RootPart(Part):
+    """H = L, the root of nearest neighbours without noise.
+
+    Args:
+        root: L (n, n).
+    """
+
+    def __init__(self, root: LatentRoot) -> None:
+        self._root = root
+
+    @property
+    def num_columns(self) -> int:
+        """N."""
+        return int(self._root.pattern.shape[1])
+
+    def spread(self, u: Tensor) -> Tensor:
+        """Return L u, (n, p), of u (n, p)."""
+        return self._root.spread(u)
+
+    def gather(self, v: Tensor) -> Tensor:
+        """Return L^T v, (n, p), of v (n, p)."""
+        return self._root.gather(v)

@@ -1,0 +1,120 @@
+"""The role of a term of a prior at rows: its part of their covariance, and what points read of it.
+
+A block f has the covariance H H^T at the rows. Points read f through a matrix X of coordinates z of the block: draws
+u ~ N(0, I) of the columns of H have the coordinates `lifted`(u), and K(x, rows) a is X `weights`(a).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.solvers.iterative.operator import CGOperator, Preconditioner
+from rfgp.solvers.iterative.parts import Part
+from rfgp.solvers.iterative.preconditioners import nystrom
+from rfgp.sparse import multiply, row_blocks
+
+Matrix = Any
+"""A sparse matrix, or an array."""
+
+
+class Reads(NamedTuple):
+    """What n points read of a term, each by itself."""
+
+    matrix: Matrix  # X (n, N)
+    left: Tensor | None = None  # the variance (n,) that the coordinates leave, None for 0
+
+
+class Term(ABC):
+    """The role: a block of the prior at rows.
+
+    Attributes:
+        name: The name of the term.
+        part: H of the rows.
+        reads: X of the rows, (rows, N).
+        width: The number of entries that X of a point takes, 0 if they are few.
+        seed: The seed of draws and of the preconditioner.
+        dtype: The precision of the coordinates of draws.
+        advice: A sentence on what to do if a solve fails.
+    """
+
+    name: str
+    width = 0
+    seed = 0
+    dtype = torch.float64
+    advice = "Give the noise a prior or a larger start, or fit fewer observations."
+
+    @property
+    @abstractmethod
+    def part(self) -> Part:
+        """H of the rows."""
+
+    def precondition(self, operator: CGOperator) -> Preconditioner | None:
+        """Return a preconditioner of the operator whose last term this is. None if it is solved as it is."""
+        return nystrom(operator)
+
+    @abstractmethod
+    def read(self, inputs: Tensor) -> Reads:
+        """Return what n points read, each by itself."""
+
+    def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
+        """Return X (n, N) of points that may be each other's neighbours, and the covariance (n, n) that is left."""
+        return self.read(inputs).matrix, None
+
+    @abstractmethod
+    def cross(self, matrix: Matrix) -> Tensor:
+        """Return the prior covariance (rows, n) of the rows and of what X (n, N) reads."""
+
+    @abstractmethod
+    def covariance(self, matrix: Matrix) -> Tensor:
+        """Return the prior covariance (n, n) of what X (n, N) reads."""
+
+    @abstractmethod
+    def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
+        """Return the prior variances (n,) of what n points read, without what is left."""
+
+    @abstractmethod
+    def weights(self, coefficients: Tensor) -> Tensor:
+        """Return coordinates (N, p) of which X reads K(x, rows) a, for a (rows, p)."""
+
+    @abstractmethod
+    def lifted(self, standard: Tensor, seed: int) -> Tensor:
+        """Return the coordinates (N, p) of standard normal u (columns of H, p).
+
+        Args:
+            standard: u, in the precision that is wanted.
+            seed: The seed of weights that the rows do not read.
+        """
+
+    @abstractmethod
+    def joined(self, inputs: Tensor) -> Part | None:
+        """Return [H; h] of the rows and of points after them. None if points have variance beside it."""
+
+    @abstractmethod
+    def score(self, left: Tensor, signs: Tensor) -> Tensor:
+        """Return a 0-d tensor with the gradient of sum_j signs_j left_j^T K left_j / 2 in the block's parameters.
+
+        Args:
+            left: (rows, p).
+            signs: (p,).
+        """
+
+    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> X_x z, (n, p), for coordinates z (N, p).
+
+        Raises:
+            InvalidArgumentError: the block is known at given points only.
+        """
+        return lambda inputs: times(self.read(inputs).matrix, weights)
+
+
+def times(matrix: Matrix, weights: Tensor) -> Tensor:
+    """Return X z, (n, p), for X (n, N) and z (N, p), in the precision of z."""
+    if isinstance(matrix, np.ndarray):
+        out: Tensor = torch.from_numpy(matrix) @ weights
+        return out
+    array = weights.numpy()
+    return torch.from_numpy(multiply(row_blocks(matrix.astype(array.dtype, copy=False)), array))

@@ -1,0 +1,146 @@
+"""Rows under features, walks and sparse precisions, by conjugate gradients and draws.
+
+With C = K + D the gradient of log N(y; mean, C) in a direction dC is (a^T dC a - tr(C^-1 dC)) / 2, and tr(C^-1 dC) is
+the mean of w^T dC w for w ~ N(0, C^-1): the pathwise estimator (Lin et al. 2024, "Improving linear system solvers for
+hyperparameter optimisation in iterative Gaussian processes"). Each w is scaled so that w^T C w = n, which is its mean:
+that leaves w w^T unbiased (a normal vector's direction and length are independent) and takes the error of the total
+scale away. In sparse features Phi the gradient is s^2 (a (Phi^T a)^T - mean w (Phi^T w)^T), of which only the entries
+of the pattern are formed.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from rfgp.blocks import Prior
+from rfgp.rows import Block
+from rfgp.solvers.bordered.reads import completed
+from rfgp.solvers.iterative.posterior import ENTRIES, MOST_SOLVED, IterativePosterior
+from rfgp.solvers.iterative.role import Term
+from rfgp.solvers.iterative.solutions import PATH_TOLERANCE, TOLERANCE, Solutions
+from rfgp.solvers.iterative.terms import operator_of, terms_of
+from rfgp.solvers.role import Solver
+
+SITE_TOLERANCE = 1e-11
+"""The relative residual of solves for other targets and noise: a search for sites goes on to it."""
+
+
+class IterativeSolver(Solver):
+    """Regression by conjugate gradients; nothing is solved before it is needed.
+
+    Args:
+        prior: Walks, weights and sparse precisions, with gradients.
+        rows: The data.
+        mean: (k,).
+        noise: The variance of one observation, 0-d.
+        terms: The terms at the rows, if they are known.
+        tolerance: The relative residual of the solve for the mean.
+    """
+
+    def __init__(
+        self,
+        prior: Prior,
+        rows: Block,
+        mean: Tensor,
+        noise: Tensor,
+        terms: Sequence[Term] | None = None,
+        tolerance: float = TOLERANCE,
+    ) -> None:
+        self._prior, self._rows, self._mean = prior, rows, mean
+        self._terms = terms_of(prior, rows.inputs) if terms is None else terms
+        noise, phi = noise.double(), prior.dense.scaled(rows.inputs)
+        rows, self._bound, self._missing = completed(prior.dense, rows, noise, phi)
+        self._noise_diag = rows.noise_diag(noise).expand(len(rows))
+        self._repeated = rows.repetitions(noise)
+        operator = operator_of(self._terms, self._noise_diag.detach())
+        self._solved = Solutions(operator, self.residual, rows.each, tolerance)
+
+    def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+        """Return the solver with other targets and noise of the same inputs, solved to a tolerance of 1e-11."""
+        return type(self)(self._prior, rows, mean, noise, self._terms, SITE_TOLERANCE)
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return an estimate of the log marginal likelihood, 0-d, with an unbiased estimate of its gradient.
+
+        See `likelihood_error`.
+        """
+        with torch.no_grad():
+            value = self._solved.log_density() + self._repeated + self._bound
+        if not torch.is_grad_enabled():
+            return value
+        score = self.score()
+        return value + (score - score.detach())
+
+    @property
+    def likelihood_error(self) -> float:
+        """The standard error of the log marginal likelihood."""
+        return self._solved.error
+
+    @property
+    def residual(self) -> Tensor:
+        """The targets without the mean, (n, k)."""
+        return (self._rows.targets - self._mean).detach()
+
+    @property
+    def coefficients(self) -> Tensor:
+        """The coefficients a = C^-1 (y - mean), (n, k)."""
+        return self._solved.coefficients
+
+    @property
+    def fitted(self) -> Tensor:
+        """The posterior mean K a of f at the rows, (n, k)."""
+        return self._solved.operator.covariance_times(self.coefficients)
+
+    @cached_property
+    def latent_variances(self) -> Tensor:
+        """The posterior variances of f at the rows, (n,); of more than 256 rows estimates from draws."""
+        with torch.no_grad():
+            posterior, inputs = self.posterior(), self._rows.inputs
+            if len(inputs) <= MOST_SOLVED:
+                return posterior.variance(inputs, posterior.project(inputs))
+            chunks = torch.split(inputs, max(1, ENTRIES // posterior.width))
+            return torch.cat([posterior.estimated_variance(chunk, posterior.project(chunk)) for chunk in chunks])
+
+    @property
+    def log_determinant(self) -> Tensor:
+        """An estimate of the log determinant of I + K D^-1, 0-d."""
+        diagonal = self._noise_diag.detach()
+        return self._solved.probes.log_determinant.value - diagonal.log().sum()
+
+    def product(self, v: Tensor) -> Tensor:
+        """Return C v, (n, p)."""
+        return self._solved.operator.product(v)
+
+    def solve(self, right: Tensor, tolerance: float = PATH_TOLERANCE) -> Tensor:
+        """Return C^-1 right, (n, p)."""
+        return self._solved.operator.solve(right, tolerance)
+
+    def score(self) -> Tensor:
+        """Return a 0-d tensor whose gradient is that of the log density; its own value means nothing."""
+        with torch.no_grad():
+            each, probes = self._rows.each, self._solved.probes.normalized
+            left = torch.cat([self.coefficients, probes], dim=1)
+            signs = torch.cat([each, (-each.sum() / probes.shape[1]).expand(probes.shape[1])])
+            in_noise_diag = 0.5 * (left.square() * signs).sum(1)
+            in_mean = self.coefficients.sum(0) * each
+        total = (self._noise_diag * in_noise_diag).sum() + (self._mean * in_mean).sum()
+        return sum((term.score(left, signs) for term in self._terms), start=total) + self._repeated + self._bound
+
+    def posterior(self) -> IterativePosterior:
+        """Return coefficients, and draws for the variances."""
+        noise_diag, solved = self._noise_diag.detach().clone(), self._solved
+        prior, inputs = self._prior.detached(), self._rows.inputs
+        return IterativePosterior(prior, inputs, noise_diag, solved.coefficients, solved.draws)
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, k) and variance (n,) of each row given all others, from `latent_variances`.
+
+        1 / (C^-1)_ii = D_i / (1 - v_i / D_i), with v_i the latent variance at the row.
+        """
+        with torch.no_grad():
+            variance = self._noise_diag / (1 - self.latent_variances / self._noise_diag).clamp_min(1e-12)
+            mean = self._rows.targets - self.coefficients * variance[:, None]
+            return mean, variance + self._missing

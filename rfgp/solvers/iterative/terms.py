@@ -1,0 +1,37 @@
+"""The terms of a prior at rows, a block each, and the operator that they make."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from rfgp.blocks import Prior
+from rfgp.errors import InvalidArgumentError
+from rfgp.solvers.iterative.fields import PrecisionTerm
+from rfgp.solvers.iterative.neighbors import NeighborsTerm
+from rfgp.solvers.iterative.operator import CGOperator
+from rfgp.solvers.iterative.role import Term
+from rfgp.solvers.iterative.walks import WalkTerm
+from rfgp.solvers.iterative.weights import WeightTerm
+
+
+def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
+    """Return the terms of a prior at rows: weights, precisions, walks, and neighbours of rows in order.
+
+    Raises:
+        InvalidArgumentError: a block that no part is known for.
+    """
+    if prior.kernels or any(block.refine is not None for block in prior.precisions):
+        raise InvalidArgumentError(
+            "Conjugate gradients take features, walks, neighbours and fields whose values stay where they are. Use an "
+            "approximation for kernels and for fields with values at the points."
+        )
+    terms: list[Term] = [WeightTerm(prior, block, inputs) for block in prior.weights]
+    terms += [PrecisionTerm(block, inputs) for block in prior.precisions]
+    terms += [WalkTerm(block, inputs) for block in prior.walks]
+    return terms if prior.neighbors is None else [*terms, NeighborsTerm(prior, inputs)]
+
+
+def operator_of(terms: Sequence[Term], noise_diag: Tensor) -> CGOperator:
+    """Return C = sum_t H_t H_t^T + D of terms at rows, at least one, for D (n,). The last term preconditions it."""
+    last = terms[-1]
+    return CGOperator([term.part for term in terms], noise_diag, last.seed, last.precondition, last.advice)

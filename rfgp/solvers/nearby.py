@@ -1,0 +1,92 @@
+"""New points given their nearest rows: the weights of these rows, and the variance that they leave."""
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rfgp.blocks import Prior, VecchiaBlock, Weights
+from rfgp.errors import InvalidArgumentError
+from rfgp.local import nearest, nearest_before
+from rfgp.local.neighbors import Indices
+
+AHEAD = 2
+"""How many times as many neighbours new points have: those of rows cost k^3 at each step of a fit, these once.
+
+On protein with k = 30 the RMSE falls from 0.495 to 0.494 and the NLPD rises from 0.509 to 0.511; on kin40k they fall
+from 0.133 to 0.114 and from -0.66 to -0.81.
+"""
+
+
+def neighbors_of(prior: Prior) -> VecchiaBlock:
+    """Return the block of nearest neighbours of a prior that has one."""
+    assert prior.neighbors is not None
+    return prior.neighbors
+
+
+def features(prior: Prior, weights: Weights, x: Tensor) -> Tensor:
+    """Return Phi (n, F) of inputs (n, d), float64; evaluated in float64 if a residual is what they leave."""
+    return weights.scaled(x.double() if neighbors_of(prior).is_residual else x).double()
+
+
+def given_rows(
+    prior: Prior,
+    x: Tensor,  # (n, d)
+    noise: Tensor,  # (n,)
+    points: Tensor,  # (q, d)
+) -> tuple[sp.csr_array, Tensor]:  # (q, n), (q,)
+    """Return the weights of rows at points, each by itself, and the variance that they leave of the neighbours' block.
+
+    Args:
+        prior: The prior.
+        x: The inputs of the rows.
+        noise: The noise of their observations. Zeros stand for values of the block itself.
+        points: The inputs of the points.
+    """
+    block = neighbors_of(prior)
+    near = nearest(block.scaled(x), block.scaled(points), AHEAD * block.num_neighbors)
+    return _conditioned(prior, x, noise, points, near)
+
+
+def given_rows_in_order(
+    prior: Prior,
+    x: Tensor,  # (n, d)
+    noise: Tensor,  # (n,)
+    points: Tensor,  # (q, d)
+) -> tuple[sp.csr_array, Tensor]:  # (q, n + q), (q,)
+    """Return the weights of rows and of points before it at each point, and the variance that these leave.
+
+    Args:
+        prior: The prior.
+        x: The inputs of the rows.
+        noise: The noise of their observations. Points have none.
+        points: The inputs of the points, which may be each other's neighbours.
+    """
+    block = neighbors_of(prior)
+    both = torch.cat([x.double(), points.double()])
+    near = nearest_before(block.scaled(both), len(x), AHEAD * block.num_neighbors)
+    noise = torch.cat([noise, torch.zeros(len(points), dtype=noise.dtype)])
+    return _conditioned(prior, both, noise, points, near)
+
+
+def no_functions() -> InvalidArgumentError:
+    """Return the error for drawing functions."""
+    return InvalidArgumentError(
+        "A process on nearest neighbours has no functions to draw, since each point has neighbours of its own. Draw "
+        "values at points: predict(X).sample(count)."
+    )
+
+
+def _conditioned(prior: Prior, x: Tensor, noise: Tensor, points: Tensor, near: Indices) -> tuple[sp.csr_array, Tensor]:
+    block, is_there = neighbors_of(prior), near >= 0
+    rows = np.unique(near[is_there])
+    used, places = torch.from_numpy(rows), np.where(is_there, np.searchsorted(rows, near), -1)
+    own, known = (_subtracted(prior, inputs) for inputs in (points, x[used]))
+    weights, left = block.conditionals((points, own), (x[used], known, noise[used]), places)
+    starts = np.concatenate([[0], is_there.sum(1).cumsum()])
+    return sp.csr_array((weights.numpy()[is_there], near[is_there], starts), shape=(len(points), len(x))), left
+
+
+def _subtracted(prior: Prior, x: Tensor) -> Tensor:
+    """Return the features (n, F) of which the block of neighbours is the residual; without columns if it is none."""
+    return features(prior, prior.dense if neighbors_of(prior).is_residual else Weights(()), x)

@@ -1,0 +1,110 @@
+"""Very many rows under nearest neighbours and weights, whose features are computed again and never kept.
+
+The neighbours of a row lie anywhere in the random order that makes a nearest-neighbour process good, but near it in
+space. So rows are whitened by blocks of rows that are near each other: they have most of their neighbours in common, so
+that few features of other rows are computed. Of P = V Phi only P^T P and P^T V (y - mean) are kept. Without gradients.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from rfgp.blocks import Prior
+from rfgp.linalg import cholesky
+from rfgp.local import near_each_other, of_rows, used
+from rfgp.rows import Block
+from rfgp.solvers.bordered.reads import completed
+from rfgp.solvers.nearby import features, neighbors_of
+from rfgp.solvers.role import Inference
+from rfgp.solvers.whitened.posterior import WhitenedPosterior
+from rfgp.solvers.whitened.solver import WhitenedSolver
+from rfgp.solvers.whitened.whitening import Whitener
+
+MOST_FEATURES = 2**27
+"""The number of entries of the features of all rows (a gigabyte) above which they are not kept."""
+BLOCK_FEATURES = 2**23
+"""The number of entries of the features of the rows of a block."""
+
+
+def is_large(prior: Prior, count: int) -> bool:
+    """Return whether the features of so many rows are not kept. With gradients or sparse precisions they are."""
+    if prior.wants_gradients or prior.precisions or prior.kernels:
+        return False
+    return prior.num_features * count > MOST_FEATURES
+
+
+def whitened(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inference:
+    """Return what is known of n rows under nearest neighbours of observations, in blocks of rows if they are many.
+
+    Args:
+        prior: The prior.
+        rows: The data, as they are given.
+        mean: (k,).
+        noise: The learned variance of one observation, 0-d.
+    """
+    if is_large(prior, len(rows)):
+        return BlockedInference(prior, rows, mean, noise)
+    return WhitenedSolver.of(prior, rows, mean, noise)
+
+
+class BlockedInference(Inference):
+    """Rows, as they are given, under nearest neighbours and weights.
+
+    Args:
+        prior: The prior.
+        rows: The data.
+        mean: (k,).
+        noise: The learned variance of one observation, 0-d.
+    """
+
+    def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> None:
+        self._given = prior.detached(), rows, mean, noise
+        self._prior, self._mean, self._noise = prior.detached(), mean, noise.double()
+        block = neighbors_of(prior)
+        self._rows = rows.take(block.order(len(rows)))
+        self._pattern = block.predecessors(self._rows.inputs)
+        self._noise_diag = torch.zeros(len(rows), dtype=torch.float64)
+        with torch.no_grad():
+            squares, sums, self._square, self._others = self._sums()
+            self._factor = cholesky(torch.eye(len(squares)).double() + squares, "The matrix I + P^T P of features")
+            self._weights = torch.cholesky_solve(sums, self._factor)
+            self._explained = ((sums * self._weights).sum(0)) @ rows.each
+
+    def _sums(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return P^T P (F, F), P^T V r (F, k), |V r|^2, and what else the log density consists of.
+
+        They are taken block by block of rows near each other.
+        """
+        F, k, each = self._prior.num_features, self._rows.num_outputs, self._rows.each
+        total, others = torch.zeros(F + k, F + k, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+        places = neighbors_of(self._prior).scaled(self._rows.inputs)
+        for block in near_each_other(places, max(1, BLOCK_FEATURES // (F + k))):
+            pattern, columns = used(of_rows(self._pattern, block))
+            known = torch.from_numpy(columns)
+            beside = self._rows.take(known)
+            phi = features(self._prior, self._prior.dense, beside.inputs)
+            beside, _, _ = completed(self._prior.dense, beside, self._noise, phi)
+            self._noise_diag[known] = beside.noise_diag(self._noise).expand(len(known))
+            whitener = Whitener.of(self._prior, beside.inputs, self._noise_diag[known], phi, pattern)
+            both = whitener.times(torch.cat([phi, beside.targets - self._mean], dim=1))
+            total += both.mT @ both
+            others += each.sum() * whitener.log_determinant + beside.take(whitener.own).repetitions(self._noise)
+        return total[:F, :F], total[:F, F:], total[F:, F:].diagonal() @ each, others
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the log marginal likelihood, 0-d, without gradients."""
+        log_determinant = 2 * self._factor.diagonal().log().sum()
+        constants = self._rows.each.sum() * (log_determinant + len(self._rows) * math.log(2 * math.pi))
+        return self._others - 0.5 * (self._square - self._explained + constants)
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, k) and variance (n,) of each row given all others, with the features of all rows kept."""
+        return WhitenedSolver.of(*self._given).leave_one_out()
+
+    def posterior(self) -> WhitenedPosterior:
+        """Return the rows, and weights with the factor of their precision."""
+        centered = self._rows.targets - self._mean
+        return WhitenedPosterior(
+            self._prior, self._rows.inputs, centered, self._noise_diag, self._weights, self._factor
+        )

@@ -1,0 +1,267 @@
+"""The posterior of new points under nearest neighbours that are observations, beside weights and sparse precisions.
+
+Given y, the function at a new point x with its nearest rows N, b = C_NN^-1 c and d = v - b^T c, is
+
+    (Phi_x - b^T Phi_N) w + (A_x - b^T A_N) u + b^T (y_N - mean) + e',    e' ~ N(0, d).
+
+The terms of this sum: the neighbours' block is b^T (y_N - mean - Phi_N w - A_N u) + e', weights are Phi_x w and a
+sparse precision is A_x u, each with the posterior of w and u. Means of terms add up to that of the sum. The block of
+neighbours is taken as independent between new points given their neighbours, so variances of terms are those of each
+point by itself: exact for the given neighbours, and exact altogether if these are all rows. The joint distribution of
+several points takes points before as neighbours too (`WhitenedPosterior.root`). Its correlations are rescaled to the
+variances of single points, so that covariances of terms between points need not add up.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rfgp.blocks import PrecisionBlock, Prior, Weights
+from rfgp.linalg import covariance_root
+from rfgp.solvers.bordered.reads import all_weights, joined_reads
+from rfgp.solvers.bordered.system import BorderedSystem
+from rfgp.solvers.nearby import AHEAD, features, given_rows, given_rows_in_order, neighbors_of, no_functions
+from rfgp.solvers.role import Functions, Posterior, Shape
+from rfgp.solvers.terms import known_terms, make_contiguous
+from rfgp.solvers.whitened.whitening import Whitener, white_system
+
+
+class Reads(NamedTuple):
+    """What n points read of the weights and the latent values, given observations near them, each by itself."""
+
+    dense: Tensor  # the features less those of the neighbours, (n, F)
+    offset: Tensor  # the mean without the part of the dense weights, (n, k)
+    half: Tensor  # a root of the covariance of what is read, (n, F + N)
+    left: Tensor  # the variance of e' and of residuals, (n,)
+
+
+@dataclass(frozen=True, eq=False)
+class WhitenedPosterior(Posterior):
+    """The weights, and the rows for the neighbours of new points.
+
+    Attributes:
+        prior: Neighbours, weights, kernels and sparse precisions.
+        inputs: The inputs of the rows (n, d), in order.
+        targets: y - mean, (n, k).
+        noise: The noise of the rows' observations, (n,).
+        weights: The posterior mean of the dense weights, (F, k).
+        factor: The Cholesky factor (F, F) of their precision.
+        known: The regression of the whitened rows. If None, it is computed again when latent values are read.
+        terms: The names of the terms whose sum is predicted. If None, all.
+    """
+
+    prior: Prior
+    inputs: Tensor
+    targets: Tensor
+    noise: Tensor
+    weights: Tensor
+    factor: Tensor
+    known: BorderedSystem | None = None
+    terms: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        make_contiguous(self, "inputs", "targets", "noise", "weights", "factor")
+
+    @property
+    def width(self) -> int:
+        """The number of entries that a point takes: features, latent values, outputs, and those of its neighbours."""
+        latent = sum(block.size for block in self.prior.precisions)
+        near = AHEAD * neighbors_of(self.prior).num_neighbors * (self.inputs.shape[1] + 1)
+        return sum(self.weights.shape) + 1 + latent + near
+
+    def project(self, inputs: Tensor) -> Reads:
+        """Return what n inputs (n, d) read, each by itself."""
+        blocks, system = self._given(inputs)
+        dense, sparse = self._own_reads(blocks, inputs)
+        offset, left = self.targets.new_zeros(len(inputs), self.targets.shape[1]), dense.new_zeros(len(inputs))
+        if self._has_neighbors:
+            near, left = given_rows(self.prior, self.inputs, self.noise, inputs)
+            of_near = self._near_reads(blocks, near)
+            dense, sparse = dense - of_near[0], sp.csr_array(sparse - of_near[1])
+            offset = torch.from_numpy(near @ self.targets.numpy())
+        if system is not None:
+            offset = offset + torch.from_numpy(np.asarray(sparse @ system.values.numpy()))
+        left = left + self._residual_variance(inputs)
+        return Reads(dense, offset, self._half(system, dense, sparse), left)
+
+    def mean(self, projected: Reads) -> Tensor:
+        """Return the mean (n, k)."""
+        return projected.dense @ self.weights + projected.offset
+
+    def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
+        """Return the marginal variances (n,)."""
+        return projected.half.square().sum(1) + projected.left
+
+    def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
+        """Return the covariance (n, n); see `root`."""
+        root = self.root(inputs, projected)
+        return root @ root.mT
+
+    def root(self, inputs: Tensor, projected: Reads) -> Tensor:
+        """Return a matrix R (n, r) with R R^T the covariance of points of which each may be another's neighbour.
+
+        With the new points after the rows, g_new = B_r (y - mean - Phi w - A u) + B_new g_new + e, e ~ N(0, diag d). So
+        with T = (I - B_new)^-1 the function is T (B_r (y - mean) + e) + (Phi_new - T B_r Phi) w + (A_new - T B_r A) u.
+        The correlations are those of this distribution. The variances are those of `variance`, where all neighbours
+        are rows.
+        """
+        root, scale = self._joint(inputs, projected)
+        if self._residual.has_residual:
+            root = torch.cat([root, covariance_root(self._residual_covariance(inputs))], dim=1)
+        return root * scale[:, None]
+
+    def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
+        """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
+
+        At each point it is exact for the neighbours of that point; between points see `root`.
+
+        Raises:
+            InvalidArgumentError: there is no such term.
+        """
+        shared = self.of([name for name in first if name in second])
+        own = (self.of(names) for names in (first, second))
+        (left, rows), (right, columns) = (one._joint(inputs, one.project(inputs)) for one in own)
+        return (left @ right.mT + shared._residual_covariance(inputs)) * rows[:, None] * columns
+
+    def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
+        """Refuse: the block of neighbours is defined at the points that are asked for.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise no_functions()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the rows: inputs (n, d), targets (n, k), noise (n,); and weights (F, k) with their factor (F, F)."""
+        names = ("inputs", "targets", "noise", "weights", "factor")
+        return {name: getattr(self, name) for name in names}
+
+    def shapes(self, n: int, k: int) -> dict[str, Shape]:
+        """Return the shapes of targets, noise, weights and factor, for n rows and k outputs."""
+        size = self.prior.num_features + n * len(self.prior.kernels)
+        return {"targets": (n, k), "noise": (n,), "weights": (size, k), "factor": (size, size)}
+
+    def of(self, names: Sequence[str]) -> "WhitenedPosterior":
+        """Return the posterior of the sum of some terms.
+
+        Raises:
+            InvalidArgumentError: there is no such term.
+        """
+        known = self.system if self.prior.precisions and not self._moves else None
+        return replace(self, known=known, terms=known_terms(self.prior, names))
+
+    # --- the terms -------------------------------------------------------------------------------
+
+    @property
+    def _has_neighbors(self) -> bool:
+        return self.terms is None or neighbors_of(self.prior).name in self.terms
+
+    @cached_property
+    def _weights(self) -> Weights:
+        """The dense weights, those of kernels at the rows included."""
+        return all_weights(self.prior, self.inputs)
+
+    @property
+    def _residual(self) -> Weights:
+        """The weights with the residuals that are part of what is predicted."""
+        return self._weights.with_residuals_of(self.terms)
+
+    def _residual_variance(self, inputs: Tensor) -> Tensor:
+        """Return the variances (n,) of these residuals, or 0."""
+        residual, none = self._residual, self.targets.new_zeros(())
+        return residual.residual_variance(inputs, self._own_reads((), inputs)[0]) if residual.has_residual else none
+
+    def _residual_covariance(self, inputs: Tensor) -> Tensor:
+        """Return the covariance (n, n) of these residuals, or 0."""
+        residual, none = self._residual, self.targets.new_zeros(())
+        return residual.residual_covariance(inputs, self._own_reads((), inputs)[0]) if residual.has_residual else none
+
+    def _own_reads(self, blocks: Sequence[PrecisionBlock], inputs: Tensor) -> tuple[Tensor, sp.csr_array]:
+        """Return features (n, F) and reads of latent values (n, N) of points, 0 for terms that are not predicted."""
+        dense, sparse = features(self.prior, self._weights, inputs), joined_reads(blocks, inputs)
+        if self.terms is None:
+            return dense, sparse
+        kept = [np.full(block.size, float(block.name in self.terms)) for block in blocks]
+        return dense * self._weights.of(self.terms), sp.csr_array(sparse @ sp.diags_array(np.concatenate([*kept, []])))
+
+    def _near_reads(self, blocks: Sequence[PrecisionBlock], near: sp.csr_array) -> tuple[Tensor, sp.csr_array]:
+        """Return the weighted sums of features (q, F) and of reads (q, N) of the rows near points, near (q, n)."""
+        rows = np.unique(near.indices)
+        known = self.inputs[torch.from_numpy(rows)]
+        some = sp.csr_array(near[:, rows])
+        dense = features(self.prior, self._weights, known).numpy()
+        return torch.from_numpy(some @ dense), sp.csr_array(some @ joined_reads(blocks, known))
+
+    def _half(self, system: BorderedSystem | None, dense: Tensor, sparse: sp.csr_array) -> Tensor:
+        """Return a root (q, F + N) of the posterior covariance of Phi w + A u, for dense Phi and sparse A."""
+        if system is None:
+            half: Tensor = torch.linalg.solve_triangular(self.factor, dense.mT, upper=False).mT
+            return half
+        half = system.half_border(dense - torch.from_numpy(np.asarray(sparse @ system.coupling.numpy())))
+        return torch.cat([half, torch.from_numpy(system.factor.half_solve(sparse.toarray().T).T)], dim=1)
+
+    def _joint(self, inputs: Tensor, projected: Reads) -> tuple[Tensor, Tensor]:
+        """Return a root (n, n + F + N) of the joint covariance without residuals, and the scales (n,) of its rows."""
+        count, rows = len(inputs), len(self.inputs)
+        blocks, system = self._given(inputs)
+        dense, sparse = self._own_reads(blocks, inputs)
+        own = dense.new_zeros(count, count)
+        if self._has_neighbors:
+            near, left = given_rows_in_order(self.prior, self.inputs, self.noise, inputs)
+            among = torch.eye(count, dtype=torch.float64) - torch.from_numpy(near[:, rows:].toarray())
+            of_near = self._near_reads(blocks, sp.csr_array(near[:, :rows]))
+            right = torch.cat([left.sqrt().diag(), of_near[0], torch.from_numpy(of_near[1].toarray())], dim=1)
+            solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)
+            own, features, reads = torch.split(solved, [count, *dense.shape[1:], *sparse.shape[1:]], dim=1)
+            dense, sparse = dense - features, sp.csr_array(sparse - reads.numpy())
+        root = torch.cat([own, self._half(system, dense, sparse)], dim=1)
+        square = root.square().sum(1) + self._residual_variance(inputs)
+        return root, (self.variance(inputs, projected) / square.clamp_min(torch.finfo(square.dtype).tiny)).sqrt()
+
+    # --- the latent values -----------------------------------------------------------------------
+
+    @property
+    def _moves(self) -> bool:
+        """Whether a block takes points among its latent values, so that the factor depends on them."""
+        return any(block.refine is not None for block in self.prior.precisions)
+
+    @cached_property
+    def system(self) -> BorderedSystem:
+        """The regression of the whitened rows."""
+        return self.known or self._system([block.refined(self.inputs) for block in self.prior.precisions])
+
+    def _given(self, inputs: Tensor) -> tuple[Sequence[PrecisionBlock], BorderedSystem | None]:
+        """Return precisions that have these inputs (n, d) among their values, and the regression; None without any."""
+        if not self.prior.precisions:
+            return (), None
+        if not self._moves:
+            return self.prior.precisions, self.system
+        blocks = [block.refined(self.inputs, inputs) for block in self.prior.precisions]
+        return blocks, self._system(blocks)
+
+    def _system(self, blocks: Sequence[PrecisionBlock]) -> BorderedSystem:
+        dense, targets = self._white
+        reads = self._whitener.times_sparse(joined_reads(blocks, self.inputs)).matrix()
+        return white_system(blocks, reads, dense, targets)
+
+    @cached_property
+    def _whitener(self) -> Whitener:
+        """The whitener of the rows."""
+        phi, pattern = (
+            features(self.prior, self._weights, self.inputs),
+            neighbors_of(self.prior).predecessors(self.inputs),
+        )
+        return Whitener.of(self.prior, self.inputs, self.noise, phi, pattern)
+
+    @cached_property
+    def _white(self) -> tuple[Tensor, Tensor]:
+        """The features (n, F) and targets (n, k) of the rows, whitened."""
+        phi = features(self.prior, self._weights, self.inputs)
+        both = self._whitener.times(torch.cat([phi, self.targets], dim=1))
+        return both[:, : phi.shape[1]], both[:, phi.shape[1] :]

@@ -1,0 +1,174 @@
+"""Rows under nearest neighbours whose conditionals are those of observations, beside weights and sparse precisions.
+
+f = Phi w + A u + g, y = mean + f + e. g + e has the precision V^T V with a sparse V (`rfgp.local.factor`), the noise
+within the conditionals (Vecchia 1988; Katzfuss and Guinness 2021). Whitened rows are a linear model of noise 1
+(`rfgp.solvers.bordered.system`) with P = V Phi, B = V A and the targets V (y - mean):
+
+    log N(y) = log|V| + log N(V (y - mean); 0, I + P P^T + B Q^-1 B^T).
+
+Its gradient in B reaches V on its pattern, d/dV_ij = sum_k (d/dB)_ik A_jk. Without sparse precisions, C = I + P^T P is
+all that is factorised.
+"""
+
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.blocks import Prior
+from rfgp.errors import InvalidArgumentError
+from rfgp.rows import Block
+from rfgp.solvers.bordered.reads import all_weights, completed, joined_reads
+from rfgp.solvers.bordered.system import BorderedSystem
+from rfgp.solvers.nearby import features, neighbors_of
+from rfgp.solvers.role import Solver
+from rfgp.solvers.whitened.posterior import WhitenedPosterior
+from rfgp.solvers.whitened.whitening import Whitener, white_system
+from rfgp.sparse import SparsityPattern
+
+_COLUMNS = 64
+"""The number of rows for which the latent values are solved at once."""
+
+
+class WhitenedSolver(Solver):
+    """Rows under a block of nearest neighbours, beside weights, kernels and sparse precisions.
+
+    Other targets and noise change the whitener, so that `at` shares the order and the neighbours of the rows only.
+
+    Args:
+        prior: The prior, with gradients.
+        rows: The data, in order.
+        mean: (k,).
+        noise: The learned variance of one observation, 0-d.
+        pattern: The neighbours of the rows, (n, n), or of r of them, (r, n). Then the likelihood is that of these rows
+            given the others.
+        order: The place of each row among the rows as they were given, (n,). If None, they are in order.
+
+    Raises:
+        InvalidArgumentError: a block has a residual that bounds the likelihood.
+    """
+
+    def __init__(
+        self,
+        prior: Prior,
+        rows: Block,
+        mean: Tensor,
+        noise: Tensor,
+        pattern: SparsityPattern,
+        order: Tensor | None = None,
+    ) -> None:
+        if prior.dense.has_residual and any(b.residual and not b.residual.is_noise for b in prior.weights):
+            raise InvalidArgumentError(
+                'Inducing points beside neighbours must not bound the likelihood. Use diagonal="fitc", or none.'
+            )
+        self._prior, self._rows, self._mean, self._pattern, self._order = prior, rows, mean, pattern, order
+        self._blocks = [block.refined(rows.inputs) for block in prior.precisions]
+        phi = features(prior, all_weights(prior, rows.inputs), rows.inputs)
+        rows, _, self._missing = completed(prior.dense, rows, noise.double(), phi)
+        self._noise = rows.noise_diag(noise.double()).expand(len(rows))
+        self._whitener = Whitener.of(prior, rows.inputs, self._noise, phi, pattern)
+        both = self._whitener.times(torch.cat([phi, rows.targets - mean], dim=1))
+        self._dense, self._targets = both[:, : phi.shape[1]], both[:, phi.shape[1] :]
+        self._reads = self._whitener.times_sparse(joined_reads(self._blocks, rows.inputs))
+        self._repeated = rows.take(self._whitener.own).repetitions(noise.double())
+
+    @classmethod
+    def of(cls, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+        """Return the solver of n rows as they are given, for a mean (k,) and a noise (0-d).
+
+        The rows are ordered at random, and their neighbours are the nearest before them.
+        """
+        block = neighbors_of(prior)
+        order = block.order(len(rows))
+        ordered = rows.take(order)
+        return cls(prior, ordered, mean, noise, block.predecessors(ordered.inputs), order)
+
+    def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+        """Return the solver with other targets and noise of the same inputs, as they were given."""
+        ordered = rows if self._order is None else rows.take(self._order)
+        return type(self)(self._prior, ordered, mean, noise, self._pattern, self._order)
+
+    @cached_property
+    def system(self) -> BorderedSystem:
+        """The regression of the whitened rows."""
+        return white_system(self._blocks, self._reads.matrix(), self._dense, self._targets, self._rows.each)
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the log marginal likelihood, 0-d."""
+        of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
+        density = with_gradient(self._value, self._reads.values, self._dense, self._targets, *of_fields)
+        return density + self._rows.each.sum() * self._whitener.log_determinant + self._repeated
+
+    def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
+        return self.system.log_density(), self._gradients
+
+    def _gradients(self) -> list[Tensor | None]:
+        system = self.system
+        in_reads = system.in_reads() if system.latents else None
+        of_fields = [torch.as_tensor(slope, dtype=torch.float64) for pair in system.in_fields() for slope in pair]
+        return [in_reads, system.in_border(), system.in_residual(), *of_fields]
+
+    @cached_property
+    def _precisions(self) -> Tensor:
+        """The diagonal of C^-1 = V^T (I - B S^-1 B^T - Psi C^-1 Psi^T) V, (n,), in order."""
+        system, whitener = self.system, self._whitener
+        explained = system.half_border(whitener.back(system.reduced)).square().sum(1)
+        if system.latents:
+            reads = sp.csr_array(whitener.matrix.T @ system.reads)
+            for begin in range(0, len(explained), _COLUMNS):
+                some = reads[begin : begin + _COLUMNS].T.toarray()
+                explained[begin : begin + _COLUMNS] += torch.from_numpy(
+                    np.square(system.factor.half_solve(some)).sum(axis=0)
+                )
+        return whitener.precisions - explained
+
+    def _in_order(self) -> Tensor:
+        """Return the coefficients (n, k) of rows in order."""
+        return self._whitener.back(self.system.left)
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, k) and variance (n,) of each row given all others, as they were given."""
+        with torch.no_grad():
+            variance = 1 / self._precisions
+            mean = self._rows.targets - self._in_order() * variance[:, None]
+            return self._as_given(mean), self._as_given(variance + self._missing)
+
+    @property
+    def coefficients(self) -> Tensor:
+        """The coefficients C^-1 (y - mean), (n, k)."""
+        return self._as_given(self._in_order())
+
+    @property
+    def fitted(self) -> Tensor:
+        """The posterior mean of f at the rows, y - mean - D C^-1 (y - mean), (n, k)."""
+        with torch.no_grad():
+            return self._as_given(self._rows.targets - self._mean - self._noise[:, None] * self._in_order())
+
+    @property
+    def latent_variances(self) -> Tensor:
+        """The posterior variances D - D (C^-1) D of f at the rows, (n,)."""
+        with torch.no_grad():
+            return self._as_given(self._noise * (1 - self._noise * self._precisions))
+
+    @property
+    def log_determinant(self) -> Tensor:
+        """The log determinant of I + K D^-1, 0-d."""
+        with torch.no_grad():
+            return self.system.log_determinant - 2 * self._whitener.log_determinant - self._noise.log().sum()
+
+    def posterior(self) -> WhitenedPosterior:
+        """Return the rows, and weights with the factor of their precision."""
+        with torch.no_grad():
+            system = self.system
+            rows = self._rows.inputs, self._rows.targets - self._mean, self._noise
+            return WhitenedPosterior(
+                self._prior.detached(), *rows, system.weights, system.border_factor, system if self._blocks else None
+            )
+
+    def _as_given(self, values: Tensor) -> Tensor:
+        """Return values (n, ...) of rows in order for rows as they were given."""
+        return values if self._order is None else values[torch.argsort(self._order)]

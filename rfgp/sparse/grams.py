@@ -1,0 +1,73 @@
+"""Products of sparse matrices with themselves and with symmetric ones, on patterns that are known before."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rfgp.autograd import Array
+from rfgp.errors import InvalidArgumentError
+from rfgp.sparse.patterns import SparseValues, SparsityPattern
+
+_UNCOVERED = "Two columns that a row has entries in have no entry on the pattern."
+
+
+def gram_on(
+    matrix: sp.csr_array,  # (n, N)
+    pattern: Any,
+) -> Array:  # (nnz,)
+    """Return the entries of A^T A on the pattern of a symmetric matrix (N, N).
+
+    Raises:
+        InvalidArgumentError: A^T A has other entries.
+    """
+    from rfgp.sparse import loops
+
+    out = np.zeros(len(pattern.indices))
+    if not loops.add_gram(*_arrays(matrix), pattern.indptr, pattern.indices, out):
+        raise InvalidArgumentError(_UNCOVERED)
+    return out
+
+
+def times_symmetric(
+    matrix: sp.csr_array,  # (n, N)
+    pattern: Any,
+    entries: Array,  # (nnz,)
+) -> Array:  # (nnz of the matrix,)
+    """Return the entries of A M on the pattern of A, for a symmetric M (N, N) with some entries on a pattern.
+
+    Raises:
+        InvalidArgumentError: a pair of columns of a row has no entry on the pattern of M.
+    """
+    from rfgp.sparse import loops
+
+    out = np.empty(matrix.nnz)
+    if not loops.times_symmetric(*_arrays(matrix), pattern.indptr, pattern.indices, entries, out):
+        raise InvalidArgumentError(_UNCOVERED)
+    return out
+
+
+def _arrays(matrix: sp.csr_array) -> tuple[Any, Any, Any]:
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
+
+
+def times_sparse(
+    values: Tensor,  # (nnz,)
+    pattern: SparsityPattern,  # (n, m)
+    right: sp.csr_array,  # (m, N)
+) -> SparseValues:  # (n, N)
+    """Return the product of a sparse matrix, whose values carry gradients, and a constant sparse matrix."""
+    if right.nnz == 0:
+        starts = np.zeros(pattern.shape[0] + 1, dtype=np.int64)
+        return SparseValues(values[:0], SparsityPattern(starts, starts[:0], (pattern.shape[0], int(right.shape[1]))))
+    counts = np.diff(right.indptr)[pattern.indices]  # of the terms v_ij r_jk of each entry v_ij
+    entries = np.repeat(np.arange(len(pattern.indices)), counts)
+    others = np.arange(counts.sum()) + np.repeat(right.indptr[pattern.indices] - np.cumsum(counts) + counts, counts)
+    size = int(right.shape[1])
+    keys, places = np.unique(pattern.rows[entries] * size + right.indices[others], return_inverse=True)
+    starts = np.searchsorted(keys, np.arange(pattern.shape[0] + 1) * size)
+    terms = values[torch.from_numpy(entries)] * torch.from_numpy(right.data[others])
+    total = values.new_zeros(len(keys)).index_add(0, torch.from_numpy(places.reshape(-1)), terms)
+    return SparseValues(total, SparsityPattern(starts, keys % size, (pattern.shape[0], size)))

@@ -1,0 +1,144 @@
+"""Scoring steps on estimated gradients: where they end, and what they keep to."""
+
+import numpy as np
+import pytest
+import torch
+from grid import MOST_DENSE, model, observations
+
+from rfgp.fitting import Objective, Plan, maximize, maximize_by_scoring
+from rfgp.fitting.average_information import Scoring
+from rfgp.parameters import Quantity, Space
+from rfgp.rows import Block
+from rfgp.scaling import Affine
+
+
+@pytest.fixture
+def iterative(monkeypatch):
+    monkeypatch.setattr(MOST_DENSE, 0)
+
+
+def ascended(regression, values=None, **plan):
+    """Return the hyperparameters that scoring finds, from those of the regression or others, and its report."""
+    rows = regression.rows
+
+    def infer(values):
+        return regression.replace(hyperparameters=values).infer(rows)
+
+    jacobian = regression.scaling.targets.log_jacobian(rows.count)
+    return maximize_by_scoring(infer, rows, jacobian, values or regression.hyperparameters, Plan(**plan))
+
+
+def test_scoring_finds_the_maximum_but_for_a_part_of_its_error(monkeypatch):
+    exact = model(observations()).regression
+    best, report = maximize(Objective.of(exact, exact.rows), exact.hyperparameters, Plan())
+    likelihood = exact.replace(hyperparameters=best).log_marginal_likelihood()
+    with monkeypatch.context() as patch:
+        patch.setattr(MOST_DENSE, 0)
+        regression = model(observations()).regression
+        values, scored = ascended(regression)
+    assert scored.converged
+    assert scored.iterations < 20
+    assert abs(scored.log_marginal_likelihood - report.log_marginal_likelihood) < 6 * scored.likelihood_error
+    lost = likelihood - regression.replace(hyperparameters=values).log_marginal_likelihood()
+    assert 0 <= lost.item() < 1.0  # 1/16 of 4 parameters / 2 = .125 nats are expected
+
+
+def search_within(low, high):
+    """Return a search over as many hyperparameters as there are bounds, and the bounds as it has them."""
+    one, flat = torch.ones((), dtype=torch.float64), Affine.identity(torch.ones(1, dtype=torch.float64))
+    bounds = [
+        tuple(torch.tensor(end, dtype=torch.float64).exp() for end in ends) for ends in zip(low, high, strict=True)
+    ]
+    space = Space.of({f"q{i}": Quantity(one, one, ends) for i, ends in enumerate(bounds)}, flat, flat)
+    rows = Block(torch.zeros(1, 1), torch.zeros(1, 1, dtype=torch.float64))
+    search = Scoring(None, rows, 0.0, space.start, Plan(fixed=("mean",)), "all rows")
+    return search, *np.array([space.bounds(name)[0] for name in space.quantities]).T
+
+
+def test_steps_are_the_best_within_radius_and_bounds():
+    rng = np.random.default_rng(0)
+
+    def are_met(step, point, gradient, information, low, high):
+        """The conditions of Karush, Kuhn and Tucker for radius .05."""
+        low, high = np.maximum(low - point, -0.05), np.minimum(high - point, 0.05)
+        slope = (gradient - information @ step) / np.abs(gradient).max()
+        best = (np.abs(slope) < 1e-6) | ((slope > 0) & (step > high - 1e-12)) | ((slope < 0) & (step < low + 1e-12))
+        return bool((best & (step >= low) & (step <= high)).all())
+
+    failures = 0
+    for _ in range(50):
+        root = rng.standard_normal((8, 4)) * [100, 30, 1, 3]
+        information, gradient = root.T @ root, rng.standard_normal(4) * [100, 30, 1, 3]
+        point = rng.uniform(-0.1, 0.1, 4)
+        search, low, high = search_within([-1, -1, -0.1, -0.1], [1, 1, np.inf, 0.1])
+        step, _ = search.step(point, gradient, information, 0.05)
+        assert are_met(step, point, gradient, information, low, high)
+        search, _, _ = search_within([-np.inf] * 4, [np.inf] * 4)
+        newton = np.linalg.solve(information, gradient)
+        step, expected = search.step(point, gradient, information, np.inf)
+        np.testing.assert_allclose(step, newton, rtol=1e-6, atol=1e-8)
+        assert expected == pytest.approx(gradient @ newton)
+        search, low, high = search_within(point, point + np.array([0, 1, 1, 0]))  # two of them fixed by their bounds
+        step, _ = search.step(low, gradient, information, 0.05)
+        assert (step[[0, 3]] == 0).all()
+        assert are_met(step, low, gradient, information, low, high)
+        shortened = newton * min(1.0, 0.05 / np.abs(newton).max())  # the planted error
+        failures += not are_met(shortened, low, gradient, information, low, high)
+    assert failures > 40
+
+
+@pytest.mark.parametrize("name", ["noise", "lengthscale"])
+def test_scoring_begins_within_bounds(name, iterative):
+    regression = model(observations()).regression
+    ((_, high),) = regression.hyperparameters.space.bounds(name)
+    outside = regression.hyperparameters.given(**{name: 1e9})
+    beside = outside.replaced({name: torch.tensor(np.nextafter(high, -np.inf))})  # missed by rounding
+    for start in (outside, beside):
+        assert start.raw[name].item() != high
+        values, report = ascended(regression, start, given_iterations=0)
+        assert values.raw[name].item() == high
+        assert report.at_bounds == (name,)
+    if name == "noise":
+        values, report = ascended(regression, outside)
+        assert report.converged
+        assert values.value("noise").item() < 1
+
+
+def test_scoring_minds_priors_and_what_is_fixed(iterative):
+    one = torch.ones((), dtype=torch.float64)
+    tight = torch.distributions.Normal(one, 1e-3 * one)
+    regression = model(observations(), lengthscale=1.2, priors={"lengthscale": tight}).regression
+    values, report = ascended(regression, fixed=("noise",))
+    assert report.converged
+    assert values.value("lengthscale").item() == pytest.approx(1.0, abs=5e-3)
+    assert values.value("noise").item() == regression.hyperparameters.value("noise").item()
+    same, everything = ascended(regression, fixed=regression.hyperparameters.space.names)
+    assert everything.iterations == 0
+    assert everything.likelihood_error > 0
+    assert report.trace[0] == pytest.approx(everything.log_marginal_likelihood, rel=1e-9)
+    assert torch.equal(same.flat(), regression.hyperparameters.flat())
+
+
+def test_the_average_information_is_that_of_dense_matrices(iterative):
+    regression = model(observations(), "noise").regression
+    rows, values = regression.rows, regression.hyperparameters
+
+    def infer(values):
+        return regression.replace(hyperparameters=values).infer(rows)
+
+    free = values.space.free(())
+    names = [name for name in free for _ in range(values.raw[name].numel())]
+    point, one = values.vector(free), np.ones(len(rows))
+
+    def covariance(point):
+        return infer(values.moved(free, point)).product(torch.eye(len(rows), dtype=torch.float64)).numpy()
+
+    shifts = 1e-5 * np.eye(len(point))
+    slopes = [(covariance(point + s) - covariance(point - s)) / 2e-5 for s in shifts]
+    inverse = np.linalg.inv(covariance(point))
+    a = inverse @ infer(values).residual[:, 0].numpy()
+    expected = np.array([[a @ s @ inverse @ t @ a / 2 for t in slopes] for s in slopes])
+    mean = names.index("mean")
+    expected[mean, mean] = one @ inverse @ one
+    found = Scoring(infer, rows, 0.0, values, Plan(), "all rows").information(point, infer(values))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())

@@ -1,0 +1,103 @@
+"""Frequencies learned together with a local process."""
+
+import numpy as np
+import pytest
+import torch
+
+import rfgp
+from rfgp.fitting import learn_frequencies
+from rfgp.tables import Blocks
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+
+
+def table(n, seed=0):
+    """A wave in an oblique direction, which a few frequencies carry, and near twins that have something in common."""
+    places, rng = np.random.default_rng(0), np.random.default_rng(seed)
+    centers, effects = places.uniform(-1, 1, (150, 4)), 0.5 * places.standard_normal(150)
+    which = rng.integers(0, 150, n)
+    X = centers[which] + 0.02 * rng.standard_normal((n, 4))
+    y = np.sin(4 * X @ [1.0, 0.7, -0.4, 0.2]) + effects[which] + 0.02 * rng.standard_normal(n)
+    return X * [1.0, 5.0, 20.0, 1.0], y
+
+
+def model(**more):
+    return rfgp.TableGP(
+        **{"num_frequencies": 16, "frequencies": "learned", "local": "matern32", "num_neighbors": 10, "seed": 0, **more}
+    )
+
+
+def density(gp):
+    X, y = table(300, seed=1)
+    p = gp.predict(X).observed()
+    return np.mean(-0.5 * np.log(2 * np.pi * p.variance) - 0.5 * (y - p.mean) ** 2 / p.variance)
+
+
+@pytest.mark.slow
+def test_together_they_are_better_than_each_alone():
+    data = table(800)
+    both = model().fit(*data, max_iterations=100)
+    for alone in (model(local=None), model(features=None), model(frequencies="fixed")):
+        assert density(both) > density(alone.fit(*data, max_iterations=100)) - 0.01
+    assert density(both) > density(model(local=None).fit(*data, max_iterations=100)) + 0.3
+
+
+def test_frequencies_are_few_where_rows_are():
+    gp = model().fit(*table(240), max_iterations=2)
+    assert gp.feature_map.frequencies.shape == ((5, 4) if gp.fit_report.frequencies == "fell back" else (16, 4))
+    assert gp.num_observations == 240
+    assert "local process" in gp.fit_report.message or "likelihood" in gp.fit_report.message
+
+
+def test_features_alone_are_learned_as_without_a_local_process(monkeypatch):
+    """The noise's bound, too: beside a local process it is a hundredth."""
+    asked, original = [], learn_frequencies.fit_features
+    monkeypatch.setattr(learn_frequencies, "fit_features", lambda r, plan: asked.append(r) or original(r, plan))
+    options = {"max_iterations": 2, "fixed": ["noise"]}
+    model(noise=1e-9).fit(*table(240), **options)
+    alone = model(local=None, num_frequencies=5).fit(*table(240), max_iterations=1)
+    values, wanted = asked[0].hyperparameters, alone.hyperparameters
+    assert set(values.space.names) == set(wanted.space.names)
+    assert "local_lengthscale" not in values.space.names
+    for name, quantity in values.space.quantities.items():
+        for a, b in zip(quantity.bounds, wanted.space.quantities[name].bounds, strict=True):
+            assert torch.allclose(a, b, rtol=1e-12)
+    assert values.standardized("noise").item() == pytest.approx(1e-6)
+
+
+@pytest.mark.slow
+def test_noise_is_not_learned_and_few_rows_are_not_either():
+    X, _ = table(300)
+    gp = model(num_frequencies=64).fit(X, np.random.default_rng(2).standard_normal(300), max_iterations=20)
+    assert gp.predict(X).variance.mean() < 0.3
+    few = model(num_frequencies=64).fit(*table(150), max_iterations=2)
+    assert "150 rows are too few to learn frequencies from" in few.fit_report.message
+
+
+def test_kept_out_rows_judge_what_the_likelihood_would_take(monkeypatch):
+    """Of two candidates, one learned by heart: taken if its likelihood decides, and refused by kept-out rows."""
+    kept_out = [torch.zeros(20, dtype=torch.float64), torch.full((20,), -1.0, dtype=torch.float64)]
+    candidates = [
+        learn_frequencies.Candidate(None, name, None, density) for name, density in zip("ab", kept_out, strict=True)
+    ]
+    assert learn_frequencies.best_of(candidates)[0].name == "a"
+    better = candidates[1]._replace(density=torch.linspace(0.1, 0.2, 20, dtype=torch.float64))
+    assert learn_frequencies.best_of([candidates[0], better])[0].name == "b"
+    unsure = candidates[1]._replace(density=torch.tensor([0.1, -0.09] * 10, dtype=torch.float64))
+    assert learn_frequencies.best_of([candidates[0], unsure])[0].name == "a"
+    broken = candidates[1]._replace(density=torch.full((20,), torch.nan, dtype=torch.float64))
+    assert learn_frequencies.best_of([candidates[0], broken])[0].name == "a"
+
+
+def test_checkpoints_and_blocks_lead_to_the_same_model(tmp_path):
+    (X, y), new = table(220), table(20, seed=1)[0]
+    fits = [
+        model().fit(X, y, max_iterations=3, checkpoint=tmp_path / "c"),
+        model().fit(X, y, max_iterations=3, checkpoint=tmp_path / "c"),
+        model().fit(Blocks([(X[:100], y[:100]), (X[100:], y[100:])]), max_iterations=3),
+    ]
+    for gp in fits[1:]:
+        assert np.allclose(gp.predict(new).mean, fits[0].predict(new).mean, rtol=1e-9)
+        assert gp.fit_report.frequencies == fits[0].fit_report.frequencies
+    with pytest.raises(rfgp.CheckpointError, match="another fit"):
+        model(num_neighbors=11).fit(X, y, max_iterations=3, checkpoint=tmp_path / "c")

@@ -1,0 +1,159 @@
+"""Fits of features and a local process by one likelihood."""
+
+import numpy as np
+import pytest
+import torch
+
+from rfgp.fitting import Plan, fit_features, fit_full_batch, fit_neighbors
+from rfgp.fitting import neighbors as fitting
+from rfgp.fitting.frequencies import MOST_SCALE
+from rfgp.regression import begin, family_of, options_of
+from rfgp.rows import Chunk
+
+
+def table(n, seed=0):
+    """A smooth function of three columns, and one of short range in two of them."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 3))
+    smooth = 2 * np.sin(2 * X[:, 0]) + X[:, 2]
+    return X * [1.0, 5.0, 20.0], 7 + smooth + 0.5 * np.sign(np.sin(9 * X[:, 0]) * np.sin(9 * X[:, 1]))
+
+
+def family(features="fourier", local="matern32", num_neighbors=12):
+    more = {"num_frequencies": 20, "seed": 0}
+    return family_of(options_of(features=features, local=local, num_neighbors=num_neighbors, **more))
+
+
+def fitted(n, **more):
+    return fit_neighbors(begin(family(**more), Chunk(*table(n))), Plan())
+
+
+def errors(regression, n=300):
+    X, y = table(n, seed=1)
+    return float(np.sqrt(np.mean((regression.predict(X).mean - y) ** 2)))
+
+
+@pytest.mark.slow
+def test_it_finds_what_features_alone_cannot():
+    found, report = fitted(1200)
+    alone, _ = fit_features(begin(family(local=None), Chunk(*table(1200))), Plan())
+    near, _ = fitted(1200, features=None)
+    assert errors(found) < 0.8 * errors(alone)
+    assert errors(found) < 1.02 * errors(near)
+    assert report.converged
+    assert report.log_marginal_likelihood == pytest.approx(found.log_marginal_likelihood().item(), rel=1e-12)
+    names = found.hyperparameters.space.names
+    assert {"local_lengthscale", "local_outputscale"} <= set(names)
+    assert "local_lengthscale" not in near.hyperparameters.space.names
+
+
+@pytest.mark.slow
+def test_some_rows_come_first_and_keep_all_their_neighbors(monkeypatch):
+    seen, original = [], fitting.LocalEvidence
+
+    def watched(prior, rows, mean, noise, pattern):
+        seen.append((len(rows), pattern))
+        return original(prior, rows, mean, noise, pattern)
+
+    watched.of = original.of
+    monkeypatch.setattr(fitting, "MOST_ROWS", 300)
+    monkeypatch.setattr(fitting, "LocalEvidence", watched)
+    found, report = fitted(1200)
+    assert report.stages[0].rows == 300
+    assert report.log_marginal_likelihood == pytest.approx(found.log_marginal_likelihood().item(), rel=1e-9)
+    used, pattern = seen[0]
+    assert pattern.shape == (300, used)
+    assert used > 900  # these rows with their neighbours, which are the nearest of all 1,200
+    assert np.diff(pattern.indptr)[4:].min() == 13
+
+
+@pytest.mark.slow
+def test_more_rows_are_searched_on_where_some_mislead(monkeypatch):
+    """Two rows as good as one, with targets far apart, are all that speaks for noise, and are not among the first."""
+    monkeypatch.setattr(fitting, "MOST_ROWS", 40)
+    X = table(200)[0]
+    y = np.sin(2 * X[:, 0]) + X[:, 2] / 20
+    X[1], y[1] = X[0] + 1e-7, y[0] + 1
+    chosen = family(None, "matern52")
+    order = chosen.prior(begin(chosen, Chunk(X, y)).hyperparameters).order(200).tolist()
+    told = {order[i] for i in torch.linspace(0, 199, 40).long().tolist()}
+    later = max((0, 1), key=order.index)
+    if later in told:  # else the pair is not seen at first
+        other = next(i for i in range(2, 200) if i not in told and order.index(i) > 100)
+        X[[later, other]], y[[later, other]] = X[[other, later]], y[[other, later]]
+    found, report = fit_neighbors(begin(chosen, Chunk(X, y)), Plan())
+    assert report.stages[0].rows == 40
+    assert report.stages[-1].rows > 40
+    assert float(found.hyperparameters.standardized("noise")) > 1e-4
+    monkeypatch.setattr(fitting.NeighborFit, "has_missed", lambda self, values, report: False)
+    found, _ = fit_neighbors(begin(chosen, Chunk(X, y)), Plan())
+    assert float(found.hyperparameters.standardized("noise")) < 1e-6
+
+
+def test_with_all_neighbors_the_likelihood_is_the_exact_one_at_the_end():
+    found, report = fit_neighbors(begin(family(None, num_neighbors=80), Chunk(*table(80))), Plan())
+    exact = found.replace(family=found.family.exact())
+    assert found.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood().item(), abs=1e-7)
+    again, _ = fit_full_batch(exact, Plan())
+    assert again.log_marginal_likelihood().item() < found.log_marginal_likelihood().item() + 0.1
+    left = exact.leave_one_out()
+    errors = (table(80)[1] - left.mean) / np.sqrt(left.variance)
+    assert report.calibration == pytest.approx(np.mean(errors**2), rel=1e-6)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_from_the_local_process_alone_there_is_another_start(wanted, monkeypatch):
+    original, asked = fitting.from_local, []
+    monkeypatch.setattr(fitting, "from_local", lambda fit, begin, _: original(fit, begin, -np.inf))
+    monkeypatch.setattr(fitting, "is_better", lambda fit, *both: asked.append(both) or wanted)
+    monkeypatch.setattr(fitting, "ROUNDS", fitting.AT_FIRST)
+    found, report = fitted(150)
+    ((one, _), (other, _)) = asked[0]
+    names = [stage.name for stage in report.stages]
+    assert names[-1].startswith("all rows, from the local process" if wanted else "all rows, neighbours 2")
+    assert sum("alone" in name for name in names) in (1, 2)
+    assert found.hyperparameters.equals(one if wanted else other)
+    assert not one.equals(other)
+
+
+def test_it_is_not_followed_where_both_are_likelier(monkeypatch):
+    monkeypatch.setattr(fitting, "is_better", None)
+    _, report = fitted(150)
+    assert any("alone" in stage.name for stage in report.stages)
+
+
+def test_rows_left_out_are_those_of_the_exact_process():
+    fit = fitting.NeighborFit.of(begin(family(None, num_neighbors=80), Chunk(*table(80))), Plan())
+    exact = fit.regression.replace(family=fit.family.exact()).leave_one_out()
+    z = (table(80)[1] - exact.mean) / np.sqrt(exact.variance)
+    expected = np.mean(-0.5 * (z**2 + np.log(2 * np.pi * exact.variance))) + np.log(table(80)[1].std(ddof=1))
+    assert fit.density_left_out(fit.regression.hyperparameters) == pytest.approx(expected, abs=1e-8)
+
+
+def test_where_nothing_is_local_it_switches_itself_off():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (800, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(800)
+    found, _ = fit_neighbors(begin(family(), Chunk(X, y)), Plan())
+    with torch.no_grad():
+        shares = [float(found.hyperparameters.standardized(name)) for name in ("local_outputscale", "noise")]
+    assert shares[0] < 0.3 * shares[1]
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+def test_features_do_not_swing_unless_a_start_or_a_prior_says():
+    """The slope of a line in columns that seem flat: without a bound the output scale is that of long lengthscales."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (200, 2))
+    y = X @ [1.0, 2.0] + 0.1 * np.sign(np.sin(20 * X[:, 0])) + 0.05 * rng.standard_normal(200)
+
+    def scale(**more):
+        chosen = options_of(features="fourier", local="matern32", num_neighbors=8, num_frequencies=8, seed=0, **more)
+        found, report = fit_neighbors(begin(family_of(chosen), Chunk(X, y)), Plan())
+        return float(found.hyperparameters.standardized("outputscale")), report.at_bounds
+
+    value, at_bounds = scale()
+    assert value == pytest.approx(MOST_SCALE)
+    assert "outputscale" in at_bounds
+    assert scale(outputscale=2 * y.var())[0] > 2 * MOST_SCALE
+    assert scale(priors={"outputscale": torch.distributions.LogNormal(5.0, 1.0)})[0] > 2 * MOST_SCALE

@@ -1,0 +1,49 @@
+"""The priors that families give, for a model of each kind."""
+
+import pickle
+
+import pytest
+import torch
+
+from rfgp.regression.family import Member
+from tests.golden.cases import CASES
+
+SEARCHED = ("features-learned", "neighbors-learned", "average", "features-streamed", "features-dask")
+GIVEN = [name for name in CASES if name not in SEARCHED]
+
+
+def prior_and_inputs(name):
+    case = CASES[name]()
+    regression = case.model.regression
+    inputs, _ = regression.points(case.inputs)
+    return regression.prior(), inputs
+
+
+@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.filterwarnings("ignore")
+def test_blocks_survive_pickling(name):
+    prior, inputs = prior_and_inputs(name)
+    with torch.no_grad():
+        again = pickle.loads(pickle.dumps(prior))
+        assert [block.name for block in again.blocks] == [block.name for block in prior.blocks]
+        assert torch.equal(again.kernel(inputs, inputs), prior.kernel(inputs, inputs))
+        assert torch.equal(again.detached().diagonal(inputs), prior.diagonal(inputs))
+
+
+@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.filterwarnings("ignore")
+def test_covariance_is_symmetric_with_the_diagonal(name):
+    prior, inputs = prior_and_inputs(name)
+    with torch.no_grad():
+        covariance = prior.kernel(inputs, inputs)
+        torch.testing.assert_close(covariance, covariance.mT, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(covariance.diagonal(), prior.diagonal(inputs), rtol=1e-7, atol=1e-7)
+        assert len({block.name for block in prior.blocks}) == len(prior.blocks)
+
+
+def test_a_family_is_its_only_member_unless_it_is_an_average():
+    regression = CASES["exact"]().model.regression
+    (member,) = regression.family.members(regression.hyperparameters)
+    assert isinstance(member, Member)
+    assert member.weight == 1
+    assert torch.equal(member.noise, regression.hyperparameters.standardized("noise").double())

@@ -1,0 +1,85 @@
+"""Joint patterns of several fields, and what is kept of solvers at other targets."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from priors import F64, Problem, grid, normal, rows, table
+from solver_checks import same
+
+import rfgp
+from graphs.precisions import IndependentField, resolvent_field
+from rfgp.blocks import Prior
+from rfgp.rows import Block
+from rfgp.solvers.bordered import BorderedSolver, JointPattern
+from rfgp.solvers.bordered.reads import joined_reads
+
+
+def solver(terms, kind="plain"):
+    problem = Problem(terms, kind)
+    return BorderedSolver(problem.prior, problem.rows, problem.mean, problem.noise)
+
+
+def reads(terms):
+    return joined_reads(Problem(terms).prior.precisions, table(24))
+
+
+def test_pattern_of_several_fields_is_kept():
+    fields = [resolvent_field(grid(), 1), IndependentField(3)]
+    A = reads(["field", "groups"])
+    pattern = JointPattern.of(fields, A)
+    assert JointPattern.of(fields, A) is pattern
+    assert JointPattern.of([fields[0], IndependentField(3)], A) is not pattern
+    assert JointPattern.of(fields, A[:-1]) is not pattern
+    assert pattern.covers(A).all()
+
+
+@pytest.mark.parametrize("terms", [["field"], ["field", "groups"], ["smooth field", "groups", "stiff field"]])
+def test_entries_are_those_of_the_dense_matrix(terms):
+    blocks, A = Problem(terms).prior.precisions, reads(terms)
+    pattern = JointPattern.of([block.field for block in blocks], A)
+    parts = [block.field.entries(block.values.detach().numpy()) for block in blocks]
+    weights = np.linspace(1, 2, 24)
+    entries = pattern.add_gram(pattern.total(parts), A, weights)
+    found = sp.csr_array((entries, pattern.csr.indices, pattern.csr.indptr)).toarray()
+    patterns = [block.field.pattern for block in blocks]
+    own = sp.block_diag([sp.csr_array((e, p.indices, p.indptr)) for e, p in zip(parts, patterns, strict=True)])
+    np.testing.assert_allclose(found, own.toarray() + (A.T * weights) @ A, rtol=1e-12, atol=1e-12)
+    for number, part in enumerate(parts):
+        np.testing.assert_array_equal(pattern.own(number, pattern.total(parts)), part)
+
+
+def test_reads_that_a_pattern_lacks_are_named():
+    """A row that reads two groups: their joint precision given the row has an entry that the field's has not."""
+    problem = Problem(["groups"])
+    block = replace(problem.prior.precisions[0], projector=lambda x: sp.csr_array(np.ones((len(x), 3))))
+    found = BorderedSolver(Prior(precisions=(block,)), problem.rows, problem.mean, problem.noise)
+    with pytest.raises(rfgp.InvalidArgumentError, match="no entry in the precision"):
+        found.log_marginal_likelihood()
+
+
+@pytest.mark.parametrize("terms", [["field", "groups"], ["smooth", "field"]])
+def test_same_noise_keeps_the_factor(terms, monkeypatch):
+    found, factored = solver(terms), []
+    factor = JointPattern.factor
+    monkeypatch.setattr(JointPattern, "factor", lambda self, entries: factored.append(1) or factor(self, entries))
+    mean, noise = torch.zeros(2, dtype=F64), torch.tensor(0.15, dtype=F64)
+    first = rows("plain")
+    assert found.coefficients.shape == (24, 1)
+    moved = found.at(Block(first.inputs, normal(24, 2, seed=8)), mean, noise)
+    assert moved.coefficients.shape == (24, 2)
+    assert len(factored) == 1
+    assert found.at(first, mean[:1], 2 * noise).coefficients.shape == (24, 1)
+    assert len(factored) == 2
+
+
+def test_variances_at_pairs_that_no_row_reads():
+    """Points read a node and a group together that no row does: these entries are solved for."""
+    found, problem = solver(["field", "groups"], "uneven"), Problem(["field", "groups"], "uneven")
+    new = table(40, seed=9)
+    covered = found.system.pattern.covers(joined_reads(problem.prior.precisions, new))
+    assert 0 < covered.sum() < 40
+    posterior = found.posterior()
+    same(posterior.variance(new, posterior.project(new)), problem.twin.predicted_covariance(new).diagonal())

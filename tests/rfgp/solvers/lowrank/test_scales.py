@@ -1,0 +1,121 @@
+"""Noise and prior scales that maximise the likelihood, by the statistics of one pass; bounds of the evidence."""
+
+import numpy as np
+import pytest
+import torch
+from dense_twin import DenseTwin, PlainTerm
+from priors import F64, TERMS, Problem
+from solver_checks import gradients, same
+
+from rfgp.solvers.lowrank import (
+    LinearModel,
+    LowRankSolver,
+    accumulate_gram,
+    best_common_scale,
+    best_scales,
+    evidence_bounds,
+    solve,
+)
+from rfgp.solvers.lowrank.statistics import quadratic_form
+
+
+def weighted(terms, weights, outputs):
+    """Return a problem whose rows have no noise of their own."""
+    problem = Problem(terms, "outputs" if outputs == 2 else "plain")
+    if weights:
+        counts = np.random.default_rng(0).integers(1, 4, len(problem.rows)).astype(float)
+        object.__setattr__(problem.rows, "weight", torch.from_numpy(counts))
+    return problem
+
+
+def model_of(problem):
+    return LinearModel(problem.prior.dense, problem.rows, problem.mean, problem.noise)
+
+
+def at(problem, **values):
+    """Return the problem at other hyperparameters."""
+    other = Problem(problem.names)
+    other.rows = problem.rows
+    given = {name: torch.as_tensor(value, dtype=F64) for name, value in values.items()}
+    other.theta = {name: value.detach().requires_grad_() for name, value in {**problem.theta, **given}.items()}
+    return other
+
+
+def log_slopes(problem, names):
+    """Return the derivatives of the dense log density in the logarithms of some hyperparameters."""
+    found = dict(zip(problem.theta, gradients(problem.twin.log_marginal_likelihood(), problem.theta), strict=True))
+    return {name: float(found[name] * problem.theta[name].detach()) for name in names}
+
+
+parametrized = [pytest.mark.parametrize("weights", [False, True]), pytest.mark.parametrize("outputs", [1, 2])]
+WEIGHTS, OUTPUTS = parametrized
+
+
+@WEIGHTS
+@OUTPUTS
+def test_quadratic_form(outputs, weights):
+    problem = weighted(["smooth", "linear"], weights, outputs)
+    model = model_of(problem).detached()
+    statistics = accumulate_gram(model)
+    found = quadratic_form(statistics, solve(statistics, model.scale, model.noise), model.scale, model.noise)
+    same(found, (problem.twin.residual * problem.twin.coefficients).sum())
+
+
+@WEIGHTS
+@OUTPUTS
+def test_common_scale_maximises_likelihood(outputs, weights):
+    names = ["smooth variance", "linear variance", "noise"]
+    problem = weighted(["smooth", "linear"], weights, outputs)
+    c, solution = best_common_scale(model_of(problem), problem.rows.count)
+    best = at(problem, **{name: c * problem.theta[name].detach() for name in names})
+    assert abs(sum(log_slopes(best, names).values())) < 1e-9
+    assert abs(sum(log_slopes(problem, names).values())) > 0.1
+    value = LowRankSolver(model_of(best), solution).log_marginal_likelihood()
+    same(value, best.twin.log_marginal_likelihood())
+
+
+@WEIGHTS
+@OUTPUTS
+@pytest.mark.parametrize("ratio", [1e-4, 1e3])
+def test_noise_and_variance_maximise_likelihood(outputs, weights, ratio):
+    names = ["smooth variance", "noise"]
+    problem = weighted(["smooth"], weights, outputs)
+    statistics = accumulate_gram(model_of(problem).detached())
+    best = best_scales(statistics, problem.rows.count, ratio, (1e-6, 1e8), (1e-6, 1e2))
+    found = at(problem, **{"smooth variance": best.variance, "noise": best.noise})
+    slopes = log_slopes(found, names)
+    assert abs(sum(slopes.values())) < 1e-9
+    assert abs(slopes["noise"]) < 1e-3
+    with torch.no_grad():
+        same(best.solution.weights, LowRankSolver(model_of(found)).solution.weights)
+
+
+def test_scales_stay_within_bounds():
+    statistics = accumulate_gram(model_of(Problem(["smooth"])).detached())
+    best = best_scales(statistics, 24, 1.0, (1e-6, 1e8), (50.0, 60.0))
+    assert float(best.noise) == pytest.approx(50, rel=1e-9)
+    best = best_scales(statistics, 24, 1.0, (1e-6, 1e-2), (1e-6, 1e2))
+    assert float(best.variance) == pytest.approx(1e-2, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["fitc", "vfe"])
+@pytest.mark.parametrize("kind", ["uneven", "outputs"])
+def test_bounds_match_dense_algebra(name, kind):
+    """The lower bound is Titsias's, the upper one has the trace t of what is missing: log N + (a(1) - a(1 + t)) / 2."""
+    problem = Problem([name], kind)
+    plain = TERMS[name].plain.at(problem.of(name))
+
+    def twin(**changes):
+        return DenseTwin({name: plain._replace(**changes)}, problem.rows, problem.mean, problem.noise)
+
+    found = evidence_bounds(model_of(problem), log_jacobian=0.7)
+    low, nothing = twin(is_noise=False), twin(whole=None)
+    trace = (low.as_bound / low.noise_diag).sum()
+    more = torch.linalg.inv(nothing.prior + (1 + trace) * nothing.noise_diag.diag())
+    gain = 0.5 * (nothing.residual * ((nothing.inverse - more) @ nothing.residual)).sum()
+    assert found.lower == pytest.approx(low.log_marginal_likelihood().item() + 0.7, rel=1e-9)
+    assert found.upper == pytest.approx((nothing.log_marginal_likelihood() + gain).item() + 0.7, rel=1e-9)
+    exact = DenseTwin({name: PlainTerm(plain.whole)}, problem.rows, problem.mean, problem.noise)
+    assert found.lower < exact.log_marginal_likelihood().item() + 0.7 < found.upper
+    assert found.divergence == found.upper - found.lower
+    assert found.count == problem.rows.count

@@ -1,0 +1,78 @@
+"""Which solver serves which prior, and sums of any two terms."""
+
+import pytest
+import torch
+from priors import TERMS, Problem, table
+from solver_checks import check_leave_one_out, check_likelihood, check_predictions, check_terms
+
+import rfgp
+from rfgp.rows import JoinedRows
+from rfgp.solvers import solver_for, solver_in_memory, uses_cg
+from rfgp.solvers.bordered import BorderedSolver
+from rfgp.solvers.dense import DenseSolver
+from rfgp.solvers.lowrank import LowRankSolver
+
+ALONE = ("walks", "neighbors")
+"""Terms that no solver has together with these."""
+OTHERS = {"fitc", "vfe", "field", "smooth field", "stiff field", "refined field", "groups"}
+
+
+def chosen(choice, terms, **options):
+    problem = Problem(terms, **options)
+    return choice(problem.prior, problem.rows, problem.mean, problem.noise)
+
+
+@pytest.mark.parametrize(
+    ("terms", "count", "streaming", "in_memory"),
+    [
+        (("smooth", "linear"), 10, LowRankSolver, BorderedSolver),  # 10 weights
+        (("smooth", "linear"), 9, DenseSolver, DenseSolver),
+        (("fitc",), 3, LowRankSolver, BorderedSolver),
+        (("exact", "smooth"), 24, DenseSolver, DenseSolver),
+        (("walks",), 24, DenseSolver, DenseSolver),
+        (("smooth", "field"), 24, BorderedSolver, BorderedSolver),
+        (("fitc", "exact"), 24, BorderedSolver, BorderedSolver),
+    ],
+)
+def test_solver_fits_the_prior(terms, count, streaming, in_memory):
+    assert type(chosen(solver_for, terms, count=count)) is streaming
+    assert type(chosen(solver_in_memory, terms, count=count)) is in_memory
+
+
+def test_rows_in_parts_are_gathered():
+    problem = Problem(["exact", "smooth"], "uneven")
+    parts = JoinedRows([problem.rows.take(slice(0, 10)), problem.rows.take(slice(10, 24))])
+    check_likelihood(solver_for(problem.prior, parts, problem.mean, problem.noise), problem)
+
+
+def test_conjugate_gradients_are_for_many_walks():
+    assert not uses_cg(Problem(["walks"]).prior, range(4000))
+    assert uses_cg(Problem(["walks"]).prior, range(4001))
+    assert not uses_cg(Problem(["smooth"]).prior, range(4001))
+
+
+@pytest.mark.parametrize("alone", ALONE)
+def test_sums_that_no_solver_has_are_refused(alone):
+    for other in OTHERS:
+        with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
+            chosen(solver_for, [alone, other])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", TERMS)
+def test_any_two_terms_add_up(first):
+    new, names = table(5, seed=9), list(TERMS)
+    for second in names[names.index(first) + 1 :]:
+        if not (first in OTHERS and second in ALONE):
+            problem = Problem([first, second], "uneven")
+            found = solver_for(problem.prior, problem.rows, problem.mean, problem.noise)
+            check_likelihood(found, problem)
+            check_leave_one_out(found, problem)
+            check_predictions(found, problem, new)
+            check_terms(found, problem, new)
+
+
+def test_float32_numbers_are_read_as_float64():
+    problem = Problem(["smooth"])
+    found = solver_for(problem.prior, problem.rows, problem.mean.float(), problem.noise.float())
+    assert found.model.noise.dtype == found.model.mean.dtype == torch.float64
