@@ -4,6 +4,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 import torch
 from reference import ReferenceSolver
@@ -170,6 +171,20 @@ def twin_of(prior):
     return {"reference": "kernel", "features in memory": "features"}.get(prior, prior)
 
 
+def grid(solvers, names, fast):
+    """Return all pairs of a solver and a likelihood. Those for which `fast` is false are slow tests."""
+    pairs = [(solver, name) for name in names for solver in solvers]
+    return [pytest.param(*pair, marks=[] if fast(*pair) else pytest.mark.slow) for pair in pairs]
+
+
+def check_gradient(function, theta, gradient):
+    """Check the derivative of a function in one direction, of the numbers theta (p,), by differences."""
+    direction = torch.tensor([1.0, -0.7, 0.4, 1.3, -0.9, 0.6], dtype=torch.float64)[: len(theta)]
+    with torch.no_grad():
+        ends = [float(function(theta + step * direction)) for step in (1e-4, -1e-4)]
+    assert float(gradient @ direction) == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-5, abs=1e-5)
+
+
 # --- the dense twin of Laplace's approximation ---------------------------------------------------------
 
 
@@ -195,7 +210,7 @@ def dense_laplace(kernel, data, mean, likelihood, start):
         found, last = likelihood.slopes(y, f), f
         weight, gradient = -counts * found.second, counts * found.first
         f = mean + torch.linalg.solve(eye + kernel * weight, kernel @ (weight * (f - mean) + gradient))
-        if float((f - last).abs().max()) < 1e-12:
+        if float((f - last).detach().abs().max()) < 1e-12:
             break
     found = likelihood.slopes(y, f)
     weight = counts * likelihood.information(found, f)[0]
