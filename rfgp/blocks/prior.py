@@ -66,6 +66,11 @@ class Prior:
         return not (self.kernels or self.walks or self.precisions or self.neighbors)
 
     @property
+    def moves(self) -> bool:
+        """Whether a block takes points among its latent values."""
+        return any(block.refine is not None for block in self.precisions)
+
+    @property
     def parameters(self) -> tuple[Tensor, ...]:
         """All tensors that may carry gradients."""
         scales = tuple(block.variance for block in self.weights if block.variance is not None)

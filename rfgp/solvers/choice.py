@@ -39,7 +39,7 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
 
     Weights alone are solved through F x F algebra, in passes over blocks of rows, unless there are more than rows.
     Neighbours are whitened. Sparse precisions have a sparse factor, with a dense border of weights. Sparse features of
-    many rows are solved by conjugate gradients. Everything else is dense.
+    many rows, or beside sparse precisions, are solved by conjugate gradients. Everything else is dense.
 
     Args:
         prior: The prior, with gradients.
@@ -64,8 +64,8 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
     If neither is asked for, rows are conditioned on latent values if the noise is large and few iterations solve them.
     """
     condition_on, large = neighbors_of(prior).condition_on, is_large(prior, len(rows))
-    is_auto = condition_on == "auto"
-    if condition_on == "latent" or (is_auto and not large and prefers_latent(prior, rows, noise)):
+    is_auto, has_parts = condition_on == "auto", not (prior.kernels or prior.moves)
+    if condition_on == "latent" or (is_auto and has_parts and not large and prefers_latent(prior, rows, noise)):
         latent = LatentSolver(prior, rows, mean, noise)
         if not is_auto or latent.is_solved():
             return latent
@@ -85,13 +85,13 @@ def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> S
         InvalidArgumentError: no solver has all these blocks.
     """
     block = gathered(rows)
-    if uses_cg(prior, block):
+    if uses_cg(prior, block) or (prior.walks and needs_border(prior)):
         return IterativeSolver(prior, block, mean, noise)
     if not (needs_border(prior) or is_low_rank(prior, block)):
         return DenseSolver(prior, block, mean, noise)
-    if prior.walks or prior.neighbors:
+    if prior.neighbors:
         raise InvalidArgumentError(
-            "Sparse features and neighbours cannot be added to fields, groups or inducing points with a residual. "
+            "Neighbours cannot be added to fields, groups or inducing points with a residual under this likelihood. "
             "Leave out one of the two, or the residual."
         )
     return BorderedSolver(prior, block, mean, noise)

@@ -26,6 +26,11 @@ def joined_reads(blocks: Sequence[PrecisionBlock], inputs: Tensor) -> sp.csr_arr
     return sp.csr_array(sp.hstack(parts, format="csr")) if parts else sp.csr_array((len(inputs), 0))
 
 
+def mixes(blocks: Sequence[PrecisionBlock]) -> bool:
+    """Return whether points may read pairs of values of a block that have no entry in its precision."""
+    return any(block.residual is not None for block in blocks)
+
+
 def latents_of(blocks: Sequence[PrecisionBlock]) -> list[Latent]:
     """Return the numbers of some blocks at their hyperparameters."""
     return [Latent(block.field, as_array(block.values), float(block.variance.detach())) for block in blocks]

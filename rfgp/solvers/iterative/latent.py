@@ -14,7 +14,7 @@ from rfgp.rows import Block
 from rfgp.solvers.iterative.role import Term
 from rfgp.solvers.iterative.solutions import TOLERANCE
 from rfgp.solvers.iterative.solver import SITE_TOLERANCE, IterativeSolver
-from rfgp.solvers.nearby import features, neighbors_of
+from rfgp.solvers.nearby import check_sum, features, neighbors_of
 from rfgp.solvers.whitened import WhitenedSolver
 
 LOUD, AUDIBLE = 10.0, 1e-3
@@ -55,6 +55,9 @@ class LatentSolver(IterativeSolver):
         noise: The variance of one observation, 0-d.
         terms: The terms at the rows in order, if they are known.
         tolerance: The relative residual of the solve for the mean.
+
+    Raises:
+        InvalidArgumentError: a block cannot be added to neighbours.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class LatentSolver(IterativeSolver):
         terms: Sequence[Term] | None = None,
         tolerance: float = TOLERANCE,
     ) -> None:
+        check_sum(prior)
         self._given, self._order = (prior, rows, mean, noise), neighbors_of(prior).order(len(rows))
         super().__init__(prior.detached(), rows.take(self._order), mean.detach(), noise.detach(), terms, tolerance)
 

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import Prior
+from rfgp.blocks.neighbors import AHEAD
 from rfgp.solvers.iterative.operator import CGOperator
 from rfgp.solvers.iterative.parts import RootPart
 from rfgp.solvers.iterative.preconditioners import WhiteningPreconditioner
 from rfgp.solvers.iterative.role import Matrix, Reads, Term
-from rfgp.solvers.nearby import AHEAD, features, given_rows, given_rows_in_order, neighbors_of, no_functions
+from rfgp.solvers.nearby import features, given_rows, given_rows_in_order, neighbors_of, no_functions
 from rfgp.solvers.whitened.whitening import Whitener
 from rfgp.sparse import SparsityPattern
 

@@ -98,11 +98,16 @@ class IterativeSolver(Solver):
     def latent_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,); of more than 256 rows estimates from draws."""
         with torch.no_grad():
-            posterior, inputs = self.posterior(), self._rows.inputs
+            posterior, inputs, weights = self.posterior(), self._rows.inputs, self._prior.dense
             if len(inputs) <= MOST_SOLVED:
-                return posterior.variance(inputs, posterior.project(inputs))
-            chunks = torch.split(inputs, max(1, ENTRIES // posterior.width))
-            return torch.cat([posterior.estimated_variance(chunk, posterior.project(chunk)) for chunk in chunks])
+                variance = posterior.variance(inputs, posterior.project(inputs))
+            else:
+                chunks = torch.split(inputs, max(1, ENTRIES // posterior.width))
+                parts = [posterior.estimated_variance(chunk, posterior.project(chunk)) for chunk in chunks]
+                variance = torch.cat(parts)
+            if not weights.has_residual:
+                return variance
+            return variance - weights.residual_variance(inputs, weights.scaled(inputs))  # it is no part of f at rows
 
     @property
     def log_determinant(self) -> Tensor:

@@ -23,10 +23,11 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import PrecisionBlock, Prior, Weights
+from rfgp.blocks.neighbors import AHEAD
 from rfgp.linalg import covariance_root
 from rfgp.solvers.bordered.reads import all_weights, joined_reads
 from rfgp.solvers.bordered.system import BorderedSystem
-from rfgp.solvers.nearby import AHEAD, features, given_rows, given_rows_in_order, neighbors_of, no_functions
+from rfgp.solvers.nearby import features, given_rows, given_rows_in_order, neighbors_of, no_functions
 from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import known_terms, make_contiguous
 from rfgp.solvers.whitened.whitening import Whitener, white_system
@@ -153,7 +154,7 @@ class WhitenedPosterior(Posterior):
         Raises:
             InvalidArgumentError: there is no such term.
         """
-        known = self.system if self.prior.precisions and not self._moves else None
+        known = self.system if self.prior.precisions and not self.prior.moves else None
         return replace(self, known=known, terms=known_terms(self.prior, names))
 
     # --- the terms -------------------------------------------------------------------------------
@@ -226,11 +227,6 @@ class WhitenedPosterior(Posterior):
 
     # --- the latent values -----------------------------------------------------------------------
 
-    @property
-    def _moves(self) -> bool:
-        """Whether a block takes points among its latent values, so that the factor depends on them."""
-        return any(block.refine is not None for block in self.prior.precisions)
-
     @cached_property
     def system(self) -> BorderedSystem:
         """The regression of the whitened rows."""
@@ -240,7 +236,7 @@ class WhitenedPosterior(Posterior):
         """Return precisions that have these inputs (n, d) among their values, and the regression; None without any."""
         if not self.prior.precisions:
             return (), None
-        if not self._moves:
+        if not self.prior.moves:
             return self.prior.precisions, self.system
         blocks = [block.refined(self.inputs, inputs) for block in self.prior.precisions]
         return blocks, self._system(blocks)

@@ -20,11 +20,10 @@ from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
-from rfgp.errors import InvalidArgumentError
 from rfgp.rows import Block
 from rfgp.solvers.bordered.reads import all_weights, completed, joined_reads
 from rfgp.solvers.bordered.system import BorderedSystem
-from rfgp.solvers.nearby import features, neighbors_of
+from rfgp.solvers.nearby import check_sum, features, neighbors_of
 from rfgp.solvers.role import Solver
 from rfgp.solvers.whitened.posterior import WhitenedPosterior
 from rfgp.solvers.whitened.whitening import Whitener, white_system
@@ -49,7 +48,7 @@ class WhitenedSolver(Solver):
         order: The place of each row among the rows as they were given, (n,). If None, they are in order.
 
     Raises:
-        InvalidArgumentError: a block has a residual that bounds the likelihood.
+        InvalidArgumentError: a block cannot be added to neighbours.
     """
 
     def __init__(
@@ -61,10 +60,7 @@ class WhitenedSolver(Solver):
         pattern: SparsityPattern,
         order: Tensor | None = None,
     ) -> None:
-        if prior.dense.has_residual and any(b.residual and not b.residual.is_noise for b in prior.weights):
-            raise InvalidArgumentError(
-                'Inducing points beside neighbours must not bound the likelihood. Use diagonal="fitc", or none.'
-            )
+        check_sum(prior)
         self._prior, self._rows, self._mean, self._pattern, self._order = prior, rows, mean, pattern, order
         self._blocks = [block.refined(rows.inputs) for block in prior.precisions]
         phi = features(prior, all_weights(prior, rows.inputs), rows.inputs)

@@ -5,7 +5,7 @@ import pkgutil
 
 import pytest
 from priors import KINDS, ROWS, TERMS, Problem, table
-from solver_cases import PRIORS, STREAMING, solved
+from solver_cases import APART, PRIORS, STREAMING, solved
 from solver_checks import (
     check_leave_one_out,
     check_likelihood,
@@ -82,7 +82,7 @@ def implementations(role):
 def test_no_implementation_is_forgotten():
     """Classes of rows, posteriors and blocks are those that the cases above make."""
     made = [solved(name, terms)[0] for name in PRIORS for terms in PRIORS[name]]
-    assert implementations(Inference) == {type(each) for each in made}
+    assert implementations(Inference) == {type(each) for each in made} | APART
     assert implementations(Posterior) == {type(each.posterior()) for each in made}
     blocks = {type(block) for name in TERMS for block in Problem([name]).prior.blocks}
     assert implementations(LatentBlock) == blocks >= KINDS.keys()
