@@ -9,6 +9,7 @@ of the pattern are formed.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
@@ -98,16 +99,13 @@ class IterativeSolver(Solver):
     def latent_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,); of more than 256 rows estimates from draws."""
         with torch.no_grad():
-            posterior, inputs, weights = self.posterior(), self._rows.inputs, self._prior.dense
+            inputs, prior = self._rows.inputs, self._prior.detached()
+            prior = replace(prior, weights=prior.dense.with_residuals_of(()).blocks)
+            posterior = replace(self.posterior(), prior=prior)
             if len(inputs) <= MOST_SOLVED:
-                variance = posterior.variance(inputs, posterior.project(inputs))
-            else:
-                chunks = torch.split(inputs, max(1, ENTRIES // posterior.width))
-                parts = [posterior.estimated_variance(chunk, posterior.project(chunk)) for chunk in chunks]
-                variance = torch.cat(parts)
-            if not weights.has_residual:
-                return variance
-            return variance - weights.residual_variance(inputs, weights.scaled(inputs))  # it is no part of f at rows
+                return posterior.variance(inputs, posterior.project(inputs))
+            chunks = torch.split(inputs, max(1, ENTRIES // posterior.width))
+            return torch.cat([posterior.estimated_variance(chunk, posterior.project(chunk)) for chunk in chunks])
 
     @property
     def log_determinant(self) -> Tensor:
