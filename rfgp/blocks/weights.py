@@ -138,7 +138,9 @@ class Weights:
 
     def by_weight(self, values: Tensor) -> Tensor:
         """Return values (T,) of the blocks as values (F,) of the weights."""
-        return values.repeat_interleave(torch.tensor(self.sizes, dtype=torch.int64, device=values.device), output_size=self.num_features)
+        return values.repeat_interleave(
+            torch.tensor(self.sizes, dtype=torch.int64, device=values.device), output_size=self.num_features
+        )
 
     def by_block(self, values: Tensor) -> Tensor:
         """Return the sums (T,) of values (F,) over the weights of each block."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from rfgp.fitting.subsets import MOST_ROWS
 from rfgp.inference.iterated.evidence import NUM_PATHS
 from rfgp.inference.iterated.systems import at_once
-from rfgp.inference.local.blocks import MOST_FEATURES
 from rfgp.inference.local.latent import MOST_ROWS as MOST_LATENT
 from rfgp.regression import FeatureOptions, InducingOptions, KernelOptions
 from rfgp.regression.limits import RATE
+from rfgp.solvers.whitened.blocked import MOST_FEATURES
 
 EXACT, FIXED, NEAR, BOTH, POINTS, STEPS = 55.0, 80.0, 110.0, 180.0, 150.0, 300.0
 """Evaluations of a search: of an exact kernel, fixed frequencies, neighbours, frequencies beside these, inducing points
