@@ -490,7 +490,7 @@ def test_noise_processes_are_distributions_of_their_own():
     close(torch.from_numpy(observed.variance), 4 * (covariance.diagonal() + noise))
     parts = tensors_by_prefix(latent.posterior.tensors())
     assert parts.keys() == {"", "noise"}
-    assert parts["noise"]["weights"] is latent.posterior.noise.weights
+    assert parts["noise"]["weights"] is latent.posterior.noise_process.weights
     term = ConditionedGP(latent.posterior).of("season")
     close(term.at(points()).mean(), dense(*data(), points(), ["season"])[0])
     close(term.at(points()).noise.mean(), log_mean)
