@@ -54,6 +54,8 @@ class FeaturePrior:
         parameters: Tensors that the features depend on.
         variance: s^2, 0-d; None: 1.
         residual: What the features miss; None: nothing, or it is left out.
+        rounding: Returns, for `parameters`, the mean of |phi_32(x) - phi(x)|^2 that float32 arithmetic adds. If None,
+            it is that of rounding phi, which is negligible.
     """
 
     features: Callable[..., Tensor]
@@ -61,10 +63,11 @@ class FeaturePrior:
     parameters: tuple[Tensor, ...] = ()
     variance: Tensor | None = None
     residual: Residual | None = None
+    rounding: Callable[..., float] | None = None
 
     def scaled(self, inputs: Tensor) -> Tensor:
-        """Return Phi = s phi, (n, F)."""
-        phi: Tensor = self.features(inputs, *self.parameters)
+        """Return Phi = s phi, (n, F), float64 where float32 arithmetic does not suffice."""
+        phi: Tensor = self.features(inputs if self.rounding is None else inputs.double(), *self.parameters)
         return phi if self.variance is None else self.variance.double().sqrt() * phi
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
