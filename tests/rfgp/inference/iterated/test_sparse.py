@@ -8,11 +8,11 @@ import scipy.sparse as sp
 import torch
 from checks import assert_mean, assert_mean_of_normals, fails
 from grid import CASES, MOST_DENSE, grid, model, observations
+from rfgp.inference.iterated import evidence
 
 import graphs
 import rfgp
 from rfgp.inference import SparseEvidence, SparsePrior
-from rfgp.inference.iterated import evidence
 from rfgp.regression.graph import DrawnFeatures
 from rfgp.rows import Block
 from rfgp.sparse import SparseValues

@@ -9,12 +9,12 @@ import scipy.sparse as sp
 import torch
 from checks import assert_mean, assert_mean_of_normals, fails
 from grid import grid
-
-import graphs
-import rfgp
 from rfgp.inference.iterated import sparse_system, systems
 from rfgp.inference.iterated.evidence import PATH_TOLERANCE
 from rfgp.inference.iterated.sparse_system import SparseSystem
+
+import graphs
+import rfgp
 
 NAMES = ("walks", "long")
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from rfgp.inference.local import LocalEvidence, LocalPrior, blocks
+from rfgp.inference.local import evidence as inference
 from two_parts import F64, data, evidence, exact, local_prior, theta
 
 import rfgp
 from rfgp.inference import choice
-from rfgp.inference.local import LocalEvidence, LocalPrior, blocks
-from rfgp.inference.local import evidence as inference
 from rfgp.local.neighbors import used
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from rfgp.inference.iterated import evidence as iterated
+from rfgp.inference.iterated import systems
+from rfgp.inference.local import LatentEvidence, LatentPosterior, LocalEvidence, latent
 from two_parts import F64, data, exact, local_prior, theta
 
 import rfgp
 from rfgp.inference import choice
-from rfgp.inference.iterated import evidence as iterated
-from rfgp.inference.iterated import systems
-from rfgp.inference.local import LatentEvidence, LatentPosterior, LocalEvidence, latent
 
 
 @pytest.fixture(autouse=True)

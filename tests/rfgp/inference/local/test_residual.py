@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from rfgp.inference.local import LatentEvidence, LocalEvidence, blocks
+from rfgp.inference.local import prior as parts
+from rfgp.inference.priors import FeaturePrior, KernelPrior
 from two_parts import F64, data, theta
 
 from rfgp.features import Nystrom
 from rfgp.inference import LocalPrior, Residual, dense, evidence
-from rfgp.inference.local import LatentEvidence, LocalEvidence, blocks
-from rfgp.inference.local import prior as parts
-from rfgp.inference.priors import FeaturePrior, KernelPrior
 from rfgp.local import kinds
 from rfgp.sparse import SparsityPattern
 
