@@ -227,6 +227,12 @@ class MarginalDistribution(Distribution):
         means: (n, 1), or (n, C) of C functions.
         variances: (n,), or the covariances (n, C, C) of C functions.
         noise: The distribution of the logarithm of the noise, if that is a function of the inputs.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.inference import MarginalDistribution
+        >>> MarginalDistribution(torch.zeros(2, 1), torch.tensor([1.0, 4.0])).variance().tolist()
+        [1.0, 4.0]
     """
 
     means: Tensor
