@@ -5,11 +5,11 @@ import pytest
 import torch
 
 import rfgp
+from rfgp.blocks import WeightBlock
 from rfgp.features import Nystrom
 from rfgp.features.inducing import JITTER, mean_square_error
 from rfgp.fitting import Plan
 from rfgp.fitting.context import FeatureFit
-from rfgp.inference import FeaturePrior
 from rfgp.regression.table import inducing as family
 
 STD, MEAN, DENSITY = 0.02, 0.004, 1e-3
@@ -103,8 +103,8 @@ def test_float32_matches_float64_slow(spectrum, columns, points, lengthscale, no
 @pytest.mark.parametrize(("spectrum", "columns"), KERNELS)
 def test_rows_are_float32_up_to_the_limit(spectrum, columns, points):
     """On either side of the noise from which on the arithmetic of rows is float64, answers are right."""
-    prior = linear(model(spectrum, columns, 1.0, torch.float32, points)).prior
-    limits = 16 * 1000 * prior.rounding(*prior.parameters) / 0.3**2, 1000 * 6e-8 / 0.3
+    weights = linear(model(spectrum, columns, 1.0, torch.float32, points)).weights
+    limits = 16 * 1000 * weights.rounding_variance / 0.3**2, 1000 * 6e-8 / 0.3
     for factor, dtype in ((1.05, torch.float32), (0.95, torch.float64)):
         noise = factor * max(limits)
         assert dtype_of_features(model(spectrum, columns, noise, torch.float32, points)) == dtype
@@ -134,7 +134,7 @@ def test_planted_rounding_is_seen(fault, noise, seen, monkeypatch):
     if fault == "rows":
         monkeypatch.setattr(family, "mean_square_error", lambda features, points: 0.0)
     elif fault == "points":
-        monkeypatch.setattr(FeaturePrior, "scaled", lambda self, x: self.features(x, *self.parameters))
+        monkeypatch.setattr(WeightBlock, "scaled", lambda self, x: self.features(x, *self.parameters))
     else:
         monkeypatch.setitem(JITTER, torch.float64, 1e-5)
     found = apart(answers(model(*options, torch.float32, **more), 1), right)
