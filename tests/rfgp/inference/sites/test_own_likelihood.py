@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from observed import PRIORS, check_gradient, dense, dense_laplace
+from observed import LIKELIHOODS, Observed, check_gradient, dense_laplace, observations
 from scipy import integrate
 
 import rfgp
-from rfgp.inference.sites import infer
 from rfgp.likelihoods import InitialMoments, Likelihood, LogProbDerivatives, Parameter
-from rfgp.rows import Block
 from rfgp.scaling import moments
 
 
@@ -56,19 +54,12 @@ class Logistic(Likelihood):
         return f + torch.as_tensor(self.scale, dtype=f.dtype) * u.logit()
 
 
-THETA = torch.tensor([0.2, 0.5, 0.3, math.log(0.25)], dtype=torch.float64)
+NAMES = [("exact",), ("smooth", "linear"), ("field", "smooth")]
 
 
-def rows(count=25):
-    x = torch.from_numpy(np.random.default_rng(1).standard_normal((count, 2)))
-    y = Logistic(0.25).sample(torch.sin(2 * x[:, 0]), torch.Generator().manual_seed(2))
-    return Block(x, y[:, None])
-
-
-def inferred(prior, theta, approximation, data=None):
-    learned = {"scale": theta[3].exp()}
-    data = rows() if data is None else data
-    return infer([PRIORS[prior](theta)], data, theta[2:3], Logistic(), learned, approximation)
+def problem_of(names, monkeypatch, count=25):
+    monkeypatch.setitem(LIKELIHOODS, "logistic", (Logistic(), {"scale": 0.25}))
+    return Observed(names, "logistic", observations("logistic", weighted=False, count=count))
 
 
 def test_derivatives_are_those_of_the_value():
@@ -79,41 +70,34 @@ def test_derivatives_are_those_of_the_value():
         torch.testing.assert_close(higher, expected)
 
 
-@pytest.mark.parametrize("prior", ["kernel", "two terms", "field and features"])
-def test_laplace_matches_the_dense_twin(prior):
-    theta, data = THETA.clone().requires_grad_(), rows()
-    found = inferred(prior, theta, "laplace")
-    value = found.log_marginal_likelihood()
-    (gradient,) = torch.autograd.grad(value, theta)
-    start = found.fitted.detach()
-
-    def twin(at):
-        kernel = dense(prior, at).kernel(data.inputs, data.inputs)
-        return dense_laplace(kernel, data, at[2], Logistic(at[3].exp()), start).value
-
-    assert value.item() == pytest.approx(twin(theta.detach()).item(), rel=1e-9)
-    check_gradient(twin, theta, gradient)
+@pytest.mark.parametrize("names", NAMES)
+def test_laplace_matches_the_dense_twin(names, monkeypatch):
+    problem = problem_of(names, monkeypatch)
+    found = problem.infer()
+    value, start = found.log_marginal_likelihood(), found.fitted.detach()
+    assert value.item() == pytest.approx(dense_laplace(problem, start).value.item(), rel=1e-9)
+    check_gradient(problem, value, lambda at: dense_laplace(at, start).value)
 
 
-@pytest.mark.parametrize("prior", ["kernel", "two terms", "field and features"])
-def test_variational_gradient_is_that_of_the_bound(prior, monkeypatch):
+@pytest.mark.parametrize("names", NAMES)
+def test_variational_gradient_is_that_of_the_bound(names, monkeypatch):
     monkeypatch.setattr("rfgp.inference.sites.gaussian.TOLERANCE", 1e-12)
-    theta = THETA.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(inferred(prior, theta, "variational").log_marginal_likelihood(), theta)
-    check_gradient(lambda at: inferred(prior, at, "variational").log_marginal_likelihood(), theta, gradient)
+    problem = problem_of(names, monkeypatch)
+    value = problem.infer("variational").log_marginal_likelihood()
+    check_gradient(problem, value, lambda at: at.infer("variational").log_marginal_likelihood())
 
 
-def test_one_row_is_near_quadrature():
-    data, likelihood, variance = rows(1), Logistic(0.25), math.exp(0.5)
+def test_one_row_is_near_quadrature(monkeypatch):
+    problem = problem_of(("exact",), monkeypatch, count=1).moved(0.0)
+    variance = float(problem.theta["exact variance"])
 
     def integrand(f):
         prior = math.exp(-0.5 * (f - 0.3) ** 2 / variance) / math.sqrt(2 * math.pi * variance)
-        return float(likelihood.log_density(data.targets[:, 0], torch.tensor([f]).double()).exp()) * prior
+        at = torch.tensor([f], dtype=torch.float64)
+        return float(problem.bound.log_density(problem.rows.targets[:, 0], at).exp()) * prior
 
     expected = math.log(integrate.quad(integrand, -8, 8)[0])
-    bound, approximate = (
-        float(inferred("kernel", THETA, way, data).log_marginal_likelihood()) for way in ("variational", "laplace")
-    )
+    bound, approximate = (float(problem.infer(way).log_marginal_likelihood()) for way in ("variational", "laplace"))
     assert expected - 0.05 < bound < expected
     assert approximate == pytest.approx(expected, abs=0.15)
 
