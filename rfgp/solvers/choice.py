@@ -20,8 +20,11 @@ MOST_DENSE = 4000
 
 
 def uses_cg(prior: Prior, rows: Sized) -> bool:
-    """Return whether the posterior given so many rows is computed by conjugate gradients."""
-    return bool(prior.walks) and len(rows) > MOST_DENSE
+    """Return whether the posterior given so many rows is computed by conjugate gradients.
+
+    Sparse features are if the rows are many, or if there are sparse precisions or residuals beside them.
+    """
+    return bool(prior.walks) and (len(rows) > MOST_DENSE or needs_border(prior))
 
 
 def is_low_rank(prior: Prior, rows: Sized) -> bool:
@@ -39,7 +42,7 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
 
     Weights alone are solved through F x F algebra, in passes over blocks of rows, unless there are more than rows.
     Neighbours are whitened. Sparse precisions have a sparse factor, with a dense border of weights. Sparse features of
-    many rows, or beside sparse precisions, are solved by conjugate gradients. Everything else is dense.
+    many rows are solved by conjugate gradients. Everything else is dense.
 
     Args:
         prior: The prior, with gradients.
@@ -85,13 +88,13 @@ def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> S
         InvalidArgumentError: no solver has all these blocks.
     """
     block = gathered(rows)
-    if uses_cg(prior, block) or (prior.walks and needs_border(prior)):
+    if uses_cg(prior, block):
         return IterativeSolver(prior, block, mean, noise)
     if not (needs_border(prior) or is_low_rank(prior, block)):
         return DenseSolver(prior, block, mean, noise)
-    if prior.neighbors:
+    if prior.neighbors is not None:
         raise InvalidArgumentError(
-            "Neighbours cannot be added to fields, groups or inducing points with a residual under this likelihood. "
+            "Under this likelihood neighbours cannot be added to fields, groups or inducing points with a residual. "
             "Leave out one of the two, or the residual."
         )
     return BorderedSolver(prior, block, mean, noise)

@@ -4,11 +4,11 @@ from functools import partial
 
 import numpy as np
 import torch
+from rfgp.inference.local import LocalEvidence, LocalPrior
+from rfgp.inference.priors import FeaturePrior, KernelPrior
 
 from rfgp import features
 from rfgp.inference import dense
-from rfgp.inference.local import LocalEvidence, LocalPrior
-from rfgp.inference.priors import FeaturePrior, KernelPrior
 from rfgp.local import kinds
 from rfgp.rows import Block
 

@@ -69,7 +69,7 @@ class NeighborsTerm(Term):
         return Reads(*given_rows(self._prior, self._inputs, self._zeros, inputs))
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return the weights (n, rows) if points before it are neighbours of each too, and the covariance (n, n) left."""
+        """Return the weights (n, rows) if points have points before them as neighbours, and the covariance left."""
         rows = len(self._inputs)
         near, left = given_rows_in_order(self._prior, self._inputs, self._zeros, inputs)
         among = torch.eye(len(inputs), dtype=torch.float64) - torch.from_numpy(near[:, rows:].toarray())

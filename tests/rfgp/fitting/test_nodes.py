@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 from grid import MOST_DENSE, field, grid, observations
+from rfgp.inference.iterated import systems
 
 import rfgp
 from rfgp import GraphGP
-from rfgp.inference.iterated import systems
 
 
 @pytest.fixture

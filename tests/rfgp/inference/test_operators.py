@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 from checks import assert_mean, fails
+from rfgp.inference.iterated.sparse_system import SparseSystem
 
 import graphs
 import rfgp
 from rfgp import metrics
-from rfgp.inference.iterated.sparse_system import SparseSystem
 
 GRID = graphs.Graph.from_grid((12, 12))
 KERNEL = graphs.kernels.RegularizedLaplacian(2, 2.0)

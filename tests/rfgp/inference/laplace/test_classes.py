@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 from posteriors import elliptical_slices
+from rfgp.inference.laplace import classes, shared
+from rfgp.inference.laplace.classes import ClassEvidence
+from rfgp.inference.laplace.shared import SharedEvidence
+from rfgp.inference.linear import LinearModel
 from scipy.special import log_softmax
 
 import rfgp
 from rfgp.inference import FeaturePrior, KernelPrior, laplace_evidence
 from rfgp.inference.labels import averaged_softmax
-from rfgp.inference.laplace import classes, shared
-from rfgp.inference.laplace.classes import ClassEvidence
-from rfgp.inference.laplace.shared import SharedEvidence
-from rfgp.inference.linear import LinearModel
 from rfgp.likelihoods import Bernoulli, Categorical
 from rfgp.rows import Block, JoinedRows
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 from posteriors import elliptical_slices
+from rfgp.inference.laplace import choice
+from rfgp.inference.laplace.evidence import Observed
 from scipy import integrate
 
 from rfgp import SolverError
@@ -17,8 +19,6 @@ from rfgp.inference import (
     evidence,
     laplace_evidence,
 )
-from rfgp.inference.laplace import choice
-from rfgp.inference.laplace.evidence import Observed
 from rfgp.likelihoods import Bernoulli, Gamma, NegativeBinomial, Normal, Poisson, StudentT
 from rfgp.rows import Block, JoinedRows
 

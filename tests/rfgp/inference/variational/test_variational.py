@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from posteriors import elliptical_slices
+from rfgp.inference.variational import sites
 from scipy import integrate
 
 from rfgp import SolverError
@@ -17,7 +18,6 @@ from rfgp.inference import (
     laplace_evidence,
     variational_evidence,
 )
-from rfgp.inference.variational import sites
 from rfgp.likelihoods import Bernoulli, Categorical, Expected, Gamma, Heteroscedastic, NegativeBinomial, Normal, Poisson
 from rfgp.rows import Block
 
