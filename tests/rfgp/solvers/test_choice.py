@@ -60,13 +60,13 @@ REFUSED = [("refined field", "walks"), ("exact", "field", "walks"), ("vfe", "nei
 
 @pytest.mark.parametrize("terms", REFUSED, ids=" + ".join)
 def test_sums_that_no_solver_has_are_refused(terms):
-    with pytest.raises(rfgp.InvalidArgumentError, match=r"walks|neighbours|Neighbours"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
         chosen(solver_for, terms)
 
 
 @pytest.mark.parametrize("terms", [("field", "neighbors"), ("vfe", "neighbors")])
 def test_neighbors_under_sites_are_refused_beside_fields(terms):
-    with pytest.raises(rfgp.InvalidArgumentError, match="eighbours"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
         chosen(solver_in_memory, terms)
 
 

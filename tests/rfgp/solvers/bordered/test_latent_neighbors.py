@@ -7,8 +7,9 @@ import pytest
 import scipy.sparse as sp
 import torch
 from planting import planted
-from priors import Problem, table
+from priors import Problem
 from solver_checks import check_leave_one_out, check_likelihood, check_rows, same
+from terms import table
 
 import rfgp
 from rfgp.solvers.bordered import BorderedSolver, latent_neighbors

@@ -7,8 +7,9 @@ import pytest
 import torch
 from checks import assert_mean_of_normals, fails
 from planting import planted
-from priors import F64, Problem, table
+from priors import Problem
 from solver_checks import check_draws, check_operator, gradients, same
+from terms import F64, table
 
 import rfgp
 from rfgp.solvers.iterative import IterativeSolver, fields, posterior, solutions, solver, walks, weights

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 from planting import planted
-from priors import F64, Problem, table
+from priors import Problem
 from solver_checks import check_predictions, gradients, same
+from terms import F64, table
 
 import rfgp
 from rfgp.local import latent as roots

@@ -11,8 +11,9 @@ import pytest
 import torch
 from dense_twin import DenseTwin, PlainTerm
 from planting import planted
-from priors import F64, Problem, gaussian, nystrom, nystrom_kernel, rows, table
+from priors import Problem, rows
 from solver_checks import check_leave_one_out, check_likelihood, check_predictions, check_rows, gradients, same
+from terms import F64, gaussian, nystrom, nystrom_kernel, table
 
 import rfgp.rows.blocks
 from rfgp.blocks import Prior, VecchiaBlock, WeightBlock
