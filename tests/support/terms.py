@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from dense_twin import PlainTerm
-from rfgp.blocks.latent_neighbors import latent_precision
 
 import graphs
 from graphs.precisions import IndependentField, resolvent_field
@@ -25,6 +24,7 @@ from rfgp.blocks import (
     VecchiaBlock,
     WeightBlock,
 )
+from rfgp.solvers.bordered.latent_neighbors import latent_precision
 from rfgp.sparse import SparseValues, SparsityPattern
 
 F64 = torch.float64
