@@ -41,6 +41,7 @@ CHECKS = {
     "left out": check_leave_one_out,
     "targets": check_other_targets,
     "predictions": partial(check_predictions, new=NEW),
+    "one point": partial(check_predictions, new=NEW[:1]),
     "terms": partial(check_terms, new=NEW),
     "draws": torch.no_grad()(of_posterior(check_draws, NEW[:4])),
     "operator": of_posterior(check_operator),
