@@ -42,7 +42,7 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
 
     Weights alone are solved through F x F algebra, in passes over blocks of rows, unless there are more than rows.
     Neighbours are whitened. Sparse precisions have a sparse factor, with a dense border of weights. Sparse features of
-    many rows, or beside sparse precisions, are solved by conjugate gradients. Everything else is dense.
+    many rows are solved by conjugate gradients. Everything else is dense.
 
     Args:
         prior: The prior, with gradients.
@@ -92,9 +92,9 @@ def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> S
         return IterativeSolver(prior, block, mean, noise)
     if not (needs_border(prior) or is_low_rank(prior, block)):
         return DenseSolver(prior, block, mean, noise)
-    if prior.neighbors:
+    if prior.neighbors is not None:
         raise InvalidArgumentError(
-            "Neighbours cannot be added to fields, groups or inducing points with a residual under this likelihood. "
+            "Under this likelihood neighbours cannot be added to fields, groups or inducing points with a residual. "
             "Leave out one of the two, or the residual."
         )
     return BorderedSolver(prior, block, mean, noise)

@@ -61,7 +61,7 @@ class DenseSolver(Solver):
         self._repeated = rows.repetitions(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets and noise of the same inputs. For the same noise the factor is kept."""
+        """Return the solver with other targets (n, k) of the same inputs. For the same noise the factor is kept."""
         other = type(self)(self._prior, rows, mean, noise, self._kernel)
         if "_factor" in vars(self) and torch.equal(other._noise, self._noise):
             vars(other)["_factor"] = self._factor

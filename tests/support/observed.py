@@ -1,23 +1,29 @@
-"""Problems with likelihoods that are not Gaussian, their priors by every solver, and dense twins."""
+"""Sums of terms under likelihoods that are not Gaussian, and dense twins of Laplace's approximation."""
 
-from functools import cache
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
+import pytest
 import torch
+from priors import TERMS, Problem, table
 from reference import ReferenceSolver
 
-import graphs
-from graphs.precisions.resolvent import resolvent_field
-from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, WeightBlock
 from rfgp.inference.sites import Laplace, Variational, infer
-from rfgp.likelihoods import Bernoulli, Gamma, Heteroscedastic, NegativeBinomial, Normal, Poisson, StudentT
+from rfgp.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gamma,
+    Heteroscedastic,
+    NegativeBinomial,
+    Normal,
+    Poisson,
+    StudentT,
+)
 from rfgp.rows import Block
 from rfgp.solvers.choice import solver_in_memory
 
-ROWS = 40
-NODES = 12
+ROWS = 36
 LIKELIHOODS = {
     "normal": (Normal(), {"noise": 0.3}),
     "bernoulli": (Bernoulli(), {}),
@@ -27,147 +33,144 @@ LIKELIHOODS = {
     "student-t": (StudentT(), {"df": 4.0, "scale": 0.4}),
     "gamma": (Gamma(), {"shape": 3.0}),
     "heteroscedastic": (Heteroscedastic(), {"noise": 0.3}),
+    "categorical": (Categorical(3), {}),
 }
+"""Likelihoods of one function, of a function and its log noise, and of three functions, with their parameters."""
+OF_ONE = [name for name in LIKELIHOODS if name not in ("heteroscedastic", "categorical")]
+
+SUMS = [
+    ("exact",),
+    ("smooth",),
+    ("smooth", "rough", "linear"),
+    ("wide",),
+    ("exact", "walks"),
+    ("field",),
+    ("groups", "smooth"),
+    ("smooth", "linear", "exact", "field", "groups"),
+]
+"""Sums of terms in `priors.TERMS`: by rows, by weights, with more features than rows, and by sparse precisions."""
 
 
-def rows(name, weighted=True, count=ROWS):
-    """Rows with observations of a smooth function, some of which count twice."""
+def observations(name, weighted=True, count=ROWS):
+    """Return rows with observations of a smooth function, some of which count twice."""
     likelihood, learned = LIKELIHOODS[name]
-    x = torch.from_numpy(np.random.default_rng(4).standard_normal((count, 2)))
+    x, generator = table(count), torch.Generator().manual_seed(7)
     f = torch.sin(2 * x[:, 0]) + x[:, 1]
-    bound = likelihood.at({key: torch.tensor(value) for key, value in learned.items()})
-    y = bound.sample(f, torch.Generator().manual_seed(7))
+    if likelihood.num_latents > 1:
+        f = torch.stack([f, x[:, 1], -x[:, 0]], dim=1)
+    bound = likelihood.at({key: torch.tensor(value).double() for key, value in learned.items()})
     weight = torch.from_numpy(np.random.default_rng(8).integers(1, 3, count).astype(float)) if weighted else None
-    return Block(x, y[:, None], weight=weight)
+    return Block(x, bound.sample(f, generator)[:, None], weight=weight)
 
 
-def numbers(name):
-    """Logarithms of lengthscale and variance, the mean, and logarithms of the likelihood's parameters."""
-    return torch.tensor([0.2, 0.5, 0.3, *np.log(list(LIKELIHOODS[name][1].values()))], dtype=torch.float64)
+class PlainPrior(NamedTuple):
+    """A sum of plain kernels."""
 
-
-# --- priors: functions of the numbers ------------------------------------------------------------------
-
-
-def cosines(x, lengthscale, count=10, seed=3):
-    """Random features (n, 2 count)."""
-    omega = torch.from_numpy(np.random.default_rng(seed).standard_normal((count, 2)))
-    p = (x / lengthscale) @ omega.T
-    return torch.cat([p.cos(), p.sin()], 1) / count**0.5
-
-
-def lines(x, lengthscale):
-    """Features of another term: the inputs (n, 2), and their product."""
-    return torch.cat([x, x.prod(1, keepdim=True)], 1) / lengthscale.square()
-
-
-def padded(x, lengthscale):
-    """The random features as more features than rows."""
-    return torch.cat([cosines(x, lengthscale), x.new_zeros(len(x), 90)], 1)
-
-
-def weights(features, count, theta, power=1.0, name="weights"):
-    return WeightBlock(features, count, (theta[:1].exp(),), (power * theta[1]).exp(), name=name)
-
-
-def kernel_block(theta):
-    ell, variance = theta[:1].exp(), theta[1].exp()
-
-    def covariance(a, b):
-        return variance * torch.exp(
-            -0.5 * torch.cdist(a / ell, b / ell, compute_mode="donot_use_mm_for_euclid_dist") ** 2
-        )
-
-    return KernelBlock(covariance, lambda a: variance.expand(len(a)))
-
-
-def node_of(x):
-    """The nodes of a path (n,) that rows read."""
-    return ((x[:, 0] + 2.5) / 5 * NODES).long().clamp(0, NODES - 1)
-
-
-@cache
-def path():
-    return graphs.Graph.from_edges([(i, i + 1) for i in range(NODES - 1)])
-
-
-def field_block(theta):
-    def projector(x):
-        entries = np.ones(len(x)), node_of(x).numpy(), np.arange(len(x) + 1)
-        return sp.csr_array(entries, shape=(len(x), NODES))
-
-    return PrecisionBlock(resolvent_field(path(), 2), theta[:1].exp(), 0.5 * theta[1].exp(), projector)
-
-
-def field_kernel(theta):
-    """The covariance of `field_block`, dense."""
-    eye = torch.eye(NODES, dtype=torch.float64)
-    shifted = (1 + theta[0].exp()) * eye - torch.from_numpy(path().shift_operator.toarray())
-    covariance = 0.5 * theta[1].exp() * torch.linalg.inv(shifted @ shifted)
-    return KernelBlock(lambda a, b: covariance[node_of(a)][:, node_of(b)], lambda a: covariance.diagonal()[node_of(a)])
-
-
-def two_terms(theta):
-    """Two terms of features with scales of their own."""
-    return weights(cosines, 20, theta), weights(lines, 3, theta, -2.0, name="lines")
-
-
-PRIORS = {
-    "kernel": lambda theta: Prior(kernels=(kernel_block(theta),)),
-    "features": lambda theta: Prior(weights=(weights(cosines, 20, theta),)),
-    "two terms": lambda theta: Prior(weights=two_terms(theta)),
-    "more features than rows": lambda theta: Prior(weights=(weights(padded, 110, theta),)),
-    "field": lambda theta: Prior(precisions=(field_block(theta),)),
-    "field and features": lambda theta: Prior(weights=two_terms(theta), precisions=(field_block(theta),)),
-}
-"""Priors by name, as functions of the numbers."""
-
-
-class DensePrior(NamedTuple):
-    """The sum of the covariances of blocks, differentiable."""
-
-    blocks: tuple
+    kernels: tuple
 
     def kernel(self, a, b):
-        return sum(block.kernel(a, b) for block in self.blocks)
+        return sum(kernel(a, b) for kernel in self.kernels)
 
 
-def dense(name, theta):
-    """Return the prior of a name as a sum of covariances."""
-    prior = PRIORS[name](theta)
-    field = (field_kernel(theta),) if prior.precisions else ()
-    return DensePrior((*prior.weights, *prior.kernels, *field))
+class Observed(Problem):
+    """Rows under a sum of terms and a likelihood, at hyperparameters `theta` by name.
 
-
-def solver_of(prior, data):
-    one = torch.ones((), dtype=torch.float64)
-    return solver_in_memory(prior, data, one[None], one)
-
-
-def learned_of(name, theta, first=3):
-    return dict(zip(LIKELIHOODS[name][1], theta[first:].exp(), strict=True))
-
-
-def inferred(prior, name, theta, approximation="laplace", data=None):
-    """Return inference under a prior and a likelihood, by their names.
-
-    "reference" stands for the kernel by the reference solver, "features in memory" for features by a solver over rows.
+    Args:
+        names: Those of some terms.
+        name: That of a likelihood.
+        rows: The rows. If None, those of `observations`.
     """
-    data, likelihood = rows(name) if data is None else data, LIKELIHOODS[name][0]
-    given = theta[2:3], likelihood, learned_of(name, theta)
-    if prior not in ("reference", "features in memory"):
-        return infer([PRIORS[prior](theta)], data, *given, approximation)
-    one = torch.ones((), dtype=torch.float64)
-    if prior == "reference":
-        solver = ReferenceSolver(dense("kernel", theta), data, theta[2:3], one)
-    else:
-        solver = solver_of(PRIORS["features"](theta), data)
-    return Laplace(solver, data, *given) if approximation == "laplace" else Variational([solver], data, *given)
+
+    def __init__(self, names, name="poisson", rows=None):
+        super().__init__(names, "plain", 1)
+        self.name, (self.likelihood, learned) = name, LIKELIHOODS[name]
+        self.rows = observations(name) if rows is None else rows
+        own = {f"{term} {key}": self.theta[f"{term} {key}"].tolist() for term in names for key in TERMS[term].start}
+        if self.likelihood.has_noise_process:
+            own |= {f"noise {key}": value if "variance" in key else 0.9 * np.array(value) for key, value in own.items()}
+        own |= {"mean": [0.3, -0.2, 0.1][: self.likelihood.num_latents] if name == "categorical" else [0.3]}
+        self.learned_names = tuple(learned)
+        self.theta = {
+            key: torch.as_tensor(value, dtype=torch.float64).requires_grad_() for key, value in (own | learned).items()
+        }
+
+    @property
+    def learned(self):
+        return {key: self.theta[key] for key in self.learned_names}
+
+    @property
+    def bound(self):
+        """The likelihood with its parameters."""
+        return self.likelihood.at(self.learned)
+
+    @property
+    def functions(self):
+        """The problem, and that of the log noise if there is one."""
+        if not self.likelihood.has_noise_process:
+            return [self]
+        noise = copy(self)
+        noise.theta = {key: self.theta.get(f"noise {key}", value) for key, value in self.theta.items()}
+        return [self, noise]
+
+    @property
+    def plain(self):
+        """The prior as a sum of kernels that share no code with the blocks."""
+        return PlainPrior(tuple(TERMS[name].plain.at(self.of(name)).kernel for name in self.names))
+
+    @property
+    def covariance(self):
+        """The prior covariance of the rows by plain kernels, (n, n)."""
+        return self.plain.kernel(self.rows.inputs, self.rows.inputs)
+
+    def infer(self, approximation="laplace", warm_start=()):
+        priors = [function.prior for function in self.functions]
+        return infer(priors, self.rows, self.mean, self.likelihood, self.learned, approximation, warm_start)
+
+    def by(self, solver, approximation="laplace"):
+        """Return inference by a function of (prior, rows, mean, noise) that returns a solver."""
+        one = torch.ones((), dtype=torch.float64)
+        functions = self.functions
+        is_plain = solver is ReferenceSolver
+        solvers = [solver(f.plain if is_plain else f.prior, self.rows, self.mean[:1], one) for f in functions]
+        solvers *= self.likelihood.num_latents
+        if approximation == "laplace":
+            return Laplace(solvers[0], self.rows, self.mean, self.likelihood, self.learned)
+        mean = torch.cat([self.mean, self.mean.new_zeros(len(functions) - 1)])
+        return Variational(solvers, self.rows, mean, self.likelihood, self.learned)
+
+    def moved(self, step, changes=None):
+        """Return the problem at hyperparameters moved so far in one direction, without gradients, and changed."""
+        other = copy(self)
+        other.theta = {}
+        for i, (key, value) in enumerate(self.theta.items()):
+            direction = (0.4 + 0.25 * (i % 4)) * (1 if i % 3 else -1)
+            other.theta[key] = value.detach() + step * direction * torch.linspace(1, 0.6, value.numel()).view_as(value)
+        other.theta |= {key: torch.tensor(value, dtype=torch.float64) for key, value in (changes or {}).items()}
+        return other
 
 
-def twin_of(prior):
-    """Return the name of the prior of which the dense twin is."""
-    return {"reference": "kernel", "features in memory": "features"}.get(prior, prior)
+def check_gradient(problem, value, function):
+    """Check the gradient of a value in all hyperparameters, in one direction, by differences of a function."""
+    leaves = list(problem.theta.values())
+    gradients = torch.autograd.grad(value, leaves, materialize_grads=True)
+    assert all(bool(gradient.any()) for gradient in gradients)
+    ends = [problem.moved(step) for step in (1e-4, -1e-4)]
+    directions = [(a - b) / 2e-4 for a, b in zip(*(end.theta.values() for end in ends), strict=True)]
+    slope = sum(float((g * d).sum()) for g, d in zip(gradients, directions, strict=True))
+    with torch.no_grad():
+        values = [float(function(end)) for end in ends]
+    assert slope == pytest.approx((values[0] - values[1]) / 2e-4, rel=1e-5, abs=1e-5)
+
+
+def by_rows(prior, rows, mean, noise):
+    """Return the solver in memory, of weights that `infer` reads in blocks too."""
+    return solver_in_memory(prior, rows, mean, noise)
+
+
+def grid(first, second, fast):
+    """Return all pairs for a parametrised test. Those for which `fast` is false are slow tests."""
+    pairs = [(one, other) for other in second for one in first]
+    return [pytest.param(*pair, marks=[] if fast(*pair) else pytest.mark.slow) for pair in pairs]
 
 
 # --- the dense twin of Laplace's approximation ---------------------------------------------------------
@@ -187,19 +190,19 @@ class DenseLaplace(NamedTuple):
         return left * (self.f / variance - (gradient + weight * self.f)), left
 
 
-def dense_laplace(kernel, data, mean, likelihood, start):
-    """Return Laplace's approximation for a kernel (n, n), from latent values (n,) near the mode."""
+def dense_laplace(problem, start):
+    """Return Laplace's approximation for a problem, from latent values (n,) near the mode."""
+    data, likelihood, mean, kernel = problem.rows, problem.bound, problem.mean[0], problem.covariance
     y, counts, eye = data.targets[:, 0], data.counts(), torch.eye(len(data), dtype=torch.float64)
     f = start
     for _ in range(30):
         found, last = likelihood.slopes(y, f), f
         weight, gradient = -counts * found.second, counts * found.first
         f = mean + torch.linalg.solve(eye + kernel * weight, kernel @ (weight * (f - mean) + gradient))
-        if float((f - last).abs().max()) < 1e-12:
+        if float((f - last).detach().abs().max()) < 1e-12:
             break
     found = likelihood.slopes(y, f)
-    weight = counts * likelihood.information(found, f)[0]
-    inside = eye + kernel * weight
+    inside = eye + kernel * (counts * likelihood.information(found, f)[0])
     square = (f - mean) @ (counts * found.first)
     value = (counts * found.value).sum() - 0.5 * (square + torch.logdet(inside))
     return DenseLaplace(f, value, torch.linalg.solve(inside, kernel))

@@ -92,3 +92,6 @@ class ReferencePosterior(Posterior):
 
     def tensors(self):
         return {"coefficients": self.solver.coefficients}
+
+    def shapes(self, n, k):
+        return {"coefficients": (n, k)}

@@ -1,6 +1,6 @@
 """Posteriors of C latent functions that are not independent, as several classes have them under a softmax."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
+from rfgp.inference.composite import block_diagonal
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Posterior
 from rfgp.solvers.role import Functions, Shape
@@ -176,14 +177,6 @@ class CoupledLowRankPosterior(Posterior):
         """The blocks (F, F) of A^-1 of each class by itself."""
         F = len(self.weights)
         return (row[:, c * F : (c + 1) * F] for c, row in enumerate(self._inverse))
-
-
-def block_diagonal(
-    blocks: Iterable[Tensor],  # (n, r) each
-) -> Tensor:  # (C n, C r)
-    """Return the matrix with these blocks along its diagonal."""
-    out: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
-    return out
 
 
 def inverse_blocks(

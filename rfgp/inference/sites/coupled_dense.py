@@ -112,7 +112,7 @@ class ClassProblem(ModeProblem[ClassState]):
         self._kernel, self._rows, self._mean, self._warm_start = kernel, rows, mean, warm_start
 
     def starts(self) -> list[Tensor]:
-        """Return the prior mean and the warm start."""
+        """Return the prior mean and the warm start, (2, n, C) each."""
         none = self._mean.new_zeros(2, len(self._kernel), len(self._mean))
         return [none, *(torch.stack([self._kernel @ a, a]) for a in self._warm_start)]
 

@@ -37,7 +37,7 @@ class State(Protocol):
 
     @property
     def position(self) -> Tensor:
-        """The position, of any shape."""
+        """The position, (...)."""
 
     @property
     def objective(self) -> float:
@@ -76,15 +76,15 @@ class ModeProblem(ABC, Generic[S]):
 
     @abstractmethod
     def starts(self) -> Sequence[Tensor]:
-        """Return positions of which the search begins at the best; the first of equals."""
+        """Return positions (...) of which the search begins at the best, the first of equals."""
 
     @abstractmethod
     def objective(self, position: Tensor) -> float:
-        """Return psi at a position. -inf if it is not finite."""
+        """Return psi at a position (...). -inf if it is not finite."""
 
     @abstractmethod
     def evaluate(self, position: Tensor) -> S:
-        """Return the state at a position."""
+        """Return the state at a position (...)."""
 
     @abstractmethod
     def step(self, state: S, last_decrement: float) -> Step:

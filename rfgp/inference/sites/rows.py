@@ -70,7 +70,7 @@ class RowProblem(ModeProblem[RowState]):
         self._solver, self._rows, self._mean, self._warm_start = solver, rows, mean, warm_start
 
     def starts(self) -> list[Tensor]:
-        """Return the prior mean, and a step from the warm start."""
+        """Return the prior mean, and a step from the warm start, (2, n) each."""
         positions = [torch.zeros_like(self._rows.targets).expand(2, -1)]
         for f in self._warm_start:
             terms = self._rows.terms(f)

@@ -1,7 +1,5 @@
 """Rows whose neighbours are values of the process instead of observations, by conjugate gradients."""
 
-from collections.abc import Sequence
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -11,10 +9,10 @@ from torch import Tensor
 from rfgp.blocks import Prior
 from rfgp.local import used
 from rfgp.rows import Block
-from rfgp.solvers.iterative.role import Term
-from rfgp.solvers.iterative.solutions import TOLERANCE
-from rfgp.solvers.iterative.solver import SITE_TOLERANCE, IterativeSolver
+from rfgp.solvers.iterative.posterior import IterativePosterior
+from rfgp.solvers.iterative.solver import IterativeSolver
 from rfgp.solvers.nearby import check_sum, features, neighbors_of
+from rfgp.solvers.role import Solver
 from rfgp.solvers.whitened import WhitenedSolver
 
 LOUD, AUDIBLE = 10.0, 1e-3
@@ -45,7 +43,7 @@ def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
     return typical > LOUD * float(np.median(left) ** 2)
 
 
-class LatentSolver(IterativeSolver):
+class LatentSolver(Solver):
     """Rows, as they are given, under nearest neighbours of values beside weights and sparse precisions.
 
     Args:
@@ -53,33 +51,29 @@ class LatentSolver(IterativeSolver):
         rows: The data.
         mean: (k,).
         noise: The variance of one observation, 0-d.
-        terms: The terms at the rows in order, if they are known.
-        tolerance: The relative residual of the solve for the mean.
+        ordered: The solver of the rows in order, if it is known.
 
     Raises:
         InvalidArgumentError: a block cannot be added to neighbours.
     """
 
     def __init__(
-        self,
-        prior: Prior,
-        rows: Block,
-        mean: Tensor,
-        noise: Tensor,
-        terms: Sequence[Term] | None = None,
-        tolerance: float = TOLERANCE,
+        self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, ordered: IterativeSolver | None = None
     ) -> None:
         check_sum(prior)
         self._given, self._order = (prior, rows, mean, noise), neighbors_of(prior).order(len(rows))
-        super().__init__(prior.detached(), rows.take(self._order), mean.detach(), noise.detach(), terms, tolerance)
+        if ordered is None:
+            ordered = IterativeSolver(prior.detached(), rows.take(self._order), mean.detach(), noise.detach())
+        self._ordered = ordered
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets and noise of the same inputs, solved to a tolerance of 1e-11."""
-        return type(self)(self._given[0], rows, mean, noise, self._terms, SITE_TOLERANCE)
+        """Return the solver with other targets (n, k) and noise of the same inputs, solved to 1e-11."""
+        ordered = self._ordered.at(rows.take(self._order), mean.detach(), noise.detach())
+        return type(self)(self._given[0], rows, mean, noise, ordered)
 
     def is_solved(self) -> bool:
         """Return whether conjugate gradients reach the coefficients in few iterations."""
-        return self._solved.converges(ENOUGH)
+        return self._ordered.converges(ENOUGH)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return an estimate of the log marginal likelihood, 0-d, with the gradient of that by observations.
@@ -87,11 +81,21 @@ class LatentSolver(IterativeSolver):
         See `likelihood_error`.
         """
         with torch.no_grad():
-            value = super().log_marginal_likelihood()
+            value = self._ordered.log_marginal_likelihood()
         if not self._given[0].wants_gradients:
             return value
         likelihood = self._by_observations.log_marginal_likelihood()
         return value + (likelihood - likelihood.detach())
+
+    @property
+    def likelihood_error(self) -> float:
+        """The standard error of the log marginal likelihood."""
+        return self._ordered.likelihood_error
+
+    def posterior(self) -> IterativePosterior:
+        """Return coefficients of the rows in order, and draws for the variances."""
+        with torch.no_grad():
+            return self._ordered.posterior()
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others, by their observations.
@@ -103,17 +107,22 @@ class LatentSolver(IterativeSolver):
     @property
     def coefficients(self) -> Tensor:
         """The coefficients C^-1 (y - mean), (n, k)."""
-        return self._as_given(super().coefficients)
+        return self._as_given(self._ordered.coefficients)
 
     @property
     def fitted(self) -> Tensor:
         """The posterior mean of f at the rows, (n, k)."""
-        return self._as_given(self._solved.operator.covariance_times(super().coefficients))
+        return self._as_given(self._ordered.fitted)
 
-    @cached_property
+    @property
     def latent_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,); of more than 256 rows estimates from draws."""
-        return self._as_given(super().latent_variances)
+        return self._as_given(self._ordered.latent_variances)
+
+    @property
+    def log_determinant(self) -> Tensor:
+        """An estimate of the log determinant of I + K D^-1, 0-d."""
+        return self._ordered.log_determinant
 
     @property
     def _by_observations(self) -> WhitenedSolver:

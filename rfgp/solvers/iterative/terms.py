@@ -15,7 +15,7 @@ from rfgp.solvers.iterative.weights import WeightTerm
 
 
 def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
-    """Return the terms of a prior at rows: weights, precisions, walks, and neighbours of rows in order.
+    """Return the terms of a prior at rows (n, ...): weights, precisions, walks, and neighbours of rows in order.
 
     Raises:
         InvalidArgumentError: a block that no part is known for.

@@ -26,7 +26,7 @@ from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.nearby import check_sum, features, neighbors_of
 from rfgp.solvers.role import Solver
 from rfgp.solvers.whitened.posterior import WhitenedPosterior
-from rfgp.solvers.whitened.whitening import Whitener, white_system
+from rfgp.solvers.whitened.whitening import Whitener, WhiteRows, white_system
 from rfgp.sparse import SparsityPattern
 
 _COLUMNS = 64
@@ -84,7 +84,7 @@ class WhitenedSolver(Solver):
         return cls(prior, ordered, mean, noise, block.predecessors(ordered.inputs), order)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets and noise of the same inputs, as they were given."""
+        """Return the solver with other targets (n, k) and noise of the same inputs, as they were given."""
         ordered = rows if self._order is None else rows.take(self._order)
         return type(self)(self._prior, ordered, mean, noise, self._pattern, self._order)
 
@@ -159,11 +159,10 @@ class WhitenedSolver(Solver):
     def posterior(self) -> WhitenedPosterior:
         """Return the rows, and weights with the factor of their precision."""
         with torch.no_grad():
-            system = self.system
+            system, prior = self.system, self._prior.detached()
             rows = self._rows.inputs, self._rows.targets - self._mean, self._noise
-            return WhitenedPosterior(
-                self._prior.detached(), *rows, system.weights, system.border_factor, system if self._blocks else None
-            )
+            known = WhiteRows(prior, *rows, system if self._blocks else None)
+            return WhitenedPosterior(prior, *rows, system.weights, system.border_factor, known)
 
     def _as_given(self, values: Tensor) -> Tensor:
         """Return values (n, ...) of rows in order for rows as they were given."""

@@ -1,4 +1,4 @@
-"""Rows under walks, features and fields by conjugate gradients and draws, against dense algebra."""
+"""Gradients and variances of terms from draws, against dense algebra; the rest is in `test_solvers`."""
 
 from dataclasses import replace
 
@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 from checks import assert_mean_of_normals, fails
+from planting import planted
 from priors import Problem
 from solver_checks import gradients, same
 from terms import table
 
 import rfgp
-from rfgp.solvers.iterative import IterativeSolver, posterior, solutions
+from rfgp.solvers.iterative import IterativeSolver, fields, posterior, solutions, solver, walks, weights
 
 SUMS = {
     "walks": ("walks",),
@@ -39,7 +40,6 @@ def samples_of(problem, count=30):
     return np.array([value_and_gradient(solved(problem, s).log_marginal_likelihood(), problem) for s in range(count)])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SUMS)
 def test_likelihood_and_gradient_are_unbiased(name):
     problem = problem_of(name, "signs")
@@ -51,7 +51,26 @@ def test_likelihood_and_gradient_are_unbiased(name):
     assert fails(assert_mean_of_normals, samples, expected + 0.1 * abs(expected) + 3)
 
 
-@pytest.mark.parametrize("name", ["fields", "residuals"])
+FAULTS = {
+    "walks' variance": (walks, "0.5 * (right.square() * signs).sum()", "(right.square() * signs).sum()", "walks"),
+    "walks' values": (walks, "self._s2 * sampled_outer", "sampled_outer", "walks"),
+    "field's parameters": (fields, "-0.5 * self._s2 * field", "0.5 * self._s2 * field", "fields"),
+    "weights": (weights, "((left * signs) @", "(left @", "weights"),
+    "noise": (solver, "0.5 * (left.square() * signs).sum(1)", "(left.square() * signs).sum(1)", "walks"),
+    "draws' share": (solver, "-each.sum() / probes", "-0.5 * each.sum() / probes", "weights"),
+}
+
+
+@pytest.mark.parametrize(("module", "right", "wrong", "name"), FAULTS.values(), ids=FAULTS)
+def test_planted_errors_in_gradients_are_seen(module, right, wrong, name):
+    problem = problem_of(name, "signs")
+    with planted(module, right, wrong):
+        samples = samples_of(problem)
+    expected = value_and_gradient(problem.twin.log_marginal_likelihood(), problem)
+    assert fails(assert_mean_of_normals, samples, expected)
+
+
+@pytest.mark.parametrize("name", SUMS)
 def test_many_variances_come_from_draws(name, monkeypatch):
     """Within 6.6 of the standard errors that are stated, of the sum and of terms."""
     monkeypatch.setattr(solutions, "NUM_PATHS", 4096)
