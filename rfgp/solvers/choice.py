@@ -101,7 +101,7 @@ def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> S
 
 
 def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Return the posterior that has these tensors.
+    """Return the posterior that has these tensors (...).
 
     Args:
         prior: The prior of its rows.
