@@ -16,7 +16,7 @@ A, B = table(9, seed=3), table(6, seed=4)
 
 
 @pytest.mark.parametrize("name", ADDABLE)
-def test_covariances_match_plain_kernels(name):
+def test_block_matches_plain_kernel(name):
     problem = Problem([name])
     (block,), plain = problem.prior.blocks, TERMS[name].plain.at(problem.of(name))
     is_vfe = plain.whole is not None and not plain.is_noise
@@ -26,11 +26,10 @@ def test_covariances_match_plain_kernels(name):
     same(block.diagonal(A), own.diagonal(), problem.digits)
     same(problem.prior.kernel(A, B), block.kernel(A, B))
     same(problem.prior.diagonal(A), block.diagonal(A))
+    check_gradients(Problem([name]), name)
 
 
-@pytest.mark.parametrize("name", ADDABLE)
-def test_hyperparameters_have_gradients(name):
-    problem = Problem([name])
+def check_gradients(problem, name):
     prior, own = problem.prior, problem.of(name)
     assert all(bool((slope == 1).all()) for slope in gradients(sum(p.sum() for p in prior.parameters), own))
     assert prior.wants_gradients

@@ -119,7 +119,7 @@ def test_draws_estimate_the_variances(monkeypatch):
 
 
 def test_joint_distribution_has_the_variances_of_single_points():
-    problem, new = Loud(("smooth", "groups"), neighbors=5, count=120), table(40, seed=9)
+    problem, new = Loud(("smooth", "groups"), neighbors=5, count=120), table(8, seed=9)
     whole = LatentSolver(*problem.given).posterior()
     for found in (whole, whole.of(["neighbors"]), whole.of(["neighbors", "groups"])):
         covariance = found.covariance(new, found.project(new))
