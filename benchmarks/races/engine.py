@@ -31,7 +31,7 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[[], float]
-ITERATIONS = 5
+ITERATIONS = 40
 """Steps of the search for frequencies."""
 
 
