@@ -70,7 +70,7 @@ class LinearModel:
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """Tensors that the features depend on."""
+        """Tensors (...) that the features depend on."""
         return self.weights.parameters
 
     @cached_property
