@@ -50,8 +50,7 @@ def samples_of(problem, count=30):
     return np.array([value_and_gradient(solved(problem, s).log_marginal_likelihood(), problem) for s in range(count)])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("name", ["fields", *(pytest.param(n, marks=pytest.mark.slow) for n in SUMS if n != "fields")])
 def test_likelihood_and_gradient_are_unbiased(name):
     problem = problem_of(name, "signs")
     expected = value_and_gradient(problem.twin.log_marginal_likelihood(), problem)
