@@ -60,7 +60,7 @@ class KernelBlock(LatentBlock):
         """
         features = _RootFeatures(self.covariance, inputs)
         residual = Residual(False, self.covariance, self.variances)
-        return WeightBlock(features, len(inputs), self.parameters, None, residual, self.name)
+        return WeightBlock(features, len(inputs), self.parameters, residual=residual, name=self.name)
 
 
 @dataclass(frozen=True, eq=False)

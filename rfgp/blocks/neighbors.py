@@ -12,6 +12,13 @@ from rfgp.local.kinds import spectrum_of
 from rfgp.local.neighbors import Floats, Indices
 from rfgp.sparse import SparsityPattern
 
+AHEAD = 2
+"""How many times as many neighbours new points have: those of rows cost k^3 at each step of a fit, these once.
+
+On protein with k = 30 the RMSE falls from 0.495 to 0.494 and the NLPD rises from 0.509 to 0.511; on kin40k they fall
+from 0.133 to 0.114 and from -0.66 to -0.81.
+"""
+
 
 @dataclass(frozen=True, eq=False)
 class VecchiaBlock(LatentBlock):

@@ -88,6 +88,8 @@ class PrecisionBlock(LatentBlock):
         refine: Maps inputs to a field with these inputs among its values and its projector, for a field that has values
             at some places only. If None, `projector` reads the field anywhere.
         name: The name of the term.
+        residual: Maps inputs of n points to the variances (n,) of f that A u leaves, independent between points. Points
+            may then read pairs of values that have no entry in Q. If None, they are 0.
     """
 
     field: Field
@@ -96,6 +98,7 @@ class PrecisionBlock(LatentBlock):
     projector: Projector
     refine: "Callable[[Tensor], tuple[Field, Projector]] | None" = None
     name: str = "precision"
+    residual: Callable[[Tensor], Tensor] | None = None
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
@@ -118,17 +121,26 @@ class PrecisionBlock(LatentBlock):
         """Return the block without gradients."""
         return replace(self, values=self.values.detach(), variance=self.variance.detach())
 
+    def residual_variance(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,) that the reads leave."""
+        return torch.zeros(len(a), dtype=torch.float64) if self.residual is None else self.residual(a)
+
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients."""
+        """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients. A residual is between a point and itself only."""
         block = self.refined(a, b)
         left, right = block.projector(a), block.projector(b)
-        return float(self.variance.detach()) * torch.from_numpy(products(block.factor, left, right))
+        found = float(self.variance.detach()) * torch.from_numpy(products(block.factor, left, right))
+        return found + self.residual_variance(a).diag() if a is b else found
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,), without gradients."""
         block = self.refined(a)
-        squares = quadratic_forms(block.field.pattern, block.factor.inverse, block.projector(a))
-        return float(self.variance.detach()) * torch.from_numpy(squares)
+        reads = block.projector(a)
+        if self.residual is None:
+            squares = quadratic_forms(block.field.pattern, block.factor.inverse, reads)
+        else:
+            squares = solved_forms(block.factor, reads)
+        return float(self.variance.detach()) * torch.from_numpy(squares) + self.residual_variance(a)
 
     @cached_property
     def factor(self) -> Factor:
@@ -170,3 +182,15 @@ def quadratic_forms(
     """Return the diagonal of A M A^T for reads A, of a matrix M with these entries on a pattern that covers A^T A."""
     matrix = sp.csr_array((entries, pattern.indices, pattern.indptr))
     return np.asarray((reads @ matrix).multiply(reads).sum(axis=1), dtype=np.float64)
+
+
+def solved_forms(
+    factor: Factor,
+    reads: sp.csr_array,  # (n, N)
+) -> Array:  # (n,)
+    """Return the diagonal of A M^-1 A^T for the factor of M and reads A of any pairs of values, a solve each."""
+    out = np.empty(reads.shape[0])
+    for begin in range(0, len(out), COLUMNS):
+        some = reads[begin : begin + COLUMNS].T.toarray()
+        out[begin : begin + COLUMNS] = np.square(factor.half_solve(some)).sum(axis=0)
+    return out

@@ -66,8 +66,13 @@ class Prior:
         return not (self.kernels or self.walks or self.precisions or self.neighbors)
 
     @property
+    def moves(self) -> bool:
+        """Whether a block takes points among its latent values."""
+        return any(block.refine is not None for block in self.precisions)
+
+    @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """All tensors that may carry gradients."""
+        """All tensors (...) that may carry gradients."""
         scales = tuple(block.variance for block in self.weights if block.variance is not None)
         scales += tuple(block.variance for block in self.walks)
         return (*(parameter for block in self.blocks for parameter in block.parameters), *scales)

@@ -40,6 +40,8 @@ class WeightBlock(LatentBlock):
         parameters: Tensors that the features depend on.
         variance: s^2, 0-d. If None, 1.
         residual: The part of the kernel that the features miss. If None, it is left out.
+        rounding: Maps `parameters` to the mean of |phi_32(x) - phi(x)|^2, the error of features in float32 arithmetic.
+            If None, it is that of rounding phi, which is negligible.
         name: The name of the term.
     """
 
@@ -48,6 +50,7 @@ class WeightBlock(LatentBlock):
     parameters: tuple[Tensor, ...] = ()
     variance: Tensor | None = None
     residual: Residual | None = None
+    rounding: Callable[..., float] | None = None
     name: str = "weights"
 
     @property
@@ -56,9 +59,13 @@ class WeightBlock(LatentBlock):
         return torch.ones((), dtype=torch.float64) if self.variance is None else self.variance.double()
 
     def scaled(self, inputs: Tensor) -> Tensor:
-        """Return Phi = s phi, (n, F)."""
-        phi: Tensor = self.features(inputs, *self.parameters)
+        """Return Phi = s phi, (n, F), float64 if float32 arithmetic does not suffice."""
+        phi: Tensor = self.features(self.precise(inputs), *self.parameters)
         return phi if self.variance is None else self.unit.sqrt() * phi
+
+    def precise(self, inputs: Tensor) -> Tensor:
+        """Return the inputs, (n, d) or (n,), in float64 if float32 arithmetic does not suffice for the features."""
+        return inputs if self.rounding is None else inputs.double()
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the covariance (n_a, n_b). A residual that is noise appears between a point and itself only."""
@@ -113,7 +120,7 @@ class Weights:
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """Tensors that the features depend on, those of one block after another."""
+        """Tensors (...) that the features depend on, those of one block after another."""
         return tuple(parameter for block in self.blocks for parameter in block.parameters)
 
     @cached_property
@@ -150,17 +157,24 @@ class Weights:
         """The prior standard deviations of the weights, (F,), float64."""
         return self.by_weight(self.variances.sqrt())
 
-    def features(self, inputs: Tensor, *parameters: Tensor) -> Tensor:
+    @property
+    def rounding_variance(self) -> float:
+        """The mean of sum_t s_t^2 |phi_t32(x) - phi_t(x)|^2, the variance of errors of float32 arithmetic."""
+        known = [block for block in self.blocks if block.rounding is not None]
+        return sum(float(b.unit.detach()) * b.rounding(*b.parameters) for b in known if b.rounding is not None)
+
+    def features(self, inputs: Tensor, *parameters: Tensor, is_precise: bool = False) -> Tensor:
         """Return [phi_1, phi_2, ...] (n, F), without prior scales.
 
         Args:
             inputs: The inputs of n points.
             parameters: Those of all blocks. If none are given, the blocks' own.
+            is_precise: Whether features are float64 for which float32 arithmetic does not suffice.
         """
         left, parts = list(parameters or self.parameters), []
         for block in self.blocks:
             own, left = left[: len(block.parameters)], left[len(block.parameters) :]
-            parts.append(block.features(inputs, *own))
+            parts.append(block.features(block.precise(inputs) if is_precise else inputs, *own))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def scaled(self, inputs: Tensor) -> Tensor:
@@ -180,11 +194,6 @@ class Weights:
     def residual_variance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
         """Return the variances (n,) of all residuals at points with features Phi (n, F)."""
         return self._over_blocks(scaled, lambda block, part: block.residual_variance(inputs, part))
-
-    def of_noise(self, *, is_noise: bool) -> "Weights":
-        """Return the same weights with the residuals only that are noise, or only those that are not."""
-        names = [b.name for b in self.blocks if b.residual is not None and b.residual.is_noise == is_noise]
-        return self.with_residuals_of(names)
 
     def residual_covariance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
         """Return the covariance (n, n) of all residuals at points with features Phi (n, F)."""

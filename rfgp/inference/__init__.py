@@ -1,4 +1,4 @@
-"""Inference beyond Gaussian likelihoods, conditioned processes, and predictions in the user's units."""
+"""Inference: posteriors of latent functions given rows, and predictions in the user's units."""
 
 from rfgp.inference.composite import HeteroscedasticPosterior as HeteroscedasticPosterior
 from rfgp.inference.composite import IndependentFunctions as IndependentFunctions

@@ -78,6 +78,15 @@ class Distribution(ABC):
         """Return the covariance (n, n) as products and solves. None if it has to be formed."""
         return None
 
+    def centered(self) -> "LinearFunctionals":
+        """Return the distribution of the values (n,) minus their mean over the points.
+
+        A constant that several terms share cancels, so that it does not widen the intervals of each of them.
+        """
+        mean = self.mean()
+        weights = torch.eye(len(mean), dtype=mean.dtype, device=mean.device) - 1 / max(len(mean), 1)
+        return LinearFunctionals(self, weights, mean.new_zeros(()))
+
     def _kept(self, name: str, compute: Callable[[], T]) -> T:
         return self._cache.get(name, compute, keep=not self.requires_grad)
 
@@ -133,15 +142,6 @@ class LatentDistribution(Distribution):
     def operator(self) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves. None if it has to be formed."""
         return self.posterior.operator(in_memory(self.inputs))
-
-    def centered(self) -> "LinearFunctionals":
-        """Return the distribution of the values (n,) minus their mean over the points.
-
-        A constant that several terms share cancels, so that it does not widen the intervals of each of them.
-        """
-        mean = self.mean()
-        weights = torch.eye(len(mean), dtype=mean.dtype, device=mean.device) - 1 / max(len(mean), 1)
-        return LinearFunctionals(self, weights, mean.new_zeros(()))
 
     def _mean(self) -> Tensor:
         return torch.cat(self._over_chunks(lambda inputs, projected: self.posterior.mean(projected)))
@@ -227,6 +227,12 @@ class MarginalDistribution(Distribution):
         means: (n, 1), or (n, C) of C functions.
         variances: (n,), or the covariances (n, C, C) of C functions.
         noise: The distribution of the logarithm of the noise, if that is a function of the inputs.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.inference import MarginalDistribution
+        >>> MarginalDistribution(torch.zeros(2, 1), torch.tensor([1.0, 4.0])).variance().tolist()
+        [1.0, 4.0]
     """
 
     means: Tensor

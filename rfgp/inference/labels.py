@@ -33,6 +33,14 @@ class ObservedClasses(Prediction):
 
     Attributes:
         likelihood: The likelihood, with the number C of classes.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> X = np.linspace(0, 1, 12)[:, None]
+        >>> gp = rfgp.ExactGP(likelihood="categorical", lengthscale=0.3).condition(X, np.arange(12) // 4)
+        >>> gp.predict([[0.0], [0.5], [1.0]]).observed().labels.tolist()
+        [0.0, 1.0, 2.0]
     """
 
     likelihood: Likelihood | None = None

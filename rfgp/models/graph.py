@@ -30,7 +30,7 @@ class GraphGP(Process[NodeFamily]):
     Inputs are node labels; the same node may be observed more than once, and values that are NaN are missing. Up to
     4,000 observations matrices are factorised; beyond that, and with sparse features, everything is solved by
     conjugate gradients, to a relative residual of 1e-9 for means and 1e-5 for variances and gradients
-    (`rfgp.inference.iterated`): the log marginal likelihood has a standard error then, `fit_report.likelihood_error`.
+    (`rfgp.solvers.iterative`): the log marginal likelihood has a standard error then, `fit_report.likelihood_error`.
 
     Args:
         graph: The graph.

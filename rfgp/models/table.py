@@ -135,9 +135,10 @@ class TableGP(Process[TableFamily | OpenFamily]):
             lengthscale shared by standardised columns counts in standard deviations.
         seed: An integer, or None for one from the system, kept as `.seed`.
         dtype: Of the features; None: the data's. Sums and factorisations are float64 always, products of features
-            where the noise is small (`rfgp.solvers.lowrank.model`). With noise down to a thousandth of the target's
-            variance, means from float32 features are within .002 of its deviation of those from float64, deviations
-            within 2 %.
+            where the noise is small (`rfgp.solvers.lowrank.model`), and features of inducing points where their
+            rounding errors are not small beside it. Means from float32 features are within 0.004 of the target's
+            standard deviation of those from float64, standard deviations within 2 %: with noise down to a thousandth of
+            the target's variance, through inducing points down to a millionth.
 
         budget: What choosing and the fit after it may take together, in predicted seconds: a number, "30s", "5min" or
             "2h". None: 60 s and 8 ms for each row, half an hour at most. Nothing dearer is tried; the cheapest

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rfgp.couplings import FastSimplex, Frequencies, StructuredFrequencies
 from rfgp.couplings.hadamard import next_power_of_two
+from rfgp.features.inducing import JITTER
 from rfgp.regression import (
     FeatureFamily,
     FeatureOptions,
@@ -29,6 +30,8 @@ from rfgp.scaling import Scaling
 _FAR = 1e100
 """The largest coordinate in standard deviations, so that squares of distances are finite."""
 _ROUNDING = 1e-9
+_LEAST_JITTER = 1e-12
+"""The least jitter of inducing points in a file."""
 _ALONE = "none"
 """The features of neighbours alone; files have no None."""
 
@@ -36,6 +39,7 @@ _ALONE = "none"
 def _encode(family: TableFamily) -> tuple[dict[str, Any], dict[str, Tensor]]:
     options = {**plain.encode(vars(family.options)), "features": family.options.features or _ALONE}
     if isinstance(family, InducingFamily):
+        options |= {} if family.jitter is None else {"jitter": family.jitter}
         return options, {"draw.points": family.drawn_points, "draw.lengthscale": family.chosen_at}
     if isinstance(family, KernelFamily):
         return _with_members(options, family)
@@ -85,11 +89,11 @@ def _encode_draw(frequencies: Frequencies) -> dict[str, Tensor]:
 def _decode(options: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> TableFamily:
     average = options.get("average")
     chosen = plain.decode({name: value for name, value in options.items() if name != "average"})
-    features = chosen.pop("features", "exact")
+    features, jitter = chosen.pop("features", "exact"), chosen.pop("jitter", None)
     kind = kind_of(None if features == _ALONE else features)
     family = family_of(kind(**chosen, **({"features": features} if kind is FeatureOptions else {})))
     if isinstance(family, InducingFamily):
-        return _with_points(family, tensors, scaling)
+        return replace(_with_points(family, tensors, scaling), jitter=_jitter(jitter, scaling))
     if isinstance(family, KernelFamily):
         return family if average is None else _average(average, family, tensors, scaling)
     return _with_draw(family, tensors, scaling)
@@ -107,6 +111,20 @@ def _with_points(family: InducingFamily, tensors: Tensors, scaling: Scaling) -> 
     ):
         raise ValueError("the lengthscale that the inducing points were chosen at does not fit them")
     return replace(family, points=points, lengthscale=lengthscale)
+
+
+def _jitter(jitter: Any, scaling: Scaling) -> float | None:
+    """Return the jitter of inducing points. Files of float32 models without one are older, and have that of float32.
+
+    Raises:
+        ValueError: the jitter is out of range.
+    """
+    if jitter is None:
+        assert scaling.inputs is not None
+        return None if scaling.inputs.scale.dtype == torch.float64 else JITTER[torch.float32]
+    if not isinstance(jitter, float) or not _LEAST_JITTER <= jitter <= 1:
+        raise ValueError("the jitter of the inducing points is out of range")
+    return jitter
 
 
 def _with_draw(family: FeatureFamily | LocalFamily, tensors: Tensors, scaling: Scaling) -> FeatureFamily | LocalFamily:

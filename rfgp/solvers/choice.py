@@ -20,8 +20,11 @@ MOST_DENSE = 4000
 
 
 def uses_cg(prior: Prior, rows: Sized) -> bool:
-    """Return whether the posterior given so many rows is computed by conjugate gradients."""
-    return bool(prior.walks) and len(rows) > MOST_DENSE
+    """Return whether the posterior given so many rows is computed by conjugate gradients.
+
+    That is so for sparse features of many rows, or together with sparse precisions or residuals.
+    """
+    return bool(prior.walks) and (len(rows) > MOST_DENSE or needs_border(prior))
 
 
 def is_low_rank(prior: Prior, rows: Sized) -> bool:
@@ -30,7 +33,7 @@ def is_low_rank(prior: Prior, rows: Sized) -> bool:
 
 
 def needs_border(prior: Prior) -> bool:
-    """Return whether a prior has sparse precisions, or residuals of weights beside other blocks."""
+    """Return whether a prior has sparse precisions, or residuals of weights and other blocks."""
     return bool(prior.precisions) or (prior.dense.has_residual and not prior.has_weights_only)
 
 
@@ -64,8 +67,8 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
     If neither is asked for, rows are conditioned on latent values if the noise is large and few iterations solve them.
     """
     condition_on, large = neighbors_of(prior).condition_on, is_large(prior, len(rows))
-    is_auto = condition_on == "auto"
-    if condition_on == "latent" or (is_auto and not large and prefers_latent(prior, rows, noise)):
+    is_auto, has_parts = condition_on == "auto", not (prior.kernels or prior.moves)
+    if condition_on == "latent" or (is_auto and has_parts and not large and prefers_latent(prior, rows, noise)):
         latent = LatentSolver(prior, rows, mean, noise)
         if not is_auto or latent.is_solved():
             return latent
@@ -89,16 +92,16 @@ def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> S
         return IterativeSolver(prior, block, mean, noise)
     if not (needs_border(prior) or is_low_rank(prior, block)):
         return DenseSolver(prior, block, mean, noise)
-    if prior.walks or prior.neighbors:
+    if prior.neighbors is not None:
         raise InvalidArgumentError(
-            "Sparse features and neighbours cannot be added to fields, groups or inducing points with a residual. "
+            "Under this likelihood neighbours cannot be added to fields, groups or inducing points with a residual. "
             "Leave out one of the two, or the residual."
         )
     return BorderedSolver(prior, block, mean, noise)
 
 
 def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Return the posterior that has these tensors.
+    """Return the posterior that has these tensors (...).
 
     Args:
         prior: The prior of its rows.

@@ -4,7 +4,9 @@ from priors import Problem
 
 from rfgp.solvers.bordered import BorderedSolver
 from rfgp.solvers.dense import DenseSolver
+from rfgp.solvers.iterative import IterativeSolver, LatentSolver
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
+from rfgp.solvers.whitened import BlockedInference, WhitenedSolver
 
 
 def low_rank(p):
@@ -15,11 +17,20 @@ SOLVERS = {
     "low-rank": low_rank,
     "dense": lambda p: DenseSolver(p.prior, p.rows, p.mean, p.noise),
     "bordered": lambda p: BorderedSolver(p.prior, p.rows, p.mean, p.noise),
+    "whitened": lambda p: WhitenedSolver.of(p.prior, p.rows, p.mean, p.noise),
+    "blocked": lambda p: BlockedInference(p.prior, p.rows, p.mean.detach(), p.noise.detach()),
+    "latent": lambda p: LatentSolver(p.prior, p.rows, p.mean, p.noise),
+    "iterative": lambda p: IterativeSolver(p.prior, p.rows, p.mean, p.noise),
 }
 """Each as a function of a problem."""
 
-STREAMING = ("low-rank",)
+STREAMING = ("low-rank", "blocked")
 """Those that read rows in passes, and are no `Solver` of rows in memory."""
+WITHOUT_GRADIENTS = ("blocked",)
+ESTIMATING = ("iterative",)
+"""Those whose likelihood and gradient are estimates from draws."""
+DIGITS = {"latent": 1e-7, "iterative": 1e-7}
+"""Of solvers by conjugate gradients."""
 
 PRIORS = {
     "low-rank": [
@@ -48,12 +59,37 @@ PRIORS = {
         ("vfe", "fitc", "exact", "field"),
         ("smooth", "linear", "exact", "field", "groups"),
         ("smooth", "linear", "smooth field", "groups"),
+        ("latent neighbors", "smooth", "groups"),
+    ],
+    "whitened": [
+        ("neighbors",),
+        ("inducing", "residual"),
+        ("smooth", "fitc", "neighbors"),
+        ("exact", "linear", "neighbors"),
+        ("groups", "neighbors"),
+        ("smooth", "field", "groups", "neighbors"),
+        ("linear", "refined field", "neighbors"),
+    ],
+    "blocked": [
+        ("smooth", "fitc", "neighbors"),
+        ("inducing", "residual"),
+    ],
+    "latent": [
+        ("neighbors",),
+        ("inducing", "residual"),
+        ("smooth", "groups", "neighbors"),
+    ],
+    "iterative": [
+        ("walks",),
+        ("smooth", "field", "groups", "walks"),
+        ("fitc", "linear", "walks"),
     ],
 }
-"""The names of terms in `priors.TERMS`, a sum of them in each line."""
+"""The names of terms in `terms.TERMS`, a sum of them in each line."""
 
 
 def solved(name, terms, kind="plain", **options):
     """Return a solver of the rows of a problem, and the problem."""
     problem = Problem(terms, kind, **options)
+    problem.digits = max(problem.digits, DIGITS.get(name, 0.0))
     return SOLVERS[name](problem), problem

@@ -74,6 +74,9 @@ class LinearPosterior(Posterior):
     def tensors(self):
         return {"weights": self.weights, "precision": self.precision}
 
+    def shapes(self, n, k):
+        return {"weights": (4, k), "precision": (4, 4)}
+
     def of(self, names):
         return LinearPosterior(self.prior, self.weights, self.precision, tuple(names), self.projected)
 

@@ -68,7 +68,7 @@ def infer(
 
 
 def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents: int) -> Posterior:
-    """Return the posterior of an approximation that has these tensors.
+    """Return the posterior of an approximation that has these tensors (...).
 
     Args:
         priors: The prior of the latent function or functions, and that of the log noise if it is a function.

@@ -57,9 +57,9 @@ class Laplace(Inference):
     @cached_property
     def mode(self) -> RowState:
         """The mode of the latent function at the rows."""
-        law = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
+        likelihood = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
         with torch.no_grad():
-            rows, mean = RowLikelihood(law, self.rows), self.mean.detach()[0]
+            rows, mean = RowLikelihood(likelihood, self.rows), self.mean.detach()[0]
             return row_mode(RowProblem(self.solver, rows, mean, self.near))
 
     @property

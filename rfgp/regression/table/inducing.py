@@ -11,7 +11,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.blocks import Prior, Residual, WeightBlock
 from rfgp.features import Nystrom
-from rfgp.features.inducing import LEAST_SAMPLE, SAMPLED, by_k_means, by_pivots
+from rfgp.features.inducing import JITTER, LEAST_SAMPLE, SAMPLED, by_k_means, by_pivots, mean_square_error
 from rfgp.local.kinds import kind_of
 from rfgp.parameters import Values
 from rfgp.regression.family import Family, Variance, mean_and_noise
@@ -43,11 +43,14 @@ class InducingFamily(Family):
         points: The points Z (M, d), standardised. If None, there are no rows yet. M is at most the number of distinct
             rows.
         lengthscale: The standardised lengthscale at which they were chosen, () or (d,).
+        jitter: The jitter j of the features. If None, that of float64. Given for float32 data, whose models had 1e-5
+            before.
     """
 
     options: InducingOptions
     points: Tensor | None = None
     lengthscale: Tensor | None = None
+    jitter: float | None = None
 
     has_few_features = True
 
@@ -90,7 +93,8 @@ class InducingFamily(Family):
             points = by_k_means(x, options.num_inducing, generator)
         else:
             points = by_pivots(x, options.num_inducing, options.spectrum, generator)
-        return replace(self, points=points * lengthscale, lengthscale=lengthscale)
+        jitter = None if pool.inputs.dtype == torch.float64 else JITTER[torch.float64]
+        return replace(self, points=points * lengthscale, lengthscale=lengthscale, jitter=jitter)
 
     def has_moved(self, values: Values) -> bool:
         """Return whether the lengthscales have changed so much that points should be chosen again.
@@ -107,7 +111,8 @@ class InducingFamily(Family):
             return self
         kept = {name: getattr(other.options, name) for name in BESIDE}
         same = replace(self.options, **kept) == other.options
-        return replace(self, points=other.points, lengthscale=other.lengthscale) if same else self
+        drawn = {name: getattr(other, name) for name in ("points", "lengthscale", "jitter")}
+        return replace(self, **drawn) if same else self
 
     def with_points(self, points: Tensor) -> Self:
         """Return the family with these points (M, d)."""
@@ -119,7 +124,8 @@ class InducingFamily(Family):
 
     def map_at(self, values: Values) -> Nystrom:
         """Return the feature map, for standardised inputs divided by the lengthscale."""
-        return Nystrom(self.drawn_points / values.standardized("lengthscale").double(), self.options.spectrum)
+        points = self.drawn_points / values.standardized("lengthscale").double()
+        return Nystrom(points, self.options.spectrum, self.jitter or JITTER[torch.float64])
 
     @property
     def variances(self) -> tuple[Variance, ...]:
@@ -143,9 +149,10 @@ class InducingFamily(Family):
 
     def _weights(self, points: Tensor, values: Values) -> WeightBlock:
         parameters = (values.standardized("lengthscale"), points)
-        features, diagonal = _NystromFeatures(self.options.spectrum), self.options.diagonal
+        features = _NystromFeatures(self.options.spectrum, self.jitter or JITTER[torch.float64])
+        diagonal, variance = self.options.diagonal, values.standardized("outputscale")
         residual = Residual(diagonal == "fitc", partial(_kernel, self.options.spectrum)) if diagonal else None
-        return WeightBlock(features, len(points), parameters, values.standardized("outputscale"), residual)
+        return WeightBlock(features, len(points), parameters, variance, residual, features.rounding)
 
     def bounds(self, values: Values, rows: Rows, scaling: Scaling) -> EvidenceBounds:
         """Return bounds of the exact log marginal likelihood, in the user's units."""
@@ -168,30 +175,37 @@ class InducingFamily(Family):
             yield from warnings_of(replace(report, weights_used=None), values, scaling.columns, remedies)
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield the options, and the points (M, d)."""
+        """Yield the options, the jitter of float32 models, and the points (M, d)."""
         yield from texts_of(self.options)
+        if self.jitter is not None:
+            yield f"jitter={self.jitter!r}"
         yield self.drawn_points
 
 
 def _kernel(spectrum: Spectrum, a: Tensor, b: Tensor, lengthscale: Tensor, points: Tensor) -> Tensor:
-    return spectrum.kernel_between(a / lengthscale.to(a), b / lengthscale.to(b))
+    return spectrum.kernel_between(a.double() / lengthscale.double(), b.double() / lengthscale.double())
 
 
 class _NystromFeatures:
     """Features of inputs (n, d) at a lengthscale and points (M, d); the last factor of the points' kernel is kept."""
 
-    def __init__(self, spectrum: Spectrum) -> None:
-        self._spectrum = spectrum
+    def __init__(self, spectrum: Spectrum, jitter: float) -> None:
+        self._spectrum, self._jitter = spectrum, jitter
         self._last: tuple[Tensor, Tensor, Nystrom] | None = None
 
     def __call__(self, x: Tensor, lengthscale: Tensor, points: Tensor) -> Tensor:
         last = self._last
         if last is None or last[0] is not lengthscale or last[1] is not points:
-            made = Nystrom(points / lengthscale.double(), self._spectrum)
+            made = Nystrom(points / lengthscale.double(), self._spectrum, self._jitter)
             last = (lengthscale, points, made)
             self._last = None if made.points.requires_grad else last
         phi: Tensor = last[2](x / lengthscale.to(x))
         return phi
 
+    def rounding(self, lengthscale: Tensor, points: Tensor) -> float:
+        """Return the mean of |phi_32(x) - phi(x)|^2, for a lengthscale and points (M, d)."""
+        lengthscale, points = (p.detach() if p.requires_grad else p for p in (lengthscale, points))
+        return mean_square_error(lambda x: self(x, lengthscale, points), points)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _NystromFeatures, (self._spectrum,)
+        return _NystromFeatures, (self._spectrum, self._jitter)

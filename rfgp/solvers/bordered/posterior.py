@@ -14,7 +14,7 @@ from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.blocks.precision import COLUMNS, products
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.bordered.operator import SparseOperator
-from rfgp.solvers.bordered.reads import all_weights, joined_reads, latents_of
+from rfgp.solvers.bordered.reads import all_weights, joined_reads, latents_of, mixes
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
@@ -72,16 +72,11 @@ class BorderedPosterior(Posterior):
     @property
     def width(self) -> int:
         """The number of entries that a point takes: its features, and what it reads of the latent values."""
-        return self.weights.num_features + (1 if self._moves else COLUMNS)
-
-    @property
-    def _moves(self) -> bool:
-        """Whether a block takes points among its latent values, so that the factor depends on them."""
-        return any(block.refine is not None for block in self.prior.precisions)
+        return self.weights.num_features + (1 if self.prior.moves else COLUMNS)
 
     def project(self, inputs: Tensor) -> Reads:
         """Return what n inputs, positions (n,) or rows (n, d), read."""
-        blocks, system = self.prior.precisions, self.system if not self._moves else None
+        blocks, system = self.prior.precisions, self.system if not self.prior.moves else None
         if system is None:
             blocks = tuple(block.refined(self.inputs, inputs) for block in blocks)
             system = self._given(blocks)
@@ -103,16 +98,18 @@ class BorderedPosterior(Posterior):
     def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
         """Return the marginal variances (n,)."""
         known = projected.system.variances(projected.sparse, projected.reduced)
-        return (known + self._residual.residual_variance(inputs, projected.dense)).clamp_min(0)
+        known = known + self._residual.residual_variance(inputs, projected.dense) + self._left(inputs)
+        return known.clamp_min(0)
 
     def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
         """Return the covariance (n, n), of at most 2,000 points."""
         found = self._between(projected, projected)
-        return (found + found.mT) / 2 + self._residual.residual_covariance(inputs, projected.dense)
+        residual = self._residual.residual_covariance(inputs, projected.dense) + self._left(inputs).diag()
+        return (found + found.mT) / 2 + residual
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, for sparse blocks alone."""
-        if self.weights.blocks:
+        if self.weights.blocks or mixes(self.prior.precisions):
             return None
         reads = self.project(inputs)
         return SparseOperator(reads.system, reads.sparse)
@@ -125,7 +122,7 @@ class BorderedPosterior(Posterior):
         Raises:
             InvalidArgumentError: a block has values at some places only, or a residual.
         """
-        if self._moves or self.weights.has_residual:
+        if self.prior.moves or self.weights.has_residual or mixes(self.prior.precisions):
             raise InvalidArgumentError(
                 "This process has no functions to draw: it is known at the positions that are asked for. Draw from "
                 "predict(X).sample(...)."
@@ -172,12 +169,18 @@ class BorderedPosterior(Posterior):
         left, right = self.of(first).project(inputs), self.of(second).project(inputs)
         shared = self.of([name for name in first if name in second])
         residual = self.weights.with_residuals_of(shared.terms)
-        return self._between(left, right) + residual.residual_covariance(inputs, shared.project(inputs).dense)
+        own = residual.residual_covariance(inputs, shared.project(inputs).dense) + shared._left(inputs).diag()
+        return self._between(left, right) + own
 
     @property
     def _residual(self) -> Weights:
         """The weights with the residuals that are part of what is predicted."""
         return self.weights.with_residuals_of(self.terms)
+
+    def _left(self, inputs: Tensor) -> Tensor:
+        """Return the variances (n,) that reads of the sparse terms leave."""
+        kept = (block for block in self.prior.precisions if self.terms is None or block.name in self.terms)
+        return sum((block.residual_variance(inputs) for block in kept), start=torch.zeros(len(inputs)).double())
 
     def _between(self, left: Reads, right: Reads) -> Tensor:
         """Return the covariance (a, b) of what some points read and others do."""
@@ -192,4 +195,5 @@ class BorderedPosterior(Posterior):
         """Return the numbers of the rows, for precisions that have them among their values."""
         border = self.weights.scaled(self.inputs).double()
         reads = joined_reads(blocks, self.inputs)
-        return BorderedSystem(latents_of(blocks), reads, border, self.noise_diag.double(), self.targets)
+        numbers = border, self.noise_diag.double(), self.targets
+        return BorderedSystem(latents_of(blocks), reads, *numbers, mixes=mixes(blocks))

@@ -26,6 +26,11 @@ def joined_reads(blocks: Sequence[PrecisionBlock], inputs: Tensor) -> sp.csr_arr
     return sp.csr_array(sp.hstack(parts, format="csr")) if parts else sp.csr_array((len(inputs), 0))
 
 
+def mixes(blocks: Sequence[PrecisionBlock]) -> bool:
+    """Return whether points may read pairs of values of a block that have no entry in its precision."""
+    return any(block.residual is not None for block in blocks)
+
+
 def latents_of(blocks: Sequence[PrecisionBlock]) -> list[Latent]:
     """Return the numbers of some blocks at their hyperparameters."""
     return [Latent(block.field, as_array(block.values), float(block.variance.detach())) for block in blocks]
@@ -47,7 +52,8 @@ def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> t
     if not weights.has_residual:
         return rows, torch.zeros_like(noise), torch.zeros_like(noise)
     own, counts = border[:, : weights.num_features], rows.counts()
-    noisy, bounding = (weights.of_noise(is_noise=flag).residual_variance(rows.inputs, own) for flag in (True, False))
+    by_kind = ([b.name for b in weights.blocks if b.residual and b.residual.is_noise == flag] for flag in (True, False))
+    noisy, bounding = (weights.with_residuals_of(names).residual_variance(rows.inputs, own) for names in by_kind)
     if weights.adds_noise:
         rows = replace(rows, fixed_noise=noisy if rows.fixed_noise is None else rows.fixed_noise + noisy)
     bound = -0.5 * rows.each.sum() * (counts * bounding / rows.observation_noise(noise)).sum()

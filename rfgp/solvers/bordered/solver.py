@@ -10,7 +10,7 @@ from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.rows import Block
 from rfgp.solvers.bordered.posterior import BorderedPosterior
-from rfgp.solvers.bordered.reads import all_weights, completed, joined_reads, latents_of
+from rfgp.solvers.bordered.reads import all_weights, completed, joined_reads, latents_of, mixes
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
 from rfgp.solvers.role import Posterior, Solver
@@ -53,7 +53,8 @@ class BorderedSolver(Solver):
             like, self._like = self._like, None  # a chain of solvers would keep all their numbers
             return like.system.at(*numbers)
         reads = joined_reads(self._blocks, self._rows.inputs)
-        return BorderedSystem(latents_of(self._blocks), reads, self._border.detach(), *numbers)
+        latents = latents_of(self._blocks)
+        return BorderedSystem(latents, reads, self._border.detach(), *numbers, mixes=mixes(self._blocks))
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""

@@ -30,14 +30,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rfgp.blocks.precision import Array, Factor, Field, quadratic_forms
+from rfgp.blocks.precision import Array, Factor, Field, quadratic_forms, solved_forms
 from rfgp.linalg import cholesky
 from rfgp.solvers.bordered.pattern import JointPattern
 from rfgp.sparse import sampled_outer, times_symmetric
 
 _LOG_2PI = math.log(2 * math.pi)
-_COLUMNS = 64
-"""The number of columns of A^T that are solved at once for variances that the selected inverse does not have."""
 
 _OF_PRIOR = ("pattern", "prior_entries", "_prior_determinants", "_transposed")
 _OF_NOISE = ("entries", "factor", "coupling", "reduced", "border_factor", "log_determinant", "row_variances")
@@ -260,10 +258,7 @@ class BorderedSystem:
             return quadratic_forms(self.pattern.csr, self.factor.inverse, reads)
         out = np.empty(reads.shape[0])
         out[covered] = quadratic_forms(self.pattern.csr, self.factor.inverse, reads[covered])
-        others = np.flatnonzero(~covered)
-        for begin in range(0, len(others), _COLUMNS):
-            some = others[begin : begin + _COLUMNS]
-            out[some] = np.square(self.factor.half_solve(reads[some].T.toarray())).sum(axis=0)
+        out[~covered] = solved_forms(self.factor, reads[~covered])
         return out
 
     # --- the gradient ----------------------------------------------------------------------------

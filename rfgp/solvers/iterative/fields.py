@@ -33,7 +33,7 @@ class PrecisionTerm(Term):
         return PrecisionPart(self._block.factor, self._reads, self._s2**0.5)
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return what n points read."""
+        """Return A (n, N) of n points."""
         return Reads(self._block.projector(inputs))
 
     def cross(self, matrix: Matrix) -> Tensor:
@@ -62,7 +62,7 @@ class PrecisionTerm(Term):
         return PrecisionPart(self._block.factor, reads, self._s2**0.5)
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return what has the gradient in the parameters and in s^2: with t = Q^-1 A^T left, -s^2 t^T dQ t / 2."""
+        """Return a 0-d tensor with the gradient: with t = Q^-1 A^T left it is -s^2 t^T dQ t / 2 in the parameters."""
         field, values = self._block.field, self._block.values
         gathered = self._reads.T @ left.numpy()
         solved = torch.from_numpy(self._block.factor.solve(gathered))

@@ -1,7 +1,5 @@
 """Rows whose neighbours are values of the process instead of observations, by conjugate gradients."""
 
-from collections.abc import Sequence
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -11,30 +9,30 @@ from torch import Tensor
 from rfgp.blocks import Prior
 from rfgp.local import used
 from rfgp.rows import Block
-from rfgp.solvers.iterative.role import Term
-from rfgp.solvers.iterative.solutions import TOLERANCE
-from rfgp.solvers.iterative.solver import SITE_TOLERANCE, IterativeSolver
-from rfgp.solvers.nearby import features, neighbors_of
+from rfgp.solvers.iterative.posterior import IterativePosterior
+from rfgp.solvers.iterative.solver import IterativeSolver
+from rfgp.solvers.nearby import check_sum, features, neighbors_of
+from rfgp.solvers.role import Solver
 from rfgp.solvers.whitened import WhitenedSolver
 
-LOUD, AUDIBLE = 10.0, 1e-3
-"""The noise above which rows are conditioned on values, in the variance that values at their neighbours leave; and the
-variance of the block below which it does not matter, in noise."""
+NOISE_RATIO, LEAST_VARIANCE = 10.0, 1e-3
+"""The least ratio of noise to the conditional variance given values of neighbours at which rows are conditioned on
+values, and the least ratio of the block's variance to the noise at which that matters."""
 LEAST_NOISE = 1e-6
-"""The least noise in the variance of the block: less is near the jitter of its root."""
+"""The least ratio of the noise to the variance of the block. Less is near the jitter of its root."""
 MOST_ROWS = 2**18
 """The most rows that are conditioned on values if neither is asked for."""
-ENOUGH = 50
+FEW_ITERATIONS = 50
 """The most iterations of conjugate gradients if neither is asked for."""
 _SOME = 1000
 
 
 def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
-    """Return whether noise (0-d) hides what observations of a row's neighbours say of it; by some of the rows."""
+    """Return whether rows are conditioned on values, by the signal-to-noise ratio (noise 0-d) of some of them."""
     prior, count = prior.detached(), len(rows)
     block = neighbors_of(prior)
     typical, variance = float(rows.noise_diag(noise.detach()).median()), float(block.variance)
-    if count > MOST_ROWS or not AUDIBLE * typical <= variance <= typical / LEAST_NOISE:
+    if count > MOST_ROWS or not LEAST_VARIANCE * typical <= variance <= typical / LEAST_NOISE:
         return False
     x = rows.inputs[block.order(count)]
     some = torch.linspace(0, count - 1, min(count, _SOME)).long()
@@ -42,40 +40,40 @@ def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
     known = x[torch.from_numpy(columns)]
     phi = features(prior, prior.dense, known) if block.is_residual else None
     left = block.latent_root(known, pattern, phi).deviations
-    return typical > LOUD * float(np.median(left) ** 2)
+    return typical > NOISE_RATIO * float(np.median(left) ** 2)
 
 
-class LatentSolver(IterativeSolver):
-    """Rows, as they are given, under nearest neighbours of values beside weights and sparse precisions.
+class LatentSolver(Solver):
+    """Rows, as they are given, under nearest neighbours of values, weights and sparse precisions.
 
     Args:
         prior: The prior, with gradients.
         rows: The data.
         mean: (k,).
         noise: The variance of one observation, 0-d.
-        terms: The terms at the rows in order, if they are known.
-        tolerance: The relative residual of the solve for the mean.
+        ordered: The solver of the rows in order, if it is known.
+
+    Raises:
+        InvalidArgumentError: a block cannot be added to neighbours.
     """
 
     def __init__(
-        self,
-        prior: Prior,
-        rows: Block,
-        mean: Tensor,
-        noise: Tensor,
-        terms: Sequence[Term] | None = None,
-        tolerance: float = TOLERANCE,
+        self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, ordered: IterativeSolver | None = None
     ) -> None:
+        check_sum(prior)
         self._given, self._order = (prior, rows, mean, noise), neighbors_of(prior).order(len(rows))
-        super().__init__(prior.detached(), rows.take(self._order), mean.detach(), noise.detach(), terms, tolerance)
+        if ordered is None:
+            ordered = IterativeSolver(prior.detached(), rows.take(self._order), mean.detach(), noise.detach())
+        self._ordered = ordered
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets and noise of the same inputs, solved to a tolerance of 1e-11."""
-        return type(self)(self._given[0], rows, mean, noise, self._terms, SITE_TOLERANCE)
+        """Return the solver with other targets (n, k) and noise of the same inputs, solved to 1e-11."""
+        ordered = self._ordered.at(rows.take(self._order), mean.detach(), noise.detach())
+        return type(self)(self._given[0], rows, mean, noise, ordered)
 
     def is_solved(self) -> bool:
         """Return whether conjugate gradients reach the coefficients in few iterations."""
-        return self._solved.converges(ENOUGH)
+        return self._ordered.converges(FEW_ITERATIONS)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return an estimate of the log marginal likelihood, 0-d, with the gradient of that by observations.
@@ -83,11 +81,21 @@ class LatentSolver(IterativeSolver):
         See `likelihood_error`.
         """
         with torch.no_grad():
-            value = super().log_marginal_likelihood()
+            value = self._ordered.log_marginal_likelihood()
         if not self._given[0].wants_gradients:
             return value
         likelihood = self._by_observations.log_marginal_likelihood()
         return value + (likelihood - likelihood.detach())
+
+    @property
+    def likelihood_error(self) -> float:
+        """The standard error of the log marginal likelihood."""
+        return self._ordered.likelihood_error
+
+    def posterior(self) -> IterativePosterior:
+        """Return coefficients of the rows in order, and draws for the variances."""
+        with torch.no_grad():
+            return self._ordered.posterior()
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others, by their observations.
@@ -99,17 +107,22 @@ class LatentSolver(IterativeSolver):
     @property
     def coefficients(self) -> Tensor:
         """The coefficients C^-1 (y - mean), (n, k)."""
-        return self._as_given(super().coefficients)
+        return self._as_given(self._ordered.coefficients)
 
     @property
     def fitted(self) -> Tensor:
         """The posterior mean of f at the rows, (n, k)."""
-        return self._as_given(self._solved.operator.covariance_times(super().coefficients))
+        return self._as_given(self._ordered.fitted)
 
-    @cached_property
+    @property
     def latent_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,); of more than 256 rows estimates from draws."""
-        return self._as_given(super().latent_variances)
+        return self._as_given(self._ordered.latent_variances)
+
+    @property
+    def log_determinant(self) -> Tensor:
+        """An estimate of the log determinant of I + K D^-1, 0-d."""
+        return self._ordered.log_determinant
 
     @property
     def _by_observations(self) -> WhitenedSolver:

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import Prior
+from rfgp.blocks.neighbors import AHEAD
 from rfgp.solvers.iterative.operator import CGOperator
 from rfgp.solvers.iterative.parts import RootPart
 from rfgp.solvers.iterative.preconditioners import WhiteningPreconditioner
 from rfgp.solvers.iterative.role import Matrix, Reads, Term
-from rfgp.solvers.nearby import AHEAD, features, given_rows, given_rows_in_order, neighbors_of, no_functions
+from rfgp.solvers.nearby import features, given_rows, given_rows_in_order, neighbors_of, no_functions
 from rfgp.solvers.whitened.whitening import Whitener
 from rfgp.sparse import SparsityPattern
 
@@ -32,6 +33,7 @@ class NeighborsTerm(Term):
     """
 
     advice = 'Use conditioning="observations".'
+    reads_points = True
 
     def __init__(self, prior: Prior, inputs: Tensor) -> None:
         self._prior, self._inputs = prior.detached(), inputs
@@ -63,11 +65,11 @@ class NeighborsTerm(Term):
         return WhiteningPreconditioner(whitener, operator.deviation, whitener.times(torch.cat(columns, dim=1)))
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return the weights of rows near n points, and the variance that they leave."""
+        """Return the weights (n, rows) of rows near n points, and the variance (n,) that they leave."""
         return Reads(*given_rows(self._prior, self._inputs, self._zeros, inputs))
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return the same with points before each point among its neighbours, and the covariance that is left."""
+        """Return the weights (n, rows) if points have points before them as neighbours, and the covariance left."""
         rows = len(self._inputs)
         near, left = given_rows_in_order(self._prior, self._inputs, self._zeros, inputs)
         among = torch.eye(len(inputs), dtype=torch.float64) - torch.from_numpy(near[:, rows:].toarray())
@@ -104,11 +106,11 @@ class NeighborsTerm(Term):
         """Return None, since points have neighbours of their own."""
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return 0: the gradient is that by observations."""
+        """Return 0, 0-d: the gradient is that by observations."""
         return left.new_zeros(())
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Refuse: each point has neighbours of its own.
+        """Refuse coordinates (rows, p), since each point has neighbours of its own.
 
         Raises:
             InvalidArgumentError: always.

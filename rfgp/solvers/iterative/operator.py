@@ -43,6 +43,20 @@ class Preconditioner(Protocol):
         """The logarithm of |P|."""
 
 
+class Identity:
+    """P = I."""
+
+    log_determinant = 0.0
+
+    def half_solve(self, v: Tensor) -> Tensor:
+        """Return v, (n, p)."""
+        return v
+
+    def half_solve_transposed(self, v: Tensor) -> Tensor:
+        """Return v, (n, p)."""
+        return v
+
+
 class CGOperator:
     """C = sum_t H_t H_t^T + D for parts H_t (n, N_t) and a diagonal D.
 
@@ -50,7 +64,7 @@ class CGOperator:
         parts: The parts.
         noise_diag: D (n,), positive.
         seed: The seed of draws and of the preconditioner.
-        precondition: Returns a preconditioner for an operator. If that returns None, B is solved as it is.
+        precondition: Returns a preconditioner for an operator.
         advice: A sentence on what to do if a solve fails.
     """
 
@@ -59,7 +73,7 @@ class CGOperator:
         parts: Sequence[Part],
         noise_diag: Tensor,
         seed: int,
-        precondition: "Callable[[CGOperator], Preconditioner | None]",
+        precondition: "Callable[[CGOperator], Preconditioner]",
         advice: str,
     ) -> None:
         self.parts, self.noise_diag, self.seed = parts, noise_diag, seed
@@ -87,8 +101,8 @@ class CGOperator:
         return sum(part.num_columns for part in self.parts)
 
     @cached_property
-    def preconditioner(self) -> Preconditioner | None:
-        """The preconditioner, if one is worth it."""
+    def preconditioner(self) -> Preconditioner:
+        """The preconditioner."""
         return self._precondition(self)
 
     def split(self, u: Tensor) -> Sequence[Tensor]:
@@ -97,7 +111,7 @@ class CGOperator:
 
     def spread(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N, p)."""
-        return _total([part.spread(own) for part, own in zip(self.parts, self.split(u), strict=True)])
+        return total([part.spread(own) for part, own in zip(self.parts, self.split(u), strict=True)])
 
     def gather(self, v: Tensor) -> Tensor:
         """Return H^T v, (N, p), of v (n, p)."""
@@ -110,16 +124,17 @@ class CGOperator:
 
     def covariance_times(self, v: Tensor) -> Tensor:
         """Return H H^T v, (n, p), without preparing further products."""
-        return _total([part.spread(part.gather(v)) for part in self.parts])
+        return total([part.spread(part.gather(v)) for part in self.parts])
 
     def product(self, v: Tensor) -> Tensor:
         """Return C v, (n, p), without preparing further products."""
-        scaled = self._scaled(v)
-        return self._scaled(scaled + _total([part.spread(part.gather(scaled)) for part in self._scaled_parts]))
+        scaled = self.deviation[:, None] * v
+        image = scaled + total([part.spread(part.gather(scaled)) for part in self._scaled_parts])
+        return self.deviation[:, None] * image
 
     def scaled_product(self, v: Tensor) -> Tensor:
         """Return B v, (n, p)."""
-        return v + _total([part.times(v) for part in self._scaled_parts])
+        return v + total([part.times(v) for part in self._scaled_parts])
 
     def solve(self, right: Tensor, tolerance: float, most: int | None = None, *, is_hurried: bool = False) -> Tensor:
         """Return C^-1 right, (n, p).
@@ -146,11 +161,9 @@ class CGOperator:
         """
         u, e = self.prior_weights(count)
         parts = zip(self._scaled_parts, self.split(u), strict=True)
-        right = self._scaled(_total([part.spread(own) for part, own in parts]) + e)
+        right = self.deviation[:, None] * (total([part.spread(own) for part, own in parts]) + e)
         w, search = self._searched(right, tolerance)
-        logs = 2 * float(self.deviation.log().sum())
-        if self.preconditioner is not None:
-            logs += self.preconditioner.log_determinant
+        logs = 2 * float(self.deviation.log().sum()) + self.preconditioner.log_determinant
         return Draws(w, (w * right).sum(0), search, logs)
 
     def prior_weights(self, count: int) -> tuple[Tensor, Tensor]:
@@ -174,23 +187,24 @@ class CGOperator:
         self, right: Tensor, tolerance: float, most: int, is_hurried: bool
     ) -> tuple[Tensor, CGSolution]:
         """Return the same for columns that fit side by side."""
-        b = self._unscaled(right)
+        b, precondition = right / self.deviation[:, None], self.preconditioner
         largest = b.abs().amax(0)
         if not bool(torch.isfinite(largest).all()):
             raise SolverError("A linear system of the fit is not finite: features, noise or signal overflow.")
         largest = largest.where(largest > 0, 1.0)  # squares of what is left neither overflow nor vanish
         b = b / largest
         first = self._search(b, 0.1 * tolerance, most)
-        x, sizes = self._half_solve_transposed(first.solution), b.norm(dim=0)
+        x, sizes = precondition.half_solve_transposed(first.solution), b.norm(dim=0)
         for attempt in range(1, ROUNDS + 1):  # the residual that a search updates drifts from the true one
             rest = b - self.scaled_product(x)
             residual = rest.norm(dim=0) / sizes.where(sizes > 0, 1.0)
             if bool((residual <= tolerance).all()):
-                return self._unscaled(largest * x), first
+                return largest * x / self.deviation[:, None], first
             if is_hurried and bool((residual > tolerance ** (attempt / ROUNDS)).any()):
                 break
             if attempt < ROUNDS:
-                x = x + self._half_solve_transposed(self._search(rest, 0.1 * tolerance / residual, most).solution)
+                again = self._search(rest, 0.1 * tolerance / residual, most)
+                x = x + precondition.half_solve_transposed(again.solution)
         raise SolverError(
             f"Conjugate gradients on {counted(len(self), 'observation')} reached a relative residual of "
             f"{float(residual.max()):.1e}, not {tolerance:.0e}, in {attempt} x {counted(most, 'iteration')}. The noise "
@@ -199,22 +213,12 @@ class CGOperator:
 
     def _search(self, b: Tensor, tolerance: float | Tensor, most: int) -> CGSolution:
         """Return the solution of R B R^T x = R b."""
-        return conjugate_gradients(self._preconditioned, self._half_solve(b), tolerance, most)
+        precondition = self.preconditioner
 
-    def _preconditioned(self, v: Tensor) -> Tensor:
-        return self._half_solve(self.scaled_product(self._half_solve_transposed(v)))
+        def product(v: Tensor) -> Tensor:
+            return precondition.half_solve(self.scaled_product(precondition.half_solve_transposed(v)))
 
-    def _half_solve(self, v: Tensor) -> Tensor:
-        return v if self.preconditioner is None else self.preconditioner.half_solve(v)
-
-    def _half_solve_transposed(self, v: Tensor) -> Tensor:
-        return v if self.preconditioner is None else self.preconditioner.half_solve_transposed(v)
-
-    def _scaled(self, v: Tensor) -> Tensor:
-        return self.deviation[:, None] * v
-
-    def _unscaled(self, v: Tensor) -> Tensor:
-        return v / self.deviation[:, None]
+        return conjugate_gradients(product, precondition.half_solve(b), tolerance, most)
 
 
 def columns_at_once(rows: int) -> int:
@@ -227,5 +231,6 @@ def generator(seed: int, role: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(role,)))
 
 
-def _total(parts: Sequence[Tensor]) -> Tensor:
+def total(parts: Sequence[Tensor]) -> Tensor:
+    """Return the sum of tensors of one shape (...), at least one."""
     return sum(parts[1:], start=parts[0])

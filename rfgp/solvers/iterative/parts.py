@@ -137,7 +137,7 @@ class DensePart(Part):
         return self.num_dense
 
     def formed(self) -> Tensor:
-        """Return H."""
+        """Return H (n, F)."""
         return self._matrix
 
     def spread(self, u: Tensor) -> Tensor:

@@ -15,16 +15,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rfgp.solvers.iterative.operator import CGOperator, Preconditioner, generator
+from rfgp.solvers.iterative.operator import CGOperator, Identity, Preconditioner, generator
 from rfgp.solvers.whitened.whitening import Whitener
 from rfgp.sparse import multiply, row_blocks
 
 RANK, _LEAST_RANK = 64, 8
-"""The rank of the Nystrom approximation, beside that of dense parts, and the smallest that is worth it."""
+"""The rank of the Nystrom approximation, without that of dense parts, and the least rank that is used."""
 STANDS_OUT = 10.0
 """The ratio of the first and the last of so many eigenvalues of B above which a preconditioner is used."""
 _SMALLEST = 1e-12
-"""The smallest eigenvalue of P P^T that is told from 0, in the largest."""
+"""The smallest eigenvalue of P P^T, relative to the largest, that is not rounded to 0."""
 
 
 class LowRankPreconditioner(NamedTuple):
@@ -62,12 +62,12 @@ class LowRankPreconditioner(NamedTuple):
         return self.half_solve(v)
 
 
-def nystrom(operator: CGOperator) -> Preconditioner | None:
-    """Return P from random test vectors. None if no eigenvalue stands out."""
+def nystrom(operator: CGOperator) -> Preconditioner:
+    """Return P from random test vectors; I if no eigenvalue stands out."""
     n = len(operator)
     rank = min(RANK + sum(part.num_dense for part in operator.parts), n // 4)
     if rank < _LEAST_RANK:
-        return None
+        return Identity()
     test = torch.from_numpy(generator(operator.seed, 0).standard_normal((n, rank))) / n**0.5
     image = operator.scaled_product(test) - test
     shift = torch.finfo(image.dtype).eps * image.norm()
@@ -75,11 +75,11 @@ def nystrom(operator: CGOperator) -> Preconditioner | None:
     inner = test.mT @ shifted
     factor, info = torch.linalg.cholesky_ex((inner + inner.mT) / 2)
     if bool(info.any()):
-        return None
+        return Identity()
     root = torch.linalg.solve_triangular(factor, shifted.mT, upper=False).mT
     sizes = torch.linalg.eigvalsh(root.mT @ root)
     if float((sizes[-1] + 1) / (sizes[0] + 1)) < STANDS_OUT:
-        return None
+        return Identity()
     vectors, sizes, _ = torch.linalg.svd(root, full_matrices=False)
     values = (sizes.square() - shift).clamp_min(0)
     return LowRankPreconditioner.of(vectors, (values + 1) / (values[-1] + 1))

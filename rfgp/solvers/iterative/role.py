@@ -39,9 +39,11 @@ class Term(ABC):
         seed: The seed of draws and of the preconditioner.
         dtype: The precision of the coordinates of draws.
         advice: A sentence on what to do if a solve fails.
+        reads_points: Whether a point may read other points.
     """
 
     name: str
+    reads_points = False
     width = 0
     seed = 0
     dtype = torch.float64
@@ -52,13 +54,13 @@ class Term(ABC):
     def part(self) -> Part:
         """H of the rows."""
 
-    def precondition(self, operator: CGOperator) -> Preconditioner | None:
-        """Return a preconditioner of the operator whose last term this is. None if it is solved as it is."""
+    def precondition(self, operator: CGOperator) -> Preconditioner:
+        """Return a preconditioner of the operator whose last term this is."""
         return nystrom(operator)
 
     @abstractmethod
     def read(self, inputs: Tensor) -> Reads:
-        """Return what n points read, each by itself."""
+        """Return X (n, N) of n points, each by itself."""
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
         """Return X (n, N) of points that may be each other's neighbours, and the covariance (n, n) that is left."""
@@ -91,7 +93,7 @@ class Term(ABC):
 
     @abstractmethod
     def joined(self, inputs: Tensor) -> Part | None:
-        """Return [H; h] of the rows and of points after them. None if points have variance beside it."""
+        """Return [H; h] of the rows and of points after them. None if points have further variance."""
 
     @abstractmethod
     def score(self, left: Tensor, signs: Tensor) -> Tensor:

@@ -18,7 +18,8 @@ from torch import Tensor
 from rfgp.blocks import Prior
 from rfgp.rows import Block
 from rfgp.solvers.bordered.reads import completed
-from rfgp.solvers.iterative.posterior import ENTRIES, MOST_SOLVED, IterativePosterior
+from rfgp.solvers.iterative.given import ENTRIES, GivenTerms
+from rfgp.solvers.iterative.posterior import MOST_SOLVED, IterativePosterior
 from rfgp.solvers.iterative.role import Term
 from rfgp.solvers.iterative.solutions import PATH_TOLERANCE, TOLERANCE, Solutions
 from rfgp.solvers.iterative.terms import operator_of, terms_of
@@ -59,7 +60,7 @@ class IterativeSolver(Solver):
         self._solved = Solutions(operator, self.residual, rows.each, tolerance)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets and noise of the same inputs, solved to a tolerance of 1e-11."""
+        """Return the solver with other targets (n, k) and noise of the same inputs, solved to 1e-11."""
         return type(self)(self._prior, rows, mean, noise, self._terms, SITE_TOLERANCE)
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -98,11 +99,15 @@ class IterativeSolver(Solver):
     def latent_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,); of more than 256 rows estimates from draws."""
         with torch.no_grad():
-            posterior, inputs = self.posterior(), self._rows.inputs
+            posterior, inputs, weights = self.posterior(), self._rows.inputs, self._prior.dense
             if len(inputs) <= MOST_SOLVED:
-                return posterior.variance(inputs, posterior.project(inputs))
-            chunks = torch.split(inputs, max(1, ENTRIES // posterior.width))
-            return torch.cat([posterior.estimated_variance(chunk, posterior.project(chunk)) for chunk in chunks])
+                variance = posterior.variance(inputs, posterior.project(inputs))
+            else:
+                chunks = torch.split(inputs, max(1, ENTRIES // posterior.width))
+                variance = torch.cat([posterior.project(chunk).estimated_variance() for chunk in chunks])
+            if not weights.has_residual:
+                return variance
+            return variance - weights.residual_variance(inputs, weights.scaled(inputs))  # it is no part of f at rows
 
     @property
     def log_determinant(self) -> Tensor:
@@ -132,8 +137,14 @@ class IterativeSolver(Solver):
     def posterior(self) -> IterativePosterior:
         """Return coefficients, and draws for the variances."""
         noise_diag, solved = self._noise_diag.detach().clone(), self._solved
-        prior, inputs = self._prior.detached(), self._rows.inputs
-        return IterativePosterior(prior, inputs, noise_diag, solved.coefficients, solved.draws)
+        prior, inputs, known = self._prior.detached(), self._rows.inputs, None
+        if not any(parameter.requires_grad for parameter in self._prior.parameters):
+            known = GivenTerms(self._terms, solved.operator, solved.coefficients, solved.draws)
+        return IterativePosterior(prior, inputs, noise_diag, solved.coefficients, solved.draws, known)
+
+    def converges(self, most: int) -> bool:
+        """Return whether conjugate gradients find the coefficients in about so many iterations."""
+        return self._solved.converges(most)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others, from `latent_variances`.

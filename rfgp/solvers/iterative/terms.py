@@ -15,15 +15,15 @@ from rfgp.solvers.iterative.weights import WeightTerm
 
 
 def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
-    """Return the terms of a prior at rows: weights, precisions, walks, and neighbours of rows in order.
+    """Return the terms of a prior at rows (n, ...): weights, precisions, walks, and neighbours of rows in order.
 
     Raises:
         InvalidArgumentError: a block that no part is known for.
     """
-    if prior.kernels or any(block.refine is not None for block in prior.precisions):
+    if prior.kernels or prior.moves:
         raise InvalidArgumentError(
-            "Conjugate gradients take features, walks, neighbours and fields whose values stay where they are. Use an "
-            "approximation for kernels and for fields with values at the points."
+            "Exact kernels and fields with values at the points cannot be added to many walks, nor to neighbours that "
+            "are latent. Use an approximation of the kernel, or a field whose values stay where they are."
         )
     terms: list[Term] = [WeightTerm(prior, block, inputs) for block in prior.weights]
     terms += [PrecisionTerm(block, inputs) for block in prior.precisions]

@@ -57,7 +57,7 @@ class WalkTerm(Term):
         return SparsePart(kept, self._s2**0.5)
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return the features of n positions."""
+        """Return the features (n, N) of n positions."""
         return Reads(self._block.features(inputs, keep=False).matrix())
 
     def cross(self, matrix: Matrix) -> Tensor:
@@ -86,11 +86,11 @@ class WalkTerm(Term):
         return lifted
 
     def joined(self, inputs: Tensor) -> SparsePart:
-        """Return s phi of the rows and of positions after them, all columns."""
+        """Return all columns of s phi (rows + n, N) of the rows and of positions after them."""
         return SparsePart(sp.csr_array(sp.vstack([self._phi, self.read(inputs).matrix])), self._s2**0.5)
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return what has the gradient in the entries of phi, on its pattern, and in s^2."""
+        """Return a 0-d tensor with the gradient in the entries of phi, on its pattern, and in s^2."""
         values, pattern = self._features
         right = torch.from_numpy(self._phi.T @ left.numpy())
         in_values = self._s2 * sampled_outer(left * signs, right, pattern)

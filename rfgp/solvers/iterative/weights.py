@@ -37,7 +37,7 @@ class WeightTerm(Term):
         return DensePart(self._phi.detach())
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return the features of n points, and the variance of a residual."""
+        """Return the features (n, F) of n points, and the variance (n,) of a residual."""
         phi = self._features(inputs).detach()
         left = None if self._block.residual is None else self._block.residual_variance(inputs, phi)
         return Reads(phi.numpy(), left)
@@ -75,7 +75,7 @@ class WeightTerm(Term):
         return DensePart(torch.cat([self._phi.detach(), self._features(inputs).detach()]))
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return what has the gradient in Phi."""
+        """Return a 0-d tensor with the gradient in Phi."""
         return (self._phi * ((left * signs) @ self.part.gather(left).mT)).sum()
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:

@@ -1,4 +1,4 @@
-"""The posterior of new points under nearest neighbours that are observations, beside weights and sparse precisions.
+"""The posterior of new points under nearest neighbours that are observations, weights and sparse precisions.
 
 Given y, the function at a new point x with its nearest rows N, b = C_NN^-1 c and d = v - b^T c, is
 
@@ -23,13 +23,13 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import PrecisionBlock, Prior, Weights
+from rfgp.blocks.neighbors import AHEAD
 from rfgp.linalg import covariance_root
-from rfgp.solvers.bordered.reads import all_weights, joined_reads
-from rfgp.solvers.bordered.system import BorderedSystem
-from rfgp.solvers.nearby import AHEAD, features, given_rows, given_rows_in_order, neighbors_of, no_functions
+from rfgp.solvers.bordered.reads import joined_reads
+from rfgp.solvers.nearby import features, given_rows, given_rows_in_order, neighbors_of, no_functions
 from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import known_terms, make_contiguous
-from rfgp.solvers.whitened.whitening import Whitener, white_system
+from rfgp.solvers.whitened.whitening import WhiteRows, half_solved
 
 
 class Reads(NamedTuple):
@@ -52,7 +52,7 @@ class WhitenedPosterior(Posterior):
         noise: The noise of the rows' observations, (n,).
         weights: The posterior mean of the dense weights, (F, k).
         factor: The Cholesky factor (F, F) of their precision.
-        known: The regression of the whitened rows. If None, it is computed again when latent values are read.
+        known: The rows with what was computed of them. If None, it is computed when latent values are read.
         terms: The names of the terms whose sum is predicted. If None, all.
     """
 
@@ -62,7 +62,7 @@ class WhitenedPosterior(Posterior):
     noise: Tensor
     weights: Tensor
     factor: Tensor
-    known: BorderedSystem | None = None
+    known: WhiteRows | None = None
     terms: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -77,18 +77,18 @@ class WhitenedPosterior(Posterior):
 
     def project(self, inputs: Tensor) -> Reads:
         """Return what n inputs (n, d) read, each by itself."""
-        blocks, system = self._given(inputs)
+        blocks, system = self._rows.given(inputs)
         dense, sparse = self._own_reads(blocks, inputs)
         offset, left = self.targets.new_zeros(len(inputs), self.targets.shape[1]), dense.new_zeros(len(inputs))
         if self._has_neighbors:
             near, left = given_rows(self.prior, self.inputs, self.noise, inputs)
-            of_near = self._near_reads(blocks, near)
+            of_near = self._rows.near(blocks, near)
             dense, sparse = dense - of_near[0], sp.csr_array(sparse - of_near[1])
             offset = torch.from_numpy(near @ self.targets.numpy())
         if system is not None:
             offset = offset + torch.from_numpy(np.asarray(sparse @ system.values.numpy()))
         left = left + self._residual_variance(inputs)
-        return Reads(dense, offset, self._half(system, dense, sparse), left)
+        return Reads(dense, offset, half_solved(system, self.factor, dense, sparse), left)
 
     def mean(self, projected: Reads) -> Tensor:
         """Return the mean (n, k)."""
@@ -153,8 +153,7 @@ class WhitenedPosterior(Posterior):
         Raises:
             InvalidArgumentError: there is no such term.
         """
-        known = self.system if self.prior.precisions and not self._moves else None
-        return replace(self, known=known, terms=known_terms(self.prior, names))
+        return replace(self, known=self._rows, terms=known_terms(self.prior, names))
 
     # --- the terms -------------------------------------------------------------------------------
 
@@ -163,14 +162,14 @@ class WhitenedPosterior(Posterior):
         return self.terms is None or neighbors_of(self.prior).name in self.terms
 
     @cached_property
-    def _weights(self) -> Weights:
-        """The dense weights, those of kernels at the rows included."""
-        return all_weights(self.prior, self.inputs)
+    def _rows(self) -> WhiteRows:
+        """The rows."""
+        return self.known or WhiteRows(self.prior, self.inputs, self.targets, self.noise)
 
     @property
     def _residual(self) -> Weights:
         """The weights with the residuals that are part of what is predicted."""
-        return self._weights.with_residuals_of(self.terms)
+        return self._rows.weights.with_residuals_of(self.terms)
 
     def _residual_variance(self, inputs: Tensor) -> Tensor:
         """Return the variances (n,) of these residuals, or 0."""
@@ -184,84 +183,28 @@ class WhitenedPosterior(Posterior):
 
     def _own_reads(self, blocks: Sequence[PrecisionBlock], inputs: Tensor) -> tuple[Tensor, sp.csr_array]:
         """Return features (n, F) and reads of latent values (n, N) of points, 0 for terms that are not predicted."""
-        dense, sparse = features(self.prior, self._weights, inputs), joined_reads(blocks, inputs)
+        dense, sparse = features(self.prior, self._rows.weights, inputs), joined_reads(blocks, inputs)
         if self.terms is None:
             return dense, sparse
         kept = [np.full(block.size, float(block.name in self.terms)) for block in blocks]
-        return dense * self._weights.of(self.terms), sp.csr_array(sparse @ sp.diags_array(np.concatenate([*kept, []])))
-
-    def _near_reads(self, blocks: Sequence[PrecisionBlock], near: sp.csr_array) -> tuple[Tensor, sp.csr_array]:
-        """Return the weighted sums of features (q, F) and of reads (q, N) of the rows near points, near (q, n)."""
-        rows = np.unique(near.indices)
-        known = self.inputs[torch.from_numpy(rows)]
-        some = sp.csr_array(near[:, rows])
-        dense = features(self.prior, self._weights, known).numpy()
-        return torch.from_numpy(some @ dense), sp.csr_array(some @ joined_reads(blocks, known))
-
-    def _half(self, system: BorderedSystem | None, dense: Tensor, sparse: sp.csr_array) -> Tensor:
-        """Return a root (q, F + N) of the posterior covariance of Phi w + A u, for dense Phi and sparse A."""
-        if system is None:
-            half: Tensor = torch.linalg.solve_triangular(self.factor, dense.mT, upper=False).mT
-            return half
-        half = system.half_border(dense - torch.from_numpy(np.asarray(sparse @ system.coupling.numpy())))
-        return torch.cat([half, torch.from_numpy(system.factor.half_solve(sparse.toarray().T).T)], dim=1)
+        return dense * self._rows.weights.of(self.terms), sp.csr_array(
+            sparse @ sp.diags_array(np.concatenate([*kept, []]))
+        )
 
     def _joint(self, inputs: Tensor, projected: Reads) -> tuple[Tensor, Tensor]:
         """Return a root (n, n + F + N) of the joint covariance without residuals, and the scales (n,) of its rows."""
         count, rows = len(inputs), len(self.inputs)
-        blocks, system = self._given(inputs)
+        blocks, system = self._rows.given(inputs)
         dense, sparse = self._own_reads(blocks, inputs)
         own = dense.new_zeros(count, count)
         if self._has_neighbors:
             near, left = given_rows_in_order(self.prior, self.inputs, self.noise, inputs)
             among = torch.eye(count, dtype=torch.float64) - torch.from_numpy(near[:, rows:].toarray())
-            of_near = self._near_reads(blocks, sp.csr_array(near[:, :rows]))
+            of_near = self._rows.near(blocks, sp.csr_array(near[:, :rows]))
             right = torch.cat([left.sqrt().diag(), of_near[0], torch.from_numpy(of_near[1].toarray())], dim=1)
             solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)
             own, features, reads = torch.split(solved, [count, *dense.shape[1:], *sparse.shape[1:]], dim=1)
             dense, sparse = dense - features, sp.csr_array(sparse - reads.numpy())
-        root = torch.cat([own, self._half(system, dense, sparse)], dim=1)
+        root = torch.cat([own, half_solved(system, self.factor, dense, sparse)], dim=1)
         square = root.square().sum(1) + self._residual_variance(inputs)
         return root, (self.variance(inputs, projected) / square.clamp_min(torch.finfo(square.dtype).tiny)).sqrt()
-
-    # --- the latent values -----------------------------------------------------------------------
-
-    @property
-    def _moves(self) -> bool:
-        """Whether a block takes points among its latent values, so that the factor depends on them."""
-        return any(block.refine is not None for block in self.prior.precisions)
-
-    @cached_property
-    def system(self) -> BorderedSystem:
-        """The regression of the whitened rows."""
-        return self.known or self._system([block.refined(self.inputs) for block in self.prior.precisions])
-
-    def _given(self, inputs: Tensor) -> tuple[Sequence[PrecisionBlock], BorderedSystem | None]:
-        """Return precisions that have these inputs (n, d) among their values, and the regression; None without any."""
-        if not self.prior.precisions:
-            return (), None
-        if not self._moves:
-            return self.prior.precisions, self.system
-        blocks = [block.refined(self.inputs, inputs) for block in self.prior.precisions]
-        return blocks, self._system(blocks)
-
-    def _system(self, blocks: Sequence[PrecisionBlock]) -> BorderedSystem:
-        dense, targets = self._white
-        reads = self._whitener.times_sparse(joined_reads(blocks, self.inputs)).matrix()
-        return white_system(blocks, reads, dense, targets)
-
-    @cached_property
-    def _whitener(self) -> Whitener:
-        """The whitener of the rows."""
-        phi, pattern = (
-            features(self.prior, self._weights, self.inputs),
-            neighbors_of(self.prior).predecessors(self.inputs),
-        )
-        return Whitener.of(self.prior, self.inputs, self.noise, phi, pattern)
-
-    @cached_property
-    def _white(self) -> tuple[Tensor, Tensor]:
-        """The features (n, F) and targets (n, k) of the rows, whitened."""
-        phi = features(self.prior, self._weights, self.inputs)
-        both = self._whitener.times(torch.cat([phi, self.targets], dim=1))
-        return both[:, : phi.shape[1]], both[:, phi.shape[1] :]

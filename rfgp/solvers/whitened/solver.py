@@ -1,4 +1,4 @@
-"""Rows under nearest neighbours whose conditionals are those of observations, beside weights and sparse precisions.
+"""Rows under nearest neighbours whose conditionals are those of observations, with weights and sparse precisions.
 
 f = Phi w + A u + g, y = mean + f + e. g + e has the precision V^T V with a sparse V (`rfgp.local.factor`), the noise
 within the conditionals (Vecchia 1988; Katzfuss and Guinness 2021). Whitened rows are a linear model of noise 1
@@ -20,14 +20,13 @@ from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
-from rfgp.errors import InvalidArgumentError
 from rfgp.rows import Block
 from rfgp.solvers.bordered.reads import all_weights, completed, joined_reads
 from rfgp.solvers.bordered.system import BorderedSystem
-from rfgp.solvers.nearby import features, neighbors_of
+from rfgp.solvers.nearby import check_sum, features, neighbors_of
 from rfgp.solvers.role import Solver
 from rfgp.solvers.whitened.posterior import WhitenedPosterior
-from rfgp.solvers.whitened.whitening import Whitener, white_system
+from rfgp.solvers.whitened.whitening import Whitener, WhiteRows, white_system
 from rfgp.sparse import SparsityPattern
 
 _COLUMNS = 64
@@ -35,7 +34,7 @@ _COLUMNS = 64
 
 
 class WhitenedSolver(Solver):
-    """Rows under a block of nearest neighbours, beside weights, kernels and sparse precisions.
+    """Rows under a block of nearest neighbours with weights, kernels and sparse precisions.
 
     Other targets and noise change the whitener, so that `at` shares the order and the neighbours of the rows only.
 
@@ -49,7 +48,7 @@ class WhitenedSolver(Solver):
         order: The place of each row among the rows as they were given, (n,). If None, they are in order.
 
     Raises:
-        InvalidArgumentError: a block has a residual that bounds the likelihood.
+        InvalidArgumentError: a block cannot be added to neighbours.
     """
 
     def __init__(
@@ -61,10 +60,7 @@ class WhitenedSolver(Solver):
         pattern: SparsityPattern,
         order: Tensor | None = None,
     ) -> None:
-        if prior.dense.has_residual and any(b.residual and not b.residual.is_noise for b in prior.weights):
-            raise InvalidArgumentError(
-                'Inducing points beside neighbours must not bound the likelihood. Use diagonal="fitc", or none.'
-            )
+        check_sum(prior)
         self._prior, self._rows, self._mean, self._pattern, self._order = prior, rows, mean, pattern, order
         self._blocks = [block.refined(rows.inputs) for block in prior.precisions]
         phi = features(prior, all_weights(prior, rows.inputs), rows.inputs)
@@ -88,7 +84,7 @@ class WhitenedSolver(Solver):
         return cls(prior, ordered, mean, noise, block.predecessors(ordered.inputs), order)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver with other targets and noise of the same inputs, as they were given."""
+        """Return the solver with other targets (n, k) and noise of the same inputs, as they were given."""
         ordered = rows if self._order is None else rows.take(self._order)
         return type(self)(self._prior, ordered, mean, noise, self._pattern, self._order)
 
@@ -163,11 +159,10 @@ class WhitenedSolver(Solver):
     def posterior(self) -> WhitenedPosterior:
         """Return the rows, and weights with the factor of their precision."""
         with torch.no_grad():
-            system = self.system
+            system, prior = self.system, self._prior.detached()
             rows = self._rows.inputs, self._rows.targets - self._mean, self._noise
-            return WhitenedPosterior(
-                self._prior.detached(), *rows, system.weights, system.border_factor, system if self._blocks else None
-            )
+            known = WhiteRows(prior, *rows, system if self._blocks else None)
+            return WhitenedPosterior(prior, *rows, system.weights, system.border_factor, known)
 
     def _as_given(self, values: Tensor) -> Tensor:
         """Return values (n, ...) of rows in order for rows as they were given."""

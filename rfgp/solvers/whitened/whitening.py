@@ -1,4 +1,4 @@
-"""The whitener V of rows under a block of nearest neighbours with their noise, and rows that it has whitened.
+"""The whitener V of rows under a block of nearest neighbours with their noise, and rows that it whitens.
 
 With V^T V = (G + D)^-1, G the covariance of the neighbours' block at the rows (`rfgp.local.factor`), V (y - mean) is a
 linear model of noise 1: V Phi w + V A u + e, e ~ N(0, I), with u of a sparse precision.
@@ -6,16 +6,18 @@ linear model of noise 1: V Phi w + V A u + e, e ~ N(0, I), with u of a sparse pr
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.local import whitened, whitened_back
-from rfgp.solvers.bordered.reads import latents_of
+from rfgp.solvers.bordered.reads import all_weights, joined_reads, latents_of
 from rfgp.solvers.bordered.system import BorderedSystem
-from rfgp.solvers.nearby import neighbors_of
+from rfgp.solvers.nearby import features, neighbors_of
 from rfgp.sparse import SparseValues, SparsityPattern, times_sparse
 
 
@@ -90,3 +92,72 @@ def white_system(
     ones = torch.ones(len(targets), dtype=torch.float64)
     numbers = dense.detach(), ones, targets.detach(), each
     return BorderedSystem(latents_of(blocks), reads, *numbers, mixes=True)
+
+
+class WhiteRows:
+    """Rows in order under neighbours and other blocks, for what new points read of them.
+
+    Args:
+        prior: Neighbours, weights, kernels and sparse precisions.
+        inputs: The inputs of the rows, (n, d).
+        targets: y - mean, (n, k).
+        noise: The noise of their observations, (n,).
+        system: The regression of the whitened rows, if it is known.
+    """
+
+    def __init__(
+        self, prior: Prior, inputs: Tensor, targets: Tensor, noise: Tensor, system: BorderedSystem | None = None
+    ) -> None:
+        self._prior, self.inputs, self.targets, self.noise = prior, inputs, targets, noise
+        self.weights, self._known = all_weights(prior, inputs), system
+
+    def given(self, inputs: Tensor) -> tuple[Sequence[PrecisionBlock], BorderedSystem | None]:
+        """Return precisions that have these inputs (n, d) among their values, and the regression; None without any."""
+        if not self._prior.precisions:
+            return (), None
+        if not self._prior.moves:
+            return self._prior.precisions, self._system
+        blocks = [block.refined(self.inputs, inputs) for block in self._prior.precisions]
+        return blocks, self._regression(blocks)
+
+    def near(self, blocks: Sequence[PrecisionBlock], weights: sp.csr_array) -> tuple[Tensor, sp.csr_array]:
+        """Return the weighted sums of features (q, F) and of reads (q, N) of rows, for weights (q, n)."""
+        rows = np.unique(weights.indices)
+        known = self.inputs[torch.from_numpy(rows)]
+        some = sp.csr_array(weights[:, rows])
+        dense = features(self._prior, self.weights, known).numpy()
+        return torch.from_numpy(some @ dense), sp.csr_array(some @ joined_reads(blocks, known))
+
+    @cached_property
+    def _system(self) -> BorderedSystem:
+        return self._known or self._regression(self._prior.precisions)
+
+    def _regression(self, blocks: Sequence[PrecisionBlock]) -> BorderedSystem:
+        whitener, dense, targets = self._white
+        reads = whitener.times_sparse(joined_reads(blocks, self.inputs)).matrix()
+        return white_system(blocks, reads, dense, targets)
+
+    @cached_property
+    def _white(self) -> tuple[Whitener, Tensor, Tensor]:
+        """The whitener, and the features (n, F) and targets (n, k) whitened."""
+        phi = features(self._prior, self.weights, self.inputs)
+        pattern = neighbors_of(self._prior).predecessors(self.inputs)
+        whitener = Whitener.of(self._prior, self.inputs, self.noise, phi, pattern)
+        both = whitener.times(torch.cat([phi, self.targets], dim=1))
+        return whitener, both[:, : phi.shape[1]], both[:, phi.shape[1] :]
+
+
+def half_solved(system: BorderedSystem | None, factor: Tensor, dense: Tensor, sparse: sp.csr_array) -> Tensor:
+    """Return a root (q, F + N) of the posterior covariance of Phi w + A u.
+
+    Args:
+        system: The regression. If None, there are no latent values u.
+        factor: The Cholesky factor of the precision of the weights, (F, F).
+        dense: Phi (q, F).
+        sparse: A (q, N).
+    """
+    if system is None:
+        half: Tensor = torch.linalg.solve_triangular(factor, dense.mT, upper=False).mT
+        return half
+    half = system.half_border(dense - torch.from_numpy(np.asarray(sparse @ system.coupling.numpy())))
+    return torch.cat([half, torch.from_numpy(system.factor.half_solve(sparse.toarray().T).T)], dim=1)

@@ -12,6 +12,7 @@ from rfgp.fitting import Plan, fit_table, neighbors
 from rfgp.regression import begin
 from rfgp.regression.table import offers
 from rfgp.rows import Chunk
+from rfgp.solvers.whitened import blocked
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning", "ignore::rfgp.RfgpWarning")
 
@@ -87,7 +88,8 @@ def test_a_local_process_begins_where_another_ended(beside):
     assert begun.family.options is other
     values = begun.hyperparameters, found.regression.hyperparameters
     if beside:
-        drawn = [each.prior(values[1]).phi(ground.rows.inputs) for each in (begun.family, found.regression.family)]
+        families = begun.family, found.regression.family
+        drawn = [each.prior(values[1]).dense.scaled(ground.rows.inputs) for each in families]
         assert torch.equal(*drawn)
     assert values[0].raw.keys() == values[1].raw.keys()
     assert all(torch.equal(values[0].raw[name], values[1].raw[name]) for name in values[1].raw)
@@ -171,7 +173,7 @@ def test_of_very_many_rows_some_say_whether_fewer_mislead(monkeypatch, has_twins
     monkeypatch.setattr(neighbors, "MOST_ROWS", 300)
     assert [*said, fit.has_missed(values, report)] == [has_twins] * 2
     last, sizes = neighbors.NeighborFit.of(fit.regression, Plan()), []
-    monkeypatch.setattr(neighbors, "is_large", lambda prior, count: sizes.append(count) or False)
+    monkeypatch.setattr(blocked, "is_large", lambda prior, count: sizes.append(count) or False)
     monkeypatch.setattr(neighbors, "MOST_ROWS", 20)
     dataclasses.replace(last, most=20).has_missed(values, report)
     assert sizes == [1200]  # before a last fit all of them are asked

@@ -7,7 +7,7 @@ from grid import MOST_DENSE, field, grid, observations
 
 import rfgp
 from rfgp import GraphGP
-from rfgp.inference.iterated import systems
+from rfgp.solvers.iterative import operator
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_very_many_rows_begin_from_a_subset(whole, monkeypatch, iterative):
 @pytest.mark.parametrize("iterations", [1, 12])
 def test_starts_that_cannot_be_solved_are_left_out(iterations, monkeypatch, iterative):
     """Where every start fails, as in one step, the search begins from the model's own values."""
-    monkeypatch.setattr(systems, "MOST_ITERATIONS", iterations)
+    monkeypatch.setattr(operator, "MOST_ITERATIONS", iterations)
     searched = []
     monkeypatch.setattr(
         "rfgp.fitting.nodes.maximize_by_scoring", lambda *arguments: searched.append(arguments[3]) or 1 / 0

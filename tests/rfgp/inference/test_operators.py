@@ -6,7 +6,7 @@ from checks import assert_mean, fails
 import graphs
 import rfgp
 from rfgp import metrics
-from rfgp.inference.iterated.sparse_system import SparseSystem
+from rfgp.solvers.iterative.operator import CGOperator
 
 GRID = graphs.Graph.from_grid((12, 12))
 KERNEL = graphs.kernels.RegularizedLaplacian(2, 2.0)
@@ -22,7 +22,7 @@ def exact():
 
 @pytest.fixture
 def walks(exact, monkeypatch):
-    monkeypatch.setattr("rfgp.inference.choice.MOST_DENSE", 10)
+    monkeypatch.setattr("rfgp.solvers.choice.MOST_DENSE", 10)
     return exact.redraw(features="walks", num_walkers=8, seed=1)
 
 
@@ -86,9 +86,9 @@ def test_laws_without_operators_are_refused(exact):
 
 def test_joint_laws_are_solved_for_a_few_points_at_a_time(walks, monkeypatch):
     whole, solved = walks.predict(POINTS).covariance, []
-    solve = SparseSystem.solve
-    monkeypatch.setattr("rfgp.inference.iterated.sparse.ENTRIES", 7 * 144)
-    monkeypatch.setattr("rfgp.inference.iterated.sparse.LEAST_SOLVED", 1)
-    monkeypatch.setattr(SparseSystem, "solve", lambda self, v, t: solved.append(v.shape[1]) or solve(self, v, t))
+    solve = CGOperator.solve
+    monkeypatch.setattr("rfgp.solvers.iterative.posterior.ENTRIES", 7 * 144)
+    monkeypatch.setattr("rfgp.solvers.iterative.posterior.LEAST_SOLVED", 1)
+    monkeypatch.setattr(CGOperator, "solve", lambda self, v, t: solved.append(v.shape[1]) or solve(self, v, t))
     np.testing.assert_allclose(walks.predict(POINTS).covariance, whole, atol=1e-4)
     assert solved == [7] * 14 + [2]

@@ -239,7 +239,7 @@ def test_chunks_change_nothing(name, monkeypatch):
     gp = make().condition(inputs, Y[:, 0])
     whole = gp.predict(new)
     mean, variance = whole.mean, whole.variance
-    monkeypatch.setattr("rfgp.inference.laws.ENTRIES", 80)
+    monkeypatch.setattr("rfgp.inference.distributions.ENTRIES", 80)
     parts = gp.predict(new)
     np.testing.assert_allclose(parts.mean, mean, rtol=1e-12)
     np.testing.assert_allclose(parts.variance, variance, rtol=1e-9)
@@ -248,7 +248,7 @@ def test_chunks_change_nothing(name, monkeypatch):
 
 def test_a_prediction_holds_no_features_of_many_points(monkeypatch):
     X, Y, new = data()
-    monkeypatch.setattr("rfgp.inference.laws.ENTRIES", 1000)
+    monkeypatch.setattr("rfgp.inference.distributions.ENTRIES", 1000)
     gp, sizes = MODELS["primal"]().condition(X, Y[:, 0]), []
     gp.predict(new).mean.sum()
     gp.feature_map.register_forward_pre_hook(lambda module, arguments: sizes.append(len(arguments[0])))

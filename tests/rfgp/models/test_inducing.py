@@ -389,7 +389,7 @@ def test_a_redraw_keeps_learned_points_where_only_the_diagonal_changes():
 
 @pytest.mark.slow
 def test_float32_is_searched_in_double():
-    """Else rounding would end line searches; the likelihoods are of other jitters."""
+    """Else rounding would end line searches."""
     X, y = table(300)
     options = {"learn_inducing": True, "num_inducing": 8, "seed": 0}
     one, two = (model(dtype=dtype, **options).fit(X, y).fit_report for dtype in (torch.float32, torch.float64))

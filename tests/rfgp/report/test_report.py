@@ -18,7 +18,7 @@ import graphs
 import rfgp
 from rfgp import datasets, fields, report
 from rfgp.cli.common import print_study
-from rfgp.fitting import local
+from rfgp.fitting import neighbors
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLORS, log_ticks, styles
 from rfgp.report import baselines, comparing, figures, notes, page, words
@@ -237,7 +237,7 @@ def test_inducing_points_are_compared_and_bounded(options, own, lead):
 
 
 def test_rows_of_the_search_are_those_that_it_took(monkeypatch):
-    monkeypatch.setattr(local, "MOST_ROWS", 20)
+    monkeypatch.setattr(neighbors, "MOST_ROWS", 20)
     gp = rfgp.TableGP(None, local="matern32", num_neighbors=5, seed=0)
     for model, rows in ((gp, "20"), (rfgp.SparseSpectrumGP(num_frequencies=8, seed=0), "40")):
         study = report.study_table(small_table(), model, fit_rows=40, compare=False)

@@ -677,5 +677,5 @@ def test_functions_of_classes_that_are_not_all_there(tmp_path):
             tensors[name.replace(".2.", ".7.")] = tensors.pop(name)
 
     rewrite(whole, tmp_path / "broken.safetensors", change)
-    with pytest.raises(rfgp.ModelFileError, match="parts"):
+    with pytest.raises(rfgp.ModelFileError, match="fits together"):
         rfgp.load(tmp_path / "broken.safetensors")

@@ -1,10 +1,12 @@
 """Functions drawn from posteriors, their derivatives, and covariances that are never formed."""
 
+from functools import partial
+
 import pytest
 import torch
-from priors import table
-from solver_cases import solved
+from solver_cases import PRIORS, solved
 from solver_checks import check_derivatives, check_draws, check_operator
+from terms import table
 
 import rfgp
 
@@ -19,6 +21,7 @@ NEW = table(5, seed=9)
         ("dense", ("walks",)),
         ("bordered", ("field",)),
         ("bordered", ("smooth", "linear", "field", "groups")),
+        ("iterative", ("smooth", "field", "walks")),
     ],
 )
 def test_draws_have_posterior_moments(name, terms):
@@ -34,21 +37,21 @@ def test_draws_of_one_term(name, terms):
         check_draws(found.posterior().of(terms[:1]), problem, NEW, terms[:1])
 
 
-@pytest.mark.parametrize(
-    ("name", "terms", "part"),
-    [
-        ("low-rank", ("fitc",), None),
-        ("dense", ("exact",), None),
-        ("dense", ("walks", "smooth"), None),
-        ("dense", ("walks", "smooth"), ["walks"]),
-        ("bordered", ("refined field",), None),
-        ("bordered", ("exact", "field"), None),
-    ],
-)
-def test_functions_known_at_points_are_refused(name, terms, part):
-    posterior = solved(name, terms)[0].posterior()
-    with pytest.raises(rfgp.InvalidArgumentError, match="no functions to draw"):
-        (posterior.of(part) if part else posterior).sample_functions(2, torch.Generator())
+def test_functions_known_at_points_are_refused():
+    for name, terms, part in (
+        ("low-rank", ("fitc",), ("fitc",)),
+        ("dense", ("exact",), ("exact",)),
+        ("dense", ("walks", "smooth"), ("walks", "smooth")),
+        ("dense", ("walks", "smooth"), ("walks",)),
+        ("bordered", ("refined field",), ("refined field",)),
+        ("bordered", ("exact", "field"), ("exact", "field")),
+        ("whitened", ("neighbors",), ("neighbors",)),
+        ("latent", ("neighbors",), ("neighbors",)),
+        ("iterative", ("fitc", "walks"), ("fitc",)),
+    ):
+        posterior = solved(name, terms)[0].posterior().of(part)
+        with pytest.raises(rfgp.InvalidArgumentError, match="no functions to draw"):
+            posterior.sample_functions(2, torch.Generator())
 
 
 @pytest.mark.parametrize(
@@ -71,20 +74,39 @@ def test_bordered_predictions_are_differentiable_in_inputs(terms):
     check_derivatives(found.posterior(), problem, NEW, {})
 
 
-@pytest.mark.parametrize("terms", [("field",), ("refined field",), ("field", "groups")])
-def test_operator_matches_dense_covariance(terms):
-    found, problem = solved("bordered", terms, "uneven")
+@pytest.mark.parametrize(
+    ("name", "terms"),
+    [
+        ("bordered", ("field",)),
+        ("bordered", ("refined field",)),
+        ("bordered", ("field", "groups")),
+        ("iterative", ("smooth", "field", "groups", "walks")),
+    ],
+)
+def test_operator_matches_dense_covariance(name, terms):
+    found, problem = solved(name, terms, "uneven")
     check_operator(found.posterior(), problem, NEW)
-    assert solved("bordered", ("smooth", *terms))[0].posterior().operator(NEW) is None
 
 
-@pytest.mark.parametrize("name", ["low-rank", "dense", "bordered"])
-def test_unknown_terms_are_named(name):
-    terms = {"low-rank": ("smooth",), "dense": ("exact",), "bordered": ("field",)}[name]
-    posterior = solved(name, terms)[0].posterior()
-    for call in (posterior.of, lambda names: posterior.cross_covariance(NEW, terms, names)):
-        with pytest.raises(rfgp.InvalidArgumentError, match="There is no term rough, wide"):
-            call(["wide", "rough"])
+def test_covariances_that_are_formed_have_no_operator():
+    for name, terms in (
+        ("low-rank", ("smooth",)),
+        ("dense", ("exact",)),
+        ("bordered", ("smooth", "field")),
+        ("whitened", ("neighbors",)),
+        ("latent", ("neighbors",)),
+        ("iterative", ("fitc", "walks")),
+    ):
+        assert solved(name, terms)[0].posterior().operator(NEW) is None
+
+
+def test_unknown_terms_are_named():
+    for name, cases in PRIORS.items():
+        terms = cases[0]
+        posterior = solved(name, terms)[0].posterior()
+        for call in (posterior.of, partial(posterior.cross_covariance, NEW, terms)):
+            with pytest.raises(rfgp.InvalidArgumentError, match="There is no term one, two"):
+                call(["two", "one"])
 
 
 def test_joint_covariance_is_limited():

@@ -9,7 +9,7 @@ import math
 
 import pytest
 import torch
-from priors import GROUPS, ROWS, Problem, table
+from priors import ROWS, Problem
 from solver_checks import (
     check_draws,
     check_leave_one_out,
@@ -18,6 +18,7 @@ from solver_checks import (
     check_predictions,
     check_rows,
 )
+from terms import GROUPS, table
 
 from rfgp.solvers import Posterior, Solver
 
@@ -49,6 +50,9 @@ class GroupPosterior(Posterior):
 
     def tensors(self):
         return {"means": self.means, "variances": self.variances}
+
+    def shapes(self, n, k):
+        return {"means": (GROUPS, k), "variances": (GROUPS,)}
 
 
 class GroupSolver(Solver):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from priors import F64, Problem, grid, normal, rows, table
+from priors import Problem, rows
 from solver_checks import same
+from terms import F64, grid, normal, table
 
 import rfgp
 from graphs.precisions import IndependentField, resolvent_field

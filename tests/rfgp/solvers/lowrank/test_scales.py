@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 from dense_twin import DenseTwin, PlainTerm
-from priors import F64, TERMS, Problem
+from priors import Problem
 from solver_checks import gradients, same
+from terms import F64, TERMS
 
 from rfgp.solvers.lowrank import (
     LinearModel,
@@ -47,25 +48,17 @@ def log_slopes(problem, names):
     return {name: float(found[name] * problem.theta[name].detach()) for name in names}
 
 
-parametrized = [pytest.mark.parametrize("weights", [False, True]), pytest.mark.parametrize("outputs", [1, 2])]
-WEIGHTS, OUTPUTS = parametrized
+both_kinds = pytest.mark.parametrize(("weights", "outputs"), [(False, 2), (True, 1)])
 
 
-@WEIGHTS
-@OUTPUTS
-def test_quadratic_form(outputs, weights):
+@both_kinds
+def test_common_scale_maximises_likelihood(weights, outputs):
+    names = ["smooth variance", "linear variance", "noise"]
     problem = weighted(["smooth", "linear"], weights, outputs)
     model = model_of(problem).detached()
     statistics = accumulate_gram(model)
-    found = quadratic_form(statistics, solve(statistics, model.scale, model.noise), model.scale, model.noise)
-    same(found, (problem.twin.residual * problem.twin.coefficients).sum())
-
-
-@WEIGHTS
-@OUTPUTS
-def test_common_scale_maximises_likelihood(outputs, weights):
-    names = ["smooth variance", "linear variance", "noise"]
-    problem = weighted(["smooth", "linear"], weights, outputs)
+    form = quadratic_form(statistics, solve(statistics, model.scale, model.noise), model.scale, model.noise)
+    same(form, (problem.twin.residual * problem.twin.coefficients).sum())
     c, solution = best_common_scale(model_of(problem), problem.rows.count)
     best = at(problem, **{name: c * problem.theta[name].detach() for name in names})
     assert abs(sum(log_slopes(best, names).values())) < 1e-9
@@ -74,10 +67,9 @@ def test_common_scale_maximises_likelihood(outputs, weights):
     same(value, best.twin.log_marginal_likelihood())
 
 
-@WEIGHTS
-@OUTPUTS
+@both_kinds
 @pytest.mark.parametrize("ratio", [1e-4, 1e3])
-def test_noise_and_variance_maximise_likelihood(outputs, weights, ratio):
+def test_noise_and_variance_maximise_likelihood(weights, outputs, ratio):
     names = ["smooth variance", "noise"]
     problem = weighted(["smooth"], weights, outputs)
     statistics = accumulate_gram(model_of(problem).detached())

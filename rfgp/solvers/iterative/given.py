@@ -1,0 +1,167 @@
+"""The terms of a prior given rows, and what points read of them.
+
+With C = H H^T + D, a = C^-1 (y - mean) and m draws w_j ~ N(0, C^-1), which conjugate gradients give, the function at x,
+h_x (u_j - H^T w_j) and h_x H^T w_j are independent draws from distributions of the variances v and e: what the data
+leave of the prior variance k = |h_x|^2, and what they explain. Since k = e + v is known, the mean squares of both
+estimate v: A from the first with the variance 2 v^2 / m, k - B from the second with 2 e^2 / m. Their best combination
+has the weights e^2 and v^2, hence the relative standard error sqrt(2 / m) e / sqrt(e^2 + v^2): that of m draws if the
+data explain all, and far less if they explain little.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from rfgp.solvers.iterative.operator import CGOperator, total
+from rfgp.solvers.iterative.role import Reads, Term, times
+
+ENTRIES = 2**22
+"""The number of entries that reads of a chunk of points take, and coordinates of points that are solved at once."""
+LEAST_SOLVED = 32
+"""The number of points that are solved at once, however many coordinates there are."""
+
+
+class GivenTerms:
+    """All terms at rows, and the coordinates that their coefficients and draws have.
+
+    Args:
+        terms: The terms.
+        operator: C of the rows.
+        coefficients: a (rows, k).
+        draws: w (rows, m).
+    """
+
+    def __init__(self, terms: Sequence[Term], operator: CGOperator, coefficients: Tensor, draws: Tensor) -> None:
+        self.terms, self.operator = terms, operator
+        self._coefficients, self._draws = coefficients, draws
+
+    @cached_property
+    def means(self) -> dict[str, Tensor]:
+        """The coordinates (N, k) of the mean of each term."""
+        return {term.name: term.weights(self._coefficients) for term in self.terms}
+
+    @cached_property
+    def paths(self) -> dict[str, Tensor]:
+        """The coordinates (N, 2 m) of what draws leave of each term, and of what they explain."""
+        u, _ = self.operator.prior_weights(self._draws.shape[1])
+        out = {}
+        for term, own in zip(self.terms, self.operator.split(u), strict=True):
+            explained = term.weights(self._draws.to(term.dtype))
+            prior = term.lifted(own.to(term.dtype), self.operator.seed)
+            out[term.name] = torch.cat([prior - explained, explained], dim=1)
+        return out
+
+    def solve(self, right: Tensor, tolerance: float) -> Tensor:
+        """Return C^-1 right, (rows, p)."""
+        width = max(LEAST_SOLVED, ENTRIES // max(self.operator.num_columns, 1))
+        return torch.cat([self.operator.solve(part, tolerance) for part in torch.split(right, width, dim=1)], dim=1)
+
+
+class Projected:
+    """What n points read of the sum of some terms, each by itself.
+
+    Args:
+        given: All terms given the rows.
+        terms: Those that are predicted.
+        inputs: The points.
+        tolerance: The relative residual of solves.
+    """
+
+    def __init__(self, given: GivenTerms, terms: Sequence[Term], inputs: Tensor, tolerance: float) -> None:
+        self._given, self._terms, self._inputs, self._tolerance = given, terms, inputs, tolerance
+        self._reads: list[Reads] = [term.read(inputs) for term in terms]
+
+    def mean(self) -> Tensor:
+        """Return the mean (n, k)."""
+        means = self._given.means
+        return total([times(reads.matrix, means[term.name]) for term, reads in self._pairs])
+
+    def estimated_variance(self) -> Tensor:
+        """Return the marginal variances (n,) by draws."""
+        paths = self._given.paths
+        sums = total([times(reads.matrix, paths[term.name]).double() for term, reads in self._pairs])
+        left, explained = (part.square().mean(1) for part in torch.chunk(sums, 2, dim=1))
+        prior = total([term.variance(self._inputs, reads) for term, reads in self._pairs])
+        return total([combined(left, explained, prior), *self._left])
+
+    def solved_variance(self) -> Tensor:
+        """Return the marginal variances (n,) by solves."""
+        cross = total([term.cross(reads.matrix) for term, reads in self._pairs])
+        prior = [term.covariance(reads.matrix).diagonal() for term, reads in self._pairs]
+        return total([*prior, *self._left]) - (cross * self._given.solve(cross, self._tolerance)).sum(0)
+
+    @cached_property
+    def covariance(self) -> Tensor:
+        """The posterior covariance (n, n) of points of which each may be another's neighbour.
+
+        The correlations are those of the joint distribution, and the variances those of one point each.
+        """
+        joint = self.joint()
+        return joint.covariance * joint.scales[:, None] * joint.scales
+
+    def joint(self) -> "Joint":
+        """Return what the points read if they may be each other's neighbours."""
+        return Joint(self._given, self._terms, self._inputs, self._tolerance, self)
+
+    @property
+    def _pairs(self) -> Sequence[tuple[Term, Reads]]:
+        return list(zip(self._terms, self._reads, strict=True))
+
+    @property
+    def _left(self) -> list[Tensor]:
+        """The variances (n,) that coordinates leave, of the terms that have some."""
+        return [reads.left for reads in self._reads if reads.left is not None]
+
+
+class Joint:
+    """What n points read of the sum of some terms if they may be each other's neighbours.
+
+    Args:
+        given: All terms given the rows.
+        terms: Those that are predicted.
+        inputs: The points.
+        tolerance: The relative residual of solves.
+        single: The same points, each by itself.
+
+    Attributes:
+        cross: The prior covariance (rows, n) of rows and points.
+        prior: The prior covariance (n, n), or zeros that have its shape by broadcasting.
+    """
+
+    def __init__(
+        self, given: GivenTerms, terms: Sequence[Term], inputs: Tensor, tolerance: float, single: Projected
+    ) -> None:
+        found = [(term, *term.read_jointly(inputs)) for term in terms]
+        none = torch.zeros(len(given.operator), len(inputs)).double()
+        self.cross = total([none, *(term.cross(matrix) for term, matrix, _ in found)])
+        left = [covariance for *_, covariance in found if covariance is not None]
+        self.prior = total([none.new_zeros(1), *(term.covariance(matrix) for term, matrix, _ in found), *left])
+        self._given, self._tolerance, self._single = given, tolerance, single
+        self._moves = any(term.reads_points for term in terms)
+
+    @cached_property
+    def solved(self) -> Tensor:
+        """C^-1 of the covariance of rows and points, (rows, n)."""
+        return self._given.solve(self.cross, self._tolerance)
+
+    @cached_property
+    def covariance(self) -> Tensor:
+        """The posterior covariance (n, n) of the joint distribution."""
+        out = self.prior - self.cross.mT @ self.solved
+        return (out + out.mT) / 2
+
+    @cached_property
+    def scales(self) -> Tensor:
+        """The ratios (n,) of the deviations of points each by itself and in the joint distribution."""
+        if not self._moves:
+            return self.cross.new_ones(self.cross.shape[1])
+        variance = self._single.solved_variance().clamp_min(0)
+        return (variance / self.covariance.diagonal().clamp_min(torch.finfo(variance.dtype).tiny)).sqrt()
+
+
+def combined(left: Tensor, explained: Tensor, prior: Tensor) -> Tensor:
+    """Return the best estimate (n,) of variances that are estimated by `left` and by prior - `explained`, (n,) each."""
+    share = explained.square() / (left.square() + explained.square()).clamp_min(torch.finfo(left.dtype).tiny)
+    return torch.maximum(share * left + (1 - share) * (prior - explained), 0.1 * left)

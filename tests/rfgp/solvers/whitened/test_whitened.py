@@ -1,0 +1,166 @@
+"""Neighbours that are responses where they are few, and rows that are many.
+
+With all predecessors as neighbours they are in `test_solvers`.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from priors import Problem
+from solver_checks import check_likelihood, check_predictions, gradients, same
+from terms import F64, table
+
+import rfgp
+from rfgp.blocks import Residual
+from rfgp.local.neighbors import used
+from rfgp.solvers.bordered import BorderedSystem
+from rfgp.solvers.lowrank import LinearModel, LowRankSolver
+from rfgp.solvers.whitened import BlockedInference, WhitenedSolver, blocked, is_large
+from rfgp.solvers.whitened import whitened as inference_of
+from rfgp.sparse import SparsityPattern
+
+
+class Few(Problem):
+    """A problem with so many neighbours, those of the last term."""
+
+    def __init__(self, names, kind="uneven", neighbors=1000, count=24):
+        super().__init__(names, kind, count)
+        self.neighbors = neighbors
+
+    @property
+    def prior(self):
+        prior = super().prior
+        return replace(prior, neighbors=replace(prior.neighbors, num_neighbors=self.neighbors))
+
+    @property
+    def given(self):
+        return self.prior, self.rows, self.mean, self.noise
+
+    @property
+    def in_order(self):
+        """The rows in order, and their neighbours."""
+        block = self.prior.neighbors
+        ordered = self.rows.take(block.order(len(self.rows)))
+        return ordered, block.predecessors(ordered.inputs)
+
+    def by_definition(self, ordered, pattern):
+        """Return the log density of rows in order, each given its neighbours, by dense algebra."""
+        x, count, kernel = ordered.inputs, len(ordered), self.twin.kernel
+        G, noise, lines = kernel(x, x, self.names[-1:]), ordered.noise_diag(self.noise).expand(count), []
+        for i in range(count):
+            near, line = pattern.indices[pattern.indptr[i] : pattern.indptr[i + 1] - 1], torch.zeros(count, dtype=F64)
+            b = torch.linalg.solve(G[near][:, near] + noise[near].diag(), G[near, i])
+            scale = (G[i, i] + noise[i] - G[i, near] @ b).rsqrt()
+            lines.append(line.index_put((torch.as_tensor([*near, i]),), torch.cat([-scale * b, scale[None]])))
+        V = torch.stack(lines)
+        covariance = torch.linalg.inv(V.mT @ V) + kernel(x, x, self.names[:-1])
+        law = torch.distributions.MultivariateNormal(torch.zeros(count, dtype=F64), covariance)
+        return law.log_prob((ordered.targets - self.mean).mT) @ ordered.each + ordered.repetitions(self.noise)
+
+
+SUMS = [
+    ("neighbors",),
+    ("smooth", "linear", "neighbors"),
+    ("smooth", "field", "groups", "neighbors"),
+    ("inducing", "residual"),
+]
+
+
+@pytest.mark.parametrize("count", [0, 4])
+@pytest.mark.parametrize("names", SUMS)
+def test_few_neighbors_follow_their_definition(names, count):
+    problem = Few(names, neighbors=max(count, 1), count=40)
+    ordered, pattern = problem.in_order
+    if count == 0:
+        pattern = SparsityPattern(np.arange(41), np.arange(40), (40, 40))
+    found = WhitenedSolver(problem.prior, ordered, problem.mean, problem.noise, pattern).log_marginal_likelihood()
+    expected = problem.by_definition(ordered, pattern)
+    same(found, expected)
+    for a, b in zip(*(gradients(value, problem.theta) for value in (found, expected)), strict=True):
+        same(a, b, 1e-7)
+
+
+def test_residual_without_neighbors_is_fitc():
+    problem = Few(("inducing", "residual"), "plain")
+    none = SparsityPattern(np.arange(24 + 1), np.arange(24), (24, 24))
+    found = WhitenedSolver(problem.prior, problem.rows, problem.mean, problem.noise, none).log_marginal_likelihood()
+    weights = replace(problem.prior.weights[0], residual=Residual(True, lambda *given: None))
+    fitc = LowRankSolver(LinearModel(rfgp.blocks.Weights((weights,)), problem.rows, problem.mean, problem.noise))
+    same(found, fitc.log_marginal_likelihood())
+
+
+@pytest.mark.parametrize("names", SUMS)
+def test_more_neighbors_come_closer(names):
+    new, errors = table(60, seed=9), []
+    with torch.no_grad():
+        for count in (2, 8, 30):
+            problem = Few(names, "plain", count, count=200)
+            found = WhitenedSolver.of(*problem.given).posterior()
+            read, twin = found.project(new), problem.twin
+            errors.append(float((found.mean(read) - twin.predicted_mean(new)).square().mean().sqrt()))
+            covariance = found.covariance(new, read)
+            assert float(torch.linalg.eigvalsh(covariance)[0]) > -1e-12
+            assert torch.allclose(covariance.diagonal(), found.variance(new, read), rtol=1e-10)
+    assert errors[0] > errors[1] > errors[2], errors
+
+
+def test_copies_of_rows_and_points_match_dense():
+    problem, new = Few(("smooth", "groups", "neighbors")), table(7, seed=9)
+    problem.rows.inputs[7], new[2] = problem.rows.inputs[3], new[1]
+    new[3] = problem.rows.inputs[0]
+    found = WhitenedSolver.of(*problem.given)
+    check_likelihood(found, problem)
+    check_predictions(found, problem, new)
+
+
+def test_parts_of_rows_add_up():
+    """Rows given their neighbours, half of them each time."""
+    problem = Few(("neighbors",), neighbors=6, count=60)
+    prior, (ordered, pattern) = problem.prior, problem.in_order
+    whole = WhitenedSolver(prior, ordered, problem.mean, problem.noise, pattern).log_marginal_likelihood()
+    total = 0
+    for some in (torch.arange(0, 60, 2), torch.arange(1, 60, 2)):
+        part, columns = used(prior.neighbors.predecessors(ordered.inputs, some))
+        near = ordered.take(torch.from_numpy(columns))
+        total = total + WhitenedSolver(prior, near, problem.mean, problem.noise, part).log_marginal_likelihood()
+    same(total, whole)
+
+
+@pytest.mark.parametrize("names", [("smooth", "neighbors"), ("inducing", "residual"), ("fitc", "neighbors")])
+def test_blocks_of_rows_match_one_block(names, monkeypatch):
+    monkeypatch.setattr(blocked, "MOST_FEATURES", 0)
+    monkeypatch.setattr(blocked, "BLOCK_FEATURES", 200)
+    problem, new = Few(names, "signs", neighbors=7, count=300), table(5, seed=9)
+    with torch.no_grad():
+        prior, *rest = problem.given
+        one, many = (of(prior.detached(), *rest) for of in (WhitenedSolver.of, inference_of))
+        assert isinstance(many, BlockedInference)
+        same(many.log_marginal_likelihood(), one.log_marginal_likelihood())
+        for a, b in zip(many.leave_one_out(), one.leave_one_out(), strict=True):
+            assert torch.equal(a, b)
+        ours, other = many.posterior(), one.posterior()
+        for a, b in zip(ours.moments(new, ours.project(new)), other.moments(new, other.project(new)), strict=True):
+            same(a, b, 1e-10)
+
+
+def test_features_are_kept_if_they_are_few_or_needed(monkeypatch):
+    monkeypatch.setattr(blocked, "MOST_FEATURES", 0)
+    assert is_large(Few(("smooth", "neighbors")).prior.detached(), 10)
+    assert not is_large(Few(("neighbors",)).prior.detached(), 10**9)
+    assert not is_large(Few(("smooth", "groups", "neighbors")).prior.detached(), 10**9)
+    assert not is_large(Few(("smooth", "neighbors")).prior, 10**9)
+
+
+@pytest.mark.parametrize("other", ["vfe", "walks"])
+def test_sums_without_gradient_are_refused(other):
+    with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
+        WhitenedSolver.of(*Few((other, "neighbors")).given)
+
+
+def test_whitened_rows_read_pairs_that_have_no_entry():
+    """Rows that share neighbours read pairs of levels, for which the precision of a group has no entries."""
+    found = WhitenedSolver.of(*Few(("groups", "neighbors")).given).system
+    narrow = BorderedSystem(found.latents, found.reads, found.border, found.noise, found.residual)
+    assert len(found.pattern.csr.indices) > len(narrow.pattern.csr.indices)

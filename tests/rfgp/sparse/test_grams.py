@@ -1,0 +1,46 @@
+"""Products of sparse matrices on patterns, against dense ones."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+import rfgp
+from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_sparse, times_symmetric
+
+F64 = torch.float64
+
+
+def sparse(rows, columns, seed, density=0.3):
+    matrix = sp.csr_array(sp.random_array((rows, columns), density=density, rng=np.random.default_rng(seed)))
+    matrix.sort_indices()
+    return matrix
+
+
+def test_products_on_patterns_match_dense():
+    A = sparse(20, 8, 0)
+    M = sp.csr_array(abs(A.T @ A) + sp.eye_array(8))
+    M.sort_indices()
+    rows = np.repeat(np.arange(8), np.diff(M.indptr))
+    np.testing.assert_allclose(gram_on(A, M), (A.T @ A).toarray()[rows, M.indices], rtol=1e-12)
+    at = np.repeat(np.arange(20), np.diff(A.indptr)), A.indices
+    np.testing.assert_allclose(times_symmetric(A, M, M.data), (A @ M).toarray()[at], rtol=1e-12)
+    narrow = sp.csr_array(sp.eye_array(8))
+    for call in (lambda: gram_on(A, narrow), lambda: times_symmetric(A, narrow, narrow.data)):
+        with pytest.raises(rfgp.InvalidArgumentError, match="no entry"):
+            call()
+
+
+@pytest.mark.parametrize("density", [0.0, 0.3])
+def test_sparse_times_sparse_has_a_gradient(density):
+    V, A = sparse(10, 12, 1), sparse(12, 6, 2, density)
+    values = torch.tensor(V.data, requires_grad=True)
+    pattern = SparsityPattern(V.indptr, V.indices, V.shape)
+    found = times_sparse(values, pattern, A)
+    np.testing.assert_allclose(SparseValues(found.values, found.pattern).matrix().toarray(), (V @ A).toarray())
+    if density:
+        weights = torch.randn(len(found.values), dtype=F64, generator=torch.Generator().manual_seed(0))
+        (slope,) = torch.autograd.grad(found.values @ weights, values)
+        G = SparseValues(weights, found.pattern).matrix().toarray()
+        at = np.repeat(np.arange(10), np.diff(V.indptr)), V.indices
+        np.testing.assert_allclose(slope, (G @ A.toarray().T)[at], rtol=1e-12)
