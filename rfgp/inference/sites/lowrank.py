@@ -176,7 +176,7 @@ def _gradient_sums(at: _AtMode, b: Tensor, wanted: _Wanted, model: LinearModel) 
     """Return the gradients in the mean (1,) and in the parameters of the features and of the likelihood, for b (F,)."""
     in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, wanted.features)
     in_learned = [torch.zeros_like(value) for value in at.learned.values()]
-    ends = model.scale[:, None] * torch.stack([at.weights, b], dim=1)
+    ends = (model.scale * torch.stack([at.weights, b])).mT
     for block in model.blocks():
         phi = in_features.features(block)
         shift, change = (phi @ ends.to(phi)).double().mT
