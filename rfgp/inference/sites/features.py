@@ -12,7 +12,7 @@ KEPT = 2**26
 """The most entries of the features of all rows that are kept for a search."""
 
 
-def gathered(
+def transposed_product(
     phi: Tensor,  # (b, F)
     v: Tensor,  # (b, C)
 ) -> Tensor:  # (F, C)

@@ -12,7 +12,17 @@ from solver_checks import gradients, same
 from terms import table
 
 import rfgp
-from rfgp.solvers.iterative import IterativeSolver, fields, given, operator, posterior, solutions, solver, walks, weights
+from rfgp.solvers.iterative import (
+    IterativeSolver,
+    fields,
+    given,
+    operator,
+    posterior,
+    solutions,
+    solver,
+    walks,
+    weights,
+)
 
 SUMS = {
     "walks": ("walks",),
