@@ -87,7 +87,7 @@ def test_laws_without_operators_are_refused(exact):
 def test_joint_laws_are_solved_for_a_few_points_at_a_time(walks, monkeypatch):
     whole, solved = walks.predict(POINTS).covariance, []
     solve = CGOperator.solve
-    monkeypatch.setattr("rfgp.solvers.iterative.posterior.ENTRIES", 7 * 144)
+    monkeypatch.setattr("rfgp.solvers.iterative.given.ENTRIES", 7 * 144)
     monkeypatch.setattr("rfgp.solvers.iterative.posterior.LEAST_SOLVED", 1)
     monkeypatch.setattr(CGOperator, "solve", lambda self, v, t: solved.append(v.shape[1]) or solve(self, v, t))
     np.testing.assert_allclose(walks.predict(POINTS).covariance, whole, atol=1e-4)
