@@ -46,19 +46,19 @@ class LowRankLaplace(Inference):
         model: The rows, with one target each, and their features. Its noise is a typical 1 / W.
         likelihood: The likelihood, with its given parameters.
         learned: Its other parameters, 0-d each.
-        near: A warm start.
+        start: A warm start. The default is none.
     """
 
     model: LinearModel
     likelihood: Likelihood
     learned: Mapping[str, Tensor]
-    near: WarmStart = ()
+    start: WarmStart = ()
 
     @cached_property
     def mode(self) -> WeightMode:
         """The mode of the weights."""
         with torch.no_grad():
-            return weight_mode(self._detached, self._likelihood, self.near)
+            return weight_mode(self._detached, self._likelihood, self.start)
 
     def warm_start(self) -> WarmStart:
         """Return the mode of the weights, (F,)."""
