@@ -53,6 +53,14 @@ def test_solver_matches_dense_algebra(name, terms, kind):
     check_terms(found, problem, new)
 
 
+def test_two_rows_match_dense_algebra():
+    for name, (first, *_) in PRIORS.items():
+        found, problem = solved(name, first, "outputs", count=2)
+        (check_value if name in WITHOUT_GRADIENTS else check_likelihood)(found, problem)
+        check_leave_one_out(found, problem)
+        check_predictions(found, problem, NEW)
+
+
 def implementations(role):
     """Return the classes of the package's solvers and blocks that fill a role."""
     for package in (rfgp.blocks, rfgp.solvers):
