@@ -127,6 +127,30 @@ def test_rows_elsewhere_are_summed_there(name):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
+def in_double(x, lengthscale):
+    return torch.cat([(x[:, :2] / lengthscale).cos(), (x[:, :2] / lengthscale).sin()], dim=1)
+
+
+def in_single(x, lengthscale):
+    return in_double(x, lengthscale).float()
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "student-t", "categorical"])
+def test_features_of_single_precision_are_near_double(name):
+    """Their searches end sooner, since rounding hides the rest."""
+    likelihood, results = LIKELIHOODS[name][0], []
+    given = {key: torch.tensor(value).double() for key, value in LIKELIHOODS[name][1].items()}
+    for features in (in_double, in_single):
+        theta = torch.tensor([0.8, 1.3, 0.4, 0.1, -0.2], dtype=torch.float64, requires_grad=True)
+        prior = Prior(weights=(WeightBlock(features, 4, (theta[:1],), theta[1]),))
+        found = infer([prior], observations(name), theta[2 : 2 + likelihood.num_latents], likelihood, given, "laplace")
+        assert (found.model.phi(observations(name)).dtype == torch.float32) == (features is in_single)
+        value = found.log_marginal_likelihood()
+        results.append((value.detach(), *torch.autograd.grad(value, theta)))
+    torch.testing.assert_close(results[1][0], results[0][0], rtol=1e-6, atol=0)
+    torch.testing.assert_close(results[1][1], results[0][1], rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("name", ["bernoulli", "negative-binomial"])
 @pytest.mark.parametrize("names", [("exact",), ("smooth",), ("field",)])
 def test_weight_is_a_number_of_repetitions(names, name):
