@@ -348,7 +348,7 @@ def extended(regression: Regression, data: Chunk) -> Regression:
     if posterior is not None:
         grown, more = _updated(regression, posterior, more)
     elif isinstance(more, SourceRows) and more.num_rows is None:
-        more = _counted(more)
+        more = more.read_once()
     rows = None if regression.rows is None else JoinedRows([*parts_of(regression.rows), more])
     new = regression.replace(rows=rows, given=grown, num_observations=regression.num_observations + len(more))
     return new if isinstance(more, ArrayRows) else solved_if_read(new)
@@ -397,11 +397,3 @@ def _updated(
     if isinstance(more, SourceRows) and more.num_rows is None:
         more = more.counted(int(statistics.rows), float(statistics.observations))
     return grown, more
-
-
-def _counted(rows: SourceRows) -> SourceRows:
-    """Return rows after one pass that checks and counts them."""
-    num_rows, count = 0, 0.0
-    for block in rows.blocks(2**16):
-        num_rows, count = num_rows + len(block), count + block.count
-    return rows.counted(num_rows, count)

@@ -22,7 +22,7 @@ MOST_DENSE = 4000
 def uses_cg(prior: Prior, rows: Sized) -> bool:
     """Return whether the posterior given so many rows is computed by conjugate gradients.
 
-    Sparse features are if the rows are many, or if there are sparse precisions or residuals beside them.
+    That is so for sparse features of many rows, or together with sparse precisions or residuals.
     """
     return bool(prior.walks) and (len(rows) > MOST_DENSE or needs_border(prior))
 
@@ -33,7 +33,7 @@ def is_low_rank(prior: Prior, rows: Sized) -> bool:
 
 
 def needs_border(prior: Prior) -> bool:
-    """Return whether a prior has sparse precisions, or residuals of weights beside other blocks."""
+    """Return whether a prior has sparse precisions, or residuals of weights and other blocks."""
     return bool(prior.precisions) or (prior.dense.has_residual and not prior.has_weights_only)
 
 
@@ -101,7 +101,7 @@ def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> S
 
 
 def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Return the posterior that has these tensors.
+    """Return the posterior that has these tensors (...).
 
     Args:
         prior: The prior of its rows.

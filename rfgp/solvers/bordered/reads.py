@@ -52,7 +52,8 @@ def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> t
     if not weights.has_residual:
         return rows, torch.zeros_like(noise), torch.zeros_like(noise)
     own, counts = border[:, : weights.num_features], rows.counts()
-    noisy, bounding = (weights.of_noise(is_noise=flag).residual_variance(rows.inputs, own) for flag in (True, False))
+    by_kind = ([b.name for b in weights.blocks if b.residual and b.residual.is_noise == flag] for flag in (True, False))
+    noisy, bounding = (weights.with_residuals_of(names).residual_variance(rows.inputs, own) for names in by_kind)
     if weights.adds_noise:
         rows = replace(rows, fixed_noise=noisy if rows.fixed_noise is None else rows.fixed_noise + noisy)
     bound = -0.5 * rows.each.sum() * (counts * bounding / rows.observation_noise(noise)).sum()

@@ -1,4 +1,4 @@
-"""Rows under nearest neighbours whose conditionals are those of observations, beside weights and sparse precisions.
+"""Rows under nearest neighbours whose conditionals are those of observations, with weights and sparse precisions.
 
 f = Phi w + A u + g, y = mean + f + e. g + e has the precision V^T V with a sparse V (`rfgp.local.factor`), the noise
 within the conditionals (Vecchia 1988; Katzfuss and Guinness 2021). Whitened rows are a linear model of noise 1
@@ -34,7 +34,7 @@ _COLUMNS = 64
 
 
 class WhitenedSolver(Solver):
-    """Rows under a block of nearest neighbours, beside weights, kernels and sparse precisions.
+    """Rows under a block of nearest neighbours with weights, kernels and sparse precisions.
 
     Other targets and noise change the whitener, so that `at` shares the order and the neighbours of the rows only.
 

@@ -18,6 +18,7 @@ from rfgp.inference.sites.terms import RowLikelihood
 from rfgp.rows import Block, JoinedRows
 from rfgp.solvers.choice import solver_for
 from rfgp.solvers.dense import DenseSolver
+from rfgp.solvers.iterative import IterativeSolver
 
 SOLVERS = {
     "as chosen": Observed.infer,
@@ -211,6 +212,24 @@ def test_leave_one_out_is_near_refits(name):
         deviation = posterior.variance(x, projected).item() ** 0.5
         assert abs(float(mean[i]) - posterior.mean(projected).item() - 0.3) < 0.2 * deviation
         assert variance[i].item() ** 0.5 == pytest.approx(deviation, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["poisson", "student-t"])
+def test_conjugate_gradients_find_the_mode_and_estimate_the_rest(monkeypatch, name):
+    problem, gradients = Observed(("walks", "field", "linear"), name), []
+    expected = dense_laplace(problem, problem.by(ReferenceSolver).fitted)
+    reference = problem.by(ReferenceSolver).log_marginal_likelihood()
+    monkeypatch.setattr("rfgp.solvers.choice.MOST_DENSE", 10)
+    found = problem.infer()
+    assert isinstance(found.solver, IterativeSolver)
+    value = found.log_marginal_likelihood()
+    torch.testing.assert_close(found.fitted, expected.f.detach(), rtol=1e-8, atol=1e-8)
+    assert 0 < found.likelihood_error < 1
+    assert abs(value.item() - expected.value.item()) < 4 * found.likelihood_error
+    for each in (value, reference):
+        parts = torch.autograd.grad(each, list(problem.theta.values()))
+        gradients.append(torch.cat([part.reshape(-1) for part in parts]))
+    assert float((gradients[0] - gradients[1]).norm()) < 0.5 * float(gradients[1].norm())
 
 
 class TestSearch:
