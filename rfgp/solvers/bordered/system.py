@@ -146,9 +146,18 @@ class BorderedSystem:
         return sp.csr_array(self.reads.T)
 
     @cached_property
+    def _is_white(self) -> bool:
+        """Whether the noise is 1, as that of whitened rows: then no copies are made for it."""
+        return bool((self.noise == 1).all())
+
+    def _over_noise(self, v: Tensor) -> Tensor:
+        """Return D^-1 v, (n, p)."""
+        return v if self._is_white else v / self.noise[:, None]
+
+    @cached_property
     def coupling(self) -> Tensor:
         """Y = S^-1 A^T D^-1 Phi, (N, F)."""
-        return self.solve(self.gather(self.border / self.noise[:, None]))
+        return self.solve(self.gather(self._over_noise(self.border)))
 
     @cached_property
     def reduced(self) -> Tensor:
@@ -158,7 +167,7 @@ class BorderedSystem:
     @cached_property
     def border_factor(self) -> Tensor:
         """The lower Cholesky factor of C, (F, F)."""
-        matrix = (self.border / self.noise[:, None]).mT @ self.reduced
+        matrix = self._over_noise(self.border).mT @ self.reduced
         matrix = (matrix + matrix.mT) / 2
         matrix.diagonal().add_(1)
         return cholesky(matrix, "The precision of the weights")
@@ -166,12 +175,12 @@ class BorderedSystem:
     @cached_property
     def weights(self) -> Tensor:
         """The posterior mean w, (F, k)."""
-        return torch.cholesky_solve(self.reduced.mT @ (self.residual / self.noise[:, None]), self.border_factor)
+        return torch.cholesky_solve(self.reduced.mT @ self._over_noise(self.residual), self.border_factor)
 
     @cached_property
     def values(self) -> Tensor:
         """The posterior mean u, (N, k)."""
-        return self.solve(self.gather((self.residual - self.border @ self.weights) / self.noise[:, None]))
+        return self.solve(self.gather(self._over_noise(self.residual - self.border @ self.weights)))
 
     @cached_property
     def fitted(self) -> Tensor:
@@ -269,9 +278,9 @@ class BorderedSystem:
 
     def in_border(self) -> Tensor:
         """Return the derivatives of the log density in Phi, (n, F)."""
-        push = torch.cholesky_solve(self.reduced.mT, self.border_factor).mT
-        found: Tensor = self._counted @ self.weights.mT - self.each.sum() * push
-        return found / self.noise[:, None]
+        found: Tensor = torch.cholesky_solve(self.reduced.mT, self.border_factor).mT
+        found.mul_(-self.each.sum()).addmm_(self._counted, self.weights.mT)
+        return self._over_noise(found)
 
     def in_noise(self) -> Tensor:
         """Return the derivatives of the log density in D, (n,)."""
@@ -280,7 +289,7 @@ class BorderedSystem:
 
     def in_residual(self) -> Tensor:
         """Return the derivatives of the log density in r, (n, k)."""
-        return -self._counted / self.noise[:, None]
+        return -self._over_noise(self._counted)
 
     def in_reads(self) -> Tensor:
         """Return the derivatives of the log density in the entries of A, (nnz,)."""

@@ -100,7 +100,7 @@ class LatentSolver(Solver):
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others, by their observations.
 
-        Those of values would need each row's variance to within less than draws tell if the others leave much.
+        Those of values would need variances at rows that are more precise than draws are if the others leave much.
         """
         return self._by_observations.leave_one_out()
 

@@ -134,8 +134,8 @@ class TestWeights:
         phi = weights.scaled(A).double()
         parts = [weights.blocks[i].residual_variance(A, phi[:, 6 * i : 6 * i + 6]) for i in range(2)]
         same(weights.residual_variance(A, phi), parts[0] + parts[1])
-        same(weights.of_noise(is_noise=True).residual_variance(A, phi), parts[0])
-        same(weights.of_noise(is_noise=False).residual_variance(A, phi), parts[1])
+        same(weights.with_residuals_of(["fitc"]).residual_variance(A, phi), parts[0])
+        same(weights.with_residuals_of(["vfe"]).residual_variance(A, phi), parts[1])
         assert not weights.with_residuals_of(["linear"]).residual_variance(A, phi).any()
         shares = weights.missing(weights.features(A))
         same(weights.variances @ shares, parts[0] + parts[1])
