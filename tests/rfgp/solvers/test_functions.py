@@ -68,10 +68,10 @@ def test_predictions_are_differentiable(name, terms):
     check_derivatives(found.posterior(), problem, NEW, problem.theta)
 
 
-@pytest.mark.parametrize("terms", [("smooth",), ("smooth", "linear", "groups"), ("fitc", "exact", "field")])
-def test_bordered_predictions_are_differentiable_in_inputs(terms):
-    found, problem = solved("bordered", terms, "outputs")
-    check_derivatives(found.posterior(), problem, NEW, {})
+def test_bordered_predictions_are_differentiable_in_inputs():
+    for terms in (("smooth",), ("smooth", "linear", "groups"), ("fitc", "exact", "field")):
+        found, problem = solved("bordered", terms, "outputs")
+        check_derivatives(found.posterior(), problem, NEW, {})
 
 
 @pytest.mark.parametrize(

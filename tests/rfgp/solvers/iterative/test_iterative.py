@@ -81,7 +81,7 @@ def test_planted_errors_in_gradients_are_seen(module, right, wrong, name):
     assert fails(assert_mean_of_normals, samples, expected)
 
 
-@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("name", ["fields", "residuals"])
 def test_many_variances_come_from_draws(name, monkeypatch):
     """Within 6.6 of the standard errors that are stated, of the sum and of terms."""
     monkeypatch.setattr(solutions, "NUM_PATHS", 4096)
