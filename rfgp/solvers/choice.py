@@ -12,7 +12,7 @@ from rfgp.solvers.dense import DensePosterior, DenseSolver
 from rfgp.solvers.iterative import IterativePosterior, IterativeSolver, LatentSolver, prefers_latent
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
 from rfgp.solvers.nearby import neighbors_of
-from rfgp.solvers.role import Inference, Posterior, Solver
+from rfgp.solvers.role import Inference, Posterior
 from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened
 
 MOST_DENSE = 4000
@@ -75,7 +75,9 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
     return whitened(prior, rows, mean, noise)
 
 
-def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Solver:
+def solver_in_memory(
+    prior: Prior, rows: Rows, mean: Tensor, noise: Tensor
+) -> BorderedSolver | DenseSolver | IterativeSolver:
     """Return a solver that keeps what depends on the inputs, for searches that change targets and noise.
 
     Args:

@@ -4,4 +4,3 @@ from rfgp.solvers.bordered.pattern import JointPattern as JointPattern
 from rfgp.solvers.bordered.posterior import BorderedPosterior as BorderedPosterior
 from rfgp.solvers.bordered.solver import BorderedSolver as BorderedSolver
 from rfgp.solvers.bordered.system import BorderedSystem as BorderedSystem
-from rfgp.solvers.bordered.system import Latent as Latent

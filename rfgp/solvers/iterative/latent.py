@@ -12,7 +12,7 @@ from rfgp.rows import Block
 from rfgp.solvers.iterative.posterior import IterativePosterior
 from rfgp.solvers.iterative.solver import IterativeSolver
 from rfgp.solvers.nearby import check_sum, features, neighbors_of
-from rfgp.solvers.role import Solver
+from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened import WhitenedSolver
 
 NOISE_RATIO, LEAST_VARIANCE = 10.0, 1e-3
@@ -43,7 +43,7 @@ def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
     return typical > NOISE_RATIO * float(np.median(left) ** 2)
 
 
-class LatentSolver(Solver):
+class LatentSolver(Inference):
     """Rows, as they are given, under nearest neighbours of values, weights and sparse precisions.
 
     Args:

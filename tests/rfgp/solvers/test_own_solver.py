@@ -25,7 +25,7 @@ from solver_checks import (
 from terms import GROUPS, table
 
 from rfgp.inference import ConditionedGP
-from rfgp.solvers import Posterior, Solver
+from rfgp.solvers import Inference, Posterior
 
 
 class GroupPosterior(Posterior):
@@ -60,7 +60,7 @@ class GroupPosterior(Posterior):
         return {"means": (GROUPS, k), "variances": (GROUPS,)}
 
 
-class GroupSolver(Solver):
+class GroupSolver(Inference):
     """Rows whose only term are effects of groups."""
 
     def __init__(self, prior, rows, mean, noise):
