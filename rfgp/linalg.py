@@ -115,7 +115,7 @@ def gram(
     phi: Tensor,  # (n, F)
 ) -> Tensor:  # (n, n)
     """Return Phi Phi^T, differentiable any number of times."""
-    out: Tensor = _Gram.apply(phi)  # type: ignore[no-untyped-call]
+    out: Tensor = _Gram.apply(phi)
     return out
 
 
@@ -127,10 +127,17 @@ def covariance_root(
     R is the Cholesky factor, or if rounding leaves the matrix indefinite a Cholesky factor with complete pivoting,
     which ends at the numerical rank (LAPACK's pstrf; Higham 1990, "Analysis of the Cholesky decomposition of a
     semi-definite matrix").
+
+    Raises:
+        NotPositiveDefiniteError: an entry is not finite.
     """
     factor, info = torch.linalg.cholesky_ex(covariance)
     if not bool(info.any()):
         return torch.as_tensor(factor)
+    if not bool(torch.isfinite(covariance).all()):
+        raise NotPositiveDefiniteError(
+            "A covariance has an entry that is not finite. Look for extreme hyperparameters."
+        )
     lower, order, rank, _ = dpstrf(covariance.detach().cpu().double().numpy(), lower=1)
     root = np.zeros((len(lower), rank))
     root[order - 1] = np.tril(lower)[:, :rank]

@@ -22,7 +22,7 @@ class LatentBlock(ABC):
     @property
     @abstractmethod
     def parameters(self) -> tuple[Tensor, ...]:
-        """The tensors that may carry gradients, of any shapes."""
+        """The tensors (...) that may carry gradients."""
 
     @abstractmethod
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:

@@ -64,7 +64,7 @@ class WeightBlock(LatentBlock):
         return phi if self.variance is None else self.unit.sqrt() * phi
 
     def precise(self, inputs: Tensor) -> Tensor:
-        """Return the inputs, in float64 if float32 arithmetic does not suffice for the features."""
+        """Return the inputs, (n, d) or (n,), in float64 if float32 arithmetic does not suffice for the features."""
         return inputs if self.rounding is None else inputs.double()
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ class Weights:
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """Tensors that the features depend on, those of one block after another."""
+        """Tensors (...) that the features depend on, those of one block after another."""
         return tuple(parameter for block in self.blocks for parameter in block.parameters)
 
     @cached_property
@@ -194,11 +194,6 @@ class Weights:
     def residual_variance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
         """Return the variances (n,) of all residuals at points with features Phi (n, F)."""
         return self._over_blocks(scaled, lambda block, part: block.residual_variance(inputs, part))
-
-    def of_noise(self, *, is_noise: bool) -> "Weights":
-        """Return the same weights with the residuals only that are noise, or only those that are not."""
-        names = [b.name for b in self.blocks if b.residual is not None and b.residual.is_noise == is_noise]
-        return self.with_residuals_of(names)
 
     def residual_covariance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
         """Return the covariance (n, n) of all residuals at points with features Phi (n, F)."""

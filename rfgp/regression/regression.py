@@ -201,7 +201,7 @@ class Regression:
     def predict(self, X: Any) -> Prediction:
         """Return the posterior of the latent function at inputs (n, d), n labels, or a source of blocks of rows."""
         inputs, origin = _points_or_blocks(self, X)
-        mean, scale, noise = self._units()
+        mean, scale, noise = _units(self)
         latent = self.process.at(inputs)
         of_observations = None if self.family.is_normal else partial(observations, likelihood=bound_likelihood(self))
         kind = MixturePrediction if isinstance(latent, MixtureDistribution) else Prediction
@@ -215,7 +215,7 @@ class Regression:
         """
         num_samples = check_count("num_samples", num_samples)
         generator = random.generator(random.resolve_seed(seed), random.Role.FUNCTIONS)
-        mean, scale, _ = self._units()
+        mean, scale, _ = _units(self)
         with torch.no_grad():
             drawn = self.posterior.sample_functions(num_samples, generator)
 
@@ -237,18 +237,8 @@ class Regression:
         kernel: Tensor = sum(others, start=first)
         return scale**2 * (kernel[..., None] if scale.ndim else kernel)
 
-    def _units(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the mean and the scale of the targets in the user's units, and the standardised noise."""
-        with torch.no_grad():
-            mean = self.hyperparameters.value("mean").double()
-            normal = self.family.is_normal
-            noise = self.family.observation_noise(self.hyperparameters) if normal else torch.zeros_like(mean)
-        return mean, self.scaling.targets.scale.double(), noise
-
     def __repr__(self) -> str:
         return f"Regression({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
-
-    # --- copies ----------------------------------------------------------------------------------
 
     def __deepcopy__(self, memo: Any) -> "Regression":
         return self  # it never changes
@@ -348,7 +338,7 @@ def extended(regression: Regression, data: Chunk) -> Regression:
     if posterior is not None:
         grown, more = _updated(regression, posterior, more)
     elif isinstance(more, SourceRows) and more.num_rows is None:
-        more = _counted(more)
+        more = more.read_once()
     rows = None if regression.rows is None else JoinedRows([*parts_of(regression.rows), more])
     new = regression.replace(rows=rows, given=grown, num_observations=regression.num_observations + len(more))
     return new if isinstance(more, ArrayRows) else solved_if_read(new)
@@ -399,9 +389,10 @@ def _updated(
     return grown, more
 
 
-def _counted(rows: SourceRows) -> SourceRows:
-    """Return rows after one pass that checks and counts them."""
-    num_rows, count = 0, 0.0
-    for block in rows.blocks(2**16):
-        num_rows, count = num_rows + len(block), count + block.count
-    return rows.counted(num_rows, count)
+def _units(regression: Regression) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the mean and the scale of the targets in the user's units, and the standardised noise."""
+    with torch.no_grad():
+        mean = regression.hyperparameters.value("mean").double()
+        normal = regression.family.is_normal
+        noise = regression.family.observation_noise(regression.hyperparameters) if normal else torch.zeros_like(mean)
+    return mean, regression.scaling.targets.scale.double(), noise

@@ -79,6 +79,13 @@ class SourceRows:
         """Return the rows, now that their number and that of their observations is known."""
         return replace(self, num_rows=num_rows, count=count)
 
+    def read_once(self) -> "SourceRows":
+        """Return the rows after one pass that checks and counts them."""
+        num_rows, count = 0, 0.0
+        for block in self.blocks(2**16):
+            num_rows, count = num_rows + len(block), count + block.count
+        return self.counted(num_rows, count)
+
 
 class RemoteRows(SourceRows):
     """Likewise, of a `DistributedSource`; sums over them are taken where they lie."""

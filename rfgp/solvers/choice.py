@@ -12,7 +12,7 @@ from rfgp.solvers.dense import DensePosterior, DenseSolver
 from rfgp.solvers.iterative import IterativePosterior, IterativeSolver, LatentSolver, prefers_latent
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
 from rfgp.solvers.nearby import neighbors_of
-from rfgp.solvers.role import Inference, Posterior, Solver
+from rfgp.solvers.role import Inference, Posterior
 from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened
 
 MOST_DENSE = 4000
@@ -22,7 +22,7 @@ MOST_DENSE = 4000
 def uses_cg(prior: Prior, rows: Sized) -> bool:
     """Return whether the posterior given so many rows is computed by conjugate gradients.
 
-    Sparse features are if the rows are many, or if there are sparse precisions or residuals beside them.
+    That is so for sparse features of many rows, or together with sparse precisions or residuals.
     """
     return bool(prior.walks) and (len(rows) > MOST_DENSE or needs_border(prior))
 
@@ -33,7 +33,7 @@ def is_low_rank(prior: Prior, rows: Sized) -> bool:
 
 
 def needs_border(prior: Prior) -> bool:
-    """Return whether a prior has sparse precisions, or residuals of weights beside other blocks."""
+    """Return whether a prior has sparse precisions, or residuals of weights and other blocks."""
     return bool(prior.precisions) or (prior.dense.has_residual and not prior.has_weights_only)
 
 
@@ -75,7 +75,9 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
     return whitened(prior, rows, mean, noise)
 
 
-def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Solver:
+def solver_in_memory(
+    prior: Prior, rows: Rows, mean: Tensor, noise: Tensor
+) -> BorderedSolver | DenseSolver | IterativeSolver:
     """Return a solver that keeps what depends on the inputs, for searches that change targets and noise.
 
     Args:
@@ -101,7 +103,7 @@ def solver_in_memory(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> S
 
 
 def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Return the posterior that has these tensors.
+    """Return the posterior that has these tensors (...).
 
     Args:
         prior: The prior of its rows.

@@ -33,7 +33,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, gram
 from rfgp.rows import Block
 from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
-from rfgp.solvers.role import Functions, Posterior, Shape, Solver
+from rfgp.solvers.role import Functions, Inference, Posterior, Shape
 from rfgp.solvers.terms import known_terms, make_contiguous
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -41,7 +41,7 @@ _SPARSE = 0.05
 """The share of covariances with the rows that are not 0 below which products are sparse."""
 
 
-class DenseSolver(Solver):
+class DenseSolver(Inference):
     """Rows under any prior, through the factor of their covariance.
 
     Args:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -163,15 +163,35 @@ class Inference(ABC):
         """
 
 
-class Solver(Inference):
-    """Gaussian regression of rows: y = mean + f + e, f from the prior and e ~ N(0, D).
+@runtime_checkable
+class Solver(Protocol):
+    """The role: Gaussian regression of rows, y = mean + f + e, f from the prior and e ~ N(0, D).
 
     A solver does what depends on the prior and the inputs once; `at` gives the same prior and inputs other targets and
     another noise, which is how a search for the sites of other likelihoods uses it. k outputs share one covariance
-    C = K + D, and their log densities count with the signs of the rows (`Block.signs`).
+    C = K + D, and their log densities count with the signs of the rows (`Block.signs`). Solvers are `Inference`.
     """
 
-    @abstractmethod
+    def log_marginal_likelihood(self) -> Tensor:
+        """Return the log marginal likelihood, 0-d, constants included."""
+
+    @property
+    def likelihood_error(self) -> float:
+        """The standard error of the log marginal likelihood, 0 if it is not estimated."""
+
+    @property
+    def effective_dof_fraction(self) -> float | None:
+        """The share of the F weights that the rows determine. None if weights are not the latent."""
+
+    def warm_start(self) -> WarmStart:
+        """Return where a search at hyperparameters close by may begin."""
+
+    def posterior(self) -> Posterior:
+        """Return what predictions need."""
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, k) and variance (n,) of each row given all others."""
+
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver with other targets and noise of the same inputs.
 
@@ -184,21 +204,17 @@ class Solver(Inference):
         """
 
     @property
-    @abstractmethod
     def coefficients(self) -> Tensor:
         """The coefficients C^-1 (y - mean), (n, k)."""
 
     @property
-    @abstractmethod
     def fitted(self) -> Tensor:
         """The posterior mean of f at the rows, (n, k)."""
 
     @property
-    @abstractmethod
     def latent_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,)."""
 
     @property
-    @abstractmethod
     def log_determinant(self) -> Tensor:
         """The log determinant of I + K D^-1, 0-d."""

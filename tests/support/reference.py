@@ -5,10 +5,10 @@ from functools import cached_property
 
 import torch
 
-from rfgp.solvers import Posterior, Solver
+from rfgp.solvers import Inference, Posterior
 
 
-class ReferenceSolver(Solver):
+class ReferenceSolver(Inference):
     """y = mean + f + e with f ~ N(0, K) and e ~ N(0, D), differentiable by autograd.
 
     Args:

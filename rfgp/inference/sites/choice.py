@@ -54,6 +54,19 @@ def infer(
 
     Raises:
         InvalidArgumentError: the approximation does not serve such a prior, or so many rows.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.blocks import Prior, WeightBlock
+        >>> from rfgp.inference.sites import infer
+        >>> from rfgp.likelihoods import Bernoulli
+        >>> from rfgp.rows import Block
+        >>> x = torch.tensor([[-2.0], [-1.0], [1.0], [2.0]], dtype=torch.float64)
+        >>> rows = Block(x, (x > 0).double())
+        >>> line = Prior(weights=(WeightBlock(lambda x: x, num_features=1),))
+        >>> found = infer([line], rows, torch.zeros(1, dtype=torch.float64), Bernoulli(), {}, "laplace")
+        >>> bool(found.posterior().mean(x)[3] > 0)
+        True
     """
     for prior in priors:
         if prior.neighbors is not None or prior.dense.has_residual:
@@ -68,7 +81,7 @@ def infer(
 
 
 def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents: int) -> Posterior:
-    """Return the posterior of an approximation that has these tensors.
+    """Return the posterior of an approximation that has these tensors (...).
 
     Args:
         priors: The prior of the latent function or functions, and that of the log noise if it is a function.

@@ -147,14 +147,14 @@ class CoupledDenseLaplace(Inference):
         rows: The rows, with labels as targets.
         mean: The prior means, (C,).
         likelihood: The likelihood of C classes.
-        near: A warm start.
+        start: A warm start. The default is none.
     """
 
     prior: Prior
     rows: Block
     mean: Tensor
     likelihood: Likelihood
-    near: WarmStart = ()
+    start: WarmStart = ()
 
     @cached_property
     def kernel(self) -> Tensor:
@@ -166,7 +166,7 @@ class CoupledDenseLaplace(Inference):
         """The mode, with the matrices there."""
         with torch.no_grad():
             rows = RowLikelihood(self.likelihood, self.rows)
-            return find_mode(ClassProblem(self.kernel.detach(), rows, self.mean.detach(), self.near))
+            return find_mode(ClassProblem(self.kernel.detach(), rows, self.mean.detach(), self.start))
 
     @property
     def coefficients(self) -> Tensor:

@@ -29,7 +29,7 @@ from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.sites import softmax
 from rfgp.inference.sites.coupled import CoupledLowRankPosterior, function_covariance, inverse_blocks
-from rfgp.inference.sites.features import FeatureBlocks, ParameterGradients
+from rfgp.inference.sites.features import FeatureBlocks, ParameterGradients, transposed_product
 from rfgp.inference.sites.newton import LENGTHS, ModeProblem, Step, find_mode
 from rfgp.inference.sites.terms import RowLikelihood
 from rfgp.inference.sites.weights import precision_of
@@ -95,8 +95,9 @@ class ClassWeightProblem(ModeProblem[ClassWeightState]):
         grams = position.new_zeros(C, F, F)
         for block, phi in self._features:
             f, counts = self._f(phi, position), block.counts()[:, None]
-            value += RowLikelihood(self._likelihood, block).log_prob(f)
-            gradient += (phi.mT @ softmax.log_prob_gradient(self._likelihood, block, f).to(phi)).double()
+            found = self._likelihood.slopes(block.targets[:, 0], f)
+            value += (found.value * counts[:, 0]).sum()
+            gradient += transposed_product(phi, found.first * counts)
             roots = (torch.softmax(f, dim=1) * counts).sqrt().to(phi)
             for c in range(C):
                 add_symmetric_product(grams[c], phi * roots[:, c, None])
@@ -145,7 +146,7 @@ class ClassWeightProblem(ModeProblem[ClassWeightState]):
             out = weights.clone()
             for f, (block, phi) in zip(values, self._features, strict=True):
                 turned = softmax.curvature_product(f, block.counts()[:, None], self._model.fitted(phi, weights))
-                out += scale * (phi.mT @ turned.to(phi)).double()
+                out += scale * transposed_product(phi, turned)
             return out.reshape(-1, 1)
 
         return product
@@ -274,6 +275,8 @@ class CoupledLowRankLaplace(Inference):
             unit = model.phi(block).double()
             phi = model.scale * unit
             _, covariance = function_covariance(phi, inverse)
-            right += phi.mT @ softmax.determinant_gradient(self._f(unit), block.counts()[:, None], covariance)
+            right += transposed_product(
+                phi, softmax.determinant_gradient(self._f(unit), block.counts()[:, None], covariance)
+            )
         C, F, _ = inverse.shape
         return (inverse.reshape(C * F, C * F) @ right.mT.reshape(-1)).reshape(C, F).mT

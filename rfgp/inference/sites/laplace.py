@@ -44,7 +44,7 @@ class Laplace(Inference):
         mean: The prior mean of the latent function, (1,).
         likelihood: The likelihood, with its given parameters.
         learned: Its other parameters, 0-d each.
-        near: A warm start.
+        start: A warm start. The default is none.
     """
 
     solver: Solver
@@ -52,20 +52,25 @@ class Laplace(Inference):
     mean: Tensor
     likelihood: Likelihood
     learned: Mapping[str, Tensor]
-    near: WarmStart = ()
+    start: WarmStart = ()
 
     @cached_property
     def mode(self) -> RowState:
         """The mode of the latent function at the rows."""
-        law = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
+        likelihood = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
         with torch.no_grad():
-            rows, mean = RowLikelihood(law, self.rows), self.mean.detach()[0]
-            return row_mode(RowProblem(self.solver, rows, mean, self.near))
+            rows, mean = RowLikelihood(likelihood, self.rows), self.mean.detach()[0]
+            return row_mode(RowProblem(self.solver, rows, mean, self.start))
 
     @property
     def fitted(self) -> Tensor:
         """The latent function at the mode, (n,)."""
         return self.mode.f
+
+    @property
+    def likelihood_error(self) -> float:
+        """The standard error of the log evidence: that of the solver's log determinant, 0 if it is not estimated."""
+        return self._regression.likelihood_error
 
     def warm_start(self) -> WarmStart:
         """Return the mode (n,)."""

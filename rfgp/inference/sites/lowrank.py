@@ -46,19 +46,19 @@ class LowRankLaplace(Inference):
         model: The rows, with one target each, and their features. Its noise is a typical 1 / W.
         likelihood: The likelihood, with its given parameters.
         learned: Its other parameters, 0-d each.
-        near: A warm start.
+        start: A warm start. The default is none.
     """
 
     model: LinearModel
     likelihood: Likelihood
     learned: Mapping[str, Tensor]
-    near: WarmStart = ()
+    start: WarmStart = ()
 
     @cached_property
     def mode(self) -> WeightMode:
         """The mode of the weights."""
         with torch.no_grad():
-            return weight_mode(self._detached, self._likelihood, self.near)
+            return weight_mode(self._detached, self._likelihood, self.start)
 
     def warm_start(self) -> WarmStart:
         """Return the mode of the weights, (F,)."""
@@ -176,7 +176,7 @@ def _gradient_sums(at: _AtMode, b: Tensor, wanted: _Wanted, model: LinearModel) 
     """Return the gradients in the mean (1,) and in the parameters of the features and of the likelihood, for b (F,)."""
     in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, wanted.features)
     in_learned = [torch.zeros_like(value) for value in at.learned.values()]
-    ends = model.scale[:, None] * torch.stack([at.weights, b], dim=1)
+    ends = (model.scale * torch.stack([at.weights, b])).mT
     for block in model.blocks():
         phi = in_features.features(block)
         shift, change = (phi @ ends.to(phi)).double().mT

@@ -40,7 +40,7 @@ class Variational(Inference):
         likelihood: The likelihood, with its given parameters.
         learned: Its other parameters, 0-d each.
         mode: Returns the mode (n,) of one function, around which the search begins. If None, it begins at the means.
-        near: A warm start, which is used in its place.
+        start: A warm start, which is used in its place. The default is none.
     """
 
     solvers: Sequence[Solver]
@@ -49,7 +49,7 @@ class Variational(Inference):
     likelihood: Likelihood
     learned: Mapping[str, Tensor]
     mode: Callable[[], Tensor] | None = None
-    near: WarmStart = ()
+    start: WarmStart = ()
 
     @cached_property
     def approximation(self) -> Approximation:
@@ -57,21 +57,21 @@ class Variational(Inference):
         with torch.no_grad():
             likelihood = self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
             problem = VariationalProblem(likelihood, self.rows, self.mean.detach(), self.solvers)
-            is_warm, has_classes = bool(self.near), likelihood.num_latents > 1
+            is_warm, has_classes = bool(self.start), likelihood.num_latents > 1
             start = self._class_start(problem) if has_classes else self._start(problem)
             most_steps = MOST_WARM_STEPS if is_warm else MOST_CLASS_STEPS
             return find_sites(problem, start, most_steps if has_classes else MOST_STEPS)
 
     def _start(self, problem: VariationalProblem) -> Sites:
         """Return the sites at which the search for one function, or one and its log noise, begins."""
-        if self.near:
-            return Sites(*self.near)
+        if self.start:
+            return Sites(*self.start)
         return mean_sites(problem) if self.mode is None else laplace_sites(problem, self.mode())
 
     def _class_start(self, problem: VariationalProblem) -> Sites:
         """Return the sites at which the search for functions of several classes begins: the better of two, if warm."""
         cold = prior_sites(problem)
-        return max([cold, Sites(*self.near)], key=problem.bound) if self.near else cold
+        return max([cold, Sites(*self.start)], key=problem.bound) if self.start else cold
 
     def warm_start(self) -> WarmStart:
         """Return lambda and beta of the sites, (n, L) each."""

@@ -168,15 +168,11 @@ class NodeFamily(Family):
     def prior(self, values: Values) -> Prior:
         """Return the prior of the kernel or of the features."""
         assert self.features is not None
-        return self.features.prior(self._theta(values), values.standardized("outputscale"))
+        return self.features.prior(_theta(self.kernel_names, values), values.standardized("outputscale"))
 
     def fitted_kernel(self, values: Values) -> GraphKernel:
         """Return the graph kernel at these hyperparameters, without the output scale."""
-        return self.options.kernel.with_values(self._theta(values).detach().numpy())
-
-    def _theta(self, values: Values) -> Tensor:
-        theta = [values.standardized(name) for name in self.kernel_names]
-        return torch.stack(theta) if theta else torch.zeros(0, dtype=torch.float64)
+        return self.options.kernel.with_values(_theta(self.kernel_names, values).detach().numpy())
 
     # --- starts ----------------------------------------------------------------------------------
 
@@ -274,7 +270,7 @@ class NodeFamily(Family):
         values = values.detached()
         outputscale, mean = (values.standardized(name).double() for name in ("outputscale", "mean"))
         noise = values.standardized("noise").double() if self.is_normal else torch.zeros_like(outputscale)
-        numbers = (self._theta(values), outputscale, mean.reshape(-1), noise)
+        numbers = (_theta(self.kernel_names, values), outputscale, mean.reshape(-1), noise)
         if not self.is_normal:  # nothing is held out: only Gaussian observations are compared
             rows = rows.take(slice(0))
         scale = -scaling.targets.log_jacobian(1) / rows.num_outputs
@@ -311,3 +307,9 @@ class NodeFamily(Family):
         matrix = self.graph.adjacency
         yield self.graph.laplacian
         yield from (torch.from_numpy(np.array(part)) for part in (matrix.indptr, matrix.indices, matrix.data))
+
+
+def _theta(names: tuple[str, ...], values: Values) -> Tensor:
+    """Return the kernel's parameters of these names, (p,)."""
+    theta = [values.standardized(name) for name in names]
+    return torch.stack(theta) if theta else torch.zeros(0, dtype=torch.float64)

@@ -1,7 +1,6 @@
-"""Sparse precisions with a dense border: fields and groups beside features, exactly."""
+"""Sparse precisions with a dense border: fields, groups and features, exactly."""
 
 from rfgp.solvers.bordered.pattern import JointPattern as JointPattern
 from rfgp.solvers.bordered.posterior import BorderedPosterior as BorderedPosterior
 from rfgp.solvers.bordered.solver import BorderedSolver as BorderedSolver
 from rfgp.solvers.bordered.system import BorderedSystem as BorderedSystem
-from rfgp.solvers.bordered.system import Latent as Latent

@@ -147,6 +147,18 @@ def latent_precision(block: VecchiaBlock, inputs: Tensor, field: NeighborsField 
 
     Raises:
         InvalidArgumentError: the block is the residual of features.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.blocks import VecchiaBlock
+        >>> from rfgp.solvers.bordered.latent_neighbors import latent_precision
+        >>> one = torch.ones((), dtype=torch.float64)
+        >>> near = VecchiaBlock("matern32", one, one, num_neighbors=1, seed=0)
+        >>> block = latent_precision(near, torch.tensor([[0.0], [1.0], [1.0]]))
+        >>> block.size
+        2
+        >>> block.projector(torch.tensor([[0.0], [1.0]])).nnz
+        2
     """
     if block.is_residual:
         raise InvalidArgumentError(

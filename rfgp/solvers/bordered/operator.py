@@ -25,7 +25,7 @@ class SparseOperator:
 
     def times(self, v: Tensor) -> Tensor:
         """Return the covariance times v, (n, p)."""
-        return torch.from_numpy(self._reads @ self._system.factor.solve(self._reads.T @ v.numpy()))
+        return torch.from_numpy(self._reads @ self._system.elimination.factor.solve(self._reads.T @ v.numpy()))
 
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
         """Return (A S^-1 A^T + D)^-1 v = D^-1 (v - A (S + A^T D^-1 A)^-1 A^T D^-1 v), (n, p).
@@ -33,7 +33,7 @@ class SparseOperator:
         The factor for the last D (n,) is kept.
         """
         if self._further is None or self._further[0] is not noise:
-            self._further = noise, self._system.further(self._reads, noise.numpy())
+            self._further = noise, self._system.elimination.further(self._reads, noise.numpy())
         scaled = v / noise[:, None]
         explained = self._further[1].solve(self._reads.T @ scaled.numpy())
         return scaled - torch.from_numpy(self._reads @ explained) / noise[:, None]
@@ -41,4 +41,4 @@ class SparseOperator:
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Return draws of N(0, A S^-1 A^T), (n, count)."""
         standard = torch.randn(self._reads.shape[1], count, generator=generator, dtype=torch.float64)
-        return torch.from_numpy(self._reads @ self._system.factor.sample(standard.numpy()))
+        return torch.from_numpy(self._reads @ self._system.elimination.factor.sample(standard.numpy()))

@@ -14,7 +14,7 @@ from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.blocks.precision import COLUMNS, products
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.bordered.operator import SparseOperator
-from rfgp.solvers.bordered.reads import all_weights, joined_reads, latents_of, mixes
+from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads, mixes
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
@@ -31,9 +31,10 @@ class Reads(NamedTuple):
     @property
     def reduced(self) -> Tensor:
         """Psi = Phi - A Y, (n, F)."""
-        if not self.system.latents or not self.dense.shape[1]:
+        known = self.system.elimination
+        if not known.is_sparse or not self.dense.shape[1]:
             return self.dense
-        return self.dense - torch.from_numpy(self.sparse @ self.system.coupling.numpy())
+        return self.dense - torch.from_numpy(self.sparse @ known.coupling.numpy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +94,15 @@ class BorderedPosterior(Posterior):
         """Return the mean (n, k)."""
         system = projected.system
         mean = projected.dense @ system.weights
-        return mean + torch.from_numpy(np.asarray(projected.sparse @ system.values.numpy())) if system.latents else mean
+        return (
+            mean + torch.from_numpy(np.asarray(projected.sparse @ system.values.numpy()))
+            if system.elimination.is_sparse
+            else mean
+        )
 
     def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
         """Return the marginal variances (n,)."""
-        known = projected.system.variances(projected.sparse, projected.reduced)
+        known = projected.system.elimination.variances(projected.sparse, projected.reduced)
         known = known + self._residual.residual_variance(inputs, projected.dense) + self._left(inputs)
         return known.clamp_min(0)
 
@@ -128,13 +133,13 @@ class BorderedPosterior(Posterior):
                 "predict(X).sample(...)."
             )
         system, k = self.system, self.targets.shape[1]
-        sizes = system.reads.shape[1], len(system.weights)
+        sizes = system.elimination.prior.matrix.shape[1], len(system.weights)
         z, e = (torch.randn(size, count * k, generator=generator, dtype=torch.float64) for size in sizes)
-        apart = torch.linalg.solve_triangular(system.border_factor.mT, e, upper=True)
-        u = system.values.repeat(1, count) - system.coupling @ apart
+        apart = torch.linalg.solve_triangular(system.elimination.border_factor.mT, e, upper=True)
+        u = system.values.repeat(1, count) - system.elimination.coupling @ apart
         w = system.weights.repeat(1, count) + apart
-        if system.latents:
-            u = u + torch.from_numpy(system.factor.sample(z.numpy()))
+        if system.elimination.is_sparse:
+            u = u + torch.from_numpy(system.elimination.factor.sample(z.numpy()))
 
         def functions(inputs: Tensor) -> Tensor:
             reads = self.project(inputs)
@@ -185,15 +190,14 @@ class BorderedPosterior(Posterior):
     def _between(self, left: Reads, right: Reads) -> Tensor:
         """Return the covariance (a, b) of what some points read and others do."""
         check_joint(left.dense.shape[0], "points")
-        system = left.system
-        out = system.half_border(left.reduced) @ system.half_border(right.reduced).mT
-        if system.latents:
-            out = out + torch.from_numpy(products(system.factor, left.sparse, right.sparse))
+        known = left.system.elimination
+        out = known.half_border(left.reduced) @ known.half_border(right.reduced).mT
+        if known.is_sparse:
+            out = out + torch.from_numpy(products(known.factor, left.sparse, right.sparse))
         return out
 
     def _given(self, blocks: Sequence[PrecisionBlock]) -> BorderedSystem:
         """Return the numbers of the rows, for precisions that have them among their values."""
         border = self.weights.scaled(self.inputs).double()
         reads = joined_reads(blocks, self.inputs)
-        numbers = border, self.noise_diag.double(), self.targets
-        return BorderedSystem(latents_of(blocks), reads, *numbers, mixes=mixes(blocks))
+        return bordered_system(blocks, reads, border, self.noise_diag.double(), self.targets, mixes=mixes(blocks))

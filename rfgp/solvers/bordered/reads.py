@@ -10,7 +10,9 @@ from torch import Tensor
 from rfgp.autograd import as_array
 from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.rows import Block
-from rfgp.solvers.bordered.system import Latent
+from rfgp.solvers.bordered.elimination import Elimination
+from rfgp.solvers.bordered.latent import Latent, SparseReads
+from rfgp.solvers.bordered.system import BorderedSystem
 
 
 def all_weights(prior: Prior, rows: Tensor) -> Weights:
@@ -52,8 +54,34 @@ def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> t
     if not weights.has_residual:
         return rows, torch.zeros_like(noise), torch.zeros_like(noise)
     own, counts = border[:, : weights.num_features], rows.counts()
-    noisy, bounding = (weights.of_noise(is_noise=flag).residual_variance(rows.inputs, own) for flag in (True, False))
+    by_kind = ([b.name for b in weights.blocks if b.residual and b.residual.is_noise == flag] for flag in (True, False))
+    noisy, bounding = (weights.with_residuals_of(names).residual_variance(rows.inputs, own) for names in by_kind)
     if weights.adds_noise:
         rows = replace(rows, fixed_noise=noisy if rows.fixed_noise is None else rows.fixed_noise + noisy)
     bound = -0.5 * rows.each.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
     return rows, bound, (1 - 1 / counts) * noisy + bounding
+
+
+def bordered_system(
+    blocks: Sequence[PrecisionBlock],
+    reads: sp.csr_array,  # (n, N)
+    border: Tensor,  # (n, F)
+    noise: Tensor,  # (n,)
+    residual: Tensor,  # (n, k)
+    each: Tensor | None = None,  # (k,)
+    *,
+    mixes: bool = False,
+) -> BorderedSystem:
+    """Return the regression of residuals on what rows read of sparse blocks and on their features, without gradients.
+
+    Args:
+        blocks: The sparse blocks, in the order of the columns of the reads.
+        reads: A of the rows.
+        border: Phi of the rows.
+        noise: D of the rows.
+        residual: r of the rows.
+        each: How often the log density of each output counts. If None, once.
+        mixes: Whether a row may read pairs of values of one block that have no entry in its precision.
+    """
+    prior = SparseReads(latents_of(blocks), reads, mixes=mixes)
+    return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), each)

@@ -10,13 +10,13 @@ from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.rows import Block
 from rfgp.solvers.bordered.posterior import BorderedPosterior
-from rfgp.solvers.bordered.reads import all_weights, completed, joined_reads, latents_of, mixes
+from rfgp.solvers.bordered.reads import all_weights, bordered_system, completed, joined_reads, mixes
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
-from rfgp.solvers.role import Posterior, Solver
+from rfgp.solvers.role import Inference, Posterior
 
 
-class BorderedSolver(Solver):
+class BorderedSolver(Inference):
     """Rows under a sum of sparse precisions and dense weights, exactly.
 
     Blocks with a covariance function become weights at the rows (`KernelBlock.as_weights`).
@@ -53,8 +53,7 @@ class BorderedSolver(Solver):
             like, self._like = self._like, None  # a chain of solvers would keep all their numbers
             return like.system.at(*numbers)
         reads = joined_reads(self._blocks, self._rows.inputs)
-        latents = latents_of(self._blocks)
-        return BorderedSystem(latents, reads, self._border.detach(), *numbers, mixes=mixes(self._blocks))
+        return bordered_system(self._blocks, reads, self._border, *numbers, mixes=mixes(self._blocks))
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
@@ -71,7 +70,7 @@ class BorderedSolver(Solver):
         The precision of row i is (C^-1)_ii = (D_i - v_i) / D_i^2, with v_i the posterior variance of f there.
         """
         noise = self.system.noise
-        variance = noise.square() / (noise - self.system.row_variances)
+        variance = noise.square() / (noise - self.system.elimination.row_variances)
         mean = self._rows.targets - self.system.left * (variance / noise)[:, None]
         return mean, variance + self._missing.detach()
 
@@ -88,23 +87,23 @@ class BorderedSolver(Solver):
     @property
     def latent_variances(self) -> Tensor:
         """The posterior variances of f at the rows, (n,)."""
-        return self.system.row_variances
+        return self.system.elimination.row_variances
 
     @property
     def log_determinant(self) -> Tensor:
         """The log determinant of I + K D^-1, 0-d."""
-        return self.system.noise.new_tensor(self.system.log_determinant)
+        return self.system.noise.new_tensor(self.system.elimination.log_determinant)
 
     @property
     def effective_dof_fraction(self) -> float | None:
         """The share of the F weights that the rows determine. None if there are none."""
-        factor = self.system.border_factor
+        factor = self.system.elimination.border_factor
         return 1 - float(torch.cholesky_inverse(factor).diagonal().mean()) if len(factor) else None
 
     def posterior(self) -> Posterior:
         """Return the rows, with the numbers that were computed for them, or the weights if there is nothing else."""
         if self._prior.has_weights_only:
-            covariance = FactorCovariance(self.system.border_factor)
+            covariance = FactorCovariance(self.system.elimination.border_factor)
             return LowRankPosterior(self._prior.detached(), self.system.weights, covariance)
         noise, residual = self.system.noise, self.system.residual
         return BorderedPosterior(self._prior.detached(), self._rows.inputs, noise, residual, self.system)

@@ -12,27 +12,27 @@ from rfgp.rows import Block
 from rfgp.solvers.iterative.posterior import IterativePosterior
 from rfgp.solvers.iterative.solver import IterativeSolver
 from rfgp.solvers.nearby import check_sum, features, neighbors_of
-from rfgp.solvers.role import Solver
+from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened import WhitenedSolver
 
-LOUD, AUDIBLE = 10.0, 1e-3
-"""The noise above which rows are conditioned on values, in the variance that values at their neighbours leave; and the
-variance of the block below which it does not matter, in noise."""
+NOISE_RATIO, LEAST_VARIANCE = 10.0, 1e-3
+"""The least ratio of noise to the conditional variance given values of neighbours at which rows are conditioned on
+values, and the least ratio of the block's variance to the noise at which that matters."""
 LEAST_NOISE = 1e-6
-"""The least noise in the variance of the block: less is near the jitter of its root."""
+"""The least ratio of the noise to the variance of the block. Less is near the jitter of its root."""
 MOST_ROWS = 2**18
 """The most rows that are conditioned on values if neither is asked for."""
-ENOUGH = 50
+FEW_ITERATIONS = 50
 """The most iterations of conjugate gradients if neither is asked for."""
 _SOME = 1000
 
 
 def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
-    """Return whether noise (0-d) hides what observations of a row's neighbours say of it; by some of the rows."""
+    """Return whether rows are conditioned on values, by the signal-to-noise ratio (noise 0-d) of some of them."""
     prior, count = prior.detached(), len(rows)
     block = neighbors_of(prior)
     typical, variance = float(rows.noise_diag(noise.detach()).median()), float(block.variance)
-    if count > MOST_ROWS or not AUDIBLE * typical <= variance <= typical / LEAST_NOISE:
+    if count > MOST_ROWS or not LEAST_VARIANCE * typical <= variance <= typical / LEAST_NOISE:
         return False
     x = rows.inputs[block.order(count)]
     some = torch.linspace(0, count - 1, min(count, _SOME)).long()
@@ -40,11 +40,11 @@ def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
     known = x[torch.from_numpy(columns)]
     phi = features(prior, prior.dense, known) if block.is_residual else None
     left = block.latent_root(known, pattern, phi).deviations
-    return typical > LOUD * float(np.median(left) ** 2)
+    return typical > NOISE_RATIO * float(np.median(left) ** 2)
 
 
-class LatentSolver(Solver):
-    """Rows, as they are given, under nearest neighbours of values beside weights and sparse precisions.
+class LatentSolver(Inference):
+    """Rows, as they are given, under nearest neighbours of values, weights and sparse precisions.
 
     Args:
         prior: The prior, with gradients.
@@ -73,7 +73,7 @@ class LatentSolver(Solver):
 
     def is_solved(self) -> bool:
         """Return whether conjugate gradients reach the coefficients in few iterations."""
-        return self._ordered.converges(ENOUGH)
+        return self._ordered.converges(FEW_ITERATIONS)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return an estimate of the log marginal likelihood, 0-d, with the gradient of that by observations.
@@ -100,7 +100,7 @@ class LatentSolver(Solver):
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others, by their observations.
 
-        Those of values would need each row's variance to within less than draws tell if the others leave much.
+        Those of values would need variances at rows that are more precise than draws are if the others leave much.
         """
         return self._by_observations.leave_one_out()
 

@@ -1,6 +1,6 @@
 """Nearest neighbours whose conditionals are those of values without noise, at rows in order.
 
-If the noise is large, the observations of a row's neighbours say little of it, and what all the others know is lost:
+If the noise is large, the observations of a row's neighbours have little information, and that of all others is lost:
 with 2,000 rows in the plane, a lengthscale of 0.3 of its width and noise of the variance of g, 60 observations leave a
 KL of 0.036 of the marginal posterior of a new point from the exact one, and 60 values of g 0.0003 (ten times the noise:
 0.21, 0.0001). So g is approximated as g = L u (`rfgp.local.latent`), the noise apart from it.

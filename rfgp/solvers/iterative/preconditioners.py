@@ -20,11 +20,11 @@ from rfgp.solvers.whitened.whitening import Whitener
 from rfgp.sparse import multiply, row_blocks
 
 RANK, _LEAST_RANK = 64, 8
-"""The rank of the Nystrom approximation, beside that of dense parts, and the smallest that is worth it."""
+"""The rank of the Nystrom approximation, without that of dense parts, and the least rank that is used."""
 STANDS_OUT = 10.0
 """The ratio of the first and the last of so many eigenvalues of B above which a preconditioner is used."""
 _SMALLEST = 1e-12
-"""The smallest eigenvalue of P P^T that is told from 0, in the largest."""
+"""The smallest eigenvalue of P P^T, relative to the largest, that is not rounded to 0."""
 
 
 class LowRankPreconditioner(NamedTuple):

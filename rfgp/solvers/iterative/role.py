@@ -93,7 +93,7 @@ class Term(ABC):
 
     @abstractmethod
     def joined(self, inputs: Tensor) -> Part | None:
-        """Return [H; h] of the rows and of points after them. None if points have variance beside it."""
+        """Return [H; h] of the rows and of points after them. None if points have further variance."""
 
     @abstractmethod
     def score(self, left: Tensor, signs: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What conjugate gradients tell of rows: coefficients, draws and the log density."""
+"""Coefficients, draws and the log density of rows by conjugate gradients."""
 
 from functools import cached_property
 

@@ -23,13 +23,13 @@ from rfgp.solvers.iterative.posterior import MOST_SOLVED, IterativePosterior
 from rfgp.solvers.iterative.role import Term
 from rfgp.solvers.iterative.solutions import PATH_TOLERANCE, TOLERANCE, Solutions
 from rfgp.solvers.iterative.terms import operator_of, terms_of
-from rfgp.solvers.role import Solver
+from rfgp.solvers.role import Inference
 
 SITE_TOLERANCE = 1e-11
 """The relative residual of solves for other targets and noise: a search for sites goes on to it."""
 
 
-class IterativeSolver(Solver):
+class IterativeSolver(Inference):
     """Regression by conjugate gradients; nothing is solved before it is needed.
 
     Args:

@@ -70,7 +70,7 @@ class LinearModel:
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """Tensors that the features depend on."""
+        """Tensors (...) that the features depend on."""
         return self.weights.parameters
 
     @cached_property
@@ -134,8 +134,11 @@ class LinearModel:
         return out.double() if is_precise else out
 
     def fitted(self, phi: Tensor, weights: Tensor) -> Tensor:
-        """Return Phi w (b, k), float64, for features (b, F) without scales and weights (F, k)."""
-        return (phi @ (self.scale[:, None] * weights).to(phi)).double()
+        """Return Phi w (b, k), float64, for features (b, F) without scales and weights (F, k).
+
+        The weights are laid out column by column, for which BLAS is several times faster if there are few columns.
+        """
+        return (phi @ (self.scale * weights.mT).to(phi).contiguous().mT).double()
 
     def blocks(self) -> Iterator[Block]:
         """Yield block after block of rows."""

@@ -12,12 +12,12 @@ the quadratic form and d log|A| = tr(A^-1 dA),
 the first of which is pulled back through the features of one block at a time. Features are computed twice and never
 kept. k outputs share A: the quadratic forms of output j count c_j times, and the determinants sum_j c_j times. A row of
 weight w_i (see `rfgp.rows.blocks`) has D_i = (noise + fixed_i) / w_i, and with the factor that its observations leave
-beside their mean its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
+after their mean its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
 
 The residual of a kernel s_t^2 q_i with q_i = 1 - phi_ti phi_ti^T (`rfgp.blocks.Residual`) is either noise of each
-observation beside fixed_i (FITC, Snelson and Ghahramani 2006): the slope g_i in it reaches s_t^2 as g_i q_i and phi_ti
-as -2 s_t^2 g_i phi_ti. Or the density is a lower bound of the exact one's (VFE, Titsias 2009, Eq. 9), with the term
--k/2 sum_i w_i s_t^2 q_i / (noise + fixed_i).
+observation, added to fixed_i (FITC, Snelson and Ghahramani 2006): the slope g_i in it reaches s_t^2 as g_i q_i and
+phi_ti as -2 s_t^2 g_i phi_ti. Or the density is a lower bound of the exact one's (VFE, Titsias 2009, Eq. 9), with the
+term -k/2 sum_i w_i s_t^2 q_i / (noise + fixed_i).
 """
 
 import math

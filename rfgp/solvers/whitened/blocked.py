@@ -82,14 +82,14 @@ class BlockedInference(Inference):
         for block in near_each_other(places, max(1, BLOCK_FEATURES // (F + k))):
             pattern, columns = used(of_rows(self._pattern, block))
             known = torch.from_numpy(columns)
-            beside = self._rows.take(known)
-            phi = features(self._prior, self._prior.dense, beside.inputs)
-            beside, _, _ = completed(self._prior.dense, beside, self._noise, phi)
-            self._noise_diag[known] = beside.noise_diag(self._noise).expand(len(known))
-            whitener = Whitener.of(self._prior, beside.inputs, self._noise_diag[known], phi, pattern)
-            both = whitener.times(torch.cat([phi, beside.targets - self._mean], dim=1))
+            near = self._rows.take(known)
+            phi = features(self._prior, self._prior.dense, near.inputs)
+            near, _, _ = completed(self._prior.dense, near, self._noise, phi)
+            self._noise_diag[known] = near.noise_diag(self._noise).expand(len(known))
+            whitener = Whitener.of(self._prior, near.inputs, self._noise_diag[known], phi, pattern)
+            both = whitener.times(torch.cat([phi, near.targets - self._mean], dim=1))
             total += both.mT @ both
-            others += each.sum() * whitener.log_determinant + beside.take(whitener.own).repetitions(self._noise)
+            others += each.sum() * whitener.log_determinant + near.take(whitener.own).repetitions(self._noise)
         return total[:F, :F], total[:F, F:], total[F:, F:].diagonal() @ each, others
 
     def log_marginal_likelihood(self) -> Tensor:

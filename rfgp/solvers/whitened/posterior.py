@@ -1,4 +1,4 @@
-"""The posterior of new points under nearest neighbours that are observations, beside weights and sparse precisions.
+"""The posterior of new points under nearest neighbours that are observations, weights and sparse precisions.
 
 Given y, the function at a new point x with its nearest rows N, b = C_NN^-1 c and d = v - b^T c, is
 

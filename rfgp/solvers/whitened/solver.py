@@ -1,4 +1,4 @@
-"""Rows under nearest neighbours whose conditionals are those of observations, beside weights and sparse precisions.
+"""Rows under nearest neighbours whose conditionals are those of observations, with weights and sparse precisions.
 
 f = Phi w + A u + g, y = mean + f + e. g + e has the precision V^T V with a sparse V (`rfgp.local.factor`), the noise
 within the conditionals (Vecchia 1988; Katzfuss and Guinness 2021). Whitened rows are a linear model of noise 1
@@ -24,7 +24,7 @@ from rfgp.rows import Block
 from rfgp.solvers.bordered.reads import all_weights, completed, joined_reads
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.nearby import check_sum, features, neighbors_of
-from rfgp.solvers.role import Solver
+from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened.posterior import WhitenedPosterior
 from rfgp.solvers.whitened.whitening import Whitener, WhiteRows, white_system
 from rfgp.sparse import SparsityPattern
@@ -33,8 +33,8 @@ _COLUMNS = 64
 """The number of rows for which the latent values are solved at once."""
 
 
-class WhitenedSolver(Solver):
-    """Rows under a block of nearest neighbours, beside weights, kernels and sparse precisions.
+class WhitenedSolver(Inference):
+    """Rows under a block of nearest neighbours with weights, kernels and sparse precisions.
 
     Other targets and noise change the whitener, so that `at` shares the order and the neighbours of the rows only.
 
@@ -49,6 +49,18 @@ class WhitenedSolver(Solver):
 
     Raises:
         InvalidArgumentError: a block cannot be added to neighbours.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.blocks import Prior, VecchiaBlock
+        >>> from rfgp.rows import Block
+        >>> from rfgp.solvers.whitened import WhitenedSolver
+        >>> one = torch.ones((), dtype=torch.float64)
+        >>> rows = Block(torch.tensor([[0.0], [1.0]]).double(), torch.tensor([[1.0], [1.0]]).double())
+        >>> prior = Prior(neighbors=VecchiaBlock("matern32", one, one, num_neighbors=1, seed=0))
+        >>> solver = WhitenedSolver.of(prior, rows, 0 * one.reshape(1), one)
+        >>> [round(value, 3) for value in solver.fitted[:, 0].tolist()]
+        [0.597, 0.597]
     """
 
     def __init__(
@@ -104,21 +116,21 @@ class WhitenedSolver(Solver):
 
     def _gradients(self) -> list[Tensor | None]:
         system = self.system
-        in_reads = system.in_reads() if system.latents else None
+        in_reads = system.in_reads() if system.elimination.is_sparse else None
         of_fields = [torch.as_tensor(slope, dtype=torch.float64) for pair in system.in_fields() for slope in pair]
         return [in_reads, system.in_border(), system.in_residual(), *of_fields]
 
     @cached_property
     def _precisions(self) -> Tensor:
         """The diagonal of C^-1 = V^T (I - B S^-1 B^T - Psi C^-1 Psi^T) V, (n,), in order."""
-        system, whitener = self.system, self._whitener
-        explained = system.half_border(whitener.back(system.reduced)).square().sum(1)
-        if system.latents:
-            reads = sp.csr_array(whitener.matrix.T @ system.reads)
+        known, whitener = self.system.elimination, self._whitener
+        explained = known.half_border(whitener.back(known.reduced)).square().sum(1)
+        if known.is_sparse:
+            reads = sp.csr_array(whitener.matrix.T @ known.prior.matrix)
             for begin in range(0, len(explained), _COLUMNS):
                 some = reads[begin : begin + _COLUMNS].T.toarray()
                 explained[begin : begin + _COLUMNS] += torch.from_numpy(
-                    np.square(system.factor.half_solve(some)).sum(axis=0)
+                    np.square(known.factor.half_solve(some)).sum(axis=0)
                 )
         return whitener.precisions - explained
 
@@ -154,7 +166,9 @@ class WhitenedSolver(Solver):
     def log_determinant(self) -> Tensor:
         """The log determinant of I + K D^-1, 0-d."""
         with torch.no_grad():
-            return self.system.log_determinant - 2 * self._whitener.log_determinant - self._noise.log().sum()
+            return (
+                self.system.elimination.log_determinant - 2 * self._whitener.log_determinant - self._noise.log().sum()
+            )
 
     def posterior(self) -> WhitenedPosterior:
         """Return the rows, and weights with the factor of their precision."""
@@ -162,7 +176,7 @@ class WhitenedSolver(Solver):
             system, prior = self.system, self._prior.detached()
             rows = self._rows.inputs, self._rows.targets - self._mean, self._noise
             known = WhiteRows(prior, *rows, system if self._blocks else None)
-            return WhitenedPosterior(prior, *rows, system.weights, system.border_factor, known)
+            return WhitenedPosterior(prior, *rows, system.weights, system.elimination.border_factor, known)
 
     def _as_given(self, values: Tensor) -> Tensor:
         """Return values (n, ...) of rows in order for rows as they were given."""

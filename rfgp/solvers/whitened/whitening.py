@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.local import whitened, whitened_back
-from rfgp.solvers.bordered.reads import all_weights, joined_reads, latents_of
+from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.nearby import features, neighbors_of
 from rfgp.sparse import SparseValues, SparsityPattern, times_sparse
@@ -90,8 +90,7 @@ def white_system(
 ) -> BorderedSystem:
     """Return the regression of whitened targets on whitened reads of sparse precisions and whitened features."""
     ones = torch.ones(len(targets), dtype=torch.float64)
-    numbers = dense.detach(), ones, targets.detach(), each
-    return BorderedSystem(latents_of(blocks), reads, *numbers, mixes=True)
+    return bordered_system(blocks, reads, dense, ones, targets, each, mixes=True)
 
 
 class WhiteRows:
@@ -159,5 +158,6 @@ def half_solved(system: BorderedSystem | None, factor: Tensor, dense: Tensor, sp
     if system is None:
         half: Tensor = torch.linalg.solve_triangular(factor, dense.mT, upper=False).mT
         return half
-    half = system.half_border(dense - torch.from_numpy(np.asarray(sparse @ system.coupling.numpy())))
-    return torch.cat([half, torch.from_numpy(system.factor.half_solve(sparse.toarray().T).T)], dim=1)
+    known = system.elimination
+    half = known.half_border(dense - torch.from_numpy(np.asarray(sparse @ known.coupling.numpy())))
+    return torch.cat([half, torch.from_numpy(known.factor.half_solve(sparse.toarray().T).T)], dim=1)

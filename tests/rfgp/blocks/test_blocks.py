@@ -16,7 +16,7 @@ A, B = table(9, seed=3), table(6, seed=4)
 
 
 @pytest.mark.parametrize("name", ADDABLE)
-def test_covariances_match_plain_kernels(name):
+def test_block_matches_plain_kernel(name):
     problem = Problem([name])
     (block,), plain = problem.prior.blocks, TERMS[name].plain.at(problem.of(name))
     is_vfe = plain.whole is not None and not plain.is_noise
@@ -26,11 +26,10 @@ def test_covariances_match_plain_kernels(name):
     same(block.diagonal(A), own.diagonal(), problem.digits)
     same(problem.prior.kernel(A, B), block.kernel(A, B))
     same(problem.prior.diagonal(A), block.diagonal(A))
+    check_gradients(Problem([name]), name)
 
 
-@pytest.mark.parametrize("name", ADDABLE)
-def test_hyperparameters_have_gradients(name):
-    problem = Problem([name])
+def check_gradients(problem, name):
     prior, own = problem.prior, problem.of(name)
     assert all(bool((slope == 1).all()) for slope in gradients(sum(p.sum() for p in prior.parameters), own))
     assert prior.wants_gradients
@@ -135,8 +134,8 @@ class TestWeights:
         phi = weights.scaled(A).double()
         parts = [weights.blocks[i].residual_variance(A, phi[:, 6 * i : 6 * i + 6]) for i in range(2)]
         same(weights.residual_variance(A, phi), parts[0] + parts[1])
-        same(weights.of_noise(is_noise=True).residual_variance(A, phi), parts[0])
-        same(weights.of_noise(is_noise=False).residual_variance(A, phi), parts[1])
+        same(weights.with_residuals_of(["fitc"]).residual_variance(A, phi), parts[0])
+        same(weights.with_residuals_of(["vfe"]).residual_variance(A, phi), parts[1])
         assert not weights.with_residuals_of(["linear"]).residual_variance(A, phi).any()
         shares = weights.missing(weights.features(A))
         same(weights.variances @ shares, parts[0] + parts[1])

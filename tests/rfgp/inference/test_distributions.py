@@ -5,6 +5,7 @@ import threading
 import weakref
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -171,6 +172,16 @@ class Counting(StudentT):
 
 
 COUNTS: list[str] = []
+
+
+def test_predictions_are_in_the_users_units():
+    """The mean is 10 and the unit 2; observations have the noise 0.5 in that unit."""
+    latent = distribution()
+    p = predicted(latent)
+    np.testing.assert_allclose(p.mean, 10 + 2 * latent.mean()[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(p.covariance, 4 * latent.covariance(), rtol=1e-12)
+    np.testing.assert_allclose(p.observed().variance, p.variance + 4 * 0.5, rtol=1e-12)
+    np.testing.assert_allclose(p.observed().covariance - p.covariance, 2 * np.eye(len(p.mean)), atol=1e-12)
 
 
 def test_moments_of_observations_are_integrated_once():

@@ -21,9 +21,8 @@ def chosen(choice, terms, **options):
     return choice(problem.prior, problem.rows, problem.mean, problem.noise)
 
 
-@pytest.mark.parametrize(
-    ("terms", "count", "streaming", "in_memory"),
-    [
+def test_solver_fits_the_prior():
+    for terms, count, streaming, in_memory in (
         (("smooth", "linear"), 10, LowRankSolver, BorderedSolver),  # 10 weights
         (("smooth", "linear"), 9, DenseSolver, DenseSolver),
         (("fitc",), 3, LowRankSolver, BorderedSolver),
@@ -33,12 +32,10 @@ def chosen(choice, terms, **options):
         (("fitc", "exact"), 24, BorderedSolver, BorderedSolver),
         (("walks", "smooth", "field"), 24, IterativeSolver, IterativeSolver),
         (("neighbors", "smooth", "field"), 24, WhitenedSolver, None),
-    ],
-)
-def test_solver_fits_the_prior(terms, count, streaming, in_memory):
-    assert type(chosen(solver_for, terms, count=count)) is streaming
-    if in_memory is not None:
-        assert type(chosen(solver_in_memory, terms, count=count)) is in_memory
+    ):
+        assert type(chosen(solver_for, terms, count=count)) is streaming, terms
+        if in_memory is not None:
+            assert type(chosen(solver_in_memory, terms, count=count)) is in_memory, terms
 
 
 def test_rows_in_parts_are_gathered():
@@ -58,16 +55,13 @@ REFUSED = [("refined field", "walks"), ("exact", "field", "walks"), ("vfe", "nei
 """Sums of terms that no solver has."""
 
 
-@pytest.mark.parametrize("terms", REFUSED, ids=" + ".join)
-def test_sums_that_no_solver_has_are_refused(terms):
-    with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
-        chosen(solver_for, terms)
-
-
-@pytest.mark.parametrize("terms", [("field", "neighbors"), ("vfe", "neighbors")])
-def test_neighbors_under_sites_are_refused_beside_fields(terms):
-    with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
-        chosen(solver_in_memory, terms)
+def test_sums_that_no_solver_has_are_refused():
+    for terms in REFUSED:
+        with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
+            chosen(solver_for, terms)
+    for terms in (("field", "neighbors"), ("vfe", "neighbors")):  # under other likelihoods
+        with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
+            chosen(solver_in_memory, terms)
 
 
 @pytest.mark.slow

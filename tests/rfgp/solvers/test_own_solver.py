@@ -9,7 +9,9 @@ import math
 
 import pytest
 import torch
+from observed import Observed
 from priors import ROWS, Problem
+from reference import ReferenceSolver
 from solver_checks import (
     check_draws,
     check_leave_one_out,
@@ -17,10 +19,13 @@ from solver_checks import (
     check_other_targets,
     check_predictions,
     check_rows,
+    gradients,
+    same,
 )
 from terms import GROUPS, table
 
-from rfgp.solvers import Posterior, Solver
+from rfgp.inference import ConditionedGP
+from rfgp.solvers import Inference, Posterior
 
 
 class GroupPosterior(Posterior):
@@ -55,7 +60,7 @@ class GroupPosterior(Posterior):
         return {"means": (GROUPS, k), "variances": (GROUPS,)}
 
 
-class GroupSolver(Solver):
+class GroupSolver(Inference):
     """Rows whose only term are effects of groups."""
 
     def __init__(self, prior, rows, mean, noise):
@@ -123,3 +128,20 @@ def test_posterior_matches_dense_algebra():
     new = table(5, seed=9)
     check_predictions(found, problem, new)
     check_draws(found.posterior(), problem, new)
+
+
+@pytest.mark.parametrize(("name", "approximation"), [("poisson", "laplace"), ("categorical", "variational")])
+def test_sites_take_the_solver(name, approximation):
+    problem = Observed(("groups",), name)
+    values = [problem.by(solver, approximation).log_marginal_likelihood() for solver in (GroupSolver, ReferenceSolver)]
+    same(values[0], values[1])
+    for slope, twin in zip(*(gradients(value, problem.theta) for value in values), strict=True):
+        same(slope, twin, 1e-5)
+
+
+def test_conditioned_process_takes_the_posterior():
+    found, problem = solved("outputs")
+    new = table(5, seed=9)
+    distribution = ConditionedGP(found.posterior()).at(new)
+    same(distribution.mean(), problem.twin.predicted_mean(new))
+    same(distribution.covariance(), problem.twin.predicted_covariance(new))

@@ -26,39 +26,39 @@ from rfgp.solvers import Inference, Posterior, Solver
 NEW = table(7, seed=9)
 
 
-def parametrized(*left_out):
-    """Give a test all solvers, their terms and kinds of rows; each sum of terms is fast with one kind of rows."""
-    sums = [(name, terms) for name in PRIORS if name not in left_out for terms in PRIORS[name]]
-    cases = [
+SUMS = [(name, terms) for name in PRIORS for terms in PRIORS[name]]
+parametrized = pytest.mark.parametrize(
+    ("name", "terms", "kind"),
+    [
         pytest.param(name, terms, kind, id=f"{name}: {' + '.join(terms)}, {kind}", marks=[pytest.mark.slow] * slow)
-        for i, (name, terms) in enumerate(sums)
+        for i, (name, terms) in enumerate(SUMS)
         for j, kind in enumerate(ROWS)
         for slow in [(i + j) % len(ROWS) > 0]
-    ]
-    return pytest.mark.parametrize(("name", "terms", "kind"), cases)
+    ],
+)
+"""All solvers, their sums of terms, and kinds of rows; each sum is fast with one kind."""
 
 
-@parametrized()
-def test_rows(name, terms, kind):
+@parametrized
+def test_solver_matches_dense_algebra(name, terms, kind):
     found, problem = solved(name, terms, kind)
     (check_value if name in WITHOUT_GRADIENTS else check_likelihood)(found, problem)
     check_leave_one_out(found, problem)
     if name not in STREAMING:
         check_rows(found, problem)
-
-
-@parametrized()
-def test_new_points(name, terms, kind):
-    found, problem = solved(name, terms, kind)
+        check_other_targets(*solved(name, terms, kind))
     new = NEW[:1] if "latent neighbors" in terms else NEW  # which are independent given the rows
     check_predictions(found, problem, new)
     check_restored(found, problem, new)
     check_terms(found, problem, new)
 
 
-@parametrized(*STREAMING)
-def test_other_targets(name, terms, kind):
-    check_other_targets(*solved(name, terms, kind))
+def test_two_rows_match_dense_algebra():
+    for name, (first, *_) in PRIORS.items():
+        found, problem = solved(name, first, "outputs", count=2)
+        (check_value if name in WITHOUT_GRADIENTS else check_likelihood)(found, problem)
+        check_leave_one_out(found, problem)
+        check_predictions(found, problem, NEW)
 
 
 def implementations(role):

@@ -18,6 +18,7 @@ from rfgp.inference.sites.terms import RowLikelihood
 from rfgp.rows import Block, JoinedRows
 from rfgp.solvers.choice import solver_for
 from rfgp.solvers.dense import DenseSolver
+from rfgp.solvers.iterative import IterativeSolver
 
 SOLVERS = {
     "as chosen": Observed.infer,
@@ -126,6 +127,30 @@ def test_rows_elsewhere_are_summed_there(name):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
+def in_double(x, lengthscale):
+    return torch.cat([(x[:, :2] / lengthscale).cos(), (x[:, :2] / lengthscale).sin()], dim=1)
+
+
+def in_single(x, lengthscale):
+    return in_double(x, lengthscale).float()
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "student-t", "categorical"])
+def test_features_of_single_precision_are_near_double(name):
+    """Their searches end sooner, since rounding hides the rest."""
+    likelihood, results = LIKELIHOODS[name][0], []
+    given = {key: torch.tensor(value).double() for key, value in LIKELIHOODS[name][1].items()}
+    for features in (in_double, in_single):
+        theta = torch.tensor([0.8, 1.3, 0.4, 0.1, -0.2], dtype=torch.float64, requires_grad=True)
+        prior = Prior(weights=(WeightBlock(features, 4, (theta[:1],), theta[1]),))
+        found = infer([prior], observations(name), theta[2 : 2 + likelihood.num_latents], likelihood, given, "laplace")
+        assert (found.model.phi(observations(name)).dtype == torch.float32) == (features is in_single)
+        value = found.log_marginal_likelihood()
+        results.append((value.detach(), *torch.autograd.grad(value, theta)))
+    torch.testing.assert_close(results[1][0], results[0][0], rtol=1e-6, atol=0)
+    torch.testing.assert_close(results[1][1], results[0][1], rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("name", ["bernoulli", "negative-binomial"])
 @pytest.mark.parametrize("names", [("exact",), ("smooth",), ("field",)])
 def test_weight_is_a_number_of_repetitions(names, name):
@@ -211,6 +236,24 @@ def test_leave_one_out_is_near_refits(name):
         deviation = posterior.variance(x, projected).item() ** 0.5
         assert abs(float(mean[i]) - posterior.mean(projected).item() - 0.3) < 0.2 * deviation
         assert variance[i].item() ** 0.5 == pytest.approx(deviation, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["poisson", "student-t"])
+def test_conjugate_gradients_find_the_mode_and_estimate_the_rest(monkeypatch, name):
+    problem, gradients = Observed(("walks", "field", "linear"), name), []
+    expected = dense_laplace(problem, problem.by(ReferenceSolver).fitted)
+    reference = problem.by(ReferenceSolver).log_marginal_likelihood()
+    monkeypatch.setattr("rfgp.solvers.choice.MOST_DENSE", 10)
+    found = problem.infer()
+    assert isinstance(found.solver, IterativeSolver)
+    value = found.log_marginal_likelihood()
+    torch.testing.assert_close(found.fitted, expected.f.detach(), rtol=1e-8, atol=1e-8)
+    assert 0 < found.likelihood_error < 1
+    assert abs(value.item() - expected.value.item()) < 4 * found.likelihood_error
+    for each in (value, reference):
+        parts = torch.autograd.grad(each, list(problem.theta.values()))
+        gradients.append(torch.cat([part.reshape(-1) for part in parts]))
+    assert float((gradients[0] - gradients[1]).norm()) < 0.5 * float(gradients[1].norm())
 
 
 class TestSearch:

@@ -80,7 +80,7 @@ def test_variances_at_pairs_that_no_row_reads():
     """Points read a node and a group together that no row does: these entries are solved for."""
     found, problem = solver(["field", "groups"], "uneven"), Problem(["field", "groups"], "uneven")
     new = table(40, seed=9)
-    covered = found.system.pattern.covers(joined_reads(problem.prior.precisions, new))
+    covered = found.system.elimination.prior.pattern.covers(joined_reads(problem.prior.precisions, new))
     assert 0 < covered.sum() < 40
     posterior = found.posterior()
     same(posterior.variance(new, posterior.project(new)), problem.twin.predicted_covariance(new).diagonal())

@@ -12,7 +12,17 @@ from solver_checks import gradients, same
 from terms import table
 
 import rfgp
-from rfgp.solvers.iterative import IterativeSolver, fields, posterior, solutions, solver, walks, weights
+from rfgp.solvers.iterative import (
+    IterativeSolver,
+    fields,
+    given,
+    operator,
+    posterior,
+    solutions,
+    solver,
+    walks,
+    weights,
+)
 
 SUMS = {
     "walks": ("walks",),
@@ -40,6 +50,7 @@ def samples_of(problem, count=30):
     return np.array([value_and_gradient(solved(problem, s).log_marginal_likelihood(), problem) for s in range(count)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUMS)
 def test_likelihood_and_gradient_are_unbiased(name):
     problem = problem_of(name, "signs")
@@ -61,6 +72,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "right", "wrong", "name"), FAULTS.values(), ids=FAULTS)
 def test_planted_errors_in_gradients_are_seen(module, right, wrong, name):
     problem = problem_of(name, "signs")
@@ -107,6 +119,18 @@ def test_joint_distributions_of_too_many_points_are_refused():
     empty = found.project(new[:0])
     assert found.mean(empty).shape == (0, 1)
     assert found.variance(new[:0], empty).shape == (0,)
+
+
+def test_covariances_are_solved_for_a_few_points_at_a_time(monkeypatch):
+    problem, new, columns, solve = problem_of("walks"), table(100, seed=9), [], operator.CGOperator.solve
+    monkeypatch.setattr(given, "ENTRIES", 7 * 12)
+    monkeypatch.setattr(given, "LEAST_SOLVED", 1)
+    monkeypatch.setattr(
+        operator.CGOperator, "solve", lambda self, v, t: columns.append(v.shape[1]) or solve(self, v, t)
+    )
+    found = solved(problem).posterior()
+    same(found.covariance(new, found.project(new)), problem.twin.predicted_covariance(new), 1e-7)
+    assert columns == [1, *[7] * 14, 2]  # the mean first
 
 
 def test_scores_have_what_a_search_needs():

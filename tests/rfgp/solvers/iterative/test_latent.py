@@ -119,7 +119,7 @@ def test_draws_estimate_the_variances(monkeypatch):
 
 
 def test_joint_distribution_has_the_variances_of_single_points():
-    problem, new = Loud(("smooth", "groups"), neighbors=5, count=120), table(40, seed=9)
+    problem, new = Loud(("smooth", "groups"), neighbors=5, count=120), table(8, seed=9)
     whole = LatentSolver(*problem.given).posterior()
     for found in (whole, whole.of(["neighbors"]), whole.of(["neighbors", "groups"])):
         covariance = found.covariance(new, found.project(new))
@@ -182,7 +182,7 @@ def test_observations_are_used_if_values_are_not_solved(monkeypatch):
     problem = Loud(neighbors=5, count=300, length=2.0)
     assert isinstance(solver_for(*problem.given), LatentSolver)
     products, spread = [], roots.LatentRoot.spread
-    monkeypatch.setattr(latent, "ENOUGH", 1)
+    monkeypatch.setattr(latent, "FEW_ITERATIONS", 1)
     monkeypatch.setattr(roots.LatentRoot, "spread", lambda self, u: products.append(u) or spread(self, u))
     assert isinstance(solver_for(*problem.given), WhitenedSolver)
     assert len(products) == 2  # a step, and what it leaves, which is far behind a third of the way: no more is tried

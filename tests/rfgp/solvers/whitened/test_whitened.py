@@ -15,7 +15,7 @@ from terms import F64, table
 import rfgp
 from rfgp.blocks import Residual
 from rfgp.local.neighbors import used
-from rfgp.solvers.bordered import BorderedSystem
+from rfgp.solvers.bordered.latent import SparseReads
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
 from rfgp.solvers.whitened import BlockedInference, WhitenedSolver, blocked, is_large
 from rfgp.solvers.whitened import whitened as inference_of
@@ -162,5 +162,6 @@ def test_sums_without_gradient_are_refused(other):
 def test_whitened_rows_read_pairs_that_have_no_entry():
     """Rows that share neighbours read pairs of levels, for which the precision of a group has no entries."""
     found = WhitenedSolver.of(*Few(("groups", "neighbors")).given).system
-    narrow = BorderedSystem(found.latents, found.reads, found.border, found.noise, found.residual)
-    assert len(found.pattern.csr.indices) > len(narrow.pattern.csr.indices)
+    wide = found.elimination.prior
+    narrow = SparseReads(wide.latents, wide.matrix)
+    assert len(wide.pattern.csr.indices) > len(narrow.pattern.csr.indices)

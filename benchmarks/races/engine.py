@@ -7,10 +7,10 @@ peak of the process less what it held before the first full run. `value` is a nu
 versions it should be the same but for rounding. Real data are read from `--folder`; without it the rows of "learned"
 are drawn.
 
-    python -m benchmarks.engine [--case NAME ...] [--repeats 3] [--quick] [--folder UCI] [--out FILE]
-    python -m benchmarks.engine --compare OLD NEW
+    python -m benchmarks.races.engine [--case NAME ...] [--repeats 3] [--quick] [--folder UCI] [--out FILE]
+    python -m benchmarks.races.engine --compare OLD NEW
 
-Another version runs the same file: `PYTHONPATH=OLD python benchmarks/engine.py`.
+Another version runs the same file: `PYTHONPATH=OLD python benchmarks/races/engine.py`.
 """
 
 import argparse
@@ -31,7 +31,7 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[[], float]
-ITERATIONS = 5
+ITERATIONS = 40
 """Steps of the search for frequencies."""
 
 

@@ -1,0 +1,133 @@
+"""The elimination of sparse latent values and dense weights for the noise of rows, whatever their targets.
+
+See `rfgp.solvers.bordered.system` for the formulas.
+"""
+
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rfgp.blocks.precision import Array, Factor, quadratic_forms, solved_forms
+from rfgp.linalg import cholesky
+from rfgp.solvers.bordered.latent import SparseReads
+from rfgp.solvers.bordered.pattern import JointPattern
+
+
+class Elimination:
+    """S, Y, Psi and C of rows.
+
+    Args:
+        prior: The sparse latent values, read through A (n, N).
+        border: Phi (n, F), float64. F may be 0.
+        noise: D (n,), float64.
+    """
+
+    def __init__(self, prior: SparseReads, border: Tensor, noise: Tensor) -> None:
+        self.prior, self.border, self.noise = prior, border, noise
+
+    def at(self, noise: Tensor) -> "Elimination":
+        """Return the elimination for another noise (n,); this one if the noise is the same."""
+        return self if torch.equal(noise, self.noise) else Elimination(self.prior, self.border, noise)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether there are sparse latent values."""
+        return bool(self.prior.latents)
+
+    @cached_property
+    def entries(self) -> Array:
+        """The entries of S on its pattern, (nnz,)."""
+        pattern = self.prior.pattern
+        return pattern.add_gram(pattern.total(self.prior.entries), self.prior.matrix, (1 / self.noise).numpy())
+
+    @cached_property
+    def factor(self) -> Factor:
+        """The factor of S."""
+        return self.prior.pattern.factor(self.entries)
+
+    def further(self, reads: sp.csr_array, noise: Array) -> Factor:
+        """Return the factor of S + B^T E^-1 B, for further observations through B (m, N) with variances E (m,)."""
+        every = sp.csr_array(sp.vstack([self.prior.matrix, reads], format="csr"))
+        precision = np.concatenate([1 / self.noise.numpy(), 1 / noise])
+        pattern = JointPattern.of([latent.field for latent in self.prior.latents], every)
+        return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), every, precision))
+
+    def solve(self, b: Tensor) -> Tensor:
+        """Return S^-1 b, (N, p)."""
+        if not self.is_sparse or not b.shape[1]:
+            return b.new_zeros(self.prior.matrix.shape[1], b.shape[1])
+        return torch.from_numpy(self.factor.solve(b.numpy()))
+
+    def over_noise(self, v: Tensor) -> Tensor:
+        """Return D^-1 v, (n, p); v itself for the noise 1 of whitened rows."""
+        return v if self._is_white else v / self.noise[:, None]
+
+    @cached_property
+    def _is_white(self) -> bool:
+        return bool((self.noise == 1).all())
+
+    @cached_property
+    def coupling(self) -> Tensor:
+        """Y = S^-1 A^T D^-1 Phi, (N, F)."""
+        return self.solve(self.prior.gather(self.over_noise(self.border)))
+
+    @cached_property
+    def reduced(self) -> Tensor:
+        """Psi = Phi - A Y, (n, F)."""
+        return self.border - self.prior.read(self.coupling) if self.is_sparse else self.border
+
+    @cached_property
+    def border_factor(self) -> Tensor:
+        """The lower Cholesky factor of C, (F, F)."""
+        matrix = self.over_noise(self.border).mT @ self.reduced
+        matrix = (matrix + matrix.mT) / 2
+        matrix.diagonal().add_(1)
+        return cholesky(matrix, "The precision of the weights")
+
+    @cached_property
+    def log_determinant(self) -> float:
+        """The log determinant of I + K D^-1, for the prior covariance K of the rows."""
+        total = 2 * float(self.border_factor.diagonal().log().sum())
+        return total + self.factor.log_determinant - self.prior.log_determinant if self.is_sparse else total
+
+    @cached_property
+    def half_coupling(self) -> Tensor:
+        """Y L_C^-T, (N, F), whose products with itself are Y C^-1 Y^T."""
+        out: Tensor = torch.linalg.solve_triangular(self.border_factor, self.coupling.mT, upper=False).mT
+        return out.contiguous()
+
+    def half_border(self, reduced: Tensor) -> Tensor:
+        """Return Psi L_C^-T, (n, F)."""
+        out: Tensor = torch.linalg.solve_triangular(self.border_factor, reduced.mT, upper=False).mT
+        return out
+
+    @cached_property
+    def row_variances(self) -> Tensor:
+        """The posterior variances of f at the rows, (n,)."""
+        return self.variances(self.prior.matrix, self.reduced)
+
+    def variances(self, reads: sp.csr_array, reduced: Tensor) -> Tensor:
+        """Return the posterior variances at points.
+
+        Args:
+            reads: A (n, N) of the points.
+            reduced: Psi = Phi - A Y of the points, (n, F).
+
+        Returns:
+            (n,).
+        """
+        border = self.half_border(reduced).square().sum(1)
+        return border + torch.from_numpy(self._sparse_variances(reads)) if self.is_sparse else border
+
+    def _sparse_variances(self, reads: sp.csr_array) -> Array:
+        """Return the diagonal of A S^-1 A^T, by the selected inverse where that has all entries and by solves else."""
+        pattern, covered = self.prior.pattern, self.prior.pattern.covers(reads)
+        if covered.all():
+            return quadratic_forms(pattern.csr, self.factor.inverse, reads)
+        out = np.empty(reads.shape[0])
+        out[covered] = quadratic_forms(pattern.csr, self.factor.inverse, reads[covered])
+        out[~covered] = solved_forms(self.factor, reads[~covered])
+        return out

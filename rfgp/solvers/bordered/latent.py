@@ -1,0 +1,95 @@
+"""Sparse latent values at given hyperparameters, and how rows read them."""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from rfgp.blocks.precision import Array, Field
+from rfgp.solvers.bordered.pattern import JointPattern
+
+
+class Latent(NamedTuple):
+    """Latent values with a sparse precision at given hyperparameters."""
+
+    field: Field
+    values: Array  # (p,)
+    variance: float  # s^2
+
+    @property
+    def size(self) -> int:
+        """The number of values."""
+        return len(self.field.pattern.indptr) - 1
+
+
+class SparseReads:
+    """Rows that read u ~ N(0, Q^-1), Q = blockdiag(Q_t / s_t^2).
+
+    Args:
+        latents: The sparse blocks, in the order of the columns of A. There may be none.
+        matrix: A (n, N).
+        mixes: Whether a row may read pairs of values of one block that have no entry in its precision.
+    """
+
+    def __init__(self, latents: Sequence[Latent], matrix: sp.csr_array, *, mixes: bool = False) -> None:
+        self.latents, self.matrix, self._mixes = latents, matrix, mixes
+
+    @cached_property
+    def pattern(self) -> JointPattern:
+        """The pattern of Q + A^T D^-1 A."""
+        return JointPattern.of([latent.field for latent in self.latents], self.matrix, mixes=self._mixes)
+
+    @cached_property
+    def entries(self) -> list[Array]:
+        """The entries of Q_t / s_t^2, (nnz_t,) each."""
+        return [latent.field.entries(latent.values) / latent.variance for latent in self.latents]
+
+    @cached_property
+    def determinants(self) -> list[tuple[float, Array]]:
+        """The log determinants of Q_t and their derivatives in its parameters."""
+        return [latent.field.log_determinant(latent.values) for latent in self.latents]
+
+    @property
+    def log_determinant(self) -> float:
+        """The log determinant of Q."""
+        pairs = zip(self.determinants, self.latents, strict=True)
+        return sum(prior - latent.size * math.log(latent.variance) for (prior, _), latent in pairs)
+
+    def read(self, u: Tensor) -> Tensor:
+        """Return A u, (n, p)."""
+        return torch.from_numpy(np.asarray(self.matrix @ u.numpy()))
+
+    def gather(self, v: Tensor) -> Tensor:
+        """Return A^T v, (N, p)."""
+        return torch.from_numpy(np.asarray(self._transposed @ v.numpy()))
+
+    @cached_property
+    def _transposed(self) -> sp.csr_array:
+        return sp.csr_array(self.matrix.T)
+
+    def times(self, u: Tensor) -> Tensor:
+        """Return Q u, (N, p)."""
+        indptr, indices = self.pattern.csr
+        prior = sp.csr_array((self.pattern.total(self.entries), indices, indptr), shape=(len(indptr) - 1,) * 2)
+        return torch.from_numpy(np.asarray(prior @ u.numpy()))
+
+    def pull_back(self, second: Array, k: float) -> list[tuple[Array, float]]:
+        """Return the derivatives of (k log|Q| - tr(Q M)) / 2 in the parameters (p,) and the variance of each block.
+
+        Args:
+            second: The entries of M on the pattern, (nnz,).
+            k: A factor.
+        """
+        out = list[tuple[Array, float]]()
+        parts = zip(self.latents, self.entries, self.determinants, strict=True)
+        for number, (latent, prior, (_, slopes)) in enumerate(parts):
+            own = self.pattern.own(number, second)
+            in_values = 0.5 * (k * slopes - latent.field.pull_back(latent.values, own) / latent.variance)
+            in_variance = 0.5 * (float(own @ prior) - k * latent.size) / latent.variance
+            out.append((in_values, in_variance))
+        return out
