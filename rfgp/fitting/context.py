@@ -74,14 +74,14 @@ class FeatureFit:
         return self.regression.hyperparameters.space.free(self.plan.fixed)
 
     @property
-    def drawn(self) -> FeatureFamily:
+    def feature_family(self) -> FeatureFamily:
         """The family, if it has frequencies."""
         assert isinstance(self.family, FeatureFamily)
         return self.family
 
     def with_frequencies(self, frequencies: Frequencies) -> "FeatureFit":
         """Return the fit through other frequencies."""
-        return self.through(self.drawn.with_frequencies(frequencies))
+        return self.through(self.feature_family.with_frequencies(frequencies))
 
     def through(self, family: FeatureFamily | InducingFamily) -> "FeatureFit":
         """Return the fit through other features."""

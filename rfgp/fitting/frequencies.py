@@ -219,7 +219,7 @@ class Learning:
 
     def __init__(self, fit: FeatureFit, held_out: HeldOut, values: Values) -> None:
         self._fit, self._values, self._names = fit, values, fit.free
-        self.pool, self.start = held_out.learned_from, fit.drawn.drawn_map.frequencies
+        self.pool, self.start = held_out.learned_from, fit.feature_family.drawn_map.frequencies
         self._kept_out = held_out.kept_out
         some = self.pool.take(torch.arange(len(self.pool))[:BATCH_ROWS])
         self._scored = gathered(JoinedRows([self._kept_out, some]))
@@ -312,7 +312,7 @@ class Learning:
         return solver_for(self._prior(values, omega), rows, *mean_and_noise(values)).log_marginal_likelihood()
 
     def _prior(self, values: Values, omega: Tensor) -> Prior:
-        return self._fit.drawn.prior_of(omega, values)
+        return self._fit.feature_family.prior_of(omega, values)
 
     def _linear(self, values: Values, omega: Tensor, rows: Block) -> LinearModel:
         weights, (mean, noise) = self._prior(values, omega).dense, mean_and_noise(values)

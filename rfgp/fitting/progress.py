@@ -1,4 +1,4 @@
-"""What a fit says while it runs."""
+"""The messages of a fit while it runs."""
 
 import math
 import time

@@ -85,7 +85,7 @@ def fit_features(regression: Regression, plan: Plan) -> tuple[Regression, FitRep
     """Fit a regression through features of a table; return it with its posterior, and the report."""
     fit = FeatureFit.of(regression, plan)
     with torch.no_grad(), in_one_thread(len(fit.rows) <= SMALL):
-        if fit.drawn.options.frequencies == "learned":
+        if fit.feature_family.options.frequencies == "learned":
             return _fit_learned(fit)
         return _fit_fixed(fit)
 
