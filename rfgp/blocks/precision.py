@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rfgp.blocks.role import LatentBlock
 from rfgp.errors import NotPositiveDefiniteError
+from rfgp.sparse import quadratic_forms
 
 Array = NDArray[np.float64]
 
@@ -24,6 +25,10 @@ class Factor(Protocol):
     """The role: a Cholesky factor of a sparse matrix (N, N)."""
 
     @property
+    def analysis(self) -> Any:
+        """The symbolic analysis of the pattern, with the order of elimination."""
+
+    @property
     def log_determinant(self) -> float:
         """The logarithm of the determinant."""
 
@@ -33,6 +38,9 @@ class Factor(Protocol):
 
     def solve(self, b: Array) -> Array:
         """Return A^-1 b, for b (N,) or (N, k)."""
+
+    def solve_in_place(self, x: Array) -> None:
+        """Overwrite x (N, k), whose rows are in the order of elimination, with A^-1 x."""
 
     def half_solve(self, b: Array) -> Array:
         """Return L^-1 P b, for b (N, k)."""
@@ -137,7 +145,7 @@ class PrecisionBlock(LatentBlock):
         block = self.refined(a)
         reads = block.projector(a)
         if self.residual is None:
-            squares = quadratic_forms(block.field.pattern, block.factor.inverse, reads)
+            squares, _ = quadratic_forms(reads, block.field.pattern, block.factor.inverse)
         else:
             squares = solved_forms(block.factor, reads)
         return float(self.variance.detach()) * torch.from_numpy(squares) + self.residual_variance(a)
@@ -172,16 +180,6 @@ def products(
     for begin in range(0, right.shape[0], COLUMNS):
         out[:, begin : begin + COLUMNS] = left @ factor.solve(right[begin : begin + COLUMNS].T.toarray())
     return out
-
-
-def quadratic_forms(
-    pattern: Any,
-    entries: Array,  # (nnz,)
-    reads: sp.csr_array,  # (n, N)
-) -> Array:  # (n,)
-    """Return the diagonal of A M A^T for reads A, of a matrix M with these entries on a pattern that covers A^T A."""
-    matrix = sp.csr_array((entries, pattern.indices, pattern.indptr))
-    return np.asarray((reads @ matrix).multiply(reads).sum(axis=1), dtype=np.float64)
 
 
 def solved_forms(
