@@ -80,6 +80,11 @@ class Field(Protocol):
         """Return the factor of Q at parameters (p,). The last one is kept."""
 
 
+Between = Callable[[Any, Array, Tensor], tuple[sp.csr_array, Array]]
+"""Maps a field, its parameters (p,) and inputs of n points to A (n, N) and the variances (n,) of f / s given u.
+
+The mean of f given u is A u. Given u, points may be correlated. Two values that one row reads have an entry in Q.
+"""
 Projector = Callable[[Tensor], sp.csr_array]
 """Maps inputs of n points to the sparse matrix A (n, N) by which they read the latent values."""
 
@@ -98,6 +103,8 @@ class PrecisionBlock(LatentBlock):
         name: The name of the term.
         residual: Maps inputs of n points to the variances (n,) of f that A u leaves, independent between points. Points
             may then read pairs of values that have no entry in Q. If None, they are 0.
+        between: Reads single points of a refined field that are not among its values. If None, the field must be
+            refined by all points that are read.
     """
 
     field: Field
@@ -107,6 +114,7 @@ class PrecisionBlock(LatentBlock):
     refine: "Callable[[Tensor], tuple[Field, Projector]] | None" = None
     name: str = "precision"
     residual: Callable[[Tensor], Tensor] | None = None
+    between: Between | None = None
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
@@ -132,6 +140,16 @@ class PrecisionBlock(LatentBlock):
     def residual_variance(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,) that the reads leave."""
         return torch.zeros(len(a), dtype=torch.float64) if self.residual is None else self.residual(a)
+
+    def marginal_reads(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
+        """Return how n points read u, each by itself: A (n, N) and the variances (n,) of f given u.
+
+        A refined block with `between` reads points that are not among its values as well.
+        """
+        if self.between is None:
+            return self.projector(inputs), self.residual_variance(inputs)
+        reads, left = self.between(self.field, self.values.detach().numpy(), inputs)
+        return reads, float(self.variance.detach()) * torch.from_numpy(left) + self.residual_variance(inputs)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients. A residual is between a point and itself only."""

@@ -14,7 +14,7 @@ from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.blocks.precision import COLUMNS, products
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.bordered.operator import SparseOperator
-from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads, mixes
+from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads, mixes, side_by_side
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
@@ -27,6 +27,7 @@ class Reads(NamedTuple):
     system: BorderedSystem
     sparse: sp.csr_array  # A (n, N)
     dense: Tensor  # Phi (n, F)
+    left: Tensor  # (n,) the variance of each point that A leaves
 
     @property
     def reduced(self) -> Tensor:
@@ -63,7 +64,12 @@ class BorderedPosterior(Posterior):
     @cached_property
     def system(self) -> BorderedSystem:
         """The latent values and weights given the rows."""
-        return self.known or self._given([block.refined(self.inputs) for block in self.prior.precisions])
+        return self.known or self._given(self._blocks)
+
+    @cached_property
+    def _blocks(self) -> list[PrecisionBlock]:
+        """The sparse precisions, with the rows among their values."""
+        return [block.refined(self.inputs) for block in self.prior.precisions]
 
     @cached_property
     def weights(self) -> Weights:
@@ -73,22 +79,57 @@ class BorderedPosterior(Posterior):
     @property
     def width(self) -> int:
         """The number of entries that a point takes: its features, and what it reads of the latent values."""
-        return self.weights.num_features + (1 if self.prior.moves else COLUMNS)
+        return self.weights.num_features + (1 if self._must_move else COLUMNS)
+
+    @property
+    def _must_move(self) -> bool:
+        """Whether points can be read only among the latent values."""
+        return any(block.refine is not None and block.between is None for block in self.prior.precisions)
 
     def project(self, inputs: Tensor) -> Reads:
-        """Return what n inputs, positions (n,) or rows (n, d), read."""
-        blocks, system = self.prior.precisions, self.system if not self.prior.moves else None
-        if system is None:
-            blocks = tuple(block.refined(self.inputs, inputs) for block in blocks)
+        """Return the reads of n inputs, positions (n,) or rows (n, d): each by itself if all blocks allow it.
+
+        Variances are then right for each point, and `covariance` reads the points anew among the latent values.
+        """
+        if self._must_move:
+            return self._project_jointly(inputs)
+        read = [block.marginal_reads(inputs) for block in self._blocks]
+        return self._reads(self.system, self._blocks, inputs, read)
+
+    def _project_jointly(self, inputs: Tensor) -> Reads:
+        """Return the reads of n inputs, positions (n,) or rows (n, d), which are then among the latent values."""
+        if self.prior.moves:
+            blocks = [block.refined(self.inputs, inputs) for block in self.prior.precisions]
             system = self._given(blocks)
-        dense = self.weights.scaled(inputs).double()
-        sparse = joined_reads(blocks, inputs)
+        else:
+            blocks, system = self._blocks, self.system
+        read = [(block.projector(inputs), block.residual_variance(inputs)) for block in blocks]
+        return self._reads(system, blocks, inputs, read)
+
+    def _reads(
+        self,
+        system: BorderedSystem,
+        blocks: Sequence[PrecisionBlock],
+        inputs: Tensor,
+        read: Sequence[tuple[sp.csr_array, Tensor]],
+    ) -> Reads:
+        """Return the reads of the predicted terms.
+
+        Args:
+            system: The rows.
+            blocks: The sparse precisions.
+            inputs: The points.
+            read: For each block A (n, N) of the points and the variances (n,) that A leaves.
+        """
+        dense, none = self.weights.scaled(inputs).double(), torch.zeros(len(inputs), dtype=torch.float64)
+        kept = [self.terms is None or block.name in self.terms for block in blocks]
+        left = sum((variances for keep, (_, variances) in zip(kept, read, strict=True) if keep), start=none)
+        sparse = side_by_side([matrix for matrix, _ in read], len(inputs))
         if self.terms is not None:
             dense = dense * self.weights.of(self.terms)
-            sizes = [block.size for block in blocks]
-            kept = np.repeat([float(block.name in self.terms) for block in blocks], sizes)
-            sparse = sp.csr_array(sparse @ sp.diags_array(kept))
-        return Reads(system, sparse, dense)
+            columns = np.repeat(np.array(kept, dtype=np.float64), [block.size for block in blocks])
+            sparse = sp.csr_array(sparse @ sp.diags_array(columns))
+        return Reads(system, sparse, dense, left)
 
     def mean(self, projected: Reads) -> Tensor:
         """Return the mean (n, k)."""
@@ -103,20 +144,22 @@ class BorderedPosterior(Posterior):
     def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
         """Return the marginal variances (n,)."""
         known = projected.system.elimination.variances(projected.sparse, projected.reduced)
-        known = known + self._residual.residual_variance(inputs, projected.dense) + self._left(inputs)
+        known = known + self._residual.residual_variance(inputs, projected.dense) + projected.left
         return known.clamp_min(0)
 
     def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
         """Return the covariance (n, n), of at most 2,000 points."""
-        found = self._between(projected, projected)
-        residual = self._residual.residual_covariance(inputs, projected.dense) + self._left(inputs).diag()
+        check_joint(len(inputs), "points")
+        joint = self._project_jointly(inputs) if self.prior.moves else projected
+        found = self._between(joint, joint)
+        residual = self._residual.residual_covariance(inputs, joint.dense) + joint.left.diag()
         return (found + found.mT) / 2 + residual
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, for sparse blocks alone."""
         if self.weights.blocks or mixes(self.prior.precisions):
             return None
-        reads = self.project(inputs)
+        reads = self._project_jointly(inputs)
         return SparseOperator(reads.system, reads.sparse)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
@@ -171,25 +214,19 @@ class BorderedPosterior(Posterior):
         Raises:
             InvalidArgumentError: there is no such term.
         """
-        left, right = self.of(first).project(inputs), self.of(second).project(inputs)
+        check_joint(len(inputs), "points")
+        left, right = self.of(first)._project_jointly(inputs), self.of(second)._project_jointly(inputs)
         shared = self.of([name for name in first if name in second])
-        residual = self.weights.with_residuals_of(shared.terms)
-        own = residual.residual_covariance(inputs, shared.project(inputs).dense) + shared._left(inputs).diag()
-        return self._between(left, right) + own
+        both, residual = shared._project_jointly(inputs), self.weights.with_residuals_of(shared.terms)
+        return self._between(left, right) + residual.residual_covariance(inputs, both.dense) + both.left.diag()
 
     @property
     def _residual(self) -> Weights:
         """The weights with the residuals that are part of what is predicted."""
         return self.weights.with_residuals_of(self.terms)
 
-    def _left(self, inputs: Tensor) -> Tensor:
-        """Return the variances (n,) that reads of the sparse terms leave."""
-        kept = (block for block in self.prior.precisions if self.terms is None or block.name in self.terms)
-        return sum((block.residual_variance(inputs) for block in kept), start=torch.zeros(len(inputs)).double())
-
     def _between(self, left: Reads, right: Reads) -> Tensor:
         """Return the covariance (a, b) of what some points read and others do."""
-        check_joint(left.dense.shape[0], "points")
         known = left.system.elimination
         out = known.half_border(left.reduced) @ known.half_border(right.reduced).mT
         if known.is_sparse:
