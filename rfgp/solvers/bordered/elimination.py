@@ -26,6 +26,39 @@ class BorderProducts(NamedTuple):
     on_reads: Array  # Psi C^-1 Y^T on the pattern of A, (nnz,)
 
 
+class RowSolves:
+    """Solves with S whose right-hand sides are A^T D^-1 B, for columns B (n, F) at the rows.
+
+    Args:
+        factor: The factor of S.
+        reads: A (n, N).
+        noise: D (n,).
+    """
+
+    def __init__(self, factor: Factor, reads: sp.csr_array, noise: Array) -> None:
+        self._factor, columns = factor, factor.analysis.rank[reads.indices]
+        over_noise = reads.data / np.repeat(noise, np.diff(reads.indptr))
+        self.reads = sp.csr_array((reads.data, columns, reads.indptr), shape=reads.shape)
+        """A with its columns in the order of elimination, (n, N)."""
+        self._over_noise = sp.csr_array((over_noise, columns, reads.indptr), shape=reads.shape)
+
+    def blocks(self, columns: Tensor) -> Iterator[tuple[slice, Array]]:
+        """Yield S^-1 A^T D^-1 B for blocks of columns of B (n, F), so that no array is as large as the whole.
+
+        Yields:
+            The columns, and their solutions (N, at most COLUMNS) with rows in the order of elimination. The next ones
+            overwrite them.
+        """
+        size, width = self.reads.shape[1], columns.shape[1]
+        room = np.empty(size * min(COLUMNS, width))
+        for begin in range(0, width, COLUMNS):
+            part = slice(begin, min(begin + COLUMNS, width))
+            x = room[: size * (part.stop - begin)].reshape(size, -1)
+            gather(self._over_noise, columns[:, part].numpy(), x)
+            self._factor.solve_in_place(x)
+            yield part, x
+
+
 class Elimination:
     """S, Y, Psi and C of rows.
 
@@ -48,15 +81,10 @@ class Elimination:
         return bool(self.prior.latents)
 
     @cached_property
-    def entries(self) -> Array:
-        """The entries of S on its pattern, (nnz,)."""
-        pattern = self.prior.pattern
-        return pattern.add_gram(pattern.total(self.prior.entries), self.prior.matrix, (1 / self.noise).numpy())
-
-    @cached_property
     def factor(self) -> Factor:
         """The factor of S."""
-        return self.prior.pattern.factor(self.entries)
+        pattern, precision = self.prior.pattern, (1 / self.noise).numpy()
+        return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), self.prior.matrix, precision))
 
     def further(self, reads: sp.csr_array, noise: Array) -> Factor:
         """Return the factor of S + B^T E^-1 B, for further observations through B (m, N) with variances E (m,)."""
@@ -80,33 +108,15 @@ class Elimination:
         return bool((self.noise == 1).all())
 
     @cached_property
-    def _ordered_reads(self) -> sp.csr_array:
-        """A with its columns in the order of elimination, (n, N)."""
-        reads, rank = self.prior.matrix, self.factor.analysis.rank
-        return sp.csr_array((reads.data, rank[reads.indices], reads.indptr), shape=reads.shape)
-
-    def _solve_columns(self, border: Tensor) -> Iterator[tuple[slice, Array]]:
-        """Yield S^-1 A^T D^-1 B for blocks of columns of B (n, F), so that no array is as large as the whole.
-
-        Yields:
-            The columns, and their solutions (N, at most COLUMNS) with rows in the order of elimination. The next ones
-            overwrite them.
-        """
-        size, width = self.prior.matrix.shape[1], border.shape[1]
-        room = np.empty(size * min(COLUMNS, width))
-        for begin in range(0, width, COLUMNS):
-            part = slice(begin, min(begin + COLUMNS, width))
-            x = room[: size * (part.stop - begin)].reshape(size, -1)
-            gather(self._ordered_reads, self.over_noise(border[:, part]).numpy(), x)
-            self.factor.solve_in_place(x)
-            yield part, x
+    def _solves(self) -> RowSolves:
+        return RowSolves(self.factor, self.prior.matrix, self.noise.numpy())
 
     @cached_property
     def coupling(self) -> Tensor:
         """Y = S^-1 A^T D^-1 Phi, (N, F). Predictions read it; the likelihood and its gradient never form it."""
         out = self.border.new_zeros(self.prior.matrix.shape[1], self.border.shape[1])
         if self.is_sparse:
-            for part, solved in self._solve_columns(self.border):
+            for part, solved in self._solves.blocks(self.border):
                 out.numpy()[self.factor.analysis.order, part] = solved
         return out
 
@@ -116,8 +126,8 @@ class Elimination:
         if not self.is_sparse:
             return self.border
         out = self.border.clone()
-        for part, solved in self._solve_columns(self.border):
-            out.numpy()[:, part] -= self._ordered_reads @ solved
+        for part, solved in self._solves.blocks(self.border):
+            out.numpy()[:, part] -= self._solves.reads @ solved
         return out
 
     @cached_property
@@ -137,10 +147,10 @@ class Elimination:
     @cached_property
     def border_products(self) -> BorderProducts:
         """Products of Y L_C^-T, block of columns by block of columns."""
-        (rows, columns), reads = self.factor.analysis.pairs, self._ordered_reads
+        (rows, columns), reads = self.factor.analysis.pairs, self._solves.reads
         reduced, points = self.half_reduced.numpy(), np.repeat(np.arange(reads.shape[0]), np.diff(reads.indptr))
         out = BorderProducts(np.zeros(len(rows)), np.zeros(reads.nnz))
-        for part, half in self._solve_columns(self.half_border(self.border)):
+        for part, half in self._solves.blocks(self.half_border(self.border)):
             add_outer(half, half, rows, columns, out.on_triangle)
             add_outer(reduced[:, part], half, points, reads.indices, out.on_reads)
         return out
@@ -174,11 +184,23 @@ class Elimination:
 
     def _variances(self, reads: sp.csr_array, half: Tensor) -> Tensor:
         border = half.square().sum(1)
-        return border + torch.from_numpy(self._sparse_variances(reads)) if self.is_sparse else border
+        if not self.is_sparse:
+            return border
+        return border + torch.from_numpy(sparse_variances(self.factor, self.prior.pattern, reads))
 
-    def _sparse_variances(self, reads: sp.csr_array) -> Array:
-        """Return the diagonal of A S^-1 A^T, by the selected inverse where that has all entries and by solves else."""
-        out, covered = quadratic_forms(reads, self.prior.pattern.csr, self.factor.inverse)
-        if not covered.all():
-            out[~covered] = solved_forms(self.factor, reads[~covered])
-        return out
+
+def sparse_variances(factor: Factor, pattern: JointPattern, reads: sp.csr_array) -> Array:
+    """Return the diagonal of A S^-1 A^T, by the selected inverse where that has all entries and by solves else.
+
+    Args:
+        factor: The factor of S.
+        pattern: The pattern of S.
+        reads: A (n, N).
+
+    Returns:
+        (n,).
+    """
+    out, covered = quadratic_forms(reads, pattern.csr, factor.inverse)
+    if not covered.all():
+        out[~covered] = solved_forms(factor, reads[~covered])
+    return out

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -14,28 +12,19 @@ from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.blocks.precision import COLUMNS, products
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.bordered.operator import SparseOperator
-from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads, mixes, side_by_side
+from rfgp.solvers.bordered.reads import (
+    Reads,
+    all_weights,
+    bordered_system,
+    joined_reads,
+    mixes,
+    predicted_reads,
+    reads_single_points,
+)
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import check_joint, known_terms, make_contiguous
-
-
-class Reads(NamedTuple):
-    """What n points read of the latent values and the weights given the rows."""
-
-    system: BorderedSystem
-    sparse: sp.csr_array  # A (n, N)
-    dense: Tensor  # Phi (n, F)
-    left: Tensor  # (n,) the variance of each point that A leaves
-
-    @property
-    def reduced(self) -> Tensor:
-        """Psi = Phi - A Y, (n, F)."""
-        known = self.system.elimination
-        if not known.is_sparse or not self.dense.shape[1]:
-            return self.dense
-        return self.dense - torch.from_numpy(self.sparse @ known.coupling.numpy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,22 +68,17 @@ class BorderedPosterior(Posterior):
     @property
     def width(self) -> int:
         """The number of entries that a point takes: its features, and what it reads of the latent values."""
-        return self.weights.num_features + (1 if self._must_move else COLUMNS)
-
-    @property
-    def _must_move(self) -> bool:
-        """Whether points can be read only among the latent values."""
-        return any(block.refine is not None and block.between is None for block in self.prior.precisions)
+        return self.weights.num_features + (COLUMNS if reads_single_points(self.prior.precisions) else 1)
 
     def project(self, inputs: Tensor) -> Reads:
         """Return the reads of n inputs, positions (n,) or rows (n, d): each by itself if all blocks allow it.
 
         Variances are then right for each point, and `covariance` reads the points anew among the latent values.
         """
-        if self._must_move:
+        if not reads_single_points(self.prior.precisions):
             return self._project_jointly(inputs)
         read = [block.marginal_reads(inputs) for block in self._blocks]
-        return self._reads(self.system, self._blocks, inputs, read)
+        return predicted_reads(self.system, self.weights, self._blocks, inputs, read, self.terms)
 
     def _project_jointly(self, inputs: Tensor) -> Reads:
         """Return the reads of n inputs, positions (n,) or rows (n, d), which are then among the latent values."""
@@ -104,32 +88,7 @@ class BorderedPosterior(Posterior):
         else:
             blocks, system = self._blocks, self.system
         read = [(block.projector(inputs), block.residual_variance(inputs)) for block in blocks]
-        return self._reads(system, blocks, inputs, read)
-
-    def _reads(
-        self,
-        system: BorderedSystem,
-        blocks: Sequence[PrecisionBlock],
-        inputs: Tensor,
-        read: Sequence[tuple[sp.csr_array, Tensor]],
-    ) -> Reads:
-        """Return the reads of the predicted terms.
-
-        Args:
-            system: The rows.
-            blocks: The sparse precisions.
-            inputs: The points.
-            read: For each block A (n, N) of the points and the variances (n,) that A leaves.
-        """
-        dense, none = self.weights.scaled(inputs).double(), torch.zeros(len(inputs), dtype=torch.float64)
-        kept = [self.terms is None or block.name in self.terms for block in blocks]
-        left = sum((variances for keep, (_, variances) in zip(kept, read, strict=True) if keep), start=none)
-        sparse = side_by_side([matrix for matrix, _ in read], len(inputs))
-        if self.terms is not None:
-            dense = dense * self.weights.of(self.terms)
-            columns = np.repeat(np.array(kept, dtype=np.float64), [block.size for block in blocks])
-            sparse = sp.csr_array(sparse @ sp.diags_array(columns))
-        return Reads(system, sparse, dense, left)
+        return predicted_reads(system, self.weights, blocks, inputs, read, self.terms)
 
     def mean(self, projected: Reads) -> Tensor:
         """Return the mean (n, k)."""
