@@ -44,24 +44,38 @@ class BoundaryAvoiding:
 
 @dataclass(frozen=True)
 class Quantity:
-    """One positive hyperparameter.
+    """One hyperparameter, positive unless it says otherwise.
 
     Attributes:
         start: Standardised starting value, () or (d,).
         unit: The user's value is unit * standardised value; broadcasts against `start`.
         bounds: Least and largest standardised value, each () or (d,).
         fades: Whether near the largest value the model depends on 1 / value^2, and little, as on a lengthscale.
+        is_variance: Whether start and bounds are in variances of the target, and the unit lacks its square.
+        is_fixed: Whether a fit keeps the start.
+        is_positive: Whether the logarithm is searched. Otherwise values may have any sign.
     """
 
     start: Tensor
     unit: Tensor
     bounds: tuple[Tensor, Tensor]
     fades: bool = False
+    is_variance: bool = False
+    is_fixed: bool = False
+    is_positive: bool = True
 
     @property
     def is_shared(self) -> bool:
         """Whether one standardised value stands for several columns with units of their own."""
         return self.start.ndim == 0 and self.unit.ndim == 1
+
+    def to_raw(self, value: Tensor) -> Tensor:
+        """Return standardised values (...) as raw ones: logarithms of positive ones."""
+        return value.log() if self.is_positive else value
+
+    def from_raw(self, raw: Tensor) -> Tensor:
+        """Return raw values (...) as standardised ones."""
+        return raw.exp() if self.is_positive else raw
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +124,7 @@ class Space:
     @property
     def start(self) -> "Values":
         """The starting values."""
-        raw = {name: quantity.start.log() for name, quantity in self.quantities.items()}
+        raw = {name: quantity.to_raw(quantity.start) for name, quantity in self.quantities.items()}
         return Values(self, {**raw, **self.others, "mean": torch.zeros_like(self.mean.location)})
 
     def check(self, name: str) -> None:
@@ -131,6 +145,7 @@ class Space:
         held = {fixed} if isinstance(fixed, str) else set(fixed)
         for name in held:
             self.check(name)
+        held |= {name for name, quantity in self.quantities.items() if quantity.is_fixed}
         return [name for name in self.names if name not in held]
 
     def bounds(self, name: str) -> list[tuple[float | None, float | None]]:
@@ -138,7 +153,9 @@ class Space:
         if name not in self.quantities:
             return [(None, None)] * self.others.get(name, self.mean.location).numel()
         quantity = self.quantities[name]
-        low, high = (bound.log().expand(quantity.start.shape).reshape(-1).tolist() for bound in quantity.bounds)
+        low, high = (
+            quantity.to_raw(bound).expand(quantity.start.shape).reshape(-1).tolist() for bound in quantity.bounds
+        )
         return list(zip(low, high, strict=True))
 
     def read(self, name: str, value: Any, raw: Tensor) -> Tensor:
@@ -153,7 +170,7 @@ class Space:
         except (TypeError, ValueError, RuntimeError) as error:
             raise InvalidArgumentError(f"{name} must be a number or an array of numbers, got {value!r}.") from error
         if name != "mean":
-            return _to_standardized(name, new, self.quantities[name].unit, raw.shape).log()
+            return self.quantities[name].to_raw(_to_standardized(name, new, self.quantities[name], raw.shape))
         if new.shape not in ((), raw.shape) or not bool(torch.isfinite(new).all()):
             kind = "one finite number" if raw.ndim == 0 else f"{len(raw)} finite numbers, or one for all"
             raise InvalidArgumentError(f"mean must be {kind}, got {value!r}.")
@@ -177,13 +194,16 @@ class Values:
         self.space.check(name)
         if name == "mean":
             return self.space.targets.forward(self.space.mean.inverse(self.raw[name]))
-        return self.raw[name] if name in self.space.others else self.raw[name].exp()
+        return self.raw[name] if name in self.space.others else self.space.quantities[name].from_raw(self.raw[name])
 
     def value(self, name: str) -> Tensor:
         """Return a hyperparameter in the user's units, 0-d or (d,)."""
         if name == "mean":
             return self.space.mean.inverse(self.raw[name])
-        return self.raw[name] if name in self.space.others else self.raw[name].exp() * self.space.quantities[name].unit
+        if name in self.space.others:
+            return self.raw[name]
+        quantity = self.space.quantities[name]
+        return quantity.from_raw(self.raw[name]) * quantity.unit
 
     def log_hyperprior(self) -> Tensor:
         """Return the total log density of the hyperpriors, 0-d."""
@@ -247,8 +267,9 @@ class Values:
         """Return these moved into their bounds, and whether one of these names was outside."""
         inside = {}
         for name in names:
-            raw, (low, high) = self.raw[name], self.space.quantities[name].bounds
-            inside[name] = raw.clamp(low.log().to(raw), high.log().to(raw))
+            raw, quantity = self.raw[name], self.space.quantities[name]
+            low, high = (quantity.to_raw(bound).to(raw) for bound in quantity.bounds)
+            inside[name] = raw.clamp(low, high)
         return self.replaced(inside), any(not torch.equal(new, self.raw[name]) for name, new in inside.items())
 
     # --- as a vector -----------------------------------------------------------------------------
@@ -370,10 +391,11 @@ _OF_MODULES = ("raw", "parameters", "named_parameters", "state_dict", "load_stat
 """What hyperparameters show when they are listed, of the many things that a torch module has."""
 
 
-def _to_standardized(name: str, value: Tensor, unit: Tensor, shape: torch.Size) -> Tensor:
+def _to_standardized(name: str, value: Tensor, quantity: Quantity, shape: torch.Size) -> Tensor:
     """Divide by the unit and reduce to `shape`: a shared value may come once per column."""
-    if not bool((value > 0).all()) or not bool(torch.isfinite(value).all()):
-        raise InvalidArgumentError(f"{name} must be positive and finite, got {value.tolist()}.")
+    unit, kind = quantity.unit, "positive and finite" if quantity.is_positive else "finite"
+    if (quantity.is_positive and not bool((value > 0).all())) or not bool(torch.isfinite(value).all()):
+        raise InvalidArgumentError(f"{name} must be {kind}, got {value.tolist()}.")
     if len(shape) == 0 and unit.ndim == 1:  # one lengthscale over standardised columns, one noise of several outputs
         if value.ndim and value.shape != unit.shape:
             raise InvalidArgumentError(f"{name} must have shape () or {tuple(unit.shape)}, got {tuple(value.shape)}.")

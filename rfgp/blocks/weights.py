@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rfgp.blocks.role import LatentBlock
+from rfgp.blocks.role import LatentBlock, NewLevels
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +43,7 @@ class WeightBlock(LatentBlock):
         rounding: Maps `parameters` to the mean of |phi_32(x) - phi(x)|^2, the error of features in float32 arithmetic.
             If None, it is that of rounding phi, which is negligible.
         name: The name of the term.
+        new_levels: The covariance of f between inputs with levels that no row has, for a variance of 1. If None, 0.
     """
 
     features: Callable[..., Tensor]
@@ -52,6 +53,7 @@ class WeightBlock(LatentBlock):
     residual: Residual | None = None
     rounding: Callable[..., float] | None = None
     name: str = "weights"
+    new_levels: NewLevels | None = None
 
     @property
     def unit(self) -> Tensor:
