@@ -11,10 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from rfgp.errors import InvalidArgumentError
+from rfgp.paths import find_paths
 from rfgp.scaling import Affine
 
 
@@ -139,12 +140,13 @@ class Space:
     def free(self, fixed: Iterable[str]) -> list[str]:
         """Return the names that are not fixed.
 
+        Args:
+            fixed: Names, unique ends of paths, or patterns with *.
+
         Raises:
             InvalidArgumentError: a name that there is not.
         """
-        held = {fixed} if isinstance(fixed, str) else set(fixed)
-        for name in held:
-            self.check(name)
+        held = set(find_paths([fixed] if isinstance(fixed, str) else fixed, self.names))
         held |= {name for name, quantity in self.quantities.items() if quantity.is_fixed}
         return [name for name in self.names if name not in held]
 
@@ -301,94 +303,6 @@ class Values:
 
     def __repr__(self) -> str:
         return f"Values({self})"
-
-
-class Hyperparameters(nn.Module):
-    """Named positive quantities and a constant mean, live: what a user reads, sets, and differentiates in.
-
-    `hyperparameters.<name>` is a value in the user's units, differentiable in the raw parameters; `standardized(name)`
-    is the same in standardised units. `mean` is the constant mean.
-
-    Args:
-        values: The numbers that they have first.
-    """
-
-    def __init__(self, values: Values) -> None:
-        super().__init__()
-        self._space = values.space
-        raw = {name: nn.Parameter(value) for name, value in values.detached().raw.items()}
-        mean = raw.pop("mean")
-        self.raw = nn.ParameterDict(raw)
-        self.raw["mean"] = mean
-
-    @property
-    def space(self) -> Space:
-        """What there is."""
-        return self._space
-
-    @property
-    def values(self) -> Values:
-        """The numbers as they are now, with gradients in the raw parameters."""
-        return Values(self._space, dict(self.raw.items()))
-
-    @property
-    def quantities(self) -> Mapping[str, Quantity]:
-        """The positive quantities by name."""
-        return self._space.quantities
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all hyperparameters, "mean" last."""
-        return self._space.names
-
-    def standardized(self, name: str) -> Tensor:
-        """Return a hyperparameter in standardised units, 0-d or (d,); of the mean of k outputs (k,)."""
-        return self.values.standardized(name)
-
-    def value(self, name: str) -> Tensor:
-        """Return a hyperparameter in the user's units, 0-d or (d,)."""
-        return self.values.value(name)
-
-    def log_prior(self) -> Tensor:
-        """Return the total log density of the hyperpriors, 0-d."""
-        return self.values.log_hyperprior()
-
-    def set(self, **values: Any) -> None:
-        """Set hyperparameters by name, in the user's units, in place.
-
-        Raises:
-            InvalidArgumentError: an unknown name, a value that is not positive, or a wrong shape.
-        """
-        new = self.values.given(**values).raw
-        with torch.no_grad():
-            for name in values:
-                self.raw[name].copy_(new[name])
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "mean" or name in self._own_names():
-            return self.value(name)
-        return super().__getattr__(name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "mean" or name in self._own_names():
-            self.set(**{name: value})
-        else:
-            super().__setattr__(name, value)
-
-    def __dir__(self) -> list[str]:
-        own = {name for name in vars(type(self)) if not name.startswith("_")}
-        return sorted({*self._own_names(), "mean", *own, *_OF_MODULES})
-
-    def _own_names(self) -> Mapping[str, Quantity]:
-        space = self.__dict__.get("_space")
-        return {} if space is None else space.quantities
-
-    def __repr__(self) -> str:
-        return f"Hyperparameters({self.values})"
-
-
-_OF_MODULES = ("raw", "parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad")
-"""What hyperparameters show when they are listed, of the many things that a torch module has."""
 
 
 def _to_standardized(name: str, value: Tensor, quantity: Quantity, shape: torch.Size) -> Tensor:

@@ -1,16 +1,14 @@
 """No approximation: the exact covariance, by functions where there are finitely many."""
 
 from dataclasses import dataclass
-from functools import partial
 
-import torch
-from torch import Tensor
-
+from rfgp.approximations.parts import FinitePart, TermCovariance
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names
-from rfgp.approximations.weights import finite_part, weight_term
+from rfgp.approximations.weights import WeightTerm
 from rfgp.blocks import KernelBlock, Prior
 from rfgp.kernels.role import Values
-from rfgp.kernels.terms import BoundTerm
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm, constants_of
 
 MOST_FUNCTIONS = 1000
 """The most functions of a term that is computed by their weights. Beyond, its covariance matrix is formed."""
@@ -46,9 +44,8 @@ class Exact(Approximation):
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term. Nothing is random."""
         if _num_functions(data) is None:
-            return KernelTerm(data.term, parameter_names(data, with_scale=True), data.constants)
-        parts = [part for factor in data.term.parts() if (part := finite_part(data, *factor)) is not None]
-        return weight_term(data, list(parts))
+            return KernelTerm(data.term, parameter_names(data, with_scale=True))
+        return WeightTerm.of(data, [FinitePart(*factor) for factor in data.term.parts()])
 
 
 def _num_functions(data: TermData) -> int | None:
@@ -69,34 +66,13 @@ class KernelTerm:
     Attributes:
         term: The term.
         names: The paths of its hyperparameters.
-        constants: Constants by path.
     """
 
     term: BoundTerm
     names: tuple[str, ...]
-    constants: Values
 
-    @property
-    def num_features(self) -> int:
-        """0, since there are no weights."""
-        return 0
-
-    def at(self, values: Values) -> Prior:
-        """Return the prior at hyperparameters by path."""
+    def at(self, values: Values, columns: ColumnSummary) -> Prior:
+        """Return the prior at hyperparameters by path, given all columns."""
+        function = TermCovariance(self.term, self.names, constants_of([self.term], columns))
         parameters = tuple(values[name] for name in self.names)
-        covariance, variances = partial(_covariance, self), partial(_variances, self)
-        return Prior(kernels=(KernelBlock(covariance, variances, parameters, name=self.term.name),))
-
-    def values(self, parameters: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        """Return constants and hyperparameters (...) by path."""
-        return {**self.constants, **dict(zip(self.names, parameters, strict=True))}
-
-
-def _covariance(term: KernelTerm, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-    """Return the covariance (n, m) of rows a (n, D) and b (m, D)."""
-    return term.term.covariance(a, b, term.values(parameters))
-
-
-def _variances(term: KernelTerm, a: Tensor, *parameters: Tensor) -> Tensor:
-    """Return the variances (n,) of rows a (n, D)."""
-    return term.term.variances(a, term.values(parameters))
+        return Prior(kernels=(KernelBlock(function, function.variances, parameters, name=self.term.name),))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rfgp.columns import Kind
 from rfgp.kernels.role import Factor, Values
+from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, of_prefix
 
 CHUNK = 1000
@@ -18,9 +19,8 @@ CHUNK = 1000
 class Part(Protocol):
     """The role: features of one or several factors of a term."""
 
-    @property
-    def size(self) -> int:
-        """The number of features."""
+    def size(self, columns: ColumnSummary) -> int:
+        """Return the number of features, given all columns."""
 
     def __call__(self, x: Tensor, values: Values) -> Tensor:
         """Return the features (n, F) of rows (n, D), at values by path."""
@@ -34,13 +34,17 @@ class FinitePart:
         factor: The factor.
         places: The places of its columns.
         prefix: The prefix of its hyperparameters.
-        size: The number of features.
     """
 
     factor: Factor
     places: list[int]
     prefix: str
-    size: int
+
+    def size(self, columns: ColumnSummary) -> int:
+        """Return the number of features, given all columns."""
+        found = self.factor.num_functions(columns.select(self.places))
+        assert found is not None
+        return found
 
     def __call__(self, x: Tensor, values: Values) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
@@ -55,13 +59,17 @@ class SpectralPart:
         places: The places of the columns of each factor.
         prefixes: The prefixes of their hyperparameters.
         feature_map: Maps rows in lengthscales, (n, d), to features.
-        size: The number of features.
+        num_features: The number of features.
     """
 
     places: tuple[list[int], ...]
     prefixes: tuple[str, ...]
     feature_map: Callable[[Tensor], Tensor]
-    size: int
+    num_features: int
+
+    def size(self, columns: ColumnSummary) -> int:
+        """Return the number of features, whatever the columns."""
+        return self.num_features
 
     def __call__(self, x: Tensor, values: Values) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
@@ -84,11 +92,6 @@ class TermFeatures:
     names: tuple[str, ...]
     constants: Values
 
-    @property
-    def size(self) -> int:
-        """The number F of features."""
-        return int(torch.tensor([part.size for part in self.parts]).prod())
-
     def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
         values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
@@ -97,6 +100,32 @@ class TermFeatures:
         for features in others:
             out = (out[:, :, None] * features[:, None, :]).reshape(len(x), -1)
         return out.to(x.dtype) if x.dtype == torch.float32 else out
+
+
+@dataclass(frozen=True, eq=False)
+class TermCovariance:
+    """The covariance of a term as a function of rows and hyperparameters.
+
+    Attributes:
+        term: The term.
+        names: The paths of the hyperparameters that are passed after the rows.
+        constants: Constants by path.
+    """
+
+    term: BoundTerm
+    names: tuple[str, ...]
+    constants: Values
+
+    def __call__(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, D) and b (m, D)."""
+        return self.term.covariance(a, b, self._values(parameters))
+
+    def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the variances (n,) of rows a (n, D)."""
+        return self.term.variances(a, self._values(parameters))
+
+    def _values(self, parameters: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        return {**self.constants, **dict(zip(self.names, parameters, strict=True))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +165,7 @@ class NewLevels:
         """Return the variances (n,) of rows a (n, D), for a variance of 1."""
         out = torch.zeros(len(a), dtype=torch.float64, device=a.device)
         rows = self.is_new(a).nonzero()[:, 0]
-        for some in rows.split(CHUNK):
+        for some in torch.split(rows, CHUNK):
             found = self._between(a[some], a[some], parameters).diagonal()
             out = out.index_put((some,), found)
         return out

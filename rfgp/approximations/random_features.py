@@ -7,13 +7,14 @@ import torch
 
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
-from rfgp.approximations.parts import Part, SpectralPart
+from rfgp.approximations.parts import FinitePart, SpectralPart
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior
-from rfgp.approximations.weights import finite_part, weight_term
+from rfgp.approximations.weights import WeightTerm
 from rfgp.counts import check_count
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import Factor
+from rfgp.kernels.terms import label_of
 
 KINDS = ("fourier", "laplace")
 """The kinds of random features."""
@@ -61,9 +62,9 @@ class RandomFeatures(Approximation):
 
     def refusal(self, data: TermData) -> str | None:
         """Return why a term has no random features."""
-        others = [factor for factor, places, prefix in data.term.parts() if not _serves(data, factor, places, prefix)]
+        others = [factor for factor, places, _ in data.term.parts() if not _serves(data, factor, places)]
         if others:
-            return f"{others[0].label} has no spectral measure. Use InducingPoints() or Exact()."
+            return f"{label_of(others[0])} has no spectral measure. Use InducingPoints() or Exact()."
         if not any(factor.measure is not None for factor in data.term.term.factors):
             return "it has no stationary factor. Use Exact(), which computes it by finitely many functions."
         if self.kind == "laplace" and any(not _is_gaussian(f) for f in data.term.term.factors if f.measure is not None):
@@ -79,22 +80,20 @@ class RandomFeatures(Approximation):
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with frequencies drawn for its columns."""
-        parts: list[Part] = [part for factor in data.term.parts() if (part := finite_part(data, *factor)) is not None]
         spectral = [(factor, places, prefix) for factor, places, prefix in data.term.parts() if factor.measure]
         generator = random.generator(seed if self.seed is None else self.seed, random.Role.FREQUENCIES)
         frequencies = self._frequencies([(f, len(places)) for f, places, _ in spectral], generator)
         feature_map = feature_maps.by_name(self.kind)(frequencies)
         places, prefixes = tuple(p for _, p, _ in spectral), tuple(p for *_, p in spectral)
-        return weight_term(data, [SpectralPart(places, prefixes, feature_map, feature_map.num_features), *parts])
+        others = [FinitePart(*factor) for factor in data.term.parts() if factor[0].measure is None]
+        return WeightTerm.of(data, [SpectralPart(places, prefixes, feature_map, feature_map.num_features), *others])
 
     def _frequencies(self, factors: list[tuple[Factor, int]], generator: torch.Generator) -> Frequencies:
         """Return frequencies (m, d) over the columns of all stationary factors, given their numbers of columns."""
         coupling = couplings.for_features(self.coupling, self.kind)
         if len(factors) == 1 or all(_is_gaussian(factor) for factor, _ in factors):
             total = sum(count for _, count in factors)
-            return coupling.sample(
-                self.num_frequencies, total, spectrum=factors[0][0].measure, generator=generator
-            )
+            return coupling.sample(self.num_frequencies, total, spectrum=factors[0][0].measure, generator=generator)
         drawn = [
             coupling.sample(self.num_frequencies, count, spectrum=factor.measure, generator=generator)
             for factor, count in factors
@@ -109,5 +108,5 @@ def _is_gaussian(factor: Factor) -> bool:
     return isinstance(factor.measure, spectra.Gaussian)
 
 
-def _serves(data: TermData, factor: Factor, places: list[int], prefix: str) -> bool:
-    return factor.measure is not None or finite_part(data, factor, places, prefix) is not None
+def _serves(data: TermData, factor: Factor, places: list[int]) -> bool:
+    return factor.measure is not None or factor.num_functions(data.columns.select(places)) is not None

@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from rfgp import random
@@ -58,12 +57,13 @@ class Cost:
 class TermPrior(Protocol):
     """The role: a term whose random draws are made, as a function of the hyperparameters."""
 
-    @property
-    def num_features(self) -> int:
-        """The number of weights or latent values."""
+    def at(self, values: Values, columns: ColumnSummary) -> Prior:
+        """Return the prior of the term.
 
-    def at(self, values: Values) -> Prior:
-        """Return the prior of the term at hyperparameters by path, in standardised units."""
+        Args:
+            values: The hyperparameters by path, in standardised units.
+            columns: The summary of all columns, with the levels that there are now.
+        """
 
 
 @dataclass(frozen=True, repr=False)

@@ -99,6 +99,18 @@ class WeightBlock(LatentBlock):
         estimate = scaled.double() @ scaled.double().mT
         return self.unit * self.residual.kernel(a, a, *self.parameters).double() - estimate
 
+    def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance (n_a, n_b) of what levels without rows add to f, float64."""
+        if self.new_levels is None:
+            return torch.zeros(len(a), len(b), dtype=torch.float64)
+        return self.unit * self.new_levels.covariance(a, b, *self.parameters)
+
+    def new_variance(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,) of what levels without rows add to f, float64."""
+        if self.new_levels is None:
+            return torch.zeros(len(a), dtype=torch.float64)
+        return self.unit * self.new_levels.variances(a, *self.parameters)
+
     def detached(self) -> "WeightBlock":
         """Return the block without gradients."""
         variance = None if self.variance is None else self.variance.detach()

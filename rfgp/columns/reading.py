@@ -43,6 +43,25 @@ def learned(column: ColumnSchema, cells: Cells) -> ColumnSchema:
     return replace(column, is_date=cells.content is Content.DATE)
 
 
+def extended(column: ColumnSchema, cells: Cells) -> ColumnSchema:
+    """Return a column's schema with the new levels of cells (n,) after its own, in order of first appearance.
+
+    Raises:
+        DataError: The cells cannot be read as the column's kind, or are of another type than in the training data.
+
+    Examples:
+        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> from rfgp.columns.cells import of_objects
+        >>> from rfgp.columns.reading import extended
+        >>> extended(ColumnSchema("store", Kind.LEVEL, levels=("north",)), of_objects(["south", "north"])).levels
+        ('north', 'south')
+    """
+    _check(faults_of(column, cells) or disagreements(column, cells))
+    if column.kind is not Kind.LEVEL:
+        return column
+    return replace(column, levels=tuple(dict.fromkeys([*column.levels, *factorize(cells)[1]])))
+
+
 def read_column(column: ColumnSchema, cells: Cells) -> Tensor:
     """Return the cells (n,) of a column as numbers: floating, and float64 unless floats of another type were given.
 
@@ -89,7 +108,9 @@ def _index(column: ColumnSchema, labels: list[Any]) -> NDArray[np.int64]:
     assert column.nodes is not None
     try:
         return np.asarray(column.nodes.index(labels), dtype=np.int64)
-    except (LookupError, TypeError, ValueError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # of a graph, or of a label of a caller's own class
         raise DataError(_unknown(column, labels, error)) from error
 
 
@@ -112,7 +133,7 @@ def _has(column: ColumnSchema, label: Any) -> bool:
     assert column.nodes is not None
     try:
         return len(column.nodes.index([label])) == 1
-    except (LookupError, TypeError, ValueError):
+    except Exception:
         return False
 
 

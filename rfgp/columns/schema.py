@@ -11,7 +11,7 @@ from torch import Tensor
 from rfgp.columns import plain
 from rfgp.columns.faults import joined
 from rfgp.columns.kinds import Kind
-from rfgp.columns.reading import learned, read_column
+from rfgp.columns.reading import extended, learned, read_column
 from rfgp.columns.requests import ColumnSchema, Key, Level, NodeTable, Request, distinct
 from rfgp.columns.table import Table
 from rfgp.counts import counted
@@ -60,6 +60,23 @@ class Schema:
             "column 'store', 2 levels"
         """
         return cls(_each(distinct(requests), table, learned))
+
+    def extended(self, table: Table) -> "Schema":
+        """Return the schema with the new levels of a table after those that are known.
+
+        Args:
+            table: Rows that join the training data.
+
+        Raises:
+            DataError: As `read`.
+
+        Examples:
+            >>> from rfgp.columns import ColumnSchema, Kind, Schema, Table
+            >>> schema = Schema((ColumnSchema("store", Kind.LEVEL, levels=("b",)),))
+            >>> schema.extended(Table.of({"store": ["c", "a", "b"]})).columns[0].levels
+            ('b', 'c', 'a')
+        """
+        return Schema(_each(self.columns, table, extended))
 
     def read(self, table: Table) -> Tensor:
         """Return the columns of a table as a matrix (n, D) of numbers.

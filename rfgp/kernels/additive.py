@@ -1,7 +1,7 @@
 """Additive kernels: a term for each column and each pair, identified by zero mean (OAK)."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from rfgp.kernels.kernel import Kernel, Sum
 from rfgp.kernels.role import Values
 from rfgp.kernels.stationary import RBF
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.kernels.terms import Term
+from rfgp.kernels.terms import Term, label_of
 from rfgp.parameters import Quantity
 
 NODES = 64
@@ -56,11 +56,6 @@ class Centered(Kernel):
         """The starts of the base kernel."""
         return self.base.starts
 
-    @property
-    def label(self) -> str:
-        """The default name of the term."""
-        return self.base.name or self.base.label
-
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
         points = values["points"].to(a)[:, None]
@@ -85,15 +80,15 @@ class Centered(Kernel):
         """
         if self.points is None:
             raise InvalidArgumentError(
-                f"{self.label} has no distribution of its column yet. Give points=, or use gp.kernel after a fit."
+                f"{label_of(self)} has no distribution of its column yet. Give points=, or use gp.kernel after a fit."
             )
         points = torch.tensor(self.points, dtype=columns.scale.dtype, device=columns.scale.device)
         own = (points - columns.location[0]) / columns.scale[0]
         return {**self.base.constants(columns), "points": own}
 
-    def resolved(self, columns: ColumnSummary) -> Kernel:
-        """Return the kernel with quantiles of the rows as points."""
-        base = self.base.resolved(columns)
+    def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
+        """Return the kernel with quantiles of the rows as points, and with starting values of the base kernel."""
+        base = self.base.resolved(columns, starts)
         if self.points is not None:
             return replace(self, base=base)
         levels = (torch.arange(NODES, dtype=torch.float64) + 0.5) / NODES
@@ -143,15 +138,12 @@ class Additive(Kernel):
         if isinstance(order, bool) or order not in (1, 2):
             raise InvalidArgumentError(f"order must be 1 or 2, got {order!r}.")
         if not callable(base):
-            raise InvalidArgumentError(f"base must make a kernel from the key of a column, such as k.RBF, got {base!r}.")
+            raise InvalidArgumentError(
+                f"base must make a kernel from the key of a column, such as k.RBF, got {base!r}."
+            )
         for key, value in (("columns", columns), ("name", name), ("base", base), ("order", order)):
             object.__setattr__(self, key, value)
         self.__post_init__()
-
-    @property
-    def label(self) -> str:
-        """The default prefix of the names."""
-        return "additive"
 
     @property
     def summands(self) -> tuple[Term, ...]:
@@ -159,7 +151,7 @@ class Additive(Kernel):
         if self.columns is None:
             return (Term((self,), self.name),)
         factors = {key: Centered(key, self._base_of(key)) for key in self.columns}
-        prefix = self.name or self.label
+        prefix = self.name or "additive"
         single = [Term((factor,), f"{prefix}({key})") for key, factor in factors.items()]
         if self.order == 1:
             return tuple(single)
@@ -175,7 +167,7 @@ class Additive(Kernel):
         return Sum(replace(self, columns=self.columns or tuple(keys)).summands)
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Fail: the kernel stands for terms whose columns are not known yet.
+        """Fail, whatever the rows a (n, c) and b (m, c): the kernel stands for terms whose columns are not known yet.
 
         Raises:
             InvalidArgumentError: always.

@@ -79,5 +79,7 @@ def per_column(name: str, value: Any, like: Tensor) -> Tensor:
     """
     numbers = torch.as_tensor(value, dtype=like.dtype, device=like.device)
     if numbers.ndim and numbers.shape != like.shape:
-        raise InvalidArgumentError(f"{name} must be one number or {len(like)}, one for each column, got {len(numbers)}.")
+        raise InvalidArgumentError(
+            f"{name} must be one number or {len(like)}, one for each column, got {len(numbers)}."
+        )
     return numbers.expand(like.shape)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -69,7 +70,7 @@ class Linear(Kernel):
         """Return the origin, (c,)."""
         return {"origin": columns.standardized(_origin(self.origin, columns))}
 
-    def resolved(self, columns: ColumnSummary) -> Kernel:
+    def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
         """Return the kernel with its origin."""
         return self if self.origin is not None else replace(self, origin=_mean(columns))
 
@@ -142,7 +143,7 @@ class Polynomial(Kernel):
         scale = per_column("scale", 1.0 if self.scale is None else self.scale, columns.scale)
         return {"origin": columns.standardized(_origin(self.origin, columns)), "scale": scale / columns.scale}
 
-    def resolved(self, columns: ColumnSummary) -> Kernel:
+    def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
         """Return the kernel with its origin and its scale."""
         origin = _mean(columns) if self.origin is None else self.origin
         scale = tuple((columns.spread * columns.scale).tolist()) if self.scale is None else self.scale
@@ -179,11 +180,6 @@ class Constant(Kernel):
 
     def __post_init__(self) -> None:
         """Leave the columns empty."""
-
-    @property
-    def label(self) -> str:
-        """The default name of the term."""
-        return "constant"
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return ones (n, m)."""

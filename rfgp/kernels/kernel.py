@@ -46,6 +46,7 @@ class Kernel(ABC):
     columns: Any = None
     name: str | None = field(default=None, kw_only=True)
 
+    __array_ufunc__: ClassVar[None] = None  # numpy leaves + and * to kernels
     kind: ClassVar[Kind] = Kind.NUMBER
     """How the columns are read."""
     nodes: ClassVar[Any] = None
@@ -71,7 +72,7 @@ class Kernel(ABC):
 
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of rows a (n, c)."""
-        found = [self.covariance(row, row, values)[0, 0] for row in a.split(1)]
+        found = [self.covariance(row, row, values)[0, 0] for row in a[:, None]]
         return torch.stack(found) if found else a.new_zeros(0)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
@@ -88,7 +89,7 @@ class Kernel(ABC):
         return None
 
     def num_functions(self, columns: ColumnSummary) -> int | None:
-        """Return the number F of functions whose products `features` gives exactly. None if there are infinitely many."""
+        """Return the number F of functions of `features`. None if there are infinitely many."""
         return None
 
     def features(self, a: Tensor, values: Values) -> Tensor:
@@ -104,9 +105,14 @@ class Kernel(ABC):
         """The starting values that the user gave, by name, in the user's units. None for one that is missing."""
         return {}
 
-    def resolved(self, columns: ColumnSummary) -> "Kernel":
-        """Return the kernel with the options that the data decide, such as an origin."""
-        return self
+    def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> "Kernel":
+        """Return the kernel with the options that the data decide, such as an origin, and with starting values.
+
+        Args:
+            columns: The rows.
+            starts: Some of the starting values that `starts` names, in the user's units.
+        """
+        return replace(self, **starts)
 
     def expanded(self, keys: Sequence[Key]) -> "Kernel":
         """Return the kernel with explicit columns.
@@ -115,12 +121,6 @@ class Kernel(ABC):
             keys: All columns but the target.
         """
         return self if self.columns is not None else replace(self, columns=tuple(keys))
-
-    @property
-    def label(self) -> str:
-        """The default name of the term."""
-        kind = type(self).__name__.lower()
-        return kind if self.columns is None else f"{kind}({', '.join(map(str, self.columns))})"
 
     def matrix(self, A: Any, B: Any = None, values: Mapping[str, Any] | None = None) -> Tensor:
         """Return the covariance matrix of the rows of A and of B, float64, differentiable in tensors.
@@ -140,7 +140,7 @@ class Kernel(ABC):
             InvalidArgumentError: a hyperparameter has no value, or there is none of a name.
         """
         left = Table.of(A)
-        kernel = self.transformed(lambda factor: factor.expanded(left.keys))
+        kernel = transformed(self, lambda factor: factor.expanded(left.keys))
         return covariance_matrix(kernel.terms(), left, None if B is None else Table.of(B), values or {})
 
     # --- composition ------------------------------------------------------------------------------
@@ -169,21 +169,6 @@ class Kernel(ABC):
             return Sum((replace(self.summands[0], name=name),))
         return Sum(tuple(replace(term, name=f"{name}.{term.name}") for term in self.terms()))
 
-    def transformed(self, change: "Callable[[Kernel], Kernel]") -> "Kernel":
-        """Return the kernel with each factor changed. A factor that is shared is changed once, terms keep their names.
-
-        Args:
-            change: Maps a factor to a kernel, which may be a sum.
-        """
-        changed: dict[int, Kernel] = {}
-        out = []
-        for term, summand in zip(self.terms(), self.summands, strict=True):
-            for factor in term.factors:
-                if id(factor) not in changed:
-                    changed[id(factor)] = change(factor)
-            out.append(_product(term, summand.name, [changed[id(factor)] for factor in term.factors]))
-        return reduce(add, out)
-
     def __add__(self, other: Any) -> "Kernel":
         return Sum((*self.summands, *other.summands)) if isinstance(other, Kernel) else NotImplemented
 
@@ -204,6 +189,23 @@ class Kernel(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(_arguments(self))})"
+
+
+def transformed(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
+    """Return a kernel with each factor changed. A factor that is shared is changed once, terms keep their names.
+
+    Args:
+        kernel: The kernel.
+        change: Maps a factor to a kernel, which may be a sum.
+    """
+    changed: dict[int, Kernel] = {}
+    out = []
+    for term, summand in zip(kernel.terms(), kernel.summands, strict=True):
+        for factor in term.factors:
+            if id(factor) not in changed:
+                changed[id(factor)] = change(factor)
+        out.append(_product(term, summand.name, [changed[id(factor)] for factor in term.factors]))
+    return reduce(add, out)
 
 
 def _product(term: Term, name: str | None, factors: list[Kernel]) -> Kernel:

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from rfgp.columns import Schema, Table
 from rfgp.errors import InvalidArgumentError
-from rfgp.kernels.paths import find_path
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term, bind, constants_of, hyperparameters_of, requests_of
 from rfgp.parameters import Quantity
+from rfgp.paths import find_path
 
 
 def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: Mapping[str, Any]) -> Tensor:
@@ -52,18 +52,27 @@ def _known_values(
         for name, value in factor.starts.items()
         if value is not None
     }
-    units = {path: 1.0 for path in (*scales, *(path for path, found in quantities.items() if found.is_variance))}
+    units = dict.fromkeys((*scales, *(path for path, found in quantities.items() if found.is_variance)), 1.0)
     known = {**units, **starts, **given}
     missing = [path for path in paths if path not in known]
     if missing:
         raise InvalidArgumentError(
-            f"The kernel has no value of {', '.join(missing)}. Give starting values, such as lengthscale=1.0, or values="
-            f"{{{missing[0]!r}: 1.0}}."
+            f"The kernel has no value of {', '.join(missing)}. Give starting values, such as lengthscale=1.0, or "
+            f"values={{{missing[0]!r}: 1.0}}."
         )
-    return {path: _as_tensor(known[path], quantities.get(path), like) for path in paths}
+    return {path: _as_tensor(path, known[path], quantities.get(path), like) for path in paths}
 
 
-def _as_tensor(value: Any, quantity: Quantity | None, like: Tensor) -> Tensor:
-    """Return a value in its own shape, (...), float64."""
+def _as_tensor(path: str, value: Any, quantity: Quantity | None, like: Tensor) -> Tensor:
+    """Return a value in the shape of its hyperparameter, (...), float64.
+
+    Raises:
+        InvalidArgumentError: it has another shape.
+    """
     number = torch.as_tensor(value, dtype=torch.float64, device=like.device)
-    return number if quantity is None or quantity.start.shape == number.shape else number.expand(quantity.start.shape)
+    shape = torch.Size([]) if quantity is None else quantity.start.shape
+    if quantity is not None and quantity.is_shared and number.shape == quantity.unit.shape:
+        return number
+    if number.shape not in (shape, torch.Size([])):
+        raise InvalidArgumentError(f"{path} must have the shape {tuple(shape)}, got {tuple(number.shape)}.")
+    return number.expand(shape)

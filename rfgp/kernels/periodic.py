@@ -86,7 +86,7 @@ class Periodic(Kernel):
             "period": Quantity(period, unit, bounds, is_fixed=not self.learn_period),
         }
 
-    def features(self, a: Tensor, values: Values, num_harmonics: int) -> Tensor:
+    def series(self, a: Tensor, values: Values, num_harmonics: int) -> Tensor:
         """Return the Fourier series phi (n, 2 J + 1) of rows a (n, 1): phi phi^T is the kernel without its tail.
 
         k = sum_j c_j cos(2 pi j d / period) with c_j = (2 - [j = 0]) exp(-s) I_j(s), s = lengthscale^-2, because

@@ -39,10 +39,6 @@ class Factor(Protocol):
         """Whether a hyperparameter takes the place of the output scale."""
 
     @property
-    def label(self) -> str:
-        """Its default name."""
-
-    @property
     def measure(self) -> Spectrum | None:
         """The spectral measure of a stationary kernel of x / lengthscale, or None."""
 

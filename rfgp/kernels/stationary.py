@@ -66,7 +66,7 @@ class Stationary(Kernel):
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
         lengthscale = values["lengthscale"].to(a.dtype)
-        if a is b:
+        if a is b and not a.requires_grad:
             return scaled_gram(self.measure, a, lengthscale, torch.ones((), dtype=a.dtype, device=a.device))
         return self.measure.kernel_between(a / lengthscale, b / lengthscale)
 
@@ -78,8 +78,7 @@ class Stationary(Kernel):
         """Return the lengthscale. It starts at sqrt(c) standard deviations of c columns, the distance of two rows."""
         spread, unit = columns.spread, columns.scale
         if not self.ard:
-            is_standardized = bool((unit != 1).any())
-            spread, unit = spread.mean(), unit if is_standardized else torch.ones_like(unit[0])
+            spread = spread.mean()
         bounds = (LENGTHSCALE_BOUNDS[0] * spread, LENGTHSCALE_BOUNDS[1] * spread)
         return {"lengthscale": Quantity(math.sqrt(columns.num_columns) * spread, unit, bounds, fades=True)}
 

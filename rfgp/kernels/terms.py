@@ -20,6 +20,12 @@ OUTPUTSCALE = "outputscale"
 """The name of the variance of a term."""
 
 
+def label_of(factor: Factor) -> str:
+    """Return the default name of a factor: its class and columns."""
+    kind = type(factor).__name__.lower()
+    return f"{kind}({', '.join(map(str, factor.columns))})" if factor.columns else kind
+
+
 def unused(label: str, taken: "set[str]") -> str:
     """Return a label, or the label with the first number that makes it new."""
     numbered = (f"{label}_{number}" for number in itertools.count(2))
@@ -46,7 +52,7 @@ class Term:
     def label(self) -> str:
         """The default name: the names of the factors, joined by colons."""
         pairs = zip(self.factors, self._given, strict=True)
-        return ":".join(given or factor.name or factor.label for factor, given in pairs)
+        return ":".join(given or factor.name or label_of(factor) for factor, given in pairs)
 
     @property
     def has_outputscale(self) -> bool:
@@ -151,8 +157,8 @@ class BoundTerm:
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, D) and b (m, D), at values by path."""
-        out = torch.ones((), dtype=torch.float64, device=a.device) if self.outputscale is None else None
-        out = values[self.outputscale].double() if out is None and self.outputscale else out
+        scale = self.outputscale
+        out = a.new_ones((), dtype=torch.float64) if scale is None else values[scale].double()
         for factor, places, prefix in self.parts():
             right = a[:, places]
             found = factor.covariance(right, right if b is a else b[:, places], of_prefix(values, prefix))
@@ -182,7 +188,9 @@ def bind(terms: Sequence[Term], place: Callable[[Key, Kind, Any], int]) -> tuple
     first: dict[int, str] = {}
     bound = []
     for term in terms:
-        places = tuple([place(key, factor.kind, factor.nodes) for key in factor.columns or ()] for factor in term.factors)
+        places = tuple(
+            [place(key, factor.kind, factor.nodes) for key in factor.columns or ()] for factor in term.factors
+        )
         pairs = zip(term.factors, term.prefixes, strict=True)
         bound.append(BoundTerm(term, places, tuple(first.setdefault(id(factor), prefix) for factor, prefix in pairs)))
     return tuple(bound)

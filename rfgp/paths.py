@@ -18,7 +18,7 @@ def find_path(name: str, paths: Sequence[str]) -> str:
         InvalidArgumentError: no path ends so, or several.
 
     Examples:
-        >>> from rfgp.kernels.paths import find_path
+        >>> from rfgp.paths import find_path
         >>> find_path("lengthscale", ["trend.lengthscale", "trend.outputscale", "noise"])
         'trend.lengthscale'
     """
@@ -45,7 +45,7 @@ def find_paths(patterns: Iterable[str], paths: Sequence[str]) -> list[str]:
         InvalidArgumentError: a name means no path or several, or a pattern matches none.
 
     Examples:
-        >>> from rfgp.kernels.paths import find_paths
+        >>> from rfgp.paths import find_paths
         >>> find_paths(["*.lengthscale"], ["a.lengthscale", "b.lengthscale", "noise"])
         ['a.lengthscale', 'b.lengthscale']
     """
