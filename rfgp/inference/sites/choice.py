@@ -69,10 +69,11 @@ def infer(
         True
     """
     for prior in priors:
-        if prior.neighbors is not None or prior.dense.has_residual:
+        near = prior.neighbors
+        if prior.dense.has_residual or (near is not None and (near.is_residual or near.condition_on == "responses")):
             raise InvalidArgumentError(
-                "A local process, or the residual of inducing points, requires a normal likelihood, got "
-                f"{likelihood!r}. Use features without a residual, or exact kernels."
+                "Neighbours that are responses, or the residual of inducing points, require a normal likelihood, got "
+                f"{likelihood!r}. Use latent neighbours, features without a residual, or exact kernels."
             )
     given = _Given(rows, mean, likelihood, learned, warm_start)
     if approximation == "variational":
@@ -132,10 +133,10 @@ def _coupled(prior: Prior, given: _Given) -> Inference:
     """Return Laplace's approximation for several classes: weights of all of them if rows are many, else n x n."""
     if prior.has_weights_only and len(given.rows) > SHARED_RATIO * prior.num_features:
         return CoupledLowRankLaplace(LinearModel(prior.dense, given.rows, given.mean, given.one), given.likelihood)
-    if prior.precisions:
+    if prior.precisions or prior.neighbors is not None:
         raise InvalidArgumentError(
-            "Several classes by Laplace's approximation need the covariance of all rows, which a field has not. Use "
-            'approximation="variational", or features="exact".'
+            "Several classes by Laplace's approximation need the covariance of all rows, which fields and neighbours "
+            'have not. Use approximation="variational", or features="exact".'
         )
     block = gathered(given.rows)
     if len(block) > MOST_DENSE:
