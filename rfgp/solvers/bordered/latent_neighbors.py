@@ -53,13 +53,19 @@ class NeighborsField(MarkovField):
         jitter = torch.full((len(self.places),), JITTER, dtype=torch.float64)
         return inverse_factor(self.places, lengthscale, one, jitter, self._kind, self._near)
 
+    def inverse_root(
+        self,
+        values: Array,  # (p,)
+    ) -> sp.csr_array:  # (N, N)
+        """Return V at a lengthscale (d,) or (1,)."""
+        return sp.csr_array(SparseValues(self._factor(torch.from_numpy(values)), self._near).matrix())
+
     def entries(
         self,
         values: Array,  # (p,)
     ) -> Array:  # (nnz,)
         """Return the entries of Q at a lengthscale (d,) or (1,)."""
-        factor = SparseValues(self._factor(torch.from_numpy(values)), self._near).matrix()
-        return gram_on(factor, self.pattern)
+        return gram_on(self.inverse_root(values), self.pattern)
 
     def pull_back(
         self,

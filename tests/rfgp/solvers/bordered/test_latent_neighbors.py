@@ -13,6 +13,8 @@ from terms import table
 import rfgp
 from graphs import cholesky
 from graphs.errors import MemoryBudgetError
+from rfgp.blocks import Prior, VecchiaBlock
+from rfgp.rows import Block
 from rfgp.solvers import choice, restore, solver_for
 from rfgp.solvers.bordered import BorderedSolver
 from rfgp.solvers.bordered import posterior as bordered_posterior
@@ -138,6 +140,30 @@ def test_factor_is_used_if_it_is_small(monkeypatch):
     monkeypatch.setattr(choice, "MOST_FLOPS", 2.5 * field_of(problem, 60).analysis.flops)
     monkeypatch.setattr(BorderedSolver, "__init__", None)  # which is not asked for
     assert isinstance(solver_for(*problem.given), LatentSolver)
+
+
+@pytest.mark.parametrize("noise", [1e-4, 1.0, 1e3])
+def test_rounding_errors_are_below_their_bound(noise):
+    """Pairs of close rows of a smooth process have entries of 1e11 in the precision."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.rand(100, 2, generator=generator, dtype=torch.float64)
+    x = torch.cat([x, x + 1e-3 * torch.randn(100, 2, generator=generator, dtype=torch.float64)])
+    half, one, noise = torch.tensor([0.5, 1.0, noise], dtype=torch.float64)
+    prior, rows = (
+        Prior(neighbors=VecchiaBlock("gaussian", half, one, 20, 0, "latent")),
+        Block(x, torch.sin(6 * x[:, :1])),
+    )
+    given = prior, rows, one.new_zeros(1), noise
+    found, eye = BorderedSolver(*given), torch.eye(200, dtype=torch.float64)
+    known = found.system.elimination.prior
+    inverse = torch.from_numpy(known.latents[0].field.inverse_root(known.latents[0].values).toarray())
+    root = torch.from_numpy(known.matrix.toarray()) @ torch.linalg.solve_triangular(inverse, eye, upper=False)
+    variance = ((root @ torch.linalg.inv(eye + root.mT @ root / noise)) * root).sum(1)
+    largest = np.abs(known.entries[0]).max()
+    assert largest > 1e10
+    bound = np.finfo(np.float64).eps * largest * noise
+    assert (found.latent_variances / variance - 1).abs().max() <= max(bound, 1e-10)
+    assert (choice.bordered_latent(*given) is not None) is bool(bound <= choice.LEAST_DIGITS)
 
 
 def test_factor_that_memory_has_no_room_for_is_not_used(monkeypatch):
