@@ -22,9 +22,9 @@ from rfgp.inference.sites.laplace import Laplace
 from rfgp.inference.sites.lowrank import LowRankLaplace, with_typical_noise
 from rfgp.inference.sites.variational import Variational
 from rfgp.likelihoods import Likelihood
-from rfgp.rows import Rows, gathered
-from rfgp.solvers import Inference, Posterior, WarmStart
-from rfgp.solvers.choice import MOST_DENSE, is_low_rank, solver_in_memory, uses_cg
+from rfgp.rows import Block, Rows, gathered
+from rfgp.solvers import Inference, Posterior, Solver, WarmStart
+from rfgp.solvers.choice import MOST_DENSE, bordered_latent, is_low_rank, solver_in_memory, uses_cg
 from rfgp.solvers.lowrank import LinearModel
 
 SHARED_RATIO = 1.5
@@ -147,16 +147,33 @@ def _coupled(prior: Prior, given: _Given) -> Inference:
     return CoupledDenseLaplace(prior, block, given.mean, given.likelihood, given.warm_start)
 
 
+def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
+    """Return a solver whose variances at rows are computed, since a search with estimates of them would not end.
+
+    Raises:
+        InvalidArgumentError: only conjugate gradients serve the prior and so many rows.
+    """
+    if uses_cg(prior, block):
+        limit = f"at most {MOST_DENSE:,} observations" if len(block) > MOST_DENSE else "no fields or groups beside them"
+        count = f", got {len(block):,}" if len(block) > MOST_DENSE else ""
+        raise InvalidArgumentError(
+            f'Variational inference through sparse features takes {limit}{count}. Use approximation="laplace".'
+        )
+    if prior.neighbors is None or prior.walks:
+        return solver_in_memory(prior, block, given.mean[:1], given.one)
+    found = bordered_latent(prior, block, given.mean[:1], given.one)
+    if found is None:
+        raise InvalidArgumentError(
+            f"Variational inference needs a sparse factor of latent neighbours, which is too large or too inexact for "
+            f'{len(block):,} observations. Use approximation="laplace", or fewer neighbours.'
+        )
+    return found
+
+
 def _variational(priors: Sequence[Prior], given: _Given) -> Variational:
     """Return variational inference, around Laplace's mode for one function."""
     block, likelihood = gathered(given.rows), given.likelihood
-    for prior in priors:
-        if uses_cg(prior, block):
-            raise InvalidArgumentError(
-                f"Variational inference through sparse features takes at most {MOST_DENSE:,} observations, got "
-                f'{len(block):,}. Use approximation="laplace".'
-            )
-    solvers = [solver_in_memory(prior, block, given.mean[:1], given.one) for prior in priors] * likelihood.num_latents
+    solvers = [_without_draws(prior, block, given) for prior in priors] * likelihood.num_latents
     mean = torch.cat([given.mean, given.mean.new_zeros(len(priors) - 1)])
 
     def mode() -> Tensor:

@@ -151,7 +151,7 @@ class BorderedPosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
         return self._of(known_terms(self.prior, names))
 
@@ -163,7 +163,7 @@ class BorderedPosterior(Posterior):
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
         shared = self._of([name for name in first if name in second])
         parts = (one._joint(inputs, one.project(inputs)) for one in (shared, self.of(first), self.of(second)))

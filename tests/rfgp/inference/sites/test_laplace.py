@@ -318,6 +318,23 @@ def test_many_neighbors_are_solved_by_conjugate_gradients(monkeypatch):
     assert abs(found.log_marginal_likelihood() - expected.value) <= 6 * found.likelihood_error + 1e-8
 
 
+@pytest.mark.parametrize(
+    ("names", "fewer", "message"), [(("walks", "field"), 0, "no fields"), (("walks",), 1, "at most .* got")]
+)
+def test_variational_inference_says_which_walks_it_takes(monkeypatch, names, fewer, message):
+    problem = Observed(names)
+    for module in ("rfgp.solvers.choice", "rfgp.inference.sites.choice"):
+        monkeypatch.setattr(f"{module}.MOST_DENSE", len(problem.rows) - fewer)
+    with pytest.raises(InvalidArgumentError, match=message):
+        problem.infer("variational")
+
+
+def test_variational_inference_needs_a_factor_of_neighbors(monkeypatch):
+    monkeypatch.setattr("rfgp.solvers.choice.MOST_FLOPS", 0)
+    with pytest.raises(InvalidArgumentError, match="sparse factor"):
+        Observed(("neighbors",)).infer("variational")
+
+
 class TestPlantedErrors:
     """Each is seen by the comparison with the dense twin."""
 
