@@ -102,7 +102,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
         num_neighbors: k, the most that a row is conditioned on; exact where it is n - 1. Costs grow like k^3.
         conditioning: What the neighbours of a row are. "observations": noise and all, by one factorisation. "latent":
             the values of the local process, which is far closer to the exact posterior where the noise hides what few
-            neighbours say of a point. A sparse factor solves it exactly if it is small (`rfgp.solvers.choice`), else
+            neighbours say of a point. A sparse factor solves it exactly if it is small (`rfgp.solvers.bordered`), else
             conjugate gradients: the log marginal likelihood then has a standard error (`fit_report.likelihood_error`),
             deviations at more than 256 points one of 9 % at most, and rows are left out by observations. "auto": latent
             where the noise is more than ten times what a row's neighbours would leave of the process if their values

@@ -24,7 +24,8 @@ from rfgp.inference.sites.variational import Variational
 from rfgp.likelihoods import Likelihood
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import Inference, Posterior, Solver, WarmStart
-from rfgp.solvers.choice import MOST_DENSE, bordered_latent, is_low_rank, solver_in_memory, uses_cg
+from rfgp.solvers.bordered.planning import bordered_latent
+from rfgp.solvers.choice import MOST_DENSE, is_low_rank, solver_in_memory, uses_cg
 from rfgp.solvers.lowrank import LinearModel
 
 SHARED_RATIO = 1.5

@@ -309,7 +309,7 @@ def test_neighbors_of_several_classes_are_refused():
 
 
 def test_many_neighbors_are_solved_by_conjugate_gradients(monkeypatch):
-    monkeypatch.setattr("rfgp.solvers.choice.MOST_FLOPS", 0)
+    monkeypatch.setattr("rfgp.solvers.bordered.planning.MOST_FLOPS", 0)
     problem = Observed(("neighbors",)).moved(0.0)
     found = problem.infer()
     assert isinstance(found.solver, LatentSolver)
@@ -330,7 +330,7 @@ def test_variational_inference_says_which_walks_it_takes(monkeypatch, names, few
 
 
 def test_variational_inference_needs_a_factor_of_neighbors(monkeypatch):
-    monkeypatch.setattr("rfgp.solvers.choice.MOST_FLOPS", 0)
+    monkeypatch.setattr("rfgp.solvers.bordered.planning.MOST_FLOPS", 0)
     with pytest.raises(InvalidArgumentError, match="sparse factor"):
         Observed(("neighbors",)).infer("variational")
 

@@ -15,8 +15,8 @@ from graphs import cholesky
 from graphs.errors import MemoryBudgetError
 from rfgp.blocks import Prior, VecchiaBlock
 from rfgp.rows import Block
-from rfgp.solvers import choice, restore, solver_for
-from rfgp.solvers.bordered import BorderedSolver
+from rfgp.solvers import restore, solver_for
+from rfgp.solvers.bordered import BorderedSolver, planning
 from rfgp.solvers.bordered import posterior as bordered_posterior
 from rfgp.solvers.bordered.latent_neighbors import NeighborsField, latent_precision
 from rfgp.solvers.iterative import LatentSolver
@@ -134,10 +134,10 @@ def test_factor_is_used_if_it_is_small(monkeypatch):
     assert isinstance(solver_for(*problem.given), BorderedSolver)
     for name, value in {"MOST_FLOPS": 1e3, "MOST_BYTES": 1e3, "LEAST_DIGITS": 1e-16}.items():
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(choice, name, value)
+            patch.setattr(planning, name, value)
             assert isinstance(solver_for(*problem.given), LatentSolver), name
-    monkeypatch.setattr(choice, "SOME", 60)
-    monkeypatch.setattr(choice, "MOST_FLOPS", 2.5 * field_of(problem, 60).analysis.flops)
+    monkeypatch.setattr(planning, "SOME", 60)
+    monkeypatch.setattr(planning, "MOST_FLOPS", 2.5 * field_of(problem, 60).analysis.flops)
     monkeypatch.setattr(BorderedSolver, "__init__", None)  # which is not asked for
     assert isinstance(solver_for(*problem.given), LatentSolver)
 
@@ -163,7 +163,7 @@ def test_rounding_errors_are_below_their_bound(noise):
     assert largest > 1e10
     bound = np.finfo(np.float64).eps * largest * noise
     assert (found.latent_variances / variance - 1).abs().max() <= max(bound, 1e-10)
-    assert (choice.bordered_latent(*given) is not None) is bool(bound <= choice.LEAST_DIGITS)
+    assert (planning.bordered_latent(*given) is not None) is bool(bound <= planning.LEAST_DIGITS)
 
 
 def test_factor_that_memory_has_no_room_for_is_not_used(monkeypatch):

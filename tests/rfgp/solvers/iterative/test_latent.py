@@ -14,8 +14,8 @@ from terms import F64, table
 
 import rfgp
 from rfgp.local import latent as roots
-from rfgp.solvers import choice, solver_for
-from rfgp.solvers.bordered import BorderedSolver
+from rfgp.solvers import solver_for
+from rfgp.solvers.bordered import BorderedSolver, planning
 from rfgp.solvers.iterative import (
     LatentSolver,
     latent,
@@ -181,7 +181,7 @@ def test_gradient_is_that_by_observations():
 
 def test_observations_are_used_if_values_are_not_solved(monkeypatch):
     problem = Loud(neighbors=5, count=300, length=2.0)
-    monkeypatch.setattr(choice, "MOST_FLOPS", 0)
+    monkeypatch.setattr(planning, "MOST_FLOPS", 0)
     assert isinstance(solver_for(*problem.given), LatentSolver)
     products, spread = [], roots.LatentRoot.spread
     monkeypatch.setattr(latent, "FEW_ITERATIONS", 1)
