@@ -43,6 +43,9 @@ def infer(
 ) -> Inference:
     """Return what is known of rows under a likelihood that is not Gaussian.
 
+    Nearest neighbours are latent. If no sparse factor serves them, Laplace's approximation has the gradient that they
+    have as responses (`rfgp.solvers.iterative.LatentSolver`), which is approximate; variational inference is refused.
+
     Args:
         priors: The prior of the latent function or functions, and that of the log noise if the likelihood has one.
         rows: The data, one target each.
