@@ -70,7 +70,7 @@ class VecchiaBlock(LatentBlock):
 
     def scaled(self, x: Tensor) -> Floats:
         """Return the columns of inputs (n, D) in lengthscales, (n, d)."""
-        return as_places(self._read(x).detach(), self.lengthscale.detach())
+        return as_places(self.read(x).detach(), self.lengthscale.detach())
 
     def latent_root(
         self,
@@ -87,7 +87,7 @@ class VecchiaBlock(LatentBlock):
         """
         known = phi if self.is_residual else None
         lengthscale, variance = self.lengthscale.detach(), self.variance.detach()
-        return LatentRoot.of(self._read(x), lengthscale, variance, KINDS[self.kernel_name], pattern, known)
+        return LatentRoot.of(self.read(x), lengthscale, variance, KINDS[self.kernel_name], pattern, known)
 
     def inverse_factor(
         self,
@@ -99,7 +99,7 @@ class VecchiaBlock(LatentBlock):
         """Return the entries of the sparse inverse factor V of g + noise, at rows with features Phi of the weights."""
         lengthscale, variance = self.lengthscale.double(), self.variance.double()
         known = phi if self.is_residual else None
-        return inverse_factor(self._read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)
+        return inverse_factor(self.read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)
 
     def conditionals(
         self,
@@ -115,14 +115,14 @@ class VecchiaBlock(LatentBlock):
             near: The rows that each point is conditioned on; -1 stands for none.
         """
         known = (rows[1], points[1]) if self.is_residual else None
-        new, old = self._read(points[0]), self._read(rows[0])
+        new, old = self.read(points[0]), self.read(rows[0])
         kind = KINDS[self.kernel_name]
         return conditionals(new, old, rows[2], near, self.lengthscale, self.variance, kind, known)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return s^2 k(a, b), (n_a, n_b), without neighbours. For a residual this is the covariance of the sum."""
         unit = spectrum_of(self.kernel_name).kernel_between(
-            self._read(a).double() / self.lengthscale, self._read(b).double() / self.lengthscale
+            self.read(a).double() / self.lengthscale, self.read(b).double() / self.lengthscale
         )
         return self.variance.double() * unit
 
@@ -130,7 +130,7 @@ class VecchiaBlock(LatentBlock):
         """Return the variances (n_a,). For a residual these are the variances of the sum."""
         return self.variance.double().expand(len(a))
 
-    def _read(self, x: Tensor) -> Tensor:
+    def read(self, x: Tensor) -> Tensor:
         """Return the columns (n, d) of inputs (n, D) that g depends on."""
         return x if self.columns is None else x[:, list(self.columns)]
 

@@ -6,6 +6,7 @@ with weights W on the pattern of Q, sum_ij W_ij dQ_ij = 2 sum_ri (V W)_ri dV_ri.
 """
 
 import hashlib
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -98,7 +99,8 @@ class _Reads:
     """What points read of values at places: the value at a place, or the weights of places near a point."""
 
     def __init__(self, block: VecchiaBlock, places: Tensor) -> None:
-        self._prior, self._places = Prior(neighbors=block.detached()), places
+        self._block, self._places = block.detached(), places
+        self._prior = Prior(neighbors=replace(self._block, columns=None))  # of places
         self._zeros = torch.zeros(len(places), dtype=torch.float64)
         self._numbers = {place.tobytes(): number for number, place in enumerate(places.numpy())}
         self._last: tuple[Tensor, tuple[sp.csr_array, Tensor]] | None = None
@@ -113,7 +115,7 @@ class _Reads:
 
     def joint(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         """Return A of points that may be each other's neighbours, and the covariance (n, n) that it leaves."""
-        points, left = distinct(inputs), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
+        points, left = distinct(self._block.read(inputs)), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
         places, others = self._divided(points)
         weights, own = read_jointly(self._prior, self._places, self._zeros, points[others])
         left[others[:, None], others] = own
@@ -121,7 +123,7 @@ class _Reads:
 
     def _read(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         if self._last is None or self._last[0] is not inputs:
-            self._last = inputs, self._alone(distinct(inputs))
+            self._last = inputs, self._alone(distinct(self._block.read(inputs)))
         return self._last[1]
 
     def _alone(self, points: Tensor) -> tuple[sp.csr_array, Tensor]:
@@ -183,7 +185,7 @@ def latent_precision(block: VecchiaBlock, inputs: Tensor, field: NeighborsField 
             "Neighbours that are the residual of inducing points have no sparse precision. Use neighbours that are "
             "responses, or conjugate gradients."
         )
-    field = _field(block, distinct(inputs)) if field is None else field
+    field = _field(replace(block, columns=None), distinct(block.read(inputs))) if field is None else field
     reads = _Reads(block, field.places)
     lengthscale, variance = block.lengthscale.double().reshape(-1), block.variance.double()
     return PrecisionBlock(field, lengthscale, variance, reads, None, block.name, reads.residual, reads.joint)
