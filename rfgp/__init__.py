@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rfgp import features as features
     from rfgp import fields as fields
     from rfgp import gpytorch as gpytorch
+    from rfgp import kernels as kernels
     from rfgp import learn as learn
     from rfgp import lengthscales as lengthscales
     from rfgp import likelihoods as likelihoods
@@ -58,6 +59,11 @@ if TYPE_CHECKING:
     from rfgp import spectra as spectra
     from rfgp import tables as tables
     from rfgp import theory as theory
+    from rfgp.approximations import Exact as Exact
+    from rfgp.approximations import InducingPoints as InducingPoints
+    from rfgp.approximations import RandomFeatures as RandomFeatures
+    from rfgp.approximations import SparsePrecision as SparsePrecision
+    from rfgp.approximations import Vecchia as Vecchia
     from rfgp.inference.prediction import LogNormal as LogNormal
     from rfgp.inference.prediction import Prediction as Prediction
     from rfgp.loading import load as load
@@ -66,11 +72,13 @@ if TYPE_CHECKING:
     from rfgp.models import TableGP as TableGP
     from rfgp.models.fields import MeshGP as MeshGP
     from rfgp.models.fields import RoadGP as RoadGP
+    from rfgp.models.gp import GP as GP
     from rfgp.models.graph import GraphGP as GraphGP
 
     __version__: str
 
 __all__ = [
+    "GP",
     "BlocksWarning",
     "BooleanTargetWarning",
     "CacheWarning",
@@ -79,9 +87,11 @@ __all__ = [
     "ConstantTargetWarning",
     "ConvergenceWarning",
     "DataError",
+    "Exact",
     "ExactGP",
     "FileWriteError",
     "IndexColumnWarning",
+    "InducingPoints",
     "InvalidArgumentError",
     "JitterWarning",
     "LogNormal",
@@ -96,16 +106,20 @@ __all__ = [
     "PackageClashError",
     "PoorFeaturesWarning",
     "Prediction",
+    "RandomFeatures",
     "RfgpError",
     "RfgpWarning",
     "SolverError",
+    "SparsePrecision",
     "SparseSpectrumGP",
     "TableGP",
     "UnderfittingWarning",
     "VarianceStarvationWarning",
+    "Vecchia",
     "couplings",
     "errors",
     "features",
+    "kernels",
     "learn",
     "likelihoods",
     "load",
@@ -115,14 +129,20 @@ __all__ = [
 ]  # what `import *` brings; the rim and graphs come by their names
 
 _HOMES = {
+    "Exact": "rfgp.approximations",
     "ExactGP": "rfgp.models",
+    "GP": "rfgp.models.gp",
     "GraphGP": "rfgp.models.graph",
+    "InducingPoints": "rfgp.approximations",
     "MeshGP": "rfgp.models.fields",
     "RoadGP": "rfgp.models.fields",
     "LogNormal": "rfgp.inference.prediction",
     "Prediction": "rfgp.inference.prediction",
+    "RandomFeatures": "rfgp.approximations",
+    "SparsePrecision": "rfgp.approximations",
     "SparseSpectrumGP": "rfgp.models",
     "TableGP": "rfgp.models",
+    "Vecchia": "rfgp.approximations",
     "load": "rfgp.loading",
 }
 _RIM = (

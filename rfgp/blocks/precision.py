@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.blocks.role import LatentBlock
+from rfgp.blocks.role import LatentBlock, NewLevels
 from rfgp.errors import NotPositiveDefiniteError
 from rfgp.sparse import quadratic_forms
 
@@ -103,6 +103,9 @@ class PrecisionBlock(LatentBlock):
         name: The name of the term.
         residual: Maps inputs of n points to the variances (n,) of f that A u leaves, independent between points. Points
             may then read pairs of values that have no entry in Q. If None, they are 0.
+        joint: Maps inputs of n points, of which each may depend on others, to A (n, N) and the covariance (n, n) of f
+            that A u leaves. If None, `projector` and `residual` serve.
+        new_levels: The covariance of f between inputs with levels that no row has, with its variance. If None, 0.
         between: Reads single points of a refined field that are not among its values. If None, the field must be
             refined by all points that are read.
     """
@@ -114,6 +117,8 @@ class PrecisionBlock(LatentBlock):
     refine: "Callable[[Tensor], tuple[Field, Projector]] | None" = None
     name: str = "precision"
     residual: Callable[[Tensor], Tensor] | None = None
+    joint: "Callable[[Tensor], tuple[sp.csr_array, Tensor]] | None" = None
+    new_levels: NewLevels | None = None
     between: Between | None = None
 
     @property
@@ -150,6 +155,25 @@ class PrecisionBlock(LatentBlock):
             return self.projector(inputs), self.residual_variance(inputs)
         reads, left = self.between(self.field, self.values.detach().numpy(), inputs)
         return reads, float(self.variance.detach()) * torch.from_numpy(left) + self.residual_variance(inputs)
+
+    def joint_reads(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
+        """Return how n points read u, each of which may depend on others: A (n, N) and the covariance (n, n) given u.
+
+        The points must be among the values of a refined block.
+        """
+        if self.joint is not None:
+            return self.joint(inputs)
+        return self.projector(inputs), self.residual_variance(inputs).diag()
+
+    def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance (n_a, n_b) of what levels without rows add to f, float64."""
+        if self.new_levels is None:
+            return torch.zeros(len(a), len(b), dtype=torch.float64)
+        return self.new_levels.covariance(a, b)
+
+    def new_variance(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,) of what levels without rows add to f, float64."""
+        return torch.zeros(len(a), dtype=torch.float64) if self.new_levels is None else self.new_levels.variances(a)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients. A residual is between a point and itself only."""

@@ -206,7 +206,7 @@ class DensePosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
         return replace(self, terms=known_terms(self.prior, names))
 
@@ -214,7 +214,7 @@ class DensePosterior(Posterior):
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
         left, right = (self._half_solved(self.of(names).project(inputs)) for names in (first, second))
         shared = self.prior.of([name for name in first if name in second])

@@ -12,10 +12,10 @@ from torch import Tensor
 from graphs.precisions import MarkovField
 from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.errors import DataError
+from rfgp.kernels.domains import Array, Domain, Projector, as_points
 from rfgp.likelihoods import Normal
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, Quantity, Values
 from rfgp.regression.family import Family, check_approximation, read_likelihood
-from rfgp.regression.fields.domain import Array, Domain, Projector, as_points
 from rfgp.regression.parts import pattern_links, warnings_of_parts
 from rfgp.regression.report import FitReport
 from rfgp.rows import Block, Chunk, Rows, gathered
@@ -132,7 +132,7 @@ class FieldFamily(Family):
         names = {"lengthscale": "kernel", "outputscale": "outputscale", "noise": "noise"}
         return frozenset(names[name] for name, value in self.options.starts.items() if value is None)
 
-    def with_sample(self, scaling: Scaling) -> Self:
+    def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
         """Return the family with the map of its inputs."""
         return replace(self, scale=scaling.inputs)
 

@@ -1,4 +1,4 @@
-"""The posterior of sparse latent values and dense weights, and what points read of it."""
+"""The posterior of sparse latent values and dense weights, and its distributions at points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,23 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.blocks import PrecisionBlock, Prior, Weights
-from rfgp.blocks.precision import COLUMNS, products
+from rfgp.blocks import Prior, Weights
+from rfgp.blocks.precision import COLUMNS
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.bordered.operator import SparseOperator
-from rfgp.solvers.bordered.reads import (
-    Reads,
-    all_weights,
-    bordered_system,
-    joined_reads,
-    mixes,
-    predicted_reads,
-    reads_single_points,
-)
+from rfgp.solvers.bordered.points import PointReader, Reads, between, check_jointly, read_singly
+from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads, mixes, sparse_blocks
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
-from rfgp.solvers.terms import check_joint, known_terms, make_contiguous
+from rfgp.solvers.terms import known_terms, make_contiguous
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +25,11 @@ class BorderedPosterior(Posterior):
     """The rows, from which the factors are computed again after loading.
 
     Attributes:
-        prior: Precisions, weights and kernels.
+        prior: Precisions, weights, kernels and neighbours.
         inputs: The inputs of the rows, positions (n,) or (n, d).
         noise_diag: D (n,).
         targets: y - mean, (n, k).
-        known: The numbers that were computed for the rows. If None, they are computed when they are needed.
+        known: The terms given the rows, if they were computed. If None, they are when they are needed.
         terms: The names of the terms whose sum is predicted. If None, all.
     """
 
@@ -44,51 +37,31 @@ class BorderedPosterior(Posterior):
     inputs: Tensor
     noise_diag: Tensor
     targets: Tensor
-    known: BorderedSystem | None = None
+    known: PointReader | None = None
     terms: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         make_contiguous(self, "inputs", "noise_diag", "targets")
 
-    @cached_property
+    @property
     def system(self) -> BorderedSystem:
         """The latent values and weights given the rows."""
-        return self.known or self._given(self._blocks)
-
-    @cached_property
-    def _blocks(self) -> list[PrecisionBlock]:
-        """The sparse precisions, with the rows among their values."""
-        return [block.refined(self.inputs) for block in self.prior.precisions]
+        return self._reader.system
 
     @cached_property
     def weights(self) -> Weights:
         """The dense weights, those of kernels at the rows included."""
-        return all_weights(self.prior, self.inputs)
+        return all_weights(self.prior, self.inputs) if self.known is None else self.known.weights
 
     @property
     def width(self) -> int:
         """The number of entries that a point takes: its features, and what it reads of the latent values."""
-        return self.weights.num_features + (COLUMNS if reads_single_points(self.prior.precisions) else 1)
+        return self.weights.num_features + (COLUMNS if read_singly(self.prior.precisions) else 1)
 
     def project(self, inputs: Tensor) -> Reads:
-        """Return the reads of n inputs, positions (n,) or rows (n, d): each by itself if all blocks allow it.
-
-        Variances are then right for each point, and `covariance` reads the points anew among the latent values.
-        """
-        if not reads_single_points(self.prior.precisions):
-            return self._project_jointly(inputs)
-        read = [block.marginal_reads(inputs) for block in self._blocks]
-        return predicted_reads(self.system, self.weights, self._blocks, inputs, read, self.terms)
-
-    def _project_jointly(self, inputs: Tensor) -> Reads:
-        """Return the reads of n inputs, positions (n,) or rows (n, d), which are then among the latent values."""
-        if self.prior.moves:
-            blocks = [block.refined(self.inputs, inputs) for block in self.prior.precisions]
-            system = self._given(blocks)
-        else:
-            blocks, system = self._blocks, self.system
-        read = [(block.projector(inputs), block.residual_variance(inputs)) for block in blocks]
-        return predicted_reads(system, self.weights, blocks, inputs, read, self.terms)
+        """Return the reads of n inputs, positions (n,) or rows (n, d), each by itself."""
+        reader = self._reader if read_singly(self.prior.precisions) else self._reader_at(inputs)
+        return reader.singly(inputs)
 
     def mean(self, projected: Reads) -> Tensor:
         """Return the mean (n, k)."""
@@ -102,23 +75,24 @@ class BorderedPosterior(Posterior):
 
     def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
         """Return the marginal variances (n,)."""
-        known = projected.system.elimination.variances(projected.sparse, projected.reduced)
-        known = known + self._residual.residual_variance(inputs, projected.dense) + projected.left
-        return known.clamp_min(0)
+        return projected.variances
 
     def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return the covariance (n, n), of at most 2,000 points."""
-        check_joint(len(inputs), "points")
-        joint = self._project_jointly(inputs) if self.prior.moves else projected
-        found = self._between(joint, joint)
-        residual = self._residual.residual_covariance(inputs, joint.dense) + joint.left.diag()
-        return (found + found.mT) / 2 + residual
+        """Return the covariance (n, n), of at most 2,000 points.
+
+        If points read neighbours, each may be another's neighbour. Their correlations are those of that joint
+        distribution, and their variances those of one point each.
+        """
+        check_jointly(self._reader.blocks, len(inputs), len(self.inputs))
+        reads, scales = self._reader_at(inputs).jointly(inputs)
+        found = between(reads, reads)
+        return ((found + found.mT) / 2 + reads.left) * scales[:, None] * scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, for sparse blocks alone."""
-        if self.weights.blocks or mixes(self.prior.precisions):
+        if self.weights.blocks or mixes(self._reader.blocks):
             return None
-        reads = self._project_jointly(inputs)
+        reads = self._reader_at(inputs).singly(inputs)
         return SparseOperator(reads.system, reads.sparse)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
@@ -129,7 +103,7 @@ class BorderedPosterior(Posterior):
         Raises:
             InvalidArgumentError: a block has values at some places only, or a residual.
         """
-        if self.prior.moves or self.weights.has_residual or mixes(self.prior.precisions):
+        if self.prior.moves or self.weights.has_residual or mixes(self._reader.blocks):
             raise InvalidArgumentError(
                 "This process has no functions to draw: it is known at the positions that are asked for. Draw from "
                 "predict(X).sample(...)."
@@ -163,37 +137,35 @@ class BorderedPosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
-        return replace(self, known=self.system, terms=known_terms(self.prior, names))
+        return replace(self, known=self._reader, terms=known_terms(self.prior, names))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
-        check_joint(len(inputs), "points")
-        left, right = self.of(first)._project_jointly(inputs), self.of(second)._project_jointly(inputs)
-        shared = self.of([name for name in first if name in second])
-        both, residual = shared._project_jointly(inputs), self.weights.with_residuals_of(shared.terms)
-        return self._between(left, right) + residual.residual_covariance(inputs, both.dense) + both.left.diag()
+        check_jointly(self._reader.blocks, len(inputs), len(self.inputs))
+        one, other = known_terms(self.prior, first), known_terms(self.prior, second)
+        shared, reader = [name for name in one if name in other], self._reader_at(inputs)
+        parts = (replace(reader, terms=terms).jointly(inputs) for terms in (one, other, shared))
+        (left, rows), (right, columns), (both, _) = parts
+        return (between(left, right) + both.left) * rows[:, None] * columns
 
-    @property
-    def _residual(self) -> Weights:
-        """The weights with the residuals that are part of what is predicted."""
-        return self.weights.with_residuals_of(self.terms)
+    @cached_property
+    def _reader(self) -> PointReader:
+        """The predicted terms, with the rows among the values of refined fields."""
+        return self._given(self.inputs) if self.known is None else replace(self.known, terms=self.terms)
 
-    def _between(self, left: Reads, right: Reads) -> Tensor:
-        """Return the covariance (a, b) of what some points read and others do."""
-        known = left.system.elimination
-        out = known.half_border(left.reduced) @ known.half_border(right.reduced).mT
-        if known.is_sparse:
-            out = out + torch.from_numpy(products(known.factor, left.sparse, right.sparse))
-        return out
+    def _reader_at(self, inputs: Tensor) -> PointReader:
+        """Return the predicted terms, with n inputs, (n,) or (n, d), among the values of refined fields as well."""
+        return self._given(self.inputs, inputs) if self.prior.moves else self._reader
 
-    def _given(self, blocks: Sequence[PrecisionBlock]) -> BorderedSystem:
-        """Return the numbers of the rows, for precisions that have them among their values."""
-        border = self.weights.scaled(self.inputs).double()
-        reads = joined_reads(blocks, self.inputs)
-        return bordered_system(blocks, reads, border, self.noise_diag.double(), self.targets, mixes=mixes(blocks))
+    def _given(self, *inputs: Tensor) -> PointReader:
+        """Return the predicted terms given the rows, with some inputs among the values of refined fields."""
+        blocks = [block.refined(*inputs) for block in sparse_blocks(self.prior, self.inputs)]
+        border, reads = self.weights.scaled(self.inputs).double(), joined_reads(blocks, self.inputs)
+        system = bordered_system(blocks, reads, border, self.noise_diag.double(), self.targets, mixes=mixes(blocks))
+        return PointReader(system, self.weights, blocks, self.terms)

@@ -1,10 +1,8 @@
-"""What rows and points read of sparse latent values and dense weights."""
+"""How rows read sparse latent values and dense weights."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -14,29 +12,19 @@ from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.rows import Block
 from rfgp.solvers.bordered.elimination import Elimination
 from rfgp.solvers.bordered.latent import Latent, SparseReads
+from rfgp.solvers.bordered.latent_neighbors import latent_precision
 from rfgp.solvers.bordered.system import BorderedSystem
-
-
-class Reads(NamedTuple):
-    """What n points read of the latent values and the weights given the rows."""
-
-    system: BorderedSystem
-    sparse: sp.csr_array  # A (n, N)
-    dense: Tensor  # Phi (n, F)
-    left: Tensor  # (n,) the variance of each point that A leaves
-
-    @property
-    def reduced(self) -> Tensor:
-        """Psi = Phi - A Y, (n, F)."""
-        known = self.system.elimination
-        if not known.is_sparse or not self.dense.shape[1]:
-            return self.dense
-        return self.dense - torch.from_numpy(self.sparse @ known.coupling.numpy())
 
 
 def all_weights(prior: Prior, rows: Tensor) -> Weights:
     """Return the dense weights of a prior, and those that its kernels have at the inputs of rows, (n, d) or (n,)."""
     return Weights((*prior.weights, *(block.as_weights(rows) for block in prior.kernels)))
+
+
+def sparse_blocks(prior: Prior, rows: Tensor) -> tuple[PrecisionBlock, ...]:
+    """Return the blocks with a precision of a prior, and its neighbours as latent values at rows (n, ...)."""
+    near = () if prior.neighbors is None else (latent_precision(prior.neighbors, rows),)
+    return (*prior.precisions, *near)
 
 
 def joined_reads(blocks: Sequence[PrecisionBlock], inputs: Tensor) -> sp.csr_array:
@@ -54,40 +42,6 @@ def side_by_side(parts: Sequence[sp.csr_array], count: int) -> sp.csr_array:
 def mixes(blocks: Sequence[PrecisionBlock]) -> bool:
     """Return whether points may read pairs of values of a block that have no entry in its precision."""
     return any(block.residual is not None for block in blocks)
-
-
-def reads_single_points(blocks: Sequence[PrecisionBlock]) -> bool:
-    """Return whether points can be read each by itself, without a refined field that has all of them."""
-    return all(block.refine is None or block.between is not None for block in blocks)
-
-
-def predicted_reads(
-    system: BorderedSystem,
-    weights: Weights,
-    blocks: Sequence[PrecisionBlock],
-    inputs: Tensor,
-    read: Sequence[tuple[sp.csr_array, Tensor]],
-    terms: Sequence[str] | None,
-) -> Reads:
-    """Return the reads of the predicted terms at n points.
-
-    Args:
-        system: The rows.
-        weights: The dense weights.
-        blocks: The sparse blocks, in the order of the columns of the reads.
-        inputs: The points, (n,) or (n, d).
-        read: For each block A (n, N) of the points and the variances (n,) that A leaves.
-        terms: The names of the predicted terms. If None, all.
-    """
-    dense, none = weights.scaled(inputs).double(), torch.zeros(len(inputs), dtype=torch.float64)
-    kept = [terms is None or block.name in terms for block in blocks]
-    left = sum((variances for keep, (_, variances) in zip(kept, read, strict=True) if keep), start=none)
-    sparse = side_by_side([matrix for matrix, _ in read], len(inputs))
-    if terms is not None:
-        dense = dense * weights.of(terms)
-        columns = np.repeat(np.array(kept, dtype=np.float64), [block.size for block in blocks])
-        sparse = sp.csr_array(sparse @ sp.diags_array(columns))
-    return Reads(system, sparse, dense, left)
 
 
 def latents_of(blocks: Sequence[PrecisionBlock]) -> list[Latent]:

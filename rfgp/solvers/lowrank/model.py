@@ -104,7 +104,7 @@ class LinearModel:
         """Return a block with the residual variance of its features (b, F) as noise of its rows (FITC), if it is."""
         if not self.weights.adds_noise:
             return block
-        missing = self.noise_shares @ self.weights.missing(phi)
+        missing = self.noise_shares @ self.weights.missing(phi, block.inputs)
         return replace(block, fixed_noise=missing if block.fixed_noise is None else block.fixed_noise + missing)
 
     @cached_property

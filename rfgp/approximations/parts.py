@@ -1,0 +1,213 @@
+"""Features of terms as products of the features of their factors."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from rfgp.columns import Kind
+from rfgp.kernels.role import Factor, Functions, Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm, of_prefix
+
+CHUNK = 1000
+"""The number of rows with new levels whose covariances are computed at once for their variances."""
+
+
+class Part(Protocol):
+    """The role: functions of one or several factors of a term."""
+
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return the functions of rows (n, D) and of values by path, given all columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class FinitePart:
+    """The functions of a factor of finitely many functions.
+
+    Attributes:
+        factor: The factor.
+        places: The places of its columns.
+        prefix: The prefix of its hyperparameters.
+    """
+
+    factor: Factor
+    places: list[int]
+    prefix: str
+
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return the functions of rows (n, D) and of values by path, given all columns."""
+        own = self.factor.functions(columns.select(self.places))
+        assert own is not None
+        return Functions(own.size, partial(_of_columns, own.features, self.places, self.prefix))
+
+
+def _of_columns(
+    features: Callable[[Tensor, Values], Tensor], places: list[int], prefix: str, x: Tensor, values: Values
+) -> Tensor:
+    """Return features (n, F) of some columns of rows (n, D)."""
+    return features(x[:, places], of_prefix(values, prefix))
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralPart:
+    """Random features of stationary factors, whose frequencies are stacked.
+
+    Attributes:
+        places: The places of the columns of each factor.
+        prefixes: The prefixes of their hyperparameters.
+        feature_map: Maps rows in lengthscales, (n, d), to features.
+        num_features: The number of features.
+    """
+
+    places: tuple[list[int], ...]
+    prefixes: tuple[str, ...]
+    feature_map: Callable[[Tensor], Tensor]
+    num_features: int
+
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return the features as functions of rows (n, D) and of values by path, whatever the columns."""
+        return Functions(self.num_features, self._features)
+
+    def _features(self, x: Tensor, values: Values) -> Tensor:
+        """Return the features (n, F) of rows (n, D)."""
+        pairs = zip(self.places, self.prefixes, strict=True)
+        scaled = [x[:, places] / values[f"{prefix}lengthscale"].to(x.dtype) for places, prefix in pairs]
+        return self.feature_map(scaled[0] if len(scaled) == 1 else torch.cat(scaled, dim=1))
+
+
+@dataclass(frozen=True, eq=False)
+class TermFeatures:
+    """The features of a term without its own variance: products of one function of each part.
+
+    Attributes:
+        parts: The functions of each part.
+        names: The paths of the hyperparameters that `__call__` takes after the rows.
+        constants: Constants by path.
+    """
+
+    parts: tuple[Functions, ...]
+    names: tuple[str, ...]
+    constants: Values
+
+    @property
+    def size(self) -> int:
+        """The number F of features."""
+        return math.prod(part.size for part in self.parts)
+
+    def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the features (n, F) of rows (n, D)."""
+        values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
+        first, *others = (part.features(x, values) for part in self.parts)
+        out = first
+        for features in others:
+            out = (out[:, :, None] * features[:, None, :]).reshape(len(x), -1)
+        return out.to(x.dtype) if x.dtype == torch.float32 else out
+
+
+@dataclass(frozen=True, eq=False)
+class TermCovariance:
+    """The covariance of a term as a function of rows and hyperparameters.
+
+    Attributes:
+        term: The term.
+        names: The paths of the hyperparameters that are passed after the rows.
+        constants: Constants by path.
+    """
+
+    term: BoundTerm
+    names: tuple[str, ...]
+    constants: Values
+
+    def __call__(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, D) and b (m, D)."""
+        return self.term.covariance(a, b, self._values(parameters))
+
+    def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the variances (n,) of rows a (n, D)."""
+        return self.term.variances(a, self._values(parameters))
+
+    def _values(self, parameters: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        return {**self.constants, **dict(zip(self.names, parameters, strict=True))}
+
+
+@dataclass(frozen=True, eq=False)
+class NewLevels:
+    """The covariance of a term between rows with levels that no training row has.
+
+    It is the covariance of the term without the part that the features of known levels explain.
+
+    Attributes:
+        term: The term.
+        names: The paths of the hyperparameters that `__call__` takes after the rows.
+        constants: Constants by path.
+        num_levels: The number of known levels of each column, D of them.
+        of_levels: The functions of each factor that reads levels, None for other factors.
+        features: The features of rows (n, D) and hyperparameters. If None, they are products of functions of factors,
+            those of levels exact.
+    """
+
+    term: BoundTerm
+    names: tuple[str, ...]
+    constants: Values
+    num_levels: tuple[int, ...]
+    of_levels: tuple[Functions | None, ...] = ()
+    features: Callable[..., Tensor] | None = None
+
+    @classmethod
+    def through(
+        cls, term: BoundTerm, names: tuple[str, ...], constants: Values, columns: ColumnSummary
+    ) -> "NewLevels | None":
+        """Return the covariance of new levels of a term through functions of its factors. None if it has no levels."""
+        found = [
+            factor.functions(columns.select(places)) if factor.kind is Kind.LEVEL else None
+            for factor, places, _ in term.parts()
+        ]
+        has_levels = any(one is not None for one in found)
+        return cls(term, names, constants, columns.num_levels, tuple(found)) if has_levels else None
+
+    def is_new(self, x: Tensor) -> Tensor:
+        """Return whether rows (n, D) have a new level in a column of the term, (n,)."""
+        out = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        for factor, places, _ in self.term.parts():
+            for place in places if factor.kind is Kind.LEVEL else []:
+                out |= x[:, place] >= self.num_levels[place]
+        return out
+
+    def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, D) and b (m, D), for a variance of 1."""
+        out = torch.zeros(len(a), len(b), dtype=torch.float64, device=a.device)
+        rows, columns = (self.is_new(x).nonzero()[:, 0] for x in (a, b))
+        if len(rows) and len(columns):
+            out = out.index_put((rows[:, None], columns), self._between(a[rows], b[columns], parameters))
+        return out
+
+    def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the variances (n,) of rows a (n, D), for a variance of 1."""
+        out = torch.zeros(len(a), dtype=torch.float64, device=a.device)
+        rows = self.is_new(a).nonzero()[:, 0]
+        for some in torch.split(rows, CHUNK) if len(rows) else ():
+            found = self._between(a[some], a[some], parameters).diagonal()
+            out = out.index_put((some,), found)
+        return out
+
+    def _between(self, a: Tensor, b: Tensor, parameters: tuple[Tensor, ...]) -> Tensor:
+        """Return the covariance (n, m) of rows with new levels."""
+        if self.features is not None:
+            left, right = (self.features(x.double(), *parameters) for x in (a, b))
+            return TermCovariance(self.term, self.names, self.constants)(a, b, *parameters) - left @ right.mT
+        values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
+        exact = known = torch.ones((), dtype=torch.float64, device=a.device)
+        others = values.get(str(self.term.outputscale), exact).double()
+        for (factor, places, prefix), functions in zip(self.term.parts(), self.of_levels, strict=True):
+            x, z, own = a[:, places], b[:, places], of_prefix(values, prefix)
+            if functions is not None:
+                exact = exact * factor.covariance(x, z, own)
+                known = known * (functions.features(x, own) @ functions.features(z, own).mT)
+            else:
+                others = others * factor.covariance(x, z, own)
+        return (exact - known) * others

@@ -1,0 +1,111 @@
+"""Which approximation serves which term."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rfgp.approximations.exact import Exact
+from rfgp.approximations.inducing_points import InducingPoints
+from rfgp.approximations.neighbors import Vecchia
+from rfgp.approximations.random_features import RandomFeatures
+from rfgp.approximations.role import Approximation, TermData
+from rfgp.approximations.sparse_precision import SparsePrecision
+from rfgp.columns import Kind
+from rfgp.errors import InvalidArgumentError
+
+AUTO = "auto"
+"""The name of the choice that a plan makes."""
+MOST_LEVELS = 200
+"""The most functions of levels whose weights are dense. More have a sparse precision."""
+MOST_EXACT = 2000
+"""The most rows whose exact covariance is formed unless it is asked for. At 2,000 an evaluation takes about 1 s."""
+
+
+def read_approximation(value: Any) -> Any:
+    """Return "auto", an approximation, or a dict of approximations by the names of terms.
+
+    Raises:
+        InvalidArgumentError: the value is none of these.
+    """
+    if isinstance(value, Mapping):
+        wrong = [name for name, one in value.items() if not isinstance(one, Approximation)]
+        if wrong:
+            raise InvalidArgumentError(
+                f"The approximation of {wrong[0]!r} must be a value such as rfgp.Exact(), got {value[wrong[0]]!r}."
+            )
+        return dict(value)
+    if value == AUTO or isinstance(value, Approximation):
+        return value
+    raise InvalidArgumentError(
+        f'approximation must be "auto", a value such as rfgp.RandomFeatures(512), or a dict of values by the names of '
+        f"terms, got {value!r}."
+    )
+
+
+def assign(
+    approximation: Any, terms: Sequence[TermData], others: Mapping[str, Approximation] | None = None
+) -> dict[str, Approximation]:
+    """Return the approximation of each term by its name.
+
+    One value applies to every term that it can serve. A dict must apply to the terms that it names.
+
+    Args:
+        approximation: "auto", an approximation, or a dict by the names of terms.
+        terms: The terms and the rows.
+        others: The approximations of the other terms by name. If None, they are planned.
+
+    Raises:
+        InvalidArgumentError: there is no term of a name, or an approximation serves no term, or not the one it is for.
+    """
+    chosen: dict[str, Approximation] = {}
+    names = [data.term.name for data in terms]
+    if isinstance(approximation, Mapping):
+        unknown = [name for name in approximation if name not in names]
+        if unknown:
+            raise InvalidArgumentError(f"There is no term {unknown[0]!r}. The terms are {', '.join(map(repr, names))}.")
+        for data in terms:
+            if data.term.name in approximation:
+                approximation[data.term.name].check(data)
+                chosen[data.term.name] = approximation[data.term.name]
+    elif isinstance(approximation, Approximation):
+        served = [data for data in terms if approximation.refusal(data) is None]
+        if not served:
+            approximation.check(terms[0])
+        chosen = {data.term.name: approximation for data in served}
+    near = [name for name, one in chosen.items() if isinstance(one, Vecchia)]
+    if len(near) > 1:
+        raise InvalidArgumentError(
+            f"Nearest neighbours serve one term of a model, got {', '.join(map(repr, near))}. Use "
+            f"approximation={{{near[-1]!r}: {chosen[near[-1]]!r}}}."
+        )
+    known = {**(others or {}), **chosen}
+    for data in terms:
+        if data.term.name not in known and _is_sparse(data):
+            known[data.term.name] = SparsePrecision()
+    needs_weights = any(isinstance(one, Vecchia | SparsePrecision) for one in known.values())
+    return {data.term.name: known.get(data.term.name) or plan(data, needs_weights=needs_weights) for data in terms}
+
+
+def plan(data: TermData, *, needs_weights: bool = False) -> Approximation:
+    """Return the approximation that serves a term best if nothing is measured.
+
+    Args:
+        data: The term and the rows.
+        needs_weights: Whether another term has neighbours or a sparse precision, beside which covariance matrices of
+            all rows are avoided.
+    """
+    if _is_sparse(data):
+        return SparsePrecision()
+    exact, features = Exact(), RandomFeatures()
+    cost = exact.cost(data)
+    is_finite = cost.has_weights and cost.num_features < data.num_rows
+    if is_finite or (data.num_rows <= MOST_EXACT and not needs_weights):
+        return exact
+    return features if features.refusal(data) is None else InducingPoints()
+
+
+def _is_sparse(data: TermData) -> bool:
+    """Return whether a term has a sparse precision that serves it best: a field, or a group of many levels."""
+    if SparsePrecision().refusal(data) is not None:
+        return False
+    kinds, cost = {factor.kind for factor in data.term.term.factors}, Exact().cost(data)
+    return bool(kinds & {Kind.COORDINATE, Kind.NODE}) or not cost.has_weights or cost.num_features > MOST_LEVELS

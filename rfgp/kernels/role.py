@@ -1,0 +1,129 @@
+"""The role of a factor: a kernel on columns of its own that is not a sum."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import scipy.sparse as sp
+from torch import Tensor
+
+from rfgp.autograd import Array
+from rfgp.columns import Kind
+from rfgp.kernels.arguments import Key
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.parameters import Quantity
+from rfgp.spectra import Spectrum
+
+Values = Mapping[str, Tensor]
+"""Hyperparameters and constants in standardised units, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Functions:
+    """Finitely many functions phi of rows, with phi phi^T the covariance.
+
+    Attributes:
+        size: The number F of functions.
+        features: Maps rows a (n, c), and values by name, to phi (n, F).
+    """
+
+    size: int
+    features: Callable[[Tensor, Values], Tensor]
+
+
+Projector = Callable[[Tensor], sp.csr_array]
+"""Maps rows (n, c) to the sparse matrix A (n, N) by which they read the latent values of a field."""
+
+
+class LatentField(Protocol):
+    """The role: N latent values u with a sparse precision Q, and how rows read them."""
+
+    @property
+    def field(self) -> Any:
+        """Q as a function of its parameters, a `graphs.precisions.MarkovField`."""
+
+    @property
+    def is_refined(self) -> bool:
+        """Whether the field has values at some places only, so that rows need `refine`."""
+
+    def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
+        """Return the parameters (p,) of Q, and the factor, 0-d, by which the covariance is larger than A Q^-1 A^T.
+
+        Args:
+            values: The hyperparameters and constants by name.
+        """
+
+    def projector(self, a: Tensor) -> sp.csr_array:
+        """Return A (n, N) of rows a (n, c)."""
+
+    def refine(self, a: Tensor) -> tuple[Any, Projector]:
+        """Return the field with rows a (n, c) among its values, and its projector."""
+
+    def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
+        """Return how rows read a field, each by itself.
+
+        Args:
+            field: A field from `refine`.
+            values: Its parameters, (p,).
+            a: Rows, (n, c), which need not be among its values.
+
+        Returns:
+            A (n, N), and the variances (n,) given the field's values of the field at rows, in units of its variance.
+        """
+
+
+class Factor(Protocol):
+    """The role: a kernel on columns of its own; see `rfgp.kernels.Kernel`."""
+
+    @property
+    def columns(self) -> tuple[Key, ...] | None:
+        """The keys of its columns. If None, all columns but the target."""
+
+    @property
+    def name(self) -> str | None:
+        """Its name, or None."""
+
+    @property
+    def kind(self) -> Kind:
+        """How the columns are read."""
+
+    @property
+    def nodes(self) -> Any:
+        """The graph whose nodes the column names, or None."""
+
+    @property
+    def domain(self) -> Any:
+        """The domain of the points that the columns are, or None."""
+
+    @property
+    def has_own_variance(self) -> bool:
+        """Whether a hyperparameter takes the place of the output scale."""
+
+    @property
+    def measure(self) -> Spectrum | None:
+        """The spectral measure of a stationary kernel of x / lengthscale, or None."""
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """The starting values that the user gave, by name."""
+
+    def latent_field(self, columns: ColumnSummary) -> "LatentField | None":
+        """Return the field with a sparse precision that rows read, or None."""
+
+    def functions(self, columns: ColumnSummary) -> "Functions | None":
+        """Return the functions phi with phi phi^T the covariance, if there are finitely many, or None."""
+
+    def series(self, values: Values) -> "Factor | None":
+        """Return a factor of finitely many functions that is nearly this one at some hyperparameters, or None."""
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of rows a (n, c)."""
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+        """Return the hyperparameters by name."""
+
+    def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
+        """Return the constants by name, (...) each."""
