@@ -17,7 +17,7 @@ from graphs.advice import (
     solved_candidate,
 )
 from graphs.kernels import GraphKernel
-from rfgp.regression.graph.features import DrawnFeatures, NodeFeatures, SpectrumFeatures
+from rfgp.approximations.node_features import DrawnFeatures, NodeFeatures, SpectrumFeatures
 
 EXACT_LIMIT = 2000
 """The number of nodes up to which "auto" is the exact kernel by its eigenvectors."""

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
+from rfgp.blocks.weights import residual_totals
 from rfgp.linalg import cholesky
 from rfgp.rows import Block, Rows, gathered
 from rfgp.rows.blocks import Sums
@@ -208,7 +209,7 @@ class _SecondPass:
         with torch.set_grad_enabled(through):
             pairs = zip(model.parameters, self._wanted.parameters, strict=True)
             leaves = tuple(p.detach().requires_grad_(w) for p, w in pairs)
-            phi, totals = model.phi(block, *leaves), model.weights.totals(block.inputs, *leaves)
+            phi, totals = model.phi(block, *leaves), residual_totals(model.weights, block.inputs, *leaves)
         known = phi.detach()
         block = model.completed(block, known)
         residual = block.targets - model.mean - (known @ self._unscaled.to(known)).double()
