@@ -9,16 +9,19 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.solvers.iterative.covariance import PosteriorOperator
-from rfgp.solvers.iterative.given import GivenTerms, Projected
+from rfgp.solvers.iterative.given import GivenTerms, Joint, Projected
 from rfgp.solvers.iterative.operator import total
 from rfgp.solvers.iterative.role import Term
-from rfgp.solvers.iterative.solutions import PATH_TOLERANCE, TOLERANCE
 from rfgp.solvers.iterative.terms import operator_of, terms_of
 from rfgp.solvers.nearby import no_functions
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import MOST_JOINT, check_joint, known_terms, make_contiguous
 
+TOLERANCE = 1e-9
+"""The relative residual of the solve for the mean."""
+PATH_TOLERANCE = 1e-5
+"""The relative residual of the solves for draws."""
 MOST_SOLVED = 256
 """The most points whose variances are computed to the tolerance of the solver, a solve each."""
 MOST_NUMBERS = 2**27
@@ -95,7 +98,7 @@ class IterativePosterior(Posterior):
         """
         self._check(inputs)
         shared = [name for name in first if name in second]
-        rows, columns, both = (self.of(names).project(inputs).joint() for names in (first, second, shared))
+        rows, columns, both = (Joint(self.of(names).project(inputs)) for names in (first, second, shared))
         return (both.prior - rows.cross.mT @ columns.solved) * rows.scales[:, None] * columns.scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:

@@ -18,7 +18,6 @@ from rfgp.solvers.iterative import (
     given,
     operator,
     posterior,
-    solutions,
     solver,
     walks,
     weights,
@@ -84,7 +83,7 @@ def test_planted_errors_in_gradients_are_seen(module, right, wrong, name):
 @pytest.mark.parametrize("name", ["fields", "residuals"])
 def test_many_variances_come_from_draws(name, monkeypatch):
     """Within 6.6 of the standard errors that are stated, of the sum and of terms."""
-    monkeypatch.setattr(solutions, "NUM_PATHS", 4096)
+    monkeypatch.setattr(solver, "NUM_PATHS", 4096)
     monkeypatch.setattr(posterior, "MOST_SOLVED", 0)
     problem, new = problem_of(name, "plain"), table(30, seed=9)
     found = solved(problem).posterior()
