@@ -14,7 +14,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, in_caller_form, read_real
 from rfgp.inference.caching import ResultCache
 from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_log_density, sample_functions_jointly
-from rfgp.inference.operators import CovarianceOperator, ObservedOperator
+from rfgp.inference.operators import ObservedOperator
 from rfgp.inference.refusals import NO_EXPOSURE, NO_LOGARITHM, refuse_functionals
 from rfgp.linalg import covariance_root
 
@@ -238,7 +238,7 @@ class Prediction:
         noise = noise if noise.ndim == 2 else torch.diag(noise.expand(len(covariance)))
         return _per_output(self, covariance + noise)
 
-    def operator(self) -> CovarianceOperator | None:
+    def operator(self) -> ObservedOperator | None:
         """Return the covariance (n, n) in the user's units as products and solves. None if it has to be formed."""
         noise = _noise(self)
         if self.scale.ndim or noise.ndim == 2 or not bool((noise > 0).all()):

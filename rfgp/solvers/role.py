@@ -130,8 +130,8 @@ class Posterior(ABC):
         raise InvalidArgumentError("This posterior is not divided into terms.")
 
 
-class Inference(ABC):
-    """What is known of rows under a prior. It is differentiable in the tensors that it was built from."""
+class Inference(Protocol):
+    """The role: inference given rows under a prior. It is differentiable in the tensors that it was built from."""
 
     @abstractmethod
     def log_marginal_likelihood(self) -> Tensor:
@@ -164,33 +164,13 @@ class Inference(ABC):
 
 
 @runtime_checkable
-class Solver(Protocol):
+class Solver(Inference, Protocol):
     """The role: Gaussian regression of rows, y = mean + f + e, f from the prior and e ~ N(0, D).
 
     A solver does what depends on the prior and the inputs once; `at` gives the same prior and inputs other targets and
     another noise, which is how a search for the sites of other likelihoods uses it. k outputs share one covariance
-    C = K + D, and their log densities count with the signs of the rows (`Block.signs`). Solvers are `Inference`.
+    C = K + D, and their log densities count with the signs of the rows (`Block.signs`).
     """
-
-    def log_marginal_likelihood(self) -> Tensor:
-        """Return the log marginal likelihood, 0-d, constants included."""
-
-    @property
-    def likelihood_error(self) -> float:
-        """The standard error of the log marginal likelihood, 0 if it is not estimated."""
-
-    @property
-    def effective_dof_fraction(self) -> float | None:
-        """The share of the F weights that the rows determine. None if weights are not the latent."""
-
-    def warm_start(self) -> WarmStart:
-        """Return where a search at hyperparameters close by may begin."""
-
-    def posterior(self) -> Posterior:
-        """Return what predictions need."""
-
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others."""
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver with other targets and noise of the same inputs.

@@ -1,35 +1,12 @@
 """The posterior covariance of weights, in two forms."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from rfgp.linalg import covariance_root
 from rfgp.solvers.terms import make_contiguous
-
-
-class WeightCovariance(Protocol):
-    """The role: the posterior covariance of weights (F,)."""
-
-    def variance(self, phi: Tensor) -> Tensor:
-        """Return the variances (n,) at features (n, F)."""
-
-    def between(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return the covariance (a, b) between features (a, F) and (b, F)."""
-
-    def root(self, phi: Tensor) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance at features (n, F)."""
-
-    def sample(self, *shape: int, generator: torch.Generator) -> Tensor:
-        """Draw weights of mean 0, (count, F, k)."""
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return its tensors by name, (F, F) or (n, F)."""
-
-    def shapes(self, n: int, num_features: int) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of these tensors for n rows and F features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,3 +97,7 @@ class RowCovariance:
     def shapes(self, n: int, num_features: int) -> dict[str, tuple[int, ...]]:
         """Return the shape of S for n rows and F features."""
         return {"rows": (n, num_features)}
+
+
+WeightCovariance = FactorCovariance | RowCovariance
+"""The posterior covariance of weights (F,)."""
