@@ -1,6 +1,6 @@
 """Posterior predictive distributions of labels: probabilities of several classes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values
 from rfgp.inference.distributions import sample_functions_jointly
-from rfgp.inference.prediction import LogNormal, Prediction
-from rfgp.inference.refusals import NO_COVARIANCE, NO_EXPOSURE, NO_LOGARITHM, NO_SUMS
+from rfgp.inference.prediction import Prediction
+from rfgp.inference.refusals import NO_EXPOSURE
 from rfgp.likelihoods import Likelihood
 
 _SOBOL_DRAWS = 512
@@ -43,7 +43,8 @@ class ObservedClasses(Prediction):
         [0.0, 1.0, 2.0]
     """
 
-    likelihood: Likelihood | None = None
+    likelihood: Likelihood = field(kw_only=True)
+    _has_closed_form = False
 
     def observed(self, exposure: Any = None) -> "ObservedClasses":
         """Return the distribution itself; labels have no exposure."""
@@ -76,7 +77,7 @@ class ObservedClasses(Prediction):
         """Return the logarithm of the probability of each label (n,)."""
         p = self._probabilities()
         values = check_values(y, p[:, 0])
-        if (wrong := self._likelihood.check(values)) is not None:
+        if (wrong := self.likelihood.check(values)) is not None:
             raise InvalidArgumentError(f"y is no observation: {wrong}.")
         return self._out(p.gather(1, values.long()[:, None])[:, 0].log())
 
@@ -103,43 +104,10 @@ class ObservedClasses(Prediction):
         generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
         mean = (self.location.double() + self.latent.mean()).cpu()
         f = mean + sample_functions_jointly(self.latent.root().cpu(), num_samples, mean, generator)
-        return self._out(self._likelihood.sample(f, generator))
-
-    def covariance_tensor(self) -> Tensor:
-        """Refuse: each of the (n, n) entries would be an integral.
-
-        Raises:
-            InvalidArgumentError: always.
-        """
-        raise InvalidArgumentError(NO_COVARIANCE)
-
-    def linear(self, weights: Any) -> Prediction:
-        """Refuse: sums (m, n) of labels have no meaning.
-
-        Raises:
-            InvalidArgumentError: always.
-        """
-        raise InvalidArgumentError(NO_SUMS)
-
-    def exp(self) -> LogNormal:
-        """Refuse: labels are not logarithms.
-
-        Raises:
-            InvalidArgumentError: always.
-        """
-        raise InvalidArgumentError(NO_LOGARITHM)
-
-    def operator(self) -> None:
-        """Return None: the covariance (n, n) has no products."""
-        return
+        return self._out(self.likelihood.sample(f, generator))
 
     def __repr__(self) -> str:
         return f"ObservedClasses({self.likelihood!r})"
-
-    @property
-    def _likelihood(self) -> Likelihood:
-        assert self.likelihood is not None
-        return self.likelihood
 
     def _probabilities(self) -> Tensor:
         """Return the probabilities (n, C), which are kept."""

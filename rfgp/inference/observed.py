@@ -1,7 +1,7 @@
 """Posterior predictive distributions of observations under any likelihood, in the user's units."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -13,9 +13,9 @@ from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values
 from rfgp.inference.labels import ObservedClasses
-from rfgp.inference.prediction import LogNormal, Prediction
+from rfgp.inference.prediction import Prediction
 from rfgp.inference.predictive import HeteroscedasticPredictive, LatentPredictive, Predictive
-from rfgp.inference.refusals import NO_COVARIANCE, NO_EXPOSURE, NO_LOGARITHM, NO_SUMS
+from rfgp.inference.refusals import NO_EXPOSURE
 from rfgp.likelihoods import Heteroscedastic, Likelihood
 
 _HALVINGS = 60
@@ -46,8 +46,9 @@ class ObservedPrediction(Prediction):
         True
     """
 
-    likelihood: Likelihood | None = None
+    likelihood: Likelihood = field(kw_only=True)
     offset: Tensor | None = None
+    _has_closed_form = False
 
     def observed(self, exposure: Any = None) -> "ObservedPrediction":
         """Return the distribution itself, or that at other exposures, (n,) or one number."""
@@ -63,14 +64,6 @@ class ObservedPrediction(Prediction):
         """Return the marginal variances (n,), float64 tensor."""
         return self._unit**2 * self._moments()[1]
 
-    def covariance_tensor(self) -> Tensor:
-        """Refuse: each of the (n, n) entries would be an integral.
-
-        Raises:
-            InvalidArgumentError: always.
-        """
-        raise InvalidArgumentError(NO_COVARIANCE)
-
     def log_density(self, y: Any) -> Any:
         """Return the log density of each observation (n,), or the log probability of counts and labels.
 
@@ -78,10 +71,10 @@ class ObservedPrediction(Prediction):
             InvalidArgumentError: y has another shape than the mean, or is no observation under the likelihood.
         """
         values = check_values(y, self._moments()[0]) / self._unit
-        if (wrong := self._likelihood.check(values)) is not None:
+        if (wrong := self.likelihood.check(values)) is not None:
             raise InvalidArgumentError(f"y is no observation: {wrong}.")
         found = self._predictive.log_density(values)
-        return self._out(found - (0.0 if self._likelihood.is_discrete else math.log(self._unit)))
+        return self._out(found - (0.0 if self.likelihood.is_discrete else math.log(self._unit)))
 
     def cdf(self, y: Any) -> Any:
         """Return the probabilities that observations are at most y, one number or (n,)."""
@@ -94,7 +87,7 @@ class ObservedPrediction(Prediction):
         """Return the smallest y with cdf(y) at least a probability: (n,), or (q, n) for q probabilities."""
         mean, predictive = self._moments()[0], self._predictive
         p = check_probabilities("probability", probability, mean)
-        found = [self._unit * quantile_of(predictive, self._likelihood, one.expand_as(mean)) for one in p.reshape(-1)]
+        found = [self._unit * quantile_of(predictive, self.likelihood, one.expand_as(mean)) for one in p.reshape(-1)]
         return self._out(torch.stack(found).reshape(*p.shape, *mean.shape))
 
     @plain()
@@ -104,35 +97,10 @@ class ObservedPrediction(Prediction):
         generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
         return self._out(self._unit * self._predictive.sample(num_samples, generator))
 
-    def linear(self, weights: Any) -> Prediction:
-        """Refuse: sums (m, n) of observations have no distribution in closed form.
-
-        Raises:
-            InvalidArgumentError: always.
-        """
-        raise InvalidArgumentError(NO_SUMS)
-
-    def exp(self) -> LogNormal:
-        """Refuse: observations are not logarithms.
-
-        Raises:
-            InvalidArgumentError: always.
-        """
-        raise InvalidArgumentError(NO_LOGARITHM)
-
-    def operator(self) -> None:
-        """Return None: the covariance (n, n) has no products."""
-        return
-
     def __repr__(self) -> str:
         return f"ObservedPrediction({self.likelihood!r})"
 
     # --- standardized ----------------------------------------------------------------------------
-
-    @property
-    def _likelihood(self) -> Likelihood:
-        assert self.likelihood is not None
-        return self.likelihood
 
     @property
     def _unit(self) -> float:
@@ -140,7 +108,7 @@ class ObservedPrediction(Prediction):
 
     @property
     def _predictive(self) -> Predictive:
-        likelihood, location = self._likelihood, (self.location / self.scale).double()
+        likelihood, location = self.likelihood, (self.location / self.scale).double()
         location = location if self.offset is None else location + self.offset
         if not likelihood.has_noise_process:
             return LatentPredictive(likelihood, self.latent, location)
