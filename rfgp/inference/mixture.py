@@ -7,7 +7,6 @@ are given and do not depend on the rows. Densities of the mixture are in `rfgp.i
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -119,23 +118,21 @@ class MixturePosterior(Posterior):
         """The number of entries that a point takes in memory, for all members."""
         return sum(member.width for member in self.members)
 
-    def project(self, inputs: Tensor) -> tuple[Any, ...]:
-        """Return the projections of n inputs, such as (n, F), one for each member."""
-        return tuple(member.project(inputs) for member in self.members)
+    def project(self, inputs: Tensor) -> "MixtureDistribution":
+        """Return the distribution at n inputs, (n, d) or (n,)."""
+        return self.at(inputs)
 
-    def mean(self, projected: tuple[Any, ...]) -> Tensor:
+    def mean(self, projected: "MixtureDistribution") -> Tensor:
         """Return the mean (n, 1)."""
-        return _weighted_sum(self.weights, self._means(projected))
+        return projected.mean()
 
-    def variance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
+    def variance(self, inputs: Tensor, projected: "MixtureDistribution") -> Tensor:
         """Return the marginal variances (n,)."""
-        variances = [member.variance(inputs, own) for member, own in zip(self.members, projected, strict=True)]
-        return mixture_moments(self.weights, self._means(projected), variances)[1]
+        return projected.variance()
 
-    def covariance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
+    def covariance(self, inputs: Tensor, projected: "MixtureDistribution") -> Tensor:
         """Return the covariance (n, n)."""
-        covariances = [member.covariance(inputs, own) for member, own in zip(self.members, projected, strict=True)]
-        return mixture_covariance(self.weights, self._means(projected), covariances)
+        return projected.covariance()
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Refuse: the functions (count, n, 1) of exact members on tables are known at given points only.
@@ -152,10 +149,6 @@ class MixturePosterior(Posterior):
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of the tensors of all members, for n rows and one output."""
         return numbered(member.shapes(n, k) for member in self.members)
-
-    def _means(self, projected: tuple[Any, ...]) -> list[Tensor]:
-        parts = zip(self.members, projected, self.shifts, strict=True)
-        return [member.mean(own) + shift for member, own, shift in parts]
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ from rfgp.linalg import cholesky, gram
 from rfgp.rows import Block
 from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
 from rfgp.solvers.role import Functions, Inference, Posterior, Shape
-from rfgp.solvers.terms import known_terms, make_contiguous
+from rfgp.solvers.terms import known_terms
 
 _LOG_2PI = math.log(2 * math.pi)
 _SPARSE = 0.05
@@ -164,8 +164,7 @@ class DensePosterior(Posterior):
     factor: Tensor
     terms: tuple[str, ...] | None = None
 
-    def __post_init__(self) -> None:
-        make_contiguous(self, "inputs", "coefficients", "factor")
+    stored = ("inputs", "coefficients", "factor")
 
     @property
     def width(self) -> int:
@@ -193,10 +192,6 @@ class DensePosterior(Posterior):
         """Return the covariance (n, n)."""
         solved = self._half_solved(projected)
         return self._own.kernel(inputs, inputs).double() - solved.mT @ solved
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return inputs, (n, d) or positions (n,), coefficients (n, k) and factor (n, n)."""
-        return {"inputs": self.inputs, "coefficients": self.coefficients, "factor": self.factor}
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of coefficients and factor, for n rows and k outputs."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import covariance_root
 from rfgp.rows import Block
 from rfgp.solvers.operators import LatentOperator
+from rfgp.solvers.terms import make_contiguous
 
 Functions = Callable[[Tensor], Tensor]
 """Functions of the inputs of n points, (count, n, k)."""
@@ -25,15 +26,15 @@ class Posterior(ABC):
     """The state that predictions need: a Gaussian posterior of the latent vectors, and how points read them.
 
     Predictions are computed for chunks of points. `project` returns what ties points to the data, and the other methods
-    take it. k outputs share one covariance; C functions that do not share it have an axis more, which `is_joint` says.
+    take it. k outputs share one covariance; C functions that do not share it have an axis more.
 
     Attributes:
         prior: The prior, without gradients unless predictions are differentiated in its parameters.
     """
 
     prior: Prior
-    is_joint = False
-    """Whether functions have covariances of their own, which are not independent."""
+    stored: ClassVar[tuple[str, ...]] = ()
+    """The names of the attributes that a file keeps. They are tensors, made contiguous as they are in files."""
     noise_process: "Posterior | None" = None
     """The posterior of the logarithm of the noise, if that is a function of the inputs."""
 
@@ -89,9 +90,12 @@ class Posterior(ABC):
             InvalidArgumentError: the model is known at given points only.
         """
 
-    @abstractmethod
+    def __post_init__(self) -> None:
+        make_contiguous(self, *self.stored)
+
     def tensors(self) -> dict[str, Tensor]:
         """Return by name the tensors (...) that a file keeps."""
+        return {name: getattr(self, name) for name in self.stored}
 
     @abstractmethod
     def shapes(self, n: int, k: int) -> dict[str, Shape]:

@@ -16,7 +16,7 @@ from rfgp.solvers.iterative.terms import operator_of, terms_of
 from rfgp.solvers.nearby import no_functions
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
-from rfgp.solvers.terms import MOST_JOINT, check_joint, known_terms, make_contiguous
+from rfgp.solvers.terms import MOST_JOINT, check_joint, known_terms
 
 TOLERANCE = 1e-9
 """The relative residual of the solve for the mean."""
@@ -26,7 +26,6 @@ MOST_SOLVED = 256
 """The most points whose variances are computed to the tolerance of the solver, a solve each."""
 MOST_NUMBERS = 2**27
 """The most entries of a covariance of rows and points (a gigabyte), of which a joint posterior takes several."""
-_TENSORS = ("inputs", "noise_diag", "coefficients", "draws")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +54,7 @@ class IterativePosterior(Posterior):
     known: GivenTerms | None = None
     terms: tuple[str, ...] | None = None
 
-    def __post_init__(self) -> None:
-        make_contiguous(self, *_TENSORS)
+    stored = ("inputs", "noise_diag", "coefficients", "draws")
 
     @property
     def width(self) -> int:
@@ -133,10 +131,6 @@ class IterativePosterior(Posterior):
             return out
 
         return values
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return inputs (n,) or (n, d), noise_diag (n,), coefficients (n, k) and draws (n, m)."""
-        return {name: getattr(self, name) for name in _TENSORS}
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of noise_diag, coefficients and draws, for n rows and k outputs."""

@@ -10,7 +10,7 @@ from rfgp.blocks import Prior, Weights
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.lowrank.covariance import WeightCovariance
 from rfgp.solvers.role import Functions, Posterior, Shape
-from rfgp.solvers.terms import known_terms, make_contiguous
+from rfgp.solvers.terms import known_terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +29,7 @@ class LowRankPosterior(Posterior):
     uncertainty: WeightCovariance
     terms: tuple[str, ...] | None = None
 
-    def __post_init__(self) -> None:
-        make_contiguous(self, "weights")
+    stored = ("weights",)
 
     @property
     def width(self) -> int:
@@ -68,7 +67,7 @@ class LowRankPosterior(Posterior):
 
     def tensors(self) -> dict[str, Tensor]:
         """Return weights (F, k), and factor (F, F) or rows (n, F)."""
-        return {"weights": self.weights, **self.uncertainty.tensors()}
+        return super().tensors() | self.uncertainty.tensors()
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of weights, and factor or rows, for n rows and k outputs."""

@@ -28,7 +28,7 @@ from rfgp.linalg import covariance_root
 from rfgp.solvers.bordered.reads import joined_reads
 from rfgp.solvers.nearby import features, given_rows, given_rows_in_order, neighbors_of, no_functions
 from rfgp.solvers.role import Functions, Posterior, Shape
-from rfgp.solvers.terms import known_terms, make_contiguous
+from rfgp.solvers.terms import known_terms
 from rfgp.solvers.whitened.whitening import WhiteRows, half_solved
 
 
@@ -65,8 +65,7 @@ class WhitenedPosterior(Posterior):
     known: WhiteRows | None = None
     terms: tuple[str, ...] | None = None
 
-    def __post_init__(self) -> None:
-        make_contiguous(self, "inputs", "targets", "noise", "weights", "factor")
+    stored = ("inputs", "targets", "noise", "weights", "factor")
 
     @property
     def width(self) -> int:
@@ -136,11 +135,6 @@ class WhitenedPosterior(Posterior):
             InvalidArgumentError: always.
         """
         raise no_functions()
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the rows: inputs (n, d), targets (n, k), noise (n,); and weights (F, k) with their factor (F, F)."""
-        names = ("inputs", "targets", "noise", "weights", "factor")
-        return {name: getattr(self, name) for name in names}
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of targets, noise, weights and factor, for n rows and k outputs."""
