@@ -25,14 +25,13 @@ from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
-from rfgp.inference.sites.features import ParameterGradients
 from rfgp.inference.sites.terms import RowLikelihood, cavity
 from rfgp.inference.sites.weights import WeightMode, terms_at, weight_mode
 from rfgp.likelihoods import Likelihood
 from rfgp.rows import Block
 from rfgp.rows.blocks import Sums
 from rfgp.solvers import Inference, WarmStart
-from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, summed
+from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, ParameterGradients, summed
 
 _SAMPLE = 2000
 """The number of rows whose curvature decides whether features may be rounded."""

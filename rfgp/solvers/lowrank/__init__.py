@@ -4,6 +4,7 @@ from rfgp.solvers.lowrank.bounds import EvidenceBounds as EvidenceBounds
 from rfgp.solvers.lowrank.bounds import evidence_bounds as evidence_bounds
 from rfgp.solvers.lowrank.covariance import FactorCovariance as FactorCovariance
 from rfgp.solvers.lowrank.covariance import RowCovariance as RowCovariance
+from rfgp.solvers.lowrank.gradients import ParameterGradients as ParameterGradients
 from rfgp.solvers.lowrank.model import LinearModel as LinearModel
 from rfgp.solvers.lowrank.model import block_rows as block_rows
 from rfgp.solvers.lowrank.model import summed as summed

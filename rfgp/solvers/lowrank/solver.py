@@ -34,6 +34,7 @@ from rfgp.linalg import cholesky
 from rfgp.rows import Block, Rows, gathered
 from rfgp.rows.blocks import Sums
 from rfgp.solvers.lowrank.covariance import FactorCovariance
+from rfgp.solvers.lowrank.gradients import ParameterGradients
 from rfgp.solvers.lowrank.model import LinearModel, block_rows, summed
 from rfgp.solvers.lowrank.posterior import LowRankPosterior
 from rfgp.solvers.lowrank.statistics import Statistics, WeightSolution, accumulate_gram, solve
@@ -173,7 +174,7 @@ class Totals(NamedTuple):
     in_mean: Tensor  # (k,)
     in_noise: Tensor  # 0-d
     in_residual: Tensor  # (T,), the derivative in s_t^2 through residuals that are noise
-    in_parameters: tuple[Tensor, ...]  # those wanted
+    in_parameters: tuple[Tensor, ...]  # 0 for those that are not wanted
 
     @classmethod
     def of(cls, sums: Sums) -> "Totals":
@@ -199,31 +200,22 @@ class _SecondPass:
         self._square, self._logs, self._in_noise, self._bound_in_noise = (zero.clone() for _ in range(4))
         self._bound, self._in_residual = terms.clone(), terms.clone()
         self._in_mean, self._each = torch.zeros_like(model.mean), model.each
-        pairs = zip(model.parameters, wanted.parameters, strict=True)
-        self._in_parameters = [torch.zeros_like(p, dtype=torch.float64) for p, w in pairs if w]
+        self._in_features = ParameterGradients(model, wanted.parameters)
 
     def add(self, block: Block) -> None:
         """Add a block of rows."""
-        model, through = self._model, self._wanted.through_features
-        with torch.set_grad_enabled(through):
-            pairs = zip(model.parameters, self._wanted.parameters, strict=True)
-            leaves = tuple(p.detach().requires_grad_(w) for p, w in pairs)
-            phi = model.phi(block, *leaves)
-        known = phi.detach()
-        block = model.completed(block, known)
-        residual = block.targets - model.mean - (known @ self._unscaled.to(known)).double()
+        model, phi = self._model, self._in_features.features(block)
+        block = model.completed(block, phi)
+        residual = block.targets - model.mean - (phi @ self._unscaled.to(phi)).double()
         noise, precision = block.observation_noise(model.noise), 1 / block.noise_diag(model.noise)
         self._square += ((residual.square() @ self._each) * precision).sum()
         self._logs += (block.counts() * (_LOG_2PI + noise.log())).sum()
         self._in_mean += (residual * precision.reshape(-1, 1)).sum(0) * self._each
-        bound_slope = self._add_bound(block, known) if model.weights.has_residual else None
+        bound_slope = self._add_bound(block, phi) if model.weights.has_residual else None
         if self._wanted.by_row(model):
-            slope = self._add_noise(block, known, residual, bound_slope)
-            if through:
-                upstream = self._upstream(block, known, residual, slope)
-                asked = [leaf for leaf in leaves if leaf.requires_grad]
-                for total, gradient in zip(self._in_parameters, torch.autograd.grad(phi, asked, upstream), strict=True):
-                    total += gradient
+            slope = self._add_noise(block, phi, residual, bound_slope)
+            if self._in_features.is_needed:
+                self._in_features.add(self._upstream(block, phi, residual, slope))
 
     def _add_bound(self, block: Block, phi: Tensor) -> Tensor:
         """Add to the sums of w_i q_ti / (noise + fixed_i) of residuals that bound the density.
@@ -273,7 +265,7 @@ class _SecondPass:
     def sums(self) -> Sums:
         """Return the totals as a flat tuple."""
         values = (self._square, self._logs, self._bound, self._bound_in_noise)
-        return (*values, self._in_mean, self._in_noise, self._in_residual, *self._in_parameters)
+        return (*values, self._in_mean, self._in_noise, self._in_residual, *self._in_features.sums)
 
 
 def _second_pass(weights: Tensor, wanted: Wanted, inverse: Tensor | None, model: LinearModel) -> Sums:
@@ -296,8 +288,8 @@ def _gradients(
     model: LinearModel, solution: WeightSolution, totals: Totals, wanted: Wanted, inverse: Tensor | None
 ) -> Sequence[Tensor | None]:
     """Return the gradients in mean, noise, variances and parameters, None where they are not needed."""
-    found, k = iter(totals.in_parameters), model.each.sum()
-    parameters = [next(found).to(p) if w else None for p, w in zip(model.parameters, wanted.parameters, strict=True)]
+    k, found = model.each.sum(), zip(totals.in_parameters, model.parameters, wanted.parameters, strict=True)
+    parameters = [total.to(p) if is_wanted else None for total, p, is_wanted in found]
     in_noise = in_variances = None
     if inverse is not None:
         spread = model.weights.by_block(solution.weights.square() @ model.each + k * (inverse.diagonal() - 1))
