@@ -1,7 +1,7 @@
 """Blocks with a covariance function."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -47,10 +47,6 @@ class KernelBlock(LatentBlock):
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,)."""
         return self.variances(a, *self.parameters).double()
-
-    def detached(self) -> "KernelBlock":
-        """Return the block without gradients."""
-        return replace(self, parameters=tuple(p.detach() for p in self.parameters))
 
     def as_weights(self, inputs: Tensor) -> WeightBlock:
         """Return the block as weights w ~ N(0, I) with f(x) = k(x, X) L^-T w + residual, L L^T = k(X, X), exactly.

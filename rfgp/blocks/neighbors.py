@@ -1,6 +1,6 @@
 """Blocks that are approximated by their nearest neighbours (Vecchia)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -126,7 +126,3 @@ class VecchiaBlock(LatentBlock):
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,). For a residual these are the variances of the sum."""
         return self.variance.double().expand(len(a))
-
-    def detached(self) -> "VecchiaBlock":
-        """Return the block without gradients."""
-        return replace(self, lengthscale=self.lengthscale.detach(), variance=self.variance.detach())

@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rfgp.blocks.role import LatentBlock
+from rfgp.blocks.role import LatentBlock, detached
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +96,6 @@ class WeightBlock(LatentBlock):
             return self.residual_variance(a, scaled).diag()
         estimate = scaled.double() @ scaled.double().mT
         return self.unit * self.residual.kernel(a, a, *self.parameters).double() - estimate
-
-    def detached(self) -> "WeightBlock":
-        """Return the block without gradients."""
-        variance = None if self.variance is None else self.variance.detach()
-        return replace(self, parameters=tuple(p.detach() for p in self.parameters), variance=variance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,4 +212,4 @@ class Weights:
 
     def detached(self) -> "Weights":
         """Return the weights without gradients."""
-        return Weights(tuple(block.detached() for block in self.blocks))
+        return detached(self)

@@ -45,10 +45,6 @@ class Heteroscedastic(Likelihood):
         """The likelihood at g = 0."""
         return Normal(self.noise)
 
-    def check(self, y: Tensor) -> str | None:
-        """Take any numbers (n,)."""
-        return self.middle.check(y)
-
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
         """Return the median of y (n,) and the variance that its median absolute deviation implies."""
         return self.middle.begin(y, weight)

@@ -44,10 +44,6 @@ class Normal(Likelihood):
     is_standardized = True
     approximations = ()
 
-    def check(self, y: Tensor) -> str | None:
-        """Take any numbers (n,)."""
-        return None
-
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
         """Return the median of y (n,) and the variance that its median absolute deviation implies."""
         return _robust_begin(y, weight)
@@ -105,10 +101,6 @@ class StudentT(Likelihood):
     parameters = (Parameter("df", 4.0, (2.0, 1e3)), Parameter("scale", 0.3, (1e-3, 1e1), power=1))
     is_standardized, is_concave = True, False
     approximations = ("laplace",)
-
-    def check(self, y: Tensor) -> str | None:
-        """Take any numbers (n,)."""
-        return None
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
         """Return the median of y (n,) and the variance that its median absolute deviation implies."""

@@ -74,8 +74,8 @@ class DenseSolver(Inference):
             return self._factorized()
 
     @cached_property
-    def _coefficients(self) -> Tensor:
-        """The coefficients a, (n, k), without gradients."""
+    def coefficients(self) -> Tensor:
+        """The coefficients a = C^-1 (y - mean), (n, k), without gradients."""
         return torch.cholesky_solve(self._residual.detach(), self._factor)
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -85,18 +85,18 @@ class DenseSolver(Inference):
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         y, each = self._residual, self._rows.each
         log_determinant = 2 * self._factor.diagonal().log().sum()
-        squares = (y * self._coefficients).sum(0) @ each
+        squares = (y * self.coefficients).sum(0) @ each
         return -0.5 * (squares + each.sum() * (log_determinant + len(y) * _LOG_2PI)), self._gradients
 
     def _gradients(self) -> list[Tensor]:
         each = self._rows.each
-        in_covariance, counted = torch.cholesky_inverse(self._factor), self._coefficients * each
-        in_covariance.addmm_(counted, self._coefficients.mT, beta=-float(each.sum())).mul_(0.5)
+        in_covariance, counted = torch.cholesky_inverse(self._factor), self.coefficients * each
+        in_covariance.addmm_(counted, self.coefficients.mT, beta=-float(each.sum())).mul_(0.5)
         return [in_covariance, in_covariance.diagonal().clone(), -counted]
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return y_i - a_i / (C^-1)_ii (n, k) and 1 / (C^-1)_ii (n,)."""
-        return self._rows.targets - self._coefficients / self._precisions[:, None], 1 / self._precisions
+        return self._rows.targets - self.coefficients / self._precisions[:, None], 1 / self._precisions
 
     @cached_property
     def _precisions(self) -> Tensor:
@@ -104,14 +104,9 @@ class DenseSolver(Inference):
         return torch.cholesky_inverse(self._factor).diagonal()
 
     @property
-    def coefficients(self) -> Tensor:
-        """The coefficients a = C^-1 (y - mean), (n, k)."""
-        return self._coefficients
-
-    @property
     def fitted(self) -> Tensor:
         """The posterior mean K a of f at the rows, (n, k)."""
-        return self._kernel.detach() @ self._coefficients
+        return self._kernel.detach() @ self.coefficients
 
     @property
     def latent_variances(self) -> Tensor:
@@ -130,7 +125,7 @@ class DenseSolver(Inference):
 
     def posterior(self) -> Posterior:
         """Return the factor of the rows' covariance, or the weights of features, with gradients if C or y has some."""
-        factor, coefficients = self._factor, self._coefficients
+        factor, coefficients = self._factor, self.coefficients
         if torch.is_grad_enabled() and any(t.requires_grad for t in (self._kernel, self._noise, self._residual)):
             factor = self._factorized()
             coefficients = torch.cholesky_solve(self._residual, factor)

@@ -84,11 +84,12 @@ class LowRankSolver(Inference):
         return with_gradient(self._value, model.mean, model.noise, model.variances, *model.parameters)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        wanted = Wanted(needs[0], needs[1], needs[2], tuple(needs[3:]))
+        wanted = Wanted(needs[1], needs[2], needs[3:])
         inverse = torch.cholesky_inverse(self.solution.factor) if wanted.inverse else None
         by_row = inverse if wanted.by_row(self._detached) else None
         totals = Totals.of(summed(self._detached, partial(_second_pass, self.solution.weights, wanted, by_row)))
-        gradients = _gradients(self._detached, self.solution, totals, wanted, inverse)
+        found = _gradients(self._detached, self.solution, totals, inverse)
+        gradients = [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
         return _log_density(self._detached, self.solution, totals), lambda: gradients
 
     @cached_property
@@ -141,12 +142,11 @@ def _differentiable_statistics(model: LinearModel) -> Statistics:
 
 
 class Wanted(NamedTuple):
-    """Which gradients are needed."""
+    """The gradients that are needed, apart from that in the mean, which costs nothing."""
 
-    mean: bool
     noise: bool
     variances: bool
-    parameters: tuple[bool, ...]
+    parameters: Needs
 
     @property
     def through_features(self) -> bool:
@@ -285,12 +285,10 @@ def _log_density(model: LinearModel, solution: WeightSolution, totals: Totals) -
 
 
 def _gradients(
-    model: LinearModel, solution: WeightSolution, totals: Totals, wanted: Wanted, inverse: Tensor | None
+    model: LinearModel, solution: WeightSolution, totals: Totals, inverse: Tensor | None
 ) -> Sequence[Tensor | None]:
-    """Return the gradients in mean, noise, variances and parameters, None where they are not needed."""
-    k, found = model.each.sum(), zip(totals.in_parameters, model.parameters, wanted.parameters, strict=True)
-    parameters = [total.to(p) if is_wanted else None for total, p, is_wanted in found]
-    in_noise = in_variances = None
+    """Return the gradients in mean, noise, variances and parameters. Noise and variances need A^-1."""
+    k, in_noise, in_variances = model.each.sum(), None, None
     if inverse is not None:
         spread = model.weights.by_block(solution.weights.square() @ model.each + k * (inverse.diagonal() - 1))
         bound = -0.5 * k * totals.bound
@@ -299,9 +297,5 @@ def _gradients(
         if model.is_uniform:  # then sum_i Phi_i A^-1 Phi_i^T / D = F - tr A^-1
             used = len(inverse) - inverse.diagonal().sum()
             in_noise = 0.5 / model.noise * (totals.square + k * (used - len(model.rows))) + totals.bound_in_noise
-    return [
-        totals.in_mean if wanted.mean else None,
-        in_noise if wanted.noise else None,
-        in_variances if wanted.variances else None,
-        *parameters,
-    ]
+    in_parameters = [total.to(p) for total, p in zip(totals.in_parameters, model.parameters, strict=True)]
+    return [totals.in_mean, in_noise, in_variances, *in_parameters]
