@@ -118,8 +118,8 @@ class LowRankLaplace(Inference):
         at_mode = _AtMode(self.likelihood, learned, mode.weights, covariance)
         (pulled,) = summed(model, partial(_implicit_sums, at_mode))
         b = inverse @ pulled
-        wanted = _Wanted(needs[2 : 2 + count], needs[2 + count :])
-        in_mean, *others = summed(model, partial(_gradient_sums, at_mode, b, wanted))
+        wanted = needs[2 : 2 + count], needs[2 + count :]
+        in_mean, *others = summed(model, partial(_gradient_sums, at_mode, b, *wanted))
         explicit = 0.5 * (mode.weights.square() - 1 + inverse.diagonal())
         in_variances = model.weights.by_block(explicit + b * mode.weights) / model.variances
         return [in_mean, in_variances, *(g if need else None for g, need in zip(others, needs[2:], strict=True))]
@@ -154,13 +154,6 @@ class _AtMode(NamedTuple):
         return RowLikelihood(self.likelihood.at(self.learned), block)
 
 
-class _Wanted(NamedTuple):
-    """Which parameters need a gradient."""
-
-    features: Needs
-    learned: Needs
-
-
 def _implicit_sums(at: _AtMode, model: LinearModel) -> Sums:
     """Return Phi^T s (F,)."""
     total = model.mean.new_zeros(model.num_features)
@@ -171,9 +164,17 @@ def _implicit_sums(at: _AtMode, model: LinearModel) -> Sums:
     return (model.scale * total,)
 
 
-def _gradient_sums(at: _AtMode, b: Tensor, wanted: _Wanted, model: LinearModel) -> Sums:
-    """Return the gradients in the mean (1,) and in the parameters of the features and of the likelihood, for b (F,)."""
-    in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, wanted.features)
+def _gradient_sums(at: _AtMode, b: Tensor, features: Needs, learned: Needs, model: LinearModel) -> Sums:
+    """Return the gradients in the mean (1,) and in the parameters of the features and of the likelihood.
+
+    Args:
+        at: The mode.
+        b: A^-1 Phi^T s, (F,).
+        features: Which parameters of the features need a gradient.
+        learned: Which parameters of the likelihood need one.
+        model: The rows.
+    """
+    in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, features)
     in_learned = [torch.zeros_like(value) for value in at.learned.values()]
     ends = (model.scale * torch.stack([at.weights, b])).mT
     for block in model.blocks():
@@ -188,8 +189,8 @@ def _gradient_sums(at: _AtMode, b: Tensor, wanted: _Wanted, model: LinearModel) 
         if in_features.is_needed:
             outer = torch.stack([terms.gradient + u, terms.gradient], dim=1).to(phi) @ ends.to(phi).mT
             in_features.add(outer - terms.weight.to(phi)[:, None] * pushed)
-        if any(wanted.learned):
-            found = _learned_gradients(at, wanted.learned, block, (f, change, variance))
+        if any(learned):
+            found = _learned_gradients(at, learned, block, (f, change, variance))
             for total, gradient in zip(in_learned, found, strict=True):
                 total += gradient
     return in_mean, *in_features.sums, *in_learned

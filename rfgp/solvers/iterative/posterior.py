@@ -74,10 +74,6 @@ class IterativePosterior(Posterior):
         """Return the marginal variances (n,), by solves for at most 256 points and by draws for more."""
         if len(inputs) <= MOST_SOLVED:
             return projected.covariance.diagonal().clamp_min(0)
-        return self.estimated_variance(inputs, projected)
-
-    def estimated_variance(self, inputs: Tensor, projected: Projected) -> Tensor:
-        """Return the marginal variances (n,) by draws."""
         return projected.estimated_variance()
 
     def covariance(self, inputs: Tensor, projected: Projected) -> Tensor:
