@@ -215,8 +215,8 @@ def _kept_out(found: Regression, rows: Block) -> Tensor:
         observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
         return _as_tensor(observed.log_density(found.scaling.targets.inverse(rows.targets[:, 0]))) - _jacobian(found)
     function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)
-    variance = function.variance() + rows.observation_noise(noise.double())
-    return normal_log_density(rows.targets, function.mean() + mean.double(), variance[:, None]).mean(1)
+    variance = function.variance() + rows.observation_noise(noise)
+    return normal_log_density(rows.targets, function.mean() + mean, variance[:, None]).mean(1)
 
 
 def _jacobian(found: Regression) -> float:

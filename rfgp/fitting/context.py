@@ -111,8 +111,7 @@ class FeatureFit:
 
     def linear(self, values: Values, rows: Rows) -> LinearModel:
         """Return the linear model of rows at some hyperparameters."""
-        mean, noise = mean_and_noise(values)
-        return LinearModel(self.family.prior(values).dense, rows, mean.double(), noise.double())
+        return LinearModel(self.family.prior(values).dense, rows, *mean_and_noise(values))
 
     def infer(self, values: Values, rows: Rows) -> Inference:
         """Return the inference from rows at some hyperparameters."""

@@ -315,8 +315,7 @@ class Learning:
         return self._fit.feature_family.prior_of(omega, values)
 
     def _linear(self, values: Values, omega: Tensor, rows: Block) -> LinearModel:
-        weights, (mean, noise) = self._prior(values, omega).dense, mean_and_noise(values)
-        return LinearModel(weights, rows, mean.double(), noise.double(), _MOST_ROUNDING)
+        return LinearModel(self._prior(values, omega).dense, rows, *mean_and_noise(values), _MOST_ROUNDING)
 
     def _inside(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the parameters within their bounds. The output scale has a lower one if it is solved for."""

@@ -143,8 +143,7 @@ class NeighborFit:
         if self.plan.most_rows is not None and len(self.rows) > MOST_CHECKED:
             wider = replace(self, most=MOST_ROWS)._objective(values, alone=False)
             return float(wider.density(values).value) / wider.count
-        mean, noise = mean_and_noise(values)
-        every = whitened(self.prior(values).detached(), self.rows, mean.double(), noise.double())
+        every = whitened(self.prior(values).detached(), self.rows, *mean_and_noise(values))
         return float(every.log_marginal_likelihood()) / self.rows.count
 
     def gained(self, report: FitReport) -> bool:
@@ -184,10 +183,8 @@ class NeighborFit:
 
     def density_left_out(self, values: Values) -> float:
         """Return the mean log density of a row given all others, conditioned on responses."""
-        mean, noise = mean_and_noise(values)
         with torch.no_grad():
-            solver = WhitenedSolver.of(self.prior(values), self.rows, mean.double(), noise.double())
-            means, variances = solver.leave_one_out()
+            means, variances = WhitenedSolver.of(self.prior(values), self.rows, *mean_and_noise(values)).leave_one_out()
         return float(normal_log_density(self.rows.targets, means, variances[:, None]).mean())
 
     def _objective(self, values: Values, alone: bool) -> Objective:
@@ -198,9 +195,9 @@ class NeighborFit:
         rows = self.rows if some is None else self.rows.take(some)
 
         def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
-            prior, (mean, noise) = self.prior(values), mean_and_noise(values)
+            prior = self.prior(values)
             prior = Prior(neighbors=replace(_neighbors(prior), is_residual=False)) if alone else prior
-            solver = WhitenedSolver(prior, used_rows, mean.double(), noise.double(), pattern)
+            solver = WhitenedSolver(prior, used_rows, *mean_and_noise(values), pattern)
             return Evaluation(solver.log_marginal_likelihood(), values)
 
         return Objective(density, len(rows), rows.count, self.regression.scaling.targets.log_jacobian(rows.count))

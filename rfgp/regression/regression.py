@@ -381,8 +381,7 @@ def _updated(
     """Return the posterior with further rows, and these rows, counted as they were read."""
     assert isinstance(posterior, LowRankPosterior)
     with torch.no_grad():
-        mean, noise = mean_and_noise(regression.hyperparameters)
-        model = LinearModel(regression.prior().dense, more, mean.double(), noise.double())
+        model = LinearModel(regression.prior().dense, more, *mean_and_noise(regression.hyperparameters))
         grown, statistics = update_gram(model, posterior)
     if isinstance(more, SourceRows) and more.num_rows is None:
         more = more.counted(int(statistics.rows), float(statistics.observations))

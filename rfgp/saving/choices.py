@@ -1,15 +1,14 @@
-"""The record of a choice in a file."""
+"""Reports of fits and records of choices in a file."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
-from typing import Any
+from dataclasses import asdict, is_dataclass
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
-from rfgp.regression import Choice, FitReport, Measurement, Trial
+from rfgp.regression import Choice, FitReport
 from rfgp.regression.record import DENSITY, ERROR
 
-_SCALARS = {"best": int, "reason": str, "judged": int, "way": str}
 _ROUNDING = 1e-6
-_NUMBERS = ("budget", "memory", "rate", "predicted", "seconds", "fit_seconds")
 
 
 def encode_report(report: FitReport | None) -> dict[str, Any] | None:
@@ -17,6 +16,18 @@ def encode_report(report: FitReport | None) -> dict[str, Any] | None:
     if report is None:
         return None
     return {name: value for name, value in asdict(report).items() if name != "choice"}
+
+
+def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
+    """Return the report that `encode_report` wrote.
+
+    Raises:
+        ValueError: it holds values that no report has.
+    """
+    report: FitReport | None = _decode(FitReport | None, content)
+    if report is not None and report.frequencies not in ("fixed", "learned", "fell back"):
+        raise ValueError("the fit's report holds a value that no fit gives")
+    return report
 
 
 def encode_choice(report: FitReport | None) -> dict[str, Any] | None:
@@ -30,39 +41,39 @@ def decode_choice(content: Mapping[str, Any] | None) -> Choice | None:
     Raises:
         ValueError: it holds what no choice has.
     """
-    if content is None:
+    choice: Choice | None = _decode(Choice | None, content)
+    if choice is None:
         return None
-    rules = {name: _measurement(entry) for name, entry in content["rules"].items()}
-    parts = {"trials": tuple(_trial(entry) for entry in content["trials"]), "shares": tuple(content.get("shares", ()))}
-    choice = Choice(**{**content, "rules": rules, **parts})
-    wrong = [name for name, kind in _SCALARS.items() if type(getattr(choice, name)) is not kind]
-    wrong += [name for name in _NUMBERS if not isinstance(getattr(choice, name), float)]
-    wrong += [] if choice.measure in (DENSITY, ERROR) else ["measure"]
-    if choice.shares and not _are_shares(choice):
-        wrong.append("shares")
-    if wrong or not 0 <= choice.best < len(choice.trials):
+    known = choice.measure in (DENSITY, ERROR) and 0 <= choice.best < len(choice.trials)
+    if not known or (choice.shares and not _are_shares(choice)):
         raise ValueError("the record of the choice holds values that no choice has")
     return choice
 
 
 def _are_shares(choice: Choice) -> bool:
     shares = choice.shares
-    known = len(shares) == len(choice.trials) and 0 <= choice.best < len(shares)
-    known = known and all(isinstance(share, float) and 0 <= share <= 1 for share in shares)
+    known = len(shares) == len(choice.trials) and all(0 <= share <= 1 for share in shares)
     return known and abs(sum(shares) - 1) < _ROUNDING and 0 < shares[choice.best] == max(shares)
 
 
-def _trial(content: Mapping[str, Any]) -> Trial:
-    trial = Trial(**{**content, "measured": tuple(_measurement(entry) for entry in content["measured"])})
-    is_right = isinstance(trial.name, str) and isinstance(trial.remark, str) and isinstance(trial.options, dict)
-    if not is_right or not isinstance(trial.seconds, float) or not isinstance(trial.memory, float):
-        raise ValueError("the record of the choice holds a candidate that is none")
-    return trial
+def _decode(kind: Any, content: Any) -> Any:
+    """Return a JSON value as a type hint says: a plain value, None, a tuple, a mapping, or a dataclass.
 
-
-def _measurement(content: Mapping[str, Any]) -> Measurement:
-    found = Measurement(**content)
-    numbers = [getattr(found, each.name) for each in fields(found) if each.name != "rows"]
-    if type(found.rows) is not int or not all(isinstance(number, float) for number in numbers):
-        raise ValueError("the record of the choice holds a measurement that is none")
-    return found
+    Raises:
+        ValueError: the value is of another kind.
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return content
+    if origin is UnionType:
+        return None if content is None else _decode(parts[0], content)
+    if origin is tuple:
+        return tuple(_decode(parts[0], each) for each in content)
+    if origin is Mapping:
+        return {name: _decode(parts[1], value) for name, value in content.items()}
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{name: _decode(hints[name], value) for name, value in content.items()})
+    if type(content) is not kind:
+        raise ValueError(f"a record has {content!r} in the place of a value of type {kind.__name__}")
+    return content
