@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rfgp.blocks.role import Functions, LatentBlock
 from rfgp.blocks.weights import Residual, WeightBlock
-from rfgp.linalg import cholesky
+from rfgp.linalg import cholesky, half_solve
 
 
 class PriorFunctions(Protocol):
@@ -72,5 +72,4 @@ class _RootFeatures:
         if x is self.rows:
             return factor
         cross = self.covariance(self.rows, x, *parameters).double()
-        out: Tensor = torch.linalg.solve_triangular(factor, cross, upper=False).mT
-        return out
+        return half_solve(factor, cross).mT

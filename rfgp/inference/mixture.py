@@ -229,5 +229,4 @@ def mixture_covariance(
 
 def _weighted_sum(weights: Sequence[float], values: Iterable[Tensor]) -> Tensor:
     first, *others = (weight * value for weight, value in zip(weights, values, strict=True))
-    total: Tensor = sum(others, start=first)
-    return total
+    return sum(others, start=first)

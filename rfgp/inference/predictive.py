@@ -173,8 +173,7 @@ def expectation(
 ) -> Tensor:  # (n,)
     """Return the mean of function(f (n, q), argument (n,)) for f ~ N(mean, variance), by the trapezoidal rule."""
     f = mean[:, None] + variance.sqrt()[:, None] * PLACES
-    out: Tensor = function(f, mean if argument is None else argument) @ WEIGHTS
-    return out
+    return function(f, mean if argument is None else argument) @ WEIGHTS
 
 
 def log_predictive_density(

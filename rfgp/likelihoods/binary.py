@@ -69,8 +69,7 @@ class Bernoulli(Likelihood):
 
     def mean(self, f: Tensor) -> Tensor:
         """Return P(y = 1) given f, (...)."""
-        out: Tensor = torch.sigmoid(f) if self.link == "logit" else torch.special.ndtr(f)
-        return out
+        return torch.sigmoid(f) if self.link == "logit" else torch.special.ndtr(f)
 
     def variance(self, f: Tensor) -> Tensor:
         """Return P(y = 1) P(y = 0) given f, (...)."""

@@ -81,8 +81,7 @@ class SparseSpectrumGP(Process[TableFamily]):
     @property
     def spectrum(self) -> spectra.Spectrum:
         """The kernel's spectrum."""
-        spectrum: spectra.Spectrum = self.options.spectrum
-        return spectrum
+        return cast(spectra.Spectrum, self.options.spectrum)
 
     @property
     def features(self) -> str:
@@ -92,8 +91,7 @@ class SparseSpectrumGP(Process[TableFamily]):
     @property
     def coupling(self) -> couplings.Coupling:
         """The frequencies' coupling."""
-        coupling: couplings.Coupling = self.options.coupling
-        return coupling
+        return cast(couplings.Coupling, self.options.coupling)
 
     @property
     def feature_map(self) -> FeatureMap:
@@ -165,8 +163,7 @@ class ExactGP(Process[KernelFamily]):
     @property
     def spectrum(self) -> spectra.Spectrum:
         """The kernel's spectrum."""
-        spectrum: spectra.Spectrum = self.options.spectrum
-        return spectrum
+        return cast(spectra.Spectrum, self.options.spectrum)
 
     @property
     def members(self) -> "tuple[tuple[float, ExactGP], ...]":

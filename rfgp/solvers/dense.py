@@ -30,7 +30,7 @@ from rfgp.ambient import Cached
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
-from rfgp.linalg import cholesky, gram
+from rfgp.linalg import cholesky, gram, half_solve
 from rfgp.rows import Block
 from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
 from rfgp.solvers.role import Functions, Inference, Posterior, Shape
@@ -132,8 +132,7 @@ class DenseSolver(Inference):
         if not self._prior.has_weights_only or self._prior.dense.has_residual:
             return DensePosterior(self._prior, self._rows.inputs, coefficients, factor)
         phi = self._prior.dense.scaled(self._rows.inputs).double()
-        rows: Tensor = torch.linalg.solve_triangular(factor, phi, upper=False)
-        return LowRankPosterior(self._prior, phi.mT @ coefficients, RowCovariance(rows))
+        return LowRankPosterior(self._prior, phi.mT @ coefficients, RowCovariance(half_solve(factor, phi)))
 
     def _factorized(self) -> Tensor:
         covariance = self._kernel.clone()
@@ -180,12 +179,12 @@ class DensePosterior(Posterior):
             rows = sp.csr_array(projected.numpy())
             explained = torch.from_numpy(np.asarray(rows.multiply(rows @ self._precision.numpy()).sum(1)))
         else:
-            explained = self._half_solved(projected).square().sum(0)
+            explained = half_solve(self.factor, projected.mT).square().sum(0)
         return (self._own.diagonal(inputs).double() - explained).clamp_min(0)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
-        solved = self._half_solved(projected)
+        solved = half_solve(self.factor, projected.mT)
         return self._own.kernel(inputs, inputs).double() - solved.mT @ solved
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
@@ -206,7 +205,7 @@ class DensePosterior(Posterior):
         Raises:
             InvalidArgumentError: there is no such term.
         """
-        left, right = (self._half_solved(self.of(names).project(inputs)) for names in (first, second))
+        left, right = (half_solve(self.factor, self.of(names).project(inputs).mT) for names in (first, second))
         shared = self.prior.of([name for name in first if name in second])
         prior = shared.kernel(inputs, inputs).double() if shared.blocks else left.new_zeros(())
         return prior - left.mT @ right
@@ -242,10 +241,6 @@ class DensePosterior(Posterior):
     def _precision(self) -> Tensor:
         """C^-1 (n, n)."""
         return torch.cholesky_inverse(self.factor)
-
-    def _half_solved(self, projected: Tensor) -> Tensor:
-        solved: Tensor = torch.linalg.solve_triangular(self.factor, projected.mT, upper=False)
-        return solved
 
 
 def _covariance(prior: Prior, inputs: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import Prior
-from rfgp.linalg import cholesky
+from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block
 from rfgp.solvers.conjugate_gradients import Map, conjugate_gradients
 
@@ -87,7 +87,7 @@ def _nystrom(prior: Prior, x: Tensor, diagonal: Tensor, generator: torch.Generat
     inner = prior.kernel(some, some)
     jitter = 1e-6 * inner.diagonal().mean() * torch.eye(len(some), dtype=inner.dtype)
     root = cholesky(inner + jitter, "the kernel of the preconditioner's rows")
-    u = torch.linalg.solve_triangular(root, prior.kernel(some, x), upper=False).mT
+    u = half_solve(root, prior.kernel(some, x)).mT
     scaled = u / diagonal[:, None]
     within = torch.eye(len(some), dtype=u.dtype) + u.mT @ scaled
     factor = cholesky(within, "the preconditioner")

@@ -10,7 +10,7 @@ from torch import Tensor
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.composite import block_diagonal
-from rfgp.linalg import covariance_root
+from rfgp.linalg import covariance_root, half_solve
 from rfgp.solvers import Posterior
 from rfgp.solvers.role import Functions, Shape
 
@@ -137,8 +137,7 @@ class CoupledLowRankPosterior(Posterior):
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (C n, C F) with R R^T the covariance of all values, function by function."""
         joint = block_diagonal([projected.mT] * self.weights.shape[1])
-        out: Tensor = torch.linalg.solve_triangular(self.factor, joint, upper=False).mT
-        return out
+        return half_solve(self.factor, joint).mT
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions from the posterior: a map of n inputs to (count, n, C)."""

@@ -28,6 +28,7 @@ from rfgp.blocks import Prior
 from rfgp.inference.sites.terms import RowLikelihood, cavity
 from rfgp.inference.sites.weights import WeightMode, terms_at, weight_mode
 from rfgp.likelihoods import Likelihood
+from rfgp.linalg import half_solve
 from rfgp.rows import Block
 from rfgp.rows.blocks import Sums
 from rfgp.solvers import Inference, WarmStart
@@ -91,7 +92,7 @@ class LowRankLaplace(Inference):
         with torch.no_grad():
             for block in model.blocks():
                 phi, f, terms = terms_at(model, self._likelihood, self.mode.weights, block)
-                root = torch.linalg.solve_triangular(self.mode.factor, (model.scale * phi).mT, upper=False)
+                root = half_solve(self.mode.factor, (model.scale * phi).mT)
                 parts.append(cavity(f, root.square().sum(0), terms))
         means, variances = zip(*parts, strict=True)
         return torch.cat(means)[:, None], torch.cat(variances)

@@ -126,13 +126,11 @@ class DensePart(Part):
 
     def spread(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (F, p)."""
-        out: Tensor = self._matrix @ u
-        return out
+        return self._matrix @ u
 
     def gather(self, v: Tensor) -> Tensor:
         """Return H^T v, (F, p), of v (n, p)."""
-        out: Tensor = self._matrix.mT @ v
-        return out
+        return self._matrix.mT @ v
 
 
 class PrecisionPart(Part):

@@ -123,8 +123,7 @@ class IterativePosterior(Posterior):
 
         def values(inputs: Tensor) -> Tensor:
             values = total([function(inputs) for function in functions])
-            out: Tensor = values.reshape(len(inputs), count, k).movedim(0, 1)
-            return out
+            return values.reshape(len(inputs), count, k).movedim(0, 1)
 
         return values
 

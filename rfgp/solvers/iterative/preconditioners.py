@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from rfgp.linalg import half_solve
 from rfgp.solvers.iterative.operator import CGOperator, generator
 from rfgp.solvers.whitened.whitening import Whitener
 from rfgp.sparse import multiply, row_blocks
@@ -56,8 +57,7 @@ class LowRankPreconditioner(NamedTuple):
         """Return R v, (n, p)."""
         if not len(self.factors):
             return v
-        out: Tensor = v + self.vectors @ (self.factors[:, None] * (self.vectors.mT @ v))
-        return out
+        return v + self.vectors @ (self.factors[:, None] * (self.vectors.mT @ v))
 
     def half_solve_transposed(self, v: Tensor) -> Tensor:
         """Return R^T v = R v, (n, p)."""
@@ -79,7 +79,7 @@ def nystrom(operator: CGOperator) -> LowRankPreconditioner:
     factor, info = torch.linalg.cholesky_ex((inner + inner.mT) / 2)
     if bool(info.any()):
         return identity
-    root = torch.linalg.solve_triangular(factor, shifted.mT, upper=False).mT
+    root = half_solve(factor, shifted.mT).mT
     sizes = torch.linalg.eigvalsh(root.mT @ root)
     if float((sizes[-1] + 1) / (sizes[0] + 1)) < STANDS_OUT:
         return identity

@@ -117,8 +117,7 @@ class IterativeSolver(Inference):
         """Return an estimate of the log density of y, 0-d, without gradients."""
         each, n = self._rows.each, len(self._rows)
         square, k = (self.residual * self.coefficients).sum(0) @ each, float(each.sum())
-        out: Tensor = -0.5 * (square + k * (self._probes.log_determinant.value + n * float(np.log(2 * np.pi))))
-        return out
+        return -0.5 * (square + k * (self._probes.log_determinant.value + n * float(np.log(2 * np.pi))))
 
     @property
     def fitted(self) -> Tensor:

@@ -95,8 +95,7 @@ class WalkTerm(Term):
         right = torch.from_numpy(self._phi.T @ left.numpy())
         in_values = self._s2 * sampled_outer(left * signs, right, pattern)
         in_variance = 0.5 * (right.square() * signs).sum()
-        out: Tensor = (values * in_values).sum() + self._variance * in_variance
-        return out
+        return (values * in_values).sum() + self._variance * in_variance
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
         """Return x -> phi_x z, (n, p)."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rfgp.linalg import covariance_root
+from rfgp.linalg import covariance_root, half_solve
 from rfgp.solvers.terms import make_contiguous
 
 
@@ -33,8 +33,7 @@ class FactorCovariance:
 
     def root(self, phi: Tensor) -> Tensor:
         """Return a matrix R (n, F) with R R^T the covariance at features (n, F)."""
-        root: Tensor = torch.linalg.solve_triangular(self.factor, phi.mT, upper=False).mT
-        return root
+        return half_solve(self.factor, phi.mT).mT
 
     def sample(self, *shape: int, generator: torch.Generator) -> Tensor:
         """Draw weights of mean 0, (count, F, k)."""

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
-from rfgp.linalg import cholesky
+from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block, Rows, gathered
 from rfgp.rows.blocks import Sums
 from rfgp.solvers.lowrank.covariance import FactorCovariance
@@ -110,7 +110,7 @@ class LowRankSolver(Inference):
             for block in (model.rows if some is None else some).blocks(block_rows(model.num_features)):
                 unit = model.phi(block).double()
                 phi, noise_diag = model.scale * unit, model.completed(block, unit).noise_diag(model.noise)
-                root = torch.linalg.solve_triangular(self.solution.factor, phi.mT, upper=False)
+                root = half_solve(self.solution.factor, phi.mT)
                 left = 1 - root.square().sum(0) / noise_diag
                 residual = block.targets - model.mean - phi @ self.solution.weights
                 means.append(block.targets - residual / left[:, None])
