@@ -17,7 +17,7 @@ notation of `rfgp.inference.sites.coupled_dense`, with b = A^-1 Phi^T s and u = 
 and the posterior.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -29,15 +29,49 @@ from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.sites import softmax
 from rfgp.inference.sites.coupled import CoupledLowRankPosterior, function_covariance, inverse_blocks
-from rfgp.inference.sites.features import FeatureBlocks, transposed_product
 from rfgp.inference.sites.newton import LENGTHS, ModeProblem, Step, find_mode
 from rfgp.inference.sites.terms import RowLikelihood
 from rfgp.inference.sites.weights import WeightState, precision_of
 from rfgp.likelihoods import Likelihood
 from rfgp.linalg import cholesky
+from rfgp.rows import Block
 from rfgp.solvers import Inference
 from rfgp.solvers.conjugate_gradients import conjugate_gradients
 from rfgp.solvers.lowrank import LinearModel, ParameterGradients, add_symmetric_product, symmetrized
+
+KEPT = 2**26
+"""The most entries of the features of all rows that are kept for a search."""
+
+
+def transposed_product(
+    phi: Tensor,  # (b, F)
+    v: Tensor,  # (b, C)
+) -> Tensor:  # (F, C)
+    """Return phi^T v, float64.
+
+    It is formed as (v^T phi)^T: for few columns BLAS is several times faster if it reads the features row by row.
+    """
+    return (v.to(phi).mT @ phi).mT.double()
+
+
+class FeatureBlocks:
+    """Blocks of rows with their features, which are kept if they are not too many.
+
+    Args:
+        model: The rows and their features.
+    """
+
+    def __init__(self, model: LinearModel) -> None:
+        self._model = model
+        self.is_kept = len(model.rows) * model.num_features <= KEPT
+        self._kept = list(self._computed()) if self.is_kept else []
+
+    def __iter__(self) -> Iterator[tuple[Block, Tensor]]:
+        return iter(self._kept) if self.is_kept else self._computed()
+
+    def _computed(self) -> Iterator[tuple[Block, Tensor]]:
+        return ((block, self._model.phi(block)) for block in self._model.blocks())
+
 
 MOST_WEIGHTS = 24_000
 """The largest C F. A matrix of all pairs then takes 4.6 GB."""
