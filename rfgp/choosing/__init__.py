@@ -3,4 +3,3 @@
 from rfgp.choosing.choose import advised as advised
 from rfgp.choosing.choose import fit_field as fit_field
 from rfgp.choosing.choose import fit_open as fit_open
-from rfgp.choosing.choose import rounds_of as rounds_of

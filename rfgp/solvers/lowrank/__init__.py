@@ -14,7 +14,6 @@ from rfgp.solvers.lowrank.scales import best_scales as best_scales
 from rfgp.solvers.lowrank.solver import LowRankSolver as LowRankSolver
 from rfgp.solvers.lowrank.solver import update_gram as update_gram
 from rfgp.solvers.lowrank.statistics import Statistics as Statistics
-from rfgp.solvers.lowrank.statistics import WeightSolution as WeightSolution
 from rfgp.solvers.lowrank.statistics import accumulate_gram as accumulate_gram
 from rfgp.solvers.lowrank.statistics import add_symmetric_product as add_symmetric_product
 from rfgp.solvers.lowrank.statistics import solve as solve
