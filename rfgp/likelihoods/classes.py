@@ -12,7 +12,6 @@ from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods.binary import START_VARIANCE, WIDEST
 from rfgp.likelihoods.role import Expected, InitialMoments, Likelihood, LogProbDerivatives, drawing, first_where
-from rfgp.linalg import half_solve
 
 MOST_CLASSES = 1000
 WIDEST_BY_LAPLACE = 5.0
@@ -115,5 +114,5 @@ def normal_places(count: int) -> Tensor:
     pairs = max(PLACES_OF_MANY, 4 * count) // 2
     half = torch.from_numpy(qmc.MultivariateNormalQMC(np.zeros(count), seed=0).random(1 << (pairs - 1).bit_length()))
     factor = torch.linalg.cholesky(half.mT @ half / len(half))
-    half = half_solve(factor, half.mT).mT
+    half = torch.linalg.solve_triangular(factor, half.mT, upper=False).mT
     return torch.cat([half, -half])
