@@ -33,10 +33,9 @@ from rfgp.blocks import Prior
 from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block, Rows, gathered
 from rfgp.rows.blocks import Sums
-from rfgp.solvers.lowrank.covariance import FactorCovariance
 from rfgp.solvers.lowrank.gradients import ParameterGradients
 from rfgp.solvers.lowrank.model import LinearModel, block_rows, summed
-from rfgp.solvers.lowrank.posterior import LowRankPosterior
+from rfgp.solvers.lowrank.posterior import FactorCovariance, LowRankPosterior
 from rfgp.solvers.lowrank.statistics import Statistics, WeightSolution, accumulate_gram, solve
 from rfgp.solvers.role import Inference
 
