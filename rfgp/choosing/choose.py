@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from rfgp.choosing.averages import averaged, mean_and_error, mixture_density
+from rfgp.choosing.averages import averaged, mean_and_error, measured, mixture_density
 from rfgp.choosing.entries import Entry, entries_of
 from rfgp.choosing.grounds import Grounds, has_optima, is_told_all, pool_of, start_of
 from rfgp.choosing.rounds import Rounds
@@ -173,15 +173,12 @@ def fit_field(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
             found.append((name, *fit_nodes(other, plan)))
     weight = gathered(regression.needed_rows("a fit")).counts()
     densities = [_left_out(each).to(weight) for _, each, _ in found]
-    means = [mean_and_error(density, weight) for density in densities]
-    best = max(range(len(found)), key=lambda number: means[number][0])
-    trials = []
-    for (name, each, _), density, mean in zip(found, densities, means, strict=True):
-        behind = mean_and_error(densities[best] - density, weight)
-        measured = Measurement(len(weight), *mean, *behind)
-        trials.append(Trial(name, {"alpha": name.rpartition("=")[2]}, *_cost(each), (measured,)))
-    name, chosen, report = found[best]
-    told = f"log density {means[best][0]:.3f} of {len(weight):,} rows (standard error {means[best][1]:.2g})"
+    measurements = measured(densities, weight, [len(weight)] * len(found))
+    best = max(range(len(found)), key=lambda number: measurements[number].value)
+    pairs = zip(found, measurements, strict=True)
+    trials = [Trial(name, {"alpha": name.rpartition("=")[2]}, *_cost(each), (one,)) for (name, each, _), one in pairs]
+    (name, chosen, report), last = found[best], measurements[best]
+    told = f"log density {last.value:.3f} of {len(weight):,} rows (standard error {last.error:.2g})"
     about = {"judged": len(weight), "way": "each left out in turn", "rate": RATE}
     choice = Choice(best, tuple(trials), f"{name}: the best, {told}.", **cast(Any, about))
     return chosen, replace(report, choice=replace(choice, seconds=time.monotonic() - begun))

@@ -260,14 +260,10 @@ def is_near(options: KernelOptions) -> bool:
     return options.local is not None and options.features != "exact"
 
 
-def are_learned(options: KernelOptions) -> bool:
-    """Return whether a candidate is learned frequencies alone."""
-    return options.local is None and getattr(options, "frequencies", "fixed") == "learned"
-
-
 def is_told_all(options: KernelOptions, searched: int, rows: int) -> bool:
     """Return whether a candidate that was measured on so many of all rows is told the others, and not fitted again."""
-    return are_learned(options) and searched >= MOST * rows
+    are_learned = options.local is None and getattr(options, "frequencies", "fixed") == "learned"
+    return are_learned and searched >= MOST * rows
 
 
 def is_of_another(options: KernelOptions, start: Found) -> bool:

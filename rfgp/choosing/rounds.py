@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from rfgp.choosing.averages import mean_and_error, shares, with_tails
+from rfgp.choosing.averages import mean_and_error, measured, shares, with_tails
 from rfgp.choosing.costs import posterior_operations, search_operations
 from rfgp.choosing.entries import Entry
 from rfgp.choosing.grounds import Grounds, is_near
-from rfgp.regression import FeatureOptions, KernelOptions, Measurement
+from rfgp.regression import FeatureOptions, KernelOptions
 from rfgp.regression.limits import RATE, Limits
 from rfgp.regression.table.offers import in_words
 
@@ -357,14 +357,10 @@ class Rounds:
         if not entries:
             return
         self.compared = list(entries)
-        weight = self.grounds.told.counts()
-        densities = _densities(entries)
-        means = [mean_and_error(density, weight) for density in densities]
-        best = max(range(len(means)), key=lambda number: means[number][0])
-        for entry, density, (mean, error) in zip(entries, densities, means, strict=True):
-            behind = mean_and_error(densities[best] - density, weight)
-            assert entry.found is not None
-            entry.measured.append(Measurement(entry.found.searched, mean, error, *behind))
+        rows = [entry.found.searched for entry in entries if entry.found is not None]
+        found = measured(_densities(entries), self.grounds.told.counts(), rows)
+        for entry, measurement in zip(entries, found, strict=True):
+            entry.measured.append(measurement)
 
     def taken(self, entries: Sequence[Entry]) -> Entry:
         """Return the best of the last round, or the cheapest as good that saves much; of none the cheapest of all."""
@@ -379,13 +375,10 @@ class Rounds:
         best = max(there, key=lambda entry: entry.density)
         seconds = {entry: entry.left(self.num_rows) for entry in there}
         saved = [entry for entry in there if seconds[best] - seconds[entry] > self.predicted]
-        good = [best, *(entry for entry in saved if _is_as_good(entry.measured[-1]))]
+        lasts = [(entry, entry.measured[-1]) for entry in saved]
+        good = [best, *(e for e, last in lasts if last.behind <= max(min(last.behind_error, NOISE), TRIFLE))]
         return min(good, key=lambda entry: (seconds[entry], entry.measured[-1].behind))
 
 
 def _densities(entries: Sequence[Entry]) -> list[Tensor]:
     return [found for entry in entries if (found := entry.densities) is not None]
-
-
-def _is_as_good(last: Measurement) -> bool:
-    return last.behind <= max(min(last.behind_error, NOISE), TRIFLE)

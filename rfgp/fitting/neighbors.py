@@ -107,16 +107,6 @@ class NeighborFit:
         return self.family.prior(values) if searched is None else self.family.prior_of(searched, values)
 
     @property
-    def is_multistart(self) -> bool:
-        """Whether other starts are compared."""
-        return self.plan.max_iterations > 0 and not self.plan.is_begun
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether the features are so few that most time is spent in loops over rows, which have their own threads."""
-        return self.prior(self.regression.hyperparameters).num_features <= NARROW
-
-    @property
     def size(self) -> int:
         """The number of rows of a search."""
         enough = self.most if self.plan.most_rows else 2 * self.most
@@ -163,7 +153,8 @@ class NeighborFit:
         size, objective = self.size, self._objective(values, alone)
         plan = self.plan if last else replace(self.plan, given_iterations=min(EACH, self.plan.max_iterations))
         name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"
-        with in_one_thread(self.is_narrow):
+        is_narrow = self.prior(self.regression.hyperparameters).num_features <= NARROW
+        with in_one_thread(is_narrow):  # most time is spent in loops over rows, which have their own threads
             tolerance = max(ENOUGH / objective.count, 1e-7)
             held = ALONE if alone and isinstance(self.family, LocalFamily) else ()
             return maximize(objective, values, plan, stage=name, held=held, bounds=self._bounds(), tolerance=tolerance)
@@ -223,7 +214,8 @@ def _search(fit: NeighborFit) -> Found:
     """Search repeatedly with new neighbours while these gain."""
     begin = fit.regression.hyperparameters
     values, reports = rounds(fit, begin, AT_FIRST)
-    if isinstance(fit.family, LocalFamily) and fit.family.base is not None and fit.is_multistart:
+    is_multistart = fit.plan.max_iterations > 0 and not fit.plan.is_begun
+    if is_multistart and isinstance(fit.family, LocalFamily) and fit.family.base is not None:
         other, more = from_local(fit, begin, reports[-1].log_marginal_likelihood)
         if other is not None and is_better(fit, (other, more[-1]), (values, reports[-1])):
             values, reports = other, [*reports, *more]

@@ -118,14 +118,6 @@ def _decode_prior(entry: Mapping[str, Any] | None) -> Hyperprior | None:
     return prior
 
 
-def _encode_spectrum(spectrum: spectra.Spectrum) -> dict[str, Any]:
-    return {"name": spectra.name_of(spectrum), **{key: plain(value) for key, value in vars(spectrum).items()}}
-
-
-def _encode_coupling(coupling: couplings.Coupling) -> dict[str, Any]:
-    return {"name": couplings.name_of(coupling), **plain_values(couplings.options_of(coupling))}
-
-
 def encode_likelihood(likelihood: Likelihood) -> dict[str, Any] | None:
     """Return a likelihood as JSON, with the parameters that were given; the normal one is None."""
     if isinstance(likelihood, likelihoods.Normal):
@@ -154,8 +146,8 @@ def _decode_dtype(name: str) -> torch.dtype:
 
 
 _ENCODE: dict[str, Any] = {
-    "spectrum": _encode_spectrum,
-    "coupling": _encode_coupling,
+    "spectrum": lambda spectrum: {"name": spectra.name_of(spectrum), **plain_values(vars(spectrum))},
+    "coupling": lambda coupling: {"name": couplings.name_of(coupling), **plain_values(couplings.options_of(coupling))},
     "priors": encode_priors,
     "dtype": _encode_dtype,
     "likelihood": encode_likelihood,
