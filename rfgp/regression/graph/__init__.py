@@ -2,6 +2,7 @@
 
 from rfgp.regression.graph.checks import FeatureCheck as FeatureCheck
 from rfgp.regression.graph.choosing import EXACT_LIMIT as EXACT_LIMIT
+from rfgp.regression.graph.choosing import advised_choice as advised_choice
 from rfgp.regression.graph.choosing import exact_features as exact_features
 from rfgp.regression.graph.family import FEATURES as FEATURES
 from rfgp.regression.graph.family import WALK_OPTIONS as WALK_OPTIONS
@@ -11,4 +12,3 @@ from rfgp.regression.graph.features import NONZEROS_PER_WALKER as NONZEROS_PER_W
 from rfgp.regression.graph.features import DrawnFeatures as DrawnFeatures
 from rfgp.regression.graph.features import SpectrumFeatures as SpectrumFeatures
 from rfgp.regression.graph.features import make_features as make_features
-from rfgp.regression.graph.record import advised_choice as advised_choice

@@ -2,8 +2,8 @@
 
 from rfgp.solvers.lowrank.bounds import EvidenceBounds as EvidenceBounds
 from rfgp.solvers.lowrank.bounds import evidence_bounds as evidence_bounds
-from rfgp.solvers.lowrank.gradients import ParameterGradients as ParameterGradients
 from rfgp.solvers.lowrank.model import LinearModel as LinearModel
+from rfgp.solvers.lowrank.model import ParameterGradients as ParameterGradients
 from rfgp.solvers.lowrank.model import block_rows as block_rows
 from rfgp.solvers.lowrank.model import summed as summed
 from rfgp.solvers.lowrank.posterior import FactorCovariance as FactorCovariance

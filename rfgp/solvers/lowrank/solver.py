@@ -33,8 +33,7 @@ from rfgp.blocks import Prior
 from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block, Rows, gathered
 from rfgp.rows.blocks import Sums
-from rfgp.solvers.lowrank.gradients import ParameterGradients
-from rfgp.solvers.lowrank.model import LinearModel, block_rows, summed
+from rfgp.solvers.lowrank.model import LinearModel, ParameterGradients, block_rows, summed
 from rfgp.solvers.lowrank.posterior import FactorCovariance, LowRankPosterior
 from rfgp.solvers.lowrank.statistics import Statistics, WeightSolution, accumulate_gram, solve
 from rfgp.solvers.role import Inference
