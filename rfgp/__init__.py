@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rfgp import features as features
     from rfgp import fields as fields
     from rfgp import gpytorch as gpytorch
+    from rfgp import kernels as kernels
     from rfgp import learn as learn
     from rfgp import lengthscales as lengthscales
     from rfgp import likelihoods as likelihoods
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
     from rfgp import spectra as spectra
     from rfgp import tables as tables
     from rfgp import theory as theory
+    from rfgp.approximations import Exact as Exact
+    from rfgp.approximations import RandomFeatures as RandomFeatures
     from rfgp.inference.prediction import LogNormal as LogNormal
     from rfgp.inference.prediction import Prediction as Prediction
     from rfgp.loading import load as load
@@ -66,11 +69,13 @@ if TYPE_CHECKING:
     from rfgp.models import TableGP as TableGP
     from rfgp.models.fields import MeshGP as MeshGP
     from rfgp.models.fields import RoadGP as RoadGP
+    from rfgp.models.gp import GP as GP
     from rfgp.models.graph import GraphGP as GraphGP
 
     __version__: str
 
 __all__ = [
+    "GP",
     "BlocksWarning",
     "BooleanTargetWarning",
     "CacheWarning",
@@ -79,6 +84,7 @@ __all__ = [
     "ConstantTargetWarning",
     "ConvergenceWarning",
     "DataError",
+    "Exact",
     "ExactGP",
     "FileWriteError",
     "IndexColumnWarning",
@@ -96,6 +102,7 @@ __all__ = [
     "PackageClashError",
     "PoorFeaturesWarning",
     "Prediction",
+    "RandomFeatures",
     "RfgpError",
     "RfgpWarning",
     "SolverError",
@@ -106,6 +113,7 @@ __all__ = [
     "couplings",
     "errors",
     "features",
+    "kernels",
     "learn",
     "likelihoods",
     "load",
@@ -115,12 +123,15 @@ __all__ = [
 ]  # what `import *` brings; the rim and graphs come by their names
 
 _HOMES = {
+    "Exact": "rfgp.approximations",
     "ExactGP": "rfgp.models",
+    "GP": "rfgp.models.gp",
     "GraphGP": "rfgp.models.graph",
     "MeshGP": "rfgp.models.fields",
     "RoadGP": "rfgp.models.fields",
     "LogNormal": "rfgp.inference.prediction",
     "Prediction": "rfgp.inference.prediction",
+    "RandomFeatures": "rfgp.approximations",
     "SparseSpectrumGP": "rfgp.models",
     "TableGP": "rfgp.models",
     "load": "rfgp.loading",

@@ -11,10 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from rfgp.errors import InvalidArgumentError
+from rfgp.paths import find_paths
 from rfgp.scaling import Affine
 
 
@@ -44,24 +45,38 @@ class BoundaryAvoiding:
 
 @dataclass(frozen=True)
 class Quantity:
-    """One positive hyperparameter.
+    """One hyperparameter, positive unless it says otherwise.
 
     Attributes:
         start: Standardised starting value, () or (d,).
         unit: The user's value is unit * standardised value; broadcasts against `start`.
         bounds: Least and largest standardised value, each () or (d,).
         fades: Whether near the largest value the model depends on 1 / value^2, and little, as on a lengthscale.
+        is_variance: Whether start and bounds are in variances of the target, and the unit lacks its square.
+        is_fixed: Whether a fit keeps the start.
+        is_positive: Whether the logarithm is searched. Otherwise values may have any sign.
     """
 
     start: Tensor
     unit: Tensor
     bounds: tuple[Tensor, Tensor]
     fades: bool = False
+    is_variance: bool = False
+    is_fixed: bool = False
+    is_positive: bool = True
 
     @property
     def is_shared(self) -> bool:
         """Whether one standardised value stands for several columns with units of their own."""
         return self.start.ndim == 0 and self.unit.ndim == 1
+
+    def to_raw(self, value: Tensor) -> Tensor:
+        """Return standardised values (...) as raw ones: logarithms of positive ones."""
+        return value.log() if self.is_positive else value
+
+    def from_raw(self, raw: Tensor) -> Tensor:
+        """Return raw values (...) as standardised ones."""
+        return raw.exp() if self.is_positive else raw
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +125,7 @@ class Space:
     @property
     def start(self) -> "Values":
         """The starting values."""
-        raw = {name: quantity.start.log() for name, quantity in self.quantities.items()}
+        raw = {name: quantity.to_raw(quantity.start) for name, quantity in self.quantities.items()}
         return Values(self, {**raw, **self.others, "mean": torch.zeros_like(self.mean.location)})
 
     def check(self, name: str) -> None:
@@ -125,12 +140,14 @@ class Space:
     def free(self, fixed: Iterable[str]) -> list[str]:
         """Return the names that are not fixed.
 
+        Args:
+            fixed: Names, unique ends of paths, or patterns with *.
+
         Raises:
             InvalidArgumentError: a name that there is not.
         """
-        held = {fixed} if isinstance(fixed, str) else set(fixed)
-        for name in held:
-            self.check(name)
+        held = set(find_paths([fixed] if isinstance(fixed, str) else fixed, self.names))
+        held |= {name for name, quantity in self.quantities.items() if quantity.is_fixed}
         return [name for name in self.names if name not in held]
 
     def bounds(self, name: str) -> list[tuple[float | None, float | None]]:
@@ -138,7 +155,9 @@ class Space:
         if name not in self.quantities:
             return [(None, None)] * self.others.get(name, self.mean.location).numel()
         quantity = self.quantities[name]
-        low, high = (bound.log().expand(quantity.start.shape).reshape(-1).tolist() for bound in quantity.bounds)
+        low, high = (
+            quantity.to_raw(bound).expand(quantity.start.shape).reshape(-1).tolist() for bound in quantity.bounds
+        )
         return list(zip(low, high, strict=True))
 
     def read(self, name: str, value: Any, raw: Tensor) -> Tensor:
@@ -153,7 +172,7 @@ class Space:
         except (TypeError, ValueError, RuntimeError) as error:
             raise InvalidArgumentError(f"{name} must be a number or an array of numbers, got {value!r}.") from error
         if name != "mean":
-            return _to_standardized(name, new, self.quantities[name].unit, raw.shape).log()
+            return self.quantities[name].to_raw(_to_standardized(name, new, self.quantities[name], raw.shape))
         if new.shape not in ((), raw.shape) or not bool(torch.isfinite(new).all()):
             kind = "one finite number" if raw.ndim == 0 else f"{len(raw)} finite numbers, or one for all"
             raise InvalidArgumentError(f"mean must be {kind}, got {value!r}.")
@@ -177,13 +196,16 @@ class Values:
         self.space.check(name)
         if name == "mean":
             return self.space.targets.forward(self.space.mean.inverse(self.raw[name]))
-        return self.raw[name] if name in self.space.others else self.raw[name].exp()
+        return self.raw[name] if name in self.space.others else self.space.quantities[name].from_raw(self.raw[name])
 
     def value(self, name: str) -> Tensor:
         """Return a hyperparameter in the user's units, 0-d or (d,)."""
         if name == "mean":
             return self.space.mean.inverse(self.raw[name])
-        return self.raw[name] if name in self.space.others else self.raw[name].exp() * self.space.quantities[name].unit
+        if name in self.space.others:
+            return self.raw[name]
+        quantity = self.space.quantities[name]
+        return quantity.from_raw(self.raw[name]) * quantity.unit
 
     def log_hyperprior(self) -> Tensor:
         """Return the total log density of the hyperpriors, 0-d."""
@@ -247,8 +269,9 @@ class Values:
         """Return these moved into their bounds, and whether one of these names was outside."""
         inside = {}
         for name in names:
-            raw, (low, high) = self.raw[name], self.space.quantities[name].bounds
-            inside[name] = raw.clamp(low.log().to(raw), high.log().to(raw))
+            raw, quantity = self.raw[name], self.space.quantities[name]
+            low, high = (quantity.to_raw(bound).to(raw) for bound in quantity.bounds)
+            inside[name] = raw.clamp(low, high)
         return self.replaced(inside), any(not torch.equal(new, self.raw[name]) for name, new in inside.items())
 
     # --- as a vector -----------------------------------------------------------------------------
@@ -282,98 +305,11 @@ class Values:
         return f"Values({self})"
 
 
-class Hyperparameters(nn.Module):
-    """Named positive quantities and a constant mean, live: what a user reads, sets, and differentiates in.
-
-    `hyperparameters.<name>` is a value in the user's units, differentiable in the raw parameters; `standardized(name)`
-    is the same in standardised units. `mean` is the constant mean.
-
-    Args:
-        values: The numbers that they have first.
-    """
-
-    def __init__(self, values: Values) -> None:
-        super().__init__()
-        self._space = values.space
-        raw = {name: nn.Parameter(value) for name, value in values.detached().raw.items()}
-        mean = raw.pop("mean")
-        self.raw = nn.ParameterDict(raw)
-        self.raw["mean"] = mean
-
-    @property
-    def space(self) -> Space:
-        """What there is."""
-        return self._space
-
-    @property
-    def values(self) -> Values:
-        """The numbers as they are now, with gradients in the raw parameters."""
-        return Values(self._space, dict(self.raw.items()))
-
-    @property
-    def quantities(self) -> Mapping[str, Quantity]:
-        """The positive quantities by name."""
-        return self._space.quantities
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all hyperparameters, "mean" last."""
-        return self._space.names
-
-    def standardized(self, name: str) -> Tensor:
-        """Return a hyperparameter in standardised units, 0-d or (d,); of the mean of k outputs (k,)."""
-        return self.values.standardized(name)
-
-    def value(self, name: str) -> Tensor:
-        """Return a hyperparameter in the user's units, 0-d or (d,)."""
-        return self.values.value(name)
-
-    def log_prior(self) -> Tensor:
-        """Return the total log density of the hyperpriors, 0-d."""
-        return self.values.log_hyperprior()
-
-    def set(self, **values: Any) -> None:
-        """Set hyperparameters by name, in the user's units, in place.
-
-        Raises:
-            InvalidArgumentError: an unknown name, a value that is not positive, or a wrong shape.
-        """
-        new = self.values.given(**values).raw
-        with torch.no_grad():
-            for name in values:
-                self.raw[name].copy_(new[name])
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "mean" or name in self._own_names():
-            return self.value(name)
-        return super().__getattr__(name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "mean" or name in self._own_names():
-            self.set(**{name: value})
-        else:
-            super().__setattr__(name, value)
-
-    def __dir__(self) -> list[str]:
-        own = {name for name in vars(type(self)) if not name.startswith("_")}
-        return sorted({*self._own_names(), "mean", *own, *_OF_MODULES})
-
-    def _own_names(self) -> Mapping[str, Quantity]:
-        space = self.__dict__.get("_space")
-        return {} if space is None else space.quantities
-
-    def __repr__(self) -> str:
-        return f"Hyperparameters({self.values})"
-
-
-_OF_MODULES = ("raw", "parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad")
-"""What hyperparameters show when they are listed, of the many things that a torch module has."""
-
-
-def _to_standardized(name: str, value: Tensor, unit: Tensor, shape: torch.Size) -> Tensor:
+def _to_standardized(name: str, value: Tensor, quantity: Quantity, shape: torch.Size) -> Tensor:
     """Divide by the unit and reduce to `shape`: a shared value may come once per column."""
-    if not bool((value > 0).all()) or not bool(torch.isfinite(value).all()):
-        raise InvalidArgumentError(f"{name} must be positive and finite, got {value.tolist()}.")
+    unit, kind = quantity.unit, "positive and finite" if quantity.is_positive else "finite"
+    if (quantity.is_positive and not bool((value > 0).all())) or not bool(torch.isfinite(value).all()):
+        raise InvalidArgumentError(f"{name} must be {kind}, got {value.tolist()}.")
     if len(shape) == 0 and unit.ndim == 1:  # one lengthscale over standardised columns, one noise of several outputs
         if value.ndim and value.shape != unit.shape:
             raise InvalidArgumentError(f"{name} must have shape () or {tuple(unit.shape)}, got {tuple(value.shape)}.")

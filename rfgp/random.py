@@ -22,6 +22,7 @@ class Role(IntEnum):
     ORDER = 8
     INDUCING = 9
     CHOICE = 10
+    TERMS = 11
 
 
 def resolve_seed(seed: int | None) -> int:

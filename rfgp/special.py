@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy.interpolate import CubicHermiteSpline
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from rfgp.errors import InvalidArgumentError
 
@@ -109,6 +110,33 @@ def _matern_slope(t: Array, nu: float) -> Array:
 _STEP = 0.25
 _KNOTS = 3000
 _LARGEST_LOGIT = 37.5  # of 1 - 2^-53, and a little more
+
+
+def scaled_bessel(most: int, s: Tensor) -> Tensor:
+    """Return exp(-s) I_j(s) for j = 0, ..., J, (J + 1,), at s > 0, 0-d, differentiable once.
+
+    The derivative is exp(-s) ((I_(j-1)(s) + I_(j+1)(s)) / 2 - I_j(s)), with I_(-1) = I_1.
+
+    Args:
+        most: J.
+        s: The argument, float64.
+    """
+    out: Tensor = _ScaledBessel.apply(s, most)
+    return out
+
+
+class _ScaledBessel(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, s: Tensor, most: int) -> Tensor:
+        values = special.ive(np.arange(most + 2), float(s))
+        before = np.concatenate([values[1:2], values[:most]])
+        ctx.slope = torch.from_numpy((before + values[1:]) / 2 - values[:-1]).to(s)
+        return torch.from_numpy(values[:-1]).to(s)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return (grads[0] * ctx.slope).sum(), None
 
 
 def rational_quadratic_quantile(u: Array, d: int, alpha: float) -> Array:

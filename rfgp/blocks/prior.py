@@ -14,6 +14,7 @@ from rfgp.blocks.precision import PrecisionBlock
 from rfgp.blocks.role import LatentBlock, detached
 from rfgp.blocks.sparse_weights import SparseWeightBlock
 from rfgp.blocks.weights import WeightBlock, Weights
+from rfgp.errors import InvalidArgumentError
 
 B = TypeVar("B", bound=LatentBlock)
 
@@ -28,6 +29,7 @@ class Prior:
         walks: Blocks of sparse features.
         precisions: Blocks with a sparse precision.
         neighbors: A block that is approximated by nearest neighbours, or None.
+        order: The names of the terms in the order in which they are listed. Others follow.
 
     Examples:
         >>> import torch
@@ -43,12 +45,40 @@ class Prior:
     walks: tuple[SparseWeightBlock, ...] = ()
     precisions: tuple[PrecisionBlock, ...] = ()
     neighbors: VecchiaBlock | None = None
+    order: tuple[str, ...] = ()
+
+    @classmethod
+    def of_terms(cls, priors: "Sequence[Prior]") -> "Prior":
+        """Return the sum of independent priors.
+
+        Raises:
+            InvalidArgumentError: several of them are approximated by nearest neighbours.
+        """
+        neighbors = [prior.neighbors for prior in priors if prior.neighbors is not None]
+        if len(neighbors) > 1:
+            raise InvalidArgumentError(
+                f"One term can have nearest neighbours, got {', '.join(block.name for block in neighbors)}."
+            )
+        return cls(
+            tuple(block for prior in priors for block in prior.weights),
+            tuple(block for prior in priors for block in prior.kernels),
+            tuple(block for prior in priors for block in prior.walks),
+            tuple(block for prior in priors for block in prior.precisions),
+            neighbors[0] if neighbors else None,
+            tuple(dict.fromkeys(block.name for prior in priors for block in prior.blocks)),
+        )
 
     @property
     def blocks(self) -> tuple[LatentBlock, ...]:
         """All blocks, by kind."""
         last = () if self.neighbors is None else (self.neighbors,)
         return (*self.weights, *self.kernels, *self.walks, *self.precisions, *last)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the terms. Several blocks may belong to one term."""
+        found = dict.fromkeys(block.name for block in self.blocks)
+        return (*(name for name in self.order if name in found), *(name for name in found if name not in self.order))
 
     @cached_property
     def dense(self) -> Weights:
@@ -103,7 +133,7 @@ class Prior:
             return tuple(block for block in blocks if block.name in names)
 
         near = self.neighbors if self.neighbors is not None and self.neighbors.name in names else None
-        return Prior(some(self.weights), some(self.kernels), some(self.walks), some(self.precisions), near)
+        return Prior(some(self.weights), some(self.kernels), some(self.walks), some(self.precisions), near, self.order)
 
     def detached(self) -> "Prior":
         """Return the prior without gradients."""

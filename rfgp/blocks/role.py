@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from torch import Tensor
 
@@ -11,6 +11,19 @@ S = TypeVar("S")
 
 Functions = Callable[[Tensor], Tensor]
 """Functions of the inputs of n points, (n, p)."""
+
+
+class NewLevels(Protocol):
+    """The role: the part of a term that inputs with levels without rows have, for a variance of 1.
+
+    It is independent of what the rows determine. Inputs with the same new level share it.
+    """
+
+    def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n_a, n_b) of inputs a and b. It is 0 without new levels."""
+
+    def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the variances (n_a,) of inputs a."""
 
 
 class LatentBlock(ABC):

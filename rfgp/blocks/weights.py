@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rfgp.blocks.role import LatentBlock, detached
+from rfgp.blocks.role import LatentBlock, NewLevels, detached
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +43,7 @@ class WeightBlock(LatentBlock):
         rounding: Maps `parameters` to the mean of |phi_32(x) - phi(x)|^2, the error of features in float32 arithmetic.
             If None, it is that of rounding phi, which is negligible.
         name: The name of the term.
+        new_levels: The covariance of f between inputs with levels that no row has, for a variance of 1. If None, 0.
     """
 
     features: Callable[..., Tensor]
@@ -52,6 +53,7 @@ class WeightBlock(LatentBlock):
     residual: Residual | None = None
     rounding: Callable[..., float] | None = None
     name: str = "weights"
+    new_levels: NewLevels | None = None
 
     @property
     def unit(self) -> Tensor:
@@ -96,6 +98,18 @@ class WeightBlock(LatentBlock):
             return self.residual_variance(a, scaled).diag()
         estimate = scaled.double() @ scaled.double().mT
         return self.unit * self.residual.kernel(a, a, *self.parameters).double() - estimate
+
+    def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance (n_a, n_b) of what levels without rows add to f, float64."""
+        if self.new_levels is None:
+            return torch.zeros(len(a), len(b), dtype=torch.float64)
+        return self.unit * self.new_levels.covariance(a, b, *self.parameters)
+
+    def new_variance(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,) of what levels without rows add to f, float64."""
+        if self.new_levels is None:
+            return torch.zeros(len(a), dtype=torch.float64)
+        return self.unit * self.new_levels.variances(a, *self.parameters)
 
 
 @dataclass(frozen=True, eq=False)

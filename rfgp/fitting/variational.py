@@ -101,7 +101,8 @@ def _begun_again(regression: Regression, family: Family) -> Regression:
     """Return the regression of another family at its starting values, for the same rows."""
     given = GivenArrays(*in_memory(regression.needed_rows("a fit"), "variational inference"))
     family, summary = summary_of(family, given)
-    return started(family.with_data_summary(summary), summary, given.rows(summary.scaling))
+    family, summary = family.with_data_summary(summary)
+    return started(family, summary, given.rows(summary.scaling))
 
 
 def _started(values: Values, found: Regression, fixed: tuple[str, ...]) -> Values:

@@ -9,6 +9,7 @@ from torch import Tensor
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution
 from rfgp.inference.mixture import MixturePosterior
+from rfgp.inference.new_levels import with_new_levels
 from rfgp.solvers import Posterior
 
 Terms = str | Sequence[str]
@@ -21,14 +22,16 @@ class ConditionedGP:
 
     Attributes:
         posterior: The posterior.
+        names: The names of the terms whose sum the process is. If None, all.
     """
 
     posterior: Posterior
+    names: tuple[str, ...] | None = None
 
     @property
     def terms(self) -> tuple[str, ...]:
         """The names of the terms."""
-        return tuple(block.name for block in self.posterior.prior.blocks)
+        return self.posterior.prior.names
 
     def at(self, inputs: Tensor | InputBlocks) -> Distribution:
         """Return the distribution of the latent function at n inputs.
@@ -38,7 +41,8 @@ class ConditionedGP:
         """
         if isinstance(self.posterior, MixturePosterior):
             return self.posterior.at(inputs)
-        return LatentDistribution(self.posterior, inputs)
+        found = LatentDistribution(self.posterior, inputs)
+        return with_new_levels(found, self.posterior.prior.weights, self.names, inputs)
 
     def of(self, *terms: str) -> "ConditionedGP":
         """Return the process of the sum of some terms.
@@ -46,7 +50,8 @@ class ConditionedGP:
         Raises:
             InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
         """
-        return ConditionedGP(self.posterior.of(self._checked(terms)))
+        names = self._checked(terms)
+        return ConditionedGP(self.posterior.of(names), tuple(names))
 
     def without(self, *terms: str) -> "ConditionedGP":
         """Return the process of the sum of all other terms.

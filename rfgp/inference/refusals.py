@@ -17,6 +17,10 @@ NO_FUNCTIONALS = (
     "Functionals of the latent function have no observations under this likelihood. Sample those of the points: "
     "predict(X).observed().sample(...)."
 )
+NO_TERM_OBSERVATIONS = (
+    "A term has no observations of its own under a likelihood that is not Gaussian. Use the latent distribution, or "
+    "predict(X).observed() of all terms."
+)
 
 
 def refuse_functionals(prediction: Any) -> NoReturn:
@@ -40,3 +44,12 @@ def check_closed_form(is_known: bool, refusal: str) -> None:
     """
     if not is_known:
         raise InvalidArgumentError(refusal)
+
+
+def refuse_terms(prediction: Any) -> NoReturn:
+    """Refuse the observations of some terms under a likelihood that is not Gaussian.
+
+    Raises:
+        InvalidArgumentError: always.
+    """
+    raise InvalidArgumentError(NO_TERM_OBSERVATIONS)

@@ -50,7 +50,7 @@ def given(
         if not law.takes_exposure:
             raise InvalidArgumentError(f"exposure= is of counts and positive values around e^f, got {law!r}.")
         shape = np.shape(check_exposure(exposure))
-        if y is None or shape != np.shape(y):
+        if y is None or (shape != np.shape(y) and not isinstance(y, str)):
             raise DataError(f"exposure must have one value for each target in memory, got shape {shape}.")
         noise = exposure
     return Chunk(*map(lasting, (X, y, noise, sample_weight)))

@@ -20,10 +20,10 @@ from rfgp.errors import (
     arguments,
 )
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
+from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.left_out import LeaveOneOut
 from rfgp.inference.prediction import Prediction
 from rfgp.models.given import given, warn_of_targets
-from rfgp.parameters import Hyperparameters
 from rfgp.regression import Family, FitReport, Regression, begin, conditioned, decided, extended, solved_if_read
 from rfgp.saving import Codec, Saved, write
 

@@ -13,7 +13,7 @@ from rfgp.likelihoods import Likelihood, Normal, by_name
 from rfgp.parameters import Hyperprior, Quantity, Values
 from rfgp.regression.record import Choice
 from rfgp.regression.report import FitReport
-from rfgp.rows import Block, DataSummary, InputReader, Rows
+from rfgp.rows import Block, Chunk, DataSummary, InputReader, Rows
 from rfgp.scaling import Scaling
 
 NOISE_BOUNDS = (1e-6, 1e2)
@@ -145,16 +145,25 @@ class Family(ABC):
         first, *others = (member.weight * member.noise for member in self.members(values))
         return sum(others, start=first)
 
-    def with_data_summary(self, summary: DataSummary) -> Self:
-        """Return the family with options that the data decide."""
-        return self
+    def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
+        """Return the family with what the columns of the user's data decide, and the data as `inputs` reads them."""
+        return self, data
+
+    def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
+        """Return the family with options that the data decide, and the summary with the maps that the family uses."""
+        return self, summary
 
     def resolved(self, rows: int) -> "Family":
         """Return the family that serves so many rows if nothing is measured; an open one takes its first candidate."""
         return self
 
-    def with_sample(self, scaling: Scaling) -> Self:
-        """Return the family with the random draws for inputs of these columns."""
+    def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
+        """Return the family with the random draws for inputs of these columns.
+
+        Args:
+            scaling: The maps to standardised units.
+            rows: The standardised rows, if there are hyperparameters that they decide.
+        """
         return self
 
     def initialized(self, values: Values, rows: Rows) -> tuple[Self, Values]:

@@ -1,7 +1,6 @@
 """A regression as a value: rows under a prior at given hyperparameters, and its construction from data."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -14,26 +13,27 @@ from rfgp import random
 from rfgp.ambient import plain
 from rfgp.blocks import Prior
 from rfgp.counts import check_count, counted
-from rfgp.errors import DataError, NotFittedError
+from rfgp.errors import NotFittedError
 from rfgp.inference.conditioned import ConditionedGP
 from rfgp.inference.left_out import LeaveOneOut
 from rfgp.inference.mixture import MixtureDistribution, MixtureInference
 from rfgp.inference.mixture_prediction import MixturePrediction
 from rfgp.inference.observed import observations
 from rfgp.inference.prediction import Prediction
-from rfgp.parameters import Quantity, Space, Values
+from rfgp.inference.term_prediction import TermPrediction
+from rfgp.parameters import Values
 from rfgp.regression.family import Family, mean_and_noise
 from rfgp.regression.observing import (
     approximation_of,
     bound_likelihood,
     check_rows,
     left_out_observations,
-    likelihood_quantities,
     mixture_members,
     observed_inference,
     restored,
     summary_of,
 )
+from rfgp.regression.space import space_of
 from rfgp.rows import (
     ArrayRows,
     Chunk,
@@ -50,12 +50,9 @@ from rfgp.rows import (
 )
 from rfgp.rows.arrays import Origin
 from rfgp.rows.names import arranged
-from rfgp.scaling import Affine, Scaling
+from rfgp.scaling import Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
 from rfgp.solvers.lowrank import LinearModel, LowRankPosterior, update_gram
-
-_LEAST = 1e-290
-"""The least bound of a hyperparameter, so that products and quotients with observations are finite."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -202,10 +199,13 @@ class Regression:
         """Return the posterior of the latent function at inputs (n, d), n labels, or a source of blocks of rows."""
         inputs, origin = _points_or_blocks(self, X)
         mean, scale, noise = _units(self)
-        latent = self.process.at(inputs)
+        process = self.process
+        latent = process.at(inputs)
         of_observations = None if self.family.is_normal else partial(observations, likelihood=bound_likelihood(self))
-        kind = MixturePrediction if isinstance(latent, MixtureDistribution) else Prediction
-        return kind(latent, mean, scale, noise, origin.template, origin.is_numpy, of_observations=of_observations)
+        parts = latent, mean, scale, noise, origin.template, origin.is_numpy
+        if isinstance(latent, MixtureDistribution):
+            return MixturePrediction(*parts, of_observations=of_observations)
+        return TermPrediction(*parts, of_observations=of_observations, process=process, inputs=inputs)
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
         """Draw functions from the posterior: maps of inputs, (n, d) or n labels, to values (s, n) or (s, n, k).
@@ -273,11 +273,13 @@ def begin(family: Family, data: Chunk) -> Regression:
     Raises:
         DataError: the data cannot be used; the message names the place.
     """
+    family, data = family.with_data(data)
     given = read_training(family.inputs, data, family.options.seed)
     family, summary = summary_of(family, given)
+    family, summary = family.with_data_summary(summary)
     rows = given.rows(summary.scaling)
     check_rows(family, rows)
-    return started(family.with_data_summary(summary), summary, rows)
+    return started(family, summary, rows)
 
 
 def started(family: Family, summary: DataSummary, rows: Rows) -> Regression:
@@ -287,9 +289,9 @@ def started(family: Family, summary: DataSummary, rows: Rows) -> Regression:
         DataError: the scale of the data is out of range.
         InvalidArgumentError: a starting value or a hyperprior has the name of no hyperparameter.
     """
-    drawn = family.with_sample(summary.scaling)
-    values = _space(drawn, summary, approximation_of(drawn, rows)).start
-    values = values.given(**{name: value for name, value in family.options.starts.items() if value is not None})
+    drawn = family.with_sample(summary.scaling, rows)
+    values = space_of(drawn, summary, approximation_of(drawn, rows)).start
+    values = values.given(**{name: value for name, value in drawn.options.starts.items() if value is not None})
     drawn, values = drawn.initialized(values, rows)
     return Regression(drawn, summary.scaling, values, len(rows), rows)
 
@@ -311,12 +313,12 @@ def conditioned(regression: Regression, data: Chunk) -> Regression:
     Raises:
         DataError: the data cannot be used; the message names the place.
     """
-    family, scaling = regression.family, regression.scaling
+    (family, data), scaling = regression.family.with_data(data), regression.scaling
     given = read_training(family.inputs, data, family.options.seed, 1, scaling.columns)
     scaling = scaling if scaling.columns is not None else dataclasses.replace(scaling, columns=given.names)
     rows = given.rows(scaling)
     check_rows(family, rows)
-    return solved_if_read(regression.replace(rows=rows, scaling=scaling, num_observations=len(rows)))
+    return solved_if_read(regression.replace(family=family, rows=rows, scaling=scaling, num_observations=len(rows)))
 
 
 def extended(regression: Regression, data: Chunk) -> Regression:
@@ -330,17 +332,20 @@ def extended(regression: Regression, data: Chunk) -> Regression:
     """
     posterior = regression.present_posterior if regression.family.is_normal else None
     posterior = posterior if posterior is not None and posterior.takes_rows else None
+    family, data = regression.family.with_data(data)
+    posterior = posterior if family is regression.family else None  # new levels are further weights
     if posterior is None:
         regression.needed_rows("update")
-    more = read_more(regression.family.inputs, data, regression.family.options.seed, regression.scaling)
-    check_rows(regression.family, more)
+    more = read_more(family.inputs, data, family.options.seed, regression.scaling)
+    check_rows(family, more)
     grown = None
     if posterior is not None:
         grown, more = _updated(regression, posterior, more)
     elif isinstance(more, SourceRows) and more.num_rows is None:
         more = more.read_once()
     rows = None if regression.rows is None else JoinedRows([*parts_of(regression.rows), more])
-    new = regression.replace(rows=rows, given=grown, num_observations=regression.num_observations + len(more))
+    count = regression.num_observations + len(more)
+    new = regression.replace(family=family, rows=rows, given=grown, num_observations=count)
     return new if isinstance(more, ArrayRows) else solved_if_read(new)
 
 
@@ -349,30 +354,6 @@ def solved_if_read(regression: Regression) -> Regression:
     if regression.rows is not None and any(isinstance(part, SourceRows) for part in parts_of(regression.rows)):
         return regression.replace(given=regression.posterior)
     return regression
-
-
-def _space(family: Family, summary: DataSummary, approximation: str | None) -> Space:
-    """Return the hyperparameters of a family, with starting values and bounds that the data decide."""
-    widest = family.options.likelihood.widest_by_laplace if approximation == "laplace" else math.inf
-    unit = summary.scaling.targets.scale**2
-    quantities, variance = (
-        family.inputs.quantities(summary.spread, summary.scaling),
-        (summary.deviation**2 / unit).mean(),
-    )
-    for name, start, bounds in family.variances:
-        quantities[name] = Quantity(start * variance, unit, (bounds[0] * variance, min(bounds[1], widest) * variance))
-    quantities |= likelihood_quantities(family, summary)
-    of_targets = {variance.name for variance in family.variances}
-    for name, quantity in quantities.items():
-        low, high = (end.double() for end in quantity.bounds)
-        if not bool((low > _LEAST).all() and (high < 1 / _LEAST).all()):
-            what = "targets" if name in of_targets else "inputs"
-            raise DataError(
-                f"The scale of the {what} is out of the range of double precision: {name} would lie between "
-                f"{float(low.min()):.3g} and {float(high.max()):.3g}. Scale them, or use standardize=True."
-            )
-    mean = Affine(summary.center, summary.deviation)
-    return Space.of(quantities, mean, summary.scaling.targets, family.options.hyperpriors)
 
 
 def _updated(

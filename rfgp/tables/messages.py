@@ -1,48 +1,15 @@
-"""What a message may show of a file: short, and never characters that steer a terminal."""
+"""What a message may show of a file."""
 
-import difflib
-from collections.abc import Sequence
 from pathlib import Path
 
 from rfgp.counts import counted as counted
 from rfgp.errors import DataError
-
-_SHOWN = 60
-
-
-def printable(text: str) -> str:
-    """Return text without characters that steer a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def brief(error: BaseException) -> str:
-    """Return the message of an error in one line of at most 200 characters."""
-    words = printable(" ".join(str(error).split())) or type(error).__name__
-    return words if len(words) <= 200 else words[:199] + "…"
-
-
-def show(text: str) -> str:
-    """Return text in quotes, cut to about 60 characters, with control characters escaped."""
-    quoted = repr(text[:_SHOWN])
-    return quoted if len(text) <= _SHOWN and len(quoted) <= _SHOWN + 2 else f"{quoted[: _SHOWN - 3]}...{quoted[-1]}"
-
-
-def plain(text: str) -> str:
-    """Return text without quotes, cut to about 60 characters, with control characters replaced."""
-    clean = printable(text[:_SHOWN])
-    return clean if len(text) <= _SHOWN else f"{clean[: _SHOWN - 3]}..."
-
-
-def listed(names: Sequence[str], most: int = 8) -> str:
-    """Return the first names, separated by commas."""
-    return ", ".join(plain(name) for name in names[:most]) + (", ..." if len(names) > most else "")
-
-
-def like(wanted: str, names: Sequence[str]) -> str:
-    """Return " Did you mean 'price'?" where a name is much like the one that is wanted, else nothing."""
-    by_lower = {name.lower(): name for name in reversed(names)}
-    close = difflib.get_close_matches(wanted.lower(), by_lower, n=1)
-    return f" Did you mean {show(by_lower[close[0]])}?" if close else ""
+from rfgp.messages import brief as brief
+from rfgp.messages import like as like
+from rfgp.messages import listed as listed
+from rfgp.messages import plain as plain
+from rfgp.messages import printable as printable
+from rfgp.messages import show as show
 
 
 def title(file: Path | str) -> str:

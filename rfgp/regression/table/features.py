@@ -54,7 +54,7 @@ class FeatureFamily(Family):
         assert self.feature_map is not None
         return self.feature_map
 
-    def with_sample(self, scaling: Scaling) -> Self:
+    def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
         """Return the family with frequencies for these columns."""
         assert scaling.inputs is not None
         generator, options = random.generator(self.options.seed, random.Role.FREQUENCIES), self.options

@@ -15,6 +15,7 @@ from rfgp.regression.table.features import FeatureFamily, FeatureMap
 from rfgp.regression.table.inputs import LEAST_NOISE, LOCAL_VARIANCE, TableInputs
 from rfgp.regression.table.kernel import KernelFamily
 from rfgp.regression.table.options import FeatureOptions, KernelOptions, LocalOptions, texts_of
+from rfgp.rows import Rows
 from rfgp.scaling import Scaling
 
 
@@ -53,7 +54,7 @@ class LocalFamily(Family):
             raise InvalidArgumentError("A local process alone has no features.")
         return self.base.drawn_map
 
-    def with_sample(self, scaling: Scaling) -> Self:
+    def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
         """Return the family with frequencies for these columns."""
         return self if self.base is None else replace(self, base=self.base.with_sample(scaling))
 

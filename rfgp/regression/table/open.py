@@ -32,9 +32,9 @@ class OpenFamily(Family):
         """Tables."""
         return TableInputs(self.options)
 
-    def with_data_summary(self, summary: DataSummary) -> Self:
-        """Return the family with the summary of the data."""
-        return replace(self, summary=summary)
+    def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
+        """Return the family with the summary of the data, and the summary."""
+        return replace(self, summary=summary), summary
 
     def resolved(self, rows: int) -> TableFamily:
         """Return the family of the first candidate for so many rows."""

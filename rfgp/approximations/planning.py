@@ -1,0 +1,77 @@
+"""Which approximation serves which term."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rfgp.approximations.exact import Exact
+from rfgp.approximations.random_features import RandomFeatures
+from rfgp.approximations.role import Approximation, TermData
+from rfgp.errors import InvalidArgumentError
+
+AUTO = "auto"
+"""The name of the choice that a plan makes."""
+MOST_EXACT = 2000
+"""The most rows whose exact covariance is formed unless it is asked for. At 2,000 an evaluation takes about 1 s."""
+
+
+def read_approximation(value: Any) -> Any:
+    """Return "auto", an approximation, or a dict of approximations by the names of terms.
+
+    Raises:
+        InvalidArgumentError: the value is none of these.
+    """
+    if isinstance(value, Mapping):
+        wrong = [name for name, one in value.items() if not isinstance(one, Approximation)]
+        if wrong:
+            raise InvalidArgumentError(
+                f"The approximation of {wrong[0]!r} must be a value such as rfgp.Exact(), got {value[wrong[0]]!r}."
+            )
+        return dict(value)
+    if value == AUTO or isinstance(value, Approximation):
+        return value
+    raise InvalidArgumentError(
+        f'approximation must be "auto", a value such as rfgp.RandomFeatures(512), or a dict of values by the names of '
+        f"terms, got {value!r}."
+    )
+
+
+def assign(
+    approximation: Any, terms: Sequence[TermData], others: Mapping[str, Approximation] | None = None
+) -> dict[str, Approximation]:
+    """Return the approximation of each term by its name.
+
+    One value applies to every term that it can serve. A dict must apply to the terms that it names.
+
+    Args:
+        approximation: "auto", an approximation, or a dict by the names of terms.
+        terms: The terms and the rows.
+        others: The approximations of the other terms by name. If None, they are planned.
+
+    Raises:
+        InvalidArgumentError: there is no term of a name, or an approximation serves no term, or not the one it is for.
+    """
+    chosen: dict[str, Approximation] = {}
+    names = [data.term.name for data in terms]
+    if isinstance(approximation, Mapping):
+        unknown = [name for name in approximation if name not in names]
+        if unknown:
+            raise InvalidArgumentError(f"There is no term {unknown[0]!r}. The terms are {', '.join(map(repr, names))}.")
+        for data in terms:
+            if data.term.name in approximation:
+                approximation[data.term.name].check(data)
+                chosen[data.term.name] = approximation[data.term.name]
+    elif isinstance(approximation, Approximation):
+        served = [data for data in terms if approximation.refusal(data) is None]
+        if not served:
+            approximation.check(terms[0])
+        chosen = {data.term.name: approximation for data in served}
+    known = {**(others or {}), **chosen}
+    return {data.term.name: known.get(data.term.name) or plan(data) for data in terms}
+
+
+def plan(data: TermData) -> Approximation:
+    """Return the approximation that serves a term best if nothing is measured."""
+    exact, features = Exact(), RandomFeatures()
+    if exact.cost(data).num_features < data.num_rows or data.num_rows <= MOST_EXACT:
+        return exact
+    return features if features.refusal(data) is None else exact

@@ -1,0 +1,157 @@
+"""The role of an approximation: a value that turns a term of a kernel into latent blocks."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from rfgp import random
+from rfgp.blocks import Prior
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.role import Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, constants_of
+from rfgp.values import changed_arguments
+
+
+@dataclass(frozen=True, eq=False)
+class TermData:
+    """A term and what an approximation may know of the training rows.
+
+    Attributes:
+        term: The term.
+        columns: The summary of all columns (n, D) of the rows, with a sample of them.
+        num_rows: The number n of rows.
+        values: The starting hyperparameters in standardised units, by path.
+        is_gaussian: Whether the likelihood is Gaussian.
+    """
+
+    term: BoundTerm
+    columns: ColumnSummary
+    num_rows: int
+    values: Values
+    is_gaussian: bool = True
+
+    @property
+    def constants(self) -> dict[str, Tensor]:
+        """The constants of the term by path, (...) each."""
+        return constants_of([self.term], self.columns)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The predicted cost of a term under an approximation.
+
+    Attributes:
+        num_features: The number of latent values or weights.
+        memory: Bytes of the largest array.
+        note: A sentence about what the term is computed by.
+    """
+
+    num_features: int
+    memory: float
+    note: str
+
+
+class TermPrior(Protocol):
+    """The role: a term whose random draws are made, as a function of the hyperparameters."""
+
+    def at(self, values: Values, columns: ColumnSummary) -> Prior:
+        """Return the prior of the term.
+
+        Args:
+            values: The hyperparameters by path, in standardised units.
+            columns: The summary of all columns, with the levels that there are now.
+        """
+
+
+@dataclass(frozen=True, repr=False)
+class Approximation(ABC):
+    """A way to compute a term. Approximations are immutable values.
+
+    Attributes:
+        seed: The seed of its random draws. If None, that of the model.
+    """
+
+    seed: Any = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.seed is not None:
+            random.resolve_seed(self.seed)
+
+    @abstractmethod
+    def refusal(self, data: TermData) -> str | None:
+        """Return why the approximation cannot serve a term, as a clause after "because". None if it can."""
+
+    @abstractmethod
+    def cost(self, data: TermData) -> Cost:
+        """Return the predicted cost, before anything is allocated."""
+
+    @abstractmethod
+    def draw(self, data: TermData, seed: int) -> TermPrior:
+        """Return the term with its random draws made.
+
+        Args:
+            data: The term and the rows.
+            seed: The seed for the term, which differs between terms.
+        """
+
+    def check(self, data: TermData) -> None:
+        """Refuse a term that the approximation cannot serve.
+
+        Raises:
+            InvalidArgumentError: the message says why, and what to do instead.
+        """
+        why = self.refusal(data)
+        if why is not None:
+            raise InvalidArgumentError(f"{self!r} cannot be used for the term {data.term.name!r}, because {why}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed_arguments(self))})"
+
+    def plan(self, data: TermData) -> Cost:
+        """Return the predicted cost of a term.
+
+        Raises:
+            InvalidArgumentError: the approximation cannot serve the term.
+        """
+        self.check(data)
+        return self.cost(data)
+
+
+def names_of(term: BoundTerm) -> str:
+    """Return the classes of a term's factors, as a product."""
+    return " * ".join(type(factor).__name__ for factor in term.term.factors)
+
+
+def scale_name(term: BoundTerm, values: Values) -> str | None:
+    """Return the path of the variance of a term: its output scale, or the one variance of a factor. None without one.
+
+    Args:
+        term: The term.
+        values: The hyperparameters by path.
+    """
+    if term.outputscale is not None:
+        return term.outputscale
+    own = [f"{prefix}variance" for factor, _, prefix in term.parts() if factor.has_own_variance]
+    return own[0] if len(own) == 1 and values[own[0]].numel() == 1 else None
+
+
+def parameter_names(data: TermData, *, with_scale: bool) -> tuple[str, ...]:
+    """Return the paths of the hyperparameters that the covariance of a term depends on.
+
+    Args:
+        data: The term.
+        with_scale: Whether the term's own variance is among them.
+    """
+    term = data.term
+    names = [path for path in data.values if any(path.startswith(prefix) for prefix in term.prefixes)]
+    own = [path for path in names if "." not in _rest(path, term.prefixes)]
+    scale = scale_name(term, data.values)
+    kept = [path for path in own if path != scale and not path.endswith(f".{OUTPUTSCALE}")]
+    return (*kept, *([scale] if with_scale and scale is not None else []))
+
+
+def _rest(path: str, prefixes: tuple[str, ...]) -> str:
+    return min((path[len(prefix) :] for prefix in prefixes if path.startswith(prefix)), key=len)

@@ -1,0 +1,54 @@
+"""Terms by weights: f = s phi(x) w with features that are products of those of the factors."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from rfgp.approximations.parts import NewLevels, Part, TermFeatures
+from rfgp.approximations.role import TermData, parameter_names, scale_name
+from rfgp.blocks import Prior, WeightBlock
+from rfgp.columns import Kind
+from rfgp.kernels.role import Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm, constants_of
+
+
+@dataclass(frozen=True, eq=False)
+class WeightTerm:
+    """A term with the features of its factors.
+
+    Attributes:
+        term: The term.
+        parts: The features of its factors, which are multiplied.
+        names: The paths of the hyperparameters that the features depend on.
+        scale: The path of the variance. If None, it is 1.
+    """
+
+    term: BoundTerm
+    parts: tuple[Part, ...]
+    names: tuple[str, ...]
+    scale: str | None
+
+    @classmethod
+    def of(cls, data: TermData, parts: Sequence[Part]) -> "WeightTerm":
+        """Return a term with these features of its factors."""
+        scale = scale_name(data.term, data.values)
+        return cls(data.term, tuple(parts), parameter_names(data, with_scale=False), scale)
+
+    def at(self, values: Values, columns: ColumnSummary) -> Prior:
+        """Return the prior of the weights at hyperparameters by path, given all columns."""
+        constants = constants_of([self.term], columns)
+        if self.scale is not None and self.scale != self.term.outputscale:
+            constants[self.scale] = torch.ones(1, dtype=torch.float64)  # a factor whose variance scales the whole term
+        has_levels = any(factor.kind is Kind.LEVEL for factor in self.term.term.factors)
+        block = WeightBlock(
+            TermFeatures(self.parts, self.names, constants),
+            math.prod(part.size(columns) for part in self.parts),
+            tuple(values[name] for name in self.names),
+            None if self.scale is None else values[self.scale].reshape(()),
+            name=self.term.name,
+            new_levels=NewLevels(self.term, self.names, constants) if has_levels else None,
+        )
+        return Prior(weights=(block,))

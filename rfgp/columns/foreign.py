@@ -1,0 +1,78 @@
+"""Columns of pandas, polars and Arrow, and lists, as cells."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from rfgp.columns.cells import Cells, of_array, of_objects, of_tensor
+
+
+def read_cells(
+    column: Any,  # (n,)
+) -> Cells:
+    """Return the cells (n,) of a tensor, an array, a list, or a column of pandas, polars or Arrow.
+
+    Raises:
+        DataError: The dates or durations of the column have no common meaning.
+
+    Examples:
+        >>> from rfgp.columns.foreign import read_cells
+        >>> read_cells([True, False]).content.value
+        'truth values'
+    """
+    if isinstance(column, Tensor):
+        return of_tensor(column)
+    if isinstance(column, np.ndarray):
+        return of_array(column)
+    if isinstance(column, list | tuple | range):
+        return of_objects(column)
+    package = type(column).__module__.split(".")[0]
+    if package == "pandas":
+        return _of_pandas(column)
+    if package in ("polars", "pyarrow"):
+        return _of_arrow(column.to_arrow() if package == "polars" else column)
+    return of_array(np.asarray(column))
+
+
+def _of_pandas(column: Any) -> Cells:
+    """Return the cells (n,) of a series, index or extension array of pandas."""
+    cells, kind = getattr(column, "array", column), column.dtype
+    if hasattr(cells, "categories"):
+        found = read_cells(cells.categories)
+        codes = np.asarray(cells.codes, dtype=np.int64)
+        return replace(found, missing=codes < 0, codes=codes, is_ordered=True)
+    if getattr(kind, "tz", None) is not None:  # pandas keeps such dates in UTC
+        return of_array(np.asarray(cells, dtype=f"datetime64[{kind.unit}]"))
+    if not isinstance(kind, np.dtype) and hasattr(cells, "__arrow_array__"):
+        return _of_arrow(cells.__arrow_array__())
+    return of_array(np.asarray(column))
+
+
+def _of_arrow(column: Any) -> Cells:
+    """Return the cells (n,) of an array or chunked array of Arrow."""
+    import pyarrow as pa
+
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ExtensionArray):  # periods and intervals of pandas
+        return of_objects(np.asarray(array.to_pandas(), dtype=object))
+    if "string" in str(array.type):
+        array = array.dictionary_encode()
+    if isinstance(array, pa.DictionaryArray):
+        return _of_dictionary(array)
+    if pa.types.is_decimal(array.type):
+        array = array.cast(pa.float64())
+    found = of_array(array.to_numpy(zero_copy_only=False))
+    return replace(found, missing=found.missing | np.asarray(array.is_null()))
+
+
+def _of_dictionary(array: Any) -> Cells:
+    """Return the cells (n,) of a dictionary array of Arrow, whose dictionary may have nulls."""
+    words = array.dictionary
+    found = of_objects(words.to_pylist()) if "string" in str(words.type) else _of_arrow(words).expanded()
+    codes = np.asarray(array.indices.fill_null(0), dtype=np.int64)
+    missing = np.asarray(array.is_null())
+    if len(words):
+        missing = missing | found.missing[codes]
+    return replace(found, missing=missing, codes=np.where(missing, -1, codes), is_ordered=bool(array.type.ordered))

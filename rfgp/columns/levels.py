@@ -1,0 +1,76 @@
+"""Levels of a category: distinct values as plain Python objects, and their codes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.columns.cells import Cells, Content, as_numpy
+from rfgp.columns.requests import Level
+
+
+def factorize(cells: Cells) -> tuple[NDArray[np.int64], list[Level]]:
+    """Return the places (n,) of cells among their distinct values, and these as plain Python objects.
+
+    The distinct values are in order of first appearance.
+
+    Examples:
+        >>> from rfgp.columns.cells import of_objects
+        >>> from rfgp.columns.levels import factorize
+        >>> places, labels = factorize(of_objects(["south", "north", "south"]))
+        >>> places.tolist(), labels
+        ([0, 1, 0], ['south', 'north'])
+    """
+    if cells.codes is None:
+        return distinct(_plain(cells.content, cells.values))
+    places, used = distinct(cells.codes.tolist())
+    again, labels = distinct(_plain(cells.content, cells.values[used]))
+    return again[places], labels
+
+
+def distinct(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    """Return the places (n,) of hashable values among the distinct ones, and these in order of first appearance.
+
+    Examples:
+        >>> from rfgp.columns.levels import distinct
+        >>> distinct("aba")[1]
+        ['a', 'b']
+    """
+    listed = list(values)
+    place_of = {value: place for place, value in enumerate(dict.fromkeys(listed))}
+    return np.fromiter(map(place_of.__getitem__, listed), dtype=np.int64, count=len(listed)), list(place_of)
+
+
+def ordered(cells: Cells) -> tuple[Level, ...]:
+    """Return the levels that occur in cells (n,), sorted, or in the order of a caller's categories.
+
+    Examples:
+        >>> from rfgp.columns.cells import of_objects
+        >>> from rfgp.columns.levels import ordered
+        >>> ordered(of_objects(["south", "north"]))
+        ('north', 'south')
+    """
+    if cells.codes is None or not cells.is_ordered:
+        return tuple(sorted(factorize(cells)[1]))
+    return tuple(dict.fromkeys(_plain(cells.content, cells.values[np.unique(cells.codes)])))
+
+
+def codes_of(cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.float64]:
+    """Return the codes (n,) of cells: places among the levels; of new labels the numbers from num_levels on.
+
+    Examples:
+        >>> from rfgp.columns.cells import of_objects
+        >>> from rfgp.columns.levels import codes_of
+        >>> codes_of(of_objects(["b", "new", "a", "new"]), ("a", "b")).tolist()
+        [1.0, 2.0, 0.0, 2.0]
+    """
+    places, labels = factorize(cells)
+    code_of = {label: code for code, label in enumerate(dict.fromkeys([*levels, *labels]))}
+    return np.array([code_of[label] for label in labels], dtype=np.float64)[places]
+
+
+def _plain(content: Content, values: Any) -> list[Level]:
+    """Return the values (n,) of levels as plain Python objects; floats become integers."""
+    listed = as_numpy(values).tolist()
+    return list(map(int, listed)) if content is Content.NUMBER else list(listed)

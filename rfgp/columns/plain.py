@@ -1,0 +1,109 @@
+"""Columns of a schema as JSON, and back, with every field checked."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfgp.columns.kinds import Kind
+from rfgp.columns.requests import ColumnSchema, NodeTable, check_nodes
+from rfgp.counts import counted
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.messages import shown
+
+_VERSION = 1
+"""The version of the format."""
+_FIELDS = ("key", "kind", "terms", "is_date", "levels")
+
+
+def encode(columns: Sequence[ColumnSchema]) -> dict[str, Any]:
+    """Return columns as dicts, lists, texts, integers and booleans; without graphs.
+
+    Examples:
+        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> from rfgp.columns.plain import encode
+        >>> encode([ColumnSchema("t", Kind.NUMBER)])["columns"]
+        [{'key': 't', 'kind': 'number', 'terms': [], 'is_date': False, 'levels': []}]
+    """
+    return {"version": _VERSION, "columns": [_encoded(column) for column in columns]}
+
+
+def decode(content: Any, nodes: Sequence[NodeTable] = ()) -> tuple[ColumnSchema, ...]:
+    """Return the columns that `encode` wrote, with a graph for each column of nodes.
+
+    Raises:
+        DataError: A field is missing, unknown, of another type, or contradicts another field.
+        InvalidArgumentError: There are more or fewer graphs than columns of nodes.
+
+    Examples:
+        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> from rfgp.columns.plain import decode, encode
+        >>> decode(encode([ColumnSchema("t", Kind.NUMBER)]))[0].key
+        't'
+    """
+    entries = _fields(content, ("version", "columns"), "the schema")
+    if type(entries["version"]) is not int or entries["version"] != _VERSION:
+        raise _bad(f"its version must be {_VERSION}, got {shown(entries['version'])}")
+    if type(entries["columns"]) is not list:
+        raise _bad(f"columns must be a list, got {shown(entries['columns'])}")
+    rules = [_fields(entry, _FIELDS, "a column") for entry in entries["columns"]]
+    for rule in rules:
+        _check(rule)
+    num_nodes = sum(rule["kind"] == Kind.NODE for rule in rules)
+    if len(nodes) != num_nodes:
+        raise InvalidArgumentError(f"nodes must be {counted(num_nodes, 'graph')}, got {len(nodes)}.")
+    graphs = iter(nodes)
+    columns = tuple(_decoded(rule, next(graphs) if rule["kind"] == Kind.NODE else None) for rule in rules)
+    places = [(column.key, column.kind, id(column.nodes)) for column in columns]
+    if len(set(places)) < len(places):
+        raise _bad("two columns have the same key and kind")
+    return columns
+
+
+def _encoded(column: ColumnSchema) -> dict[str, Any]:
+    return {
+        "key": column.key,
+        "kind": column.kind.value,
+        "terms": list(column.terms),
+        "is_date": column.is_date,
+        "levels": list(column.levels),
+    }
+
+
+def _decoded(rule: dict[str, Any], nodes: NodeTable | None) -> ColumnSchema:
+    kind = Kind(rule["kind"])
+    check_nodes(kind, nodes)
+    return ColumnSchema(rule["key"], kind, tuple(rule["terms"]), rule["is_date"], tuple(rule["levels"]), nodes)
+
+
+def _fields(entry: Any, names: tuple[str, ...], what: str) -> dict[str, Any]:
+    """Return a dict with these fields and no others."""
+    if type(entry) is not dict:
+        raise _bad(f"{what} must be a dict, got {shown(entry)}")
+    odd = set(names).symmetric_difference(entry)
+    if odd:
+        raise _bad(f"{what} lacks or does not know the field {shown(min(map(str, odd)))}")
+    return entry
+
+
+def _check(rule: dict[str, Any]) -> None:
+    """Refuse a column whose fields have other types, or contradict each other."""
+    key, kind, levels = rule["key"], rule["kind"], rule["levels"]
+    if type(key) not in (str, int) or (type(key) is int and key < 0):
+        raise _bad(f"a key must be a name or a number from 0, got {shown(key)}")
+    if type(kind) is not str or kind not in tuple(Kind):
+        raise _bad(f"the kind of {shown(key)} must be one of {', '.join(Kind)}, got {shown(kind)}")
+    if type(rule["terms"]) is not list or any(type(term) is not str for term in rule["terms"]):
+        raise _bad(f"the terms of {shown(key)} must be a list of names, got {shown(rule['terms'])}")
+    is_number = kind in (Kind.NUMBER, Kind.COORDINATE)
+    if type(rule["is_date"]) is not bool or (rule["is_date"] and not is_number):
+        raise _bad(f"is_date of {shown(key)} must be true or false, and false unless it is a number")
+    if type(levels) is not list or bool(levels) != (kind == Kind.LEVEL):
+        raise _bad(
+            f"{shown(key)} must have a list of levels if its kind is {Kind.LEVEL.value!r}, and an empty one otherwise"
+        )
+    types = set(map(type, levels))
+    if len(types) > 1 or not types <= {str, int, bool} or len(set(levels)) < len(levels):
+        raise _bad(f"the levels of {shown(key)} must be different, and all of them texts, integers or booleans")
+
+
+def _bad(why: str) -> DataError:
+    return DataError(f"This is not a schema of columns that can be used: {why}.")

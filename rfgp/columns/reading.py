@@ -1,0 +1,152 @@
+"""Columns of a matrix: numbers, codes of levels and positions of nodes, from checked cells."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rfgp.columns.cells import Cells, Content, as_float, as_numpy
+from rfgp.columns.faults import disagreements, faults_of
+from rfgp.columns.kinds import Kind
+from rfgp.columns.levels import codes_of, distinct, factorize, ordered
+from rfgp.columns.requests import ColumnSchema
+from rfgp.counts import counted
+from rfgp.errors import DataError
+from rfgp.messages import brief, shown
+
+_MOST_LABELS = 8
+"""The largest number of unknown labels that one message lists."""
+
+
+def learned(column: ColumnSchema, cells: Cells) -> ColumnSchema:
+    """Return a column's schema with the levels of its cells (n,), and whether they are dates.
+
+    Raises:
+        DataError: The cells cannot be read as the column's kind; with every reason.
+
+    Examples:
+        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> from rfgp.columns.cells import of_objects
+        >>> from rfgp.columns.reading import learned
+        >>> learned(ColumnSchema("store", Kind.LEVEL), of_objects(["south", "north"])).levels
+        ('north', 'south')
+    """
+    _check(faults_of(column, cells))
+    if column.kind is Kind.LEVEL:
+        return replace(column, levels=ordered(cells))
+    if column.kind is Kind.NODE:
+        positions_of(column, cells.expanded())
+        return column
+    return replace(column, is_date=cells.content is Content.DATE)
+
+
+def extended(column: ColumnSchema, cells: Cells) -> ColumnSchema:
+    """Return a column's schema with the new levels of cells (n,) after its own, in order of first appearance.
+
+    Raises:
+        DataError: The cells cannot be read as the column's kind, or are of another type than in the training data.
+
+    Examples:
+        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> from rfgp.columns.cells import of_objects
+        >>> from rfgp.columns.reading import extended
+        >>> extended(ColumnSchema("store", Kind.LEVEL, levels=("north",)), of_objects(["south", "north"])).levels
+        ('north', 'south')
+    """
+    _check(faults_of(column, cells) or disagreements(column, cells))
+    if column.kind is not Kind.LEVEL:
+        return column
+    return replace(column, levels=tuple(dict.fromkeys([*column.levels, *factorize(cells)[1]])))
+
+
+def read_column(column: ColumnSchema, cells: Cells) -> Tensor:
+    """Return the cells (n,) of a column as numbers: floating, and float64 unless floats of another type were given.
+
+    Raises:
+        DataError: The cells cannot be read as the column's kind, or are of another type than in the training data.
+
+    Examples:
+        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> from rfgp.columns.cells import of_objects
+        >>> from rfgp.columns.reading import read_column
+        >>> read_column(ColumnSchema("t", Kind.NUMBER), of_objects([1, 2])).tolist()
+        [1.0, 2.0]
+    """
+    _check(faults_of(column, cells) or disagreements(column, cells))
+    if column.kind is Kind.LEVEL:
+        return torch.from_numpy(codes_of(cells, column.levels))
+    if column.kind is Kind.NODE:
+        return torch.from_numpy(positions_of(column, cells.expanded()).astype(np.float64))
+    return _floating(cells.expanded().values)
+
+
+def positions_of(column: ColumnSchema, cells: Cells) -> NDArray[np.int64]:
+    """Return the positions (n,) of the nodes that cells name.
+
+    Raises:
+        DataError: The graph has no node of that name; with several such names.
+
+    Examples:
+        >>> import graphs
+        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> from rfgp.columns.cells import of_objects
+        >>> from rfgp.columns.reading import positions_of
+        >>> line = graphs.Graph.from_edges([("a", "b"), ("b", "c")])
+        >>> positions_of(ColumnSchema("node", Kind.NODE, nodes=line), of_objects(["c", "a"])).tolist()
+        [2, 0]
+    """
+    if cells.content is Content.OBJECT:  # which need not be hashable, and where 1 and True may be two labels
+        return _index(column, cells.values.tolist())
+    places, labels = factorize(cells)
+    return _index(column, labels)[places]
+
+
+def _index(column: ColumnSchema, labels: list[Any]) -> NDArray[np.int64]:
+    assert column.nodes is not None
+    try:
+        return np.asarray(column.nodes.index(labels), dtype=np.int64)
+    except MemoryError:
+        raise
+    except Exception as error:  # of a graph, or of a label of a caller's own class
+        raise DataError(_unknown(column, labels, error)) from error
+
+
+def _unknown(column: ColumnSchema, labels: list[Any], error: Exception) -> str:
+    """Return which labels name no node, as a sentence."""
+    reason = f"{brief(error).removesuffix('.')}."
+    where = f"Column {shown(column.key)}, which {column.readers} reads,"
+    try:
+        candidates = distinct(labels)[1]
+    except TypeError:  # some cannot be hashed
+        candidates = labels
+    unknown = [label for label in candidates if not _has(column, label)]
+    if not unknown:
+        return f"{where} must hold labels of nodes. {reason}"
+    words = ", ".join(map(shown, unknown[:_MOST_LABELS])) + ", ..." * (len(unknown) > _MOST_LABELS)
+    return f"{where} names {counted(len(unknown), 'node')} that the graph does not have: {words}. {reason}"
+
+
+def _has(column: ColumnSchema, label: Any) -> bool:
+    assert column.nodes is not None
+    try:
+        return len(column.nodes.index([label])) == 1
+    except Exception:
+        return False
+
+
+def _floating(values: Any) -> Tensor:
+    """Return numbers (n,) as a floating tensor, which shares no memory with them unless they are a tensor."""
+    if isinstance(values, Tensor):
+        return values if values.is_floating_point() else values.double()
+    if values.dtype == object:
+        values = np.array([as_float(value) for value in values.tolist()])
+    kind = np.float32 if values.dtype.type is np.float32 else np.float64
+    return torch.from_numpy(np.array(as_numpy(values), dtype=kind))
+
+
+def _check(problems: list[str]) -> None:
+    if problems:
+        raise DataError("\n".join(problems))

@@ -1,0 +1,154 @@
+"""Requests of kernels for columns, and the columns that they come to."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfgp.columns.kinds import Kind
+from rfgp.errors import InvalidArgumentError
+from rfgp.messages import shown
+
+Key = str | int
+"""The name of a column of a dataframe or dict, or the number of a column of an array, from 0."""
+Level = str | int | bool
+"""A level of a category."""
+
+
+class NodeTable(Protocol):
+    """The nodes of a graph, found by their labels. `graphs.Graph` is one."""
+
+    def index(self, labels: Any) -> NDArray[np.int64]:
+        """Return the positions (n,) of the nodes with these n labels; a KeyError or ValueError if there is none."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A kernel term's request for one column.
+
+    Attributes:
+        key: The column's name, or its number in an array.
+        kind: How the term reads the column, a `Kind` or its name.
+        term: The term's name, for messages.
+        nodes: The graph whose nodes the column names, for Kind.NODE only.
+
+    Raises:
+        InvalidArgumentError: The key is neither text nor a number from 0, the kind is unknown, or nodes are missing or
+            given for another kind.
+
+    Examples:
+        >>> from rfgp.columns import Kind, Request
+        >>> Request("store", Kind.LEVEL, "group(store)").kind
+        <Kind.LEVEL: 'level'>
+    """
+
+    key: Key
+    kind: Kind
+    term: str
+    nodes: NodeTable | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", read_key(self.key))
+        if self.kind not in tuple(Kind):
+            raise InvalidArgumentError(f"kind must be one of {', '.join(Kind)}, got {shown(self.kind)}.")
+        object.__setattr__(self, "kind", Kind(self.kind))
+        if not isinstance(self.term, str):
+            raise InvalidArgumentError(f"term must be the name of a kernel term, got {shown(self.term)}.")
+        check_nodes(self.kind, self.nodes)
+
+
+@dataclass(frozen=True)
+class ColumnSchema:
+    """One column of the matrix that `Schema.read` returns.
+
+    Attributes:
+        key: The column's name, or its number in an array.
+        kind: How kernels read it.
+        terms: The names of the terms that read it.
+        is_date: Whether the training data have dates, which are read as days since 1970-01-01 UTC.
+        levels: For Kind.LEVEL the levels of the training data: sorted, or in the order of a pandas category. Else ().
+        nodes: For Kind.NODE the graph whose nodes the column names. Else None.
+
+    Examples:
+        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> ColumnSchema("store", Kind.LEVEL, ("group(store)",), levels=("north", "south")).num_levels
+        2
+    """
+
+    key: Key
+    kind: Kind
+    terms: tuple[str, ...] = ()
+    is_date: bool = False
+    levels: tuple[Level, ...] = ()
+    nodes: NodeTable | None = None
+
+    @property
+    def num_levels(self) -> int:
+        """The number of levels of the training data, 0 unless the kind is Kind.LEVEL."""
+        return len(self.levels)
+
+    @property
+    def readers(self) -> str:
+        """The terms that read the column, for messages."""
+        names = [*self.terms[:3], "others"] if len(self.terms) > 3 else [*self.terms]
+        return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]]) or "the kernel"
+
+
+def distinct(requests: Iterable[Request]) -> tuple[ColumnSchema, ...]:
+    """Return one column for each distinct key and kind, and each graph, in order of first appearance.
+
+    Examples:
+        >>> from rfgp.columns.requests import Request, distinct
+        >>> wanted = [Request("t", "number", "rbf(t)"), Request("t", "number", "linear(t)")]
+        >>> [column.terms for column in distinct(wanted)]
+        [('rbf(t)', 'linear(t)')]
+    """
+    found: dict[tuple[Key, Kind, int], ColumnSchema] = {}
+    for request in requests:
+        if not isinstance(request, Request):
+            raise InvalidArgumentError(f"requests must be rfgp.columns.Request objects, got {shown(request)}.")
+        place = (request.key, request.kind, id(request.nodes))
+        column = found.setdefault(place, ColumnSchema(request.key, request.kind, nodes=request.nodes))
+        if request.term not in column.terms:
+            found[place] = replace(column, terms=(*column.terms, request.term))
+    return tuple(found.values())
+
+
+def read_key(key: Any) -> Key:
+    """Return a column's key as plain text or a plain integer.
+
+    Raises:
+        InvalidArgumentError: It is neither text nor a number from 0.
+
+    Examples:
+        >>> import numpy as np
+        >>> from rfgp.columns.requests import read_key
+        >>> read_key("price"), read_key(np.int64(2))
+        ('price', 2)
+    """
+    if isinstance(key, str):
+        return str.__str__(key)
+    if isinstance(key, int | np.integer) and not isinstance(key, bool) and key >= 0:
+        return int(key)
+    raise InvalidArgumentError(f"A column must be a name, or a number from 0, got {shown(key)}.")
+
+
+def check_nodes(kind: Kind, nodes: Any) -> None:
+    """Refuse a missing graph of Kind.NODE, and a graph of another kind.
+
+    Raises:
+        InvalidArgumentError: The graph is missing, has no `index` method, or belongs to another kind.
+
+    Examples:
+        >>> from rfgp.columns import Kind
+        >>> from rfgp.columns.requests import check_nodes
+        >>> check_nodes(Kind.NUMBER, None)
+    """
+    if kind is not Kind.NODE:
+        if nodes is not None:
+            raise InvalidArgumentError(f"nodes must be None for the kind {kind.value!r}, got {shown(nodes)}.")
+        return
+    if isinstance(nodes, str | bytes | list | tuple | range) or not callable(getattr(nodes, "index", None)):
+        raise InvalidArgumentError(f"nodes must be a graph with an index method, got {shown(nodes)}.")

@@ -1,0 +1,227 @@
+"""Schemas: the columns that kernels read, learned from training data, and the matrix of numbers of any table."""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from rfgp.columns import plain
+from rfgp.columns.faults import joined
+from rfgp.columns.kinds import Kind
+from rfgp.columns.reading import extended, learned, read_column
+from rfgp.columns.requests import ColumnSchema, Key, Level, NodeTable, Request, distinct
+from rfgp.columns.table import Table
+from rfgp.counts import counted
+from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.messages import shown
+
+T = TypeVar("T")
+
+_WORDS = {Kind.NUMBER: "number", Kind.COORDINATE: "coordinate", Kind.NODE: "node of a graph"}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The D columns that the terms of a kernel read, and their levels in the training data.
+
+    Attributes:
+        columns: The D columns, one for each distinct key and kind (and graph) that is requested.
+
+    Examples:
+        >>> from rfgp.columns import Kind, Request, Schema, Table
+        >>> table = Table.of({"t": [0.5, 1.5], "store": ["south", "north"]})
+        >>> wanted = [Request("t", Kind.NUMBER, "rbf(t)"), Request("store", Kind.LEVEL, "group(store)")]
+        >>> schema = Schema.learn(wanted, table)
+        >>> schema.read(table).tolist()
+        [[0.5, 1.0], [1.5, 0.0]]
+    """
+
+    columns: tuple[ColumnSchema, ...]
+
+    @classmethod
+    def learn(cls, requests: Iterable[Request], table: Table) -> "Schema":
+        """Return the schema of the requested columns of the training data (n rows).
+
+        Args:
+            requests: The columns that the terms of a kernel read. Terms may share columns.
+            table: The training data.
+
+        Raises:
+            DataError: Columns are missing from the table, or have cells that their kind cannot read. The message lists
+                the faults of all columns.
+
+        Examples:
+            >>> from rfgp.columns import Kind, Request, Schema, Table
+            >>> table = Table.of({"store": ["south", "north"]})
+            >>> Schema.learn([Request("store", Kind.LEVEL, "group(store)")], table).describe(0)
+            "column 'store', 2 levels"
+        """
+        return cls(_each(distinct(requests), table, learned))
+
+    def extended(self, table: Table) -> "Schema":
+        """Return the schema with the new levels of a table after those that are known.
+
+        Args:
+            table: Rows that join the training data.
+
+        Raises:
+            DataError: As `read`.
+
+        Examples:
+            >>> from rfgp.columns import ColumnSchema, Kind, Schema, Table
+            >>> schema = Schema((ColumnSchema("store", Kind.LEVEL, levels=("b",)),))
+            >>> schema.extended(Table.of({"store": ["c", "a", "b"]})).columns[0].levels
+            ('b', 'c', 'a')
+        """
+        return Schema(_each(self.columns, table, extended))
+
+    def read(self, table: Table) -> Tensor:
+        """Return the columns of a table as a matrix (n, D) of numbers.
+
+        Levels that the training data do not have get the codes num_levels, num_levels + 1, ... in order of first
+        appearance. Rows with the same new level share a code. The matrix has the dtype of the columns if all of these
+        are NUMBER or COORDINATE, otherwise float64, and keeps the gradients and the device of tensors.
+
+        Args:
+            table: The training data or new data.
+
+        Raises:
+            DataError: As `learn`; or the type of a column is not that of the training data.
+
+        Examples:
+            >>> from rfgp.columns import Kind, Request, Schema, Table
+            >>> train, new = Table.of({"store": ["a", "b"]}), Table.of({"store": ["b", "c", "d", "c"]})
+            >>> Schema.learn([Request("store", Kind.LEVEL, "group(store)")], train).read(new).squeeze(1).tolist()
+            [1.0, 2.0, 3.0, 2.0]
+        """
+        origin = table.origin
+        found = _each(self.columns, table, read_column)
+        if not found:
+            return origin.template.new_empty(table.num_rows, 0)
+        dtype = functools.reduce(torch.promote_types, (column.dtype for column in found))
+        return torch.stack([column.to(origin.template.device, dtype) for column in found], dim=1)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of the D columns."""
+        return tuple(column.kind for column in self.columns)
+
+    @property
+    def is_standardizable(self) -> tuple[bool, ...]:
+        """Whether each of the D columns may be standardized: those of Kind.NUMBER."""
+        return tuple(kind is Kind.NUMBER for kind in self.kinds)
+
+    def column_of(self, key: Key, kind: Kind, nodes: NodeTable | None = None) -> int:
+        """Return the place of a column in the matrix (n, D).
+
+        Args:
+            key: The column's name, or its number in an array.
+            kind: How a kernel reads it.
+            nodes: The graph, for Kind.NODE. It may be None if one graph reads the column.
+
+        Raises:
+            InvalidArgumentError: There is no such column, or several graphs read it.
+
+        Examples:
+            >>> from rfgp.columns import ColumnSchema, Kind, Schema
+            >>> schema = Schema((ColumnSchema("t", Kind.NUMBER), ColumnSchema("t", Kind.LEVEL, levels=(1, 2))))
+            >>> schema.column_of("t", Kind.LEVEL)
+            1
+        """
+        places = [place for place, column in enumerate(self.columns) if (column.key, column.kind) == (key, kind)]
+        if len(places) > 1:
+            places = [place for place in places if self.columns[place].nodes is nodes]
+        if len(places) != 1:
+            known = "; ".join(map(self.describe, range(len(self.columns))))
+            raise InvalidArgumentError(
+                f"There is no single column {shown(key)} of the kind {shown(kind)}, got {known}."
+            )
+        return places[0]
+
+    def labels(self, place: int, codes: Iterable[float]) -> list[Level | None]:
+        """Return the levels of k codes of a column, None for codes of levels that the training data do not have.
+
+        Raises:
+            InvalidArgumentError: The column has no levels.
+
+        Examples:
+            >>> from rfgp.columns import ColumnSchema, Kind, Schema
+            >>> Schema((ColumnSchema("store", Kind.LEVEL, levels=("a", "b")),)).labels(0, [1.0, 2.0])
+            ['b', None]
+        """
+        column = self.columns[place]
+        if column.kind is not Kind.LEVEL:
+            raise InvalidArgumentError(f"place must be a column of levels, got {self.describe(place)}.")
+        return [column.levels[int(code)] if 0 <= code < column.num_levels else None for code in codes]
+
+    def describe(self, place: int) -> str:
+        """Return what the column at a place is, in a few words.
+
+        Examples:
+            >>> from rfgp.columns import ColumnSchema, Kind, Schema
+            >>> Schema((ColumnSchema("day", Kind.NUMBER, is_date=True),)).describe(0)
+            "column 'day', a date (days since 1970-01-01 UTC)"
+        """
+        column = self.columns[place]
+        word = f"a {_WORDS.get(column.kind)}"
+        if column.is_date:
+            word = "a date (days since 1970-01-01 UTC)"
+        if column.kind is Kind.LEVEL:
+            word = counted(column.num_levels, "level")
+        return f"column {shown(column.key)}, {word}"
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the schema as dicts, lists, texts, integers and booleans, ready for JSON; without graphs.
+
+        Examples:
+            >>> from rfgp.columns import ColumnSchema, Kind, Schema
+            >>> Schema((ColumnSchema("t", Kind.NUMBER, ("rbf(t)",)),)).to_plain()["version"]
+            1
+        """
+        return plain.encode(self.columns)
+
+    @classmethod
+    def from_plain(cls, content: Any, nodes: Sequence[NodeTable] = ()) -> "Schema":
+        """Return the schema that `to_plain` wrote, with every field checked. The content may come from anywhere.
+
+        Args:
+            content: The content of a model file.
+            nodes: One graph for each column of Kind.NODE, in the order of the columns.
+
+        Raises:
+            DataError: A field is missing, unknown, of another type, or contradicts another field.
+            InvalidArgumentError: There are more or fewer graphs than columns of Kind.NODE.
+
+        Examples:
+            >>> from rfgp.columns import ColumnSchema, Kind, Schema
+            >>> schema = Schema((ColumnSchema("store", Kind.LEVEL, levels=("a", "b")),))
+            >>> Schema.from_plain(schema.to_plain()) == schema
+            True
+        """
+        return cls(plain.decode(content, nodes))
+
+
+def _each(
+    columns: Sequence[ColumnSchema],
+    table: Table,
+    step: Callable[[ColumnSchema, Any], T],
+) -> tuple[T, ...]:
+    """Return the results of a step, one for each column and its cells (n,).
+
+    Raises:
+        DataError: With the messages of all columns where it fails.
+    """
+    if columns and all(column.kind is not Kind.NODE for column in columns):
+        table.check_labels()
+    found, problems = [], []
+    for column in columns:
+        try:
+            found.append(step(column, table.cells(column.key, column.readers)))
+        except DataError as error:
+            problems.append(str(error))
+    if problems:
+        raise DataError(joined(problems))
+    return tuple(found)

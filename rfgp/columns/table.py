@@ -1,0 +1,330 @@
+"""Tables: dataframes, dicts, arrays and sequences of labels, read by the keys of their columns."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rfgp.columns.cells import REAL, Cells, Content, objects
+from rfgp.columns.foreign import read_cells
+from rfgp.columns.requests import Key
+from rfgp.counts import counted
+from rfgp.errors import DataError
+from rfgp.messages import brief, like, listed, shown
+from rfgp.rows.arrays import Origin
+from rfgp.rows.names import names_of
+
+NODE_KEY = "node"
+"""The key of a sequence of node labels."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """The inputs of a model, as columns with keys. Build it with `Table.of`.
+
+    Attributes:
+        keys: The names of the columns, or their numbers in an array.
+        num_rows: The number n of rows.
+        columns: The columns (n,) by key, as the caller's container has them; also those with a second key.
+        source: "dataframe", "dict", "array" or "sequence".
+
+    Examples:
+        >>> from rfgp.columns import Table
+        >>> Table.of({"t": [0.5, 1.5], "store": ["north", "south"]})
+        Table(2 rows, 2 columns: t, store)
+    """
+
+    keys: tuple[Key, ...]
+    num_rows: int
+    columns: Mapping[Key, Any]
+    source: str
+
+    @classmethod
+    def of(cls, X: Any, target: Key | None = None) -> "Table":
+        """Return the table of a dataframe, a dict of columns, an array (n, d), or a sequence (n,) of node labels.
+
+        Args:
+            X: A dataframe of pandas, polars or Arrow; a dict of arrays, lists or tensors (n,); an array, tensor or list
+                of rows (n, d), whose keys are 0 to d - 1; a sequence (n,) of labels, whose key is "node" or 0; a Table.
+            target: The key of a column that is left out. If None, all columns are kept.
+
+        Raises:
+            DataError: Two columns have one name, columns have different lengths or are not one-dimensional, there are
+                no rows or no columns, or the target is not among them.
+
+        Examples:
+            >>> from rfgp.columns import Table
+            >>> Table.of([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).keys
+            (0, 1)
+            >>> Table.of({"t": [0.5, 1.5], "units": [3, 4]}, target="units").keys
+            ('t',)
+        """
+        try:
+            table = X if isinstance(X, Table) else _read(X)
+        except (DataError, MemoryError):
+            raise
+        except Exception as error:  # of a caller's own class
+            raise DataError(f"X must be a table, but a {type(X).__name__} cannot be read: {brief(error)}") from error
+        return table if target is None else table.without(target)
+
+    @property
+    def origin(self) -> Origin:
+        """Where predictions go back to: numpy or torch, with the dtype and the device of the columns."""
+        tensors = [column for column in self.columns.values() if isinstance(column, Tensor)]
+        types = [_floating_type(column) for column in self.columns.values()] or [torch.float64]
+        dtype = functools.reduce(torch.promote_types, types)
+        return Origin(not tensors, torch.empty(0, dtype=dtype, device=tensors[0].device if tensors else "cpu"))
+
+    def column(self, key: Key, reader: str = "") -> Any:
+        """Return a column (n,) as the caller's container has it: a tensor, an array, a list or a series.
+
+        Args:
+            key: The column's name, or its number in an array.
+            reader: The kernel term that reads it, for messages. If "", no term is named.
+
+        Raises:
+            DataError: There is no such column; with those that there are.
+
+        Examples:
+            >>> from rfgp.columns import Table
+            >>> Table.of({"t": [0.5, 1.5]}).column("t")
+            [0.5, 1.5]
+        """
+        if isinstance(key, str | int | np.integer) and not isinstance(key, bool) and key in self.columns:
+            return self.columns[key]
+        raise DataError(f"X has no column {shown(key)}{_read_by(reader).removesuffix(',')}. {self._remedy(key)}")
+
+    def cells(self, key: Key, reader: str = "") -> Cells:
+        """Return the cells (n,) of a column in a form that does not depend on the container.
+
+        Raises:
+            DataError: There is no such column, or it cannot be read.
+
+        Examples:
+            >>> from rfgp.columns import Table
+            >>> Table.of({"t": [0.5, 1.5]}).cells("t").content.value
+            'numbers'
+        """
+        column = self.column(key, reader)
+        try:
+            return read_cells(column)
+        except DataError as error:
+            raise DataError(f"Column {shown(key)}{_read_by(reader)} {error}") from error
+        except MemoryError:
+            raise
+        except Exception as error:  # of a caller's own class
+            reason = f"cannot be read: {brief(error).removesuffix('.')}. Convert it to a numpy array."
+            raise DataError(f"Column {shown(key)}{_read_by(reader)} {reason}") from error
+
+    def without(self, target: Key) -> "Table":
+        """Return the table without the column of the target.
+
+        Raises:
+            DataError: There is no such column.
+
+        Examples:
+            >>> from rfgp.columns import Table
+            >>> Table.of({"t": [0.5, 1.5], "units": [3, 4]}).without("units").keys
+            ('t',)
+        """
+        self.column(target)
+        left = {key: column for key, column in self.columns.items() if key != target}
+        return replace(self, keys=tuple(key for key in self.keys if key != target), columns=left)
+
+    def check_labels(self) -> None:
+        """Refuse a sequence (n,) of numbers or dates, where no term reads labels of nodes.
+
+        Raises:
+            DataError: X must be (n, d).
+
+        Examples:
+            >>> from rfgp.columns import Table
+            >>> Table.of(["a", "b"]).check_labels()
+        """
+        if self.source == "sequence" and self.cells(NODE_KEY).content in (*REAL, Content.DATE, Content.DURATION):
+            raise DataError(
+                f"X must have shape (n, d), got ({self.num_rows},). Use X.reshape(-1, 1) for one column, or "
+                "X.reshape(1, -1) for one row."
+            )
+
+    def _remedy(self, key: Any) -> str:
+        """Return what to do about a key that no column has."""
+        names = [str(known) for known in self.keys]
+        if self.source == "array":
+            range_ = f"0 to {len(names) - 1}" if len(names) > 1 else "0"
+            more = " Pass a dataframe or a dict to use names." if isinstance(key, str) else ""
+            return f"X is an array, whose columns are numbered {range_}.{more}"
+        if self.source == "sequence":
+            return f'X is a sequence of labels, whose only column is "{NODE_KEY}".'
+        known = f"Its columns are: {listed(names) or 'none'}."
+        if isinstance(key, str):
+            return known + like(key, [name for name in self.keys if isinstance(name, str)])
+        usable = isinstance(key, int | np.integer) and 0 <= key < len(self.keys)
+        name = f" Use {shown(self.keys[key])} for the column at place {key}." if usable else ""
+        return f"The columns of a {self.source} are read by their names. {known}{name}"
+
+    def __repr__(self) -> str:
+        sizes = f"{counted(self.num_rows, 'row')}, {counted(len(self.keys), 'column')}"
+        return f"Table({sizes}: {listed([str(key) for key in self.keys])})"
+
+
+def _read_by(reader: str) -> str:
+    return f", which {reader} reads," * bool(reader)
+
+
+def _floating_type(column: Any) -> torch.dtype:
+    """Return the floating type that a column (n,) is read as."""
+    if isinstance(column, Tensor) and column.is_floating_point():
+        return column.dtype
+    return torch.float32 if getattr(column, "dtype", None) == np.dtype(np.float32) else torch.float64
+
+
+def _read(X: Any) -> Table:
+    """Return the table of X.
+
+    Raises:
+        DataError: It is none.
+    """
+    if isinstance(X, Mapping):
+        return _of_dict(X)
+    if isinstance(X, Tensor):
+        return _of_array(_usable(X))
+    if names_of(X) is not None:
+        return _of_frame(X)
+    if isinstance(X, str | bytes) or not (hasattr(X, "__array__") or isinstance(X, list | tuple | range)):
+        lazy = " Call its collect() first." if hasattr(X, "collect") else ""
+        raise DataError(
+            f"X must be a dataframe, a dict of columns, an array (n, d) or a sequence of labels, got {shown(X)}.{lazy}"
+        )
+    if isinstance(X, list | tuple | range):
+        return _of_list(list(X))
+    array = X if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
+    if array.dtype.names:
+        return _of_dict({name: array[name] for name in array.dtype.names})
+    return (
+        _of_sequence(X if type(X).__module__.startswith("pandas") else array) if array.ndim == 1 else _of_array(array)
+    )
+
+
+def _usable(x: Tensor) -> Tensor:  # (...)
+    """Return a tensor as it is.
+
+    Raises:
+        DataError: It is sparse, or has no values.
+    """
+    if x.layout != torch.strided or x.is_quantized:
+        raise DataError("X must be a dense tensor. Use X.to_dense().")
+    if x.is_meta:
+        raise DataError("X must have values, but is on torch's meta device. Make it on another one.")
+    return x
+
+
+def _of_array(
+    x: Any,  # (n, d) or (n,)
+) -> Table:
+    if x.ndim == 1:
+        return _of_sequence(x)
+    if x.ndim != 2 or x.shape[1] == 0:
+        remedy = " Use X.reshape(len(X), -1)." if x.ndim > 2 else ""
+        raise DataError(f"X must have shape (n, d) with d >= 1, got {tuple(x.shape)}.{remedy}")
+    return _table({place: x[:, place] for place in range(x.shape[1])}, "array")
+
+
+def _of_list(rows: list[Any]) -> Table:
+    """Return the table of a list of rows (n, d), or of labels (n,); tuples are read as both."""
+    cells = objects(rows)
+    kinds = set(map(type, rows))
+    if not rows or not kinds <= {list, tuple, np.ndarray}:
+        return _of_sequence(cells)
+    widths = {len(row) for row in rows}
+    if kinds == {tuple} and len(widths) > 1:
+        return _of_sequence(cells)
+    if len(widths) > 1:
+        raise DataError(f"X must be rows of one length, got rows of {min(widths)} to {max(widths)} values.")
+    if widths == {0} or any(np.ndim(row[0]) for row in rows):
+        raise DataError(f"X must have shape (n, d) with d >= 1, got rows such as {shown(rows[0])}.")
+    columns: dict[Key, Any] = {place: list(column) for place, column in enumerate(zip(*rows, strict=True))}
+    found = _table(columns, "array")
+    return replace(found, columns={**columns, NODE_KEY: cells}) if kinds == {tuple} else found
+
+
+def _of_sequence(labels: Any) -> Table:
+    found = _table({NODE_KEY: labels}, "sequence")
+    return replace(found, columns={NODE_KEY: labels, 0: labels})
+
+
+def _of_frame(frame: Any) -> Table:
+    """Return the table of a dataframe of pandas, polars or Arrow."""
+    labels = getattr(frame, "column_names", None) if not hasattr(frame, "iloc") else None
+    labels = list(frame.columns if labels is None else labels)
+    columns: dict[Key, Any] = {}
+    for place, label in enumerate(labels):
+        is_number = isinstance(label, int | np.integer) and not isinstance(label, bool)
+        if not is_number and not isinstance(label, str):
+            raise DataError(f"The columns of X must have names of text or integers, got {shown(label)}. Rename them.")
+        columns[int(label) if is_number else label] = _taken(frame, label, place)
+    return _table(columns, "dataframe")
+
+
+def _taken(frame: Any, label: Any, place: int) -> Any:
+    """Return one column (n,) of a dataframe."""
+    if hasattr(frame, "iloc"):
+        return frame.iloc[:, place]
+    return frame.column(place) if hasattr(frame, "column") else frame[label]
+
+
+def _of_dict(columns: Mapping[Any, Any]) -> Table:
+    found: dict[Key, Any] = {}
+    for key, column in columns.items():
+        if not isinstance(key, str | int | np.integer) or isinstance(key, bool):
+            raise DataError(f"The keys of X must be names or integers, got {shown(key)}. Rename them.")
+        found[key if isinstance(key, str) else int(key)] = _one_dimensional(key, column)
+    return _table(found, "dict")
+
+
+def _one_dimensional(key: Any, column: Any) -> Any:
+    """Return a column (n,) of a dict.
+
+    Raises:
+        DataError: It has another shape.
+    """
+    if isinstance(column, list | tuple | range):
+        return column
+    if isinstance(column, Tensor):
+        _usable(column)
+    elif not hasattr(column, "__array__"):
+        raise DataError(f"Column {shown(key)} of X must be an array or a list, got {shown(column)}.")
+    shape = np.shape(column) if not hasattr(column, "shape") else tuple(column.shape)
+    if len(shape) != 1:
+        raise DataError(
+            f"Column {shown(key)} of X must have shape (n,), got {shape}. Use reshape(-1) if it is one column."
+        )
+    return column
+
+
+def _table(columns: dict[Key, Any], source: str) -> Table:
+    """Return the table of columns by key.
+
+    Raises:
+        DataError: There are no columns, no rows, or columns of different lengths or on several devices.
+    """
+    if not columns:
+        raise DataError(f"X is a {source} without columns. It must have at least one.")
+    lengths = {key: len(column) for key, column in columns.items()}
+    (first, num_rows), *_ = lengths.items()
+    odd = next((key for key, length in lengths.items() if length != num_rows), None)
+    if odd is not None:
+        raise DataError(
+            f"The columns of X must have one length, but {shown(first)} has {counted(num_rows, 'row')} and "
+            f"{shown(odd)} has {lengths[odd]:,}."
+        )
+    if num_rows == 0:
+        raise DataError(f"X is {'an' if source == 'array' else 'a'} {source} without rows. It must have at least one.")
+    devices = {str(column.device) for column in columns.values() if isinstance(column, Tensor)}
+    if len(devices) > 1:
+        raise DataError(f"The columns of X must be on one device, got {', '.join(sorted(devices))}.")
+    return Table(tuple(columns), num_rows, columns, source)

@@ -1,0 +1,125 @@
+"""Hyperparameters as a live torch module: what a user reads, sets and differentiates in."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rfgp.parameters import Quantity, Space, Values
+from rfgp.paths import find_path
+
+
+class Hyperparameters(nn.Module):
+    """Hyperparameters by path, live: what a user reads, sets and differentiates in.
+
+    `hyperparameters["trend.lengthscale"]` is a value in the user's units, differentiable in the raw parameters. A path
+    may be shortened to a unique end: `hyperparameters.lengthscale` is the lengthscale of a model that has one.
+    `standardized(path)` is the value in standardised units. `mean` is the constant mean.
+
+    Args:
+        values: The numbers that they have first.
+    """
+
+    def __init__(self, values: Values) -> None:
+        super().__init__()
+        self._space = values.space
+        raw = {_key(name): nn.Parameter(value) for name, value in values.detached().raw.items()}
+        mean = raw.pop("mean")
+        self.raw = nn.ParameterDict(raw)
+        self.raw["mean"] = mean
+
+    @property
+    def space(self) -> Space:
+        """What there is."""
+        return self._space
+
+    @property
+    def values(self) -> Values:
+        """The numbers as they are now, with gradients in the raw parameters."""
+        return Values(self._space, {name: self.raw[_key(name)] for name in self._space.names})
+
+    @property
+    def quantities(self) -> Mapping[str, Quantity]:
+        """The positive quantities by name."""
+        return self._space.quantities
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all hyperparameters, "mean" last."""
+        return self._space.names
+
+    def standardized(self, name: str) -> Tensor:
+        """Return a hyperparameter in standardised units, 0-d or (d,); of the mean of k outputs (k,)."""
+        return self.values.standardized(self.path(name))
+
+    def value(self, name: str) -> Tensor:
+        """Return a hyperparameter in the user's units, 0-d or (d,)."""
+        return self.values.value(self.path(name))
+
+    def log_prior(self) -> Tensor:
+        """Return the total log density of the hyperpriors, 0-d."""
+        return self.values.log_hyperprior()
+
+    def set(self, **values: Any) -> None:
+        """Set hyperparameters by name, in the user's units, in place.
+
+        Raises:
+            InvalidArgumentError: an unknown name, a value that is not positive, or a wrong shape.
+        """
+        given = {self.path(name): value for name, value in values.items()}
+        new = self.values.given(**given).raw
+        with torch.no_grad():
+            for name in given:
+                self.raw[_key(name)].copy_(new[name])
+
+    def path(self, name: str) -> str:
+        """Return the path of a hyperparameter, from the path or a unique end of it.
+
+        Raises:
+            InvalidArgumentError: there is no such hyperparameter, or several.
+        """
+        return find_path(name, self.names)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.value(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.set(**{name: value})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __getattr__(self, name: str) -> Any:
+        if self._means_one(name):
+            return self.value(name)
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._means_one(name):
+            self.set(**{name: value})
+        else:
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        own = {name for name in vars(type(self)) if not name.startswith("_")}
+        ends = {name.rpartition(".")[2] for name in self.names}
+        return sorted({*filter(self._means_one, ends), *own, *_OF_MODULES})
+
+    def _means_one(self, name: str) -> bool:
+        """Return whether a name is a path or the end of exactly one."""
+        space = self.__dict__.get("_space")
+        names = () if space is None else space.names
+        return name in names or sum(path.endswith(f".{name}") for path in names) == 1
+
+    def __repr__(self) -> str:
+        return f"Hyperparameters({self.values})"
+
+
+_OF_MODULES = ("raw", "parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad")
+"""What hyperparameters show when they are listed, of the many things that a torch module has."""
+
+
+def _key(name: str) -> str:
+    """Return a path without dots, which torch does not take in the names of parameters."""
+    return name.replace(".", "/")

@@ -1,0 +1,98 @@
+"""Distributions at inputs whose levels no row has: the prior of these levels is added."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rfgp.blocks import WeightBlock
+from rfgp.inference.distributions import Distribution, InputBlocks
+from rfgp.linalg import covariance_root
+
+CHUNK = 2**14
+"""The number of rows of a stream that are looked at together."""
+
+
+def with_new_levels(
+    known: Distribution, blocks: Sequence[WeightBlock], names: Sequence[str] | None, inputs: Tensor | InputBlocks
+) -> Distribution:
+    """Return a distribution at n inputs that includes the effects of levels that no row has.
+
+    Args:
+        known: The distribution of what the rows determine.
+        blocks: The blocks of the prior.
+        names: The names of the terms whose sum it is. If None, all.
+        inputs: The inputs.
+    """
+    some = [block for block in blocks if block.new_levels is not None and (names is None or block.name in names)]
+    return WithNewLevels(known, tuple(some), inputs) if some else known
+
+
+@dataclass(frozen=True, eq=False)
+class WithNewLevels(Distribution):
+    """The sum of what the rows determine and of independent effects of new levels, which have mean 0.
+
+    Attributes:
+        known: The distribution of what the rows determine.
+        blocks: The blocks whose levels may be new.
+        inputs: The points, (n, D), or blocks of them.
+    """
+
+    known: Distribution
+    blocks: tuple[WeightBlock, ...]
+    inputs: Tensor | InputBlocks
+
+    @property
+    def num_points(self) -> int | None:
+        """The number n of points. None if it is not known before they are read."""
+        return self.known.num_points
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether something that the distribution was built from requires a gradient."""
+        return self.known.requires_grad
+
+    @property
+    def noise(self) -> Distribution | None:
+        """The distribution of the logarithm of the noise at the points, if that is a function of the inputs."""
+        return self.known.noise
+
+    def function_covariance(self) -> Tensor:
+        """Return the covariances of C functions at each point, (n, C, C)."""
+        found, new = self.known.function_covariance(), self._new_variance()
+        return found + torch.diag_embed(new[:, None].expand(found.shape[:2]))
+
+    def _mean(self) -> Tensor:
+        return self.known.mean()
+
+    def _variance(self) -> Tensor:
+        known, new = self.known.variance(), self._new_variance()
+        return known + (new[:, None] if known.ndim > 1 else new)
+
+    def _covariance(self) -> Tensor:
+        known, new = self.known.covariance(), self._new_covariance()
+        return known + (new[..., None] if known.ndim > 2 else new)
+
+    def _root(self) -> Tensor:
+        known, new = self.known.root(), self._new_covariance()
+        if not bool(new.any()):
+            return known
+        own = covariance_root(new)
+        if len(known) == len(own):
+            return torch.cat([known, own], dim=1)
+        copies = torch.kron(torch.eye(len(known) // len(own), dtype=own.dtype), own)  # one of each function
+        return torch.cat([known, copies], dim=1)
+
+    def _new_variance(self) -> Tensor:
+        return self._total(lambda block, x: block.new_variance(x))
+
+    def _new_covariance(self) -> Tensor:
+        return self._total(lambda block, x: block.new_covariance(x, x))
+
+    def _total(self, of_block: Callable[[WeightBlock, Tensor], Tensor]) -> Tensor:
+        """Return the sum over the blocks."""
+        if isinstance(self.inputs, Tensor):
+            return torch.stack([of_block(block, self.inputs) for block in self.blocks]).sum(0)
+        chunks = self.inputs.blocks(CHUNK)
+        return torch.cat([torch.stack([of_block(block, x) for block in self.blocks]).sum(0) for x in chunks])

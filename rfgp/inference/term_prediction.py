@@ -1,0 +1,126 @@
+"""Predictions of a sum of terms, and of each term by itself."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp.ambient import hides
+from rfgp.errors import InvalidArgumentError
+from rfgp.inference.arguments import in_caller_form
+from rfgp.inference.conditioned import ConditionedGP
+from rfgp.inference.prediction import Prediction
+from rfgp.inference.refusals import refuse_terms
+
+
+@hides("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
+@dataclass(frozen=True, eq=False, repr=False)
+class TermPrediction(Prediction):
+    """The joint Gaussian distribution at n points of a sum of terms, in the user's units.
+
+    Attributes:
+        process: The standardised process of the sum.
+        inputs: The points, standardised, (n, D).
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> from rfgp import kernels as k
+        >>> X = {"t": np.linspace(0, 1, 20), "store": ["a", "b"] * 10}
+        >>> gp = rfgp.GP(k.RBF("t", name="trend") + k.Group("store")).condition(X, np.sin(X["t"]))
+        >>> gp.predict(X).terms["trend"].mean.shape
+        (20,)
+    """
+
+    process: ConditionedGP | None = None
+    inputs: Any = None
+
+    @property
+    def terms(self) -> "Terms":
+        """The terms by name, each as a prediction of its own, without the mean of the model."""
+        return Terms(self)
+
+    def of(self, *terms: str) -> "TermPrediction":
+        """Return the prediction of the sum of some terms, without the mean of the model.
+
+        Raises:
+            InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
+        """
+        return self._restricted(self._process.of(*terms))
+
+    def without(self, *terms: str) -> "TermPrediction":
+        """Return the prediction of the sum of all other terms, without the mean of the model.
+
+        Raises:
+            InvalidArgumentError: an unknown term, or no term is left; or the posterior is not divided into terms.
+        """
+        return self._restricted(self._process.without(*terms))
+
+    def centered(self) -> "TermPrediction":
+        """Return the prediction of the values minus their mean over the points.
+
+        A constant that several terms share cancels, so that it does not widen their intervals.
+        """
+        zero = torch.zeros_like(self.location)
+        return replace(self, latent=self.latent.centered(), location=zero, process=None)
+
+    def linear(self, weights: Any) -> Prediction:
+        """Return the joint distribution of linear functionals (m,) of the values; see `Prediction.linear`."""
+        found = super().linear(weights)
+        return replace(found, process=None) if isinstance(found, TermPrediction) else found
+
+    def cross_covariance(self, first: Any, second: Any) -> Any:
+        """Return the posterior covariance between the sums of some terms and of others at the points, (n, n).
+
+        For k outputs it is (n, n, k).
+
+        Args:
+            first: The name of a term, or several, whose values are the rows.
+            second: The name of a term, or several, whose values are the columns.
+
+        Raises:
+            InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
+        """
+        found = self._process.cross_covariance(self.inputs, first, second)
+        scaled = self.scale**2 * (found[..., None] if self.scale.ndim else found)
+        return in_caller_form(scaled, self.template, self.as_numpy)
+
+    @property
+    def _process(self) -> ConditionedGP:
+        if self.process is None or not isinstance(self.inputs, Tensor):
+            raise InvalidArgumentError(
+                "This prediction is not divided into terms. Call predict with points in memory, and select terms "
+                "before centered() or linear()."
+            )
+        return self.process
+
+    def _restricted(self, process: ConditionedGP) -> "TermPrediction":
+        of_observations = None if self.of_observations is None else refuse_terms
+        zero = torch.zeros_like(self.location)
+        latent = process.at(self.inputs)
+        return replace(self, latent=latent, location=zero, process=process, of_observations=of_observations)
+
+
+@dataclass(frozen=True)
+class Terms(Mapping[str, TermPrediction]):
+    """The terms of a prediction by name.
+
+    Attributes:
+        whole: The prediction of their sum.
+    """
+
+    whole: TermPrediction
+
+    def __getitem__(self, name: str) -> TermPrediction:
+        return self.whole.of(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(self)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.whole._process.terms)
+
+    def __len__(self) -> int:
+        return len(self.whole._process.terms)

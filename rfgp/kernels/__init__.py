@@ -1,0 +1,19 @@
+"""Kernels: covariance functions as immutable values that `+` and `*` compose."""
+
+from rfgp.kernels.additive import Additive as Additive
+from rfgp.kernels.additive import Centered as Centered
+from rfgp.kernels.finite import Constant as Constant
+from rfgp.kernels.finite import Linear as Linear
+from rfgp.kernels.finite import Polynomial as Polynomial
+from rfgp.kernels.kernel import Kernel as Kernel
+from rfgp.kernels.kernel import Sum as Sum
+from rfgp.kernels.levels import Categorical as Categorical
+from rfgp.kernels.levels import Coregionalization as Coregionalization
+from rfgp.kernels.levels import Group as Group
+from rfgp.kernels.periodic import Periodic as Periodic
+from rfgp.kernels.stationary import RBF as RBF
+from rfgp.kernels.stationary import Matern as Matern
+from rfgp.kernels.stationary import RationalQuadratic as RationalQuadratic
+from rfgp.kernels.stationary import Stationary as Stationary
+from rfgp.kernels.summary import ColumnSummary as ColumnSummary
+from rfgp.kernels.terms import Term as Term

@@ -1,0 +1,181 @@
+"""Additive kernels: a term for each column and each pair, identified by zero mean (OAK)."""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.arguments import Key
+from rfgp.kernels.kernel import Kernel, Sum
+from rfgp.kernels.role import Values
+from rfgp.kernels.stationary import RBF
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import Term, label_of
+from rfgp.parameters import Quantity
+
+NODES = 64
+"""The number of quantiles that stand for the distribution of a column."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Centered(Kernel):
+    """The covariance of f given that its mean over a distribution of one column is zero, f with a base kernel.
+
+    k(x, z) - c(x) c(z) / C with c(x) = E k(x, X), C = E E k(X, X'), and X from the distribution of `points`.
+
+    Source: Lu, Boukouvalas and Hensman (2022), Additive Gaussian processes revisited, Equation 9.
+
+    Attributes:
+        columns: The key of its column.
+        base: A kernel of one column of numbers.
+        points: Values of the column that stand for its distribution with equal weights. If None, quantiles of the rows.
+        name: The name of the term. If None, that of the base kernel.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> kernel = k.Centered("x", k.RBF("x", lengthscale=1.0), points=(0.0, 1.0))
+        >>> abs(kernel.matrix({"x": [0.0, 1.0]}).sum().item()) < 1e-12
+        True
+    """
+
+    columns: Any = field()
+    base: Kernel
+    points: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.columns is None or self.columns != self.base.columns or len(self.columns) != 1:
+            raise InvalidArgumentError(f"Centered must have the one column of its base kernel, got {self.columns!r}.")
+
+    @property
+    def starts(self) -> Any:
+        """The starts of the base kernel."""
+        return self.base.starts
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
+        points = values["points"].to(a)[:, None]
+        left, total = self._means(a, points, values)
+        right = left if b is a else self._means(b, points, values)[0]
+        return self.base.covariance(a, b, values) - left[:, None] * right / total
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of rows a (n, 1)."""
+        means, total = self._means(a, values["points"].to(a)[:, None], values)
+        return self.base.variances(a, values) - means.square() / total
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+        """Return the hyperparameters of the base kernel."""
+        return self.base.hyperparameters(columns)
+
+    def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
+        """Return the points in standardised units, (NODES,), and the constants of the base kernel.
+
+        Raises:
+            InvalidArgumentError: there are no points and no rows.
+        """
+        if self.points is None:
+            raise InvalidArgumentError(
+                f"{label_of(self)} has no distribution of its column yet. Give points=, or use gp.kernel after a fit."
+            )
+        points = torch.tensor(self.points, dtype=columns.scale.dtype, device=columns.scale.device)
+        own = (points - columns.location[0]) / columns.scale[0]
+        return {**self.base.constants(columns), "points": own}
+
+    def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
+        """Return the kernel with quantiles of the rows as points, and with starting values of the base kernel."""
+        base = self.base.resolved(columns, starts)
+        if self.points is not None:
+            return replace(self, base=base)
+        levels = (torch.arange(NODES, dtype=torch.float64) + 0.5) / NODES
+        found = torch.quantile(columns.sample[:, 0].double(), levels.to(columns.sample.device))
+        return replace(self, base=base, points=tuple((columns.location[0] + columns.scale[0] * found).tolist()))
+
+    def _means(self, a: Tensor, points: Tensor, values: Values) -> tuple[Tensor, Tensor]:
+        """Return c(a) (n,) and C, 0-d."""
+        total = self.base.covariance(points, points, values).mean()
+        return self.base.covariance(a, points, values).mean(1), total
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Additive(Kernel):
+    """One term for each column, and one for each pair if the order is 2, each with zero mean over the rows.
+
+    The zero means make the terms identifiable: a constant or the effect of one column can stand in one term only.
+
+    Source: Lu, Boukouvalas and Hensman (2022), Additive Gaussian processes revisited, Sections 3 and 4.
+
+    Attributes:
+        base: Makes the kernel of one column from its key, such as `k.RBF`.
+        columns: The keys of its columns. If None, all columns but the target.
+        order: 1, or 2 for pairs of columns as well.
+        name: A prefix of the names of the terms. If None, "additive".
+
+    Raises:
+        InvalidArgumentError: the order is another number, or the base makes no kernel.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> [term.name for term in k.Additive(columns=("a", "b"), order=2).terms()]
+        ['additive(a)', 'additive(b)', 'additive(a, b)']
+    """
+
+    base: Callable[[Key], Kernel] = RBF
+    order: int = 1
+
+    def __init__(
+        self,
+        base: Callable[[Key], Kernel] = RBF,
+        columns: Any = None,
+        order: int = 1,
+        *,
+        name: str | None = None,
+    ) -> None:
+        if isinstance(order, bool) or order not in (1, 2):
+            raise InvalidArgumentError(f"order must be 1 or 2, got {order!r}.")
+        if not callable(base):
+            raise InvalidArgumentError(
+                f"base must make a kernel from the key of a column, such as k.RBF, got {base!r}."
+            )
+        for key, value in (("columns", columns), ("name", name), ("base", base), ("order", order)):
+            object.__setattr__(self, key, value)
+        self.__post_init__()
+
+    @property
+    def summands(self) -> tuple[Term, ...]:
+        """The terms, if the columns are known. Otherwise the kernel stands for all of them."""
+        if self.columns is None:
+            return (Term((self,), self.name),)
+        factors = {key: Centered(key, self._base_of(key)) for key in self.columns}
+        prefix = self.name or "additive"
+        single = [Term((factor,), f"{prefix}({key})") for key, factor in factors.items()]
+        if self.order == 1:
+            return tuple(single)
+        pairs = itertools.combinations(factors, 2)
+        return (*single, *(Term((factors[a], factors[b]), f"{prefix}({a}, {b})") for a, b in pairs))
+
+    def expanded(self, keys: Sequence[Key]) -> Kernel:
+        """Return the sum of the terms.
+
+        Args:
+            keys: All columns but the target.
+        """
+        return Sum(replace(self, columns=self.columns or tuple(keys)).summands)
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Fail, whatever the rows a (n, c) and b (m, c): the kernel stands for terms whose columns are not known yet.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise InvalidArgumentError("Additive has no columns yet. Give columns=, or use gp.kernel after a fit.")
+
+    def _base_of(self, key: Key) -> Kernel:
+        found = self.base(key)
+        if not isinstance(found, Kernel):
+            raise InvalidArgumentError(f"base must return a kernel, got {found!r} for the column {key!r}.")
+        return found

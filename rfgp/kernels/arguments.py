@@ -1,0 +1,85 @@
+"""Arguments of kernels, checked."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp.errors import InvalidArgumentError
+
+Key = str | int
+"""The name of a column, or its number in an array."""
+
+
+def read_columns(columns: Any) -> tuple[Key, ...] | None:
+    """Return the keys of columns as a tuple. None stays None.
+
+    Raises:
+        InvalidArgumentError: a key is no text and no integer, a key occurs twice, or there is none.
+    """
+    if columns is None:
+        return None
+    keys = (columns,) if isinstance(columns, str | int) else columns
+    if not isinstance(keys, Sequence) or isinstance(keys, bytes):
+        raise InvalidArgumentError(f"columns must be a name, a number or a sequence of them, got {columns!r}.")
+    for key in keys:
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise InvalidArgumentError(f"A column must be a name or a number, got {key!r}.")
+    if len(set(keys)) < len(keys) or not keys:
+        raise InvalidArgumentError(f"columns must be different and at least one, got {columns!r}.")
+    return tuple(keys)
+
+
+def check_name(name: Any) -> None:
+    """Refuse a name that is not None or a text.
+
+    Raises:
+        InvalidArgumentError: the name is of another type, or empty.
+    """
+    if name is not None and (not isinstance(name, str) or not name.strip()):
+        raise InvalidArgumentError(f"The name of a term must be a text that is not empty, got {name!r}.")
+
+
+def read_positive(name: str, value: Any) -> float:
+    """Return a positive finite number as a float.
+
+    Raises:
+        InvalidArgumentError: it is no such number.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not (0 < value < math.inf):
+        raise InvalidArgumentError(f"{name} must be a positive number, got {value!r}.")
+    return float(value)
+
+
+def read_lengthscale(value: Any) -> Any:
+    """Return a lengthscale as a float or a tuple of floats. None stays None.
+
+    Raises:
+        InvalidArgumentError: it is not positive, or no number or sequence of numbers.
+    """
+    if value is None:
+        return None
+    try:
+        numbers = torch.as_tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidArgumentError(f"lengthscale must be a number or numbers, got {value!r}.") from error
+    if numbers.ndim > 1 or not numbers.numel() or not bool((torch.isfinite(numbers) & (numbers > 0)).all()):
+        raise InvalidArgumentError(f"lengthscale must be positive numbers, one or one for each column, got {value!r}.")
+    return numbers.item() if numbers.ndim == 0 else tuple(numbers.tolist())
+
+
+def per_column(name: str, value: Any, like: Tensor) -> Tensor:
+    """Return one number, or one for each of c columns, as a tensor (c,).
+
+    Raises:
+        InvalidArgumentError: there is another number of them.
+    """
+    numbers = torch.as_tensor(value, dtype=like.dtype, device=like.device)
+    if numbers.ndim and numbers.shape != like.shape:
+        raise InvalidArgumentError(
+            f"{name} must be one number or {len(like)}, one for each column, got {len(numbers)}."
+        )
+    return numbers.expand(like.shape)

@@ -1,0 +1,268 @@
+"""Kernels as values: sums of terms, each a product of factors."""
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add, mul
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from rfgp.columns import Kind, Table
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.arguments import Key, check_name, read_columns
+from rfgp.kernels.matrix import covariance_matrix
+from rfgp.kernels.role import Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm, Term, bind, constants_of, hyperparameters_of, requests_of, with_names
+from rfgp.parameters import Quantity
+from rfgp.spectra import Spectrum
+from rfgp.values import changed_arguments
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Kernel(ABC):
+    """A covariance function of some columns. Kernels are immutable values that `+` and `*` compose.
+
+    A subclass is a dataclass with the same options that defines `covariance`. Then the approximations `Exact`,
+    `InducingPoints` and `Vecchia` serve it. A kernel object that is used several times shares its hyperparameters.
+
+    Attributes:
+        columns: The keys of its columns: names of a dataframe or dict, integers of an array. If None, all columns but
+            the target.
+        name: The name of its term. If None, its class and columns.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> kernel = k.RBF("t", name="trend") + 2.0 * k.Group("store") * k.Matern("t")
+        >>> [term.name for term in kernel.terms()]
+        ['trend', 'group(store):matern(t)']
+    """
+
+    columns: Any = None
+    name: str | None = field(default=None, kw_only=True)
+
+    __array_ufunc__: ClassVar[None] = None  # numpy leaves + and * to kernels
+    kind: ClassVar[Kind] = Kind.NUMBER
+    """How the columns are read."""
+    nodes: ClassVar[Any] = None
+    """The graph whose nodes the column names, for Kind.NODE."""
+    has_own_variance: ClassVar[bool] = False
+    """Whether a hyperparameter of the kernel takes the place of the output scale of its term."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", read_columns(self.columns))
+        check_name(self.name)
+
+    # --- what a kernel defines --------------------------------------------------------------------
+
+    @abstractmethod
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, c) and b (m, c), differentiable in them and in the values.
+
+        Args:
+            a: The kernel's columns, in standardised units.
+            b: The same of other rows.
+            values: The kernel's hyperparameters and constants by name.
+        """
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of rows a (n, c)."""
+        found = [self.covariance(row, row, values)[0, 0] for row in a[:, None]]
+        return torch.stack(found) if found else a.new_zeros(0)
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+        """Return the hyperparameters by name, with starts that the data decide unless the user gave them."""
+        return {}
+
+    def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
+        """Return by name what `covariance` needs besides hyperparameters, in standardised units, (...) each."""
+        return {}
+
+    @property
+    def measure(self) -> Spectrum | None:
+        """The spectral measure of a stationary kernel of x / lengthscale. None if there is none."""
+        return None
+
+    def num_functions(self, columns: ColumnSummary) -> int | None:
+        """Return the number F of functions of `features`. None if there are infinitely many."""
+        return None
+
+    def features(self, a: Tensor, values: Values) -> Tensor:
+        """Return phi (n, F) of rows a (n, c) with phi phi^T the covariance, for a kernel of finitely many functions.
+
+        Raises:
+            InvalidArgumentError: the kernel has infinitely many.
+        """
+        raise InvalidArgumentError(f"{self!r} is no kernel of finitely many functions.")
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """The starting values that the user gave, by name, in the user's units. None for one that is missing."""
+        return {}
+
+    def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> "Kernel":
+        """Return the kernel with the options that the data decide, such as an origin, and with starting values.
+
+        Args:
+            columns: The rows.
+            starts: Some of the starting values that `starts` names, in the user's units.
+        """
+        return replace(self, **starts)
+
+    def expanded(self, keys: Sequence[Key]) -> "Kernel":
+        """Return the kernel with explicit columns.
+
+        Args:
+            keys: All columns but the target.
+        """
+        return self if self.columns is not None else replace(self, columns=tuple(keys))
+
+    def matrix(self, A: Any, B: Any = None, values: Mapping[str, Any] | None = None) -> Tensor:
+        """Return the covariance matrix of the rows of A and of B, float64, differentiable in tensors.
+
+        Output scales are 1 unless `values` has them. An unresolved `Linear` has its origin at 0.
+
+        Args:
+            A: n rows: a dataframe, a dict of columns, an array (n, d), or n labels of nodes.
+            B: m rows. If None, A.
+            values: Hyperparameters in the user's units, by path or unique suffix. If None, the starting values.
+
+        Returns:
+            The matrix (n, m).
+
+        Raises:
+            DataError: a column is missing or of another kind.
+            InvalidArgumentError: a hyperparameter has no value, or there is none of a name.
+        """
+        left = Table.of(A)
+        kernel = transformed(self, lambda factor: factor.expanded(left.keys))
+        return covariance_matrix(kernel.terms(), left, None if B is None else Table.of(B), values or {})
+
+    # --- composition ------------------------------------------------------------------------------
+
+    @property
+    def summands(self) -> tuple[Term, ...]:
+        """The terms in the order in which they were added, with the names that were given."""
+        return (Term((self,), self.name),)
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return the terms, each under a name of its own. Default names that clash are numbered.
+
+        Raises:
+            InvalidArgumentError: two terms were given one name.
+        """
+        return with_names(self.summands)
+
+    def named(self, name: str) -> "Kernel":
+        """Return the kernel under a name. The name of a sum is a prefix of the names of its terms.
+
+        Raises:
+            InvalidArgumentError: the name is not a text, or empty.
+        """
+        check_name(name)
+        if len(self.summands) == 1:
+            return Sum((replace(self.summands[0], name=name),))
+        return Sum(tuple(replace(term, name=f"{name}.{term.name}") for term in self.terms()))
+
+    def __add__(self, other: Any) -> "Kernel":
+        return Sum((*self.summands, *other.summands)) if isinstance(other, Kernel) else NotImplemented
+
+    def __radd__(self, other: Any) -> "Kernel":
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # sum() starts with 0
+
+    def __mul__(self, other: Any) -> "Kernel":
+        if isinstance(other, Kernel):
+            pairs = itertools.product(self.summands, other.summands)
+            return Sum(tuple(first.times(second) for first, second in pairs))
+        if isinstance(other, bool) or not isinstance(other, int | float):
+            return NotImplemented
+        if not (0 < other < math.inf):
+            raise InvalidArgumentError(f"The starting variance of a term must be positive and finite, got {other}.")
+        return Sum(tuple(term.scaled(float(other)) for term in self.summands))
+
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(_arguments(self))})"
+
+
+def transformed(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
+    """Return a kernel with each factor changed. A factor that is shared is changed once, terms keep their names.
+
+    Args:
+        kernel: The kernel.
+        change: Maps a factor to a kernel, which may be a sum.
+    """
+    changed: dict[int, Kernel] = {}
+    out = []
+    for term, summand in zip(kernel.terms(), kernel.summands, strict=True):
+        for factor in term.factors:
+            if id(factor) not in changed:
+                changed[id(factor)] = change(factor)
+        out.append(_product(term, summand.name, [changed[id(factor)] for factor in term.factors]))
+    return reduce(add, out)
+
+
+def _product(term: Term, name: str | None, factors: list[Kernel]) -> Kernel:
+    """Return a term, which was given a name or None, as a kernel with these factors in place of its own."""
+    given = term.given or (None,) * len(factors)
+    named = [f if known is None else f.named(known) for f, known in zip(factors, given, strict=True)]
+    product = reduce(mul, named)
+    if len(product.summands) == 1:
+        product = product.named(str(term.name))
+    elif name is not None and name != term.factors[0].name:
+        product = product.named(name)
+    return product if term.variance is None else term.variance * product
+
+
+def _arguments(kernel: Kernel) -> Iterator[str]:
+    """Yield the arguments of a kernel that are not their defaults, the columns without their name."""
+    for name, value in changed_arguments(kernel):
+        if name == "columns":
+            yield repr(value[0] if len(value) == 1 else value)
+        else:
+            yield f"{name}={value!r}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sum(Kernel):
+    """A sum of terms in normal form: `(A + B) * C` is `A * C + B * C`, in which C is shared.
+
+    Its columns are those of all factors, each once for each kind.
+
+    Attributes:
+        summands: The terms.
+    """
+
+    columns: None = field(default=None, init=False)
+    summands: tuple[Term, ...] = ()
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, D) and b (m, D), at values by path."""
+        return sum((term.covariance(a, b, values) for term in self._bound), start=torch.zeros((), dtype=torch.float64))
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of rows a (n, D), at values by path."""
+        return sum((term.variances(a, values) for term in self._bound), start=torch.zeros((), dtype=torch.float64))
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+        """Return the hyperparameters of all factors by path, without output scales."""
+        return hyperparameters_of(self._bound, columns)
+
+    def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
+        """Return the constants (...) of all factors by path."""
+        return constants_of(self._bound, columns)
+
+    @property
+    def _bound(self) -> tuple[BoundTerm, ...]:
+        terms = self.terms()
+        order = list(dict.fromkeys((request.key, request.kind) for request in requests_of(terms)))
+        return bind(terms, lambda key, kind, nodes: order.index((key, kind)))
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.summands))

@@ -1,0 +1,243 @@
+"""Kernels of levels: groups, categories and coregionalisation."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from rfgp.columns import Kind
+from rfgp.counts import check_count
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.kernel import Kernel
+from rfgp.kernels.role import Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.linalg import cholesky
+from rfgp.parameters import Quantity
+
+CORRELATION_BOUNDS = (1e-4, 1 - 1e-4)
+"""The bounds of a correlation that is learned."""
+LOADING_START = 0.5
+"""The start of the loadings. With a diagonal of 1 two levels begin with a correlation of 0.2."""
+DIAGONAL_BOUNDS = (1e-4, 1e4)
+"""The bounds of the variances of levels by themselves, in squared loadings."""
+
+
+def are_equal(a: Tensor, b: Tensor) -> Tensor:
+    """Return whether rows a (n, c) and b (m, c) have the same levels in all columns, (n, m)."""
+    same = torch.ones(len(a), len(b), dtype=torch.bool, device=a.device)
+    for left, right in zip(a.unbind(1), b.unbind(1), strict=True):
+        same &= left[:, None] == right
+    return same
+
+
+def codes_of(a: Tensor, num_levels: Sequence[int]) -> Tensor:
+    """Return the number of the combination of levels in each row, (n,).
+
+    Args:
+        a: Levels (n, c).
+        num_levels: The number of levels of each column. A row with another level has the number -1.
+    """
+    codes = torch.zeros(len(a), dtype=torch.int64, device=a.device)
+    known = torch.ones(len(a), dtype=torch.bool, device=a.device)
+    for column, size in zip(a.unbind(1), num_levels, strict=True):
+        known &= column < size
+        codes = codes * size + column.long()
+    return torch.where(known, codes, -1)
+
+
+def one_hot(a: Tensor, values: Values) -> Tensor:
+    """Return the indicators (n, L) of the combinations of levels of rows a (n, c). New levels have none."""
+    num_levels = [int(size) for size in values["num_levels"].tolist()]
+    codes, size = codes_of(a, num_levels), math.prod(num_levels)
+    out = torch.zeros(len(codes), size + 1, dtype=torch.float64, device=codes.device)
+    out.scatter_(1, torch.where(codes < 0, size, codes)[:, None], 1.0)
+    return out[:, :size]
+
+
+def sizes_of(columns: ColumnSummary) -> dict[str, Tensor]:
+    """Return the numbers of levels of the columns, (c,), under their name among the constants."""
+    return {"num_levels": torch.tensor(columns.num_levels, dtype=torch.float64, device=columns.scale.device)}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Group(Kernel):
+    """Independent effects of the levels of a group ("random effects"): 1 within a level, 0 between levels.
+
+    Several columns make one group for each combination of their levels. A level without rows has the prior variance.
+
+    Attributes:
+        columns: The keys of its columns.
+        name: The name of the term. If None, the class and the columns.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> k.Group("store").matrix({"store": ["a", "b", "a"]}).tolist()
+        [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    """
+
+    kind: ClassVar[Kind] = Kind.LEVEL
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
+        return are_equal(a, b).double()
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return ones (n,)."""
+        return torch.ones(len(a), dtype=torch.float64, device=a.device)
+
+    def num_functions(self, columns: ColumnSummary) -> int:
+        """Return the number L of combinations of levels."""
+        return math.prod(columns.num_levels)
+
+    def features(self, a: Tensor, values: Values) -> Tensor:
+        """Return the indicators (n, L) of rows a (n, c), zero for new levels."""
+        return one_hot(a, values)
+
+    def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
+        """Return the numbers of levels, (c,)."""
+        return sizes_of(columns)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Categorical(Kernel):
+    """Effects of levels with one correlation between any two of them.
+
+    Source: compound symmetry; Roustant et al. (2020), Group kernels for Gaussian process metamodels with categorical
+    inputs, Section 2.
+
+    Attributes:
+        columns: The keys of its columns.
+        correlation: The correlation of two levels, from 0 to below 1. If None, it is learned.
+        name: The name of the term. If None, the class and the columns.
+
+    Raises:
+        InvalidArgumentError: the correlation is not in its range.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> k.Categorical("colour", correlation=0.5).matrix({"colour": ["red", "blue"]}).tolist()
+        [[1.0, 0.5], [0.5, 1.0]]
+    """
+
+    kind: ClassVar[Kind] = Kind.LEVEL
+    correlation: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        value = self.correlation
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and 0 <= value < 1):
+            raise InvalidArgumentError(f"correlation must be None or a number from 0 to below 1, got {value!r}.")
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
+        correlation = values["correlation"]
+        return correlation + (1 - correlation) * are_equal(a, b).double()
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return ones (n,)."""
+        return torch.ones(len(a), dtype=torch.float64, device=a.device)
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+        """Return the correlation, unless it was given."""
+        if self.correlation is not None:
+            return {}
+        one = torch.ones_like(columns.scale[0])
+        return {"correlation": Quantity(0.5 * one, one, (CORRELATION_BOUNDS[0] * one, CORRELATION_BOUNDS[1] * one))}
+
+    def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
+        """Return the numbers of levels, (c,), and the correlation, 0-d, if it was given."""
+        sizes = sizes_of(columns)
+        if self.correlation is None:
+            return sizes
+        given = torch.tensor(self.correlation, dtype=torch.float64, device=columns.scale.device)
+        return {**sizes, "correlation": given}
+
+    def num_functions(self, columns: ColumnSummary) -> int:
+        """Return 1 + L: an effect that all L levels share, and one of each."""
+        return 1 + math.prod(columns.num_levels)
+
+    def features(self, a: Tensor, values: Values) -> Tensor:
+        """Return sqrt(correlation) and sqrt(1 - correlation) times the indicators, (n, 1 + L), of rows a (n, c)."""
+        correlation = values["correlation"].double()
+        own = (1 - correlation).sqrt() * one_hot(a, values)
+        return torch.cat([correlation.sqrt().expand(len(a), 1), own], dim=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Coregionalization(Kernel):
+    """Effects of L levels with the covariance W W^T + diag(d), divided by the mean of its diagonal.
+
+    W is (L, rank). Two levels can have any correlation, negative ones too. A level without rows has the variance 1 and
+    no correlation with others.
+
+    Source: Bonilla, Chai and Williams (2007), Multi-task Gaussian process prediction, Section 2.
+
+    Attributes:
+        columns: The key of its column.
+        rank: The number of columns of W.
+        name: The name of the term. If None, the class and the column.
+
+    Raises:
+        InvalidArgumentError: there are several columns, or the rank is not a positive integer.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> values = {"loadings": [[1.0], [-1.0]], "diagonal": [1.0, 1.0]}
+        >>> k.Coregionalization("output").matrix({"output": ["a", "b"]}, values=values).tolist()
+        [[1.0, -0.5], [-0.5, 1.0]]
+    """
+
+    kind: ClassVar[Kind] = Kind.LEVEL
+    rank: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.columns is not None and len(self.columns) != 1:
+            raise InvalidArgumentError(f"Coregionalization must have one column, got {self.columns!r}.")
+        object.__setattr__(self, "rank", check_count("rank", self.rank))
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
+        levels, size = self.between_levels(values), len(values["loadings"])
+        left, right = a[:, 0].long(), b[:, 0].long()
+        known = (left < size)[:, None] & (right < size)
+        found = levels[left.clamp(max=size - 1)][:, right.clamp(max=size - 1)]
+        return torch.where(known, found, are_equal(a, b).to(found))
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of rows a (n, 1)."""
+        levels, size = self.between_levels(values).diagonal(), len(values["loadings"])
+        codes = a[:, 0].long()
+        return torch.where(codes < size, levels[codes.clamp(max=size - 1)], torch.ones_like(levels[:1]))
+
+    def between_levels(self, values: Values) -> Tensor:
+        """Return the covariance of the levels, (L, L)."""
+        loadings = values["loadings"].double()
+        found = loadings @ loadings.mT + values["diagonal"].double().diag()
+        return found / found.diagonal().mean()
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+        """Return the loadings W (L, rank) and the diagonal (L,)."""
+        size = columns.num_levels[0]
+        ones = torch.ones(size, dtype=torch.float64, device=columns.scale.device)
+        signs = torch.stack([(-1.0) ** ((torch.arange(size) // 2**j) * (j > 0)) for j in range(self.rank)], 1)
+        bounds = (DIAGONAL_BOUNDS[0] * ones, DIAGONAL_BOUNDS[1] * ones)
+        loadings = (LOADING_START * signs).to(ones)
+        return {
+            "loadings": Quantity(loadings, torch.ones_like(loadings), (-1e3 * ones, 1e3 * ones), is_positive=False),
+            "diagonal": Quantity(ones, ones, bounds),
+        }
+
+    def num_functions(self, columns: ColumnSummary) -> int:
+        """Return the number L of levels."""
+        return columns.num_levels[0]
+
+    def features(self, a: Tensor, values: Values) -> Tensor:
+        """Return the rows (n, L) of a root of the covariance of the levels, zero for new levels, of rows a (n, 1)."""
+        root = cholesky(self.between_levels(values), "The covariance of the levels")
+        codes = codes_of(a, [len(root)])
+        return torch.where((codes < 0)[:, None], 0.0, root[codes.clamp_min(0)])

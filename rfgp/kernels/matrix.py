@@ -1,0 +1,78 @@
+"""Covariance matrices of kernels on a user's tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp.columns import Schema, Table
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm, Term, bind, constants_of, hyperparameters_of, requests_of
+from rfgp.parameters import Quantity
+from rfgp.paths import find_path
+
+
+def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: Mapping[str, Any]) -> Tensor:
+    """Return the covariance (n, m) of the rows of two tables, or of one table with itself.
+
+    Args:
+        terms: Terms with explicit columns and names.
+        A: The rows.
+        B: The columns. If None, the rows.
+        values: Hyperparameters in the user's units by path or unique suffix. Output scales are 1 unless they are among
+            them.
+
+    Raises:
+        InvalidArgumentError: a value has the name of no hyperparameter, or one is missing.
+    """
+    schema = Schema.learn(requests_of(terms), A)
+    bound = bind(terms, schema.column_of)
+    left = schema.read(A)
+    right = left if B is None else schema.read(B)
+    summary = ColumnSummary.of(left.detach(), tuple(column.num_levels for column in schema.columns))
+    known = _known_values(bound, hyperparameters_of(bound, summary), values, left)
+    known |= constants_of(bound, summary)
+    found = [term.covariance(left, right, known) for term in bound]
+    return torch.stack([part.expand(len(left), len(right)) for part in found]).sum(0)
+
+
+def _known_values(
+    terms: Sequence[BoundTerm], quantities: Mapping[str, Quantity], values: Mapping[str, Any], like: Tensor
+) -> dict[str, Tensor]:
+    """Return all hyperparameters (...) by path: those given, then starting values, and 1 for variances."""
+    scales = [term.outputscale for term in terms if term.outputscale is not None]
+    paths = [*quantities, *scales]
+    given = {find_path(name, paths): value for name, value in values.items()}
+    starts = {
+        f"{prefix}{name}": value
+        for term in terms
+        for factor, _, prefix in term.parts()
+        for name, value in factor.starts.items()
+        if value is not None
+    }
+    units = dict.fromkeys((*scales, *(path for path, found in quantities.items() if found.is_variance)), 1.0)
+    known = {**units, **starts, **given}
+    missing = [path for path in paths if path not in known]
+    if missing:
+        raise InvalidArgumentError(
+            f"The kernel has no value of {', '.join(missing)}. Give starting values, such as lengthscale=1.0, or "
+            f"values={{{missing[0]!r}: 1.0}}."
+        )
+    return {path: _as_tensor(path, known[path], quantities.get(path), like) for path in paths}
+
+
+def _as_tensor(path: str, value: Any, quantity: Quantity | None, like: Tensor) -> Tensor:
+    """Return a value in the shape of its hyperparameter, (...), float64.
+
+    Raises:
+        InvalidArgumentError: it has another shape.
+    """
+    number = torch.as_tensor(value, dtype=torch.float64, device=like.device)
+    shape = torch.Size([]) if quantity is None else quantity.start.shape
+    if quantity is not None and quantity.is_shared and number.shape == quantity.unit.shape:
+        return number
+    if number.shape not in (shape, torch.Size([])):
+        raise InvalidArgumentError(f"{path} must have the shape {tuple(shape)}, got {tuple(number.shape)}.")
+    return number.expand(shape)

@@ -1,0 +1,110 @@
+"""The periodic kernel, and its Fourier series."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.arguments import read_positive
+from rfgp.kernels.kernel import Kernel
+from rfgp.kernels.role import Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.parameters import Quantity
+from rfgp.special import scaled_bessel
+
+LENGTHSCALE_BOUNDS = (0.05, 50.0)
+"""The bounds of the lengthscale. At 0.05 the Fourier series needs some 70 harmonics, at 50 the variance is 4e-4."""
+PERIOD_BOUNDS = (0.5, 2.0)
+"""The bounds of a period that is learned, in starting periods."""
+TAIL = 1e-6
+"""The share of the variance that the Fourier series may miss."""
+MOST_HARMONICS = 128
+"""The most harmonics of the Fourier series; enough for `TAIL` at the least lengthscale."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Periodic(Kernel):
+    """The periodic kernel exp(-2 sin^2(pi d / period) / lengthscale^2), d the difference of two values of a column.
+
+    Source: MacKay (1998), Introduction to Gaussian processes, Section 5.
+
+    Attributes:
+        columns: The key of its column.
+        period: The period, in the column's units. Of dates it is in days.
+        learn_period: Whether a fit changes the period, to at most twice and at least half of it.
+        lengthscale: The starting lengthscale, in units of the sine. If None, 1.
+        name: The name of the term. If None, the class and the column.
+
+    Raises:
+        InvalidArgumentError: there are several columns, or a number is not positive.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> season = k.Periodic("month", period=12.0, lengthscale=1.0)
+        >>> round(season.matrix({"month": [1.0, 13.0]})[0, 1].item(), 6)
+        1.0
+    """
+
+    columns: Any = field()
+    period: float
+    learn_period: bool = field(default=False, kw_only=True)
+    lengthscale: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.columns is None or len(self.columns) != 1:
+            raise InvalidArgumentError(f"Periodic must have one column, got {self.columns!r}. Add or multiply several.")
+        object.__setattr__(self, "period", read_positive("period", self.period))
+        if self.lengthscale is not None:
+            object.__setattr__(self, "lengthscale", read_positive("lengthscale", self.lengthscale))
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """The period, and the starting lengthscale if it was given."""
+        return {"lengthscale": self.lengthscale, "period": self.period}
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
+        sine = torch.sin(math.pi * (a - b.mT) / values["period"])
+        return torch.exp(-2 * (sine / values["lengthscale"]).square())
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return ones (n,)."""
+        return torch.ones(len(a), dtype=torch.float64, device=a.device)
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+        """Return the lengthscale and the period."""
+        one, unit = torch.ones_like(columns.scale[0]), columns.scale[0]
+        period = self.period / unit
+        bounds = (PERIOD_BOUNDS[0] * period, PERIOD_BOUNDS[1] * period)
+        return {
+            "lengthscale": Quantity(one, one, (LENGTHSCALE_BOUNDS[0] * one, LENGTHSCALE_BOUNDS[1] * one)),
+            "period": Quantity(period, unit, bounds, is_fixed=not self.learn_period),
+        }
+
+    def series(self, a: Tensor, values: Values, num_harmonics: int) -> Tensor:
+        """Return the Fourier series phi (n, 2 J + 1) of rows a (n, 1): phi phi^T is the kernel without its tail.
+
+        k = sum_j c_j cos(2 pi j d / period) with c_j = (2 - [j = 0]) exp(-s) I_j(s), s = lengthscale^-2, because
+        exp(-2 s sin^2(t / 2)) = exp(-s) exp(s cos t) and exp(s cos t) = I_0(s) + 2 sum_j I_j(s) cos(j t).
+
+        Args:
+            a: The rows.
+            values: The hyperparameters.
+            num_harmonics: J.
+        """
+        orders = torch.arange(num_harmonics + 1, device=a.device)
+        angles = 2 * math.pi * a / values["period"] * orders
+        size = scaled_bessel(num_harmonics, values["lengthscale"].double() ** -2)
+        amplitude = torch.where(orders > 0, 2 * size, size).clamp_min(1e-300).sqrt().to(a.dtype)
+        return torch.cat([amplitude * angles.cos(), (amplitude * angles.sin())[:, 1:]], dim=1)
+
+    def num_harmonics(self, lengthscale: float) -> int:
+        """Return how many harmonics J leave at most `TAIL` of the variance at a lengthscale."""
+        size = scaled_bessel(MOST_HARMONICS, torch.tensor(lengthscale, dtype=torch.float64) ** -2)
+        missing = 1 - (2 * size.cumsum(0) - size[0])
+        return min(int((missing > TAIL).sum()), MOST_HARMONICS)

@@ -1,0 +1,154 @@
+"""Stationary kernels: functions of the difference of two rows in lengthscales."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp import spectra
+from rfgp.grams import scaled_gram
+from rfgp.kernels.arguments import read_lengthscale
+from rfgp.kernels.kernel import Kernel
+from rfgp.kernels.role import Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.parameters import Quantity
+from rfgp.spectra import Spectrum
+
+LENGTHSCALE_BOUNDS = (1e-3, 1e4)
+"""The bounds of a lengthscale, in standard deviations of the column."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stationary(Kernel):
+    """A stationary kernel with a spectrum of `rfgp.spectra`: k(x, z) = E cos(omega . (x - z) / lengthscale).
+
+    Attributes:
+        columns: The keys of its columns. If None, all columns but the target.
+        spectrum: The spectrum, or its name.
+        ard: Whether each column has a lengthscale of its own.
+        lengthscale: The starting lengthscale in the columns' units, one number or one for each column. If None, the
+            data decide.
+        name: The name of the term. If None, the class and the columns.
+
+    Raises:
+        InvalidArgumentError: there is no such spectrum, or a lengthscale is not positive.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> kernel = k.Stationary("t", spectrum="product-laplace", lengthscale=2.0)
+        >>> kernel.matrix({"t": [0.0, 2.0]}).shape
+        torch.Size([2, 2])
+    """
+
+    spectrum: Any = "gaussian"
+    ard: bool = field(default=True, kw_only=True)
+    lengthscale: Any = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "spectrum", spectra.by_name(self.spectrum))
+        object.__setattr__(self, "lengthscale", read_lengthscale(self.lengthscale))
+
+    @property
+    def measure(self) -> Spectrum:
+        """The spectral measure at unit lengthscale."""
+        found: Spectrum = self.spectrum
+        return found
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """The starting lengthscale, if it was given."""
+        return {"lengthscale": self.lengthscale}
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
+        lengthscale = values["lengthscale"].to(a.dtype)
+        if a is b and not a.requires_grad:
+            return scaled_gram(self.measure, a, lengthscale, torch.ones((), dtype=a.dtype, device=a.device))
+        return self.measure.kernel_between(a / lengthscale, b / lengthscale)
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return ones (n,)."""
+        return torch.ones(len(a), dtype=torch.float64, device=a.device)
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+        """Return the lengthscale. It starts at sqrt(c) standard deviations of c columns, the distance of two rows."""
+        spread, unit = columns.spread, columns.scale
+        if not self.ard:
+            spread = spread.mean()
+        bounds = (LENGTHSCALE_BOUNDS[0] * spread, LENGTHSCALE_BOUNDS[1] * spread)
+        return {"lengthscale": Quantity(math.sqrt(columns.num_columns) * spread, unit, bounds, fades=True)}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RBF(Stationary):
+    """The Gaussian (squared exponential) kernel exp(-r^2 / 2), r the distance in lengthscales.
+
+    Attributes:
+        columns: The keys of its columns. If None, all columns but the target.
+        ard: Whether each column has a lengthscale of its own.
+        lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
+        name: The name of the term. If None, the class and the columns.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> k.RBF(lengthscale=1.0).matrix([[0.0], [2.0]])[0, 1].item()
+        0.1353352832366127
+    """
+
+    spectrum: Any = field(default="gaussian", init=False)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Matern(Stationary):
+    """The Matern kernel of smoothness nu.
+
+    For nu = 1/2 it is exp(-r), for nu = 3/2 (1 + sqrt(3) r) exp(-sqrt(3) r), with r the distance in lengthscales.
+
+    Attributes:
+        columns: The keys of its columns. If None, all columns but the target.
+        nu: The smoothness, positive.
+        ard: Whether each column has a lengthscale of its own.
+        lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
+        name: The name of the term. If None, the class and the columns.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> round(k.Matern("t", nu=0.5, lengthscale=1.0).matrix({"t": [0.0, 2.0]})[0, 1].item(), 6)
+        0.135335
+    """
+
+    spectrum: Any = field(default=None, init=False)
+    nu: float = 1.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spectrum", spectra.Matern(self.nu))
+        super().__post_init__()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RationalQuadratic(Stationary):
+    """The rational quadratic kernel (1 + r^2 / (2 alpha))^-alpha, r the distance in lengthscales.
+
+    Attributes:
+        columns: The keys of its columns. If None, all columns but the target.
+        alpha: The exponent, positive.
+        ard: Whether each column has a lengthscale of its own.
+        lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
+        name: The name of the term. If None, the class and the columns.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> round(k.RationalQuadratic(lengthscale=1.0).matrix([[0.0], [2.0]])[0, 1].item(), 6)
+        0.333333
+    """
+
+    spectrum: Any = field(default=None, init=False)
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spectrum", spectra.RationalQuadratic(self.alpha))
+        super().__post_init__()

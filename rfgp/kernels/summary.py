@@ -1,0 +1,71 @@
+"""Summaries of the columns that a kernel reads."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnSummary:
+    """The training rows in the c columns of a kernel, in standardised units unless it says otherwise.
+
+    A value in the user's units is location + scale * standardised value.
+
+    Attributes:
+        sample: Rows, all or a sample of them, (r, c).
+        location: The location of the map to standardised units, (c,).
+        scale: Its scale, (c,).
+        spread: The standard deviations of the columns, (c,). Of a constant column it is 1.
+        num_levels: The number of levels of each column, c of them. 0 for numbers.
+    """
+
+    sample: Tensor
+    location: Tensor
+    scale: Tensor
+    spread: Tensor
+    num_levels: tuple[int, ...]
+
+    @classmethod
+    def of(cls, sample: Tensor, num_levels: tuple[int, ...] = ()) -> "ColumnSummary":
+        """Return the summary of rows (r, c) whose units are the user's.
+
+        Args:
+            sample: The rows.
+            num_levels: The number of levels of each column. If empty, all columns are numbers.
+        """
+        spread = sample.std(0) if len(sample) > 1 and sample.shape[1] else torch.zeros_like(sample[0])
+        spread = torch.where(spread > 0, spread, torch.ones_like(spread))
+        return cls(
+            sample, torch.zeros_like(spread), torch.ones_like(spread), spread, num_levels or (0,) * sample.shape[1]
+        )
+
+    @property
+    def num_columns(self) -> int:
+        """The number c of columns."""
+        return len(self.scale)
+
+    @property
+    def mean(self) -> Tensor:
+        """The means of the columns, (c,)."""
+        return self.sample.mean(0)
+
+    @property
+    def extent(self) -> Tensor:
+        """The differences of the largest and the smallest values, (c,)."""
+        return self.sample.amax(0) - self.sample.amin(0)
+
+    def standardized(self, values: Tensor) -> Tensor:
+        """Return values (..., c) in the user's units as standardised ones."""
+        return (values - self.location) / self.scale
+
+    def select(self, places: list[int]) -> "ColumnSummary":
+        """Return the summary of some of the columns, by their places."""
+        return replace(
+            self,
+            sample=self.sample[:, places],
+            location=self.location[places],
+            scale=self.scale[places],
+            spread=self.spread[places],
+            num_levels=tuple(self.num_levels[place] for place in places),
+        )

@@ -1,0 +1,216 @@
+"""Terms: products of factors, with names, variances and the paths of their hyperparameters."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp.columns import Kind, Request
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.arguments import Key
+from rfgp.kernels.role import Factor, Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.parameters import Quantity
+
+OUTPUTSCALE = "outputscale"
+"""The name of the variance of a term."""
+
+
+def label_of(factor: Factor) -> str:
+    """Return the default name of a factor: its class and columns."""
+    kind = type(factor).__name__.lower()
+    return f"{kind}({', '.join(map(str, factor.columns))})" if factor.columns else kind
+
+
+def unused(label: str, taken: "set[str]") -> str:
+    """Return a label, or the label with the first number that makes it new."""
+    numbered = (f"{label}_{number}" for number in itertools.count(2))
+    return next(name for name in itertools.chain([label], numbered) if name not in taken)
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A product of factors with a variance.
+
+    Attributes:
+        factors: The kernels that are multiplied. None of them is a sum.
+        name: The name of the term. If None, it has the default name.
+        variance: The starting variance, in the user's units. If None, the data decide.
+        given: The names that factors were given before they were multiplied, None for one without.
+    """
+
+    factors: tuple[Any, ...]
+    name: str | None = None
+    variance: float | None = None
+    given: tuple[str | None, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The default name: the names of the factors, joined by colons."""
+        pairs = zip(self.factors, self._given, strict=True)
+        return ":".join(given or factor.name or label_of(factor) for factor, given in pairs)
+
+    @property
+    def has_outputscale(self) -> bool:
+        """Whether the term has an output scale. Otherwise a factor has a variance of its own."""
+        return not any(factor.has_own_variance for factor in self.factors)
+
+    @property
+    def factor_names(self) -> tuple[str, ...]:
+        """The names of the factors, unique within the term."""
+        names: list[str] = []
+        for factor, given in zip(self.factors, self._given, strict=True):
+            names.append(unused(given or factor.name or type(factor).__name__.lower(), set(names)))
+        return tuple(names)
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """The beginnings of the paths of each factor's hyperparameters: the term, and in a product the factor."""
+        if len(self.factors) == 1:
+            return (f"{self.name}.",)
+        return tuple(f"{self.name}.{name}." for name in self.factor_names)
+
+    @property
+    def _given(self) -> tuple[str | None, ...]:
+        return self.given or (None,) * len(self.factors)
+
+    def times(self, other: "Term") -> "Term":
+        """Return the product of two terms, under its default name."""
+        known = [term.variance for term in (self, other) if term.variance is not None]
+        given = (*self._as_factors(), *other._as_factors())
+        return Term((*self.factors, *other.factors), None, math.prod(known) if known else None, given)
+
+    def _as_factors(self) -> tuple[str | None, ...]:
+        return (self.name,) if len(self.factors) == 1 else self._given
+
+    def scaled(self, variance: float) -> "Term":
+        """Return the term with its starting variance multiplied by a number."""
+        return replace(self, variance=variance * (1.0 if self.variance is None else self.variance))
+
+    def __repr__(self) -> str:
+        product = " * ".join(map(repr, self.factors))
+        text = product if self.variance is None else f"{self.variance} * {product}"
+        is_own = len(self.factors) == 1 and self.name == self.factors[0].name
+        return text if self.name is None or is_own else f"({text}).named({self.name!r})"
+
+
+def with_names(terms: Sequence[Term]) -> tuple[Term, ...]:
+    """Return terms each of which has a name of its own. Default names that clash are numbered.
+
+    Raises:
+        InvalidArgumentError: two terms were given one name.
+    """
+    given = [term.name for term in terms if term.name is not None]
+    twice = sorted({name for name in given if given.count(name) > 1})
+    if twice:
+        raise InvalidArgumentError(f"Several terms are named {twice[0]!r}. Give each term a name of its own.")
+    taken, named = set(given), []
+    for term in terms:
+        name = unused(term.label, taken) if term.name is None else term.name
+        taken.add(name)
+        named.append(replace(term, name=name))
+    return tuple(named)
+
+
+def requests_of(terms: Sequence[Term]) -> list[Request]:
+    """Return the columns that terms with explicit columns and names read, in order of appearance."""
+    return [
+        Request(key, factor.kind, str(term.name), factor.nodes)
+        for term in terms
+        for factor in term.factors
+        for key in factor.columns or ()
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class BoundTerm:
+    """A term whose factors know their places among the columns of rows (n, D) and the paths of their hyperparameters.
+
+    Attributes:
+        term: The term, with a name.
+        places: The places of the columns of each factor.
+        prefixes: The beginnings of the paths of the hyperparameters of each factor. A factor that is shared has the
+            prefix of its first use.
+    """
+
+    term: Term
+    places: tuple[list[int], ...]
+    prefixes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the term."""
+        return str(self.term.name)
+
+    @property
+    def outputscale(self) -> str | None:
+        """The path of the output scale. None if the term has none."""
+        return f"{self.name}.{OUTPUTSCALE}" if self.term.has_outputscale else None
+
+    def parts(self) -> Iterator[tuple[Factor, list[int], str]]:
+        """Yield each factor with the places of its columns and the prefix of its hyperparameters."""
+        return iter(zip(self.term.factors, self.places, self.prefixes, strict=True))
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, D) and b (m, D), at values by path."""
+        scale = self.outputscale
+        out = a.new_ones((), dtype=torch.float64) if scale is None else values[scale].double()
+        for factor, places, prefix in self.parts():
+            right = a[:, places]
+            found = factor.covariance(right, right if b is a else b[:, places], of_prefix(values, prefix))
+            out = out * found
+        return out
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of rows a (n, D), at values by path."""
+        scale = 1.0 if self.outputscale is None else values[self.outputscale].double()
+        found = [f.variances(a[:, places], of_prefix(values, prefix)) for f, places, prefix in self.parts()]
+        return scale * torch.stack(found).prod(0)
+
+
+def of_prefix(values: Values, prefix: str) -> dict[str, Tensor]:
+    """Return the values (...) whose paths begin with a prefix and have one name more, by that name."""
+    size = len(prefix)
+    return {path[size:]: v for path, v in values.items() if path.startswith(prefix) and "." not in path[size:]}
+
+
+def bind(terms: Sequence[Term], place: Callable[[Key, Kind, Any], int]) -> tuple[BoundTerm, ...]:
+    """Return terms that know the places of their columns.
+
+    Args:
+        terms: Terms with explicit columns and names.
+        place: Returns the place of a column, from its key, its kind and its nodes or None.
+    """
+    first: dict[int, str] = {}
+    bound = []
+    for term in terms:
+        places = tuple(
+            [place(key, factor.kind, factor.nodes) for key in factor.columns or ()] for factor in term.factors
+        )
+        pairs = zip(term.factors, term.prefixes, strict=True)
+        bound.append(BoundTerm(term, places, tuple(first.setdefault(id(factor), prefix) for factor, prefix in pairs)))
+    return tuple(bound)
+
+
+def hyperparameters_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Quantity]:
+    """Return the hyperparameters of the factors of terms by path, without output scales."""
+    found: dict[str, Quantity] = {}
+    for term in terms:
+        for factor, places, prefix in term.parts():
+            for name, quantity in factor.hyperparameters(columns.select(places)).items():
+                found.setdefault(f"{prefix}{name}", quantity)
+    return found
+
+
+def constants_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Tensor]:
+    """Return the constants (...) of the factors of terms by path."""
+    return {
+        f"{prefix}{name}": value
+        for term in terms
+        for factor, places, prefix in term.parts()
+        for name, value in factor.constants(columns.select(places)).items()
+    }

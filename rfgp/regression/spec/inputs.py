@@ -1,0 +1,64 @@
+"""Mixed columns as the inputs of a model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp.columns import Schema, Table
+from rfgp.errors import DataError
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm, hyperparameters_of
+from rfgp.parameters import Quantity
+from rfgp.rows import Chunk
+from rfgp.rows.arrays import Origin
+from rfgp.scaling import Scaling
+
+
+@dataclass(frozen=True, eq=False)
+class ModelInputs:
+    """The columns of a kernel, read as one matrix (n, D).
+
+    Attributes:
+        schema: The columns. If None, there are no data yet.
+        terms: The terms, which know the places of their columns.
+        columns: The summary of the training rows. If None, there are none yet.
+        dtype: The type that the user chose. If None, that of the data.
+        standardize: Whether numbers and targets are standardised.
+    """
+
+    schema: Schema | None
+    terms: Sequence[BoundTerm]
+    columns: ColumnSummary | None
+    dtype: torch.dtype | None
+    standardize: bool
+    reads_blocks = False
+
+    def read(self, inputs: Any) -> tuple[Tensor, Origin]:
+        """Return the columns of a table as a matrix (n, D), and the origin of the table."""
+        assert self.schema is not None
+        table = Table.of(inputs)
+        found = self.schema.read(table)
+        found = found if self.dtype is None else found.to(self.dtype)
+        return found, Origin(table.origin.is_numpy, found.new_empty(0))
+
+    def complete(self, given: Chunk) -> Chunk:
+        """Return the rows as they are: missing cells are errors."""
+        return given
+
+    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Quantity]:
+        """Return the hyperparameters of the kernel by path, whatever the standard deviations (D,)."""
+        assert self.columns is not None
+        return hyperparameters_of(self.terms, self.columns)
+
+    def check(self, inputs: Tensor) -> None:
+        """Refuse rows that are not (n, D).
+
+        Raises:
+            DataError: they have another shape.
+        """
+        assert self.schema is not None
+        if inputs.ndim != 2 or inputs.shape[1] != len(self.schema.columns):
+            raise DataError(f"The rows must have shape (n, {len(self.schema.columns)}), got {tuple(inputs.shape)}.")

@@ -1,0 +1,76 @@
+"""Options of a model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import torch
+
+from rfgp import random
+from rfgp.approximations.planning import read_approximation
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels import Kernel
+from rfgp.parameters import Hyperprior
+from rfgp.regression.family import check_approximation, read_likelihood
+
+MEANS = ("constant", "zero")
+"""Mean functions."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The options of `rfgp.GP`.
+
+    Attributes:
+        kernel: The kernel.
+        likelihood: The likelihood, or its name.
+        approximations: "auto", an approximation, or a dict by the names of terms.
+        inference: "laplace" or "variational". If None, as usual for the likelihood.
+        mean: "constant", or "zero".
+        standardize: Whether numbers and targets are standardised.
+        start: Starting values by path or unique suffix, in the user's units.
+        priors: Log densities by path or unique suffix.
+        seed: The seed of everything random.
+        dtype: The type of the rows. If None, that of the data.
+        starts: Starting values by path; known once there are data.
+        hyperpriors: Log densities by path; known once there are data.
+
+    Raises:
+        InvalidArgumentError: an option has a wrong type or value.
+    """
+
+    kernel: Kernel
+    likelihood: Any = "normal"
+    approximations: Any = "auto"
+    inference: str | None = None
+    mean: str = "constant"
+    standardize: bool = True
+    start: Mapping[str, Any] = field(default_factory=dict)
+    priors: Mapping[str, Hyperprior | None] = field(default_factory=dict)
+    seed: Any = None
+    dtype: torch.dtype | None = None
+    starts: Mapping[str, Any] = field(default_factory=dict)
+    hyperpriors: Mapping[str, Hyperprior | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise InvalidArgumentError(f"kernel must be a kernel such as k.RBF(), got {self.kernel!r}.")
+        object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, None))
+        check_approximation(self.inference, self.likelihood)
+        object.__setattr__(self, "approximations", read_approximation(self.approximations))
+        if self.mean not in MEANS:
+            raise InvalidArgumentError(f"mean must be one of {', '.join(MEANS)}, got {self.mean!r}.")
+        for name in ("start", "priors"):
+            value = getattr(self, name)
+            if not isinstance(value, Mapping):
+                raise InvalidArgumentError(f"{name} must be a dict by the paths of hyperparameters, got {value!r}.")
+        object.__setattr__(self, "seed", random.resolve_seed(self.seed))
+
+    @property
+    def approximation(self) -> str | None:
+        """How the posterior is approximated. If None, as usual for the likelihood."""
+        return self.inference
+
+    def changed(self, **changes: Any) -> Self:
+        """Return the options with others."""
+        return replace(self, **changes)

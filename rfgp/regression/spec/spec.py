@@ -1,0 +1,260 @@
+"""The specification of a model, resolved on data."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.approximations.planning import assign, read_approximation
+from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior
+from rfgp.blocks import Prior
+from rfgp.columns import Schema, Table
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels import Kernel, Sum
+from rfgp.kernels.kernel import transformed
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
+from rfgp.parameters import Values
+from rfgp.paths import find_path
+from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Variance
+from rfgp.regression.spec.inputs import ModelInputs
+from rfgp.regression.spec.options import ModelOptions
+from rfgp.rows import Chunk, DataSummary, Rows, SourceRows, gathered
+from rfgp.scaling import Affine, Scaling
+
+MOST_SAMPLED = 10_000
+"""The most rows whose columns are summarised for starting values and random draws."""
+NOISE_START = 0.1
+"""The starting noise, in variances of the target."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSpec(Family):
+    """A kernel, approximations of its terms and a likelihood.
+
+    Attributes:
+        options: The user's options.
+        schema: The columns that the kernel reads. If None, there are no data yet.
+        kernel: The kernel, resolved as far as the data are known.
+        terms: Its terms, which know the places of their columns.
+        columns: The summary of the training rows.
+        approximations: The approximation of each term by name.
+        priors: The terms with their random draws made.
+    """
+
+    options: ModelOptions
+    schema: Schema | None = None
+    kernel: Kernel | None = None
+    terms: tuple[BoundTerm, ...] = ()
+    columns: ColumnSummary | None = None
+    approximations: Mapping[str, Approximation] = field(default_factory=dict)
+    priors: tuple[TermPrior, ...] = ()
+
+    has_few_features = True
+
+    @property
+    def inputs(self) -> ModelInputs:
+        """The columns of the kernel."""
+        return ModelInputs(self.schema, self.terms, self.columns, self.options.dtype, self.options.standardize)
+
+    @property
+    def variances(self) -> tuple[Variance, ...]:
+        """The output scales of the terms, which share the variance of the target, and the noise."""
+        share = 1 / len(self.terms)
+        bounds = OUTPUTSCALE_BOUNDS if self.is_normal else (LEAST_LATENT, self.options.likelihood.widest)
+        scales = [Variance(term.outputscale, share, bounds) for term in self.terms if term.outputscale is not None]
+        return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_normal else ()))
+
+    def prior(self, values: Values) -> Prior:
+        """Return the prior of all terms."""
+        known = {name: values.standardized(name) for name in values.space.quantities}
+        assert self.columns is not None
+        return Prior.of_terms([term.at(known, self.columns) for term in self.priors])
+
+    # --- data -------------------------------------------------------------------------------------
+
+    def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
+        """Return the specification with the schema of the data, and the data as a table.
+
+        A specification that has a schema keeps it and adds new levels.
+
+        Raises:
+            DataError: columns are missing or cannot be read.
+            InvalidArgumentError: there are new levels, and hyperparameters of each level.
+        """
+        target = data.y if isinstance(data.y, str) else None
+        whole = Table.of(data.X)
+        y = data.y if target is None else whole.column(target)
+        table = whole if target is None else whole.without(target)
+        data = data._replace(X=table, y=y)
+        if self.schema is not None:
+            return self._with_levels(self.schema.extended(table)), data
+        kernel = transformed(self.options.kernel, lambda factor: factor.expanded(table.keys))
+        terms = kernel.terms()
+        schema = Schema.learn(requests_of(terms), table)
+        return replace(self, schema=schema, kernel=kernel, terms=bind(terms, schema.column_of)), data
+
+    def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
+        """Return the specification, and a summary whose map leaves levels, nodes and coordinates as they are."""
+        inputs, schema = summary.scaling.inputs, self.schema
+        assert inputs is not None
+        assert schema is not None
+        keep = torch.tensor(schema.is_standardizable, device=inputs.scale.device)
+        maps = Affine(torch.where(keep, inputs.location, 0.0), torch.where(keep, inputs.scale, 1.0))
+        return self, replace(summary, scaling=replace(summary.scaling, inputs=maps))
+
+    def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
+        """Return the specification with the kernel resolved on standardised rows."""
+        assert self.schema is not None
+        assert self.kernel is not None
+        assert scaling.inputs is not None
+        assert rows is not None
+        summary = _summary(self.schema, _sample(rows, self.options.seed), scaling.inputs)
+        return self._resolved(summary, {})._with_paths()
+
+    def _resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Self:
+        """Return the specification with the kernel resolved on rows, and with starting values by path."""
+        assert self.schema is not None
+        assert self.kernel is not None
+        parts = {id(factor): (places, prefix) for term in self.terms for factor, places, prefix in term.parts()}
+
+        def change(factor: Kernel) -> Kernel:
+            places, prefix = parts[id(factor)]
+            own = {name: starts[prefix + name] for name in factor.starts if prefix + name in starts}
+            return factor.resolved(columns.select(places), own)
+
+        kernel = transformed(self.kernel, change)
+        return replace(self, kernel=kernel, terms=bind(kernel.terms(), self.schema.column_of), columns=columns)
+
+    def _with_levels(self, schema: Schema) -> Self:
+        """Return the specification with more levels.
+
+        Raises:
+            InvalidArgumentError: a term has hyperparameters of each level.
+        """
+        assert self.columns is not None
+        sizes = tuple(column.num_levels for column in schema.columns)
+        if sizes == self.columns.num_levels:
+            return self
+        columns = replace(self.columns, num_levels=sizes)
+        before, after = (hyperparameters_of(self.terms, c) for c in (self.columns, columns))
+        grown = next((path for path, found in after.items() if found.start.shape != before[path].start.shape), None)
+        if grown is not None:
+            raise InvalidArgumentError(f"There are new levels, and {grown} has a value for each level. Fit again.")
+        return replace(self, schema=schema, columns=columns)
+
+    def _with_paths(self) -> Self:
+        """Return the specification whose starting values and priors have full paths."""
+        assert self.columns is not None
+        paths = [*self.inputs.quantities(self.columns.scale, Scaling(Affine.identity(torch.zeros(1)))), "mean"]
+        paths += [variance.name for variance in self.variances]
+        paths += [parameter.name for parameter in self.options.likelihood.parameters]
+        starts = dict(_kernel_starts(self.terms))
+        starts |= {find_path(name, paths): value for name, value in self.options.start.items()}
+        if self.options.mean == "zero":
+            starts["mean"] = 0.0
+        hyperpriors = {find_path(name, paths): prior for name, prior in self.options.priors.items()}
+        return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
+
+    def initialized(self, values: Values, rows: Rows) -> tuple[Self, Values]:
+        """Return the specification with approximations and random draws at the starting values."""
+        return self.drawn(self.options.approximations, values, len(rows)), values
+
+    def drawn(self, approximations: Any, values: Values, num_rows: int) -> Self:
+        """Return the specification with approximations of all terms and their random draws.
+
+        Args:
+            approximations: "auto", an approximation, or a dict by the names of terms.
+            values: The hyperparameters.
+            num_rows: The number of rows.
+
+        Raises:
+            InvalidArgumentError: an approximation cannot serve a term.
+        """
+        data = self._term_data(values, num_rows)
+        chosen = assign(approximations, data)
+        seeds = [random.child_seed(self.options.seed, random.Role.TERMS, place) for place in range(len(data))]
+        priors = [chosen[one.term.name].draw(one, seed) for one, seed in zip(data, seeds, strict=True)]
+        return replace(self, approximations=chosen, priors=tuple(priors))
+
+    def with_approximations(self, approximations: Any, values: Values, num_rows: int) -> Self:
+        """Return the specification with other approximations. Terms that they do not serve keep theirs.
+
+        Args:
+            approximations: An approximation, or a dict by the names of terms.
+            values: The hyperparameters.
+            num_rows: The number of rows.
+
+        Raises:
+            InvalidArgumentError: an approximation cannot serve a term that it is for, or any term.
+        """
+        given = read_approximation(approximations)
+        served = assign(given, self._term_data(values, num_rows), self.approximations)
+        return self.drawn(served, values, num_rows)
+
+    def costs(self, values: Values, num_rows: int) -> dict[str, Cost]:
+        """Return the cost of each term by name."""
+        return {
+            one.term.name: self.approximations[one.term.name].cost(one) for one in self._term_data(values, num_rows)
+        }
+
+    def fitted_kernel(self, values: Values) -> Kernel:
+        """Return the kernel whose starting values are these hyperparameters."""
+        assert self.columns is not None
+        kernel = self._resolved(self.columns, {path: _plain(values.value(path)) for path in values.space.names}).kernel
+        assert kernel is not None
+        scales = [term.outputscale for term in self.terms]
+        own = [None if scale is None else float(values.value(scale)) for scale in scales]
+        pairs = zip(kernel.terms(), own, strict=True)
+        return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
+
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield the options as texts; there are no tensors (...) among them."""
+        yield repr(self.options.kernel)
+        yield from (f"{name}={value!r}" for name, value in sorted(vars(self.options).items()) if name != "priors")
+
+    def _term_data(self, values: Values, num_rows: int) -> list[TermData]:
+        assert self.columns is not None
+        known = {name: values.standardized(name).detach() for name in values.space.quantities}
+        return [TermData(term, self.columns, num_rows, known, self.is_normal) for term in self.terms]
+
+
+def _plain(value: Tensor) -> Any:
+    """Return a value (...) as a float or a tuple of floats."""
+    found = value.detach().tolist()
+    return found if isinstance(found, float) else tuple(found)
+
+
+def _kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
+    """Yield the starting values that kernels have, by path, in the user's units."""
+    for term in terms:
+        for factor, _, prefix in term.parts():
+            for name, value in factor.starts.items():
+                if value is not None:
+                    yield f"{prefix}{name}", value
+        if term.term.variance is not None:
+            if term.outputscale is None:
+                raise InvalidArgumentError(
+                    f"The term {term.name!r} has no output scale to start at {term.term.variance:g}. Give start= for "
+                    "its variance."
+                )
+            yield term.outputscale, term.term.variance
+
+
+def _sample(rows: Rows, seed: int) -> Tensor:
+    """Return the inputs of all rows, or of a random sample, (r, D)."""
+    block = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
+    assert block is not None  # the rows of a fit are surveyed
+    if len(block) <= MOST_SAMPLED:
+        return block.inputs.detach()
+    order = torch.randperm(len(block), generator=random.generator(seed, random.Role.SAMPLE))
+    return block.inputs[order[:MOST_SAMPLED]].detach()
+
+
+def _summary(schema: Schema, sample: Tensor, maps: Affine) -> ColumnSummary:
+    """Return the summary of columns from a sample of standardised rows (r, D)."""
+    own = ColumnSummary.of(sample, tuple(column.num_levels for column in schema.columns))
+    return replace(own, location=maps.location, scale=maps.scale)

@@ -1,0 +1,388 @@
+"""The model of terms against dense algebra, and what it does with tables, terms and approximations."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from dense_terms import DenseTerms
+
+import rfgp
+from rfgp import kernels as k
+
+
+def table(n, seed):
+    rng = np.random.default_rng(seed)
+    return {
+        "t": rng.uniform(0, 10, n),
+        "p": rng.normal(3, 2, n),
+        "q": rng.uniform(-1, 1, n),
+        "store": rng.choice(["a", "b", "c"], n),
+        "year": rng.integers(2001, 2004, n),
+    }
+
+
+ROWS, NEW = table(60, 1), table(9, 2)
+Y = 5 + np.sin(ROWS["t"]) + 0.5 * (ROWS["store"] == "a") + 0.3 * ROWS["p"] + 0.2 * ROWS["q"] * np.cos(7 * ROWS["t"])
+
+TREND = k.RBF("t", name="trend", lengthscale=1.7)
+SPACE = k.Matern(("p", "q"), nu=2.5, lengthscale=(2.0, 0.6), name="space")
+SEASON = k.Periodic("t", 2.5, lengthscale=0.9, name="season")
+STORE = k.Group("store", name="store")
+SLOPE = k.Linear(("p", "q"), origin=(3.0, 0.0), name="slope")
+
+KERNELS = {
+    "one": TREND,
+    "two smooth": TREND + SPACE,
+    "season and groups": TREND + SEASON + STORE,
+    "linear": SPACE + SLOPE,
+    "linear alone": SLOPE,
+    "groups alone": STORE + k.Group("year", name="year"),
+    "a coefficient that varies": SPACE + (k.Linear("q", origin=0.0) * k.RBF("t", lengthscale=2.0)).named("varying"),
+    "a trend of each store": TREND + (STORE * k.RBF("t", lengthscale=1.0)).named("own"),
+    "a season that changes": (SEASON * k.RBF("t", lengthscale=5.0)).named("changing"),
+    "shared lengthscale": TREND + (TREND * STORE).named("own"),
+    "categories": SPACE + k.Categorical("store", correlation=0.3, name="category"),
+    "coregionalization": (k.Coregionalization("store", rank=2) * TREND).named("both") + k.Constant(name="level"),
+    "polynomial": k.Polynomial(("p", "q"), degree=2, origin=0.0, scale=2.0, name="poly") + STORE,
+    "every kind": TREND + SPACE + SEASON + STORE + SLOPE + (STORE * k.Linear("p", origin=3.0)).named("slopes"),
+}
+START = {
+    "slope.variance": [0.1, 0.4],
+    "varying.linear.variance": 0.3,
+    "slopes.linear.variance": 0.05,
+    "both.coregionalization.loadings": [[1.0, 0.2], [-0.5, 0.4], [0.3, 0.1]],
+    "both.coregionalization.diagonal": [0.5, 1.0, 0.2],
+    "poly.offset": 1.5,
+    "mean": 4.5,
+    "noise": 0.07,
+}
+NO_OUTPUTSCALE = ("slope", "varying", "slopes")
+NAMES = {name: [term.name for term in kernel.terms()] for name, kernel in KERNELS.items()}
+
+
+def start_of(case):
+    scales = {f"{name}.outputscale": 0.4 + 0.3 * i for i, name in enumerate(NAMES[case]) if name not in NO_OUTPUTSCALE}
+    prefixes = ("mean", "noise", *(f"{name}." for name in NAMES[case]))
+    return {**scales, **{path: value for path, value in START.items() if path.startswith(prefixes)}}
+
+
+def twin(case, y=Y, noise=0.07):
+    """Return the dense twin of a case, in the user's units."""
+    start = {path: value for path, value in start_of(case).items() if path not in ("mean", "noise")}
+    tables = {"rows": ROWS, "new": NEW}
+
+    def covariance(name, first, second):
+        whole = {key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS}
+        places = {"rows": slice(0, 60), "new": slice(60, None)}
+        (term,) = [term for term in KERNELS[case].terms() if term.name == name]
+        shared = {
+            f"{name}.{rest}": v for path, v in start.items() for rest in [path.removeprefix(f"{name}.")] if rest != path
+        }
+        return k.Sum((term,)).matrix(whole, values=shared).numpy()[places[first], places[second]]
+
+    assert tables
+    return DenseTerms(covariance, NAMES[case], y, 4.5, noise)
+
+
+def model(case, approximation="auto", **options):
+    return rfgp.GP(KERNELS[case], approximation=approximation, start=start_of(case), seed=0, **options)
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("case", KERNELS)
+def test_models_agree_with_dense_algebra(case, standardize):
+    gp, exact = model(case, standardize=standardize).condition(ROWS, Y), twin(case)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood(), rel=1e-9)
+    prediction = gp.predict(NEW)
+    assert list(prediction.terms) == NAMES[case]
+    total = 4.5 + sum(exact.mean(name) for name in NAMES[case])
+    np.testing.assert_allclose(prediction.mean, total, rtol=1e-8)
+    covariance = sum(exact.cross_covariance(a, b) for a in NAMES[case] for b in NAMES[case])
+    np.testing.assert_allclose(prediction.covariance, covariance, atol=1e-8)
+    np.testing.assert_allclose(prediction.variance, np.diag(covariance), atol=1e-8)
+    for name, term in prediction.terms.items():
+        np.testing.assert_allclose(term.mean, exact.mean(name), atol=1e-8)
+        np.testing.assert_allclose(term.covariance, exact.cross_covariance(name, name), atol=1e-8)
+        np.testing.assert_allclose(term.variance, np.diag(exact.cross_covariance(name, name)), atol=1e-8)
+        for other in NAMES[case]:
+            found = prediction.cross_covariance(name, other)
+            np.testing.assert_allclose(found, exact.cross_covariance(name, other), atol=1e-8)
+
+
+@pytest.mark.parametrize("case", KERNELS)
+def test_gradients_are_those_of_differences(case):
+    gp = model(case).condition(ROWS, Y)
+    gp.log_marginal_likelihood().backward()
+    for name, raw in gp.hyperparameters.raw.items():
+        if raw.grad is None:
+            continue
+        gradient, step = raw.grad.clone(), 1e-5
+        for place in np.ndindex(tuple(raw.shape)):
+            ends = []
+            for sign in (1, -1):
+                with torch.no_grad():
+                    raw[place] += sign * step
+                    ends.append(gp.log_marginal_likelihood().item())
+                    raw[place] -= sign * step
+            assert gradient[place].item() == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-5), name
+
+
+@pytest.mark.parametrize("case", ["two smooth", "season and groups", "every kind"])
+def test_containers_give_the_same_model(case):
+    expected = model(case).condition(ROWS, Y).predict(NEW)
+    frame = pd.DataFrame(ROWS).assign(store=lambda f: f.store.astype("category"))
+    for rows, new in ((frame, pd.DataFrame(NEW)), (frame[[*reversed(frame.columns)]], NEW)):
+        found = model(case).condition(rows, Y).predict(new)
+        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
+        np.testing.assert_allclose(found.std, expected.std, rtol=1e-10)
+    by_name = model(case).condition(frame.assign(units=Y), "units").predict(NEW)
+    np.testing.assert_allclose(by_name.mean, expected.mean, rtol=1e-12)
+
+
+def test_arrays_are_read_by_number():
+    rows, new = (np.column_stack([source["t"], source["p"]]) for source in (ROWS, NEW))
+    named = rfgp.GP(k.RBF("t") + k.Linear("p"), seed=0).condition({"t": rows[:, 0], "p": rows[:, 1]}, Y)
+    gp = rfgp.GP(k.RBF(0) + k.Linear(1), seed=0).condition(rows, Y)
+    expected = named.predict({"t": new[:, 0], "p": new[:, 1]}).mean
+    np.testing.assert_allclose(gp.predict(new).mean, expected, rtol=1e-12)
+    tensor = gp.predict(torch.tensor(new)).mean
+    assert isinstance(tensor, torch.Tensor)
+    np.testing.assert_allclose(tensor, expected, rtol=1e-12)
+
+
+def test_kernels_without_columns_read_all_but_the_target():
+    frame = pd.DataFrame({name: ROWS[name] for name in ("t", "p")}).assign(units=Y)
+    gp = rfgp.GP(k.RBF(), seed=0).condition(frame, "units")
+    assert gp.kernel.terms()[0].factors[0].columns == ("t", "p")
+    assert gp.hyperparameters.lengthscale.shape == (2,)
+
+
+@pytest.mark.parametrize("container", [dict, pd.DataFrame])
+def test_predictions_are_differentiable_in_numbers(container):
+    gp = model("two smooth").condition(ROWS, Y)
+    assert container
+    x = {name: torch.tensor(NEW[name]).requires_grad_() for name in ("t", "p", "q")}
+    gp.predict(x).mean.sum().backward()
+    step = 1e-6
+    ends = [
+        gp.predict({**{n: v.detach() for n, v in x.items()}, "t": x["t"].detach() + s * step}).mean for s in (1, -1)
+    ]
+    np.testing.assert_allclose(x["t"].grad, (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-7)
+
+
+# --- levels ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("approximation", [rfgp.Exact(), rfgp.RandomFeatures(16)])
+@pytest.mark.parametrize("case", ["season and groups", "a trend of each store", "categories", "every kind"])
+def test_new_levels_have_their_prior_and_share_it(case, approximation):
+    gp = model(case, approximation).condition(ROWS, Y)
+    points = {key: np.repeat(NEW[key][:1], 4) for key in NEW} | {"store": np.array(["x", "x", "y", "a"])}
+    prediction = gp.predict(points)
+    (name,) = [n for n in NAMES[case] if n in ("store", "own", "category")]
+    found, prior = prediction.terms[name].covariance, gp.prior_covariance(points) * 0
+    scale = start_of(case)[f"{name}.outputscale"]
+    assert prior.shape == (4, 4)
+    if name == "category":
+        shared = gp.predict({**points, "store": np.array(["z"] * 4)}).terms[name].covariance[0, 1]
+        assert shared == pytest.approx(found[0, 0])
+        assert found[0, 1] == pytest.approx(found[0, 0])
+        assert found[0, 2] < found[0, 0] - 0.6 * scale
+    elif name == "store":
+        np.testing.assert_allclose(found[:2, :2], scale, rtol=1e-10)
+        np.testing.assert_allclose(found[0, 2:], 0, atol=1e-12)
+    else:
+        np.testing.assert_allclose(found[:2, :2], scale, rtol=0.5)
+        np.testing.assert_allclose(found[0, 2:], 0, atol=1e-10)
+        assert prediction.terms[name].mean[0] == pytest.approx(0, abs=1e-12)
+    draws = prediction.terms[name].sample(2000, seed=0)
+    np.testing.assert_allclose(draws[:, 0], draws[:, 1], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("step", ["condition", "update"])
+@pytest.mark.parametrize("predicts_before", [True, False])
+def test_rows_with_new_levels_are_learned_from(step, predicts_before):
+    more = {key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS}
+    new = {**NEW, "store": np.array(["z"] * 5 + ["a"] * 4)}
+    more["store"] = np.concatenate([ROWS["store"], new["store"]])
+    y = np.concatenate([Y, np.full(9, 12.0)])
+    expected = model("season and groups").condition(more, y).predict(new)
+    gp = model("season and groups", standardize=False).condition(ROWS, Y)
+    if predicts_before:
+        assert len(gp.predict(NEW).mean) == 9
+    gp = gp.condition(more, y) if step == "condition" else gp.update(new, y[60:])
+    found = gp.predict(new)
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-8)
+    np.testing.assert_allclose(found.std, expected.std, rtol=1e-8)
+    assert gp.num_observations == 69
+
+
+def test_new_levels_of_a_term_with_a_value_for_each_need_a_fit():
+    gp = model("coregionalization").condition(ROWS, Y)
+    before = gp.predict(NEW).mean
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"new levels.*loadings.*Fit again"):
+        gp.update({**NEW, "store": ["z"] * 9}, Y[:9])
+    np.testing.assert_array_equal(gp.predict(NEW).mean, before)
+
+
+# --- what was learned ------------------------------------------------------------------------------
+
+
+def test_a_fit_finds_planted_terms():
+    rng = np.random.default_rng(11)
+    rows = table(400, 11)
+    effects = {"a": 1.0, "b": -1.0, "c": 0.3}
+    true = np.sin(rows["t"]) + 0.4 * (rows["p"] - 3) + np.vectorize(effects.get)(rows["store"])
+    y = 2 + true + 0.1 * rng.normal(size=400)
+    kernel = k.RBF("t", name="trend") + k.Linear("p", name="slope") + k.Group("store", name="store")
+    for approximation in ("auto", rfgp.RandomFeatures(32)):
+        gp = rfgp.GP(kernel, approximation=approximation, seed=0).fit(rows, y)
+        assert gp.fit_report.converged
+        assert gp.hyperparameters.noise.item() == pytest.approx(0.01, rel=0.4)
+        terms = gp.predict(rows).terms
+        for name, truth in (("trend", np.sin(rows["t"])), ("slope", 0.4 * (rows["p"] - 3))):
+            found = terms[name].centered()
+            z = (found.mean - (truth - truth.mean())) / found.std
+            assert np.abs(z).max() < 6  # 400 strongly dependent values with 4 digits of false alarm each
+            assert found.std.max() < 0.1
+        share = {name: term.share for name, term in gp.terms.items()}
+        assert sum(share.values()) == pytest.approx(1)
+        assert min(share.values()) > 0.1
+
+
+def test_hyperparameters_are_read_and_set_by_path():
+    gp = model("two smooth").condition(ROWS, Y)
+    assert gp.hyperparameters["trend.lengthscale"].item() == pytest.approx(1.7)
+    np.testing.assert_allclose(gp.hyperparameters["space.lengthscale"].detach(), (2.0, 0.6))
+    assert gp.hyperparameters.noise.item() == pytest.approx(0.07)
+    before = gp.predict(NEW).mean
+    gp.hyperparameters["trend.lengthscale"] = 0.5
+    assert not np.allclose(gp.predict(NEW).mean, before)
+    other = rfgp.GP(KERNELS["two smooth"], start=start_of("two smooth") | {"trend.lengthscale": 0.5}, seed=0)
+    np.testing.assert_allclose(gp.predict(NEW).mean, other.condition(ROWS, Y).predict(NEW).mean, rtol=1e-10)
+
+
+def test_fixed_names_and_patterns_keep_their_starts():
+    gp = model("two smooth").fit(ROWS, Y, fixed=("*.lengthscale", "noise"))
+    assert gp.hyperparameters["trend.lengthscale"].item() == pytest.approx(1.7)
+    np.testing.assert_allclose(gp.hyperparameters["space.lengthscale"].detach(), (2.0, 0.6))
+    assert gp.hyperparameters.noise.item() == pytest.approx(0.07)
+    assert gp.hyperparameters["trend.outputscale"].item() != pytest.approx(0.4, rel=1e-3)
+    with pytest.raises(rfgp.InvalidArgumentError, match="no hyperparameter"):
+        model("two smooth").fit(ROWS, Y, fixed=("nu",))
+
+
+def test_priors_are_set_by_path():
+    tight = torch.distributions.LogNormal(torch.tensor(0.0), torch.tensor(0.01))
+    kernel = k.RBF("t", name="trend") + k.RBF("p", name="other")
+    gp = rfgp.GP(kernel, priors={"trend.lengthscale": tight}, seed=0).fit(ROWS, Y)
+    assert gp.hyperparameters["trend.lengthscale"].item() == pytest.approx(1.0, rel=0.05)
+
+
+def test_the_kernel_of_a_model_is_resolved_on_its_data():
+    gp = model("every kind").condition(ROWS, Y)
+    kernel = gp.kernel
+    assert [term.name for term in kernel.terms()] == NAMES["every kind"]
+    prior = gp.prior_covariance(NEW)
+    scales = {path: value for path, value in start_of("every kind").items() if "scale" in path or "variance" in path}
+    np.testing.assert_allclose(kernel.matrix(ROWS, NEW, values=scales).shape, (60, 9))
+    np.testing.assert_allclose(kernel.matrix(NEW, values=scales), prior, rtol=1e-9)
+    refit = rfgp.GP(kernel, start=start_of("every kind"), seed=0).condition(ROWS, Y)
+    assert refit.log_marginal_likelihood().item() == pytest.approx(gp.log_marginal_likelihood().item(), rel=1e-10)
+
+
+def test_approximations_are_exchanged_on_the_same_data():
+    exact = model("every kind", rfgp.Exact()).condition(ROWS, Y)
+    near = exact.with_approximation({"space": rfgp.RandomFeatures(512)})
+    assert near.terms["space"].approximation == rfgp.RandomFeatures(512)
+    assert near.terms["trend"].approximation == rfgp.Exact()
+    np.testing.assert_allclose(near.predict(NEW).mean, exact.predict(NEW).mean, atol=0.05)
+    np.testing.assert_array_equal(near.exact().predict(NEW).mean, exact.predict(NEW).mean)
+    kl = rfgp.metrics.kl_divergence(exact.predict(NEW), near.predict(NEW))
+    rough = exact.with_approximation({"space": rfgp.RandomFeatures(8)})
+    assert 0 < kl < 0.3 * rfgp.metrics.kl_divergence(exact.predict(NEW), rough.predict(NEW))
+    of_term = rfgp.metrics.kl_divergence(
+        exact.predict(NEW).terms["space"].observed(), near.predict(NEW).terms["space"].observed()
+    )
+    assert of_term > 0
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"'season'.*no spectral measure"):
+        exact.with_approximation({"season": rfgp.RandomFeatures(8)})
+    with pytest.raises(rfgp.InvalidArgumentError, match="no term 'spacy'"):
+        exact.with_approximation({"spacy": rfgp.Exact()})
+
+
+def test_copies_and_pickles_are_whole():
+    gp = model("every kind").condition(ROWS, Y)
+    prediction = gp.predict(NEW)
+    for other in (copy.copy(gp), copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
+        np.testing.assert_array_equal(other.predict(NEW).mean, prediction.mean)
+    again = pickle.loads(pickle.dumps(prediction))
+    np.testing.assert_array_equal(again.terms["store"].std, prediction.terms["store"].std)
+
+
+def test_several_outputs_share_the_kernel():
+    y = np.column_stack([Y, 3 * Y[::-1]])
+    gp = rfgp.GP(KERNELS["season and groups"], seed=0).fit(ROWS, y)
+    prediction = gp.predict(NEW)
+    assert prediction.mean.shape == (9, 2)
+    assert prediction.terms["store"].mean.shape == (9, 2)
+    total = sum(term.mean for term in prediction.terms.values())
+    np.testing.assert_allclose(prediction.mean - total, np.broadcast_to(prediction.mean[:1] - total[:1], (9, 2)))
+    assert prediction.cross_covariance("trend", "store").shape == (9, 9, 2)
+
+
+# --- what cannot be --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel": "rbf"}, "kernel must be a kernel"),
+        ({"kernel": TREND, "likelihood": "cauchy"}, "cauchy"),
+        ({"kernel": TREND, "approximation": "nystrom"}, "approximation must be"),
+        ({"kernel": TREND, "approximation": {"trend": "exact"}}, "approximation of 'trend'"),
+        ({"kernel": TREND, "mean": "linear"}, "mean must be one of"),
+        ({"kernel": TREND, "start": [1.0]}, "start must be a dict"),
+        ({"kernel": TREND, "inference": "laplace"}, "laplace"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+        rfgp.GP(**options)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: rfgp.GP(k.RBF("x")), rfgp.DataError, "no column 'x'"),
+        (lambda: rfgp.GP(k.RBF("store")), rfgp.DataError, "'store'"),
+        (lambda: rfgp.GP(k.Group("p")), rfgp.DataError, "'p'"),
+        (lambda: rfgp.GP(TREND, start={"nu": 1.0}), rfgp.InvalidArgumentError, "nu"),
+        (lambda: rfgp.GP(TREND + SPACE, start={"lengthscale": 1.0}), rfgp.InvalidArgumentError, "lengthscale"),
+        (lambda: rfgp.GP(TREND, start={"lengthscale": -1.0}), rfgp.InvalidArgumentError, "positive"),
+        (lambda: rfgp.GP(TREND, priors={"nu": None}), rfgp.InvalidArgumentError, "nu"),
+        (lambda: rfgp.GP(2.0 * SLOPE), rfgp.InvalidArgumentError, "no output scale"),
+        (lambda: rfgp.GP(TREND, approximation={"season": rfgp.Exact()}), rfgp.InvalidArgumentError, "no term 'season'"),
+        (lambda: rfgp.GP(SEASON, approximation=rfgp.RandomFeatures(8)), rfgp.InvalidArgumentError, "no spectral"),
+    ],
+)
+def test_models_that_cannot_be_are_named_before_a_fit_and_stay_as_they_are(make, error, message):
+    gp = make()
+    with pytest.raises(error, match=message):
+        gp.fit(ROWS, Y)
+    assert "not fitted" in repr(gp)
+
+
+def test_predictions_at_bad_points_are_named():
+    gp = model("season and groups").condition(ROWS, Y)
+    with pytest.raises(rfgp.DataError, match="store"):
+        gp.predict({"t": [1.0]})
+    with pytest.raises(rfgp.DataError, match="'t'"):
+        gp.predict({"t": [np.nan], "store": ["a"]})
+    with pytest.raises(rfgp.InvalidArgumentError, match="trend"):
+        gp.predict(NEW).of("trendy")
+    with pytest.raises(rfgp.InvalidArgumentError):
+        gp.predict(NEW).of()
