@@ -14,7 +14,7 @@ from rfgp.choosing.rounds import Rounds
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_nodes, fit_table
 from rfgp.regression import Choice, FitReport, Measurement, OpenFamily, OpenOptions, Regression, Trial
-from rfgp.regression.limits import RATE
+from rfgp.regression.record import RATE
 from rfgp.regression.table.offers import FEW_ROWS, in_words
 from rfgp.rows import Rows, SourceRows, gathered
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rfgp.fitting.subsets import MOST_ROWS
 from rfgp.regression import FeatureOptions, InducingOptions, KernelOptions
-from rfgp.regression.limits import RATE
+from rfgp.regression.record import RATE
 from rfgp.solvers.iterative.latent import MOST_ROWS as MOST_LATENT
 from rfgp.solvers.iterative.operator import columns_at_once
 from rfgp.solvers.iterative.solver import NUM_PATHS

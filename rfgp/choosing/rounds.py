@@ -26,7 +26,7 @@ from rfgp.choosing.costs import posterior_operations, search_operations
 from rfgp.choosing.entries import Entry
 from rfgp.choosing.grounds import Grounds, is_near
 from rfgp.regression import FeatureOptions, KernelOptions
-from rfgp.regression.limits import RATE, Limits
+from rfgp.regression.record import RATE, Limits
 from rfgp.regression.table.offers import in_words
 
 BEHIND, NOISE = 2.0, 0.01

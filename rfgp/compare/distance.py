@@ -11,7 +11,7 @@ from rfgp.counts import counted, read_seconds
 from rfgp.errors import InvalidArgumentError
 from rfgp.models import SparseSpectrumGP, TableGP
 from rfgp.regression import FeatureOptions, Regression, mean_and_noise
-from rfgp.regression.limits import MEMORY, RATE
+from rfgp.regression.record import MEMORY, RATE
 from rfgp.rows import gathered
 from rfgp.solvers.sampled import MOST_POINTS, ExactMarginals, exact_marginals, step_operations
 

@@ -15,10 +15,8 @@ from rfgp.blocks import Prior
 from rfgp.counts import check_count, counted
 from rfgp.errors import NotFittedError
 from rfgp.inference.conditioned import ConditionedGP
-from rfgp.inference.left_out import LeaveOneOut
-from rfgp.inference.mixture import MixtureDistribution, MixtureInference
-from rfgp.inference.mixture_prediction import MixturePrediction
-from rfgp.inference.observed import observations
+from rfgp.inference.mixture import MixtureDistribution, MixtureInference, MixturePrediction
+from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.term_prediction import TermPrediction
 from rfgp.parameters import Values

@@ -25,8 +25,8 @@ from rfgp.regression import Family, FitReport, Regression
 from rfgp.regression.observing import restored
 from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
 from rfgp.rows.arrays import read_per_row
-from rfgp.saving.choices import decode_choice, decode_report, encode_choice, encode_report
 from rfgp.saving.container import read_file, write_file
+from rfgp.saving.plain import decode_choice, decode_report, encode_choice, encode_report
 from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Posterior
 

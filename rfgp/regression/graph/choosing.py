@@ -20,8 +20,7 @@ from graphs.advice import (
 )
 from graphs.kernels import GraphKernel
 from rfgp.regression.graph.features import DrawnFeatures, NodeFeatures, SpectrumFeatures
-from rfgp.regression.limits import RATE, Limits
-from rfgp.regression.record import ERROR, Choice, Measurement, Trial
+from rfgp.regression.record import ERROR, RATE, Choice, Limits, Measurement, Trial
 
 EXACT_LIMIT = 2000
 """The number of nodes up to which "auto" is the exact kernel by its eigenvectors."""

@@ -17,7 +17,7 @@ from rfgp.likelihoods import Normal
 from rfgp.local.kinds import kind_of, read_spectrum
 from rfgp.parameters import Hyperprior
 from rfgp.regression.family import read_likelihood
-from rfgp.regression.limits import Limits
+from rfgp.regression.record import Limits
 from rfgp.regression.table.kinds import options_of
 from rfgp.regression.table.options import LOCAL_STARTS, RESIDUAL, FeatureOptions, KernelOptions
 
