@@ -9,14 +9,14 @@ from torch import Tensor
 
 from rfgp.choosing.averages import averaged, mean_and_error, measured, mixture_density
 from rfgp.choosing.entries import Entry, entries_of
-from rfgp.choosing.grounds import Grounds, has_optima, is_told_all, pool_of, start_of
+from rfgp.choosing.grounds import Grounds, has_optima, is_told_all, start_of
 from rfgp.choosing.rounds import Rounds
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_nodes, fit_table
 from rfgp.regression import Choice, FitReport, Measurement, OpenFamily, OpenOptions, Regression, Trial
 from rfgp.regression.record import RATE
 from rfgp.regression.table.offers import FEW_ROWS, in_words
-from rfgp.rows import Rows, SourceRows, gathered
+from rfgp.rows import Rows, SourceRows, gathered, pool_of
 
 
 def fit_open(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
@@ -50,7 +50,7 @@ def rounds_of(regression: Regression, plan: Plan) -> Rounds:
     """Return the rounds of a regression whose options are open, before anything is measured."""
     family, rows = regression.family, regression.needed_rows("a fit")
     assert isinstance(family, OpenFamily)
-    pool, count = pool_of(regression), len(rows)
+    pool, count = pool_of(rows), len(rows)
     offers = family.options.menu(count, isinstance(rows, SourceRows))
     entries = entries_of(offers, count, pool.inputs.shape[1], pool.num_outputs)
     frequencies = {getattr(entry.offer.options, "frequencies", "none") for entry in entries}

@@ -33,7 +33,7 @@ from rfgp.regression import (
 )
 from rfgp.regression.observing import left_out_observations
 from rfgp.regression.record import CONSTANT, LINE
-from rfgp.rows import ArrayRows, Block, Rows, SourceRows, gathered, repeat_groups
+from rfgp.rows import ArrayRows, Block, Rows, pool_of, repeat_groups
 
 MOST_LEFT_OUT = 1000
 """Rows, of at most `rfgp.regression.table.offers.FEW_ROWS`, among which each is left out."""
@@ -102,7 +102,7 @@ class Grounds:
             keeps_out: Whether to keep rows out rather than to leave each out in turn.
             are_exact: Whether all candidates are exact kernels, several of them.
         """
-        pool = _without_repeats(pool_of(begun))
+        pool = _without_repeats(pool_of(begun.needed_rows("a fit")))
         order = torch.randperm(len(pool), generator=random.generator(begun.family.options.seed, random.Role.CHOICE))
         if not keeps_out:
             rows = pool if len(pool) <= MOST_LEFT_OUT else some(pool, order[:MOST_LEFT_OUT])
@@ -225,14 +225,6 @@ def _jacobian(found: Regression) -> float:
 
 def _as_tensor(values: object) -> Tensor:
     return torch.as_tensor(values).double().reshape(-1)
-
-
-def pool_of(begun: Regression) -> Block:
-    """Return the rows that can be measured on: all, or of those that are read in blocks the sample."""
-    rows = begun.needed_rows("a fit")
-    sample = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
-    assert sample is not None  # a fit's own data are surveyed
-    return sample
 
 
 def _without_repeats(pool: Block) -> Block:

@@ -8,7 +8,7 @@ from rfgp import random
 from rfgp.fitting.full_batch import fit_full_batch
 from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
 from rfgp.regression import FitReport, Regression
-from rfgp.rows import SourceRows, gathered
+from rfgp.rows import pool_of
 from rfgp.threads import in_one_thread
 
 FIRST_ROWS = 2000
@@ -22,8 +22,7 @@ def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
     rows = regression.needed_rows("a fit")
     if len(rows) <= 2 * FIRST_ROWS:
         return fit_full_batch(regression, plan)
-    pool = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
-    assert pool is not None  # the rows of a fit are surveyed
+    pool = pool_of(rows)
     order = torch.randperm(len(pool), generator=random.generator(regression.family.options.seed, random.Role.SAMPLE))
     subset = pool.take(order[:FIRST_ROWS])
     with in_one_thread(len(subset) <= SMALL):

@@ -22,3 +22,4 @@ from rfgp.rows.sources import RowSource as RowSource
 from rfgp.rows.sources import SourceInputs as SourceInputs
 from rfgp.rows.sources import SourceRows as SourceRows
 from rfgp.rows.sources import as_source as as_source
+from rfgp.rows.sources import pool_of as pool_of

@@ -12,7 +12,7 @@ from torch import Tensor
 from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.rows.arrays import check_dtypes, check_targets, read_matrix, read_per_row, read_target_values
-from rfgp.rows.blocks import Block, Rows, Sums
+from rfgp.rows.blocks import Block, Rows, Sums, gathered
 from rfgp.rows.names import arranged, names_of, without_index
 from rfgp.scaling import Scaling
 
@@ -222,6 +222,13 @@ def rebatched(chunks: Iterator[Chunk], size: int) -> Iterator[Chunk]:
         count -= last
     if waiting:
         yield Chunk.joined(waiting)
+
+
+def pool_of(rows: Rows) -> Block:
+    """Return all rows, or of those that are read in blocks the sample."""
+    pool = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
+    assert pool is not None  # the rows of a fit are surveyed
+    return pool
 
 
 def standardized(chunk: Chunk, scaling: Scaling) -> Block:
