@@ -8,12 +8,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from rfgp import random
 from rfgp.ambient import plain
 from rfgp.blocks import Prior
-from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.arguments import check_probabilities, check_values
+from rfgp.inference.arguments import check_probabilities, check_values, read_draws
 from rfgp.inference.composite import numbered
 from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, normal_log_density
 from rfgp.inference.prediction import LogNormal, Prediction
@@ -270,8 +268,7 @@ class MixturePrediction(Prediction):
     @plain()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution, (s, n): each draw is a draw of one member."""
-        num_samples = check_count("num_samples", num_samples, least=0)
-        generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
+        num_samples, generator = read_draws(num_samples, seed, generator)
         weights, like = torch.tensor(self._mixture.weights, dtype=torch.float64), self.latent.mean()
         members = torch.multinomial(weights, max(num_samples, 1), True, generator=generator)[:num_samples]
         draws = like.new_empty(num_samples, *self.mean_tensor().shape)

@@ -9,11 +9,10 @@ import torch
 from scipy.stats import qmc
 from torch import Tensor
 
-from rfgp import random
 from rfgp.ambient import plain
-from rfgp.counts import check_count, counted
+from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.arguments import check_probabilities, check_values
+from rfgp.inference.arguments import check_probabilities, check_values, read_draws
 from rfgp.inference.distributions import normal_log_density, sample_functions_jointly
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.predictive import HeteroscedasticPredictive, LatentPredictive, Predictive
@@ -149,8 +148,7 @@ class ObservedClasses(Prediction):
     @plain()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw labels from their joint distribution, (s, n)."""
-        num_samples = check_count("num_samples", num_samples, least=0)
-        generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
+        num_samples, generator = read_draws(num_samples, seed, generator)
         mean = (self.location.double() + self.latent.mean()).cpu()
         f = mean + sample_functions_jointly(self.latent.root().cpu(), num_samples, mean, generator)
         return self._out(self.likelihood.sample(f, generator))
@@ -257,8 +255,7 @@ class ObservedPrediction(Prediction):
     @plain()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution, (s, n): functions, and an observation of each value."""
-        num_samples = check_count("num_samples", num_samples, least=0)
-        generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
+        num_samples, generator = read_draws(num_samples, seed, generator)
         return self._out(self._unit * self._predictive.sample(num_samples, generator))
 
     def __repr__(self) -> str:

@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from rfgp import random
 from rfgp.ambient import hides, plain
-from rfgp.counts import check_count, counted
+from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference import refusals
-from rfgp.inference.arguments import check_probabilities, check_values, in_caller_form, read_real
+from rfgp.inference.arguments import check_probabilities, check_values, in_caller_form, read_draws, read_real
 from rfgp.inference.caching import ResultCache
 from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_log_density, sample_functions_jointly
 from rfgp.inference.operators import ObservedOperator
@@ -193,8 +192,7 @@ class Prediction:
         Raises:
             InvalidArgumentError: s is not a natural number, or both a seed and a generator are given.
         """
-        num_samples = check_count("num_samples", num_samples, least=0)
-        generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
+        num_samples, generator = read_draws(num_samples, seed, generator)
         root, mean = self.latent.root(), self.latent.mean()
         if len(root) != len(mean):
             return self._out(self._to_units(mean + sample_functions_jointly(root, num_samples, mean, generator)))
