@@ -60,7 +60,9 @@ if TYPE_CHECKING:
     from rfgp import tables as tables
     from rfgp import theory as theory
     from rfgp.approximations import Exact as Exact
+    from rfgp.approximations import InducingPoints as InducingPoints
     from rfgp.approximations import RandomFeatures as RandomFeatures
+    from rfgp.approximations import Vecchia as Vecchia
     from rfgp.inference.prediction import LogNormal as LogNormal
     from rfgp.inference.prediction import Prediction as Prediction
     from rfgp.loading import load as load
@@ -88,6 +90,7 @@ __all__ = [
     "ExactGP",
     "FileWriteError",
     "IndexColumnWarning",
+    "InducingPoints",
     "InvalidArgumentError",
     "JitterWarning",
     "LogNormal",
@@ -110,6 +113,7 @@ __all__ = [
     "TableGP",
     "UnderfittingWarning",
     "VarianceStarvationWarning",
+    "Vecchia",
     "couplings",
     "errors",
     "features",
@@ -127,6 +131,7 @@ _HOMES = {
     "ExactGP": "rfgp.models",
     "GP": "rfgp.models.gp",
     "GraphGP": "rfgp.models.graph",
+    "InducingPoints": "rfgp.approximations",
     "MeshGP": "rfgp.models.fields",
     "RoadGP": "rfgp.models.fields",
     "LogNormal": "rfgp.inference.prediction",
@@ -134,6 +139,7 @@ _HOMES = {
     "RandomFeatures": "rfgp.approximations",
     "SparseSpectrumGP": "rfgp.models",
     "TableGP": "rfgp.models",
+    "Vecchia": "rfgp.approximations",
     "load": "rfgp.loading",
 }
 _RIM = (

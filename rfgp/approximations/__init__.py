@@ -1,6 +1,8 @@
 """Approximations: immutable values that turn terms of kernels into latent blocks."""
 
 from rfgp.approximations.exact import Exact as Exact
+from rfgp.approximations.inducing_points import InducingPoints as InducingPoints
+from rfgp.approximations.neighbors import Vecchia as Vecchia
 from rfgp.approximations.random_features import RandomFeatures as RandomFeatures
 from rfgp.approximations.role import Approximation as Approximation
 from rfgp.approximations.role import Cost as Cost

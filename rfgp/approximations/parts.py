@@ -138,19 +138,23 @@ class NewLevels:
         term: The term.
         names: The paths of the hyperparameters that `__call__` takes after the rows.
         constants: Constants by path.
+        num_levels: The number of known levels of each column, D of them.
+        features: The features of rows (n, D) and hyperparameters. If None, they are products of features of factors,
+            those of levels exact.
     """
 
     term: BoundTerm
     names: tuple[str, ...]
     constants: Values
+    num_levels: tuple[int, ...]
+    features: Callable[..., Tensor] | None = None
 
     def is_new(self, x: Tensor) -> Tensor:
         """Return whether rows (n, D) have a new level in a column of the term, (n,)."""
         out = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-        for factor, places, prefix in self.term.parts():
-            if factor.kind is Kind.LEVEL:
-                sizes = self.constants[f"{prefix}num_levels"]
-                out |= (x[:, places] >= sizes.to(x)).any(1)
+        for factor, places, _ in self.term.parts():
+            for place in places if factor.kind is Kind.LEVEL else []:
+                out |= x[:, place] >= self.num_levels[place]
         return out
 
     def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
@@ -172,13 +176,16 @@ class NewLevels:
 
     def _between(self, a: Tensor, b: Tensor, parameters: tuple[Tensor, ...]) -> Tensor:
         """Return the covariance (n, m) of rows with new levels."""
+        if self.features is not None:
+            left, right = (self.features(x.double(), *parameters) for x in (a, b))
+            return TermCovariance(self.term, self.names, self.constants)(a, b, *parameters) - left @ right.mT
         values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
         exact = known = others = torch.ones((), dtype=torch.float64, device=a.device)
         for factor, places, prefix in self.term.parts():
-            left, right, own = a[:, places], b[:, places], of_prefix(values, prefix)
+            x, z, own = a[:, places], b[:, places], of_prefix(values, prefix)
             if factor.kind is Kind.LEVEL:
-                exact = exact * factor.covariance(left, right, own)
-                known = known * (factor.features(left, own) @ factor.features(right, own).mT)
+                exact = exact * factor.covariance(x, z, own)
+                known = known * (factor.features(x, own) @ factor.features(z, own).mT)
             else:
-                others = others * factor.covariance(left, right, own)
+                others = others * factor.covariance(x, z, own)
         return (exact - known) * others

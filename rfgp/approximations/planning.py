@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rfgp.approximations.exact import Exact
+from rfgp.approximations.inducing_points import InducingPoints
+from rfgp.approximations.neighbors import Vecchia
 from rfgp.approximations.random_features import RandomFeatures
 from rfgp.approximations.role import Approximation, TermData
 from rfgp.errors import InvalidArgumentError
@@ -65,13 +67,27 @@ def assign(
         if not served:
             approximation.check(terms[0])
         chosen = {data.term.name: approximation for data in served}
+    near = [name for name, one in chosen.items() if isinstance(one, Vecchia)]
+    if len(near) > 1:
+        raise InvalidArgumentError(
+            f"Nearest neighbours serve one term of a model, got {', '.join(map(repr, near))}. Use "
+            f"approximation={{{near[-1]!r}: {chosen[near[-1]]!r}}}."
+        )
     known = {**(others or {}), **chosen}
-    return {data.term.name: known.get(data.term.name) or plan(data) for data in terms}
+    needs_weights = any(isinstance(one, Vecchia) for one in known.values())
+    return {data.term.name: known.get(data.term.name) or plan(data, needs_weights=needs_weights) for data in terms}
 
 
-def plan(data: TermData) -> Approximation:
-    """Return the approximation that serves a term best if nothing is measured."""
+def plan(data: TermData, *, needs_weights: bool = False) -> Approximation:
+    """Return the approximation that serves a term best if nothing is measured.
+
+    Args:
+        data: The term and the rows.
+        needs_weights: Whether another term has nearest neighbours, beside which covariance matrices of all rows are
+            avoided.
+    """
     exact, features = Exact(), RandomFeatures()
-    if exact.cost(data).num_features < data.num_rows or data.num_rows <= MOST_EXACT:
+    is_finite = exact.cost(data).num_features < data.num_rows
+    if is_finite or (data.num_rows <= MOST_EXACT and not needs_weights):
         return exact
-    return features if features.refusal(data) is None else exact
+    return features if features.refusal(data) is None else InducingPoints()

@@ -1,20 +1,21 @@
 """Random features of stationary terms and of their products with finite ones."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
-from rfgp.approximations.parts import FinitePart, SpectralPart
+from rfgp.approximations.parts import FinitePart, Part, SpectralPart
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior
 from rfgp.approximations.weights import WeightTerm
 from rfgp.counts import check_count
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import Factor
-from rfgp.kernels.terms import label_of
+from rfgp.kernels.terms import label_of, of_prefix
 
 KINDS = ("fourier", "laplace")
 """The kinds of random features."""
@@ -24,8 +25,8 @@ KINDS = ("fourier", "laplace")
 class RandomFeatures(Approximation):
     """Random features with coupled frequencies.
 
-    Of a product of stationary kernels the frequencies are stacked. Other factors of a product have finitely many
-    functions, with which the features are multiplied.
+    Of a product of stationary kernels the frequencies are stacked. Other factors have finitely many functions, or a
+    series such as the harmonics of a periodic kernel. The features are multiplied by these.
 
     Source: Rahimi and Recht (2007), Random features for large-scale kernel machines, Algorithm 1; Reid, Choromanski and
     Weller (2024), the couplings.
@@ -47,9 +48,9 @@ class RandomFeatures(Approximation):
     """
 
     num_frequencies: int = 512
-    kind: str = "fourier"
-    coupling: Any = "energy"
-    learn_frequencies: bool = False
+    kind: str = field(default="fourier", kw_only=True)
+    coupling: Any = field(default="energy", kw_only=True)
+    learn_frequencies: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,31 +63,39 @@ class RandomFeatures(Approximation):
 
     def refusal(self, data: TermData) -> str | None:
         """Return why a term has no random features."""
-        others = [factor for factor, places, _ in data.term.parts() if not _serves(data, factor, places)]
+        factors = data.term.term.factors
+        others = [part for part in data.term.parts() if part[0].measure is None and finite_factor(data, *part) is None]
         if others:
-            return f"{label_of(others[0])} has no spectral measure. Use InducingPoints() or Exact()."
-        if not any(factor.measure is not None for factor in data.term.term.factors):
-            return "it has no stationary factor. Use Exact(), which computes it by finitely many functions."
-        if self.kind == "laplace" and any(not _is_gaussian(f) for f in data.term.term.factors if f.measure is not None):
+            return f"{label_of(others[0][0])} has no spectral measure. Use InducingPoints() or Exact()."
+        if all(factor.num_functions(data.columns.select(places)) for factor, places, _ in data.term.parts()):
+            return "it consists of finitely many functions. Use Exact(), which takes their weights."
+        if self.kind == "laplace" and any(not _is_gaussian(f) for f in factors if f.measure is not None):
             return "Laplace features exist for the Gaussian kernel only. Use kind='fourier'."
         return None
 
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the features."""
-        size = 2 * self.num_frequencies if self.kind == "fourier" else self.num_frequencies
-        for factor, places, _ in data.term.parts():
-            size *= factor.num_functions(data.columns.select(places)) or 1
-        return Cost(size, 8.0 * size * data.num_rows, f"{self.num_frequencies} random frequencies, {size} features")
+        others, has_frequencies = self._others(data), any(factor.measure for factor in data.term.term.factors)
+        size = (2 if self.kind == "fourier" else 1) * self.num_frequencies if has_frequencies else 1
+        size *= math.prod(part.size(data.columns) for part in others)
+        return Cost(size, 8.0 * size * data.num_rows, f"{size} features of random frequencies and series")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with frequencies drawn for its columns."""
         spectral = [(factor, places, prefix) for factor, places, prefix in data.term.parts() if factor.measure]
-        generator = random.generator(seed if self.seed is None else self.seed, random.Role.FREQUENCIES)
-        frequencies = self._frequencies([(f, len(places)) for f, places, _ in spectral], generator)
-        feature_map = feature_maps.by_name(self.kind)(frequencies)
-        places, prefixes = tuple(p for _, p, _ in spectral), tuple(p for *_, p in spectral)
-        others = [FinitePart(*factor) for factor in data.term.parts() if factor[0].measure is None]
-        return WeightTerm.of(data, [SpectralPart(places, prefixes, feature_map, feature_map.num_features), *others])
+        parts: list[Part] = [*self._others(data)]
+        if spectral:
+            generator = random.generator(seed if self.seed is None else self.seed, random.Role.FREQUENCIES)
+            frequencies = self._frequencies([(f, len(places)) for f, places, _ in spectral], generator)
+            feature_map = feature_maps.by_name(self.kind)(frequencies)
+            places, prefixes = tuple(p for _, p, _ in spectral), tuple(p for *_, p in spectral)
+            parts.insert(0, SpectralPart(places, prefixes, feature_map, feature_map.num_features))
+        return WeightTerm.of(data, parts)
+
+    def _others(self, data: TermData) -> list[FinitePart]:
+        """Return the features of factors without a spectral measure."""
+        found = [(finite_factor(data, *part), *part[1:]) for part in data.term.parts() if part[0].measure is None]
+        return [FinitePart(factor, places, prefix) for factor, places, prefix in found if factor is not None]
 
     def _frequencies(self, factors: list[tuple[Factor, int]], generator: torch.Generator) -> Frequencies:
         """Return frequencies (m, d) over the columns of all stationary factors, given their numbers of columns."""
@@ -108,5 +117,8 @@ def _is_gaussian(factor: Factor) -> bool:
     return isinstance(factor.measure, spectra.Gaussian)
 
 
-def _serves(data: TermData, factor: Factor, places: list[int]) -> bool:
-    return factor.measure is not None or factor.num_functions(data.columns.select(places)) is not None
+def finite_factor(data: TermData, factor: Factor, places: list[int], prefix: str) -> Factor | None:
+    """Return a factor if it has finitely many functions, or its series at the starting values. None if it has none."""
+    if factor.num_functions(data.columns.select(places)) is not None:
+        return factor
+    return factor.series(of_prefix(data.values, prefix))

@@ -49,6 +49,6 @@ class WeightTerm:
             tuple(values[name] for name in self.names),
             None if self.scale is None else values[self.scale].reshape(()),
             name=self.term.name,
-            new_levels=NewLevels(self.term, self.names, constants) if has_levels else None,
+            new_levels=NewLevels(self.term, self.names, constants, columns.num_levels) if has_levels else None,
         )
         return Prior(weights=(block,))

@@ -37,6 +37,7 @@ class VecchiaBlock(LatentBlock):
         condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
         is_residual: Whether the block is the residual of the weights.
         name: The name of the term.
+        columns: The places of the columns of inputs (n, D) that g depends on, d of them. If None, all.
     """
 
     kernel_name: str
@@ -47,6 +48,7 @@ class VecchiaBlock(LatentBlock):
     condition_on: str = "auto"
     is_residual: bool = False
     name: str = "neighbors"
+    columns: tuple[int, ...] | None = None
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
@@ -67,8 +69,8 @@ class VecchiaBlock(LatentBlock):
         return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
 
     def scaled(self, x: Tensor) -> Floats:
-        """Return inputs (n, d) in lengthscales."""
-        return as_places(x.detach(), self.lengthscale.detach())
+        """Return the columns of inputs (n, D) in lengthscales, (n, d)."""
+        return as_places(self.read(x).detach(), self.lengthscale.detach())
 
     def latent_root(
         self,
@@ -85,7 +87,7 @@ class VecchiaBlock(LatentBlock):
         """
         known = phi if self.is_residual else None
         lengthscale, variance = self.lengthscale.detach(), self.variance.detach()
-        return LatentRoot.of(x, lengthscale, variance, KINDS[self.kernel_name], pattern, known)
+        return LatentRoot.of(self.read(x), lengthscale, variance, KINDS[self.kernel_name], pattern, known)
 
     def inverse_factor(
         self,
@@ -97,7 +99,7 @@ class VecchiaBlock(LatentBlock):
         """Return the entries of the sparse inverse factor V of g + noise, at rows with features Phi of the weights."""
         lengthscale, variance = self.lengthscale.double(), self.variance.double()
         known = phi if self.is_residual else None
-        return inverse_factor(x, lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)
+        return inverse_factor(self.read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)
 
     def conditionals(
         self,
@@ -113,16 +115,21 @@ class VecchiaBlock(LatentBlock):
             near: The rows that each point is conditioned on; -1 stands for none.
         """
         known = (rows[1], points[1]) if self.is_residual else None
+        new, old = self.read(points[0]), self.read(rows[0])
         kind = KINDS[self.kernel_name]
-        return conditionals(points[0], rows[0], rows[2], near, self.lengthscale, self.variance, kind, known)
+        return conditionals(new, old, rows[2], near, self.lengthscale, self.variance, kind, known)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return s^2 k(a, b), (n_a, n_b), without neighbours. For a residual this is the covariance of the sum."""
         unit = spectrum_of(self.kernel_name).kernel_between(
-            a.double() / self.lengthscale, b.double() / self.lengthscale
+            self.read(a).double() / self.lengthscale, self.read(b).double() / self.lengthscale
         )
         return self.variance.double() * unit
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,). For a residual these are the variances of the sum."""
         return self.variance.double().expand(len(a))
+
+    def read(self, x: Tensor) -> Tensor:
+        """Return the columns (n, d) of inputs (n, D) that g depends on."""
+        return x if self.columns is None else x[:, list(self.columns)]

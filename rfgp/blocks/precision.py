@@ -90,6 +90,8 @@ class PrecisionBlock(LatentBlock):
         name: The name of the term.
         residual: Maps inputs of n points to the variances (n,) of f that A u leaves, independent between points. Points
             may then read pairs of values that have no entry in Q. If None, they are 0.
+        joint: Maps inputs of n points, of which each may depend on others, to A (n, N) and the covariance (n, n) of f
+            that A u leaves. If None, `projector` and `residual` serve.
     """
 
     field: Field
@@ -99,6 +101,7 @@ class PrecisionBlock(LatentBlock):
     refine: "Callable[[Tensor], tuple[Field, Projector]] | None" = None
     name: str = "precision"
     residual: Callable[[Tensor], Tensor] | None = None
+    joint: "Callable[[Tensor], tuple[sp.csr_array, Tensor]] | None" = None
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:

@@ -25,9 +25,11 @@ class Residual:
     kernel: Callable[..., Tensor]
     diagonal: Callable[..., Tensor] | None = None
 
-    def missing(self, phi: Tensor) -> Tensor:
-        """Return 1 - |phi_i|^2 for features (n, F) of a kernel with k(x, x) = 1, (n,), float64."""
-        return (1 - phi.double().square().sum(-1)).clamp_min(0)
+    def missing(self, phi: Tensor, inputs: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+        """Return k(x_i, x_i) - |phi_i|^2 for features (n, F) of inputs of n points, (n,), float64."""
+        total = 1.0 if self.diagonal is None else self.diagonal(inputs, *parameters).double()
+        found: Tensor = total - phi.double().square().sum(-1)
+        return found.clamp_min(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +89,7 @@ class WeightBlock(LatentBlock):
         """Return the residual's variances (n,) at points with features Phi (n, F). Zeros without a residual."""
         if self.residual is None:
             return scaled.new_zeros(len(scaled), dtype=torch.float64)
-        if self.residual.diagonal is None:
-            return self.unit * self.residual.missing(scaled / self.unit.sqrt())
-        total = self.unit * self.residual.diagonal(a, *self.parameters).double()
-        return (total - scaled.double().square().sum(-1)).clamp_min(0)
+        return self.unit * self.residual.missing(scaled / self.unit.sqrt(), a, self.parameters)
 
     def residual_covariance(self, a: Tensor, scaled: Tensor) -> Tensor:
         """Return the residual's covariance (n, n) at points with features Phi (n, F)."""
@@ -193,12 +192,37 @@ class Weights:
         parts = [block.scaled(inputs) for block in self.blocks]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
-    def missing(self, phi: Tensor) -> Tensor:
-        """Return 1 - |phi_ti|^2 for each block with a residual, else 0, (T, n), of features (n, F) without scales."""
+    def missing(self, phi: Tensor, inputs: Tensor) -> Tensor:
+        """Return k_t(x_i, x_i) - |phi_ti|^2 for each block with a residual, else 0, (T, n), for variances of 1.
+
+        Args:
+            phi: The features without scales, (n, F).
+            inputs: The inputs of the n points.
+        """
         parts = torch.split(phi, self.sizes, dim=1)
         none = torch.zeros(len(phi), dtype=torch.float64, device=phi.device)
         pairs = zip(self.blocks, parts, strict=True)
-        return torch.stack([none if b.residual is None else b.residual.missing(part) for b, part in pairs])
+        found = [none if b.residual is None else b.residual.missing(part, inputs, b.parameters) for b, part in pairs]
+        return torch.stack(found)
+
+    def totals(self, inputs: Tensor, *parameters: Tensor) -> Tensor | None:
+        """Return k_t(x_i, x_i) of the kernels of residuals, 0 for blocks without one, (T, n), for variances of 1.
+
+        None if all of them are 1.
+
+        Args:
+            inputs: The inputs of n points.
+            parameters: Those of all blocks.
+        """
+        if all(block.residual is None or block.residual.diagonal is None for block in self.blocks):
+            return None
+        left, found = list(parameters), []
+        for block in self.blocks:
+            own, left = left[: len(block.parameters)], left[len(block.parameters) :]
+            diagonal = None if block.residual is None else block.residual.diagonal
+            one = torch.full((len(inputs),), float(block.residual is not None), dtype=torch.float64)
+            found.append(one if diagonal is None else diagonal(inputs, *own).double())
+        return torch.stack(found)
 
     def residual_variance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
         """Return the variances (n,) of all residuals at points with features Phi (n, F)."""

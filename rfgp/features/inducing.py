@@ -136,24 +136,35 @@ def _spread_out(rows: NDArray[Any], count: int, generator: np.random.Generator) 
 def by_pivots(
     x: Tensor,  # (n, d)
     count: int,
-    spectrum: Spectrum,
+    covariance: Callable[[Tensor, Tensor], Tensor],
     generator: np.random.Generator,
+    variances: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:  # (M, d)
-    """Return `count` distinct rows, in lengthscales, each drawn by the variance that those before it leave.
+    """Return `count` distinct rows, each drawn by the variance that those before it leave.
 
-    Where none is left at these lengthscales the others are drawn with equal chances: shorter ones will need them.
+    If none is left the others are drawn with equal chances: shorter lengthscales will need them.
+
     Source: Chen, Epperly, Tropp and Webber (2023), randomly pivoted Cholesky, Algorithm 2.1.
+
+    Args:
+        x: The rows.
+        count: The number of rows to choose. All distinct rows are returned if there are fewer.
+        covariance: Maps rows a and b to their covariance (n_a, n_b).
+        generator: The generator of the draws.
+        variances: Maps rows a to their variances (n_a,). If None, they are 1.
     """
     rows, counts = np.unique(x.double().numpy(), axis=0, return_counts=True)
     x, times, count = torch.from_numpy(rows), torch.from_numpy(counts), min(count, len(rows))
-    columns, left = x.new_zeros(count, len(x)), x.new_ones(len(x))
+    columns = x.new_zeros(count, len(x))
+    left = x.new_ones(len(x)) if variances is None else variances(x).clone()
+    spent = _SPENT * float((times * left).sum())
     chosen: list[int] = []
     for j in range(count):
         chances = times * left
-        if float(chances.sum()) <= _SPENT * float(times.sum()):
+        if float(chances.sum()) <= spent:
             break
         i = int(generator.choice(len(x), p=(chances / chances.sum()).numpy()))
-        column = spectrum.kernel_between(x, x[i : i + 1])[:, 0] - columns[:j, i] @ columns[:j]
+        column = covariance(x, x[i : i + 1])[:, 0] - columns[:j, i] @ columns[:j]
         columns[j] = column / left[i].sqrt()
         left = (left - columns[j].square()).clamp_min(0)
         left[i] = 0

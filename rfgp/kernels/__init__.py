@@ -10,6 +10,7 @@ from rfgp.kernels.kernel import Sum as Sum
 from rfgp.kernels.levels import Categorical as Categorical
 from rfgp.kernels.levels import Coregionalization as Coregionalization
 from rfgp.kernels.levels import Group as Group
+from rfgp.kernels.periodic import Harmonics as Harmonics
 from rfgp.kernels.periodic import Periodic as Periodic
 from rfgp.kernels.stationary import RBF as RBF
 from rfgp.kernels.stationary import Matern as Matern

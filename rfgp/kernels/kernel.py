@@ -100,6 +100,13 @@ class Kernel(ABC):
         """
         raise InvalidArgumentError(f"{self!r} is no kernel of finitely many functions.")
 
+    def series(self, values: Values) -> "Kernel | None":
+        """Return a kernel of finitely many functions that is nearly this one at some hyperparameters.
+
+        It has the same columns and hyperparameters. None if there is none.
+        """
+        return None
+
     @property
     def starts(self) -> Mapping[str, Any]:
         """The starting values that the user gave, by name, in the user's units. None for one that is missing."""
@@ -170,10 +177,11 @@ class Kernel(ABC):
         return Sum(tuple(replace(term, name=f"{name}.{term.name}") for term in self.terms()))
 
     def __add__(self, other: Any) -> "Kernel":
+        if isinstance(other, int) and other == 0:  # with which sum() starts
+            return self
         return Sum((*self.summands, *other.summands)) if isinstance(other, Kernel) else NotImplemented
 
-    def __radd__(self, other: Any) -> "Kernel":
-        return self if isinstance(other, int) and other == 0 else NotImplemented  # sum() starts with 0
+    __radd__ = __add__
 
     def __mul__(self, other: Any) -> "Kernel":
         if isinstance(other, Kernel):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.arguments import read_positive
 from rfgp.kernels.kernel import Kernel
@@ -22,6 +23,8 @@ PERIOD_BOUNDS = (0.5, 2.0)
 """The bounds of a period that is learned, in starting periods."""
 TAIL = 1e-6
 """The share of the variance that the Fourier series may miss."""
+LEAST_HARMONICS = 4
+"""The least number of harmonics, so that a fit can shorten the lengthscale."""
 MOST_HARMONICS = 128
 """The most harmonics of the Fourier series; enough for `TAIL` at the least lengthscale."""
 
@@ -86,25 +89,73 @@ class Periodic(Kernel):
             "period": Quantity(period, unit, bounds, is_fixed=not self.learn_period),
         }
 
-    def series(self, a: Tensor, values: Values, num_harmonics: int) -> Tensor:
-        """Return the Fourier series phi (n, 2 J + 1) of rows a (n, 1): phi phi^T is the kernel without its tail.
+    def series(self, values: Values) -> "Harmonics":
+        """Return the first harmonics of the kernel, which miss at most `TAIL` of its variance at a lengthscale."""
+        size = scaled_bessel(MOST_HARMONICS, values["lengthscale"].detach().double() ** -2)
+        missing = 1 - (2 * size.cumsum(0) - size[0])
+        count = min(int((missing > TAIL).sum()), MOST_HARMONICS)
+        return Harmonics(
+            self.columns,
+            self.period,
+            max(count, LEAST_HARMONICS),
+            learn_period=self.learn_period,
+            lengthscale=self.lengthscale,
+            name=self.name,
+        )
 
-        k = sum_j c_j cos(2 pi j d / period) with c_j = (2 - [j = 0]) exp(-s) I_j(s), s = lengthscale^-2, because
-        exp(-2 s sin^2(t / 2)) = exp(-s) exp(s cos t) and exp(s cos t) = I_0(s) + 2 sum_j I_j(s) cos(j t).
 
-        Args:
-            a: The rows.
-            values: The hyperparameters.
-            num_harmonics: J.
-        """
-        orders = torch.arange(num_harmonics + 1, device=a.device)
-        angles = 2 * math.pi * a / values["period"] * orders
-        size = scaled_bessel(num_harmonics, values["lengthscale"].double() ** -2)
-        amplitude = torch.where(orders > 0, 2 * size, size).clamp_min(1e-300).sqrt().to(a.dtype)
+@dataclass(frozen=True, eq=False, repr=False)
+class Harmonics(Periodic):
+    """The first J harmonics of the periodic kernel: a sum of 2 J + 1 functions.
+
+    k = sum_j c_j cos(2 pi j d / period) with c_j = (2 - [j = 0]) exp(-s) I_j(s), s = lengthscale^-2, because
+    exp(-2 s sin^2(t / 2)) = exp(-s) exp(s cos t) and exp(s cos t) = I_0(s) + 2 sum_j I_j(s) cos(j t).
+
+    Source: Solin and Sarkka (2014), Explicit link between periodic covariance functions and state space models,
+    Section 3.2.
+
+    Attributes:
+        columns: The key of its column.
+        period: The period, in the column's units. Of dates it is in days.
+        num_harmonics: J.
+        learn_period: Whether a fit changes the period, to at most twice and at least half of it.
+        lengthscale: The starting lengthscale, in units of the sine. If None, 1.
+        name: The name of the term. If None, the class and the columns.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> season = k.Harmonics("month", 12.0, num_harmonics=4, lengthscale=1.0)
+        >>> round(season.matrix({"month": [1.0, 13.0]})[0, 1].item(), 3)
+        1.0
+    """
+
+    num_harmonics: int = 8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "num_harmonics", check_count("num_harmonics", self.num_harmonics))
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
+        angles = 2 * math.pi * (a - b.mT) / values["period"]
+        size = self._amplitudes(values).square()
+        return sum(((size[j] * (j * angles).cos()) for j in range(1, len(size))), start=size[0].expand(angles.shape))
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of rows a (n, 1)."""
+        return self._amplitudes(values).square().sum().expand(len(a))
+
+    def num_functions(self, columns: ColumnSummary) -> int:
+        """Return 2 J + 1."""
+        return 2 * self.num_harmonics + 1
+
+    def features(self, a: Tensor, values: Values) -> Tensor:
+        """Return the cosines and sines phi (n, 2 J + 1) of rows a (n, 1)."""
+        angles = 2 * math.pi * a / values["period"] * torch.arange(self.num_harmonics + 1, device=a.device)
+        amplitude = self._amplitudes(values).to(a.dtype)
         return torch.cat([amplitude * angles.cos(), (amplitude * angles.sin())[:, 1:]], dim=1)
 
-    def num_harmonics(self, lengthscale: float) -> int:
-        """Return how many harmonics J leave at most `TAIL` of the variance at a lengthscale."""
-        size = scaled_bessel(MOST_HARMONICS, torch.tensor(lengthscale, dtype=torch.float64) ** -2)
-        missing = 1 - (2 * size.cumsum(0) - size[0])
-        return min(int((missing > TAIL).sum()), MOST_HARMONICS)
+    def _amplitudes(self, values: Values) -> Tensor:
+        """Return the roots of the shares c_j, (J + 1,)."""
+        size = scaled_bessel(self.num_harmonics, values["lengthscale"].double() ** -2)
+        return torch.cat([size[:1], 2 * size[1:]]).clamp_min(1e-300).sqrt()

@@ -52,6 +52,9 @@ class Factor(Protocol):
     def features(self, a: Tensor, values: Values) -> Tensor:
         """Return phi (n, F) of rows a (n, c) with phi phi^T the covariance."""
 
+    def series(self, values: Values) -> "Factor | None":
+        """Return a factor of finitely many functions that is nearly this one at some hyperparameters, or None."""
+
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
 

@@ -99,12 +99,13 @@ class TableGP(Process[TableFamily | OpenFamily]):
         num_neighbors: k, the most that a row is conditioned on; exact where it is n - 1. Costs grow like k^3.
         conditioning: What the neighbours of a row are. "observations": noise and all, by one factorisation. "latent":
             the values of the local process, which is far closer to the exact posterior where the noise hides what few
-            neighbours say of a point, by conjugate gradients: the log marginal likelihood then has a standard error
-            (`fit_report.likelihood_error`), and deviations at more than 256 points one of 9 % at most. "auto": latent
+            neighbours say of a point. A sparse factor solves it exactly if it is small (`rfgp.solvers.bordered`), else
+            conjugate gradients: the log marginal likelihood then has a standard error (`fit_report.likelihood_error`),
+            deviations at more than 256 points one of 9 % at most, and rows are left out by observations. "auto": latent
             where the noise is more than ten times what a row's neighbours would leave of the process if their values
-            were known and a millionth of its variance, up to 2^18 rows, if 50 iterations solve for them. Rows are left
-            out by observations, and hyperparameters searched by their likelihood, whatever is chosen: each conditional
-            is exact, so its gradient is 0 on average at the truth with any neighbours.
+            were known and a millionth of its variance, up to 2^18 rows, if a factor or 50 iterations solve for them.
+            Hyperparameters are searched by the likelihood of observations, whatever is chosen: each conditional is
+            exact, so its gradient is 0 on average at the truth with any neighbours.
         ard: One lengthscale per column, or one for all (of the standardised columns).
         standardize: Whether inputs and targets are standardised inside.
         lengthscale: Starting value in the user's units, () or (d,); with ard=False and

@@ -17,9 +17,9 @@ from rfgp.errors import InvalidArgumentError, ModelFileError
 from rfgp.files import write_atomically
 from rfgp.linalg import in_bytes, packed
 
-FORMAT = 3
+FORMAT = 4
 """Raised when older readers could not read what newer ones write. 2: graph models of all kinds of features; 3:
-roads that meet inside each other."""
+roads that meet inside each other; 4: latent neighbours that are solved by a sparse factor."""
 
 
 def write_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

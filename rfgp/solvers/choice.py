@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sized
 from torch import Tensor
 
 from rfgp.blocks import Prior
-from rfgp.errors import InvalidArgumentError
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver
+from rfgp.solvers.bordered.planning import bordered_latent
 from rfgp.solvers.dense import DensePosterior, DenseSolver
 from rfgp.solvers.iterative import IterativePosterior, IterativeSolver, LatentSolver, prefers_latent
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, LowRankSolver, RowCovariance
@@ -64,11 +64,15 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
 def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inference:
     """Return what is known of rows under nearest neighbours, conditioned on latent values or on responses.
 
-    If neither is asked for, rows are conditioned on latent values if the noise is large and few iterations solve them.
+    If neither is asked for, rows are conditioned on latent values if the noise is large and a factor, or few
+    iterations, solve them.
     """
     condition_on, large = neighbors_of(prior).condition_on, is_large(prior, len(rows))
     is_auto, has_parts = condition_on == "auto", not (prior.kernels or prior.moves)
     if condition_on == "latent" or (is_auto and has_parts and not large and prefers_latent(prior, rows, noise)):
+        bordered = bordered_latent(prior, rows, mean, noise)
+        if bordered is not None:
+            return bordered
         latent = LatentSolver(prior, rows, mean, noise)
         if not is_auto or latent.is_solved():
             return latent
@@ -77,8 +81,10 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
 
 def solver_in_memory(
     prior: Prior, rows: Rows, mean: Tensor, noise: Tensor
-) -> BorderedSolver | DenseSolver | IterativeSolver:
+) -> BorderedSolver | DenseSolver | IterativeSolver | LatentSolver:
     """Return a solver that keeps what depends on the inputs, for searches that change targets and noise.
+
+    Neighbours are latent.
 
     Args:
         prior: The prior, with gradients.
@@ -90,20 +96,20 @@ def solver_in_memory(
         InvalidArgumentError: no solver has all these blocks.
     """
     block = gathered(rows)
+    if prior.neighbors is not None:
+        return bordered_latent(prior, block, mean, noise) or LatentSolver(prior, block, mean, noise)
     if uses_cg(prior, block):
         return IterativeSolver(prior, block, mean, noise)
     if not (needs_border(prior) or is_low_rank(prior, block)):
         return DenseSolver(prior, block, mean, noise)
-    if prior.neighbors is not None:
-        raise InvalidArgumentError(
-            "Under this likelihood neighbours cannot be added to fields, groups or inducing points with a residual. "
-            "Leave out one of the two, or the residual."
-        )
     return BorderedSolver(prior, block, mean, noise)
 
 
 def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Return the posterior that has these tensors (...).
+    """Return the posterior that has these tensors (...), whose names say which solver they are of.
+
+    Neighbours have draws if they were solved by conjugate gradients, the noise of latent values if by a sparse factor,
+    and else a factor of weights.
 
     Args:
         prior: The prior of its rows.
@@ -112,10 +118,10 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
     if "draws" in tensors:
         rows = tensors["inputs"], tensors["noise_diag"]
         return IterativePosterior(prior, *rows, tensors["coefficients"], tensors["draws"])
-    if prior.neighbors is not None:
+    if prior.neighbors is not None and "noise_diag" not in tensors:
         responses = tensors["inputs"], tensors["targets"], tensors["noise"]
         return WhitenedPosterior(prior, *responses, tensors["weights"], tensors["factor"])
-    if needs_border(prior):
+    if prior.neighbors is not None or needs_border(prior):
         return BorderedPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
     if not prior.has_weights_only:
         return DensePosterior(prior, tensors["inputs"], tensors["coefficients"], tensors["factor"])

@@ -195,7 +195,7 @@ class DensePosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
         return replace(self, terms=known_terms(self.prior, names))
 
@@ -203,7 +203,7 @@ class DensePosterior(Posterior):
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
         left, right = (half_solve(self.factor, self.of(names).project(inputs).mT) for names in (first, second))
         shared = self.prior.of([name for name in first if name in second])

@@ -9,7 +9,7 @@ from rfgp.blocks import Prior, VecchiaBlock, Weights
 from rfgp.blocks.neighbors import AHEAD
 from rfgp.errors import InvalidArgumentError
 from rfgp.local import nearest, nearest_before
-from rfgp.local.neighbors import Indices
+from rfgp.local.neighbors import Floats, Indices
 
 
 def neighbors_of(prior: Prior) -> VecchiaBlock:
@@ -74,6 +74,28 @@ def given_rows_in_order(
     near = nearest_before(block.scaled(both), len(x), AHEAD * block.num_neighbors)
     noise = torch.cat([noise, torch.zeros(len(points), dtype=noise.dtype)])
     return _conditioned(prior, both, noise, points, near)
+
+
+def read_jointly(
+    prior: Prior,
+    x: Tensor,  # (n, d)
+    noise: Tensor,  # (n,)
+    points: Tensor,  # (q, d)
+) -> tuple[Floats, Tensor]:  # (q, n), (q, q)
+    """Return the weights of rows at points that may be each other's neighbours, and the covariance that they leave.
+
+    Args:
+        prior: The prior.
+        x: The inputs of the rows.
+        noise: The noise of their observations. Zeros stand for values of the block itself.
+        points: The inputs of the points.
+    """
+    near, left = given_rows_in_order(prior, x, noise, points)
+    among = torch.eye(len(points), dtype=torch.float64) - torch.from_numpy(near[:, len(x) :].toarray())
+    right = torch.cat([torch.from_numpy(near[:, : len(x)].toarray()), left.sqrt().diag()], dim=1)
+    solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)
+    own = solved[:, len(x) :]
+    return solved[:, : len(x)].numpy(), own @ own.mT
 
 
 def no_functions() -> InvalidArgumentError:

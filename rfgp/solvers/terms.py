@@ -14,9 +14,11 @@ def known_terms(prior: Prior, names: Sequence[str]) -> tuple[str, ...]:
     """Return names of terms of a prior.
 
     Raises:
-        InvalidArgumentError: there is no such term.
+        InvalidArgumentError: there is no such term, or none is named.
     """
     known = [block.name for block in prior.blocks]
+    if not names:
+        raise InvalidArgumentError(f"At least one term must be named, got none. The terms are {', '.join(known)}.")
     unknown = sorted(set(names) - set(known))
     if unknown:
         raise InvalidArgumentError(f"There is no term {', '.join(unknown)}. The terms are {', '.join(known)}.")

@@ -13,12 +13,14 @@ TOLERANCE = 1e-9
 LOOSER = {
     "neighbors-latent": 1e-6,
     "neighbors-latent-features": 1e-6,
+    "neighbors-latent-factor": 1e-7,
     "graph-walks-iterated": 1e-6,
     "features-float32": 1e-5,
     "neighbors-learned": 1e-7,
     "inducing-float32": 3e-4,
 }
-"""Tolerances of cases that iterate to a tolerance, search for hyperparameters, or compute in single precision.
+"""Tolerances of cases that iterate to a tolerance, search for hyperparameters, lose digits in the precision of close
+neighbours, or compute in single precision.
 
 The saved model in single precision computed features of new points in it when it was made.
 """

@@ -67,6 +67,7 @@ LEAVES = {
         np.exp(-np.abs(difference(T / 2.0)) - np.abs(difference(P / 0.5))),
     ),
     "periodic": (k.Periodic("t", 1.3, lengthscale=0.8), {}, periodic(T, 1.3, 0.8)),
+    "harmonics": (k.Harmonics("t", 1.3, num_harmonics=30, lengthscale=0.8), {}, periodic(T, 1.3, 0.8)),
     "linear": (
         k.Linear(("t", "p"), origin=(1.0, 0.5)),
         {"variance": [0.5, 2.0]},

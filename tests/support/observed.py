@@ -46,6 +46,7 @@ SUMS = [
     ("exact", "walks"),
     ("field",),
     ("groups", "smooth"),
+    ("smooth", "neighbors"),
     ("smooth", "linear", "exact", "field", "groups"),
 ]
 """Sums of terms in `priors.TERMS`: by rows, by weights, with more features than rows, and by sparse precisions."""

@@ -59,7 +59,8 @@ PRIORS = {
         ("vfe", "fitc", "exact", "field"),
         ("smooth", "linear", "exact", "field", "groups"),
         ("smooth", "linear", "smooth field", "groups"),
-        ("latent neighbors", "smooth", "groups"),
+        ("smooth", "groups", "neighbors"),
+        ("exact", "refined field", "neighbors"),
     ],
     "whitened": [
         ("neighbors",),

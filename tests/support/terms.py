@@ -24,7 +24,6 @@ from rfgp.blocks import (
     VecchiaBlock,
     WeightBlock,
 )
-from rfgp.solvers.bordered.latent_neighbors import latent_precision
 from rfgp.sparse import SparseValues, SparsityPattern
 
 F64 = torch.float64
@@ -310,11 +309,6 @@ TERMS = {
         PlainTerm(walk_kernel),
     ),
     "neighbors": Term(MATERN, neighbors_block, PlainTerm(matern32)),
-    "latent neighbors": Term(
-        MATERN,
-        lambda lengthscale, variance: latent_precision(neighbors_block(lengthscale, variance), table(24)),
-        PlainTerm(matern32),
-    ),
     "inducing": Term(
         MATERN,
         lambda lengthscale, variance: WeightBlock(wide_nystrom, 5, (lengthscale,), variance),
@@ -324,5 +318,5 @@ TERMS = {
 }
 SHARED = {"residual": "inducing"}
 """Terms that have the hyperparameters of another, beside which they stand."""
-ADDABLE = [name for name in TERMS if name not in ("latent neighbors", "residual")]
+ADDABLE = [name for name in TERMS if name != "residual"]
 """Terms of which any may be added up, each at most once."""

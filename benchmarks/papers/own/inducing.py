@@ -74,7 +74,11 @@ def figures(case: Case, method: str, size: int, generator: torch.Generator) -> F
     points, _, left = method.rpartition(", ") if method.endswith(("FITC", "VFE")) else (method, "", "")
     if points in POINTS:
         rng = np.random.default_rng(int(torch.randint(2**31, (), generator=generator)))
-        chosen = by_k_means(train, size, rng) if points == POINTS[0] else by_pivots(train, size, spectrum, rng)
+        chosen = (
+            by_k_means(train, size, rng)
+            if points == POINTS[0]
+            else by_pivots(train, size, spectrum.kernel_between, rng)
+        )
         phi = features.Nystrom(chosen, spectrum)(split.x)
     else:
         of = {

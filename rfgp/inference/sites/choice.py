@@ -22,8 +22,9 @@ from rfgp.inference.sites.laplace import Laplace
 from rfgp.inference.sites.lowrank import LowRankLaplace, with_typical_noise
 from rfgp.inference.sites.variational import Variational
 from rfgp.likelihoods import Likelihood
-from rfgp.rows import Rows, gathered
-from rfgp.solvers import Inference, Posterior, WarmStart
+from rfgp.rows import Block, Rows, gathered
+from rfgp.solvers import Inference, Posterior, Solver, WarmStart
+from rfgp.solvers.bordered.planning import bordered_latent
 from rfgp.solvers.choice import MOST_DENSE, is_low_rank, solver_in_memory, uses_cg
 from rfgp.solvers.lowrank import LinearModel
 
@@ -41,6 +42,9 @@ def infer(
     warm_start: WarmStart = (),
 ) -> Inference:
     """Return what is known of rows under a likelihood that is not Gaussian.
+
+    Nearest neighbours are latent. If no sparse factor serves them, Laplace's approximation has the gradient that they
+    have as responses (`rfgp.solvers.iterative.LatentSolver`), which is approximate; variational inference is refused.
 
     Args:
         priors: The prior of the latent function or functions, and that of the log noise if the likelihood has one.
@@ -69,10 +73,11 @@ def infer(
         True
     """
     for prior in priors:
-        if prior.neighbors is not None or prior.dense.has_residual:
+        near = prior.neighbors
+        if prior.dense.has_residual or (near is not None and (near.is_residual or near.condition_on == "responses")):
             raise InvalidArgumentError(
-                "A local process, or the residual of inducing points, requires a normal likelihood, got "
-                f"{likelihood!r}. Use features without a residual, or exact kernels."
+                "Neighbours that are responses, or the residual of inducing points, require a normal likelihood, got "
+                f"{likelihood!r}. Use latent neighbours, features without a residual, or exact kernels."
             )
     given = _Given(rows, mean, likelihood, learned, warm_start)
     if approximation == "variational":
@@ -132,10 +137,10 @@ def _coupled(prior: Prior, given: _Given) -> Inference:
     """Return Laplace's approximation for several classes: weights of all of them if rows are many, else n x n."""
     if prior.has_weights_only and len(given.rows) > SHARED_RATIO * prior.num_features:
         return CoupledLowRankLaplace(LinearModel(prior.dense, given.rows, given.mean, given.one), given.likelihood)
-    if prior.precisions:
+    if prior.precisions or prior.neighbors is not None:
         raise InvalidArgumentError(
-            "Several classes by Laplace's approximation need the covariance of all rows, which a field has not. Use "
-            'approximation="variational", or features="exact".'
+            "Several classes by Laplace's approximation need the covariance of all rows, which fields and neighbours "
+            'have not. Use approximation="variational", or features="exact".'
         )
     block = gathered(given.rows)
     if len(block) > MOST_DENSE:
@@ -146,16 +151,33 @@ def _coupled(prior: Prior, given: _Given) -> Inference:
     return CoupledDenseLaplace(prior, block, given.mean, given.likelihood, given.warm_start)
 
 
+def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
+    """Return a solver whose variances at rows are computed, since a search with estimates of them would not end.
+
+    Raises:
+        InvalidArgumentError: only conjugate gradients serve the prior and so many rows.
+    """
+    if uses_cg(prior, block):
+        limit = f"at most {MOST_DENSE:,} observations" if len(block) > MOST_DENSE else "no fields or groups beside them"
+        count = f", got {len(block):,}" if len(block) > MOST_DENSE else ""
+        raise InvalidArgumentError(
+            f'Variational inference through sparse features takes {limit}{count}. Use approximation="laplace".'
+        )
+    if prior.neighbors is None or prior.walks:
+        return solver_in_memory(prior, block, given.mean[:1], given.one)
+    found = bordered_latent(prior, block, given.mean[:1], given.one)
+    if found is None:
+        raise InvalidArgumentError(
+            f"Variational inference needs a sparse factor of latent neighbours, which is too large or too inexact for "
+            f'{len(block):,} observations. Use approximation="laplace", or fewer neighbours.'
+        )
+    return found
+
+
 def _variational(priors: Sequence[Prior], given: _Given) -> Variational:
     """Return variational inference, around Laplace's mode for one function."""
     block, likelihood = gathered(given.rows), given.likelihood
-    for prior in priors:
-        if uses_cg(prior, block):
-            raise InvalidArgumentError(
-                f"Variational inference through sparse features takes at most {MOST_DENSE:,} observations, got "
-                f'{len(block):,}. Use approximation="laplace".'
-            )
-    solvers = [solver_in_memory(prior, block, given.mean[:1], given.one) for prior in priors] * likelihood.num_latents
+    solvers = [_without_draws(prior, block, given) for prior in priors] * likelihood.num_latents
     mean = torch.cat([given.mean, given.mean.new_zeros(len(priors) - 1)])
 
     def mode() -> Tensor:

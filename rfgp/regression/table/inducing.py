@@ -92,7 +92,7 @@ class InducingFamily(Family):
         if options.inducing == "k-means":
             points = by_k_means(x, options.num_inducing, generator)
         else:
-            points = by_pivots(x, options.num_inducing, options.spectrum, generator)
+            points = by_pivots(x, options.num_inducing, options.spectrum.kernel_between, generator)
         jitter = None if pool.inputs.dtype == torch.float64 else JITTER[torch.float64]
         return replace(self, points=points * lengthscale, lengthscale=lengthscale, jitter=jitter)
 

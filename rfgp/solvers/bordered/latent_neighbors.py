@@ -5,7 +5,10 @@ precision of a nearest-neighbour (Vecchia) process of values. d log |Q| and the 
 with weights W on the pattern of Q, sum_ij W_ij dQ_ij = 2 sum_ri (V W)_ri dV_ri.
 """
 
+import hashlib
+from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,11 +16,12 @@ import torch
 from torch import Tensor
 
 from graphs.precisions.role import MarkovField, Pattern
-from rfgp.blocks.neighbors import AHEAD, VecchiaBlock
-from rfgp.blocks.precision import Array, PrecisionBlock
+from rfgp.blocks import PrecisionBlock, Prior, VecchiaBlock
+from rfgp.blocks.precision import Array
 from rfgp.errors import InvalidArgumentError
-from rfgp.local import KINDS, inverse_factor, nearest
+from rfgp.local import KINDS, inverse_factor
 from rfgp.local.latent import JITTER
+from rfgp.solvers.nearby import given_rows, read_jointly
 from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
 
 
@@ -50,13 +54,19 @@ class NeighborsField(MarkovField):
         jitter = torch.full((len(self.places),), JITTER, dtype=torch.float64)
         return inverse_factor(self.places, lengthscale, one, jitter, self._kind, self._near)
 
+    def inverse_root(
+        self,
+        values: Array,  # (p,)
+    ) -> sp.csr_array:  # (N, N)
+        """Return V at a lengthscale (d,) or (1,)."""
+        return sp.csr_array(SparseValues(self._factor(torch.from_numpy(values)), self._near).matrix())
+
     def entries(
         self,
         values: Array,  # (p,)
     ) -> Array:  # (nnz,)
         """Return the entries of Q at a lengthscale (d,) or (1,)."""
-        factor = SparseValues(self._factor(torch.from_numpy(values)), self._near).matrix()
-        return gram_on(factor, self.pattern)
+        return gram_on(self.inverse_root(values), self.pattern)
 
     def pull_back(
         self,
@@ -90,6 +100,8 @@ class _Reads:
 
     def __init__(self, block: VecchiaBlock, places: Tensor) -> None:
         self._block, self._places = block.detached(), places
+        self._prior = Prior(neighbors=replace(self._block, columns=None))  # of places
+        self._zeros = torch.zeros(len(places), dtype=torch.float64)
         self._numbers = {place.tobytes(): number for number, place in enumerate(places.numpy())}
         self._last: tuple[Tensor, tuple[sp.csr_array, Tensor]] | None = None
 
@@ -101,31 +113,39 @@ class _Reads:
         """Return the variances (n,) that A leaves; 0 at a place."""
         return self._read(inputs)[1]
 
+    def joint(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
+        """Return A of points that may be each other's neighbours, and the covariance (n, n) that it leaves."""
+        points, left = distinct(self._block.read(inputs)), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
+        places, others = self._divided(points)
+        weights, own = read_jointly(self._prior, self._places, self._zeros, points[others])
+        left[others[:, None], others] = own
+        return self._stacked(places, others, sp.csr_array(weights)), left
+
     def _read(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         if self._last is None or self._last[0] is not inputs:
-            self._last = inputs, self._conditioned(distinct(inputs))
+            self._last = inputs, self._alone(distinct(self._block.read(inputs)))
         return self._last[1]
 
-    def _conditioned(self, points: Tensor) -> tuple[sp.csr_array, Tensor]:
-        """Return A and the variances that are left, for points (n, d) in double precision."""
-        block, count = self._block, len(self._places)
-        numbers = np.array([self._numbers.get(point.tobytes(), -1) for point in points.numpy()], dtype=np.int64)
-        others = np.flatnonzero(numbers < 0)
-        left, near = torch.zeros(len(points), dtype=torch.float64), np.zeros((0, 0), dtype=np.int64)
-        weights = torch.zeros(near.shape, dtype=torch.float64)
-        if len(others):
-            some = points[torch.from_numpy(others)]
-            near = nearest(block.scaled(self._places), block.scaled(some), AHEAD * block.num_neighbors)
-            jitter = (JITTER * block.variance.double()).expand(count)
-            none = points.new_zeros(len(some), 0), points.new_zeros(count, 0)
-            weights, found = block.conditionals((some, none[0]), (self._places, none[1], jitter), near)
-            left[torch.from_numpy(others)] = found
-        sizes = np.where(numbers < 0, near.shape[1], 1)
-        starts = np.concatenate([[0], np.cumsum(sizes)])
-        is_other = np.repeat(numbers < 0, sizes)
-        columns, data = np.repeat(numbers, sizes), np.ones(starts[-1])
-        columns[is_other], data[is_other] = near.reshape(-1), weights.numpy().reshape(-1)
-        return sp.csr_array((data, columns, starts), shape=(len(points), count)), left
+    def _alone(self, points: Tensor) -> tuple[sp.csr_array, Tensor]:
+        """Return A and the variances that are left, for points (n, d) in double precision, each by itself."""
+        left = torch.zeros(len(points), dtype=torch.float64)
+        places, others = self._divided(points)
+        weights, left[others] = given_rows(self._prior, self._places, self._zeros, points[others])
+        return self._stacked(places, others, weights), left
+
+    def _divided(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the numbers of the places of points, -1 for none, (n,), and which points have none."""
+        numbers = torch.tensor([self._numbers.get(point.tobytes(), -1) for point in points.numpy()]).long()
+        return numbers, torch.nonzero(numbers < 0)[:, 0]
+
+    def _stacked(self, places: Tensor, others: Tensor, weights: sp.csr_array) -> sp.csr_array:
+        """Return A (n, N) of points at places, and of others by their weights."""
+        at = torch.nonzero(places >= 0)[:, 0]
+        values = sp.csr_array(
+            (np.ones(len(at)), places[at].numpy(), np.arange(len(at) + 1)), (len(at), len(self._places))
+        )
+        order = torch.argsort(torch.cat([at, others])).numpy()
+        return sp.csr_array(sp.csr_array(sp.vstack([values, weights], format="csr"))[order])
 
 
 def distinct(inputs: Tensor) -> Tensor:
@@ -137,7 +157,7 @@ def latent_precision(block: VecchiaBlock, inputs: Tensor, field: NeighborsField 
     """Return nearest neighbours as latent values at the places of rows, in order, with their sparse precision.
 
     Rows read their own value. A new point reads the values at the places near it, which leave a `residual` variance:
-    that is exact for each point by itself, and taken as independent between points.
+    that is exact for each point by itself. In a joint distribution points may be each other's neighbours (`joint`).
 
     Args:
         block: The block.
@@ -165,12 +185,29 @@ def latent_precision(block: VecchiaBlock, inputs: Tensor, field: NeighborsField 
             "Neighbours that are the residual of inducing points have no sparse precision. Use neighbours that are "
             "responses, or conjugate gradients."
         )
-    if field is None:
-        rows = distinct(inputs)
+    field = _field(replace(block, columns=None), distinct(block.read(inputs))) if field is None else field
+    reads = _Reads(block, field.places)
+    lengthscale, variance = block.lengthscale.double().reshape(-1), block.variance.double()
+    return PrecisionBlock(field, lengthscale, variance, reads, None, block.name, reads.residual, reads.joint)
+
+
+def _field(block: VecchiaBlock, rows: Tensor) -> NeighborsField:
+    """Return the field of the places of rows (n, d); one of the last two if it is the same, with its analysis."""
+    lengthscale = block.lengthscale.detach().double().numpy()
+    bytes_of = hashlib.sha256(rows.numpy().tobytes() + lengthscale.tobytes()).digest()
+    key = bytes_of, rows.shape, block.kernel_name, block.num_neighbors, block.seed
+    found = _kept.pop(key, None)
+    if found is None:
         first = np.unique(rows.numpy(), axis=0, return_index=True)[1]
         places = rows[torch.from_numpy(np.sort(first))]
         places = places[block.order(len(places))]
-        field = NeighborsField(places, KINDS[block.kernel_name], block.predecessors(places))
-    reads = _Reads(block, field.places)
-    lengthscale = block.lengthscale.double().reshape(-1)
-    return PrecisionBlock(field, lengthscale, block.variance.double(), reads, None, block.name, reads.residual)
+        found = NeighborsField(places, KINDS[block.kernel_name], block.predecessors(places))
+    _kept[key] = found
+    for old in list(_kept)[:-_RECENT]:
+        _kept.pop(old, None)
+    return found
+
+
+_RECENT = 2
+"""The number of fields that are kept: that of a model is asked for by its likelihood and by its predictions."""
+_kept: dict[Any, NeighborsField] = {}

@@ -38,27 +38,32 @@ class JointPattern:
         csr: The pattern, (N, N).
         factorize: Returns the factor of a matrix with entries (nnz,) on the pattern.
         places: Of each field, the places of its entries among those of the pattern. None stands for all in order.
+        analyse: Returns the analysis of the pattern, which has the memory and the operations of a factor.
+        is_whole: Whether points read only pairs of values that have an entry.
     """
 
     csr: Csr
     factorize: Callable[[Array], Factor]
     places: Sequence[NDArray[np.int64] | None]
+    analyse: Callable[[], Any]
+    is_whole: bool = False
 
     @classmethod
     def of(cls, fields: Sequence[Field], reads: sp.csr_array, *, mixes: bool = False) -> "JointPattern":
         """Return the pattern of some fields, at least one, that rows read through A (n, N).
 
-        A single field is its own pattern if two values that a row reads have an entry in its Q. Otherwise the union
-        with the pattern of A^T A is analysed, which is kept for the same fields and reads.
+        A single field is its own pattern if two values that a row reads have an entry in its Q, or if each row reads
+        one value. Otherwise the union with the pattern of A^T A is analysed, which is kept for the same fields and
+        reads.
 
         Args:
             fields: The fields.
             reads: A.
-            mixes: Whether a row may read pairs of values of one field that have no entry in its Q.
+            mixes: Whether points may read pairs of values of one field that have no entry in its Q.
         """
-        if len(fields) == 1 and not mixes:
-            pattern = fields[0].pattern
-            return cls(Csr(pattern.indptr, pattern.indices), fields[0].factor, [None])
+        if len(fields) == 1 and not (mixes and np.diff(reads.indptr).max(initial=0) > 1):
+            field, pattern = fields[0], fields[0].pattern
+            return cls(Csr(pattern.indptr, pattern.indices), field.factor, [None], lambda: field.analysis, not mixes)
         key = (*map(id, fields), reads.indices.tobytes(), reads.indptr.tobytes())
         kept = _kept.get(key)
         if kept is None:
@@ -78,7 +83,8 @@ class JointPattern:
         csr = Csr(union.indptr.astype(np.int64), union.indices.astype(np.int32))
         ends = np.cumsum([0, *(pattern.shape[0] for pattern in patterns)])
         places = [positions(csr, pattern, offset) for pattern, offset in zip(patterns, ends[:-1], strict=True)]
-        return cls(csr, partial(cholesky.Factor.of, cholesky.analyse(*csr)), places)
+        analysis = cholesky.analyse(*csr)
+        return cls(csr, partial(cholesky.Factor.of, analysis), places, lambda: analysis)
 
     @property
     def size(self) -> int:
@@ -117,9 +123,9 @@ class JointPattern:
 
     def covers(self, reads: sp.csr_array) -> NDArray[np.bool_]:
         """Return for each row of reads A (n, N) whether all pairs of values that it reads have an entry."""
-        if self.places[0] is None:
-            return np.ones(reads.shape[0], dtype=bool)
         counts = np.diff(reads.indptr)
+        if self.is_whole or counts.max(initial=0) <= 1:
+            return np.ones(reads.shape[0], dtype=bool)
         ones = sp.csr_array((np.ones(reads.nnz), reads.indices, reads.indptr), shape=reads.shape)
         there = (ones @ _as_matrix(self.csr)).multiply(ones).sum(axis=1)
         return np.asarray(there == counts**2)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,30 +10,15 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import PrecisionBlock, Prior, Weights
-from rfgp.blocks.precision import COLUMNS, products
+from rfgp.blocks.precision import COLUMNS
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.bordered.operator import SparseOperator
-from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads, mixes
+from rfgp.solvers.bordered.points import LEAST_JOINT, MOST_NUMBERS, Reads, between, left_alone, read_jointly
+from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads, mixes, sparse_blocks
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
-from rfgp.solvers.terms import check_joint, known_terms, make_contiguous
-
-
-class Reads(NamedTuple):
-    """What n points read of the latent values and the weights given the rows."""
-
-    system: BorderedSystem
-    sparse: sp.csr_array  # A (n, N)
-    dense: Tensor  # Phi (n, F)
-
-    @property
-    def reduced(self) -> Tensor:
-        """Psi = Phi - A Y, (n, F)."""
-        known = self.system.elimination
-        if not known.is_sparse or not self.dense.shape[1]:
-            return self.dense
-        return self.dense - torch.from_numpy(self.sparse @ known.coupling.numpy())
+from rfgp.solvers.terms import MOST_JOINT, check_joint, known_terms, make_contiguous
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +26,7 @@ class BorderedPosterior(Posterior):
     """The rows, from which the factors are computed again after loading.
 
     Attributes:
-        prior: Precisions, weights and kernels.
+        prior: Precisions, weights, kernels and neighbours.
         inputs: The inputs of the rows, positions (n,) or (n, d).
         noise_diag: D (n,).
         targets: y - mean, (n, k).
@@ -63,7 +47,7 @@ class BorderedPosterior(Posterior):
     @cached_property
     def system(self) -> BorderedSystem:
         """The latent values and weights given the rows."""
-        return self.known or self._given([block.refined(self.inputs) for block in self.prior.precisions])
+        return self.known or self._given([block.refined(self.inputs) for block in self._precisions])
 
     @cached_property
     def weights(self) -> Weights:
@@ -77,7 +61,7 @@ class BorderedPosterior(Posterior):
 
     def project(self, inputs: Tensor) -> Reads:
         """Return what n inputs, positions (n,) or rows (n, d), read."""
-        blocks, system = self.prior.precisions, self.system if not self.prior.moves else None
+        blocks, system = self._precisions, self.system if not self.prior.moves else None
         if system is None:
             blocks = tuple(block.refined(self.inputs, inputs) for block in blocks)
             system = self._given(blocks)
@@ -103,18 +87,24 @@ class BorderedPosterior(Posterior):
     def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
         """Return the marginal variances (n,)."""
         known = projected.system.elimination.variances(projected.sparse, projected.reduced)
-        known = known + self._residual.residual_variance(inputs, projected.dense) + self._left(inputs)
+        known = known + self._residual.residual_variance(inputs, projected.dense)
+        known = known + left_alone(self._precisions, self.terms, inputs)
         return known.clamp_min(0)
 
     def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return the covariance (n, n), of at most 2,000 points."""
-        found = self._between(projected, projected)
-        residual = self._residual.residual_covariance(inputs, projected.dense) + self._left(inputs).diag()
-        return (found + found.mT) / 2 + residual
+        """Return the covariance (n, n), of at most 2,000 points.
+
+        If points read neighbours, each may be another's neighbour. Their correlations are those of that joint
+        distribution, and their variances those of one point each.
+        """
+        reads, left, scales = self._joint(inputs, projected)
+        found = between(reads, reads)
+        residual = self._residual.residual_covariance(inputs, projected.dense) + left
+        return ((found + found.mT) / 2 + residual) * scales[:, None] * scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, for sparse blocks alone."""
-        if self.weights.blocks or mixes(self.prior.precisions):
+        if self.weights.blocks or mixes(self._precisions):
             return None
         reads = self.project(inputs)
         return SparseOperator(reads.system, reads.sparse)
@@ -127,7 +117,7 @@ class BorderedPosterior(Posterior):
         Raises:
             InvalidArgumentError: a block has values at some places only, or a residual.
         """
-        if self.prior.moves or self.weights.has_residual or mixes(self.prior.precisions):
+        if self.prior.moves or self.weights.has_residual or mixes(self._precisions):
             raise InvalidArgumentError(
                 "This process has no functions to draw: it is known at the positions that are asked for. Draw from "
                 "predict(X).sample(...)."
@@ -161,40 +151,52 @@ class BorderedPosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
-        return replace(self, known=self.system, terms=known_terms(self.prior, names))
+        return self._of(known_terms(self.prior, names))
+
+    def _of(self, names: Sequence[str]) -> "BorderedPosterior":
+        """Return the posterior of the sum of some terms, which may be none."""
+        return replace(self, known=self.system, terms=tuple(names))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
-        left, right = self.of(first).project(inputs), self.of(second).project(inputs)
-        shared = self.of([name for name in first if name in second])
-        residual = self.weights.with_residuals_of(shared.terms)
-        own = residual.residual_covariance(inputs, shared.project(inputs).dense) + shared._left(inputs).diag()
-        return self._between(left, right) + own
+        shared = self._of([name for name in first if name in second])
+        parts = (one._joint(inputs, one.project(inputs)) for one in (shared, self.of(first), self.of(second)))
+        (both, own, _), (left, _, rows), (right, _, columns) = parts
+        own = own + shared._residual.residual_covariance(inputs, both.dense)
+        return (between(left, right) + own) * rows[:, None] * columns
 
     @property
     def _residual(self) -> Weights:
         """The weights with the residuals that are part of what is predicted."""
         return self.weights.with_residuals_of(self.terms)
 
-    def _left(self, inputs: Tensor) -> Tensor:
-        """Return the variances (n,) that reads of the sparse terms leave."""
-        kept = (block for block in self.prior.precisions if self.terms is None or block.name in self.terms)
-        return sum((block.residual_variance(inputs) for block in kept), start=torch.zeros(len(inputs)).double())
+    @cached_property
+    def _precisions(self) -> tuple[PrecisionBlock, ...]:
+        """The sparse blocks, neighbours as latent values among them."""
+        return sparse_blocks(self.prior, self.inputs)
 
-    def _between(self, left: Reads, right: Reads) -> Tensor:
-        """Return the covariance (a, b) of what some points read and others do."""
-        check_joint(left.dense.shape[0], "points")
-        known = left.system.elimination
-        out = known.half_border(left.reduced) @ known.half_border(right.reduced).mT
-        if known.is_sparse:
-            out = out + torch.from_numpy(products(known.factor, left.sparse, right.sparse))
-        return out
+    def _joint(self, inputs: Tensor, projected: Reads) -> tuple[Reads, Tensor, Tensor]:
+        """Return what points read if they may be each other's neighbours.
+
+        Returns:
+            The reads, the covariance (n, n) that those of the sparse terms leave, and the ratios (n,) of the deviations
+            of points each by itself and in this joint distribution.
+        """
+        blocks = self._precisions
+        if not mixes(blocks):
+            return projected, left_alone(blocks, self.terms, inputs).diag(), projected.dense.new_ones(len(inputs))
+        check_joint(len(inputs), "points", most=min(MOST_JOINT, max(LEAST_JOINT, MOST_NUMBERS // len(self.inputs))))
+        reads, left = read_jointly(blocks, self.terms, inputs, projected)
+        variance = reads.system.elimination.variances(reads.sparse, reads.reduced) + left.diagonal()
+        variance = variance + self._residual.residual_variance(inputs, projected.dense)
+        single = self.variance(inputs, projected)
+        return reads, left, (single / variance.clamp_min(torch.finfo(single.dtype).tiny)).sqrt()
 
     def _given(self, blocks: Sequence[PrecisionBlock]) -> BorderedSystem:
         """Return the numbers of the rows, for precisions that have them among their values."""

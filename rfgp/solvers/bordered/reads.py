@@ -12,12 +12,19 @@ from rfgp.blocks import PrecisionBlock, Prior, Weights
 from rfgp.rows import Block
 from rfgp.solvers.bordered.elimination import Elimination
 from rfgp.solvers.bordered.latent import Latent, SparseReads
+from rfgp.solvers.bordered.latent_neighbors import latent_precision
 from rfgp.solvers.bordered.system import BorderedSystem
 
 
 def all_weights(prior: Prior, rows: Tensor) -> Weights:
     """Return the dense weights of a prior, and those that its kernels have at the inputs of rows, (n, d) or (n,)."""
     return Weights((*prior.weights, *(block.as_weights(rows) for block in prior.kernels)))
+
+
+def sparse_blocks(prior: Prior, rows: Tensor) -> tuple[PrecisionBlock, ...]:
+    """Return the blocks with a precision of a prior, and its neighbours as latent values at rows (n, ...)."""
+    near = () if prior.neighbors is None else (latent_precision(prior.neighbors, rows),)
+    return (*prior.precisions, *near)
 
 
 def joined_reads(blocks: Sequence[PrecisionBlock], inputs: Tensor) -> sp.csr_array:

@@ -10,7 +10,7 @@ from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.rows import Block
 from rfgp.solvers.bordered.posterior import BorderedPosterior
-from rfgp.solvers.bordered.reads import all_weights, bordered_system, completed, joined_reads, mixes
+from rfgp.solvers.bordered.reads import all_weights, bordered_system, completed, joined_reads, mixes, sparse_blocks
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.lowrank import FactorCovariance, LowRankPosterior
 from rfgp.solvers.role import Inference, Posterior
@@ -19,10 +19,11 @@ from rfgp.solvers.role import Inference, Posterior
 class BorderedSolver(Inference):
     """Rows under a sum of sparse precisions and dense weights, exactly.
 
-    Blocks with a covariance function become weights at the rows (`KernelBlock.as_weights`).
+    Blocks with a covariance function become weights at the rows (`KernelBlock.as_weights`), and nearest neighbours
+    latent values (`latent_precision`).
 
     Args:
-        prior: Precisions, weights and kernels, with gradients.
+        prior: Precisions, weights, kernels and neighbours, with gradients.
         rows: The data.
         mean: (k,), float64.
         noise: The variance of one observation, 0-d, float64.
@@ -33,7 +34,7 @@ class BorderedSolver(Inference):
         self._prior, self._rows, self._like = prior, rows, like
         self._blocks: list[PrecisionBlock] = []
         if like is None:
-            self._blocks = [block.refined(rows.inputs) for block in prior.precisions]
+            self._blocks = [block.refined(rows.inputs) for block in sparse_blocks(prior, rows.inputs)]
             self._border: Tensor = all_weights(prior, rows.inputs).scaled(rows.inputs).double()
         else:
             self._blocks, self._border = like._blocks, like._border

@@ -19,7 +19,7 @@ from rfgp.solvers.iterative.operator import CGOperator
 from rfgp.solvers.iterative.parts import RootPart
 from rfgp.solvers.iterative.preconditioners import WhiteningPreconditioner
 from rfgp.solvers.iterative.role import Matrix, Reads, Term
-from rfgp.solvers.nearby import features, given_rows, given_rows_in_order, neighbors_of, no_functions
+from rfgp.solvers.nearby import features, given_rows, neighbors_of, no_functions, read_jointly
 from rfgp.solvers.whitened.whitening import Whitener
 from rfgp.sparse import SparsityPattern
 
@@ -70,13 +70,7 @@ class NeighborsTerm(Term):
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
         """Return the weights (n, rows) if points have points before them as neighbours, and the covariance left."""
-        rows = len(self._inputs)
-        near, left = given_rows_in_order(self._prior, self._inputs, self._zeros, inputs)
-        among = torch.eye(len(inputs), dtype=torch.float64) - torch.from_numpy(near[:, rows:].toarray())
-        right = torch.cat([torch.from_numpy(near[:, :rows].toarray()), left.sqrt().diag()], dim=1)
-        solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)
-        own = solved[:, rows:]
-        return solved[:, :rows].numpy(), own @ own.mT
+        return read_jointly(self._prior, self._inputs, self._zeros, inputs)
 
     def cross(self, matrix: Matrix) -> Tensor:
         """Return L L^T X^T, (rows, n)."""

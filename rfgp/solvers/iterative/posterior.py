@@ -88,11 +88,12 @@ class IterativePosterior(Posterior):
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
 
         Raises:
-            InvalidArgumentError: there is no such term, or the points are too many.
+            InvalidArgumentError: there is no such term, none is named, or the points are too many.
         """
         self._check(inputs)
-        shared = [name for name in first if name in second]
-        rows, columns, both = (Joint(self.of(names).project(inputs)) for names in (first, second, shared))
+        shared = replace(self, known=self._given, terms=tuple(name for name in first if name in second))
+        parts = self.of(first), self.of(second), shared
+        rows, columns, both = (Joint(part.project(inputs)) for part in parts)
         return (both.prior - rows.cross.mT @ columns.solved) * rows.scales[:, None] * columns.scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
@@ -135,7 +136,7 @@ class IterativePosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
         return replace(self, known=self._given, terms=known_terms(self.prior, names))
 

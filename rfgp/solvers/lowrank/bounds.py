@@ -84,6 +84,6 @@ def _trace(model: LinearModel) -> Sums:
     """Return sum_i s^2 q_i / D_i, 0-d."""
     total = torch.zeros_like(model.noise)
     for block in model.blocks():
-        missed = model.bound_shares @ model.weights.missing(model.phi(block))
+        missed = model.bound_shares @ model.weights.missing(model.phi(block), block.inputs)
         total += (missed / block.noise_diag(model.noise)).sum()
     return (total,)

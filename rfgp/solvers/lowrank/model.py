@@ -104,7 +104,7 @@ class LinearModel:
         """Return a block with the residual variance of its features (b, F) as noise of its rows (FITC), if it is."""
         if not self.weights.adds_noise:
             return block
-        missing = self.noise_shares @ self.weights.missing(phi)
+        missing = self.noise_shares @ self.weights.missing(phi, block.inputs)
         return replace(block, fixed_noise=missing if block.fixed_noise is None else block.fixed_noise + missing)
 
     @cached_property
@@ -206,12 +206,21 @@ class ParameterGradients:
             pairs = zip(self._model.parameters, self._needs, strict=True)
             self._leaves = tuple(parameter.detach().requires_grad_(need) for parameter, need in pairs)
             self._phi = self._model.phi(block, *self._leaves)
+            self._totals = self._model.weights.totals(block.inputs, *self._leaves)
         return self._phi.detach()
 
-    def add(self, upstream: Tensor) -> None:
-        """Add the gradient, for the derivatives (b, F) in the features of the block."""
+    def add(self, upstream: Tensor, rates: Tensor | None = None) -> None:
+        """Add the gradient, for derivatives in what the last block has.
+
+        Args:
+            upstream: The derivatives in the features, (b, F).
+            rates: The derivatives in the variances of the kernels of residuals, (T, b). If None, they are 0.
+        """
+        outputs, upstreams = [self._phi], [upstream.to(self._phi)]
+        if rates is not None and self._totals is not None and self._totals.requires_grad:
+            outputs, upstreams = [self._phi, self._totals], [*upstreams, rates]
         wanted = [leaf for leaf in self._leaves if leaf.requires_grad]
-        found = iter(torch.autograd.grad(self._phi, wanted, upstream.to(self._phi)))
+        found = iter(torch.autograd.grad(outputs, wanted, upstreams, allow_unused=True))
         for total, need in zip(self.sums, self._needs, strict=True):
-            if need:
-                total += next(found)
+            if need and (gradient := next(found)) is not None:
+                total += gradient

@@ -189,7 +189,7 @@ class LowRankPosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
         return replace(self, terms=known_terms(self.prior, names))
 
@@ -197,10 +197,10 @@ class LowRankPosterior(Posterior):
         """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
         left, right = self.of(first).project(inputs), self.of(second).project(inputs)
-        shared = self.of([name for name in first if name in second])
+        shared = replace(self, terms=tuple(name for name in first if name in second))
         residual = self.prior.dense.with_residuals_of(shared.terms)
         known = self.uncertainty.between(left, right)
         return known + residual.residual_covariance(inputs, shared.project(inputs))

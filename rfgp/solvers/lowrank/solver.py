@@ -113,7 +113,7 @@ class LowRankSolver(Inference):
                 residual = block.targets - model.mean - phi @ self.solution.weights
                 means.append(block.targets - residual / left[:, None])
                 once = 1 - 1 / block.counts()  # the residual that is noise is in D once for each repetition
-                missing = model.weights.missing(unit)
+                missing = model.weights.missing(unit, block.inputs)
                 variances.append(
                     noise_diag / left + once * (model.noise_shares @ missing) + model.bound_shares @ missing
                 )
@@ -213,7 +213,8 @@ class _SecondPass:
         if self._wanted.by_row(model):
             slope = self._add_noise(block, phi, residual, bound_slope)
             if self._in_features.is_needed:
-                self._in_features.add(self._upstream(block, phi, residual, slope))
+                rates = self._rates(block, slope) if model.weights.has_residual else None
+                self._in_features.add(self._upstream(block, phi, residual, rates), rates)
 
     def _add_bound(self, block: Block, phi: Tensor) -> Tensor:
         """Add to the sums of w_i q_ti / (noise + fixed_i) of residuals that bound the density.
@@ -221,7 +222,7 @@ class _SecondPass:
         Return the derivative of their term -k/2 sum_t s_t^2 bound_t in each row's noise, (b,).
         """
         noise = block.observation_noise(self._model.noise)
-        shares = self._model.weights.missing(phi) * (block.counts() / noise)
+        shares = self._model.weights.missing(phi, block.inputs) * (block.counts() / noise)
         self._bound += torch.where(self._model.bound_shares > 0, shares.sum(1), 0.0)
         slope = 0.5 * self._each.sum() * (self._model.bound_shares @ (shares / noise))
         self._bound_in_noise += slope.sum()
@@ -242,22 +243,25 @@ class _SecondPass:
         if bound_slope is not None:
             slope = slope + bound_slope
         if model.weights.adds_noise:
-            missing = model.weights.missing(phi) @ slope
+            missing = model.weights.missing(phi, block.inputs) @ slope
             self._in_residual += torch.where(model.noise_shares > 0, missing, 0.0)
         return slope
 
-    def _upstream(self, block: Block, phi: Tensor, residual: Tensor, slope: Tensor | None) -> Tensor:
-        """Return the derivatives in the features of a block, (b, F)."""
+    def _rates(self, block: Block, slope: Tensor | None) -> Tensor:
+        """Return the derivatives in the variances of residuals, (T, b)."""
+        model = self._model
+        bound = (-0.5 * self._each.sum() / block.noise_diag(model.noise)).expand(len(block))
+        rates = model.bound_shares[:, None] * bound
+        return rates if slope is None else rates + model.noise_shares[:, None] * slope
+
+    def _upstream(self, block: Block, phi: Tensor, residual: Tensor, rates: Tensor | None) -> Tensor:
+        """Return the derivatives in the features of a block, (b, F), given those in the variances of residuals."""
         model, k, noise_diag = self._model, self._each.sum(), block.noise_diag(self._model.noise)
         counted = (residual * self._each).to(phi)
         out = torch.addmm(self._pushed, counted, self._unscaled.to(phi).mT, beta=-float(k))
         out *= (1 / noise_diag).to(phi).reshape(-1, 1)
-        if model.weights.has_residual:
-            by_weight, bound = model.weights.by_weight, (-0.5 * k / noise_diag).expand(len(phi))
-            rates = bound[:, None] * by_weight(model.bound_shares)
-            if slope is not None:
-                rates = rates + slope[:, None] * by_weight(model.noise_shares)
-            out -= 2 * rates.to(phi) * phi
+        if rates is not None:
+            out -= 2 * rates.repeat_interleave(torch.tensor(model.weights.sizes), dim=0).mT.to(phi) * phi
         return out
 
     def sums(self) -> Sums:

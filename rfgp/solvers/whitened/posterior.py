@@ -121,11 +121,11 @@ class WhitenedPosterior(Posterior):
         At each point it is exact for the neighbours of that point; between points see `root`.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
-        shared = self.of([name for name in first if name in second])
         own = (self.of(names) for names in (first, second))
         (left, rows), (right, columns) = (one._joint(inputs, one.project(inputs)) for one in own)
+        shared = replace(self, terms=tuple(name for name in first if name in second))
         return (left @ right.mT + shared._residual_covariance(inputs)) * rows[:, None] * columns
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
@@ -145,7 +145,7 @@ class WhitenedPosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term.
+            InvalidArgumentError: there is no such term, or none is named.
         """
         return replace(self, known=self._rows, terms=known_terms(self.prior, names))
 

@@ -81,7 +81,7 @@ def test_points_that_know_the_rows_are_better_than_random_ones(choose):
     def points(seed):
         if choose == "k-means":
             return inducing.by_k_means(x, 12, generator(seed))
-        return inducing.by_pivots(x, 12, spectrum, generator(seed))
+        return inducing.by_pivots(x, 12, spectrum.kernel_between, generator(seed))
 
     found = points(0)
     assert found.shape == (12, 3)
@@ -102,16 +102,18 @@ def test_k_means_are_means_of_the_rows_nearest_to_them():
 def test_pivots_are_drawn_by_what_is_left():
     """Rows that repeat each other count as many; the second of a pair is never drawn."""
     x = torch.tensor([[0.0], [0.0], [9.0]], dtype=F64)
-    first = [int(inducing.by_pivots(x, 1, SPECTRA[0], generator(seed))[0, 0] == 9) for seed in range(600)]
+    first = [
+        int(inducing.by_pivots(x, 1, SPECTRA[0].kernel_between, generator(seed))[0, 0] == 9) for seed in range(600)
+    ]
     assert abs(np.mean(first) - 1 / 3) < 6 * np.sqrt(2 / 9 / 600)
     for seed in range(20):
-        assert sorted(inducing.by_pivots(x, 3, SPECTRA[0], generator(seed))[:, 0].tolist()) == [0.0, 9.0]
+        assert sorted(inducing.by_pivots(x, 3, SPECTRA[0].kernel_between, generator(seed))[:, 0].tolist()) == [0.0, 9.0]
 
 
 def test_where_no_variance_is_left_the_rest_is_drawn_anyway():
     """At shorter lengthscales, which a search may come to, it is wanted."""
     x = torch.linspace(0, 1, 400, dtype=F64)[:, None]
-    found = inducing.by_pivots(x, 50, SPECTRA[0], generator())
+    found = inducing.by_pivots(x, 50, SPECTRA[0].kernel_between, generator())
     assert len(found.unique(dim=0)) == 50
     assert found.max() - found.min() > 0.9
     with np.errstate(invalid="raise", divide="raise"):
@@ -133,7 +135,7 @@ def test_what_the_inputs_do_not_change_is_computed_once(monkeypatch):
 def test_distinct_rows_are_all_there_are():
     x = rows(5).repeat(4, 1)
     assert len(inducing.by_k_means(x, 9, generator())) == 5
-    assert len(inducing.by_pivots(x, 9, SPECTRA[1], generator())) == 5
+    assert len(inducing.by_pivots(x, 9, SPECTRA[1].kernel_between, generator())) == 5
     assert len(inducing.by_k_means(torch.zeros(7, 2, dtype=F64), 3, generator())) == 1
 
 

@@ -1,5 +1,7 @@
 """Each kernel against its formula in numpy, and its features, gradients and refusals."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -75,17 +77,14 @@ def _bound(kernel, values):
     return term, a, own, summary.select(places)
 
 
-@pytest.mark.parametrize("lengthscale", [0.05, 0.2, 1.0, 4.0])
+@pytest.mark.parametrize("lengthscale", [0.05, 0.2, 1.0])
 def test_the_series_of_a_periodic_kernel_misses_its_tail_only(lengthscale):
-    kernel = k.Periodic("t", 1.3)
-    values = {"period": torch.tensor(1.3), "lengthscale": torch.tensor(lengthscale)}
-    values = {name: value.double() for name, value in values.items()}
-    a = torch.linspace(-1, 2, 40, dtype=torch.float64)[:, None]
-    phi = kernel.series(a, values, kernel.num_harmonics(lengthscale))
-    exact = kernel.covariance(a, a, values)
-    assert (phi @ phi.mT - exact).abs().max() < 1.01e-6
-    fewer = kernel.series(a, values, kernel.num_harmonics(lengthscale) - 1)
-    assert (fewer @ fewer.mT - exact).abs().max() > 1e-6
+    kernel = k.Periodic("t", 1.3, lengthscale=lengthscale)
+    series = kernel.series({"lengthscale": torch.tensor(lengthscale)})
+    rows = {"t": np.linspace(-1, 2, 40)}
+    assert (series.matrix(rows) - kernel.matrix(rows)).abs().max() < 1.01e-6
+    fewer = dataclasses.replace(series, num_harmonics=series.num_harmonics - 1)
+    assert (fewer.matrix(rows) - kernel.matrix(rows)).abs().max() > 1e-6
 
 
 def test_matrices_are_differentiable_in_rows():

@@ -7,88 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from dense_terms import DenseTerms
+from gp_cases import KERNELS, NAMES, NEW, ROWS, SLOPE, SPACE, TREND, Y, model, start_of, table, twin
 
 import rfgp
 from rfgp import kernels as k
-
-
-def table(n, seed):
-    rng = np.random.default_rng(seed)
-    return {
-        "t": rng.uniform(0, 10, n),
-        "p": rng.normal(3, 2, n),
-        "q": rng.uniform(-1, 1, n),
-        "store": rng.choice(["a", "b", "c"], n),
-        "year": rng.integers(2001, 2004, n),
-    }
-
-
-ROWS, NEW = table(60, 1), table(9, 2)
-Y = 5 + np.sin(ROWS["t"]) + 0.5 * (ROWS["store"] == "a") + 0.3 * ROWS["p"] + 0.2 * ROWS["q"] * np.cos(7 * ROWS["t"])
-
-TREND = k.RBF("t", name="trend", lengthscale=1.7)
-SPACE = k.Matern(("p", "q"), nu=2.5, lengthscale=(2.0, 0.6), name="space")
-SEASON = k.Periodic("t", 2.5, lengthscale=0.9, name="season")
-STORE = k.Group("store", name="store")
-SLOPE = k.Linear(("p", "q"), origin=(3.0, 0.0), name="slope")
-
-KERNELS = {
-    "one": TREND,
-    "two smooth": TREND + SPACE,
-    "season and groups": TREND + SEASON + STORE,
-    "linear": SPACE + SLOPE,
-    "linear alone": SLOPE,
-    "groups alone": STORE + k.Group("year", name="year"),
-    "a coefficient that varies": SPACE + (k.Linear("q", origin=0.0) * k.RBF("t", lengthscale=2.0)).named("varying"),
-    "a trend of each store": TREND + (STORE * k.RBF("t", lengthscale=1.0)).named("own"),
-    "a season that changes": (SEASON * k.RBF("t", lengthscale=5.0)).named("changing"),
-    "shared lengthscale": TREND + (TREND * STORE).named("own"),
-    "categories": SPACE + k.Categorical("store", correlation=0.3, name="category"),
-    "coregionalization": (k.Coregionalization("store", rank=2) * TREND).named("both") + k.Constant(name="level"),
-    "polynomial": k.Polynomial(("p", "q"), degree=2, origin=0.0, scale=2.0, name="poly") + STORE,
-    "every kind": TREND + SPACE + SEASON + STORE + SLOPE + (STORE * k.Linear("p", origin=3.0)).named("slopes"),
-}
-START = {
-    "slope.variance": [0.1, 0.4],
-    "varying.linear.variance": 0.3,
-    "slopes.linear.variance": 0.05,
-    "both.coregionalization.loadings": [[1.0, 0.2], [-0.5, 0.4], [0.3, 0.1]],
-    "both.coregionalization.diagonal": [0.5, 1.0, 0.2],
-    "poly.offset": 1.5,
-    "mean": 4.5,
-    "noise": 0.07,
-}
-NO_OUTPUTSCALE = ("slope", "varying", "slopes")
-NAMES = {name: [term.name for term in kernel.terms()] for name, kernel in KERNELS.items()}
-
-
-def start_of(case):
-    scales = {f"{name}.outputscale": 0.4 + 0.3 * i for i, name in enumerate(NAMES[case]) if name not in NO_OUTPUTSCALE}
-    prefixes = ("mean", "noise", *(f"{name}." for name in NAMES[case]))
-    return {**scales, **{path: value for path, value in START.items() if path.startswith(prefixes)}}
-
-
-def twin(case, y=Y, noise=0.07):
-    """Return the dense twin of a case, in the user's units."""
-    start = {path: value for path, value in start_of(case).items() if path not in ("mean", "noise")}
-    tables = {"rows": ROWS, "new": NEW}
-
-    def covariance(name, first, second):
-        whole = {key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS}
-        places = {"rows": slice(0, 60), "new": slice(60, None)}
-        (term,) = [term for term in KERNELS[case].terms() if term.name == name]
-        shared = {
-            f"{name}.{rest}": v for path, v in start.items() for rest in [path.removeprefix(f"{name}.")] if rest != path
-        }
-        return k.Sum((term,)).matrix(whole, values=shared).numpy()[places[first], places[second]]
-
-    assert tables
-    return DenseTerms(covariance, NAMES[case], y, 4.5, noise)
-
-
-def model(case, approximation="auto", **options):
-    return rfgp.GP(KERNELS[case], approximation=approximation, start=start_of(case), seed=0, **options)
 
 
 @pytest.mark.parametrize("standardize", [True, False])
@@ -308,8 +230,8 @@ def test_approximations_are_exchanged_on_the_same_data():
         exact.predict(NEW).terms["space"].observed(), near.predict(NEW).terms["space"].observed()
     )
     assert of_term > 0
-    with pytest.raises(rfgp.InvalidArgumentError, match=r"'season'.*no spectral measure"):
-        exact.with_approximation({"season": rfgp.RandomFeatures(8)})
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"'store'.*finitely many functions"):
+        exact.with_approximation({"store": rfgp.RandomFeatures(8)})
     with pytest.raises(rfgp.InvalidArgumentError, match="no term 'spacy'"):
         exact.with_approximation({"spacy": rfgp.Exact()})
 
@@ -366,7 +288,7 @@ def test_bad_options_are_named(options, message):
         (lambda: rfgp.GP(TREND, priors={"nu": None}), rfgp.InvalidArgumentError, "nu"),
         (lambda: rfgp.GP(2.0 * SLOPE), rfgp.InvalidArgumentError, "no output scale"),
         (lambda: rfgp.GP(TREND, approximation={"season": rfgp.Exact()}), rfgp.InvalidArgumentError, "no term 'season'"),
-        (lambda: rfgp.GP(SEASON, approximation=rfgp.RandomFeatures(8)), rfgp.InvalidArgumentError, "no spectral"),
+        (lambda: rfgp.GP(SLOPE, approximation=rfgp.RandomFeatures(8)), rfgp.InvalidArgumentError, "finitely many"),
     ],
 )
 def test_models_that_cannot_be_are_named_before_a_fit_and_stay_as_they_are(make, error, message):

@@ -23,6 +23,14 @@ NAMES = [
 """Of the golden cases one in four is a fast test."""
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 1e-5}
 """Of the largest number of those that are compared: processors round differently."""
+ESTIMATES = {
+    "golden-neighbors-latent": 0.24,
+    "golden-neighbors-latent-features": 0.12,
+    "golden-neighbors-learned": 0.6,
+}
+"""Standard errors of log marginal likelihoods that conjugate gradients estimated. A sparse factor computes them now."""
+RESOLVED = {"golden-neighbors-learned": 1e-5}
+"""Tolerances of models whose posterior another solver computes when rows are added. Its jitter differs by 1e-11."""
 WITH_DATA = [name for name, expected in EXPECTED.items() if expected["data"]]
 WITHOUT_DATA = [name for name, expected in EXPECTED.items() if not expected["data"]]
 
@@ -45,12 +53,13 @@ def assert_close(gp, found, expected, tolerance=0.0):
     assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
 
 
-def assert_predicts(name, gp, expected):
+def assert_predicts(name, gp, expected, tolerance=0.0):
     """The law at the inputs of `expected.json` has the mean and the variance that are expected."""
+    tolerance = max(tolerance, LOOSER.get(name.removeprefix("golden-"), 0.0))
     prediction = gp.predict(inputs_of(name, EXPECTED[name]["inputs"]))
     for found, values in ((prediction.mean, expected["mean"]), (prediction.variance, expected["variance"])):
         assert isinstance(found, torch.Tensor) == EXPECTED[name]["tensors"]
-        assert_close(gp, found, values, LOOSER.get(name.removeprefix("golden-"), 0.0))
+        assert_close(gp, found, values, tolerance)
 
 
 def test_every_file_is_expected_and_every_expected_file_is_there():
@@ -83,8 +92,11 @@ def test_a_saved_model_knows_what_it_knew(name):
 def test_a_model_saved_with_its_data_has_their_likelihood(name):
     gp = load(name)
     with torch.no_grad():
-        tolerance = LOOSER.get(name.removeprefix("golden-"), 0.0)
-        assert_close(gp, gp.log_marginal_likelihood(), EXPECTED[name]["log_marginal_likelihood"], tolerance)
+        found, expected = gp.log_marginal_likelihood(), EXPECTED[name]["log_marginal_likelihood"]
+    if name in ESTIMATES:
+        assert abs(float(found) - expected) <= 5 * ESTIMATES[name]
+    else:
+        assert_close(gp, found, expected, LOOSER.get(name.removeprefix("golden-"), 0.0))
 
 
 @pytest.mark.parametrize("name", WITHOUT_DATA)
@@ -104,4 +116,4 @@ def test_a_saved_model_takes_more_data_as_it_did(name):
     targets = np.array(update["targets"])
     gp.update(inputs_of(name, update["inputs"]), torch.as_tensor(targets) if EXPECTED[name]["tensors"] else targets)
     assert gp.num_observations == EXPECTED[name]["num_observations"] + len(targets)
-    assert_predicts(name, gp, update)
+    assert_predicts(name, gp, update, RESOLVED.get(name, 0.0))

@@ -509,7 +509,7 @@ BAD = {
         "not a saved model",
     ),
     "not ours": (lambda path: save_file({"a": torch.zeros(1)}, path), "not a model of rfgp"),
-    "newer": (versioned(4), "Install a newer rfgp"),
+    "newer": (versioned(container.FORMAT + 1), "Install a newer rfgp"),
     "version 0": (versioned(0), "no version of rfgp"),
     "version words": (versioned("1; import os"), "no version of rfgp"),
     "version long": (versioned(int("9" * 4000)), "no version of rfgp"),

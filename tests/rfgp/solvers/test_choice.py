@@ -11,7 +11,7 @@ from rfgp.rows import JoinedRows
 from rfgp.solvers import solver_for, solver_in_memory, uses_cg
 from rfgp.solvers.bordered import BorderedSolver
 from rfgp.solvers.dense import DenseSolver
-from rfgp.solvers.iterative import IterativeSolver
+from rfgp.solvers.iterative import IterativeSolver, LatentSolver
 from rfgp.solvers.lowrank import LowRankSolver
 from rfgp.solvers.whitened import WhitenedSolver
 
@@ -31,11 +31,11 @@ def test_solver_fits_the_prior():
         (("smooth", "field"), 24, BorderedSolver, BorderedSolver),
         (("fitc", "exact"), 24, BorderedSolver, BorderedSolver),
         (("walks", "smooth", "field"), 24, IterativeSolver, IterativeSolver),
-        (("neighbors", "smooth", "field"), 24, WhitenedSolver, None),
+        (("neighbors", "smooth", "field"), 24, WhitenedSolver, BorderedSolver),
+        (("inducing", "residual"), 24, WhitenedSolver, LatentSolver),
     ):
         assert type(chosen(solver_for, terms, count=count)) is streaming, terms
-        if in_memory is not None:
-            assert type(chosen(solver_in_memory, terms, count=count)) is in_memory, terms
+        assert type(chosen(solver_in_memory, terms, count=count)) is in_memory, terms
 
 
 def test_rows_in_parts_are_gathered():
@@ -59,9 +59,8 @@ def test_sums_that_no_solver_has_are_refused():
     for terms in REFUSED:
         with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
             chosen(solver_for, terms)
-    for terms in (("field", "neighbors"), ("vfe", "neighbors")):  # under other likelihoods
-        with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
-            chosen(solver_in_memory, terms)
+    with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
+        chosen(solver_in_memory, ("walks", "neighbors"))
 
 
 @pytest.mark.slow

@@ -100,13 +100,15 @@ def test_covariances_that_are_formed_have_no_operator():
         assert solved(name, terms)[0].posterior().operator(NEW) is None
 
 
-def test_unknown_terms_are_named():
+def test_unknown_and_missing_terms_are_named():
     for name, cases in PRIORS.items():
         terms = cases[0]
         posterior = solved(name, terms)[0].posterior()
         for call in (posterior.of, partial(posterior.cross_covariance, NEW, terms)):
             with pytest.raises(rfgp.InvalidArgumentError, match="There is no term one, two"):
                 call(["two", "one"])
+            with pytest.raises(rfgp.InvalidArgumentError, match="At least one term"):
+                call([])
 
 
 def test_joint_covariance_is_limited():

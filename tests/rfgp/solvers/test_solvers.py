@@ -47,10 +47,9 @@ def test_solver_matches_dense_algebra(name, terms, kind):
     if name not in STREAMING:
         check_rows(found, problem)
         check_other_targets(*solved(name, terms, kind))
-    new = NEW[:1] if "latent neighbors" in terms else NEW  # which are independent given the rows
-    check_predictions(found, problem, new)
-    check_restored(found, problem, new)
-    check_terms(found, problem, new)
+    check_predictions(found, problem, NEW)
+    check_restored(found, problem, NEW)
+    check_terms(found, problem, NEW)
 
 
 def test_two_rows_match_dense_algebra():

@@ -1,6 +1,7 @@
 """Laplace's approximation by every solver under every likelihood, against dense matrices, quadrature and chains."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from rfgp.inference.sites.terms import RowLikelihood
 from rfgp.rows import Block, JoinedRows
 from rfgp.solvers.choice import solver_for
 from rfgp.solvers.dense import DenseSolver
-from rfgp.solvers.iterative import IterativeSolver
+from rfgp.solvers.iterative import IterativeSolver, LatentSolver
 
 SOLVERS = {
     "as chosen": Observed.infer,
@@ -287,11 +288,51 @@ def test_choice_is_by_the_numbers_of_rows_and_features():
     assert all(isinstance(Observed(names).infer(), Laplace) for names in set(SUMS) - low_rank)
 
 
-@pytest.mark.parametrize("names", [("neighbors",), ("fitc",), ("vfe", "field")])
+@pytest.mark.parametrize("names", [("fitc",), ("vfe", "field")])
 @pytest.mark.parametrize("approximation", ["laplace", "variational"])
-def test_neighbors_and_residuals_are_refused(names, approximation):
+def test_residuals_are_refused(names, approximation):
     with pytest.raises(InvalidArgumentError, match="normal likelihood"):
         Observed(names).infer(approximation)
+
+
+def test_neighbors_that_are_responses_or_a_residual_are_refused():
+    problem = Observed(("neighbors",))
+    given = problem.rows, problem.mean, problem.likelihood, problem.learned, "laplace"
+    for changes in ({"condition_on": "responses"}, {"is_residual": True}):
+        with pytest.raises(InvalidArgumentError, match="normal likelihood"):
+            infer([Prior(neighbors=replace(problem.prior.neighbors, **changes))], *given)
+
+
+def test_neighbors_of_several_classes_are_refused():
+    with pytest.raises(InvalidArgumentError, match="fields and neighbours"):
+        Observed(("neighbors",), "categorical").infer()
+
+
+def test_many_neighbors_are_solved_by_conjugate_gradients(monkeypatch):
+    monkeypatch.setattr("rfgp.solvers.bordered.planning.MOST_FLOPS", 0)
+    problem = Observed(("neighbors",)).moved(0.0)
+    found = problem.infer()
+    assert isinstance(found.solver, LatentSolver)
+    expected = dense_laplace(problem, found.fitted)
+    torch.testing.assert_close(found.fitted, expected.f, rtol=1e-6, atol=1e-7)
+    assert abs(found.log_marginal_likelihood() - expected.value) <= 6 * found.likelihood_error + 1e-8
+
+
+@pytest.mark.parametrize(
+    ("names", "fewer", "message"), [(("walks", "field"), 0, "no fields"), (("walks",), 1, "at most .* got")]
+)
+def test_variational_inference_says_which_walks_it_takes(monkeypatch, names, fewer, message):
+    problem = Observed(names)
+    for module in ("rfgp.solvers.choice", "rfgp.inference.sites.choice"):
+        monkeypatch.setattr(f"{module}.MOST_DENSE", len(problem.rows) - fewer)
+    with pytest.raises(InvalidArgumentError, match=message):
+        problem.infer("variational")
+
+
+def test_variational_inference_needs_a_factor_of_neighbors(monkeypatch):
+    monkeypatch.setattr("rfgp.solvers.bordered.planning.MOST_FLOPS", 0)
+    with pytest.raises(InvalidArgumentError, match="sparse factor"):
+        Observed(("neighbors",)).infer("variational")
 
 
 class TestPlantedErrors:

@@ -7,20 +7,27 @@ import pytest
 import scipy.sparse as sp
 import torch
 from priors import Problem
-from solver_checks import check_leave_one_out, check_likelihood, same
+from solver_checks import check_leave_one_out, check_likelihood, check_predictions, check_terms, gradients, same
 from terms import table
 
 import rfgp
-from rfgp.solvers.bordered import BorderedSolver
+from graphs import cholesky
+from graphs.errors import MemoryBudgetError
+from rfgp.blocks import Prior, VecchiaBlock
+from rfgp.rows import Block
+from rfgp.solvers import restore, solver_for
+from rfgp.solvers.bordered import BorderedSolver, planning
+from rfgp.solvers.bordered import posterior as bordered_posterior
 from rfgp.solvers.bordered.latent_neighbors import NeighborsField, latent_precision
 from rfgp.solvers.iterative import LatentSolver
+from rfgp.solvers.whitened import WhitenedSolver
 
 DIGITS = 1e-7
 """The jitter of 1e-11 in the variance, and the digits that a precision of neighbours loses."""
 
 
 class Latent(Problem):
-    """A problem whose neighbours are a block with a precision."""
+    """A problem whose neighbours are few, or all other rows."""
 
     digits = DIGITS
 
@@ -31,39 +38,75 @@ class Latent(Problem):
             self.rows.inputs[7] = self.rows.inputs[3]
 
     @property
-    def near(self):
-        return replace(super().prior.neighbors, num_neighbors=self.neighbors, condition_on="latent")
-
-    @property
     def prior(self):
         prior = super().prior
-        block = latent_precision(self.near, self.rows.inputs)
-        return replace(prior, neighbors=None, precisions=(*prior.precisions, block))
+        near = replace(prior.neighbors, num_neighbors=self.neighbors, condition_on="latent")
+        return replace(prior, neighbors=near)
+
+    @property
+    def near(self):
+        return self.prior.neighbors
+
+    @property
+    def given(self):
+        return self.prior, self.rows, self.mean, self.noise
 
 
 def solved(problem):
-    return BorderedSolver(problem.prior, problem.rows, problem.mean, problem.noise)
+    return BorderedSolver(*problem.given)
 
 
 def test_copies_of_rows_and_points_match_dense():
-    """Each point by itself, as in `test_solvers`; equal rows are one place."""
+    """Equal rows are one place, and equal points have one value."""
     problem, new = Latent(("smooth", "groups"), "signs", copies=True), table(7, seed=9)
     new[2], new[3] = new[1], problem.rows.inputs[0]
     found = solved(problem)
     check_likelihood(found, problem)
     check_leave_one_out(found, problem)
-    posterior, twin = found.posterior(), problem.twin
-    for names in (None, *([name] for name in problem.names)):
-        one = posterior if names is None else posterior.of(names)
-        read = one.project(new)
-        same(one.mean(read), twin.predicted_mean(new, names), DIGITS)
-        same(one.variance(new, read), twin.predicted_covariance(new, names, names).diagonal(), DIGITS)
+    check_predictions(found, problem, new)
+    check_terms(found, problem, new)
+
+
+def definition(problem):
+    """Return the covariance (n, n) of rows, in which each has the values of its neighbours, by dense conditionals."""
+    x, block = problem.rows.inputs, problem.near
+    order = block.order(len(x))
+    pattern, kernel = block.predecessors(x[order]), problem.twin.kernel(x[order], x[order], ["neighbors"])
+    factor = []
+    for i in range(len(x)):
+        near = pattern.indices[pattern.indptr[i] : pattern.indptr[i + 1] - 1]
+        weights = torch.linalg.solve(kernel[near][:, near], kernel[near, i])
+        row = torch.zeros(len(x)).double().index_put((torch.as_tensor(near),), -weights)
+        row = row + torch.nn.functional.one_hot(torch.tensor(i), len(x))
+        factor.append(row / (kernel[i, i] - kernel[near, i] @ weights).sqrt())
+    inverse = torch.linalg.inv(torch.stack(factor))
+    covariance = inverse @ inverse.mT
+    back = torch.argsort(order)
+    return covariance[back][:, back] + problem.twin.kernel(x, x, problem.names[1:])
+
+
+@pytest.mark.parametrize("kind", ["uneven", "signs"])
+def test_value_and_gradient_of_few_neighbors_match_dense(kind):
+    problem = Latent(("smooth", "groups"), kind, neighbors=4, count=40)
+    found, n = solved(problem), len(problem.rows)
+    noise, residual = problem.rows.noise_diag(problem.noise), problem.rows.targets - problem.mean
+    covariance = definition(problem) + noise.expand(n).diag()
+    density = torch.distributions.MultivariateNormal(torch.zeros(n).double(), covariance)
+    expected = density.log_prob(residual.mT) @ problem.rows.each + problem.rows.repetitions(problem.noise)
+    value = found.log_marginal_likelihood()
+    assert value.item() == pytest.approx(expected.item(), rel=1e-8)
+    pairs = zip(gradients(value, problem.theta), gradients(expected, problem.theta), strict=True)
+    for slope, other in pairs:
+        same(slope, other, 1e-8)
+    precision = torch.linalg.inv(covariance)
+    mean, variance = found.leave_one_out()
+    same(variance, 1 / precision.diagonal(), 1e-8)
+    same(mean, problem.rows.targets - (precision @ residual) / precision.diagonal()[:, None], 1e-8)
 
 
 def test_few_neighbors_match_conjugate_gradients():
-    problem, new = Latent(("smooth",), neighbors=5, count=120), table(60, seed=9)
-    prior = replace(problem.prior, precisions=(), neighbors=problem.near)
-    iterative = LatentSolver(prior, problem.rows, problem.mean, problem.noise)
+    problem, new = Latent(("smooth", "groups"), neighbors=5, count=120), table(60, seed=9)
+    iterative = LatentSolver(*problem.given)
     with torch.no_grad():
         found, other = solved(problem), iterative
         error = found.log_marginal_likelihood().item() - other.log_marginal_likelihood().item()
@@ -72,6 +115,81 @@ def test_few_neighbors_match_conjugate_gradients():
         reads = ours.project(new), theirs.project(new)
         same(ours.mean(reads[0]), theirs.mean(reads[1]), DIGITS)
         same(ours.variance(new, reads[0]), theirs.variance(new, reads[1]), DIGITS)
+        same(ours.covariance(new, reads[0]), theirs.covariance(new, reads[1]), DIGITS)
+        for terms in (["neighbors"], ["smooth", "groups"]), (["neighbors"], ["neighbors", "smooth"]):
+            same(ours.cross_covariance(new, *terms), theirs.cross_covariance(new, *terms), DIGITS)
+
+
+def test_joint_distribution_is_of_as_many_points_as_memory_takes(monkeypatch):
+    found = solved(Latent(neighbors=5, count=40)).posterior()
+    monkeypatch.setattr(bordered_posterior, "MOST_NUMBERS", 40 * 300)
+    for count, most in ((301, 300), (2001, 300)):
+        new = table(count)
+        with pytest.raises(rfgp.InvalidArgumentError, match=f"at most {most}"):
+            found.covariance(new, found.project(new))
+
+
+def test_factor_is_used_if_it_is_small(monkeypatch):
+    problem = Latent(("smooth",), neighbors=5, count=120)
+    assert isinstance(solver_for(*problem.given), BorderedSolver)
+    for name, value in {"MOST_FLOPS": 1e3, "MOST_BYTES": 1e3, "LEAST_DIGITS": 1e-16}.items():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(planning, name, value)
+            assert isinstance(solver_for(*problem.given), LatentSolver), name
+    monkeypatch.setattr(planning, "SOME", 60)
+    monkeypatch.setattr(planning, "MOST_FLOPS", 2.5 * field_of(problem, 60).analysis.flops)
+    monkeypatch.setattr(BorderedSolver, "__init__", None)  # which is not asked for
+    assert isinstance(solver_for(*problem.given), LatentSolver)
+
+
+@pytest.mark.parametrize("noise", [1e-4, 1.0, 1e3])
+def test_rounding_errors_are_below_their_bound(noise):
+    """Pairs of close rows of a smooth process have entries of 1e11 in the precision."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.rand(100, 2, generator=generator, dtype=torch.float64)
+    x = torch.cat([x, x + 1e-3 * torch.randn(100, 2, generator=generator, dtype=torch.float64)])
+    half, one, noise = torch.tensor([0.5, 1.0, noise], dtype=torch.float64)
+    prior, rows = (
+        Prior(neighbors=VecchiaBlock("gaussian", half, one, 20, 0, "latent")),
+        Block(x, torch.sin(6 * x[:, :1])),
+    )
+    given = prior, rows, one.new_zeros(1), noise
+    found, eye = BorderedSolver(*given), torch.eye(200, dtype=torch.float64)
+    known = found.system.elimination.prior
+    inverse = torch.from_numpy(known.latents[0].field.inverse_root(known.latents[0].values).toarray())
+    root = torch.from_numpy(known.matrix.toarray()) @ torch.linalg.solve_triangular(inverse, eye, upper=False)
+    variance = ((root @ torch.linalg.inv(eye + root.mT @ root / noise)) * root).sum(1)
+    largest = np.abs(known.entries[0]).max()
+    assert largest > 1e10
+    bound = np.finfo(np.float64).eps * largest * noise
+    assert (found.latent_variances / variance - 1).abs().max() <= max(bound, 1e-10)
+    assert (planning.bordered_latent(*given) is not None) is bool(bound <= planning.LEAST_DIGITS)
+
+
+def test_factor_that_memory_has_no_room_for_is_not_used(monkeypatch):
+    def refused(*arguments):
+        raise MemoryBudgetError("too large")
+
+    monkeypatch.setattr(cholesky.analysis, "check_fits", refused)
+    assert isinstance(solver_for(*Latent(neighbors=6, count=90).given), LatentSolver)
+
+
+def test_tensors_say_which_solver_they_are_of():
+    problem, new = Latent(("smooth",), neighbors=5), table(9, seed=9)
+    near = replace(problem.near, condition_on="auto").detached()
+    prior = replace(problem.prior.detached(), neighbors=near)
+    for solver in (solved(problem), LatentSolver(*problem.given), WhitenedSolver.of(*problem.given)):
+        with torch.no_grad():
+            posterior = solver.posterior()
+            again = restore(prior, posterior.tensors())
+            assert type(again) is type(posterior)
+            same(again.mean(again.project(new)), posterior.mean(posterior.project(new)), 1e-12)
+
+
+def field_of(problem, count):
+    """Return the field of some rows in order."""
+    block, x = problem.near.detached(), problem.rows.inputs
+    return latent_precision(block, x[block.order(len(x))[:count]]).field
 
 
 def field_and_values(neighbors=4):

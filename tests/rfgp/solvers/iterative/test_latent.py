@@ -15,6 +15,7 @@ from terms import F64, table
 import rfgp
 from rfgp.local import latent as roots
 from rfgp.solvers import solver_for
+from rfgp.solvers.bordered import BorderedSolver, planning
 from rfgp.solvers.iterative import (
     LatentSolver,
     latent,
@@ -153,8 +154,8 @@ def test_joint_distribution_is_of_as_many_points_as_memory_takes(monkeypatch):
 def test_values_are_used_if_the_noise_hides_neighbors(noise, variance, wanted):
     problem = Loud(neighbors=10, count=300, noise=float(noise), variance=variance, length=2.0)
     assert prefers_latent(problem.prior, problem.rows, problem.noise) is wanted
-    assert type(solver_for(*problem.given)) is (LatentSolver if wanted else WhitenedSolver)
-    for condition_on, kind in (("latent", LatentSolver), ("responses", WhitenedSolver)):
+    assert type(solver_for(*problem.given)) is (BorderedSolver if wanted else WhitenedSolver)
+    for condition_on, kind in (("latent", BorderedSolver), ("responses", WhitenedSolver)):
         near = replace(problem.prior.neighbors, condition_on=condition_on)
         assert type(solver_for(replace(problem.prior, neighbors=near), *problem.given[1:])) is kind
 
@@ -180,6 +181,7 @@ def test_gradient_is_that_by_observations():
 
 def test_observations_are_used_if_values_are_not_solved(monkeypatch):
     problem = Loud(neighbors=5, count=300, length=2.0)
+    monkeypatch.setattr(planning, "MOST_FLOPS", 0)
     assert isinstance(solver_for(*problem.given), LatentSolver)
     products, spread = [], roots.LatentRoot.spread
     monkeypatch.setattr(latent, "FEW_ITERATIONS", 1)

@@ -1,0 +1,223 @@
+"""Inducing points of terms: their values at points, with or without what is left of them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp import random
+from rfgp.approximations.parts import NewLevels, TermCovariance
+from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names, scale_name
+from rfgp.blocks import Prior, Residual, WeightBlock
+from rfgp.columns import Kind
+from rfgp.counts import check_count
+from rfgp.errors import InvalidArgumentError
+from rfgp.features.inducing import JITTER, LEAST_SAMPLE, SAMPLED, by_k_means, by_pivots, mean_square_error
+from rfgp.kernels.role import Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm, constants_of
+from rfgp.linalg import cholesky
+
+INITS = ("kmeans", "pivots")
+"""How points are chosen."""
+METHODS = ("sor", "fitc", "vfe")
+"""What happens to the part of the kernel that the points miss."""
+
+
+@dataclass(frozen=True, repr=False)
+class InducingPoints(Approximation):
+    """The values of a term at inducing points Z, k(x, Z) k(Z, Z)^-1 k(Z, x') in place of k(x, x').
+
+    It serves every kernel. Points of stationary kernels are centres of k-means in lengthscales, or rows by randomly
+    pivoted Cholesky; those of other kernels are always the latter.
+
+    Source: Quinonero-Candela and Rasmussen (2005), A unifying view of sparse approximate Gaussian process regression,
+    Section 6.2 (FITC); Titsias (2009), Variational learning of inducing variables in sparse Gaussian processes,
+    Equation 9 (VFE).
+
+    Attributes:
+        num_points: The number M of points, at most that of the distinct rows.
+        init: "kmeans" or "pivots".
+        method: "sor" leaves out what the points miss, "fitc" treats it as noise of each row, "vfe" bounds the marginal
+            likelihood of the exact kernel from below. If None, "fitc" under a Gaussian likelihood, otherwise "sor".
+        seed: The seed of the choice of points. If None, that of the model.
+
+    Raises:
+        InvalidArgumentError: there is no such method or choice of points, or M is not a positive integer.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.InducingPoints(256, method="vfe")
+        InducingPoints(num_points=256, method='vfe')
+    """
+
+    num_points: int = 512
+    init: str = field(default="kmeans", kw_only=True)
+    method: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "num_points", check_count("num_points", self.num_points))
+        if self.init not in INITS:
+            raise InvalidArgumentError(f"init must be one of {', '.join(INITS)}, got {self.init!r}.")
+        if self.method is not None and self.method not in METHODS:
+            raise InvalidArgumentError(f"method must be None or one of {', '.join(METHODS)}, got {self.method!r}.")
+
+    def refusal(self, data: TermData) -> str | None:
+        """Return why the approximation cannot serve a term."""
+        if self.method in ("fitc", "vfe") and not data.is_gaussian:
+            return f"method={self.method!r} requires a Gaussian likelihood. Use method='sor'."
+        return None
+
+    def cost(self, data: TermData) -> Cost:
+        """Return the cost of the features."""
+        size = min(self.num_points, data.num_rows)
+        return Cost(size, 8.0 * size * data.num_rows, f"{size} inducing points")
+
+    def draw(self, data: TermData, seed: int) -> TermPrior:
+        """Return the term with points chosen among rows, at the starting hyperparameters."""
+        generator = random.numpy_generator(seed if self.seed is None else self.seed, random.Role.INDUCING)
+        is_stationary = all(factor.measure is not None for factor in data.term.term.factors)
+        init = self.init if is_stationary else "pivots"
+        most = max(LEAST_SAMPLE, SAMPLED["k-means" if init == "kmeans" else init] * self.num_points)
+        sample = data.columns.sample.double()
+        own = torch.zeros_like(sample)
+        places = sorted({place for _, places, _ in data.term.parts() for place in places})
+        own[:, places] = sample[:, places]
+        own = own[torch.from_numpy(generator.permutation(len(own))[:most])]
+        if init == "kmeans":
+            scale = _lengthscales(data, own)
+            points = by_k_means(own / scale, self.num_points, generator) * scale
+        else:
+            constants = _unit_constants(data.term, scale_name(data.term, data.values), data.columns)
+            unit = TermCovariance(data.term, (), {**data.values, **constants})
+            points = by_pivots(own, self.num_points, unit, generator, unit.variances)
+        method = self.method or ("fitc" if data.is_gaussian else "sor")
+        names = parameter_names(data, with_scale=False)
+        return PointTerm(data.term, points, names, scale_name(data.term, data.values), method)
+
+
+def _lengthscales(data: TermData, rows: Tensor) -> Tensor:
+    """Return the shortest lengthscale of each column of rows (r, D), 1 for those that the term does not read."""
+    scale = torch.ones(rows.shape[1], dtype=rows.dtype)
+    read = torch.zeros(rows.shape[1], dtype=torch.bool)
+    for _, places, prefix in data.term.parts():
+        own = data.values[f"{prefix}lengthscale"].to(rows).expand(len(places))
+        scale[places] = torch.where(read[places], torch.minimum(scale[places], own), own)
+        read[places] = True
+    return scale
+
+
+def _unit_constants(term: BoundTerm, scale: str | None, columns: ColumnSummary) -> dict[str, Tensor]:
+    """Return the constants (...) of a term by path, with a variance of 1."""
+    found = constants_of([term], columns)
+    if scale is not None:
+        found[scale] = torch.ones((), dtype=torch.float64)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class PointTerm:
+    """A term through its values at inducing points.
+
+    Attributes:
+        term: The term.
+        points: The points Z, (M, D), standardised, 0 in columns that the term does not read.
+        names: The paths of the hyperparameters that the covariance depends on.
+        scale: The path of the variance. If None, it is 1.
+        method: "sor", "fitc" or "vfe".
+    """
+
+    term: BoundTerm
+    points: Tensor
+    names: tuple[str, ...]
+    scale: str | None
+    method: str
+
+    def at(self, values: Values, columns: ColumnSummary) -> Prior:
+        """Return the prior of the weights at hyperparameters by path, given all columns."""
+        constants = _unit_constants(self.term, self.scale, columns)
+        unit = TermCovariance(self.term, self.names, constants)
+        features = PointFeatures(unit, self.points, JITTER[torch.float64])
+        new_levels = None
+        if any(factor.kind is Kind.LEVEL for factor in self.term.term.factors):
+            new_levels = NewLevels(self.term, self.names, constants, columns.num_levels, features)
+        residual = _Remainder(unit, features, new_levels)
+        block = WeightBlock(
+            features,
+            len(self.points),
+            tuple(values[name] for name in self.names),
+            None if self.scale is None else values[self.scale].reshape(()),
+            None if self.method == "sor" else Residual(self.method == "fitc", residual.covariance, residual.variances),
+            features.rounding,
+            name=self.term.name,
+            new_levels=new_levels,
+        )
+        return Prior(weights=(block,))
+
+
+class PointFeatures:
+    """Features phi(x) = L^-1 k(Z, x) with L L^T = k(Z, Z) + jitter I. The last factor is kept.
+
+    Args:
+        covariance: The covariance k of rows and hyperparameters, for a variance of 1.
+        points: The points Z, (M, D).
+        jitter: The jitter, in mean variances of the points.
+    """
+
+    def __init__(self, covariance: TermCovariance, points: Tensor, jitter: float) -> None:
+        self.covariance, self.points, self.jitter = covariance, points, jitter
+        self._last: tuple[tuple[Tensor, ...], Tensor] | None = None
+
+    def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the features (n, M) of rows (n, D)."""
+        cross = self.covariance(x, self.points.to(x.device, x.dtype), *parameters)
+        out: Tensor = cross @ self._whitening(parameters).mT.to(cross)
+        return out.to(x.dtype)
+
+    def rounding(self, *parameters: Tensor) -> float:
+        """Return the mean of |phi_32(x) - phi(x)|^2 over inducing points x."""
+        fixed = [parameter.detach() for parameter in parameters]
+        return mean_square_error(lambda x: self(x, *fixed), self.points)
+
+    def _whitening(self, parameters: tuple[Tensor, ...]) -> Tensor:
+        """Return L^-1, (M, M), float64."""
+        if self._last is not None and all(a is b for a, b in zip(self._last[0], parameters, strict=True)):
+            return self._last[1]
+        z = self.points.double()
+        kernel = self.covariance(z, z, *(parameter.double() for parameter in parameters)).double()
+        one = torch.eye(len(z), dtype=z.dtype, device=z.device)
+        jitter = self.jitter * kernel.diagonal().mean().detach()
+        factor = cholesky(kernel + jitter * one, "The kernel at the inducing points")
+        found: Tensor = torch.linalg.solve_triangular(factor, one, upper=False)
+        self._last = None if found.requires_grad else (parameters, found)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PointFeatures, (self.covariance, self.points, self.jitter)
+
+
+@dataclass(frozen=True, eq=False)
+class _Remainder:
+    """The kernel of which features at points miss a part, without what new levels add to it.
+
+    Attributes:
+        covariance_of: The covariance for a variance of 1.
+        features: The features.
+        new_levels: What new levels add, or None.
+    """
+
+    covariance_of: TermCovariance
+    features: PointFeatures
+    new_levels: NewLevels | None
+
+    def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, D) and b (m, D)."""
+        found = self.covariance_of(a.double(), b.double(), *parameters)
+        return found if self.new_levels is None else found - self.new_levels.covariance(a, b, *parameters)
+
+    def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the variances (n,) of rows a (n, D)."""
+        found = self.covariance_of.variances(a.double(), *parameters)
+        return found if self.new_levels is None else found - self.new_levels.variances(a, *parameters)

@@ -1,0 +1,68 @@
+"""Whether a sparse factor serves latent nearest neighbours: its operations and memory, before it is computed."""
+
+from contextlib import suppress
+
+import numpy as np
+from torch import Tensor
+
+from graphs.cholesky import Analysis
+from graphs.errors import MemoryBudgetError
+from rfgp.blocks import Prior, VecchiaBlock
+from rfgp.rows import Block
+from rfgp.solvers.bordered.latent_neighbors import latent_precision
+from rfgp.solvers.bordered.solver import BorderedSolver
+from rfgp.solvers.nearby import neighbors_of
+
+MOST_FLOPS, MOST_BYTES = 4e10, 2**30
+"""The most operations and the most memory of a factor by which neighbours that are latent are solved.
+
+Near that limit, for 40,000 rows in 2 columns with 30 neighbours, a value with its gradient took 16 s and a posterior
+8 s, by conjugate gradients 8 s and 22 s. In 8 columns a factor of 4,000 rows took 5 times as long as conjugate
+gradients, whose value had a standard error of 0.8 (`benchmarks/races/latent_neighbors.py`)."""
+SOME, GROWTH = 2000, 1.5
+"""The number of rows whose factor says first that one of all is too large, and the least power of the rows with which
+operations grow in two columns or more."""
+LEAST_DIGITS = 1e-3
+"""The largest rounding error of a precision, in precisions of a row's noise, at which its factor is used. It bounds the
+relative errors of variances."""
+
+
+def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> BorderedSolver | None:
+    """Return the solver of nearest neighbours that are latent by a sparse factor. None if the factor is too large.
+
+    Args:
+        prior: The prior, with gradients.
+        rows: The data.
+        mean: (k,), float64.
+        noise: The variance of one observation, 0-d, float64.
+    """
+    block = neighbors_of(prior)
+    if prior.walks or block.is_residual or _surely_exceeds(block, rows.inputs):
+        return None
+    solver = BorderedSolver(prior, rows, mean, noise)
+    with suppress(MemoryBudgetError):
+        analysis = solver.system.elimination.prior.pattern.analyse()
+        analysis.check_fits()
+        if not _exceeds(analysis) and _has_digits(solver):
+            return solver
+    return None
+
+
+def _exceeds(analysis: Analysis, times: float = 1.0, power: float = 1.0) -> bool:
+    """Return whether a factor is too large that is so many times larger than one that was analysed."""
+    return bool(analysis.flops * times**power > MOST_FLOPS or analysis.num_bytes * times > MOST_BYTES)
+
+
+def _surely_exceeds(block: VecchiaBlock, inputs: Tensor) -> bool:
+    """Return whether the factor of some of very many rows (n, d) says that one of all is too large."""
+    if len(inputs) <= SOME:
+        return False
+    some = latent_precision(block.detached(), inputs[block.order(len(inputs))[:SOME]])
+    return _exceeds(some.field.analysis, len(inputs) / SOME, GROWTH if inputs.shape[1] > 1 else 1.0)
+
+
+def _has_digits(solver: BorderedSolver) -> bool:
+    """Return whether the precision of neighbours, which is large if some rows are close, is exact beside the noise."""
+    known = solver.system.elimination
+    largest = float(np.abs(known.prior.entries[-1]).max())
+    return bool(np.finfo(np.float64).eps * largest * float(known.noise.max()) <= LEAST_DIGITS)

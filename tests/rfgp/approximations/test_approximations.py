@@ -1,0 +1,225 @@
+"""Approximations of terms against dense algebra of what they compute, and against the exact kernel in their limits."""
+
+import numpy as np
+import pytest
+import torch
+from dense_terms import DenseTerms
+from gp_cases import KERNELS, NAMES, NEW, ROWS, Y, covariance_of, model, twin
+
+import rfgp
+from rfgp import kernels as k
+
+STATIONARY = ("trend", "space", "own", "varying", "both", "changing", "season")
+
+
+def twin_through(case, gp, noise=0.07):
+    """Return the dense twin of a model whose terms have the covariance of its features, if they have some."""
+    prior, exact = gp.regression.prior(), covariance_of(case)
+    x, _ = gp.regression.points({key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS})
+    places = {"rows": slice(0, 60), "new": slice(60, None)}
+    scale = float(gp.regression.scaling.targets.scale) ** 2
+
+    def covariance(name, first, second):
+        blocks = prior.of([name]).weights
+        if not blocks:
+            return exact(name, first, second)
+        with torch.no_grad():
+            phi = torch.cat([block.scaled(x).double() for block in blocks], 1)
+        return scale * (phi @ phi.mT).numpy()[places[first], places[second]]
+
+    return DenseTerms(covariance, NAMES[case], Y, 4.5, noise)
+
+
+def agrees(gp, exact, case, atol=1e-8, *, parts="covariance"):
+    """Compare a model with a twin: means, or variances too, or covariances too."""
+    prediction, names = gp.predict(NEW), NAMES[case]
+    expected = exact.log_marginal_likelihood()
+    assert gp.log_marginal_likelihood().item() == pytest.approx(expected, abs=50 * atol, rel=1e-9)
+    np.testing.assert_allclose(prediction.mean, 4.5 + sum(exact.mean(name) for name in names), atol=atol)
+    for name in names:
+        np.testing.assert_allclose(prediction.terms[name].mean, exact.mean(name), atol=atol)
+        own = exact.cross_covariance(name, name)
+        if parts != "mean":
+            np.testing.assert_allclose(prediction.terms[name].variance, np.diag(own), atol=atol)
+        if parts == "covariance":
+            np.testing.assert_allclose(prediction.terms[name].covariance, own, atol=atol)
+            for other in names:
+                cross = exact.cross_covariance(name, other)
+                np.testing.assert_allclose(prediction.cross_covariance(name, other), cross, atol=atol)
+
+
+APPROXIMATIONS = {
+    "fourier": rfgp.RandomFeatures(24),
+    "more features than rows": rfgp.RandomFeatures(200, coupling="orthogonal"),
+    "laplace": rfgp.RandomFeatures(24, kind="laplace", coupling="iid"),
+    "sor": rfgp.InducingPoints(15, method="sor"),
+    "pivots": rfgp.InducingPoints(15, init="pivots", method="sor"),
+}
+
+
+def serves(case, approximation):
+    """Whether an approximation serves a term of a case: random features need a stationary factor."""
+    names = {name for name in NAMES[case] if name in STATIONARY}
+    if getattr(approximation, "kind", "") == "laplace":
+        names -= {"space"}
+    return bool(names) or isinstance(approximation, rfgp.InducingPoints)
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS.values(), ids=APPROXIMATIONS)
+@pytest.mark.parametrize("case", KERNELS)
+def test_terms_through_features_agree_with_dense_algebra_of_the_features(case, approximation):
+    if not serves(case, approximation):
+        with pytest.raises(rfgp.InvalidArgumentError, match=r"cannot be used for the term .* because"):
+            model(case, approximation).condition(ROWS, Y)
+        return
+    gp = model(case, approximation).condition(ROWS, Y)
+    assert any(type(one) is type(approximation) for one in gp.family.approximations.values())
+    agrees(gp, twin_through(case, gp), case)
+
+
+@pytest.mark.parametrize("method", ["sor", "fitc", "vfe"])
+@pytest.mark.parametrize("case", KERNELS)
+def test_inducing_points_at_all_rows_are_exact(case, method):
+    gp = model(case, rfgp.InducingPoints(100, method=method)).condition(ROWS, Y)
+    agrees(gp, twin(case), case, atol=3e-5, parts={"sor": "mean", "fitc": "variance", "vfe": "covariance"}[method])
+
+
+@pytest.mark.parametrize("case", ["two smooth", "every kind", "coregionalization", "a coefficient that varies"])
+@pytest.mark.parametrize("method", ["fitc", "vfe"])
+def test_residuals_of_inducing_points_are_noise_or_a_bound(case, method):
+    gp = model(case, rfgp.InducingPoints(10, method=method)).condition(ROWS, Y)
+    through = twin_through(case, gp)
+    missing = sum(
+        np.diag(covariance_of(case)(n, "rows", "rows") - through.covariance(n, "rows", "rows")) for n in NAMES[case]
+    )
+    assert missing.min() > -1e-6
+    if method == "fitc":
+        expected = twin_through(case, gp, noise=0.07 + missing).log_marginal_likelihood()
+    else:
+        expected = through.log_marginal_likelihood() - 0.5 * missing.sum() / 0.07
+        assert expected < twin(case).log_marginal_likelihood()
+    assert gp.log_marginal_likelihood().item() == pytest.approx(expected, rel=1e-6)
+    gp.log_marginal_likelihood().backward()
+    for name, raw in gp.hyperparameters.raw.items():
+        if raw.grad is None:
+            continue
+        gradient, place, step = raw.grad.clone(), (0,) * raw.ndim, 1e-4
+        ends = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                raw[place] += sign * step
+                ends.append(gp.log_marginal_likelihood().item())
+                raw[place] -= sign * step
+        assert gradient[place].item() == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-3, abs=1e-3), name
+
+
+@pytest.mark.parametrize("condition_on", ["responses", "latent", "auto"])
+@pytest.mark.parametrize("case", ["one", "two smooth", "linear", "season and groups", "categories"])
+def test_all_neighbours_are_exact(case, condition_on):
+    name, others = NAMES[case][0], {"two smooth": {"space": rfgp.Exact()}}.get(case, {})
+    near = rfgp.Vecchia(100, condition_on=condition_on)
+    gp, exact = model(case, {name: near, **others}).condition(ROWS, Y), twin(case)
+    is_rough = condition_on != "responses" or "season" in NAMES[case]  # a jitter of 1e-11, or a tail of harmonics
+    within, atol = (1e-4, 1e-3) if is_rough else (1e-7, 1e-6)
+    assert gp.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood(), rel=within)
+    prediction = gp.predict(NEW)
+    names = NAMES[case]
+    np.testing.assert_allclose(prediction.mean, 4.5 + sum(exact.mean(one) for one in names), atol=atol)
+    total = sum(exact.cross_covariance(a, b) for a in names for b in names)
+    np.testing.assert_allclose(prediction.variance, np.diag(total), atol=atol)
+    for one in names:
+        np.testing.assert_allclose(prediction.terms[one].mean, exact.mean(one), atol=atol)
+        np.testing.assert_allclose(prediction.terms[one].variance, np.diag(exact.cross_covariance(one, one)), atol=atol)
+
+
+def test_products_of_gaussian_kernels_have_neighbours():
+    kernel = (k.RBF("t", lengthscale=1.7) * k.RBF(("t", "p"), lengthscale=(3.0, 2.0))).named("both")
+    start = {"both.outputscale": 1.3, "noise": 0.1}
+    exact = rfgp.GP(kernel, start=start, seed=0).condition(ROWS, Y)
+    near = exact.with_approximation(rfgp.Vecchia(100))
+    np.testing.assert_allclose(near.predict(NEW).mean, exact.predict(NEW).mean, atol=1e-8)
+    assert near.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood().item(), rel=1e-8)
+
+
+@pytest.mark.parametrize("m", [16, 256])
+def test_errors_of_independent_frequencies_have_the_variance_of_theory(m):
+    """The variance of an entry is ((1 + k(2 r)) / 2 - k(r)^2) / m; the mean of 40 draws is within 30 %."""
+    r = (ROWS["t"][:, None] - ROWS["t"]) / 1.7
+    expected = np.mean((1 + np.exp(-2 * r**2)) / 2 - np.exp(-(r**2))) / m
+    exact, found = covariance_of("one")("trend", "rows", "rows"), []
+    for seed in range(40):
+        features = rfgp.RandomFeatures(m, coupling="iid", seed=seed)
+        through = twin_through("one", model("one", features).condition(ROWS, Y))
+        found.append(np.mean((through.covariance("trend", "rows", "rows") - exact) ** 2) / exact[0, 0] ** 2)
+    assert np.mean(found) == pytest.approx(expected, rel=0.3)
+
+
+def test_seeds_decide_the_draws():
+    kernel = KERNELS["two smooth"]
+    first = rfgp.GP(kernel, approximation=rfgp.RandomFeatures(8), seed=1).condition(ROWS, Y).predict(NEW).mean
+    again = rfgp.GP(kernel, approximation=rfgp.RandomFeatures(8), seed=1).condition(ROWS, Y).predict(NEW).mean
+    other = rfgp.GP(kernel, approximation=rfgp.RandomFeatures(8), seed=2).condition(ROWS, Y).predict(NEW).mean
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 1e-4
+    own = [
+        rfgp.GP(kernel, approximation=rfgp.RandomFeatures(8, seed=5), seed=s).condition(ROWS, Y).predict(NEW).mean
+        for s in (1, 2)
+    ]
+    np.testing.assert_array_equal(*own)
+
+
+def test_one_value_serves_the_terms_that_it_can_and_others_are_planned():
+    gp = model("every kind", rfgp.RandomFeatures(8)).condition(ROWS, Y)
+    chosen = {name: type(one).__name__ for name, one in gp.family.approximations.items()}
+    assert chosen == {
+        "trend": "RandomFeatures",
+        "space": "RandomFeatures",
+        "season": "RandomFeatures",
+        "store": "Exact",
+        "slope": "Exact",
+        "slopes": "Exact",
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: rfgp.RandomFeatures(0), "num_frequencies"),
+        (lambda: rfgp.RandomFeatures(kind="wavelet"), "kind must be one of"),
+        (lambda: rfgp.RandomFeatures(coupling="none"), "none"),
+        (lambda: rfgp.RandomFeatures(kind="laplace", learn_frequencies=True), "learn_frequencies must be False"),
+        (lambda: rfgp.InducingPoints(0), "num_points"),
+        (lambda: rfgp.InducingPoints(init="first"), "init must be one of"),
+        (lambda: rfgp.InducingPoints(method="dtc"), "method must be None or one of"),
+        (lambda: rfgp.Vecchia(0), "num_neighbors"),
+        (lambda: rfgp.Vecchia(condition_on="rows"), "condition_on must be one of"),
+        (lambda: rfgp.Exact(seed="one"), "seed"),
+    ],
+)
+def test_bad_options_are_named(make, message):
+    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "approximation", "message"),
+    [
+        (k.Group("store"), rfgp.RandomFeatures(8), "finitely many functions"),
+        (k.Matern("t"), rfgp.RandomFeatures(8, kind="laplace"), "Gaussian kernel only"),
+        (k.Periodic("t", 1.0), rfgp.Vecchia(8), "neither Gaussian nor Matern"),
+        (k.Matern("t", nu=0.7), rfgp.Vecchia(8), "neither Gaussian nor Matern"),
+        (k.RBF("t") + k.RBF("p"), rfgp.Vecchia(8), r"serve one term.*'rbf\(p\)': Vecchia"),
+    ],
+)
+def test_terms_that_cannot_be_served_are_named(kernel, approximation, message):
+    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+        rfgp.GP(kernel, approximation=approximation).fit(ROWS, Y)
+
+
+def test_values_are_shown_and_compared():
+    assert (
+        repr(rfgp.RandomFeatures(64, coupling="orthogonal"))
+        == "RandomFeatures(num_frequencies=64, coupling='orthogonal')"
+    )
+    assert rfgp.Vecchia(20) == rfgp.Vecchia(20)
+    assert rfgp.Vecchia(20) != rfgp.Vecchia(30)
