@@ -6,6 +6,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from rfgp.blocks import Prior
 from rfgp.solvers.iterative.given import GivenTerms, Joint, Projected
@@ -184,12 +185,12 @@ class PosteriorOperator:
 
     def times(self, v: Tensor) -> Tensor:
         """Return S v, (m, p)."""
-        return self._left(self._joined.gather(self._stacked(None, v)))
+        return self._left(self._joined.gather(self._at_points(v)))
 
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
         """Return (S + E)^-1 v, (m, p): the coefficients of v at the points if the rows are zeros, E (m,)."""
         both = self._joined.replaced(noise_diag=torch.cat([self._rows.noise_diag, noise]))
-        return both.solve(self._stacked(None, v), PRODUCT_TOLERANCE)[len(self._rows) :]
+        return both.solve(self._at_points(v), PRODUCT_TOLERANCE)[len(self._rows) :]
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Return draws of N(0, S), (m, count), by pathwise conditioning."""
@@ -200,12 +201,9 @@ class PosteriorOperator:
     def _left(self, u: Tensor, noise: Tensor | float = 0.0) -> Tensor:
         """Return h (u - H^T C^-1 (H u + noise)), (m, p)."""
         explained = self._rows.solve(self._joined.spread(u)[: len(self._rows)] + noise, PRODUCT_TOLERANCE)
-        return self._joined.spread(u - self._joined.gather(self._stacked(explained, None)))[len(self._rows) :]
+        at_rows = pad(explained, (0, 0, 0, self._size))
+        return self._joined.spread(u - self._joined.gather(at_rows))[len(self._rows) :]
 
-    def _stacked(self, rows: Tensor | None, points: Tensor | None) -> Tensor:
-        """Return values of rows and points (n + m, p), zeros for those that are None."""
-        known = points if rows is None else rows
-        assert known is not None
-        sizes = len(self._rows), self._size
-        pairs = zip((rows, points), sizes, strict=True)
-        return torch.cat([known.new_zeros(size, known.shape[1]) if one is None else one for one, size in pairs])
+    def _at_points(self, v: Tensor) -> Tensor:
+        """Return values of rows and points (n + m, p), those of rows 0."""
+        return pad(v, (0, 0, len(self._rows), 0))
