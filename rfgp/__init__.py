@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from rfgp.approximations import Exact as Exact
     from rfgp.approximations import InducingPoints as InducingPoints
     from rfgp.approximations import RandomFeatures as RandomFeatures
+    from rfgp.approximations import SparsePrecision as SparsePrecision
     from rfgp.approximations import Vecchia as Vecchia
     from rfgp.inference.prediction import LogNormal as LogNormal
     from rfgp.inference.prediction import Prediction as Prediction
@@ -109,6 +110,7 @@ __all__ = [
     "RfgpError",
     "RfgpWarning",
     "SolverError",
+    "SparsePrecision",
     "SparseSpectrumGP",
     "TableGP",
     "UnderfittingWarning",
@@ -137,6 +139,7 @@ _HOMES = {
     "LogNormal": "rfgp.inference.prediction",
     "Prediction": "rfgp.inference.prediction",
     "RandomFeatures": "rfgp.approximations",
+    "SparsePrecision": "rfgp.approximations",
     "SparseSpectrumGP": "rfgp.models",
     "TableGP": "rfgp.models",
     "Vecchia": "rfgp.approximations",

@@ -5,6 +5,7 @@ from graphs.precisions.mesh import MeshField as MeshField
 from graphs.precisions.precision import Precision as Precision
 from graphs.precisions.rational import RationalField as RationalField
 from graphs.precisions.rational import usual_terms as usual_terms
+from graphs.precisions.replicated import ReplicatedField as ReplicatedField
 from graphs.precisions.resolvent import ResolventField as ResolventField
 from graphs.precisions.resolvent import resolvent_field as resolvent_field
 from graphs.precisions.roads import RoadField as RoadField

@@ -8,3 +8,4 @@ from rfgp.approximations.role import Approximation as Approximation
 from rfgp.approximations.role import Cost as Cost
 from rfgp.approximations.role import TermData as TermData
 from rfgp.approximations.role import TermPrior as TermPrior
+from rfgp.approximations.sparse_precision import SparsePrecision as SparsePrecision

@@ -39,7 +39,7 @@ class Exact(Approximation):
         size = _num_functions(data)
         if size is not None:
             return Cost(size, 8.0 * size * data.num_rows, f"{size} functions, exactly")
-        return Cost(data.num_rows, 16.0 * data.num_rows**2, f"a covariance matrix of {data.num_rows} rows")
+        return Cost(data.num_rows, 16.0 * data.num_rows**2, f"a covariance matrix of {data.num_rows} rows", False)
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term. Nothing is random."""
@@ -52,10 +52,10 @@ def _num_functions(data: TermData) -> int | None:
     """Return the number of functions of a term if its factors have finitely many and not too many. Else None."""
     product = 1
     for factor, places, _ in data.term.parts():
-        size = factor.num_functions(data.columns.select(places))
-        if size is None or product * size > MOST_FUNCTIONS:
+        functions = factor.functions(data.columns.select(places))
+        if functions is None or product * functions.size > MOST_FUNCTIONS:
             return None
-        product *= size
+        product *= functions.size
     return product
 
 

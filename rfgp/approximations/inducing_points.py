@@ -142,7 +142,7 @@ class PointTerm:
         features = PointFeatures(unit, self.points, JITTER[torch.float64])
         new_levels = None
         if any(factor.kind is Kind.LEVEL for factor in self.term.term.factors):
-            new_levels = NewLevels(self.term, self.names, constants, columns.num_levels, features)
+            new_levels = NewLevels(self.term, self.names, constants, columns.num_levels, features=features)
         residual = _Remainder(unit, features, new_levels)
         block = WeightBlock(
             features,

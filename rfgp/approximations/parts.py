@@ -1,14 +1,16 @@
 """Features of terms as products of the features of their factors."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from rfgp.columns import Kind
-from rfgp.kernels.role import Factor, Values
+from rfgp.kernels.role import Factor, Functions, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, of_prefix
 
@@ -17,18 +19,15 @@ CHUNK = 1000
 
 
 class Part(Protocol):
-    """The role: features of one or several factors of a term."""
+    """The role: functions of one or several factors of a term."""
 
-    def size(self, columns: ColumnSummary) -> int:
-        """Return the number of features, given all columns."""
-
-    def __call__(self, x: Tensor, values: Values) -> Tensor:
-        """Return the features (n, F) of rows (n, D), at values by path."""
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return the functions of rows (n, D) and of values by path, given all columns."""
 
 
 @dataclass(frozen=True, eq=False)
 class FinitePart:
-    """The features of a factor of finitely many functions.
+    """The functions of a factor of finitely many functions.
 
     Attributes:
         factor: The factor.
@@ -40,15 +39,18 @@ class FinitePart:
     places: list[int]
     prefix: str
 
-    def size(self, columns: ColumnSummary) -> int:
-        """Return the number of features, given all columns."""
-        found = self.factor.num_functions(columns.select(self.places))
-        assert found is not None
-        return found
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return the functions of rows (n, D) and of values by path, given all columns."""
+        own = self.factor.functions(columns.select(self.places))
+        assert own is not None
+        return Functions(own.size, partial(_of_columns, own.features, self.places, self.prefix))
 
-    def __call__(self, x: Tensor, values: Values) -> Tensor:
-        """Return the features (n, F) of rows (n, D)."""
-        return self.factor.features(x[:, self.places], of_prefix(values, self.prefix))
+
+def _of_columns(
+    features: Callable[[Tensor, Values], Tensor], places: list[int], prefix: str, x: Tensor, values: Values
+) -> Tensor:
+    """Return features (n, F) of some columns of rows (n, D)."""
+    return features(x[:, places], of_prefix(values, prefix))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +69,11 @@ class SpectralPart:
     feature_map: Callable[[Tensor], Tensor]
     num_features: int
 
-    def size(self, columns: ColumnSummary) -> int:
-        """Return the number of features, whatever the columns."""
-        return self.num_features
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return the features as functions of rows (n, D) and of values by path, whatever the columns."""
+        return Functions(self.num_features, self._features)
 
-    def __call__(self, x: Tensor, values: Values) -> Tensor:
+    def _features(self, x: Tensor, values: Values) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
         pairs = zip(self.places, self.prefixes, strict=True)
         scaled = [x[:, places] / values[f"{prefix}lengthscale"].to(x.dtype) for places, prefix in pairs]
@@ -80,22 +82,27 @@ class SpectralPart:
 
 @dataclass(frozen=True, eq=False)
 class TermFeatures:
-    """The features of a term without its own variance: products of one feature of each part.
+    """The features of a term without its own variance: products of one function of each part.
 
     Attributes:
-        parts: The parts.
+        parts: The functions of each part.
         names: The paths of the hyperparameters that `__call__` takes after the rows.
         constants: Constants by path.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[Functions, ...]
     names: tuple[str, ...]
     constants: Values
+
+    @property
+    def size(self) -> int:
+        """The number F of features."""
+        return math.prod(part.size for part in self.parts)
 
     def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
         values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
-        first, *others = (part(x, values) for part in self.parts)
+        first, *others = (part.features(x, values) for part in self.parts)
         out = first
         for features in others:
             out = (out[:, :, None] * features[:, None, :]).reshape(len(x), -1)
@@ -139,7 +146,8 @@ class NewLevels:
         names: The paths of the hyperparameters that `__call__` takes after the rows.
         constants: Constants by path.
         num_levels: The number of known levels of each column, D of them.
-        features: The features of rows (n, D) and hyperparameters. If None, they are products of features of factors,
+        of_levels: The functions of each factor that reads levels, None for other factors.
+        features: The features of rows (n, D) and hyperparameters. If None, they are products of functions of factors,
             those of levels exact.
     """
 
@@ -147,7 +155,20 @@ class NewLevels:
     names: tuple[str, ...]
     constants: Values
     num_levels: tuple[int, ...]
+    of_levels: tuple[Functions | None, ...] = ()
     features: Callable[..., Tensor] | None = None
+
+    @classmethod
+    def through(
+        cls, term: BoundTerm, names: tuple[str, ...], constants: Values, columns: ColumnSummary
+    ) -> "NewLevels | None":
+        """Return the covariance of new levels of a term through functions of its factors. None if it has no levels."""
+        found = [
+            factor.functions(columns.select(places)) if factor.kind is Kind.LEVEL else None
+            for factor, places, _ in term.parts()
+        ]
+        has_levels = any(one is not None for one in found)
+        return cls(term, names, constants, columns.num_levels, tuple(found)) if has_levels else None
 
     def is_new(self, x: Tensor) -> Tensor:
         """Return whether rows (n, D) have a new level in a column of the term, (n,)."""
@@ -169,7 +190,7 @@ class NewLevels:
         """Return the variances (n,) of rows a (n, D), for a variance of 1."""
         out = torch.zeros(len(a), dtype=torch.float64, device=a.device)
         rows = self.is_new(a).nonzero()[:, 0]
-        for some in torch.split(rows, CHUNK):
+        for some in torch.split(rows, CHUNK) if len(rows) else ():
             found = self._between(a[some], a[some], parameters).diagonal()
             out = out.index_put((some,), found)
         return out
@@ -180,12 +201,13 @@ class NewLevels:
             left, right = (self.features(x.double(), *parameters) for x in (a, b))
             return TermCovariance(self.term, self.names, self.constants)(a, b, *parameters) - left @ right.mT
         values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
-        exact = known = others = torch.ones((), dtype=torch.float64, device=a.device)
-        for factor, places, prefix in self.term.parts():
+        exact = known = torch.ones((), dtype=torch.float64, device=a.device)
+        others = values.get(str(self.term.outputscale), exact).double()
+        for (factor, places, prefix), functions in zip(self.term.parts(), self.of_levels, strict=True):
             x, z, own = a[:, places], b[:, places], of_prefix(values, prefix)
-            if factor.kind is Kind.LEVEL:
+            if functions is not None:
                 exact = exact * factor.covariance(x, z, own)
-                known = known * (factor.features(x, own) @ factor.features(z, own).mT)
+                known = known * (functions.features(x, own) @ functions.features(z, own).mT)
             else:
                 others = others * factor.covariance(x, z, own)
         return (exact - known) * others

@@ -8,10 +8,14 @@ from rfgp.approximations.inducing_points import InducingPoints
 from rfgp.approximations.neighbors import Vecchia
 from rfgp.approximations.random_features import RandomFeatures
 from rfgp.approximations.role import Approximation, TermData
+from rfgp.approximations.sparse_precision import SparsePrecision
+from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError
 
 AUTO = "auto"
 """The name of the choice that a plan makes."""
+MOST_LEVELS = 200
+"""The most functions of levels whose weights are dense. More have a sparse precision."""
 MOST_EXACT = 2000
 """The most rows whose exact covariance is formed unless it is asked for. At 2,000 an evaluation takes about 1 s."""
 
@@ -74,7 +78,10 @@ def assign(
             f"approximation={{{near[-1]!r}: {chosen[near[-1]]!r}}}."
         )
     known = {**(others or {}), **chosen}
-    needs_weights = any(isinstance(one, Vecchia) for one in known.values())
+    for data in terms:
+        if data.term.name not in known and _is_sparse(data):
+            known[data.term.name] = SparsePrecision()
+    needs_weights = any(isinstance(one, Vecchia | SparsePrecision) for one in known.values())
     return {data.term.name: known.get(data.term.name) or plan(data, needs_weights=needs_weights) for data in terms}
 
 
@@ -83,11 +90,22 @@ def plan(data: TermData, *, needs_weights: bool = False) -> Approximation:
 
     Args:
         data: The term and the rows.
-        needs_weights: Whether another term has nearest neighbours, beside which covariance matrices of all rows are
-            avoided.
+        needs_weights: Whether another term has neighbours or a sparse precision, beside which covariance matrices of
+            all rows are avoided.
     """
+    if _is_sparse(data):
+        return SparsePrecision()
     exact, features = Exact(), RandomFeatures()
-    is_finite = exact.cost(data).num_features < data.num_rows
+    cost = exact.cost(data)
+    is_finite = cost.has_weights and cost.num_features < data.num_rows
     if is_finite or (data.num_rows <= MOST_EXACT and not needs_weights):
         return exact
     return features if features.refusal(data) is None else InducingPoints()
+
+
+def _is_sparse(data: TermData) -> bool:
+    """Return whether a term has a sparse precision that serves it best: a field, or a group of many levels."""
+    if SparsePrecision().refusal(data) is not None:
+        return False
+    kinds, cost = {factor.kind for factor in data.term.term.factors}, Exact().cost(data)
+    return bool(kinds & {Kind.COORDINATE, Kind.NODE}) or not cost.has_weights or cost.num_features > MOST_LEVELS

@@ -67,7 +67,7 @@ class RandomFeatures(Approximation):
         others = [part for part in data.term.parts() if part[0].measure is None and finite_factor(data, *part) is None]
         if others:
             return f"{label_of(others[0][0])} has no spectral measure. Use InducingPoints() or Exact()."
-        if all(factor.num_functions(data.columns.select(places)) for factor, places, _ in data.term.parts()):
+        if all(factor.functions(data.columns.select(places)) for factor, places, _ in data.term.parts()):
             return "it consists of finitely many functions. Use Exact(), which takes their weights."
         if self.kind == "laplace" and any(not _is_gaussian(f) for f in factors if f.measure is not None):
             return "Laplace features exist for the Gaussian kernel only. Use kind='fourier'."
@@ -77,7 +77,7 @@ class RandomFeatures(Approximation):
         """Return the cost of the features."""
         others, has_frequencies = self._others(data), any(factor.measure for factor in data.term.term.factors)
         size = (2 if self.kind == "fourier" else 1) * self.num_frequencies if has_frequencies else 1
-        size *= math.prod(part.size(data.columns) for part in others)
+        size *= math.prod(part.functions(data.columns).size for part in others)
         return Cost(size, 8.0 * size * data.num_rows, f"{size} features of random frequencies and series")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
@@ -119,6 +119,6 @@ def _is_gaussian(factor: Factor) -> bool:
 
 def finite_factor(data: TermData, factor: Factor, places: list[int], prefix: str) -> Factor | None:
     """Return a factor if it has finitely many functions, or its series at the starting values. None if it has none."""
-    if factor.num_functions(data.columns.select(places)) is not None:
+    if factor.functions(data.columns.select(places)) is not None:
         return factor
     return factor.series(of_prefix(data.values, prefix))

@@ -47,11 +47,13 @@ class Cost:
         num_features: The number of latent values or weights.
         memory: Bytes of the largest array.
         note: A sentence about what the term is computed by.
+        has_weights: Whether the term has latent values or weights. Otherwise its covariance matrix is formed.
     """
 
     num_features: int
     memory: float
     note: str
+    has_weights: bool = True
 
 
 class TermPrior(Protocol):

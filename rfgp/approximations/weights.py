@@ -1,6 +1,5 @@
 """Terms by weights: f = s phi(x) w with features that are products of those of the factors."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +8,6 @@ import torch
 from rfgp.approximations.parts import NewLevels, Part, TermFeatures
 from rfgp.approximations.role import TermData, parameter_names, scale_name
 from rfgp.blocks import Prior, WeightBlock
-from rfgp.columns import Kind
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, constants_of
@@ -42,13 +40,13 @@ class WeightTerm:
         constants = constants_of([self.term], columns)
         if self.scale is not None and self.scale != self.term.outputscale:
             constants[self.scale] = torch.ones(1, dtype=torch.float64)  # a factor whose variance scales the whole term
-        has_levels = any(factor.kind is Kind.LEVEL for factor in self.term.term.factors)
+        features = TermFeatures(tuple(part.functions(columns) for part in self.parts), self.names, constants)
         block = WeightBlock(
-            TermFeatures(self.parts, self.names, constants),
-            math.prod(part.size(columns) for part in self.parts),
+            features,
+            features.size,
             tuple(values[name] for name in self.names),
             None if self.scale is None else values[self.scale].reshape(()),
             name=self.term.name,
-            new_levels=NewLevels(self.term, self.names, constants, columns.num_levels) if has_levels else None,
+            new_levels=NewLevels.through(self.term, self.names, constants, columns),
         )
         return Prior(weights=(block,))

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.blocks.role import LatentBlock
+from rfgp.blocks.role import LatentBlock, NewLevels
 from rfgp.errors import NotPositiveDefiniteError
 
 Array = NDArray[np.float64]
@@ -92,6 +92,7 @@ class PrecisionBlock(LatentBlock):
             may then read pairs of values that have no entry in Q. If None, they are 0.
         joint: Maps inputs of n points, of which each may depend on others, to A (n, N) and the covariance (n, n) of f
             that A u leaves. If None, `projector` and `residual` serve.
+        new_levels: The covariance of f between inputs with levels that no row has, with its variance. If None, 0.
     """
 
     field: Field
@@ -102,6 +103,7 @@ class PrecisionBlock(LatentBlock):
     name: str = "precision"
     residual: Callable[[Tensor], Tensor] | None = None
     joint: "Callable[[Tensor], tuple[sp.csr_array, Tensor]] | None" = None
+    new_levels: NewLevels | None = None
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
@@ -123,6 +125,16 @@ class PrecisionBlock(LatentBlock):
     def residual_variance(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,) that the reads leave."""
         return torch.zeros(len(a), dtype=torch.float64) if self.residual is None else self.residual(a)
+
+    def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance (n_a, n_b) of what levels without rows add to f, float64."""
+        if self.new_levels is None:
+            return torch.zeros(len(a), len(b), dtype=torch.float64)
+        return self.new_levels.covariance(a, b)
+
+    def new_variance(self, a: Tensor) -> Tensor:
+        """Return the variances (n_a,) of what levels without rows add to f, float64."""
+        return torch.zeros(len(a), dtype=torch.float64) if self.new_levels is None else self.new_levels.variances(a)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients. A residual is between a point and itself only."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution
 from rfgp.inference.mixture import MixturePosterior
-from rfgp.inference.new_levels import with_new_levels
+from rfgp.inference.new_levels import blocks_with_new_levels, with_new_levels
 from rfgp.solvers import Posterior
 
 Terms = str | Sequence[str]
@@ -42,7 +42,7 @@ class ConditionedGP:
         if isinstance(self.posterior, MixturePosterior):
             return self.posterior.at(inputs)
         found = LatentDistribution(self.posterior, inputs)
-        return with_new_levels(found, self.posterior.prior.weights, self.names, inputs)
+        return with_new_levels(found, self.posterior.prior, self.names, inputs)
 
     def of(self, *terms: str) -> "ConditionedGP":
         """Return the process of the sum of some terms.
@@ -74,7 +74,10 @@ class ConditionedGP:
             InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
         """
         names = [self._checked([terms] if isinstance(terms, str) else terms) for terms in (first, second)]
-        return self.posterior.cross_covariance(inputs, *names)
+        both = [name for name in names[0] if name in names[1]]
+        blocks = blocks_with_new_levels(self.posterior.prior, both)
+        shared = [block.new_covariance(inputs, inputs) for block in blocks]
+        return sum(shared, start=self.posterior.cross_covariance(inputs, *names))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
         """Draw functions from the posterior.

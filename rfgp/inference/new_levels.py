@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rfgp.blocks import WeightBlock
+from rfgp.blocks import PrecisionBlock, Prior, WeightBlock
 from rfgp.inference.distributions import Distribution, InputBlocks
 from rfgp.linalg import covariance_root
 
@@ -15,18 +15,24 @@ CHUNK = 2**14
 
 
 def with_new_levels(
-    known: Distribution, blocks: Sequence[WeightBlock], names: Sequence[str] | None, inputs: Tensor | InputBlocks
+    known: Distribution, prior: Prior, names: Sequence[str] | None, inputs: Tensor | InputBlocks
 ) -> Distribution:
     """Return a distribution at n inputs that includes the effects of levels that no row has.
 
     Args:
         known: The distribution of what the rows determine.
-        blocks: The blocks of the prior.
+        prior: The prior.
         names: The names of the terms whose sum it is. If None, all.
         inputs: The inputs.
     """
-    some = [block for block in blocks if block.new_levels is not None and (names is None or block.name in names)]
-    return WithNewLevels(known, tuple(some), inputs) if some else known
+    some = blocks_with_new_levels(prior, names)
+    return WithNewLevels(known, some, inputs) if some else known
+
+
+def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[WeightBlock | PrecisionBlock, ...]:
+    """Return the blocks of a prior to which new levels can add, of these names or of all if None."""
+    blocks: list[WeightBlock | PrecisionBlock] = [*prior.weights, *prior.precisions]
+    return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +46,7 @@ class WithNewLevels(Distribution):
     """
 
     known: Distribution
-    blocks: tuple[WeightBlock, ...]
+    blocks: tuple[WeightBlock | PrecisionBlock, ...]
     inputs: Tensor | InputBlocks
 
     @property
@@ -90,7 +96,7 @@ class WithNewLevels(Distribution):
     def _new_covariance(self) -> Tensor:
         return self._total(lambda block, x: block.new_covariance(x, x))
 
-    def _total(self, of_block: Callable[[WeightBlock, Tensor], Tensor]) -> Tensor:
+    def _total(self, of_block: Callable[[WeightBlock | PrecisionBlock, Tensor], Tensor]) -> Tensor:
         """Return the sum over the blocks."""
         if isinstance(self.inputs, Tensor):
             return torch.stack([of_block(block, self.inputs) for block in self.blocks]).sum(0)

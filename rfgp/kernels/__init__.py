@@ -2,6 +2,8 @@
 
 from rfgp.kernels.additive import Additive as Additive
 from rfgp.kernels.additive import Centered as Centered
+from rfgp.kernels.fields import Mesh as Mesh
+from rfgp.kernels.fields import Roads as Roads
 from rfgp.kernels.finite import Constant as Constant
 from rfgp.kernels.finite import Linear as Linear
 from rfgp.kernels.finite import Polynomial as Polynomial
@@ -10,6 +12,7 @@ from rfgp.kernels.kernel import Sum as Sum
 from rfgp.kernels.levels import Categorical as Categorical
 from rfgp.kernels.levels import Coregionalization as Coregionalization
 from rfgp.kernels.levels import Group as Group
+from rfgp.kernels.nodes import Nodes as Nodes
 from rfgp.kernels.periodic import Harmonics as Harmonics
 from rfgp.kernels.periodic import Periodic as Periodic
 from rfgp.kernels.stationary import RBF as RBF

@@ -12,7 +12,7 @@ from torch import Tensor
 from rfgp.counts import check_count
 from rfgp.kernels.arguments import per_column
 from rfgp.kernels.kernel import Kernel
-from rfgp.kernels.role import Values
+from rfgp.kernels.role import Functions, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Quantity
 
@@ -51,13 +51,13 @@ class Linear(Kernel):
         """Return the variances (n,) of rows a (n, c)."""
         return (self._centered(a, values).square() * values["variance"]).sum(1)
 
-    def features(self, a: Tensor, values: Values) -> Tensor:
+    def _features(self, a: Tensor, values: Values) -> Tensor:
         """Return sqrt(v) (x - o) of rows (n, c), (n, c)."""
         return self._centered(a, values) * values["variance"].sqrt()
 
-    def num_functions(self, columns: ColumnSummary) -> int:
-        """Return the number c of columns."""
-        return columns.num_columns
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return the c deviations from the origin, in prior standard deviations of slopes."""
+        return Functions(columns.num_columns, self._features)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
         """Return the variances, which together start at the variance of the target."""
@@ -115,7 +115,7 @@ class Polynomial(Kernel):
         """Return the variances (n,) of rows a (n, c)."""
         return (values["offset"] + self._scaled(a, values).square().sum(1)) ** self.degree
 
-    def features(self, a: Tensor, values: Values) -> Tensor:
+    def _features(self, a: Tensor, values: Values) -> Tensor:
         """Return the monomials phi (n, binom(c + degree, degree)) of rows (n, c): phi phi^T is the kernel.
 
         By the multinomial theorem the factor of x^p with p_0 + |p| = degree is degree! / (p_0! p!) offset^p_0.
@@ -129,9 +129,9 @@ class Polynomial(Kernel):
             columns.append(size * extended[:, list(powers)].prod(1))
         return torch.stack(columns, dim=1)
 
-    def num_functions(self, columns: ColumnSummary) -> int:
-        """Return binom(c + degree, degree)."""
-        return math.comb(columns.num_columns + self.degree, self.degree)
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return the binom(c + degree, degree) monomials."""
+        return Functions(math.comb(columns.num_columns + self.degree, self.degree), self._features)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
         """Return the offset."""
@@ -189,10 +189,10 @@ class Constant(Kernel):
         """Return ones (n,)."""
         return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
-    def features(self, a: Tensor, values: Values) -> Tensor:
+    def _features(self, a: Tensor, values: Values) -> Tensor:
         """Return ones (n, 1)."""
         return torch.ones(len(a), 1, dtype=a.dtype, device=a.device)
 
-    def num_functions(self, columns: ColumnSummary) -> int:
-        """Return 1."""
-        return 1
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return the constant 1."""
+        return Functions(1, self._features)

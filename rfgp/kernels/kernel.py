@@ -16,7 +16,7 @@ from rfgp.columns import Kind, Table
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.arguments import Key, check_name, read_columns
 from rfgp.kernels.matrix import covariance_matrix
-from rfgp.kernels.role import Values
+from rfgp.kernels.role import Functions, LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term, bind, constants_of, hyperparameters_of, requests_of, with_names
 from rfgp.parameters import Quantity
@@ -51,6 +51,8 @@ class Kernel(ABC):
     """How the columns are read."""
     nodes: ClassVar[Any] = None
     """The graph whose nodes the column names, for Kind.NODE."""
+    domain: ClassVar[Any] = None
+    """The domain of the points that the columns are, a `rfgp.kernels.domains.Domain`, for Kind.COORDINATE."""
     has_own_variance: ClassVar[bool] = False
     """Whether a hyperparameter of the kernel takes the place of the output scale of its term."""
 
@@ -83,22 +85,18 @@ class Kernel(ABC):
         """Return by name what `covariance` needs besides hyperparameters, in standardised units, (...) each."""
         return {}
 
+    def latent_field(self, columns: ColumnSummary) -> LatentField | None:
+        """Return the field with a sparse precision that rows read. None if there is none."""
+        return None
+
     @property
     def measure(self) -> Spectrum | None:
         """The spectral measure of a stationary kernel of x / lengthscale. None if there is none."""
         return None
 
-    def num_functions(self, columns: ColumnSummary) -> int | None:
-        """Return the number F of functions of `features`. None if there are infinitely many."""
+    def functions(self, columns: ColumnSummary) -> Functions | None:
+        """Return the functions phi with phi phi^T the covariance. None if there are infinitely many."""
         return None
-
-    def features(self, a: Tensor, values: Values) -> Tensor:
-        """Return phi (n, F) of rows a (n, c) with phi phi^T the covariance, for a kernel of finitely many functions.
-
-        Raises:
-            InvalidArgumentError: the kernel has infinitely many.
-        """
-        raise InvalidArgumentError(f"{self!r} is no kernel of finitely many functions.")
 
     def series(self, values: Values) -> "Kernel | None":
         """Return a kernel of finitely many functions that is nearly this one at some hyperparameters.

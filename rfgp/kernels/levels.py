@@ -3,16 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from graphs.precisions import IndependentField
 from rfgp.columns import Kind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.kernel import Kernel
-from rfgp.kernels.role import Values
+from rfgp.kernels.role import Functions, LatentField, Projector, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.linalg import cholesky
 from rfgp.parameters import Quantity
@@ -62,6 +66,39 @@ def sizes_of(columns: ColumnSummary) -> dict[str, Tensor]:
     return {"num_levels": torch.tensor(columns.num_levels, dtype=torch.float64, device=columns.scale.device)}
 
 
+@dataclass(frozen=True, eq=False)
+class LevelField:
+    """Independent values of variance 1, one for each combination of levels.
+
+    Attributes:
+        num_levels: The number of levels of each column.
+    """
+
+    num_levels: tuple[int, ...]
+    is_refined = False
+
+    @cached_property
+    def field(self) -> Any:
+        """The identity matrix as a precision."""
+        return IndependentField(math.prod(self.num_levels))
+
+    def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
+        """Return no parameters, (0,), and the factor 1."""
+        return torch.zeros(0, dtype=torch.float64), torch.ones((), dtype=torch.float64)
+
+    def projector(self, a: Tensor) -> sp.csr_array:
+        """Return the matrix (n, L) that selects the values of the levels a (n, c). New levels have none."""
+        codes = codes_of(a, self.num_levels).numpy()
+        known = codes >= 0
+        starts = np.concatenate([[0], np.cumsum(known)])
+        shape = len(codes), math.prod(self.num_levels)
+        return sp.csr_array((np.ones(starts[-1]), codes[known], starts), shape=shape)
+
+    def refine(self, a: Tensor) -> tuple[Any, Projector]:
+        """Return the field and its projector: all levels are among its values."""
+        return self.field, self.projector
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Group(Kernel):
     """Independent effects of the levels of a group ("random effects"): 1 within a level, 0 between levels.
@@ -88,11 +125,15 @@ class Group(Kernel):
         """Return ones (n,)."""
         return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
-    def num_functions(self, columns: ColumnSummary) -> int:
-        """Return the number L of combinations of levels."""
-        return math.prod(columns.num_levels)
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return the indicators of the L combinations of levels."""
+        return Functions(math.prod(columns.num_levels), self._features)
 
-    def features(self, a: Tensor, values: Values) -> Tensor:
+    def latent_field(self, columns: ColumnSummary) -> LatentField:
+        """Return the effects of the combinations of levels, which are independent."""
+        return LevelField(columns.num_levels)
+
+    def _features(self, a: Tensor, values: Values) -> Tensor:
         """Return the indicators (n, L) of rows a (n, c), zero for new levels."""
         return one_hot(a, values)
 
@@ -156,11 +197,11 @@ class Categorical(Kernel):
         given = torch.tensor(self.correlation, dtype=torch.float64, device=columns.scale.device)
         return {**sizes, "correlation": given}
 
-    def num_functions(self, columns: ColumnSummary) -> int:
-        """Return 1 + L: an effect that all L levels share, and one of each."""
-        return 1 + math.prod(columns.num_levels)
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return 1 + L functions: an effect that all L levels share, and one of each."""
+        return Functions(1 + math.prod(columns.num_levels), self._features)
 
-    def features(self, a: Tensor, values: Values) -> Tensor:
+    def _features(self, a: Tensor, values: Values) -> Tensor:
         """Return sqrt(correlation) and sqrt(1 - correlation) times the indicators, (n, 1 + L), of rows a (n, c)."""
         correlation = values["correlation"].double()
         own = (1 - correlation).sqrt() * one_hot(a, values)
@@ -232,11 +273,11 @@ class Coregionalization(Kernel):
             "diagonal": Quantity(ones, ones, bounds),
         }
 
-    def num_functions(self, columns: ColumnSummary) -> int:
-        """Return the number L of levels."""
-        return columns.num_levels[0]
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return L functions, the columns of a root of the covariance of the levels."""
+        return Functions(columns.num_levels[0], self._features)
 
-    def features(self, a: Tensor, values: Values) -> Tensor:
+    def _features(self, a: Tensor, values: Values) -> Tensor:
         """Return the rows (n, L) of a root of the covariance of the levels, zero for new levels, of rows a (n, 1)."""
         root = cholesky(self.between_levels(values), "The covariance of the levels")
         codes = codes_of(a, [len(root)])

@@ -9,7 +9,7 @@ from torch import Tensor
 from rfgp.columns import Schema, Table
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.kernels.terms import BoundTerm, Term, bind, constants_of, hyperparameters_of, requests_of
+from rfgp.kernels.terms import BoundTerm, Term, bind, check_points, constants_of, hyperparameters_of, requests_of
 from rfgp.parameters import Quantity
 from rfgp.paths import find_path
 
@@ -31,6 +31,7 @@ def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: 
     bound = bind(terms, schema.column_of)
     left = schema.read(A)
     right = left if B is None else schema.read(B)
+    check_points(bound, torch.cat([left, right]))
     summary = ColumnSummary.of(left.detach(), tuple(column.num_levels for column in schema.columns))
     known = _known_values(bound, hyperparameters_of(bound, summary), values, left)
     known |= constants_of(bound, summary)

@@ -12,7 +12,7 @@ from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.arguments import read_positive
 from rfgp.kernels.kernel import Kernel
-from rfgp.kernels.role import Values
+from rfgp.kernels.role import Functions, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Quantity
 from rfgp.special import scaled_bessel
@@ -145,11 +145,11 @@ class Harmonics(Periodic):
         """Return the variances (n,) of rows a (n, 1)."""
         return self._amplitudes(values).square().sum().expand(len(a))
 
-    def num_functions(self, columns: ColumnSummary) -> int:
-        """Return 2 J + 1."""
-        return 2 * self.num_harmonics + 1
+    def functions(self, columns: ColumnSummary) -> Functions:
+        """Return the 2 J + 1 cosines and sines."""
+        return Functions(2 * self.num_harmonics + 1, self._features)
 
-    def features(self, a: Tensor, values: Values) -> Tensor:
+    def _features(self, a: Tensor, values: Values) -> Tensor:
         """Return the cosines and sines phi (n, 2 J + 1) of rows a (n, 1)."""
         angles = 2 * math.pi * a / values["period"] * torch.arange(self.num_harmonics + 1, device=a.device)
         amplitude = self._amplitudes(values).to(a.dtype)

@@ -1,8 +1,10 @@
 """The role of a factor: a kernel on columns of its own that is not a sum."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import scipy.sparse as sp
 from torch import Tensor
 
 from rfgp.columns import Kind
@@ -13,6 +15,48 @@ from rfgp.spectra import Spectrum
 
 Values = Mapping[str, Tensor]
 """Hyperparameters and constants in standardised units, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Functions:
+    """Finitely many functions phi of rows, with phi phi^T the covariance.
+
+    Attributes:
+        size: The number F of functions.
+        features: Maps rows a (n, c), and values by name, to phi (n, F).
+    """
+
+    size: int
+    features: Callable[[Tensor, Values], Tensor]
+
+
+Projector = Callable[[Tensor], sp.csr_array]
+"""Maps rows (n, c) to the sparse matrix A (n, N) by which they read the latent values of a field."""
+
+
+class LatentField(Protocol):
+    """The role: N latent values u with a sparse precision Q, and how rows read them."""
+
+    @property
+    def field(self) -> Any:
+        """Q as a function of its parameters, a `graphs.precisions.MarkovField`."""
+
+    @property
+    def is_refined(self) -> bool:
+        """Whether the field has values at some places only, so that rows need `refine`."""
+
+    def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
+        """Return the parameters (p,) of Q, and the factor, 0-d, by which the covariance is larger than A Q^-1 A^T.
+
+        Args:
+            values: The hyperparameters and constants by name.
+        """
+
+    def projector(self, a: Tensor) -> sp.csr_array:
+        """Return A (n, N) of rows a (n, c)."""
+
+    def refine(self, a: Tensor) -> tuple[Any, Projector]:
+        """Return the field with rows a (n, c) among its values, and its projector."""
 
 
 class Factor(Protocol):
@@ -35,6 +79,10 @@ class Factor(Protocol):
         """The graph whose nodes the column names, or None."""
 
     @property
+    def domain(self) -> Any:
+        """The domain of the points that the columns are, or None."""
+
+    @property
     def has_own_variance(self) -> bool:
         """Whether a hyperparameter takes the place of the output scale."""
 
@@ -46,11 +94,11 @@ class Factor(Protocol):
     def starts(self) -> Mapping[str, Any]:
         """The starting values that the user gave, by name."""
 
-    def num_functions(self, columns: ColumnSummary) -> int | None:
-        """Return the number F of functions of `features`, or None."""
+    def latent_field(self, columns: ColumnSummary) -> "LatentField | None":
+        """Return the field with a sparse precision that rows read, or None."""
 
-    def features(self, a: Tensor, values: Values) -> Tensor:
-        """Return phi (n, F) of rows a (n, c) with phi phi^T the covariance."""
+    def functions(self, columns: ColumnSummary) -> "Functions | None":
+        """Return the functions phi with phi phi^T the covariance, if there are finitely many, or None."""
 
     def series(self, values: Values) -> "Factor | None":
         """Return a factor of finitely many functions that is nearly this one at some hyperparameters, or None."""

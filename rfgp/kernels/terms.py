@@ -196,6 +196,18 @@ def bind(terms: Sequence[Term], place: Callable[[Key, Kind, Any], int]) -> tuple
     return tuple(bound)
 
 
+def check_points(terms: Sequence[BoundTerm], x: Tensor) -> None:
+    """Refuse rows (n, D) whose points lie outside the domain of a term.
+
+    Raises:
+        DataError: with the first of them, and why.
+    """
+    for term in terms:
+        for factor, places, _ in term.parts():
+            if factor.domain is not None:
+                factor.domain.check(x[:, places].detach().double().cpu().numpy())
+
+
 def hyperparameters_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Quantity]:
     """Return the hyperparameters of the factors of terms by path, without output scales."""
     found: dict[str, Quantity] = {}

@@ -12,10 +12,10 @@ from torch import Tensor
 from graphs.precisions import MarkovField
 from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.errors import DataError
+from rfgp.kernels.domains import Array, Domain, Projector, as_points
 from rfgp.likelihoods import Normal
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, Quantity, Values
 from rfgp.regression.family import Family, check_approximation, read_likelihood
-from rfgp.regression.fields.domain import Array, Domain, Projector, as_points
 from rfgp.regression.parts import pattern_links, warnings_of_parts
 from rfgp.regression.report import FitReport
 from rfgp.rows import Block, Chunk, Rows, gathered

@@ -10,7 +10,7 @@ from torch import Tensor
 from rfgp.columns import Schema, Table
 from rfgp.errors import DataError
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.kernels.terms import BoundTerm, hyperparameters_of
+from rfgp.kernels.terms import BoundTerm, check_points, hyperparameters_of
 from rfgp.parameters import Quantity
 from rfgp.rows import Chunk
 from rfgp.rows.arrays import Origin
@@ -42,6 +42,7 @@ class ModelInputs:
         table = Table.of(inputs)
         found = self.schema.read(table)
         found = found if self.dtype is None else found.to(self.dtype)
+        check_points(self.terms, found)
         return found, Origin(table.origin.is_numpy, found.new_empty(0))
 
     def complete(self, given: Chunk) -> Chunk:

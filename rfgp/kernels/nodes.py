@@ -1,0 +1,169 @@
+"""Kernels of the nodes of a graph."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+import graphs
+from graphs.kernels import GraphKernel
+from graphs.kernels.kernel import precision_order
+from graphs.precisions import resolvent_field
+from rfgp.columns import Kind
+from rfgp.errors import InvalidArgumentError
+from rfgp.features import kernel_function
+from rfgp.kernels.arguments import Key
+from rfgp.kernels.kernel import Kernel
+from rfgp.kernels.role import LatentField, Projector, Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.parameters import Quantity
+
+NODE = "node"
+"""The column of labels, unless it is named."""
+PARAMETER_BOUNDS = (1e-2, 1e3)
+"""The bounds of the parameters of a graph kernel."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Nodes(Kernel):
+    """A kernel of `graphs.kernels` on the nodes of a graph, k(L) of its Laplacian L.
+
+    Attributes:
+        graph: The graph, a `graphs.Graph`.
+        kernel: The graph kernel, whose parameters are the starting values, or its name.
+        column: The key of the labels. If None, "node", or the first column of an array; n labels (n,) serve as well.
+        name: The name of the term. If None, the class and the column.
+
+    Raises:
+        InvalidArgumentError: there is no graph, or no such kernel.
+
+    Examples:
+        >>> import graphs
+        >>> from rfgp import kernels as k
+        >>> line = graphs.Graph.from_edges([("a", "b"), ("b", "c")])
+        >>> k.Nodes(line, "diffusion").matrix(["a", "c"]).shape
+        torch.Size([2, 2])
+    """
+
+    columns: Any = field(default=None, init=False)
+    graph: Any
+    kernel: Any = "diffusion"
+    column: Key | None = None
+    kind: ClassVar[Kind] = Kind.NODE
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.graph, graphs.Graph):
+            raise InvalidArgumentError(f"graph must be a graphs.Graph, got {type(self.graph).__name__}.")
+        if not isinstance(self.kernel, GraphKernel):
+            object.__setattr__(self, "kernel", graphs.kernels.by_name(self.kernel))
+        object.__setattr__(self, "columns", self.column)
+        object.__setattr__(self, "nodes", self.graph)
+        super().__post_init__()
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """The parameters of the graph kernel."""
+        return dict(zip(self.kernel.parameters, self.kernel.values.tolist(), strict=True))
+
+    def latent_field(self, columns: ColumnSummary) -> LatentField | None:
+        """Return the values at all nodes, if the kernel has a sparse precision, whatever the columns."""
+        try:
+            return NodeField(self.graph, self.kernel, precision_order(self.kernel))
+        except graphs.GraphError:
+            return None
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of the positions a (n, 1) and b (m, 1) of nodes."""
+        vectors, size = self._spectrum(values)
+        return (vectors[a[:, 0].long()] * size) @ vectors[b[:, 0].long()].mT
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of the positions a (n, 1) of nodes."""
+        vectors, size = self._spectrum(values)
+        return vectors[a[:, 0].long()].square() @ size
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+        """Return the parameters of the graph kernel."""
+        one = torch.ones((), dtype=torch.float64)
+        bounds = (PARAMETER_BOUNDS[0] * one, PARAMETER_BOUNDS[1] * one)
+        return {name: Quantity(one * value, one, bounds) for name, value in self.starts.items()}
+
+    def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
+        """Return the kernel with starting values."""
+        known = {**self.starts, **starts}
+        return replace(self, kernel=self.kernel.with_values([known[name] for name in self.kernel.parameters]))
+
+    def expanded(self, keys: Sequence[Key]) -> Kernel:
+        """Return the kernel with an explicit column.
+
+        Args:
+            keys: All columns but the target.
+
+        Raises:
+            InvalidArgumentError: there is no column "node", and the table is no array.
+        """
+        if self.column is not None:
+            return self
+        if NODE in keys or 0 in keys:
+            return replace(self, column=NODE if NODE in keys else 0)
+        raise InvalidArgumentError(f"Nodes reads the column {NODE!r}, which X does not have. Give column=.")
+
+    def _spectrum(self, values: Values) -> tuple[Tensor, Tensor]:
+        """Return the eigenvectors (N, N) of the Laplacian and the kernel's eigenvalues (N,)."""
+        eigenvalues, eigenvectors = self.graph.spectrum
+        theta = torch.stack([values[name].double() for name in self.kernel.parameters])
+        found = kernel_function(
+            theta,
+            lambda point: self.kernel.with_values(point).spectral(eigenvalues),
+            lambda point: self.kernel.with_values(point).spectral_jacobian(eigenvalues),
+        )
+        return torch.from_numpy(eigenvectors), found
+
+
+@dataclass(frozen=True, eq=False)
+class NodeField:
+    """The values at all nodes of a graph, for a kernel amplitude (shift + L)^-order of an integer order.
+
+    Attributes:
+        graph: The graph.
+        kernel: The kernel.
+        order: The order.
+    """
+
+    graph: Any
+    kernel: Any
+    order: int
+    is_refined = False
+
+    @property
+    def field(self) -> Any:
+        """The precision (shift + L)^order as a function of the shift."""
+        return resolvent_field(self.graph, self.order)
+
+    def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
+        """Return the shift (1,) and the amplitude, 0-d."""
+        theta = torch.stack([values[name].double() for name in self.kernel.parameters])
+
+        def value(point: Any) -> Any:
+            found = self.kernel.with_values(point).resolvent()
+            return np.array([found.shift, found.amplitude])
+
+        def jacobian(point: Any) -> Any:
+            return self.kernel.with_values(point).resolvent().jacobian
+
+        shift, amplitude = kernel_function(theta, value, jacobian)
+        return shift[None], amplitude
+
+    def projector(self, a: Tensor) -> sp.csr_array:
+        """Return the matrix (n, N) that selects the values at positions a (n, 1)."""
+        places = a[:, 0].long().numpy()
+        count, size = len(places), self.graph.num_nodes
+        return sp.csr_array((np.ones(count), places, np.arange(count + 1)), shape=(count, size))
+
+    def refine(self, a: Tensor) -> tuple[Any, Projector]:
+        """Return the field and its projector: all nodes are among its values."""
+        return self.field, self.projector

@@ -1,0 +1,94 @@
+"""Fields by their sparse precision, alone and in sums and products, against exact covariance matrices."""
+
+import numpy as np
+import pytest
+from field_cases import CASES, NEW, ROWS, Y, kernels
+
+import rfgp
+from rfgp import kernels as k
+
+
+def models(case):
+    names = [term.name for term in kernels()[case].terms()]
+    sparse = {"field": rfgp.SparsePrecision()} | ({"trend": rfgp.Exact()} if "trend" in names else {})
+    gp = rfgp.GP(kernels()[case], approximation=sparse, start={"noise": 0.1}, seed=0).condition(ROWS, Y)
+    return gp, gp.exact()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_fields_agree_with_exact_covariances(case):
+    gp, exact = models(case)
+    assert any(isinstance(one, rfgp.SparsePrecision) for one in gp.family.approximations.values())
+    assert all(isinstance(one, rfgp.Exact) for one in exact.family.approximations.values())
+    digits = {"roads": 1e-3, "rough and smooth roads": 1e-5}.get(case, 1e-6)  # a tail of harmonics; alpha of 2
+    found, expected = gp.log_marginal_likelihood(), exact.log_marginal_likelihood()
+    assert found.item() == pytest.approx(expected.item(), abs=digits)
+    found.backward()
+    expected.backward()
+    for name, raw in gp.hyperparameters.raw.items():
+        other = exact.hyperparameters.raw[name].grad
+        if other is not None:
+            np.testing.assert_allclose(raw.grad, other, atol=50 * digits, err_msg=name)
+    new = {**NEW, "sensor": np.array(list("abzzyabc"))}
+    one, two = gp.predict(new), exact.predict(new)
+    for p, q in [(one, two), *((one.terms[name], two.terms[name]) for name in one.terms)]:
+        np.testing.assert_allclose(p.mean, q.mean, atol=digits)
+        np.testing.assert_allclose(p.variance, q.variance, atol=digits)
+        np.testing.assert_allclose(p.covariance, q.covariance, atol=digits)
+    first, last = next(iter(one.terms)), list(one.terms)[-1]
+    np.testing.assert_allclose(one.cross_covariance(first, last), two.cross_covariance(first, last), atol=digits)
+    draws = one.sample(2000, seed=0)
+    np.testing.assert_allclose(draws.var(0), two.variance, rtol=0.25)
+    np.testing.assert_allclose(gp.leave_one_out().mean, exact.leave_one_out().mean, atol=10 * digits)
+
+
+@pytest.mark.parametrize("case", ["a field of each sensor", "mesh", "nodes"])
+def test_updates_are_conditions_on_all_rows(case):
+    gp, _ = models(case)
+    more = {**NEW, "sensor": np.array(list("abzzyabc"))}
+    both = {key: np.concatenate([ROWS[key], more[key]]) for key in ROWS}
+    y = np.concatenate([Y, np.arange(8.0)])
+    new = gp.update(more, y[-8:]).predict(more)
+    scaled = gp.condition(both, y).predict(more)
+    np.testing.assert_allclose(new.mean, scaled.mean, atol=1e-7)
+    np.testing.assert_allclose(new.std, scaled.std, atol=1e-7)
+
+
+def test_groups_of_many_levels_are_planned_with_a_sparse_precision():
+    rng = np.random.default_rng(0)
+    rows = {"site": rng.integers(0, 700, 3000), "p": rng.normal(size=3000)}
+    gp = rfgp.GP(k.Group("site", name="site") + k.Linear("p"), seed=0).condition(rows, rng.normal(size=3000))
+    assert isinstance(gp.terms["site"].approximation, rfgp.SparsePrecision)
+    np.testing.assert_allclose(
+        gp.predict({"site": [3, 9999], "p": [0.0, 0.0]}).terms["site"].std[1],
+        float(gp.hyperparameters["site.outputscale"]) ** 0.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (k.RBF("hour"), "no factor has a sparse precision"),
+        (k.Group("sensor") * k.RBF("hour"), "infinitely many functions"),
+        (k.Group("sensor") * k.Linear(("hour", "pressure")), "has the hyperparameter .*variance"),
+        (k.Group("sensor") * k.Categorical("road"), "has the hyperparameter .*correlation"),
+    ],
+)
+def test_terms_that_cannot_be_served_are_named(kernel, message):
+    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+        rfgp.GP(kernel, approximation=rfgp.SparsePrecision()).fit(ROWS, Y)
+
+
+def test_fits_recover_a_field_beside_a_slope():
+    from trimesh.creation import icosphere
+
+    ball, rng = icosphere(3), np.random.default_rng(4)
+    points = ball.vertices[rng.integers(0, len(ball.vertices), 400)]
+    rows = dict(zip("xyz", points.T, strict=True)) | {"pressure": rng.normal(size=400)}
+    y = np.sin(3 * points[:, 0]) + 0.5 * rows["pressure"] + 0.1 * rng.normal(size=400)
+    gp = rfgp.GP(k.Mesh(ball, name="field") + k.Linear("pressure", name="slope"), seed=0).fit(rows, y)
+    slope = gp.predict({**rows, "pressure": rows["pressure"]}).terms["slope"]
+    assert np.corrcoef(slope.mean, rows["pressure"])[0, 1] > 0.9999
+    ratio = slope.centered().mean[0] / (rows["pressure"][0] - rows["pressure"].mean())
+    assert ratio == pytest.approx(0.5, abs=0.02)
+    assert gp.hyperparameters.noise.item() == pytest.approx(0.01, rel=0.3)
