@@ -59,10 +59,15 @@ if TYPE_CHECKING:
     from rfgp import spectra as spectra
     from rfgp import tables as tables
     from rfgp import theory as theory
+    from rfgp.approximations import Chebyshev as Chebyshev
     from rfgp.approximations import Exact as Exact
     from rfgp.approximations import InducingPoints as InducingPoints
     from rfgp.approximations import RandomFeatures as RandomFeatures
+    from rfgp.approximations import RandomWalks as RandomWalks
+    from rfgp.approximations import RationalPrecision as RationalPrecision
     from rfgp.approximations import SparsePrecision as SparsePrecision
+    from rfgp.approximations import Taylor as Taylor
+    from rfgp.approximations import TruncatedSpectrum as TruncatedSpectrum
     from rfgp.approximations import Vecchia as Vecchia
     from rfgp.inference.prediction import LogNormal as LogNormal
     from rfgp.inference.prediction import Prediction as Prediction
@@ -82,6 +87,7 @@ __all__ = [
     "BlocksWarning",
     "BooleanTargetWarning",
     "CacheWarning",
+    "Chebyshev",
     "CheckpointError",
     "CheckpointWarning",
     "ConstantTargetWarning",
@@ -107,12 +113,16 @@ __all__ = [
     "PoorFeaturesWarning",
     "Prediction",
     "RandomFeatures",
+    "RandomWalks",
+    "RationalPrecision",
     "RfgpError",
     "RfgpWarning",
     "SolverError",
     "SparsePrecision",
     "SparseSpectrumGP",
     "TableGP",
+    "Taylor",
+    "TruncatedSpectrum",
     "UnderfittingWarning",
     "VarianceStarvationWarning",
     "Vecchia",
@@ -129,6 +139,11 @@ __all__ = [
 ]  # what `import *` brings; the rim and graphs come by their names
 
 _HOMES = {
+    "TruncatedSpectrum": "rfgp.approximations",
+    "Taylor": "rfgp.approximations",
+    "RationalPrecision": "rfgp.approximations",
+    "RandomWalks": "rfgp.approximations",
+    "Chebyshev": "rfgp.approximations",
     "Exact": "rfgp.approximations",
     "ExactGP": "rfgp.models",
     "GP": "rfgp.models.gp",

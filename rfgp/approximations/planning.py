@@ -6,6 +6,7 @@ from typing import Any
 from rfgp.approximations.exact import Exact
 from rfgp.approximations.inducing_points import InducingPoints
 from rfgp.approximations.neighbors import Vecchia
+from rfgp.approximations.nodes import RandomWalks
 from rfgp.approximations.random_features import RandomFeatures
 from rfgp.approximations.role import Approximation, TermData
 from rfgp.approximations.sparse_precision import SparsePrecision
@@ -95,7 +96,10 @@ def plan(data: TermData, *, needs_weights: bool = False) -> Approximation:
     """
     if _is_sparse(data):
         return SparsePrecision()
-    exact, features = Exact(), RandomFeatures()
+    exact, features, walks = Exact(), RandomFeatures(), RandomWalks()
+    graph = next((factor.nodes for factor in data.term.term.factors if factor.nodes is not None), None)
+    if graph is not None and graph.num_nodes > MOST_EXACT and walks.refusal(data) is None:
+        return walks
     cost = exact.cost(data)
     is_finite = cost.has_weights and cost.num_features < data.num_rows
     if is_finite or (data.num_rows <= MOST_EXACT and not needs_weights):

@@ -28,6 +28,7 @@ class SparseWeightBlock(LatentBlock):
         times: Maps a matrix (N, p) to Phi of all N positions times it, if that is cheaper than row by row. If None, it
             is not.
         name: The name of the term.
+        position: Maps the inputs of n points to the positions of their nodes, (n,). If None, inputs are positions.
     """
 
     at: Callable[..., SparseValues]
@@ -37,6 +38,7 @@ class SparseWeightBlock(LatentBlock):
     parameters: tuple[Tensor, ...] = ()
     times: Callable[[Any], Any] | None = None
     name: str = "walks"
+    position: Callable[[Tensor], Tensor] | None = None
 
     @property
     def functions(self) -> PriorFunctions:
@@ -83,7 +85,7 @@ class SparseWeightBlock(LatentBlock):
             if self.times is not None and _MANY * len(inputs) > self.num_columns:
                 if not everywhere:
                     everywhere.append(torch.from_numpy(self.times(array)))
-                return everywhere[0][inputs]
+                return everywhere[0][inputs if self.position is None else self.position(inputs)]
             chunks = torch.split(inputs, _CHUNK)
             parts = [multiply(row_blocks(self.features(part, keep=False).matrix()), array) for part in chunks]
             return torch.from_numpy(np.concatenate(parts)) if len(inputs) else torch.zeros(0, array.shape[1])

@@ -205,25 +205,6 @@ class Weights:
         found = [none if b.residual is None else b.residual.missing(part, inputs, b.parameters) for b, part in pairs]
         return torch.stack(found)
 
-    def totals(self, inputs: Tensor, *parameters: Tensor) -> Tensor | None:
-        """Return k_t(x_i, x_i) of the kernels of residuals, 0 for blocks without one, (T, n), for variances of 1.
-
-        None if all of them are 1.
-
-        Args:
-            inputs: The inputs of n points.
-            parameters: Those of all blocks.
-        """
-        if all(block.residual is None or block.residual.diagonal is None for block in self.blocks):
-            return None
-        left, found = list(parameters), []
-        for block in self.blocks:
-            own, left = left[: len(block.parameters)], left[len(block.parameters) :]
-            diagonal = None if block.residual is None else block.residual.diagonal
-            one = torch.full((len(inputs),), float(block.residual is not None), dtype=torch.float64)
-            found.append(one if diagonal is None else diagonal(inputs, *own).double())
-        return torch.stack(found)
-
     def residual_variance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
         """Return the variances (n,) of all residuals at points with features Phi (n, F)."""
         return _residual_sum(self, scaled, lambda block, part: block.residual_variance(inputs, part))
@@ -253,3 +234,24 @@ def _residual_sum(weights: Weights, scaled: Tensor, function: Callable[[WeightBl
     pairs = zip(weights.blocks, torch.split(scaled, weights.sizes, dim=1), strict=True)
     none = scaled.new_zeros((), dtype=torch.float64)
     return sum((function(block, part) for block, part in pairs if block.residual is not None), start=none)
+
+
+def residual_totals(weights: Weights, inputs: Tensor, *parameters: Tensor) -> Tensor | None:
+    """Return k_t(x_i, x_i) of the kernels of residuals, 0 for blocks without one, (T, n), for variances of 1.
+
+    None if all of them are 1.
+
+    Args:
+        weights: The weights.
+        inputs: The inputs of n points.
+        parameters: Those of all blocks.
+    """
+    if all(block.residual is None or block.residual.diagonal is None for block in weights.blocks):
+        return None
+    left, found = list(parameters), []
+    for block in weights.blocks:
+        own, left = left[: len(block.parameters)], left[len(block.parameters) :]
+        diagonal = None if block.residual is None else block.residual.diagonal
+        one = torch.full((len(inputs),), float(block.residual is not None), dtype=torch.float64)
+        found.append(one if diagonal is None else diagonal(inputs, *own).double())
+    return torch.stack(found)

@@ -51,6 +51,8 @@ class Kernel(ABC):
     """How the columns are read."""
     nodes: ClassVar[Any] = None
     """The graph whose nodes the column names, for Kind.NODE."""
+    graph_kernel: ClassVar[Any] = None
+    """The kernel on these nodes, a `graphs.kernels.GraphKernel`, for Kind.NODE."""
     domain: ClassVar[Any] = None
     """The domain of the points that the columns are, a `rfgp.kernels.domains.Domain`, for Kind.COORDINATE."""
     has_own_variance: ClassVar[bool] = False

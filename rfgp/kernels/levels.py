@@ -95,7 +95,7 @@ class LevelField:
         return sp.csr_array((np.ones(starts[-1]), codes[known], starts), shape=shape)
 
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
-        """Return the field and its projector: all levels are among its values."""
+        """Return the field and its projector, (n, L): all levels are among its values."""
         return self.field, self.projector
 
 

@@ -62,6 +62,7 @@ class Nodes(Kernel):
             object.__setattr__(self, "kernel", graphs.kernels.by_name(self.kernel))
         object.__setattr__(self, "columns", self.column)
         object.__setattr__(self, "nodes", self.graph)
+        object.__setattr__(self, "graph_kernel", self.kernel)
         super().__post_init__()
 
     @property
@@ -165,5 +166,5 @@ class NodeField:
         return sp.csr_array((np.ones(count), places, np.arange(count + 1)), shape=(count, size))
 
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
-        """Return the field and its projector: all nodes are among its values."""
+        """Return the field and its projector, (n, N): all nodes are among its values."""
         return self.field, self.projector

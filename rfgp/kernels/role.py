@@ -79,6 +79,10 @@ class Factor(Protocol):
         """The graph whose nodes the column names, or None."""
 
     @property
+    def graph_kernel(self) -> Any:
+        """The kernel on these nodes, or None."""
+
+    @property
     def domain(self) -> Any:
         """The domain of the points that the columns are, or None."""
 

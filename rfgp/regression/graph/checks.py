@@ -18,11 +18,11 @@ import graphs
 from graphs.advice import exact_block
 from graphs.kernels import GraphKernel
 from rfgp import random
+from rfgp.approximations.node_features import NodeFeatures
 from rfgp.blocks import Prior
 from rfgp.counts import counted
 from rfgp.linalg import cholesky
 from rfgp.regression.graph.choosing import sample_of
-from rfgp.regression.graph.features import NodeFeatures
 from rfgp.rows import Block
 from rfgp.solvers import solver_for
 

@@ -19,7 +19,7 @@ from graphs.advice import (
     solved_candidate,
 )
 from graphs.kernels import GraphKernel
-from rfgp.regression.graph.features import DrawnFeatures, NodeFeatures, SpectrumFeatures
+from rfgp.approximations.node_features import DrawnFeatures, NodeFeatures, SpectrumFeatures
 from rfgp.regression.record import ERROR, RATE, Choice, Limits, Measurement, Trial
 
 EXACT_LIMIT = 2000

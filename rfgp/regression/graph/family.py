@@ -15,6 +15,13 @@ from torch import Tensor
 import graphs
 from graphs.kernels import GraphKernel
 from rfgp import random
+from rfgp.approximations.node_features import (
+    NONZEROS_PER_WALKER,
+    NodeFeatures,
+    drawn_with,
+    make_features,
+    same_hops,
+)
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
 from rfgp.likelihoods import Normal
@@ -22,13 +29,6 @@ from rfgp.parameters import Hyperprior, Values
 from rfgp.regression.family import Family, check_approximation, read_likelihood
 from rfgp.regression.graph.checks import FeatureCheck, check_features
 from rfgp.regression.graph.choosing import EXACT_LIMIT, choice_of, choose, exact_choice, is_worth_it, sample_of
-from rfgp.regression.graph.features import (
-    NONZEROS_PER_WALKER,
-    NodeFeatures,
-    drawn_with,
-    make_features,
-    same_hops,
-)
 from rfgp.regression.graph.inputs import NodeInputs, with_default_priors
 from rfgp.regression.parts import warnings_of_parts
 from rfgp.regression.record import Choice

@@ -1,7 +1,7 @@
 """Mixed columns as the inputs of a model."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -50,9 +50,14 @@ class ModelInputs:
         return given
 
     def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Quantity]:
-        """Return the hyperparameters of the kernel by path, whatever the standard deviations (D,)."""
+        """Return the hyperparameters of the kernel by path, whatever the standard deviations (D,).
+
+        Variances of slopes share the variance of the target with the other terms.
+        """
         assert self.columns is not None
-        return hyperparameters_of(self.terms, self.columns)
+        found = hyperparameters_of(self.terms, self.columns)
+        share = 1 / len(self.terms)
+        return {path: replace(one, start=share * one.start) if one.is_variance else one for path, one in found.items()}
 
     def check(self, inputs: Tensor) -> None:
         """Refuse rows that are not (n, D).

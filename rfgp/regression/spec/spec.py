@@ -1,5 +1,6 @@
 """The specification of a model, resolved on data."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -11,13 +12,13 @@ from rfgp import random
 from rfgp.approximations.planning import assign, read_approximation
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior
 from rfgp.blocks import Prior
-from rfgp.columns import Schema, Table
+from rfgp.columns import Kind, Schema, Table
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
-from rfgp.parameters import Values
+from rfgp.parameters import BoundaryAvoiding, Hyperprior, Values
 from rfgp.paths import find_path
 from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Variance
 from rfgp.regression.spec.inputs import ModelInputs
@@ -25,6 +26,8 @@ from rfgp.regression.spec.options import ModelOptions
 from rfgp.rows import Chunk, DataSummary, Rows, pool_of
 from rfgp.scaling import Affine, Scaling
 
+NORMALIZED_ROWS = 2000
+"""The most rows over which the prior variances of terms are averaged for their starting output scales."""
 MOST_SAMPLED = 10_000
 """The most rows whose columns are summarised for starting values and random draws."""
 NOISE_START = 0.1
@@ -156,12 +159,37 @@ class ModelSpec(Family):
         starts |= {find_path(name, paths): value for name, value in self.options.start.items()}
         if self.options.mean == "zero":
             starts["mean"] = 0.0
-        hyperpriors = {find_path(name, paths): prior for name, prior in self.options.priors.items()}
+        kinds = {factor.kind for term in self.terms for factor in term.term.factors}
+        has_places = self.is_normal and kinds & {Kind.NODE, Kind.COORDINATE}
+        hyperpriors: dict[str, Hyperprior | None] = {"noise": BoundaryAvoiding()} if has_places else {}
+        hyperpriors |= {find_path(name, paths): prior for name, prior in self.options.priors.items()}
         return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
 
     def initialized(self, values: Values, rows: Rows) -> tuple[Self, Values]:
-        """Return the specification with approximations and random draws at the starting values."""
-        return self.drawn(self.options.approximations, values, len(rows)), values
+        """Return the specification with approximations and random draws, and starting output scales.
+
+        The prior variance of a term is then, on average over some rows, its share of the variance of the target.
+        """
+        spec = self.drawn(self.options.approximations, values, len(rows))
+        return spec, spec._normalized(values)
+
+    def _normalized(self, values: Values) -> Values:
+        """Return values with output scales that make up for the mean variances of kernels that are not stationary."""
+        assert self.columns is not None
+        x, changed = self.columns.sample[:NORMALIZED_ROWS], {}
+        with torch.no_grad():
+            prior = self.prior(values)
+            for term in self.terms:
+                path = term.outputscale
+                is_stationary = all(factor.measure is not None for factor in term.term.factors)
+                if path is None or is_stationary or path in self.options.starts:
+                    continue
+                scale = values.standardized(path).double()
+                size = prior.of([term.name]).diagonal(x).mean() / scale
+                if size > 0 and math.isfinite(size):
+                    low, high = (bound.double() for bound in values.space.quantities[path].bounds)
+                    changed[path] = (scale / size).clamp(low, high).log()
+        return values.replaced(changed)
 
     def drawn(self, approximations: Any, values: Values, num_rows: int) -> Self:
         """Return the specification with approximations of all terms and their random draws.

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import Weights
+from rfgp.blocks.weights import residual_totals
 from rfgp.rows import Block, DistributedRows, Rows, parts_of
 from rfgp.rows.blocks import Sums
 
@@ -206,7 +207,7 @@ class ParameterGradients:
             pairs = zip(self._model.parameters, self._needs, strict=True)
             self._leaves = tuple(parameter.detach().requires_grad_(need) for parameter, need in pairs)
             self._phi = self._model.phi(block, *self._leaves)
-            self._totals = self._model.weights.totals(block.inputs, *self._leaves)
+            self._totals = residual_totals(self._model.weights, block.inputs, *self._leaves)
         return self._phi.detach()
 
     def add(self, upstream: Tensor, rates: Tensor | None = None) -> None:

@@ -61,7 +61,7 @@ def test_groups_of_many_levels_are_planned_with_a_sparse_precision():
     assert isinstance(gp.terms["site"].approximation, rfgp.SparsePrecision)
     np.testing.assert_allclose(
         gp.predict({"site": [3, 9999], "p": [0.0, 0.0]}).terms["site"].std[1],
-        float(gp.hyperparameters["site.outputscale"]) ** 0.5,
+        gp.hyperparameters["site.outputscale"].item() ** 0.5,
     )
 
 

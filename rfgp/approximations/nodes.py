@@ -1,0 +1,285 @@
+"""Approximations of kernels on the nodes of a graph: walks, series, truncated spectra and rational precisions."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+import graphs
+from rfgp import random
+from rfgp.approximations.node_features import NodeFeatures, make_features
+from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, scale_name
+from rfgp.blocks import Prior
+from rfgp.columns import Kind
+from rfgp.counts import check_count
+from rfgp.kernels.role import Factor, Values
+from rfgp.kernels.summary import ColumnSummary
+from rfgp.kernels.terms import BoundTerm, label_of
+
+Part = tuple[Factor, list[int], str]
+
+
+class NodeApproximation(Approximation):
+    """An approximation of a kernel on the nodes of a graph.
+
+    Attributes:
+        kind: The kind of features, of `rfgp.approximations.node_features`.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def options(self) -> Mapping[str, Any]:
+        """The options of the features."""
+
+    def refusal(self, data: TermData) -> str | None:
+        """Return why the approximation cannot serve a term."""
+        nodes = [part for part in data.term.parts() if part[0].kind is Kind.NODE]
+        if len(nodes) != 1:
+            return "it has no kernel on the nodes of one graph."
+        others = [part for part in data.term.parts() if part[0].kind is not Kind.NODE]
+        if others:
+            return f"it is multiplied by {label_of(others[0][0])}. Use SparsePrecision() or Exact()."
+        return None
+
+    def cost(self, data: TermData) -> Cost:
+        """Return the cost of the features."""
+        size = self.options.get("max_nonzeros") or self.options.get("rank") or 64
+        return Cost(data.num_rows, 12.0 * int(size) * data.num_rows, f"{self.kind} of the nodes")
+
+    def draw(self, data: TermData, seed: int) -> TermPrior:
+        """Return the term with features drawn for the graph."""
+        (factor, _, prefix) = next(part for part in data.term.parts() if part[0].kind is Kind.NODE)
+        own = seed if self.seed is None else random.resolve_seed(self.seed)
+        kernel = factor.graph_kernel
+        made = make_features(self.kind, factor.nodes, kernel, own, self.options)
+        paths = tuple(f"{prefix}{name}" for name in kernel.parameters)
+        return NodeTerm(data.term, made, paths, scale_name(data.term, data.values))
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTerm:
+    """A kernel on nodes through features.
+
+    Attributes:
+        term: The term.
+        features: The features.
+        paths: The paths of the parameters of the graph kernel, in its order.
+        scale: The path of the variance. If None, it is 1.
+    """
+
+    term: BoundTerm
+    features: NodeFeatures
+    paths: tuple[str, ...]
+    scale: str | None
+
+    def at(self, values: Values, columns: ColumnSummary) -> Prior:
+        """Return the prior at hyperparameters by path, whatever the columns."""
+        theta = torch.stack([values[path].double() for path in self.paths])
+        scale = torch.ones((), dtype=torch.float64) if self.scale is None else values[self.scale].double().reshape(())
+        prior = self.features.prior(theta, scale)
+        ((_, (place,), _),) = self.term.parts()
+        name = self.term.name
+        return Prior(
+            tuple(replace(b, features=partial(_at_nodes, b.features, place), name=name) for b in prior.weights),
+            (),
+            tuple(
+                replace(b, at=partial(_at_nodes, b.at, place), name=name, position=partial(_position, place))
+                for b in prior.walks
+            ),
+            tuple(replace(b, projector=partial(_at_nodes, b.projector, place), name=name) for b in prior.precisions),
+        )
+
+
+def _position(place: int, inputs: Tensor) -> Tensor:
+    """Return the positions (n,) of the nodes of rows (n, D)."""
+    return inputs[:, place].long()
+
+
+def _at_nodes(function: Callable[..., Any], place: int, inputs: Tensor, *rest: Any, **options: Any) -> Any:
+    """Return a function of positions (n,) at the nodes of rows (n, D)."""
+    return function(_position(place, inputs), *rest, **options)
+
+
+def _read_count(approximation: NodeApproximation, name: str) -> None:
+    """Set an option that is None or a positive integer.
+
+    Raises:
+        InvalidArgumentError: it is neither.
+    """
+    value = getattr(approximation, name)
+    if value is not None:
+        object.__setattr__(approximation, name, check_count(name, value))
+
+
+@dataclass(frozen=True, repr=False)
+class RandomWalks(NodeApproximation):
+    """Sparse features of random walks (general graph random features).
+
+    Source: Reid et al. (2024), General graph random features, Algorithm 1.
+
+    Attributes:
+        num_walkers: The number of walks from each node.
+        halt: The probability to halt at each step, survival probabilities, or "auto".
+        lengths: The coupling of the lengths of a node's walks.
+        directions: The coupling of their directions.
+        exact_hops: The number of first steps that are computed exactly, "auto", or a rule.
+        max_nonzeros: The number of non-zero features of a node that "auto" fills. If None, 4 for each walker.
+        transitions: "weights" or "uniform".
+        seed: The seed of the walks. If None, that of the model.
+
+    `graphs.sample_walks` describes the options, and raises errors about them.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.RandomWalks(32, directions="repelling")
+        RandomWalks(num_walkers=32, directions='repelling')
+    """
+
+    num_walkers: int = 64
+    halt: Any = field(default=0.1, kw_only=True)
+    lengths: str = field(default="systematic", kw_only=True)
+    directions: str = field(default="stratified", kw_only=True)
+    exact_hops: Any = field(default="auto", kw_only=True)
+    max_nonzeros: int | None = field(default=None, kw_only=True)
+    transitions: str = field(default="weights", kw_only=True)
+    kind: ClassVar[str] = "walks"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "num_walkers", check_count("num_walkers", self.num_walkers))
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of `graphs.sample_walks`."""
+        names = ("num_walkers", "halt", "lengths", "directions", "exact_hops", "max_nonzeros", "transitions")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, repr=False)
+class Chebyshev(NodeApproximation):
+    """The square root of the kernel as a Chebyshev series of the Laplacian.
+
+    Source: Hammond, Vandergheynst and Gribonval (2011), Wavelets on graphs via spectral graph theory, Section 6.
+
+    Attributes:
+        degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.
+        seed: It has no effect.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.Chebyshev(5)
+        Chebyshev(degree=5)
+    """
+
+    degree: int | None = None
+    kind: ClassVar[str] = "chebyshev"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _read_count(self, "degree")
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The degree."""
+        return {"degree": self.degree}
+
+
+@dataclass(frozen=True, repr=False)
+class Taylor(NodeApproximation):
+    """The square root of the kernel as a power series of the adjacency matrix, cut off at a degree.
+
+    Attributes:
+        degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.
+        seed: It has no effect.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.Taylor(5)
+        Taylor(degree=5)
+    """
+
+    degree: int | None = None
+    kind: ClassVar[str] = "taylor"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _read_count(self, "degree")
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The degree."""
+        return {"degree": self.degree}
+
+
+@dataclass(frozen=True, repr=False)
+class TruncatedSpectrum(NodeApproximation):
+    """The kernel on the eigenvectors of the r smallest eigenvalues of the Laplacian.
+
+    Attributes:
+        rank: The number r of eigenvectors. If None, 64, or all nodes if they are fewer.
+        seed: It has no effect.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.TruncatedSpectrum(20)
+        TruncatedSpectrum(rank=20)
+    """
+
+    rank: int | None = None
+    kind: ClassVar[str] = "spectrum"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _read_count(self, "rank")
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The rank."""
+        return {"rank": self.rank}
+
+
+@dataclass(frozen=True, repr=False)
+class RationalPrecision(NodeApproximation):
+    """A kernel of a fractional order as a sum of fields with sparse precisions.
+
+    Source: Bolin, Simas and Xiong (2024), Covariance-based rational approximations of fractional SPDEs.
+
+    Attributes:
+        degree: The number of fields. If None, the fewest with a relative error of at most 1e-3.
+        seed: It has no effect.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.RationalPrecision(3)
+        RationalPrecision(degree=3)
+    """
+
+    degree: int | None = None
+    kind: ClassVar[str] = "rational"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _read_count(self, "degree")
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The number of fields."""
+        return {"degree": self.degree}
+
+    def refusal(self, data: TermData) -> str | None:
+        """Return why the approximation cannot serve a term."""
+        why = super().refusal(data)
+        if why is not None:
+            return why
+        kernel = next(f for f in data.term.term.factors if f.kind is Kind.NODE).graph_kernel
+        try:
+            kernel.resolvent()
+        except graphs.GraphError:
+            return "its kernel is no power of the resolvent of the Laplacian. Use RandomWalks() or Chebyshev()."
+        return None
