@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
-from rfgp.fitting.average_information import ScoredInference, maximize_by_scoring
+from rfgp.fitting.average_information import maximize_by_scoring
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.variational import fit_variational
 from rfgp.parameters import Values
@@ -18,6 +18,7 @@ from rfgp.regression import FitReport, Regression
 from rfgp.regression.observing import approximation_of
 from rfgp.rows import Block, gathered
 from rfgp.solvers.choice import MOST_DENSE, uses_cg
+from rfgp.solvers.iterative import IterativeSolver
 from rfgp.threads import in_one_thread
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -107,8 +108,8 @@ def fit_by_scoring(regression: Regression, plan: Plan, *, has_subset: bool = Tru
     for some, stage in (*stages, (rows, "all rows")):
         jacobian = regression.scaling.targets.log_jacobian(some.count)
 
-        def infer(values: Values, some: Block = some) -> ScoredInference:
-            return cast(ScoredInference, regression.replace(hyperparameters=values).infer(some))
+        def infer(values: Values, some: Block = some) -> IterativeSolver:
+            return cast(IterativeSolver, regression.replace(hyperparameters=values).infer(some))
 
         values, report = maximize_by_scoring(infer, some, jacobian, values, plan, stage)
         reports.append(report)

@@ -11,8 +11,8 @@ from rfgp.fitting.nodes import fit_by_scoring
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
 from rfgp.regression.spec import ModelSpec
-from rfgp.rows import Block, SourceRows, gathered
-from rfgp.solvers import uses_cg
+from rfgp.rows import Block, gathered, pool_of
+from rfgp.solvers.choice import uses_cg
 from rfgp.threads import in_one_thread
 
 FIRST_ROWS = 2000
@@ -28,8 +28,7 @@ FACTORS = (1.0, 0.3, 0.1)
 def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression of terms; return it and the report."""
     rows = regression.needed_rows("a fit")
-    pool = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
-    assert pool is not None  # the rows of a fit are surveyed
+    pool = pool_of(rows)
     order = torch.randperm(len(pool), generator=random.generator(regression.family.options.seed, random.Role.SAMPLE))
     with in_one_thread(len(pool) <= SMALL):
         values = screened(regression, plan, pool.take(order[:SCREENED_ROWS]))

@@ -230,5 +230,5 @@ class Member:
 
 
 def mean_and_noise(values: Values) -> tuple[Tensor, Tensor]:
-    """Return the standardised mean (k,) and noise, 0-d."""
-    return values.standardized("mean").reshape(-1), values.standardized("noise")
+    """Return the standardised mean (k,) and noise, 0-d, float64."""
+    return values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()

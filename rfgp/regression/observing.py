@@ -13,9 +13,8 @@ from rfgp.errors import DataError
 from rfgp.inference import sites
 from rfgp.inference.composite import tensors_by_prefix
 from rfgp.inference.distributions import MarginalDistribution
-from rfgp.inference.left_out import LeaveOneOut
 from rfgp.inference.mixture import MixtureMember, MixturePosterior
-from rfgp.inference.observed import observations
+from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned as learned_of

@@ -23,7 +23,7 @@ from rfgp.paths import find_path
 from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Variance
 from rfgp.regression.spec.inputs import ModelInputs
 from rfgp.regression.spec.options import ModelOptions
-from rfgp.rows import Chunk, DataSummary, Rows, SourceRows, gathered
+from rfgp.rows import Chunk, DataSummary, Rows, pool_of
 from rfgp.scaling import Affine, Scaling
 
 NORMALIZED_ROWS = 2000
@@ -306,8 +306,7 @@ def _kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
 
 def _sample(rows: Rows, seed: int) -> Tensor:
     """Return the inputs of all rows, or of a random sample, (r, D)."""
-    block = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
-    assert block is not None  # the rows of a fit are surveyed
+    block = pool_of(rows)
     if len(block) <= MOST_SAMPLED:
         return block.inputs.detach()
     order = torch.randperm(len(block), generator=random.generator(seed, random.Role.SAMPLE))
