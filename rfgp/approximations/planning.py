@@ -101,10 +101,13 @@ def plan(data: TermData, *, needs_weights: bool = False) -> Approximation:
     if graph is not None and graph.num_nodes > MOST_EXACT and walks.refusal(data) is None:
         return walks
     cost = exact.cost(data)
-    is_finite = cost.has_weights and cost.num_features < data.num_rows
-    if is_finite or (data.num_rows <= MOST_EXACT and not needs_weights):
+    is_finite, is_small = cost.has_weights and cost.num_features < data.num_rows, data.num_rows <= MOST_EXACT
+    if is_finite or (is_small and not needs_weights):
         return exact
-    return features if features.refusal(data) is None else InducingPoints()
+    is_series = not any(factor.measure is not None for factor in data.term.term.factors)
+    if features.refusal(data) is None and (is_series or not is_small):
+        return features
+    return InducingPoints()
 
 
 def _is_sparse(data: TermData) -> bool:

@@ -138,10 +138,6 @@ class PrecisionBlock(LatentBlock):
         field, projector = self.refine(torch.cat(inputs))
         return replace(self, field=field, projector=projector, refine=None)
 
-    def detached(self) -> "PrecisionBlock":
-        """Return the block without gradients."""
-        return replace(self, values=self.values.detach(), variance=self.variance.detach())
-
     def residual_variance(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,) that the reads leave."""
         return torch.zeros(len(a), dtype=torch.float64) if self.residual is None else self.residual(a)

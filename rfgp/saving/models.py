@@ -21,12 +21,12 @@ from torch import Tensor
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.parameters import Quantity, Space, Values
-from rfgp.regression import Family, FitReport, Regression, Stage
+from rfgp.regression import Family, FitReport, Regression
 from rfgp.regression.observing import restored
 from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
 from rfgp.rows.arrays import read_per_row
-from rfgp.saving.choices import decode_choice, encode_choice, encode_report
 from rfgp.saving.container import read_file, write_file
+from rfgp.saving.plain import decode_choice, decode_report, encode_choice, encode_report
 from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Posterior
 
@@ -121,7 +121,7 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
     _check_values(tensors)
     if not isinstance(header["metadata"], dict):
         raise ValueError("the metadata are no JSON object")
-    report = _fit_report(header["fit_report"])
+    report = decode_report(header["fit_report"])
     if report is not None:
         report = replace(report, choice=decode_choice(header.get("choice")))
     regression = _regression(header, tensors, codec)
@@ -304,30 +304,5 @@ def _check_values(tensors: Tensors) -> None:
             raise ValueError(f"{name} takes more variance away than there is")
 
 
-def _fit_report(content: dict[str, Any] | None) -> FitReport | None:
-    if content is None:
-        return None
-    tuples: dict[str, Any] = {name: tuple(content[name]) for name in ("at_bounds", "trace")}
-    tuples["stages"] = tuple(Stage(**stage) for stage in content["stages"])
-    report = FitReport(**{**content, **tuples})
-    kinds = {"converged": bool, "iterations": int, "evaluations": int, "log_marginal_likelihood": float, "message": str}
-    kinds |= {"frequencies": str, "likelihood_error": float}
-    if report.frequencies not in ("fixed", "learned", "fell back"):
-        raise ValueError("the fit's report holds a value that no fit gives")
-    wrong = [name for name, kind in kinds.items() if not isinstance(getattr(report, name), kind)]
-    wrong += [name for name in _FIGURES if not isinstance(getattr(report, name), float | None)]
-    for stage in report.stages:
-        wrong += [name for name, kind in _STAGE.items() if not isinstance(getattr(stage, name), kind)]
-    if (
-        wrong
-        or not all(isinstance(value, float) for value in report.trace)
-        or not all(isinstance(name, str) for name in report.at_bounds)
-    ):
-        raise ValueError("the fit's report holds values of other kinds")
-    return report
-
-
 _LARGEST_LOG, _LEAST_PIVOT, _ROUNDING = 300.0, 1e-100, 1e-6
 """The largest logarithm of a hyperparameter, the least pivot of a factor, and the rounding error of a variance."""
-_FIGURES = ("calibration", "leave_one_out", "weights_used")
-_STAGE = {"name": str, "rows": int, "iterations": int, "evaluations": int, "gain": float}

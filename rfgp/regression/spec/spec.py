@@ -23,7 +23,7 @@ from rfgp.paths import find_path
 from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Variance
 from rfgp.regression.spec.inputs import ModelInputs
 from rfgp.regression.spec.options import ModelOptions
-from rfgp.rows import Chunk, DataSummary, Rows, SourceRows, gathered
+from rfgp.rows import Chunk, DataSummary, Rows, pool_of
 from rfgp.scaling import Affine, Scaling
 
 NORMALIZED_ROWS = 2000
@@ -57,6 +57,7 @@ class ModelSpec(Family):
     priors: tuple[TermPrior, ...] = ()
 
     has_few_features = True
+    noise_prefix = "noise."
 
     @property
     def inputs(self) -> ModelInputs:
@@ -66,8 +67,8 @@ class ModelSpec(Family):
     @property
     def variances(self) -> tuple[Variance, ...]:
         """The output scales of the terms, which share the variance of the target, and the noise."""
-        share = 1 / len(self.terms)
         bounds = OUTPUTSCALE_BOUNDS if self.is_normal else (LEAST_LATENT, self.options.likelihood.widest)
+        share = 1 / len(self.terms)
         scales = [Variance(term.outputscale, share, bounds) for term in self.terms if term.outputscale is not None]
         return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_normal else ()))
 
@@ -154,6 +155,8 @@ class ModelSpec(Family):
         assert self.columns is not None
         paths = [*self.inputs.quantities(self.columns.scale, Scaling(Affine.identity(torch.zeros(1)))), "mean"]
         paths += [variance.name for variance in self.variances]
+        if self.options.likelihood.has_noise_process:
+            paths += [f"{self.noise_prefix}{path}" for path in paths if path != "mean"]
         paths += [parameter.name for parameter in self.options.likelihood.parameters]
         starts = dict(_kernel_starts(self.terms))
         starts |= {find_path(name, paths): value for name, value in self.options.start.items()}
@@ -204,9 +207,38 @@ class ModelSpec(Family):
         """
         data = self._term_data(values, num_rows)
         chosen = assign(approximations, data)
-        seeds = [random.child_seed(self.options.seed, random.Role.TERMS, place) for place in range(len(data))]
-        priors = [chosen[one.term.name].draw(one, seed) for one, seed in zip(data, seeds, strict=True)]
+        priors = [chosen[one.term.name].draw(one, self._seed(place)) for place, one in enumerate(data)]
         return replace(self, approximations=chosen, priors=tuple(priors))
+
+    def redrawn(self, values: Values, num_rows: int) -> Self:
+        """Return the specification whose draws that depend on hyperparameters are those for these, or itself.
+
+        Args:
+            values: The hyperparameters.
+            num_rows: The number of rows.
+        """
+        priors = list(self.priors)
+        for place, one in enumerate(self._term_data(values, num_rows)):
+            approximation = self.approximations[one.term.name]
+            if approximation.is_tuned(one):
+                priors[place] = approximation.draw(one, self._seed(place))
+        is_same = all(new is old for new, old in zip(priors, self.priors, strict=True))
+        return self if is_same else replace(self, priors=tuple(priors))
+
+    @property
+    def open_lengthscales(self) -> list[str]:
+        """The paths of the lengthscales of places and numbers to which nobody gave a start."""
+        names = [
+            f"{prefix}lengthscale"
+            for term in self.terms
+            for factor, _, prefix in term.parts()
+            if factor.measure is not None or factor.domain is not None
+        ]
+        return [name for name in dict.fromkeys(names) if name not in self.options.starts]
+
+    def _seed(self, place: int) -> int:
+        """Return the seed of the term at a place."""
+        return random.child_seed(self.options.seed, random.Role.TERMS, place)
 
     def with_approximations(self, approximations: Any, values: Values, num_rows: int) -> Self:
         """Return the specification with other approximations. Terms that they do not serve keep theirs.
@@ -274,8 +306,7 @@ def _kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
 
 def _sample(rows: Rows, seed: int) -> Tensor:
     """Return the inputs of all rows, or of a random sample, (r, D)."""
-    block = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
-    assert block is not None  # the rows of a fit are surveyed
+    block = pool_of(rows)
     if len(block) <= MOST_SAMPLED:
         return block.inputs.detach()
     order = torch.randperm(len(block), generator=random.generator(seed, random.Role.SAMPLE))
