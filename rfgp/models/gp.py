@@ -7,6 +7,7 @@ import torch
 
 from rfgp.ambient import plain
 from rfgp.approximations import Exact
+from rfgp.approximations.planning import assign, read_approximation
 from rfgp.fitting.terms import fit_terms
 from rfgp.kernels import Kernel
 from rfgp.likelihoods import Likelihood
@@ -102,7 +103,9 @@ class GP(Process[ModelSpec]):
         regression = self.regression
         rows = regression.needed_rows("with_approximation")
         spec, values = self.family, regression.hyperparameters
-        spec = spec.with_approximations(approximation, values, len(rows))
+        data = spec.term_data(values, len(rows))
+        chosen = assign(read_approximation(approximation), data, spec.approximations)
+        spec = spec.drawn(chosen, values, len(rows))
         return type(self).of(spec, Fitted.of(regression.replace(family=spec)))
 
     @plain()

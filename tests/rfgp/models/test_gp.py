@@ -308,3 +308,13 @@ def test_predictions_at_bad_points_are_named():
         gp.predict(NEW).of("trendy")
     with pytest.raises(rfgp.InvalidArgumentError):
         gp.predict(NEW).of()
+
+
+@pytest.mark.parametrize("case", ["season and groups", "every kind"])
+def test_terms_report_their_effective_degrees_of_freedom(case):
+    gp, exact = model(case, rfgp.Exact()).condition(ROWS, Y), twin(case)
+    for name, term in gp.terms.items():
+        expected = np.trace(np.linalg.solve(exact.total, exact.covariance(name, "rows", "rows")))
+        assert term.degrees_of_freedom == pytest.approx(expected, rel=1e-6)
+    total = sum(term.degrees_of_freedom for term in gp.terms.values())
+    assert total == pytest.approx(60 - 0.07 * np.trace(np.linalg.inv(exact.total)), rel=1e-6)
