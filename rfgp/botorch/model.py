@@ -18,29 +18,33 @@ from torch import Size, Tensor, nn
 
 from rfgp import couplings, spectra
 from rfgp.errors import InvalidArgumentError
-from rfgp.gpytorch import RandomFeatureKernel
+from rfgp.gpytorch import RandomFeatureKernel, TermKernel
 
 LEAST_LENGTHSCALE = 0.025
 """Bound of `RandomFeatureGP`, as of BoTorch's own model."""
 
 
 class KernelFeatures(FeatureMap):
-    """The features of a `RandomFeatureKernel`, as BoTorch wants them: phi(x) . phi(z) is the kernel itself.
+    """The features of a `RandomFeatureKernel` or a `TermKernel`, as BoTorch wants them: phi(x) . phi(z) is the kernel.
 
     Args:
-        kernel: At whose lengthscale, whenever it is called, features are taken.
+        kernel: The kernel. Features are those at its present hyperparameters.
+
+    Raises:
+        InvalidArgumentError: a term is no product of features.
     """
 
-    def __init__(self, kernel: RandomFeatureKernel) -> None:
+    def __init__(self, kernel: RandomFeatureKernel | TermKernel) -> None:
         super().__init__()
         self.kernel = kernel
+        self._num_features = kernel.num_features
         self.input_transform = nn.Identity()  # BoTorch puts transforms of kernels around it in front of these
         self.output_transform = nn.Identity()
 
     @property
     def num_outputs(self) -> int:
         """The number F of features."""
-        return self.kernel.num_features
+        return self._num_features
 
     @property
     def batch_shape(self) -> Size:
@@ -56,12 +60,13 @@ class KernelFeatures(FeatureMap):
         return self.kernel.features(x if active is None else x.index_select(-1, active))
 
 
-def _kernel_features(kernel: RandomFeatureKernel, *, num_inputs: int, num_outputs: int) -> KernelFeatures:
+def _kernel_features(kernel: RandomFeatureKernel | TermKernel, *, num_inputs: int, num_outputs: int) -> KernelFeatures:
     """Return the kernel's own features, however many others BoTorch would take."""
     return KernelFeatures(kernel)
 
 
 GenKernelFeatures.register(RandomFeatureKernel)(_kernel_features)
+GenKernelFeatures.register(TermKernel)(_kernel_features)
 
 
 class RandomFeatureGP(SingleTaskGP):

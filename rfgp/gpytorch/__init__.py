@@ -7,4 +7,6 @@ from rfgp.gpytorch.graph_exact import GraphExactKernel as GraphExactKernel
 from rfgp.gpytorch.kernels import RandomFeatureKernel as RandomFeatureKernel
 from rfgp.gpytorch.sparse import SparseLinearOperator as SparseLinearOperator
 from rfgp.gpytorch.sparse import SparseRootLinearOperator as SparseRootLinearOperator
+from rfgp.gpytorch.terms import TermKernel as TermKernel
+from rfgp.gpytorch.terms import kernel_of as kernel_of
 from rfgp.sparse import SparsityPattern as SparsityPattern

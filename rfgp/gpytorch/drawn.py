@@ -1,0 +1,203 @@
+"""A kernel and approximations of its terms, resolved on rows, as the state behind a `TermKernel`."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rfgp.approximations import Exact, RandomFeatures
+from rfgp.approximations.planning import assign, read_approximation
+from rfgp.approximations.role import Approximation
+from rfgp.blocks import Prior
+from rfgp.columns import Kind, Table
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.arguments import Key
+from rfgp.kernels.kernel import transformed
+from rfgp.kernels.terms import check_points, requests_of
+from rfgp.parameters import Quantity, Values
+from rfgp.paths import find_path
+from rfgp.regression.regression import begin
+from rfgp.regression.spec import ModelOptions, ModelSpec
+from rfgp.rows import Chunk
+
+OTHERS = ("noise", "mean")
+"""The hyperparameters of a model that its kernel does not have."""
+INSTEAD = "Use RandomFeatures(), InducingPoints() or Exact(). rfgp.GP serves the others."
+"""What to use for terms without a covariance."""
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnTerms:
+    """Terms of a kernel with their random draws made. Copies of models share it.
+
+    Attributes:
+        spec: The kernel, its terms and their approximations.
+        values: The hyperparameters at which the draws were made.
+        num_rows: The number n of rows that decided starts and draws.
+        num_columns: The number d of columns of inputs.
+    """
+
+    spec: ModelSpec
+    values: Values
+    num_rows: int
+    num_columns: int
+
+    @classmethod
+    def of(cls, options: ModelOptions, rows: Tensor) -> "DrawnTerms":
+        """Return the terms resolved on rows (n, d), for targets of variance 1.
+
+        Raises:
+            DataError: a column is missing or cannot be read.
+            InvalidArgumentError: an approximation is no covariance function, or a starting value has an unknown name.
+        """
+        ramp = torch.arange(len(rows), dtype=torch.float64, device=rows.device)
+        expanded = transformed(options.kernel, lambda factor: factor.expanded(range(rows.shape[1])))
+        nodes = [request.key for request in requests_of(expanded.terms()) if request.kind is Kind.NODE]
+        begun = begin(ModelSpec(options), Chunk(_table(rows, nodes), (ramp - ramp.mean()) / ramp.std()))
+        assert isinstance(begun.family, ModelSpec)
+        drawn = cls(begun.family, begun.hyperparameters, len(rows), rows.shape[1])
+        for name in options.start:
+            find_path(name, drawn.paths)
+        return drawn._as_covariance(options.approximations)
+
+    # --- hyperparameters --------------------------------------------------------------------------
+
+    @property
+    def quantities(self) -> dict[str, Quantity]:
+        """The hyperparameters of the kernel by path."""
+        return {path: one for path, one in self.values.space.quantities.items() if path not in OTHERS}
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the hyperparameters."""
+        return [*self.quantities]
+
+    def prior(self, known: Mapping[str, Tensor]) -> Prior:
+        """Return the prior at hyperparameters (...) by path."""
+        assert self.spec.columns is not None
+        return Prior.of_terms([term.at(known, self.spec.columns) for term in self.spec.priors])
+
+    @property
+    def is_low_rank(self) -> bool:
+        """Whether the covariance is a product of dense features at all inputs; those with new levels add to it."""
+        assert self.spec.schema is not None
+        prior = self.prior({path: self.values.standardized(path) for path in self.quantities})
+        has_levels = Kind.LEVEL in self.spec.schema.kinds
+        return prior.has_weights_only and not prior.dense.has_residual and not has_levels
+
+    # --- draws ------------------------------------------------------------------------------------
+
+    def redrawn(self, approximation: Any, values: Mapping[str, Any]) -> "DrawnTerms":
+        """Return the terms with other approximations, drawn at some hyperparameters.
+
+        Args:
+            approximation: One approximation, or a dict by the names of terms. Other terms keep theirs.
+            values: The hyperparameters by path.
+
+        Raises:
+            InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
+        """
+        new = self.values.given(**values)
+        data = self.spec.term_data(new, self.num_rows)
+        chosen = assign(read_approximation(approximation), data, self.spec.approximations)
+        drawn = replace(self, spec=self.spec.drawn(chosen, new, self.num_rows), values=new)
+        drawn._refuse(drawn._without_covariance())
+        return drawn
+
+    def reseeded(self, seed: int, values: Mapping[str, Any]) -> "DrawnTerms":
+        """Return the terms with the draws of another seed, made at some hyperparameters by path."""
+        spec = replace(self.spec, options=self.spec.options.changed(seed=seed))
+        return replace(self, spec=spec).redrawn({}, values)
+
+    def _as_covariance(self, asked: Any) -> "DrawnTerms":
+        """Return the terms with an exact covariance where a plan chose an approximation that has none.
+
+        Args:
+            asked: The approximations that the user gave.
+
+        Raises:
+            InvalidArgumentError: the user chose an approximation that is no covariance function.
+        """
+        found, chosen = self._without_covariance(), self.spec.approximations
+        own = asked if isinstance(asked, Mapping) else {name: one for name, one in chosen.items() if one is asked}
+        self._refuse({name: why for name, why in found.items() if name in own})
+        if not found:
+            return self
+        wanted: dict[str, Approximation] = {**own, **{name: Exact() for name in found}}
+        return replace(self, spec=self.spec.drawn(wanted, self.values, self.num_rows))
+
+    def _without_covariance(self) -> dict[str, str]:
+        """Return the names of terms whose approximations are no covariance functions, each with the reason."""
+        known = {path: self.values.standardized(path) for path in self.quantities}
+        assert self.spec.columns is not None
+        found = {}
+        for term, drawn in zip(self.spec.terms, self.spec.priors, strict=True):
+            why = _reason(self.spec.approximations[term.name], drawn.at(known, self.spec.columns))
+            if why is not None:
+                found[term.name] = why
+        return found
+
+    def _refuse(self, reasons: Mapping[str, str]) -> None:
+        for name, why in reasons.items():
+            raise InvalidArgumentError(
+                f"{self.spec.approximations[name]!r} of the term {name!r} cannot be part of a GPyTorch kernel, because "
+                f"{why}"
+            )
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def read(self, x: Tensor) -> tuple[Tensor, bool]:
+        """Return the columns (..., n, D) that the kernel reads from inputs (..., n, d), and if there are new levels.
+
+        Raises:
+            DataError: a column cannot be read.
+            InvalidArgumentError: there is another number of columns.
+        """
+        schema, columns = self.spec.schema, self.spec.columns
+        assert schema is not None
+        assert columns is not None
+        if x.shape[-1] != self.num_columns:
+            raise InvalidArgumentError(f"Inputs must have {self.num_columns} columns, got {x.shape[-1]}.")
+        if all(kind is Kind.NUMBER for kind in schema.kinds):
+            keys = [int(column.key) for column in schema.columns]
+            return (x if keys == list(range(self.num_columns)) else x[..., keys]), False
+        nodes = [column.key for column in schema.columns if column.kind is Kind.NODE]
+        found = schema.read(_table(x.reshape(-1, self.num_columns), nodes))
+        check_points(self.spec.terms, found)
+        levels = [place for place, kind in enumerate(schema.kinds) if kind is Kind.LEVEL]
+        known = torch.tensor([columns.num_levels[place] for place in levels], device=found.device)
+        return found.reshape(*x.shape[:-1], -1), bool((found[:, levels] >= known).any())
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the rows that decided starts and draws."""
+        assert self.spec.columns is not None
+        rows = self.spec.columns.sample.double().cpu().contiguous().numpy()
+        return hashlib.sha256(rows.tobytes()).hexdigest()
+
+    def __deepcopy__(self, memo: Any) -> "DrawnTerms":
+        return self
+
+
+def _table(rows: Tensor, nodes: Iterable[Key]) -> Table:
+    """Return the table of rows (n, d), with whole numbers as integers in the columns of nodes."""
+    table = Table.of(rows)
+    known = {key: table.columns[key] for key in nodes if key in table.columns}
+    whole = {key: column.long() for key, column in known.items() if bool((column == column.round()).all())}
+    return replace(table, columns={**table.columns, **whole})
+
+
+def _reason(approximation: Approximation, prior: Prior) -> str | None:
+    """Return why an approximation is no covariance function, as a clause after "because". None if it is one."""
+    if isinstance(approximation, RandomFeatures) and approximation.learn_frequencies:
+        return "its frequencies would have to be parameters. Use learn_frequencies=False, or rfgp.GP."
+    if prior.neighbors is not None:
+        return f"neighbours approximate a density and not a covariance. {INSTEAD}"
+    if prior.precisions:
+        return f"it factorises a sparse precision and never forms a covariance. {INSTEAD}"
+    if any(block.residual is not None and not block.residual.is_noise for block in prior.weights):
+        return "its bound is that of no covariance. Use method='sor' or method='fitc', or rfgp.GP."
+    return None

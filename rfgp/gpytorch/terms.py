@@ -1,0 +1,362 @@
+"""Sums of terms, each with an approximation of its own, as one GPyTorch kernel."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from functools import partial
+from typing import Any, Self
+
+import gpytorch
+import torch
+from gpytorch.models import exact_prediction_strategies as strategies
+from linear_operator.operators import LinearOperator
+from torch import Tensor
+
+from rfgp.ambient import plain
+from rfgp.approximations import Exact
+from rfgp.approximations.role import Approximation
+from rfgp.errors import InvalidArgumentError
+from rfgp.gpytorch.covariances import BatchOfPriors, InputPair, have_equal_values, is_same_memory
+from rfgp.gpytorch.drawn import DrawnTerms
+from rfgp.kernels import Kernel
+from rfgp.kernels.terms import unused
+from rfgp.paths import find_path, find_paths
+from rfgp.regression.spec import ModelOptions
+
+
+@plain()
+def kernel_of(
+    kernel: Kernel,
+    approximations: Any = "auto",
+    *,
+    X: Tensor,
+    start: Mapping[str, Any] | None = None,
+    priors: Mapping[str, gpytorch.priors.Prior] | None = None,
+    fixed: str | Iterable[str] = (),
+    seed: int | None = None,
+    batch_shape: torch.Size | None = None,
+) -> "TermKernel":
+    """Return a kernel of `rfgp.kernels`, with approximations of its terms, as a GPyTorch kernel.
+
+    Columns are numbered, levels are integers, and inputs are in the user's units. Starting output scales are those for
+    targets of variance 1.
+
+    Args:
+        kernel: The kernel.
+        approximations: One approximation, which applies to every term that it can serve; a dict of approximations by
+            the names of terms; or "auto". Terms without one are planned. They must be covariance functions: not
+            Vecchia, sparse precisions, and inducing points with method="vfe".
+        X: Training inputs (n, d), or rows like them. They decide starting values, bounds, levels, inducing points and
+            the plan, and their type is that of the parameters. Of batches (..., n, d) all rows count.
+        start: Starting values by path or unique suffix, such as {"trend.lengthscale": 2.0}.
+        priors: GPyTorch priors by path or unique suffix.
+        fixed: Paths, unique suffixes or patterns of hyperparameters that have no gradient.
+        seed: The seed of random draws. If None, one from the system.
+        batch_shape: The shape of a batch of kernels, which share the draws. If None, one kernel.
+
+    Returns:
+        The kernel.
+
+    Raises:
+        DataError: a column is missing from X or cannot be read.
+        InvalidArgumentError: an option has a wrong type or value, or an approximation is no covariance function.
+
+    Examples:
+        >>> import torch
+        >>> import rfgp.gpytorch
+        >>> from rfgp import kernels as k
+        >>> X = torch.rand(50, 2, generator=torch.Generator().manual_seed(0))
+        >>> trend = {"trend": rfgp.RandomFeatures(8)}
+        >>> kernel = rfgp.gpytorch.kernel_of(k.RBF(0, name="trend") + k.Linear(1), trend, X=X, seed=0)
+        >>> kernel(X).evaluate_kernel().root.shape
+        torch.Size([50, 17])
+        >>> kernel.hyperparameters["trend.lengthscale"] = 0.5
+        >>> [name for name, _ in kernel.named_parameters()]
+        ['raw_trend_lengthscale', 'raw_linear_1_variance', 'raw_trend_outputscale']
+    """
+    if not isinstance(X, Tensor) or X.ndim < 2:
+        shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
+        raise InvalidArgumentError(f"X must be a tensor (n, d), got {shape}.")
+    rows = X.detach().reshape(-1, X.shape[-1]).double()
+    options = ModelOptions(kernel, "normal", approximations, standardize=False, start=start or {}, seed=seed)
+    dtype = X.dtype if X.is_floating_point() else torch.get_default_dtype()
+    made = TermKernel(DrawnTerms.of(options, rows), batch_shape=torch.Size(batch_shape or ()))
+    made._begin(rows.new_empty(0, dtype=dtype), priors or {}, fixed)
+    return made
+
+
+class TermKernel(gpytorch.kernels.Kernel):
+    """A sum of terms, each with an approximation of its own. `kernel_of` makes it.
+
+    Terms by weights give a covariance of low rank, of which GPyTorch makes use if all terms have weights. Other terms
+    compute the covariances of the elements of a batch one after another. Inducing points with
+    method="fitc" add the variance that they miss between a row and itself: kernel(X) has it, kernel(X, Z) does not. For
+    variational models use method="sor".
+
+    Args:
+        drawn: The terms.
+        batch_shape: The shape of a batch of kernels.
+    """
+
+    def __init__(self, drawn: DrawnTerms, batch_shape: torch.Size) -> None:
+        super().__init__(batch_shape=batch_shape)
+        self._drawn = drawn
+        self._raw_names: dict[str, str] = {}
+
+    def _begin(self, like: Tensor, priors: Mapping[str, Any], fixed: str | Iterable[str]) -> None:
+        """Register the parameters at their starting values, with constraints and priors, with the type of a tensor."""
+        taken: set[str] = set()
+        for path, quantity in self._drawn.quantities.items():
+            label = unused(re.sub(r"\W+", "_", path).strip("_"), taken)
+            taken.add(label)
+            self._raw_names[path] = raw = f"raw_{label}"
+            self.register_parameter(raw, torch.nn.Parameter(like.new_zeros(self.batch_shape + quantity.start.shape)))
+            if quantity.is_positive:
+                low, high = (bound.expand(quantity.start.shape).clone() for bound in quantity.bounds)
+                self.register_constraint(raw, gpytorch.constraints.Interval(low, high).to(like))
+            self.write(path, self._drawn.values.standardized(path))
+            getattr(self, raw).requires_grad_(not quantity.is_fixed)
+        for path in find_paths([fixed] if isinstance(fixed, str) else fixed, self._drawn.paths):
+            getattr(self, self._raw_names[path]).requires_grad_(False)
+        for name, prior in priors.items():
+            path = find_path(name, self._drawn.paths)
+            if not isinstance(prior, gpytorch.priors.Prior):
+                raise InvalidArgumentError(f"The prior of {path} must be a GPyTorch prior, got {prior!r}.")
+            label = self._raw_names[path].removeprefix("raw_")
+            self.register_prior(f"{label}_prior", prior, partial(_read, path=path), partial(_write, path=path))
+
+    # --- hyperparameters --------------------------------------------------------------------------
+
+    @property
+    def hyperparameters(self) -> "HyperparametersByPath":
+        """The hyperparameters by path, in the user's units, which can be set. Also callable, as GPyTorch's method."""
+        return HyperparametersByPath(self)
+
+    @property
+    def raw_names(self) -> dict[str, str]:
+        """The names of the raw parameters by path."""
+        return dict(self._raw_names)
+
+    def read(self, path: str) -> Tensor:
+        """Return the hyperparameter of a path, (..., p) or (...)."""
+        raw = getattr(self, self._raw_names[path])
+        constraint = self.constraint_for_parameter_name(self._raw_names[path])
+        return raw if constraint is None else constraint.transform(raw)
+
+    def write(self, path: str, value: Any) -> None:
+        """Set the hyperparameter of a path to a number, or to numbers of its shape.
+
+        Raises:
+            InvalidArgumentError: the value has another shape, or lies outside its bounds.
+        """
+        name = self._raw_names[path]
+        raw, constraint = getattr(self, name), self.constraint_for_parameter_name(name)
+        number = torch.as_tensor(value, dtype=raw.dtype, device=raw.device).detach()
+        try:
+            number = number.expand(raw.shape)
+        except RuntimeError as error:
+            raise InvalidArgumentError(f"{path} must have shape {tuple(raw.shape)}, got {number.tolist()}.") from error
+        new = number if constraint is None else constraint.inverse_transform(number)
+        if not bool(torch.isfinite(new).all()):
+            between = "" if constraint is None else f" and between {' and '.join(str(b.tolist()) for b in constraint)}"
+            raise InvalidArgumentError(f"{path} must be finite{between}, got {number.tolist()}.")
+        self.initialize(**{name: new})
+
+    # --- approximations ---------------------------------------------------------------------------
+
+    @property
+    def approximations(self) -> dict[str, Approximation]:
+        """The approximation of each term by name."""
+        return dict(self._drawn.spec.approximations)
+
+    @plain()
+    def with_approximation(self, approximation: Any) -> Self:
+        """Return the kernel with other approximations at the same hyperparameters, which it does not share.
+
+        Draws that depend on hyperparameters, such as inducing points, are made at the present ones, or at their means
+        over a batch of kernels.
+
+        Args:
+            approximation: One approximation for every term that it can serve, or a dict of approximations by the names
+                of terms. Other terms keep theirs. {} makes the draws again.
+
+        Raises:
+            InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
+        """
+        found: Self = deepcopy(self)
+        found._drawn = self._drawn.redrawn(approximation, self._means())
+        return found
+
+    def exact(self) -> Self:
+        """Return the kernel without approximations at the same hyperparameters, which it does not share."""
+        return self.with_approximation(Exact())
+
+    def _means(self) -> dict[str, Tensor]:
+        """Return the hyperparameters by path, averaged over the batch."""
+        size = len(self.batch_shape)
+        found = {path: self.read(path).detach() for path in self._raw_names}
+        return {path: value.flatten(0, size - 1).mean(0) if size else value for path, value in found.items()}
+
+    # --- states -----------------------------------------------------------------------------------
+
+    def get_extra_state(self) -> Tensor:
+        """Return what a state_dict needs to repeat the draws: JSON, as bytes (b,)."""
+        return torch.frombuffer(bytearray(json.dumps(self._state()).encode()), dtype=torch.uint8)
+
+    @plain()
+    def set_extra_state(self, state: Tensor) -> None:
+        """Repeat the draws of a state_dict, bytes (b,).
+
+        Raises:
+            InvalidArgumentError: it is that of other approximations or of other rows X.
+        """
+        own = self._state()
+        try:
+            found = json.loads(bytes(state.detach().cpu().to(torch.uint8).tolist()))
+            names = found.keys() == own.keys() and found["values"].keys() == own["values"].keys()
+        except (AttributeError, TypeError, ValueError, RecursionError):
+            names = False
+        if not names:
+            raise InvalidArgumentError("This is no state of this kernel. Make the kernel of the same terms.")
+        if found["approximations"] != own["approximations"]:
+            raise InvalidArgumentError(
+                f"The state has the approximations {found['approximations']}, not {own['approximations']}."
+            )
+        if found["rows"] != own["rows"]:
+            raise InvalidArgumentError(
+                "The state is of a kernel of other rows X. Make the kernel with the same X, seed=."
+            )
+        if found != own:
+            self._drawn = self._drawn.reseeded(found["seed"], found["values"])
+
+    def _state(self) -> dict[str, Any]:
+        spec, values = self._drawn.spec, self._drawn.values
+        return {
+            "seed": spec.options.seed,
+            "rows": self._drawn.fingerprint,
+            "approximations": {name: repr(one) for name, one in spec.approximations.items()},
+            "values": {path: values.value(path).tolist() for path in self._drawn.paths},
+        }
+
+    # --- covariances ------------------------------------------------------------------------------
+
+    def forward(
+        self,
+        x1: Tensor,  # (..., n, d)
+        x2: Tensor,  # (..., m, d)
+        diag: bool = False,
+        last_dim_is_batch: bool = False,
+        **params: Any,
+    ) -> Tensor | LinearOperator:  # (..., n, m), or (..., n)
+        """Return the covariance of the sum of all terms, of low rank if all have weights, or its diagonal."""
+        if last_dim_is_batch:
+            raise InvalidArgumentError("last_dim_is_batch is not supported. Use k.Additive for one term a column.")
+        batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], self.batch_shape)
+        pair = self._pair(x1, x2, batch)
+        priors = self._priors_of(batch)
+        return pair.diagonal(priors).reshape(*batch, -1) if diag else pair.covariance(priors, batch)
+
+    @property
+    def num_features(self) -> int:
+        """The number F of features of all terms.
+
+        Raises:
+            InvalidArgumentError: a term is no product of features.
+        """
+        self._check_low_rank()
+        return self._priors_of(self.batch_shape).priors[0].num_features
+
+    def features(
+        self,
+        x: Tensor,  # (..., n, d)
+    ) -> Tensor:  # (..., n, F)
+        """Return features whose products are the covariance.
+
+        Raises:
+            InvalidArgumentError: a term is no product of features.
+        """
+        self._check_low_rank()
+        batch = torch.broadcast_shapes(x.shape[:-2], self.batch_shape)
+        phi = self._priors_of(batch).roots(self._pair(x, x, batch).a)
+        return phi.reshape(*batch, *phi.shape[-2:]).to(x.dtype)
+
+    def _check_low_rank(self) -> None:
+        if not self._drawn.is_low_rank:
+            raise InvalidArgumentError(
+                "Not all terms are products of dense features at all inputs. Use RandomFeatures(), or "
+                "InducingPoints(method='sor'), for all of them. Terms of levels and of residuals are not."
+            )
+
+    def prediction_strategy(self, train_inputs: Any, train_prior_dist: Any, train_labels: Any, likelihood: Any) -> Any:
+        """Return GPyTorch's strategy for products of features if the covariance is one at all inputs."""
+        linear: Any = getattr(strategies, "LinearPredictionStrategy", None)  # since GPyTorch 1.15
+        if linear is None or not self._drawn.is_low_rank:
+            return super().prediction_strategy(train_inputs, train_prior_dist, train_labels, likelihood)
+        return linear(train_inputs, train_prior_dist, train_labels, likelihood)
+
+    def _priors_of(self, batch: torch.Size) -> BatchOfPriors:
+        """Return the priors of all kernels of the batch, for a batch of inputs."""
+        count, size = self.batch_shape.numel(), len(self.batch_shape)
+        found = {path: self.read(path) for path in self._raw_names}
+        flat = {path: value.reshape(count, *value.shape[size:]) for path, value in found.items()}
+        priors = [self._drawn.prior({path: value[number] for path, value in flat.items()}) for number in range(count)]
+        return BatchOfPriors(priors, torch.arange(count).reshape(self.batch_shape).expand(batch).reshape(-1))
+
+    def _pair(self, x1: Tensor, x2: Tensor, batch: torch.Size) -> InputPair:
+        """Return the columns that the kernel reads, (B, n, D) and (B, m, D)."""
+        is_same = is_same_memory(x1, x2)
+        size = x1.shape[-2]
+        if is_same or have_equal_values(x1, x2):
+            a, has_new = self._drawn.read(x1)
+            b = a
+        else:
+            shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+            both = torch.cat([x.expand(*shape, *x.shape[-2:]) for x in (x1, x2)], dim=-2)
+            both, has_new = self._drawn.read(both)
+            a, b = both[..., :size, :], both[..., size:, :]
+        flat = a.expand(*batch, *a.shape[-2:]).reshape(-1, *a.shape[-2:])
+        other = flat if a is b else b.expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
+        return InputPair(flat, other, is_same, has_new, x1.dtype)
+
+
+class HyperparametersByPath(Mapping[str, Tensor]):
+    """The hyperparameters of a kernel by path, in the user's units.
+
+    Args:
+        kernel: The kernel.
+    """
+
+    def __init__(self, kernel: TermKernel) -> None:
+        self._kernel = kernel
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return the hyperparameter of a path or unique suffix, (..., p) or (...)."""
+        return self._kernel.read(find_path(name, list(self)))
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Set the hyperparameter of a path or unique suffix."""
+        self._kernel.write(find_path(name, list(self)), value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kernel.raw_names)
+
+    def __len__(self) -> int:
+        return len(self._kernel.raw_names)
+
+    def __call__(self) -> Iterator[torch.nn.Parameter]:
+        """Yield the raw parameters (...), as GPyTorch's method of this name does."""
+        return self._kernel.parameters()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({ {path: value.tolist() for path, value in self.items()} })"
+
+
+def _read(module: TermKernel, path: str) -> Tensor:
+    """Return a hyperparameter (...), for a prior."""
+    return module.read(path)
+
+
+def _write(module: TermKernel, value: Tensor, path: str) -> None:
+    """Set a hyperparameter to a value (...), for a prior."""
+    module.write(path, value)
