@@ -37,6 +37,14 @@ def have_equal_values(x: Tensor, z: Tensor) -> bool:
     return not (x.requires_grad or z.requires_grad) and torch.equal(x, z)
 
 
+def is_one_element(x: Tensor) -> bool:
+    """Return whether inputs (..., n, d) have one element of a batch, or equal elements without gradients."""
+    count = x.shape[:-2].numel()
+    if count == 1 or x.requires_grad:
+        return count == 1
+    return torch.equal(x, x.reshape(count, *x.shape[-2:])[:1].expand(x.shape))
+
+
 @dataclass(frozen=True, eq=False)
 class BatchOfPriors:
     """The priors of a batch of kernels, and which of them each of B elements of a batch of inputs has.
@@ -80,7 +88,7 @@ class BatchOfPriors:
         for number, prior in enumerate(self.priors):
             own = (self.places == number).nonzero()[:, 0]
             some = x if len(self.priors) == 1 else x[own.to(x.device)]
-            phi = prior.dense.scaled(some.reshape(-1, x.shape[-1]))
+            phi = prior.dense.scaled(some.flatten(0, 1))
             found.append(phi.reshape(*some.shape[:-1], phi.shape[-1]))
             order.append(own)
         return found[0] if len(found) == 1 else torch.cat(found)[torch.cat(order).argsort().to(x.device)]

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rfgp import random
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.approximations.planning import assign, read_approximation
 from rfgp.approximations.role import Approximation
@@ -107,11 +108,6 @@ class DrawnTerms:
         drawn._refuse(drawn._without_covariance())
         return drawn
 
-    def reseeded(self, seed: int, values: Mapping[str, Any]) -> "DrawnTerms":
-        """Return the terms with the draws of another seed, made at some hyperparameters by path."""
-        spec = replace(self.spec, options=self.spec.options.changed(seed=seed))
-        return replace(self, spec=spec).redrawn({}, values)
-
     def _as_covariance(self, asked: Any) -> "DrawnTerms":
         """Return the terms with an exact covariance where a plan chose an approximation that has none.
 
@@ -171,12 +167,41 @@ class DrawnTerms:
         known = torch.tensor([columns.num_levels[place] for place in levels], device=found.device)
         return found.reshape(*x.shape[:-1], -1), bool((found[:, levels] >= known).any())
 
+    # --- states -----------------------------------------------------------------------------------
+
     @property
-    def fingerprint(self) -> str:
-        """A digest of the rows that decided starts and draws."""
+    def state(self) -> dict[str, Any]:
+        """What repeats the draws for the same kernel and rows, ready for JSON."""
         assert self.spec.columns is not None
         rows = self.spec.columns.sample.double().cpu().contiguous().numpy()
-        return hashlib.sha256(rows.tobytes()).hexdigest()
+        return {
+            "seed": self.spec.options.seed,
+            "rows": hashlib.sha256(rows.tobytes()).hexdigest(),
+            "approximations": {name: repr(one) for name, one in self.spec.approximations.items()},
+            "values": {path: self.values.value(path).tolist() for path in self.paths},
+        }
+
+    def restored(self, state: Any) -> "DrawnTerms":
+        """Return the terms with the draws of a state.
+
+        Raises:
+            InvalidArgumentError: this is no state, or it is that of other terms, approximations or rows.
+        """
+        own = self.state
+        is_state = isinstance(state, dict) and state.keys() == own.keys() and isinstance(state["values"], dict)
+        if not is_state or state["values"].keys() != own["values"].keys():
+            raise InvalidArgumentError("This is no state of this kernel. Make the kernel of the same terms.")
+        if state["approximations"] != own["approximations"]:
+            given = state["approximations"]
+            raise InvalidArgumentError(f"The state has the approximations {given}, not {own['approximations']}.")
+        if state["rows"] != own["rows"]:
+            raise InvalidArgumentError(
+                "The state is of a kernel of other rows. Make the kernel with the same X and seed."
+            )
+        if state == own:
+            return self
+        spec = replace(self.spec, options=self.spec.options.changed(seed=random.resolve_seed(state["seed"])))
+        return replace(self, spec=spec).redrawn({}, state["values"])
 
     def __deepcopy__(self, memo: Any) -> "DrawnTerms":
         return self

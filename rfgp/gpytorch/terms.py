@@ -10,6 +10,7 @@ from typing import Any, Self
 import gpytorch
 import torch
 from gpytorch.models import exact_prediction_strategies as strategies
+from linear_operator import to_linear_operator
 from linear_operator.operators import LinearOperator
 from torch import Tensor
 
@@ -17,7 +18,7 @@ from rfgp.ambient import plain
 from rfgp.approximations import Exact
 from rfgp.approximations.role import Approximation
 from rfgp.errors import InvalidArgumentError
-from rfgp.gpytorch.covariances import BatchOfPriors, InputPair, have_equal_values, is_same_memory
+from rfgp.gpytorch.covariances import BatchOfPriors, InputPair, have_equal_values, is_one_element, is_same_memory
 from rfgp.gpytorch.drawn import DrawnTerms
 from rfgp.kernels import Kernel
 from rfgp.kernels.terms import unused
@@ -75,9 +76,9 @@ def kernel_of(
         >>> [name for name, _ in kernel.named_parameters()]
         ['raw_trend_lengthscale', 'raw_linear_1_variance', 'raw_trend_outputscale']
     """
-    if not isinstance(X, Tensor) or X.ndim < 2:
+    if not isinstance(X, Tensor) or X.ndim < 2 or X.shape[:-1].numel() < 2 or X.shape[-1] == 0:
         shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
-        raise InvalidArgumentError(f"X must be a tensor (n, d), got {shape}.")
+        raise InvalidArgumentError(f"X must be a tensor (n, d) with at least two rows and one column, got {shape}.")
     rows = X.detach().reshape(-1, X.shape[-1]).double()
     options = ModelOptions(kernel, "normal", approximations, standardize=False, start=start or {}, seed=seed)
     dtype = X.dtype if X.is_floating_point() else torch.get_default_dtype()
@@ -89,10 +90,11 @@ def kernel_of(
 class TermKernel(gpytorch.kernels.Kernel):
     """A sum of terms, each with an approximation of its own. `kernel_of` makes it.
 
-    Terms by weights give a covariance of low rank, of which GPyTorch makes use if all terms have weights. Other terms
-    compute the covariances of the elements of a batch one after another. Inducing points with
-    method="fitc" add the variance that they miss between a row and itself: kernel(X) has it, kernel(X, Z) does not. For
-    variational models use method="sor".
+    If all terms have weights, the covariance has a low rank, of which GPyTorch makes use. Terms without weights compute
+    the covariances of the elements of a batch one after another, unless the second inputs have no batch.
+
+    Inducing points with method="fitc" add the variance that they miss between a row and itself: kernel(X) has it,
+    kernel(X, Z) does not. For variational models use method="sor".
 
     Args:
         drawn: The terms.
@@ -185,24 +187,18 @@ class TermKernel(gpytorch.kernels.Kernel):
             InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
         """
         found: Self = deepcopy(self)
-        found._drawn = self._drawn.redrawn(approximation, self._means())
+        found._drawn = self._drawn.redrawn(approximation, _means(self))
         return found
 
     def exact(self) -> Self:
         """Return the kernel without approximations at the same hyperparameters, which it does not share."""
         return self.with_approximation(Exact())
 
-    def _means(self) -> dict[str, Tensor]:
-        """Return the hyperparameters by path, averaged over the batch."""
-        size = len(self.batch_shape)
-        found = {path: self.read(path).detach() for path in self._raw_names}
-        return {path: value.flatten(0, size - 1).mean(0) if size else value for path, value in found.items()}
-
     # --- states -----------------------------------------------------------------------------------
 
     def get_extra_state(self) -> Tensor:
         """Return what a state_dict needs to repeat the draws: JSON, as bytes (b,)."""
-        return torch.frombuffer(bytearray(json.dumps(self._state()).encode()), dtype=torch.uint8)
+        return torch.frombuffer(bytearray(json.dumps(self._drawn.state).encode()), dtype=torch.uint8)
 
     @plain()
     def set_extra_state(self, state: Tensor) -> None:
@@ -211,33 +207,11 @@ class TermKernel(gpytorch.kernels.Kernel):
         Raises:
             InvalidArgumentError: it is that of other approximations or of other rows X.
         """
-        own = self._state()
         try:
             found = json.loads(bytes(state.detach().cpu().to(torch.uint8).tolist()))
-            names = found.keys() == own.keys() and found["values"].keys() == own["values"].keys()
         except (AttributeError, TypeError, ValueError, RecursionError):
-            names = False
-        if not names:
-            raise InvalidArgumentError("This is no state of this kernel. Make the kernel of the same terms.")
-        if found["approximations"] != own["approximations"]:
-            raise InvalidArgumentError(
-                f"The state has the approximations {found['approximations']}, not {own['approximations']}."
-            )
-        if found["rows"] != own["rows"]:
-            raise InvalidArgumentError(
-                "The state is of a kernel of other rows X. Make the kernel with the same X, seed=."
-            )
-        if found != own:
-            self._drawn = self._drawn.reseeded(found["seed"], found["values"])
-
-    def _state(self) -> dict[str, Any]:
-        spec, values = self._drawn.spec, self._drawn.values
-        return {
-            "seed": spec.options.seed,
-            "rows": self._drawn.fingerprint,
-            "approximations": {name: repr(one) for name, one in spec.approximations.items()},
-            "values": {path: values.value(path).tolist() for path in self._drawn.paths},
-        }
+            found = None
+        self._drawn = self._drawn.restored(found)
 
     # --- covariances ------------------------------------------------------------------------------
 
@@ -253,6 +227,11 @@ class TermKernel(gpytorch.kernels.Kernel):
         if last_dim_is_batch:
             raise InvalidArgumentError("last_dim_is_batch is not supported. Use k.Additive for one term a column.")
         batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], self.batch_shape)
+        is_batch = not diag and self.batch_shape.numel() == 1 < x1.shape[:-2].numel()
+        if is_batch and not is_same_memory(x1, x2) and not have_equal_values(x1, x2) and is_one_element(x2):
+            rows = x1.expand(*batch, *x1.shape[-2:]).flatten(0, -2)
+            found = to_linear_operator(self.forward(rows, x2.reshape(-1, *x2.shape[-2:])[0])).to_dense()
+            return found.reshape(*batch, x1.shape[-2], x2.shape[-2])
         pair = self._pair(x1, x2, batch)
         priors = self._priors_of(batch)
         return pair.diagonal(priors).reshape(*batch, -1) if diag else pair.covariance(priors, batch)
@@ -315,8 +294,9 @@ class TermKernel(gpytorch.kernels.Kernel):
             both = torch.cat([x.expand(*shape, *x.shape[-2:]) for x in (x1, x2)], dim=-2)
             both, has_new = self._drawn.read(both)
             a, b = both[..., :size, :], both[..., size:, :]
-        flat = a.expand(*batch, *a.shape[-2:]).reshape(-1, *a.shape[-2:])
-        other = flat if a is b else b.expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
+        count = batch.numel()
+        flat = a.expand(*batch, *a.shape[-2:]).reshape(count, *a.shape[-2:])
+        other = flat if a is b else b.expand(*batch, *b.shape[-2:]).reshape(count, *b.shape[-2:])
         return InputPair(flat, other, is_same, has_new, x1.dtype)
 
 
@@ -350,6 +330,13 @@ class HyperparametersByPath(Mapping[str, Tensor]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({ {path: value.tolist() for path, value in self.items()} })"
+
+
+def _means(kernel: TermKernel) -> dict[str, Tensor]:
+    """Return the hyperparameters (...) by path, averaged over the batch of kernels."""
+    size = len(kernel.batch_shape)
+    found = {path: kernel.read(path).detach() for path in kernel.raw_names}
+    return {path: value.flatten(0, size - 1).mean(0) if size else value for path, value in found.items()}
 
 
 def _read(module: TermKernel, path: str) -> Tensor:

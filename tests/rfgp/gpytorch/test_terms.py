@@ -160,6 +160,20 @@ def test_equal_values_are_not_the_same_row():
     assert missing.diagonal().max() > 1e-4
 
 
+def test_a_kernel_without_columns():
+    kernel = kernel_of(2.0 * k.Constant(), X=X)
+    torch.testing.assert_close(kernel(X[:3], Z).to_dense(), torch.full((3, len(Z)), 2.0, dtype=F64))
+
+
+def test_levels_without_gradients_join_numbers_with():
+    terms = k.Group(2) * k.Matern((0, 1)) + k.Categorical(2)
+    kernel = kernel_of(terms, rfgp.Exact(), X=X)
+    new = Z.clone().requires_grad_()
+    kernel(new, X).to_dense().sum().backward()
+    assert (new.grad[:, :2] != 0).any()
+    assert (new.grad[:, 2] == 0).all()
+
+
 # --- gradients and training ----------------------------------------------------------------------
 
 
@@ -240,6 +254,21 @@ def test_batches_of_kernels_and_of_inputs(approximation):
             torch.testing.assert_close(found[number, place], one(inputs[number]).to_dense())
             torch.testing.assert_close(cross[number, place], one(inputs[number], X).to_dense())
             torch.testing.assert_close(variances[number, place], one(inputs[number], diag=True))
+
+
+@pytest.mark.parametrize("approximation", [rfgp.Exact(), rfgp.RandomFeatures(6), rfgp.InducingPoints(6)], ids=repr)
+def test_a_batch_and_one_set_of_rows(approximation):
+    kernel = kernel_of(MIXED, approximation, X=X, seed=3)
+    inputs = torch.stack([X[:6], X[6:12], Z[:6]]).requires_grad_()
+    expected = torch.stack([kernel(one, X).to_dense() for one in inputs])
+    (slope,) = torch.autograd.grad(expected.square().sum(), inputs)
+    for rows in (X, X.expand(3, -1, -1), X.repeat(3, 1, 1), X.repeat(3, 1, 1).requires_grad_()):
+        found = kernel(inputs, rows).to_dense()
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(torch.autograd.grad(found.square().sum(), inputs)[0], slope)
+    own = kernel(X).to_dense()
+    for rows in (X.expand(3, -1, -1), X.repeat(3, 1, 1)):
+        torch.testing.assert_close(kernel(rows).to_dense(), own.expand(3, -1, -1))
 
 
 class _Contract(BaseKernelTestCase):
@@ -418,6 +447,8 @@ def test_approximations_without_covariance_are_refused(terms, approximation, wor
         ({"priors": {"season": gpytorch.priors.NormalPrior(0.0, 1.0)}}, "season"),
         ({"fixed": "season"}, "season"),
         ({"X": [[1.0], [2.0]]}, "X must be"),
+        ({"X": X[:1]}, "two rows"),
+        ({"X": X[:, :0]}, "one column"),
     ],
 )
 def test_wrong_options_are_refused(options, word):
@@ -425,6 +456,7 @@ def test_wrong_options_are_refused(options, word):
         kernel_of(NUMBERS, **{"X": X, **options})
 
 
+@pytest.mark.filterwarnings("ignore:The last_dim_is_batch argument")
 def test_wrong_columns_are_refused():
     for terms, word in [(k.RBF(7), "no column 7"), (k.RBF("t"), "no column 't'"), (k.Group(0), "levels")]:
         with pytest.raises(rfgp.DataError, match=word):

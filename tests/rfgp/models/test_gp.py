@@ -318,3 +318,8 @@ def test_terms_report_their_effective_degrees_of_freedom(case):
         assert term.degrees_of_freedom == pytest.approx(expected, rel=1e-6)
     total = sum(term.degrees_of_freedom for term in gp.terms.values())
     assert total == pytest.approx(60 - 0.07 * np.trace(np.linalg.inv(exact.total)), rel=1e-6)
+
+
+def test_a_kernel_without_columns_is_a_mean():
+    prediction = rfgp.GP(k.Constant(), standardize=False, seed=0).condition(ROWS, Y).predict(NEW)
+    np.testing.assert_allclose(prediction.mean, np.full(len(prediction.mean), prediction.mean[0]))
