@@ -174,6 +174,15 @@ def test_levels_without_gradients_join_numbers_with():
     assert (new.grad[:, 2] == 0).all()
 
 
+def test_the_kernel_of_a_model_keeps_its_hyperparameters():
+    terms = k.Matern((0, 1), name="trend") + k.Group(2) + k.Periodic(1, period=0.5) * k.Matern(0)
+    gp = rfgp.GP(terms, approximation=rfgp.Exact(), seed=0, start={"noise": 0.05}).condition(X, 10 + 3 * Y)
+    kernel = kernel_of(gp.kernel, rfgp.Exact(), X=X)
+    expected = {path: gp.hyperparameters[path].tolist() for path in kernel.hyperparameters}
+    assert values_of(kernel) == {path: pytest.approx(value) for path, value in expected.items()}
+    torch.testing.assert_close(kernel(X, Z).to_dense(), gp.kernel.matrix(X, Z, expected), rtol=0, atol=1e-8)
+
+
 # --- gradients and training ----------------------------------------------------------------------
 
 
