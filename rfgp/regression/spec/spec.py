@@ -106,7 +106,7 @@ class ModelSpec(Family):
         inputs, schema = summary.scaling.inputs, self.schema
         assert inputs is not None
         assert schema is not None
-        keep = torch.tensor(schema.is_standardizable, device=inputs.scale.device)
+        keep = torch.tensor(schema.is_standardizable, dtype=torch.bool, device=inputs.scale.device)
         maps = Affine(torch.where(keep, inputs.location, 0.0), torch.where(keep, inputs.scale, 1.0))
         return self, replace(summary, scaling=replace(summary.scaling, inputs=maps))
 
