@@ -282,4 +282,6 @@ class RationalPrecision(NodeApproximation):
             order = kernel.resolvent().order
         except graphs.GraphError:
             return "its kernel is no power of the resolvent of the Laplacian. Use RandomWalks() or Chebyshev()."
-        return "its kernel has an integer order. Use SparsePrecision(), which is exact." if order == int(order) else None
+        return (
+            "its kernel has an integer order. Use SparsePrecision(), which is exact." if order == int(order) else None
+        )

@@ -34,6 +34,9 @@ class GP(Process[ModelSpec]):
         priors: Log densities (objects with `log_prob`) by path or unique suffix.
         seed: The seed of everything random. If None, one from the system.
         dtype: The type of the rows. If None, that of the data.
+        budget: The number of features that the terms with random features share. A fit divides it by the effective
+            degrees of freedom of the terms, but for terms that a dict of approximations names. If None, each term has
+            the number of its approximation.
 
     Raises:
         InvalidArgumentError: an option has a wrong type or value.
@@ -64,9 +67,11 @@ class GP(Process[ModelSpec]):
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
         dtype: torch.dtype | None = None,
+        budget: int | None = None,
     ) -> None:
+        starts, priors = start or {}, priors or {}
         options = ModelOptions(
-            kernel, likelihood, approximation, inference, mean, standardize, start or {}, priors or {}, seed, dtype
+            kernel, likelihood, approximation, inference, mean, standardize, starts, priors, seed, dtype, budget
         )
         super().__init__(ModelSpec(options))
 

@@ -32,6 +32,7 @@ LEAVES = {
     "Centered (Additive)": lambda: k.Additive(columns=("pressure",)),
     "Nodes, diffusion": lambda: k.Nodes(GRAPH, "diffusion"),
     "Nodes, Matern of order 2": lambda: k.Nodes(GRAPH, graphs.kernels.Matern(nu=2, kappa=1.5)),
+    "Nodes, Matern of order 1.5": lambda: k.Nodes(GRAPH, graphs.kernels.Matern(nu=1.5, kappa=1.5)),
     "Roads": lambda: k.Roads(NET),
     "Mesh": lambda: k.Mesh(BALL),
 }

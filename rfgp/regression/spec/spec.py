@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.approximations.planning import assign
+from rfgp.approximations import RandomFeatures
+from rfgp.approximations.planning import assign, divided
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import Kind, Schema, Table
@@ -194,19 +195,31 @@ class ModelSpec(Family):
                     changed[path] = (scale / size).clamp(low, high).log()
         return values.replaced(changed)
 
-    def drawn(self, approximations: Any, values: Values, num_rows: int) -> Self:
+    def sharing(self, chosen: Mapping[str, Approximation]) -> list[str]:
+        """Return the names of the terms that share the budget of features, given the approximations of all."""
+        own = self.options.approximations if isinstance(self.options.approximations, Mapping) else {}
+        return [name for name, one in chosen.items() if isinstance(one, RandomFeatures) and name not in own]
+
+    def drawn(
+        self, approximations: Any, values: Values, num_rows: int, shares: Mapping[str, float] | None = None
+    ) -> Self:
         """Return the specification with approximations of all terms and their random draws.
 
         Args:
             approximations: "auto", an approximation, or a dict by the names of terms.
             values: The hyperparameters.
             num_rows: The number of rows.
+            shares: The effective degrees of freedom of terms that share the budget of features. If None, they are
+                equal.
 
         Raises:
             InvalidArgumentError: an approximation cannot serve a term.
         """
         data = self.term_data(values, num_rows)
         chosen = assign(approximations, data)
+        if self.options.budget is not None and not shares:
+            shares = dict.fromkeys(self.sharing(chosen), 1.0)
+        chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
         priors = [chosen[one.term.name].draw(one, self._seed(place)) for place, one in enumerate(data)]
         return replace(self, approximations=chosen, priors=tuple(priors))
 
