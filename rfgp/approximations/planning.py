@@ -89,6 +89,17 @@ def assign(
     return {data.term.name: known.get(data.term.name) or plan(data, needs_weights=needs_weights) for data in terms}
 
 
+def sharing(given: Any, chosen: Mapping[str, Approximation]) -> list[str]:
+    """Return the names of the terms that share a budget of features.
+
+    Args:
+        given: "auto", an approximation, or a dict by the names of terms, which do not share.
+        chosen: The approximations of all terms by name.
+    """
+    own = given if isinstance(given, Mapping) else {}
+    return [name for name, one in chosen.items() if isinstance(one, RandomFeatures) and name not in own]
+
+
 def divided(
     budget: int, chosen: Mapping[str, Approximation], terms: Sequence[TermData], shares: Mapping[str, float]
 ) -> dict[str, Approximation]:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.approximations import RandomFeatures
-from rfgp.approximations.planning import assign, divided
+from rfgp.approximations.planning import assign, divided, sharing
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import Kind, Schema, Table
@@ -195,20 +194,6 @@ class ModelSpec(Family):
                     changed[path] = (scale / size).clamp(low, high).log()
         return values.replaced(changed)
 
-    @property
-    def learnable(self) -> dict[str, Tensor]:
-        """The draws (...) that a fit may change, by path."""
-        return {path: value for term in self.priors for path, value in term.learnable.items()}
-
-    def with_learned(self, draws: Mapping[str, Tensor]) -> Self:
-        """Return the specification with other draws (...) by path."""
-        return replace(self, priors=tuple(term.with_learned(draws) for term in self.priors))
-
-    def sharing(self, chosen: Mapping[str, Approximation]) -> list[str]:
-        """Return the names of the terms that share the budget of features, given the approximations of all."""
-        own = self.options.approximations if isinstance(self.options.approximations, Mapping) else {}
-        return [name for name, one in chosen.items() if isinstance(one, RandomFeatures) and name not in own]
-
     def drawn(
         self, approximations: Any, values: Values, num_rows: int, shares: Mapping[str, float] | None = None
     ) -> Self:
@@ -227,7 +212,7 @@ class ModelSpec(Family):
         data = self.term_data(values, num_rows)
         chosen = assign(approximations, data)
         if self.options.budget is not None and not shares:
-            shares = dict.fromkeys(self.sharing(chosen), 1.0)
+            shares = dict.fromkeys(sharing(self.options.approximations, chosen), 1.0)
         chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
         priors = [chosen[one.term.name].draw(one, self._seed(place)) for place, one in enumerate(data)]
         return replace(self, approximations=chosen, priors=tuple(priors))
@@ -246,17 +231,6 @@ class ModelSpec(Family):
                 priors[place] = approximation.draw(one, self._seed(place))
         is_same = all(new is old for new, old in zip(priors, self.priors, strict=True))
         return self if is_same else replace(self, priors=tuple(priors))
-
-    @property
-    def open_lengthscales(self) -> list[str]:
-        """The paths of the lengthscales of places and numbers to which nobody gave a start."""
-        names = [
-            f"{prefix}lengthscale"
-            for term in self.terms
-            for factor, _, prefix in term.parts()
-            if factor.measure is not None or factor.domain is not None
-        ]
-        return [name for name in dict.fromkeys(names) if name not in self.options.starts]
 
     def _seed(self, place: int) -> int:
         """Return the seed of the term at a place."""
