@@ -34,6 +34,7 @@ from rfgp.errors import PoorFeaturesWarning as PoorFeaturesWarning
 from rfgp.errors import RfgpError as RfgpError
 from rfgp.errors import RfgpWarning as RfgpWarning
 from rfgp.errors import SolverError as SolverError
+from rfgp.errors import TermWarning as TermWarning
 from rfgp.errors import UnderfittingWarning as UnderfittingWarning
 from rfgp.errors import VarianceStarvationWarning as VarianceStarvationWarning
 
@@ -122,6 +123,7 @@ __all__ = [
     "SparseSpectrumGP",
     "TableGP",
     "Taylor",
+    "TermWarning",
     "TruncatedSpectrum",
     "UnderfittingWarning",
     "VarianceStarvationWarning",

@@ -120,6 +120,10 @@ class UnderfittingWarning(RfgpWarning):
     """What a fit took for noise has structure: its optimum is poor, or its features are too few."""
 
 
+class TermWarning(RfgpWarning):
+    """The data do not determine a term of a kernel."""
+
+
 class OverfittingWarning(RfgpWarning):
     """A fit predicts rows that it has not seen worse than it expects; or learned frequencies did not pay."""
 

@@ -8,7 +8,15 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.approximations.parts import NewLevels, TermCovariance
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names, scale_name
+from rfgp.approximations.role import (
+    Approximation,
+    Cost,
+    TermData,
+    TermPrior,
+    parameter_names,
+    scale_name,
+    weights_memory,
+)
 from rfgp.blocks import Prior, Residual, WeightBlock
 from rfgp.columns import Kind
 from rfgp.counts import check_count
@@ -81,7 +89,7 @@ class InducingPoints(Approximation):
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the features."""
         size = min(self.num_points, data.num_rows)
-        return Cost(size, 8.0 * size * data.num_rows, f"{size} inducing points")
+        return Cost(size, weights_memory(size, data.num_rows), f"{size} inducing points")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with points chosen among rows, at the starting hyperparameters."""

@@ -14,6 +14,9 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, constants_of
 from rfgp.values import changed_arguments
 
+BLOCK_ROWS = 2**16
+"""About the largest number of rows whose features are in memory at once."""
+
 
 @dataclass(frozen=True, eq=False)
 class TermData:
@@ -54,6 +57,11 @@ class Cost:
     memory: float
     note: str
     has_weights: bool = True
+
+
+def weights_memory(size: int, num_rows: int) -> float:
+    """Return the bytes of the features of a block of rows and of the products of so many features."""
+    return 8.0 * size * (min(num_rows, BLOCK_ROWS) + size)
 
 
 class TermPrior(ABC):

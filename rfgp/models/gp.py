@@ -37,6 +37,8 @@ class GP(Process[ModelSpec]):
         budget: The number of features that the terms with random features share. A fit divides it by the effective
             degrees of freedom of the terms, but for terms that a dict of approximations names. If None, each term has
             the number of its approximation.
+        memory: The most memory of the largest arrays, in bytes. If None, most of the machine's. A model that would take
+            more is refused before anything is allocated.
 
     Raises:
         InvalidArgumentError: an option has a wrong type or value.
@@ -68,10 +70,21 @@ class GP(Process[ModelSpec]):
         seed: int | None = None,
         dtype: torch.dtype | None = None,
         budget: int | None = None,
+        memory: float | None = None,
     ) -> None:
-        starts, priors = start or {}, priors or {}
         options = ModelOptions(
-            kernel, likelihood, approximation, inference, mean, standardize, starts, priors, seed, dtype, budget
+            kernel,
+            likelihood,
+            approximation,
+            inference,
+            mean,
+            standardize,
+            start or {},
+            priors or {},
+            seed,
+            dtype,
+            budget,
+            memory,
         )
         super().__init__(ModelSpec(options))
 

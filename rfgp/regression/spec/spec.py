@@ -21,9 +21,11 @@ from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, Values
 from rfgp.paths import find_path
 from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Variance
+from rfgp.regression.report import FitReport
+from rfgp.regression.spec.checks import check_memory, term_warnings, warnings_of_places
 from rfgp.regression.spec.inputs import ModelInputs
 from rfgp.regression.spec.options import ModelOptions
-from rfgp.rows import Chunk, DataSummary, Rows, pool_of
+from rfgp.rows import Chunk, DataSummary, Rows, gathered, pool_of
 from rfgp.scaling import Affine, Scaling
 
 NORMALIZED_ROWS = 2000
@@ -207,13 +209,14 @@ class ModelSpec(Family):
                 equal.
 
         Raises:
-            InvalidArgumentError: an approximation cannot serve a term.
+            InvalidArgumentError: an approximation cannot serve a term, or the terms take too much memory.
         """
         data = self.term_data(values, num_rows)
         chosen = assign(approximations, data)
         if self.options.budget is not None and not shares:
             shares = dict.fromkeys(sharing(self.options.approximations, chosen), 1.0)
         chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
+        check_memory(chosen, data, self.options.memory)
         priors = [chosen[one.term.name].draw(one, self._seed(place)) for place, one in enumerate(data)]
         return replace(self, approximations=chosen, priors=tuple(priors))
 
@@ -245,6 +248,16 @@ class ModelSpec(Family):
         own = [None if scale is None else float(values.value(scale)) for scale in scales]
         pairs = zip(kernel.terms(), own, strict=True)
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
+
+    def diagnosed(
+        self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
+    ) -> Iterator[Warning]:
+        """Yield warnings about terms that the rows do not determine, and about parts of domains without a row."""
+        assert self.columns is not None
+        known = {name: values.standardized(name).detach() for name in values.space.quantities}
+        yield from term_warnings(self.terms, self.columns, known)
+        if rows is not None:
+            yield from warnings_of_places(self.terms, self.columns, gathered(rows).inputs)
 
     def identity(self) -> Iterator[str | Tensor]:
         """Yield the options as texts; there are no tensors (...) among them."""

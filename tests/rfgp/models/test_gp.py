@@ -337,3 +337,24 @@ def test_a_budget_of_features_is_divided_by_degrees_of_freedom():
     assert kept.terms["smooth"].approximation == rfgp.RandomFeatures(7)
     with pytest.raises(rfgp.InvalidArgumentError, match="budget"):
         rfgp.GP(kernel, budget=0)
+
+
+def test_terms_that_the_data_do_not_determine_are_warned_of():
+    X = {"t": np.linspace(0, 5, 40), "id": [f"row {i}" for i in range(40)]}
+    y = np.sin(X["t"])
+    with pytest.warns(rfgp.TermWarning, match=r"period of periodic\(t\) in the term 'season' is longer than the data"):
+        rfgp.GP(k.Periodic("t", 12.0, name="season"), seed=0).condition(X, y)
+    with pytest.warns(rfgp.TermWarning, match=r"Every level of group\(id\) in the term 'own' has one row"):
+        rfgp.GP(k.RBF("t") + k.Group("id", name="own"), seed=0).condition(X, y)
+
+
+def test_models_beyond_memory_are_refused_before_anything_is_allocated():
+    rows = {"t": np.linspace(0, 1, 3000)}
+    gp = rfgp.GP(k.RBF("t", name="trend"), approximation=rfgp.Exact(), memory=1e8, seed=0)
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"'trend' takes 0.134 GiB by a covariance matrix of 3000 rows"):
+        gp.fit(rows, rows["t"])
+    huge = rfgp.GP(k.RBF("t"), approximation=rfgp.RandomFeatures(10**7), seed=0)
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"more than the .* GiB that there are"):
+        huge.condition(rows, rows["t"])
+    with pytest.raises(rfgp.InvalidArgumentError, match="memory must be a positive number"):
+        rfgp.GP(k.RBF("t"), memory=-1)
