@@ -21,7 +21,8 @@ class TermReport:
         kernel: The term, with the hyperparameters as starting values.
         approximation: How it is computed.
         cost: What that costs.
-        share: The variance over rows of the term's posterior mean, as a share of the sum over all terms.
+        share: The variance over rows of the term's posterior mean, as a share of the sum over all terms. If None, the
+            model was loaded without rows.
 
     Examples:
         >>> import numpy as np
@@ -36,7 +37,7 @@ class TermReport:
     kernel: Kernel
     approximation: Approximation
     cost: Cost
-    share: float
+    share: float | None
 
 
 def term_reports(regression: Regression) -> dict[str, TermReport]:
@@ -53,12 +54,15 @@ def term_reports(regression: Regression) -> dict[str, TermReport]:
     }
 
 
-def _shares(regression: Regression) -> dict[str, float]:
-    """Return the variance of each term's mean over rows, as a share of their sum."""
+def _shares(regression: Regression) -> dict[str, float | None]:
+    """Return the variance of each term's mean over rows, as a share of their sum. None if there are no rows."""
     spec = regression.family
     assert isinstance(spec, ModelSpec)
+    spec = spec if regression.rows is None else spec.with_rows(regression.rows)
     assert spec.columns is not None
     inputs, process = spec.columns.sample[:MOST_POINTS], regression.process
+    if not len(inputs):
+        return dict.fromkeys(process.terms)
     with torch.no_grad():
         sizes = {name: float(process.of(name).at(inputs).mean().var(0).mean()) for name in process.terms}
     total = sum(sizes.values()) or 1.0

@@ -118,6 +118,24 @@ class ModelSpec(Family):
         summary = _summary(self.schema, _sample(rows, self.options.seed), scaling.inputs)
         return self._resolved(summary, {})._with_paths()
 
+    def restored(self, schema: Schema, kernel: Kernel, columns: ColumnSummary) -> Self:
+        """Return the specification with a kernel that was resolved on rows before.
+
+        Args:
+            schema: The columns of these rows.
+            kernel: The kernel.
+            columns: Their summary.
+        """
+        terms = bind(kernel.terms(), schema.column_of)
+        return replace(self, schema=schema, kernel=kernel, terms=terms, columns=columns)._with_paths()
+
+    def with_rows(self, rows: Rows) -> Self:
+        """Return the specification with a sample of rows, or itself if it has one: it has none from a file."""
+        assert self.columns is not None
+        if len(self.columns.sample):
+            return self
+        return replace(self, columns=replace(self.columns, sample=_sample(rows, self.options.seed)))
+
     def _resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Self:
         """Return the specification with the kernel resolved on rows, and with starting values by path."""
         assert self.schema is not None
