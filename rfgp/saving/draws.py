@@ -35,6 +35,7 @@ from rfgp.approximations.sparse_precision import PrecisionTerm
 from rfgp.approximations.weights import WeightTerm
 from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError
+from rfgp.features import Fourier, Laplace
 from rfgp.kernels.role import Factor
 from rfgp.regression.spec.inputs import check_columns
 from rfgp.saving.frequencies import decode_frequencies, encode_frequencies
@@ -144,12 +145,13 @@ def _encode_weights(prior: WeightTerm, encoder: Encoder) -> tuple[Json, dict[str
     """Return the series of factors, None for a factor itself, and the tensors of frequencies (m, d)."""
     finite = [part for part in prior.parts if isinstance(part, FinitePart)]
     spectral = [part for part in prior.parts if isinstance(part, SpectralPart)]
-    if len(finite) + len(spectral) < len(prior.parts) or len(spectral) > 1:
+    maps = [part.feature_map for part in spectral if isinstance(part.feature_map, Fourier | Laplace)]
+    if len(finite) + len(maps) < len(prior.parts) or len(maps) > 1:
         raise InvalidArgumentError("It has features that no file can hold.")
     own = [id(factor) for factor in prior.term.term.factors]
     series = [None if id(part.factor) in own else encoder.encode(part.factor) for part in finite]
-    tensors = encode_frequencies(spectral[0].feature_map.frequencies) if spectral else {}
-    return {"series": series, "has_frequencies": bool(spectral)}, tensors
+    tensors = encode_frequencies(maps[0].frequencies) if maps else {}
+    return {"series": series, "has_frequencies": bool(maps)}, tensors
 
 
 def _weights(saved: SavedTerm) -> TermPrior:

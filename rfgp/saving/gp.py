@@ -13,8 +13,8 @@ from rfgp.approximations import TermData
 from rfgp.columns import Kind, Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Additive, ColumnSummary
-from rfgp.kernels.terms import constants_of
-from rfgp.parameters import Quantity
+from rfgp.kernels.terms import constants_of, of_prefix
+from rfgp.parameters import Quantity, Values
 from rfgp.regression.space import space_of
 from rfgp.regression.spec import ModelOptions, ModelSpec
 from rfgp.rows import DataSummary
@@ -172,8 +172,23 @@ def _quantities(spec: ModelSpec, scaling: Scaling, mean: Affine) -> Mapping[str,
     return space_of(spec, summary, None).quantities
 
 
+def _check(spec: ModelSpec, values: Values) -> None:
+    """Refuse hyperparameters at which levels have no covariance, such as a correlation above 1."""
+    assert spec.columns is not None
+    known = {name: values.standardized(name) for name in values.space.quantities}
+    known |= constants_of(spec.terms, spec.columns)
+    for term in spec.terms:
+        for factor, places, prefix in term.parts():
+            functions = factor.functions(spec.columns.select(places)) if factor.kind is Kind.LEVEL else None
+            if functions is None:
+                continue
+            first = torch.zeros(1, len(places), dtype=torch.float64)
+            if not bool(torch.isfinite(functions.features(first, of_prefix(known, prefix))).all()):
+                raise ValueError(f"the levels of {term.name} have no covariance")
+
+
 def _needs_data(spec: ModelSpec) -> bool:
     return bool(row_terms(spec))
 
 
-MODELS = Codec("GP", _encode, _decode, _needs_data, _quantities)
+MODELS = Codec("GP", _encode, _decode, _needs_data, _quantities, _check)

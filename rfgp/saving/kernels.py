@@ -45,12 +45,13 @@ def decode_kernel(content: Mapping[str, Any], decoder: Decoder) -> Kernel:
     Raises:
         InvalidArgumentError: there is an unknown class, or a term that is none.
     """
-    leaves = [decoder.decode(leaf) for leaf in content["leaves"]]
+    leaves: list[Kernel] = [decoder.decode(leaf) for leaf in content["leaves"]]
     if not leaves or not all(isinstance(leaf, Kernel) for leaf in leaves):
         raise InvalidArgumentError("The kernel has a leaf that is none.")
     if content["terms"] is None:
-        (kernel,) = leaves
-        return kernel
+        if len(leaves) > 1:
+            raise InvalidArgumentError("The kernel has leaves without terms.")
+        return leaves[0]
     found = Sum(tuple(_term(one, leaves) for one in content["terms"]))
     if not found.summands:
         raise InvalidArgumentError("The kernel has no terms.")

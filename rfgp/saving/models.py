@@ -45,6 +45,7 @@ class Codec(NamedTuple):
         needs_data: Returns whether a family predicts only from its training data.
         quantities: Returns the hyperparameters that a family has, given a scaling and the map of the mean, for their
             names, shapes and signs. If None, they are those of tables, fields or nodes.
+        check: Refuses hyperparameters at which a family has no covariance.
     """
 
     kind: str
@@ -52,6 +53,7 @@ class Codec(NamedTuple):
     decode: Callable[[Mapping[str, Any], Tensors, Scaling], Family]
     needs_data: Callable[[Any], bool] = lambda family: False
     quantities: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]] | None = None
+    check: Callable[[Any, Values], None] = lambda family, values: None
 
 
 class Saved(NamedTuple):
@@ -174,6 +176,7 @@ def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
         _check_affine(affine)
     family = codec.decode(header["options"], tensors, scaling)
     values = values_of(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, family, codec.quantities)
+    codec.check(family, values)
     rows = None if header["data"] is None else _rows(part(tensors, "data."), scaling, family, header["data"])
     count = header["num_observations"]
     if check_count("num_observations", count) != count or (rows is not None and len(rows) != count):

@@ -145,7 +145,12 @@ _SHARED = {
     "roads": _Shared(graphs.RoadNetwork, objects.encode_roads, objects.decode_roads),
     "mesh": _Shared(graphs.MeshField, objects.encode_mesh, objects.decode_mesh),
 }
-_KINDS = {"graph": graphs.Graph, "network": graphs.RoadNetwork, "mesh": graphs.MeshField, "base": (Kernel, type)}
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "graph": graphs.Graph,
+    "network": graphs.RoadNetwork,
+    "mesh": graphs.MeshField,
+    "base": (Kernel, type),
+}
 """The classes of arguments that constructors would otherwise read from other things, such as a mesh from a path."""
 _ODD = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 """Numbers that JSON does not have."""

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from rfgp.columns import Kind, Schema, Table
 from rfgp.errors import DataError
-from rfgp.kernels.role import Factor
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, check_points, hyperparameters_of
 from rfgp.parameters import Quantity
@@ -81,13 +80,9 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
     """
     for term in terms:
         for factor, places, _ in term.parts():
-            sizes = {Kind.LEVEL: columns.num_levels, Kind.NODE: dict.fromkeys(places, _num_nodes(factor))}
-            for place in places if factor.kind in sizes else []:
-                cells, size = inputs[:, place], sizes[factor.kind][place]
+            for place in places if factor.kind in (Kind.LEVEL, Kind.NODE) else []:
+                size = columns.num_levels[place] if factor.nodes is None else int(factor.nodes.num_nodes)
+                cells = inputs[:, place]
                 if not bool(((cells >= 0) & (cells < size) & (cells == cells.floor())).all()):
                     raise DataError(f"The term {term.name!r} has {size} {factor.kind.value}s, and a row has another.")
     check_points(terms, inputs)
-
-
-def _num_nodes(factor: Factor) -> int:
-    return 0 if factor.nodes is None else int(factor.nodes.num_nodes)

@@ -253,7 +253,7 @@ class ModelSpec(Family):
         kernel = self._resolved(self.columns, {path: _plain(values.value(path)) for path in values.space.names}).kernel
         assert kernel is not None
         scales = [term.outputscale for term in self.terms]
-        own = [None if scale is None else float(values.value(scale)) for scale in scales]
+        own = [None if scale is None else _variance(values, scale) for scale in scales]
         pairs = zip(kernel.terms(), own, strict=True)
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
 
@@ -272,6 +272,12 @@ def _plain(value: Tensor) -> Any:
     """Return a value (...) as a float or a tuple of floats."""
     found = value.detach().tolist()
     return found if isinstance(found, float) else tuple(found)
+
+
+def _variance(values: Values, path: str) -> float:
+    """Return an output scale in the user's units. That of several outputs is standardised, as they share it."""
+    found = values.value(path)
+    return float(values.standardized(path) if found.ndim else found)
 
 
 def _kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
