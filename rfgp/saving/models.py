@@ -266,12 +266,13 @@ def _as_known(quantities: Mapping[str, Quantity], known: Mapping[str, Quantity])
     if list(quantities) != list(known):
         raise ValueError(f"the hyperparameters are {', '.join(known)}, the file has {', '.join(quantities)}")
     for name, quantity in quantities.items():
-        pairs = zip(_parts(quantity), _parts(known[name]), strict=True)
-        if any(found.shape != own.shape or found.dtype != own.dtype for found, own in pairs):
+        own, bounds = known[name], [bound.expand(quantity.start.shape) for bound in quantity.bounds]
+        fits = quantity.start.shape == own.start.shape and quantity.unit.shape == own.unit.shape
+        if not fits or any(part.dtype != own.start.dtype for part in (quantity.start, quantity.unit, *bounds)):
             raise ValueError(f"{name} does not fit the kernel or the columns")
     return {
-        name: replace(known[name], start=own.start, unit=own.unit, bounds=own.bounds)
-        for name, own in quantities.items()
+        name: replace(known[name], start=found.start, unit=found.unit, bounds=found.bounds)
+        for name, found in quantities.items()
     }
 
 

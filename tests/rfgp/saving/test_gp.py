@@ -1,6 +1,8 @@
 """Models of terms in files: what is loaded answers as what was saved, and what cannot be saved or read is named."""
 
+import copy
 import json
+import pickle
 import warnings
 from dataclasses import dataclass
 
@@ -340,6 +342,14 @@ def test_hyperparameters_that_were_set_are_kept(tmp_path):
     gp = model("two smooth", rfgp.RandomFeatures(6)).condition(ROWS, Y)
     gp.hyperparameters["trend.lengthscale"] = 0.5
     assert_saved(gp, NEW, tmp_path)
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda gp: pickle.loads(pickle.dumps(gp))], ids=["copied", "pickled"])
+def test_copies_of_loaded_models_predict_the_same(way, tmp_path):
+    for case in ("every kind", "shared lengthscale"):
+        gp = model(case, rfgp.RandomFeatures(6)).condition(ROWS, Y)
+        gp.save(tmp_path / "m")
+        assert_same(way(rfgp.load(tmp_path / "m")).predict(NEW), gp.predict(NEW))
 
 
 # --- rows in files -----------------------------------------------------------------------------------
@@ -685,7 +695,7 @@ def odd(value):
 
 
 HARMLESS = ("object.1.faces", "object.1.vertices", "object.0.coordinates")
-"""A face that is listed twice or a vertex on no face is left out with a warning; coordinates may have three dimensions."""
+"""Faces that are listed twice and vertices on no face are left out; coordinates may have three dimensions."""
 
 
 @pytest.mark.parametrize("name", ["saved", "saved_fields", "saved_walks"])
