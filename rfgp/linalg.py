@@ -96,6 +96,15 @@ def cholesky(
     )
 
 
+def half_solve(
+    factor: Tensor,  # (n, n)
+    right: Tensor,  # (..., n, p)
+) -> Tensor:  # (..., n, p)
+    """Return L^-1 B for a lower Cholesky factor L."""
+    out: Tensor = torch.linalg.solve_triangular(factor, right, upper=False)
+    return out
+
+
 class _Gram(torch.autograd.Function):
     """Phi Phi^T. Its gradient (G + G^T) Phi is one product; autograd takes two."""
 

@@ -70,6 +70,10 @@ class InducingPoints(Approximation):
             return f"method={self.method!r} requires a Gaussian likelihood. Use method='sor'."
         return None
 
+    def is_tuned(self, data: TermData) -> bool:
+        """Return whether points depend on the hyperparameters: unless all rows are points."""
+        return self.num_points < data.num_rows
+
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the features."""
         size = min(self.num_points, data.num_rows)

@@ -90,6 +90,10 @@ class Approximation(ABC):
     def cost(self, data: TermData) -> Cost:
         """Return the predicted cost, before anything is allocated."""
 
+    def is_tuned(self, data: TermData) -> bool:
+        """Return whether the draws depend on the hyperparameters."""
+        return False
+
     @abstractmethod
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with its random draws made.

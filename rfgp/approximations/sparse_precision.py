@@ -1,8 +1,6 @@
 """Terms by the sparse precision of a field, which is exact."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +11,10 @@ from torch import Tensor
 from graphs.precisions import ReplicatedField
 from rfgp.approximations.parts import FinitePart, NewLevels, TermFeatures
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, scale_name
+from rfgp.autograd import Array, as_array
 from rfgp.blocks import PrecisionBlock, Prior
 from rfgp.columns import Kind
-from rfgp.kernels.role import Factor, LatentField, Values
+from rfgp.kernels.role import Factor, LatentField, Projector, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, constants_of, label_of, of_prefix
 
@@ -119,17 +118,18 @@ class PrecisionTerm:
         unit = {**constants, **({} if self.scale is None else {self.scale: torch.ones(1, dtype=torch.float64)})}
         functions = _functions(self.term, chosen, columns)
         features = TermFeatures(functions, (), unit) if functions else None
-        reader = FieldReader(latent.projector, places, features)
+        reader = FieldReader(latent, places, features, latent.projector)
         variance = amplitude if self.scale is None else amplitude * values[self.scale].double().reshape(())
         block = PrecisionBlock(
-            latent.field if features is None else replicated(latent.field, features.size),
+            reader.field,
             parameters,
             variance,
             reader,
-            partial(_refined, latent, reader) if latent.is_refined else None,
+            reader.refine if latent.is_refined else None,
             self.term.name,
             residual=_nothing if features is not None and _mixes(self.term, chosen) and features.size > 1 else None,
             new_levels=self._new_levels({**constants, **values}, columns),
+            between=reader.between if latent.is_refined else None,
         )
         return Prior(precisions=(block,))
 
@@ -148,42 +148,62 @@ def _nothing(inputs: Tensor) -> Tensor:
     return torch.zeros(len(inputs), dtype=torch.float64)
 
 
-def replicated(field: Any, copies: int) -> Any:
-    """Return independent copies of a field, or the field itself if there is one."""
-    return field if copies == 1 else ReplicatedField(field, copies)
-
-
 @dataclass(frozen=True, eq=False)
 class FieldReader:
-    """The projector of a field at rows (n, D).
+    """A field, or copies of it that functions multiply, and how rows (n, D) read it.
 
     Attributes:
-        projector: Maps the field's columns of rows to A (n, N).
-        places: The places of these columns.
+        latent: The field.
+        places: The places of its columns.
         features: The functions (n, F) that multiply the field, a copy of it for each. If None, there are none.
+        read: Maps the field's columns of rows to A (n, N).
     """
 
-    projector: Callable[[Tensor], sp.csr_array]
+    latent: LatentField
     places: list[int]
     features: TermFeatures | None
+    read: Projector
+
+    @property
+    def copies(self) -> int:
+        """The number F of independent copies of the field."""
+        return 1 if self.features is None else self.features.size
+
+    @property
+    def field(self) -> Any:
+        """The copies, without rows among their values."""
+        return self._replicated(self.latent.field)
 
     def __call__(self, inputs: Tensor) -> sp.csr_array:
         """Return A (n, F N) of rows (n, D)."""
-        reads = self.projector(inputs[:, self.places])
+        reads = self.read(inputs[:, self.places])
+        return reads if self.features is None else row_products(self._functions(self.features, inputs), reads)
+
+    def refine(self, inputs: Tensor) -> "tuple[Any, FieldReader]":
+        """Return the copies with rows (n, D) among their values, and what reads these."""
+        field, read = self.latent.refine(inputs[:, self.places])
+        return self._replicated(field), replace(self, read=read)
+
+    def between(self, field: Any, values: Array, inputs: Tensor) -> tuple[sp.csr_array, Array]:
+        """Return how rows (n, D) read refined copies, each by itself: A (n, F N) and variances (n,)."""
+        base = field if self.copies == 1 else field.base
+        reads, left = self.latent.between(base, values, inputs[:, self.places])
         if self.features is None:
-            return reads
-        return row_products(self.features(inputs.double()).detach().numpy(), reads)
+            return reads, left
+        functions = self._functions(self.features, inputs)
+        return row_products(functions, reads), np.square(functions).sum(axis=1) * left
 
+    def _functions(self, features: TermFeatures, inputs: Tensor) -> Array:
+        """Return the functions (n, F) at rows (n, D)."""
+        return as_array(features(inputs.double()))
 
-def _refined(latent: LatentField, reader: FieldReader, inputs: Tensor) -> tuple[Any, FieldReader]:
-    """Return the field with rows (n, D) among its values, and its projector."""
-    field, projector = latent.refine(inputs[:, reader.places])
-    copies = 1 if reader.features is None else reader.features.size
-    return replicated(field, copies), replace(reader, projector=projector)
+    def _replicated(self, field: Any) -> Any:
+        """Return independent copies of a field, or the field itself if there is one."""
+        return field if self.copies == 1 else ReplicatedField(field, self.copies)
 
 
 def row_products(
-    features: np.ndarray[Any, Any],  # (n, F)
+    features: Array,  # (n, F)
     reads: sp.csr_array,  # (n, N)
 ) -> sp.csr_array:  # (n, F N)
     """Return the matrix whose row i is the Kronecker product of those of features and reads."""

@@ -1,7 +1,6 @@
 """Latent blocks: the terms of a Gaussian process prior, as Gaussian vectors that points read linearly."""
 
 from rfgp.blocks.kernel import KernelBlock as KernelBlock
-from rfgp.blocks.kernel import PriorFunctions as PriorFunctions
 from rfgp.blocks.neighbors import VecchiaBlock as VecchiaBlock
 from rfgp.blocks.precision import PrecisionBlock as PrecisionBlock
 from rfgp.blocks.prior import Prior as Prior

@@ -1,7 +1,7 @@
 """Blocks with a covariance function."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rfgp.blocks.role import Functions, LatentBlock
 from rfgp.blocks.weights import Residual, WeightBlock
-from rfgp.linalg import cholesky
+from rfgp.linalg import cholesky, half_solve
 
 
 class PriorFunctions(Protocol):
@@ -48,10 +48,6 @@ class KernelBlock(LatentBlock):
         """Return the variances (n_a,)."""
         return self.variances(a, *self.parameters).double()
 
-    def detached(self) -> "KernelBlock":
-        """Return the block without gradients."""
-        return replace(self, parameters=tuple(p.detach() for p in self.parameters))
-
     def as_weights(self, inputs: Tensor) -> WeightBlock:
         """Return the block as weights w ~ N(0, I) with f(x) = k(x, X) L^-T w + residual, L L^T = k(X, X), exactly.
 
@@ -76,5 +72,4 @@ class _RootFeatures:
         if x is self.rows:
             return factor
         cross = self.covariance(self.rows, x, *parameters).double()
-        out: Tensor = torch.linalg.solve_triangular(factor, cross, upper=False).mT
-        return out
+        return half_solve(factor, cross).mT

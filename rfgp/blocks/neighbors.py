@@ -1,6 +1,6 @@
 """Blocks that are approximated by their nearest neighbours (Vecchia)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -133,7 +133,3 @@ class VecchiaBlock(LatentBlock):
     def read(self, x: Tensor) -> Tensor:
         """Return the columns (n, d) of inputs (n, D) that g depends on."""
         return x if self.columns is None else x[:, list(self.columns)]
-
-    def detached(self) -> "VecchiaBlock":
-        """Return the block without gradients."""
-        return replace(self, lengthscale=self.lengthscale.detach(), variance=self.variance.detach())

@@ -11,7 +11,7 @@ from torch import Tensor
 from rfgp.blocks.kernel import KernelBlock, PriorFunctions
 from rfgp.blocks.neighbors import VecchiaBlock
 from rfgp.blocks.precision import PrecisionBlock
-from rfgp.blocks.role import LatentBlock
+from rfgp.blocks.role import LatentBlock, detached
 from rfgp.blocks.sparse_weights import SparseWeightBlock
 from rfgp.blocks.weights import WeightBlock, Weights
 from rfgp.errors import InvalidArgumentError
@@ -137,14 +137,7 @@ class Prior:
 
     def detached(self) -> "Prior":
         """Return the prior without gradients."""
-        return Prior(
-            tuple(block.detached() for block in self.weights),
-            tuple(block.detached() for block in self.kernels),
-            tuple(block.detached() for block in self.walks),
-            tuple(block.detached() for block in self.precisions),
-            None if self.neighbors is None else self.neighbors.detached(),
-            self.order,
-        )
+        return detached(self)
 
     @property
     def _summands(self) -> tuple[LatentBlock, ...]:

@@ -2,9 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol, Self
+from dataclasses import fields, replace
+from typing import Any, Protocol, Self, TypeVar
 
 from torch import Tensor
+
+S = TypeVar("S")
 
 Functions = Callable[[Tensor], Tensor]
 """Functions of the inputs of n points, (n, p)."""
@@ -45,6 +48,21 @@ class LatentBlock(ABC):
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the prior variances (n_a,), float64."""
 
-    @abstractmethod
     def detached(self) -> Self:
         """Return the block without gradients."""
+        return detached(self)
+
+
+def detached(state: S) -> S:
+    """Return a frozen dataclass whose tensors (...), blocks, and tuples of these are without gradients."""
+    known: Any = state
+    found: S = replace(known, **{each.name: _detached(getattr(known, each.name)) for each in fields(known)})
+    return found
+
+
+def _detached(value: Any) -> Any:
+    if type(value) is tuple:
+        return tuple(map(_detached, value))
+    if isinstance(value, LatentBlock):
+        return value.detached()
+    return value.detach() if isinstance(value, Tensor) else value

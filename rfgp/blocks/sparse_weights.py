@@ -1,7 +1,7 @@
 """Blocks of sparse features: f = s phi_x w with w ~ N(0, I) and few non-zero entries in each phi_x."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -91,8 +91,3 @@ class SparseWeightBlock(LatentBlock):
             return torch.from_numpy(np.concatenate(parts)) if len(inputs) else torch.zeros(0, array.shape[1])
 
         return values
-
-    def detached(self) -> "SparseWeightBlock":
-        """Return the block without gradients."""
-        parameters = tuple(parameter.detach() for parameter in self.parameters)
-        return replace(self, variance=self.variance.detach(), parameters=parameters)

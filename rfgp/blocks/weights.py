@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rfgp.blocks.role import LatentBlock, NewLevels
+from rfgp.blocks.role import LatentBlock, NewLevels, detached
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,11 +110,6 @@ class WeightBlock(LatentBlock):
             return torch.zeros(len(a), dtype=torch.float64)
         return self.unit * self.new_levels.variances(a, *self.parameters)
 
-    def detached(self) -> "WeightBlock":
-        """Return the block without gradients."""
-        variance = None if self.variance is None else self.variance.detach()
-        return replace(self, parameters=tuple(p.detach() for p in self.parameters), variance=variance)
-
 
 @dataclass(frozen=True, eq=False)
 class Weights:
@@ -212,16 +207,11 @@ class Weights:
 
     def residual_variance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
         """Return the variances (n,) of all residuals at points with features Phi (n, F)."""
-        return self._over_blocks(scaled, lambda block, part: block.residual_variance(inputs, part))
+        return _residual_sum(self, scaled, lambda block, part: block.residual_variance(inputs, part))
 
     def residual_covariance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
         """Return the covariance (n, n) of all residuals at points with features Phi (n, F)."""
-        return self._over_blocks(scaled, lambda block, part: block.residual_covariance(inputs, part))
-
-    def _over_blocks(self, scaled: Tensor, function: Callable[[WeightBlock, Tensor], Tensor]) -> Tensor:
-        pairs = zip(self.blocks, torch.split(scaled, self.sizes, dim=1), strict=True)
-        none = scaled.new_zeros((), dtype=torch.float64)
-        return sum((function(block, part) for block, part in pairs if block.residual is not None), start=none)
+        return _residual_sum(self, scaled, lambda block, part: block.residual_covariance(inputs, part))
 
     def of(self, names: Sequence[str]) -> Tensor:
         """Return which weights belong to the blocks of these names, (F,) bool."""
@@ -236,7 +226,14 @@ class Weights:
 
     def detached(self) -> "Weights":
         """Return the weights without gradients."""
-        return Weights(tuple(block.detached() for block in self.blocks))
+        return detached(self)
+
+
+def _residual_sum(weights: Weights, scaled: Tensor, function: Callable[[WeightBlock, Tensor], Tensor]) -> Tensor:
+    """Return the sum of a function of each block with a residual and of its features, (n,) or (n, n), or 0."""
+    pairs = zip(weights.blocks, torch.split(scaled, weights.sizes, dim=1), strict=True)
+    none = scaled.new_zeros((), dtype=torch.float64)
+    return sum((function(block, part) for block, part in pairs if block.residual is not None), start=none)
 
 
 def residual_totals(weights: Weights, inputs: Tensor, *parameters: Tensor) -> Tensor | None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rfgp.choosing.entries import Entry
 from rfgp.choosing.grounds import Found
-from rfgp.regression import KernelFamily, Member, Regression
+from rfgp.regression import KernelFamily, Measurement, Member, Regression
 
 PRIOR = 5.0
 """Rows for which each candidate counts before there are any: of 0, 2, 5, 10 and 20 the one that was best on the tables
@@ -71,6 +71,18 @@ def mean_and_error(
     mean = float((share * values).sum())
     error = math.sqrt(float((share.square() * (values - mean).square()).sum()))
     return mean, error * math.sqrt(len(values) / max(len(values) - 1, 1))
+
+
+def measured(
+    densities: Sequence[Tensor],  # (b,) each
+    weight: Tensor,  # (b,)
+    rows: Sequence[int],
+) -> list[Measurement]:
+    """Return what candidates that were fitted to so many rows each come to, and how far each is behind the best."""
+    means = [mean_and_error(density, weight) for density in densities]
+    best = densities[max(range(len(means)), key=lambda number: means[number][0])]
+    triples = zip(rows, means, densities, strict=True)
+    return [Measurement(n, *mean, *mean_and_error(best - density, weight)) for n, mean, density in triples]
 
 
 def shares(

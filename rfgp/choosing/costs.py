@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from rfgp.fitting.subsets import MOST_ROWS
 from rfgp.regression import FeatureOptions, InducingOptions, KernelOptions
-from rfgp.regression.limits import RATE
+from rfgp.regression.record import RATE
 from rfgp.solvers.iterative.latent import MOST_ROWS as MOST_LATENT
 from rfgp.solvers.iterative.operator import columns_at_once
-from rfgp.solvers.iterative.solutions import NUM_PATHS
+from rfgp.solvers.iterative.solver import NUM_PATHS
 from rfgp.solvers.whitened.blocked import MOST_FEATURES
 
 EXACT, FIXED, NEAR, BOTH, POINTS, STEPS = 55.0, 80.0, 110.0, 180.0, 150.0, 300.0

@@ -9,7 +9,7 @@ from torch import Tensor
 from rfgp.choosing.costs import Cost, fit_cost, posterior_operations
 from rfgp.choosing.grounds import Found, is_near, is_told_all
 from rfgp.regression import Measurement, Offer, Trial
-from rfgp.regression.limits import RATE
+from rfgp.regression.record import RATE
 from rfgp.regression.table.offers import as_given, in_words
 
 

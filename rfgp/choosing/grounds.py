@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.choosing.rules import rule_densities
 from rfgp.errors import CheckpointError, RfgpError
 from rfgp.fitting import Plan, fit_table
 from rfgp.fitting.context import left_out_densities
@@ -33,7 +32,8 @@ from rfgp.regression import (
     started,
 )
 from rfgp.regression.observing import left_out_observations
-from rfgp.rows import ArrayRows, Block, Rows, SourceRows, gathered, repeat_groups
+from rfgp.regression.record import CONSTANT, LINE
+from rfgp.rows import ArrayRows, Block, Rows, pool_of, repeat_groups
 
 MOST_LEFT_OUT = 1000
 """Rows, of at most `rfgp.regression.table.offers.FEW_ROWS`, among which each is left out."""
@@ -102,7 +102,7 @@ class Grounds:
             keeps_out: Whether to keep rows out rather than to leave each out in turn.
             are_exact: Whether all candidates are exact kernels, several of them.
         """
-        pool = _without_repeats(pool_of(begun))
+        pool = _without_repeats(pool_of(begun.needed_rows("a fit")))
         order = torch.randperm(len(pool), generator=random.generator(begun.family.options.seed, random.Role.CHOICE))
         if not keeps_out:
             rows = pool if len(pool) <= MOST_LEFT_OUT else some(pool, order[:MOST_LEFT_OUT])
@@ -215,8 +215,8 @@ def _kept_out(found: Regression, rows: Block) -> Tensor:
         observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
         return _as_tensor(observed.log_density(found.scaling.targets.inverse(rows.targets[:, 0]))) - _jacobian(found)
     function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)
-    variance = function.variance() + rows.observation_noise(noise.double())
-    return normal_log_density(rows.targets, function.mean() + mean.double(), variance[:, None]).mean(1)
+    variance = function.variance() + rows.observation_noise(noise)
+    return normal_log_density(rows.targets, function.mean() + mean, variance[:, None]).mean(1)
 
 
 def _jacobian(found: Regression) -> float:
@@ -225,14 +225,6 @@ def _jacobian(found: Regression) -> float:
 
 def _as_tensor(values: object) -> Tensor:
     return torch.as_tensor(values).double().reshape(-1)
-
-
-def pool_of(begun: Regression) -> Block:
-    """Return the rows that can be measured on: all, or of those that are read in blocks the sample."""
-    rows = begun.needed_rows("a fit")
-    sample = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
-    assert sample is not None  # a fit's own data are surveyed
-    return sample
 
 
 def _without_repeats(pool: Block) -> Block:
@@ -260,14 +252,10 @@ def is_near(options: KernelOptions) -> bool:
     return options.local is not None and options.features != "exact"
 
 
-def are_learned(options: KernelOptions) -> bool:
-    """Return whether a candidate is learned frequencies alone."""
-    return options.local is None and getattr(options, "frequencies", "fixed") == "learned"
-
-
 def is_told_all(options: KernelOptions, searched: int, rows: int) -> bool:
     """Return whether a candidate that was measured on so many of all rows is told the others, and not fitted again."""
-    return are_learned(options) and searched >= MOST * rows
+    are_learned = options.local is None and getattr(options, "frequencies", "fixed") == "learned"
+    return are_learned and searched >= MOST * rows
 
 
 def is_of_another(options: KernelOptions, start: Found) -> bool:
@@ -305,3 +293,51 @@ def is_warm(options: KernelOptions, start: Found | None) -> bool:
     if start is None or getattr(options, "frequencies", "fixed") == "learned":
         return False
     return options.features != "exact" or start.regression.num_observations >= MOST_LEFT_OUT
+
+
+_RIDGE = 1e-6
+"""Of the sums of squares of the columns, which may depend on each other."""
+
+
+def rule_densities(
+    rows: Block,
+    judged: Block | None,
+) -> dict[str, Tensor]:
+    """Return the mean standardised log densities of the values of judged rows (b,) by each rule, fitted to the others.
+
+    Args:
+        rows: Those that the rules learn from.
+        judged: Those that are kept out; None: each of the others is left out in turn.
+    """
+    x = rows.inputs.double()
+    names = {CONSTANT: x[:, :0]} | ({LINE: x} if x.shape[1] + 2 < len(x) else {})
+    return {name: _density(rows, judged, columns.shape[1]) for name, columns in names.items()}
+
+
+def _density(rows: Block, judged: Block | None, width: int) -> Tensor:
+    told = rows if judged is None else judged
+    design, weight = _design(rows, width), rows.counts()[:, None]
+    gram = design.mT @ (weight * design)
+    gram = gram + _RIDGE * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
+    slopes = torch.linalg.solve(gram, design.mT @ (weight * rows.targets))
+    new = _design(told, width)
+    errors = told.targets - new @ slopes
+    if judged is None:
+        left = weight * (design * torch.linalg.solve(gram, design.mT).mT).sum(1, keepdim=True)
+        errors = errors / (1 - left).clamp_min(1e-6)
+    variance = _variance(rows, design, slopes, errors if judged is None else None)
+    return normal_log_density(told.targets, told.targets - errors, variance.expand_as(errors)).mean(1)
+
+
+def _variance(rows: Block, design: Tensor, slopes: Tensor, left_out: Tensor | None) -> Tensor:
+    """Return the variances of errors (k,), of rows left out where these are known."""
+    errors = rows.targets - design @ slopes if left_out is None else left_out
+    weight, lost = rows.counts()[:, None], 0 if left_out is not None else design.shape[1]
+    freedom = max(float(rows.count) - lost, 1.0)
+    return ((weight * errors.square()).sum(0) / freedom).clamp_min(math.ulp(1.0) ** 2)
+
+
+def _design(rows: Block, width: int) -> Tensor:
+    """Return a column of ones and the first columns (b, 1 + width)."""
+    x = rows.inputs[:, :width].double()
+    return torch.cat([torch.ones(len(x), 1, dtype=x.dtype, device=x.device), x], dim=1)

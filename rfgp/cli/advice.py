@@ -126,7 +126,7 @@ def _of_graph(
     """Return the choice for a mesh, roads or a graph, and the command, or the line of Python, that goes with it."""
     import graphs
     from rfgp.regression.graph import advised_choice
-    from rfgp.regression.limits import Limits
+    from rfgp.regression.record import Limits
 
     report("Reading", 0, 0)
     graph, command = _read_graph(file, target, report)

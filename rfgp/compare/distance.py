@@ -11,7 +11,7 @@ from rfgp.counts import counted, read_seconds
 from rfgp.errors import InvalidArgumentError
 from rfgp.models import SparseSpectrumGP, TableGP
 from rfgp.regression import FeatureOptions, Regression, mean_and_noise
-from rfgp.regression.limits import MEMORY, RATE
+from rfgp.regression.record import MEMORY, RATE
 from rfgp.rows import gathered
 from rfgp.solvers.sampled import MOST_POINTS, ExactMarginals, exact_marginals, step_operations
 
@@ -78,7 +78,7 @@ def distance_from_exact(
     check_distance(len(rows), rows.inputs.shape[1], len(points), budget)
     exact = model.exact().regression
     prior = exact.prior()
-    mean, noise = (value.detach().double() for value in mean_and_noise(exact.hyperparameters))
+    mean, noise = (value.detach() for value in mean_and_noise(exact.hyperparameters))
     with torch.no_grad():
         generator = random.generator(seed, random.Role.SAMPLE)
         law = exact_marginals(prior, rows, mean, noise, points, generator=generator)
@@ -115,7 +115,7 @@ def _check(model: TableGP | SparseSpectrumGP, now: Regression) -> None:
 def _distance(now: Regression, exact: ExactMarginals, points: torch.Tensor, noise: float, rows: int) -> Distance:
     """Return what laws at points (q, d) are apart."""
     own = now.process.at(points)
-    mean = own.mean() + mean_and_noise(now.hyperparameters)[0].double()
+    mean = own.mean() + mean_and_noise(now.hyperparameters)[0]
     first, second = exact.variance + noise, own.variance() + noise
     ratio = first / second
     apart = 0.5 * (ratio - 1 - ratio.log() + (exact.mean - mean).square()[:, 0] / second)

@@ -16,7 +16,7 @@ from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import Chunk, RowSource
 from rfgp.rows.arrays import warn_of_truth
-from rfgp.rows.index import is_index_name, warn_of_index
+from rfgp.rows.names import is_index_name, warn_of_index
 
 T = TypeVar("T")
 _EXTRAS = ("y", "noise", "sample_weight")

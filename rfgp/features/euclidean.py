@@ -13,7 +13,20 @@ _ENTRIES = 2**19
 """Of a block of projections."""
 
 
-class Fourier(nn.Module):
+class _FeatureMap(nn.Module):
+    """A feature map of frequencies (m, d), with as many features unless it says otherwise."""
+
+    def __init__(self, frequencies: Frequencies | Tensor) -> None:
+        super().__init__()
+        self.frequencies = as_frequencies(frequencies)
+
+    @property
+    def num_features(self) -> int:
+        """The number m of features."""
+        return self.frequencies.shape[0]
+
+
+class Fourier(_FeatureMap):
     """Random Fourier features (Rahimi and Recht 2007), m cosines, then m sines.
 
     phi(x) . phi(z) = sum_i w_i / m cos(omega_i . (x - z)), unbiased for the kernel of the spectrum.
@@ -23,8 +36,7 @@ class Fourier(nn.Module):
     """
 
     def __init__(self, frequencies: Frequencies | Tensor) -> None:
-        super().__init__()
-        self.frequencies = as_frequencies(frequencies)
+        super().__init__(frequencies)
         if self.frequencies.antithetic:
             raise InvalidArgumentError(
                 "Fourier features of antithetic frequencies repeat each other: cos and sin of -omega . x add nothing. "
@@ -87,7 +99,7 @@ class _CosineSine(torch.autograd.Function):
         return in_x, in_matrix, None, None
 
 
-class RandomPhase(nn.Module):
+class RandomPhase(_FeatureMap):
     """Random Fourier features with a phase, sqrt(2 w_i / m) cos(omega_i . x + b_i) (Rahimi and Recht 2007, Eq. 3).
 
     Half as many features as `Fourier` for the same m, and for the Gaussian kernel noisier for the same number of
@@ -100,15 +112,8 @@ class RandomPhase(nn.Module):
     """
 
     def __init__(self, frequencies: Frequencies | Tensor, *, generator: torch.Generator) -> None:
-        super().__init__()
-        self.frequencies = as_frequencies(frequencies)
-        count = self.frequencies.shape[0]
-        self.phases = 2 * math.pi * torch.rand(count, generator=generator, dtype=torch.float64)
-
-    @property
-    def num_features(self) -> int:
-        """The number m of features."""
-        return self.frequencies.shape[0]
+        super().__init__(frequencies)
+        self.phases = 2 * math.pi * torch.rand(self.num_features, generator=generator, dtype=torch.float64)
 
     def forward(
         self,
@@ -119,7 +124,7 @@ class RandomPhase(nn.Module):
         return math.sqrt(2) * self.frequencies.amplitudes.to(x) * angles.cos()
 
 
-class Laplace(nn.Module):
+class Laplace(_FeatureMap):
     """Positive features sqrt(w_i / m) exp(-|x|^2 + omega_i . x), for the Gaussian spectrum only.
 
     Unbiased for exp(-|x - z|^2 / 2), since E exp(omega . (x + z)) = exp(|x + z|^2 / 2)
@@ -129,15 +134,6 @@ class Laplace(nn.Module):
     Args:
         frequencies: `Frequencies` or a plain (m, d) tensor.
     """
-
-    def __init__(self, frequencies: Frequencies | Tensor) -> None:
-        super().__init__()
-        self.frequencies = as_frequencies(frequencies)
-
-    @property
-    def num_features(self) -> int:
-        """The number m of features."""
-        return self.frequencies.shape[0]
 
     def forward(
         self,

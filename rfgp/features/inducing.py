@@ -24,7 +24,7 @@ from scipy.cluster.vq import kmeans2
 from torch import Tensor, nn
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.linalg import cholesky
+from rfgp.linalg import cholesky, half_solve
 from rfgp.spectra import Spectrum
 
 JITTER = {torch.float64: 1e-8, torch.float32: 1e-5}
@@ -72,8 +72,7 @@ class Nystrom(nn.Module):
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, M)
         """Return the features of x, in its dtype; differentiable in x and the points."""
-        out: Tensor = self.spectrum.kernel_between(x, self.points.to(x)) @ self._whitening(x.dtype).mT.to(x)
-        return out
+        return self.spectrum.kernel_between(x, self.points.to(x)) @ self._whitening(x.dtype).mT.to(x)
 
     def _whitening(self, dtype: torch.dtype) -> Tensor:
         """Return L^-1 (M, M), float64, with the jitter of features of this dtype."""
@@ -83,7 +82,7 @@ class Nystrom(nn.Module):
         z = self.points.double()
         one = torch.eye(len(z), dtype=z.dtype, device=z.device)
         factor = cholesky(self.spectrum.kernel_between(z, z) + jitter * one, "The kernel at the inducing points")
-        found: Tensor = torch.linalg.solve_triangular(factor, one, upper=False)
+        found: Tensor = half_solve(factor, one)
         if not self.points.requires_grad:
             self._kept[jitter] = found
         return found

@@ -1,17 +1,11 @@
 """Fits: functions of a regression and a plan that return a regression and a report, and change nothing."""
 
-from rfgp.fitting.average_information import maximize_by_scoring as maximize_by_scoring
-from rfgp.fitting.checkpoint import Journal as Journal
 from rfgp.fitting.checkpoint import fingerprint as fingerprint
 from rfgp.fitting.checkpoint import open_journal as open_journal
-from rfgp.fitting.full_batch import fit_full_batch as fit_full_batch
-from rfgp.fitting.maximize import Objective as Objective
 from rfgp.fitting.maximize import Plan as Plan
 from rfgp.fitting.maximize import maximize as maximize
-from rfgp.fitting.neighbors import fit_neighbors as fit_neighbors
 from rfgp.fitting.nodes import fit_nodes as fit_nodes
 from rfgp.fitting.progress import Callback as Callback
 from rfgp.fitting.progress import Progress as Progress
 from rfgp.fitting.progress import Reporter as Reporter
-from rfgp.fitting.subsets import fit_features as fit_features
 from rfgp.fitting.table import fit_table as fit_table

@@ -15,7 +15,6 @@ standard errors.
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -27,6 +26,7 @@ from rfgp.fitting.maximize import Plan
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Stage
 from rfgp.rows import Block
+from rfgp.solvers.iterative import IterativeSolver
 
 Floats = NDArray[np.float64]
 
@@ -44,35 +44,7 @@ _ROUNDING = 1e-13
 """The relative distance at which a point is on a bound."""
 
 
-class ScoredInference(Protocol):
-    """The role: inference whose gradient is estimated, with products and solves with the rows' covariance C (n, n)."""
-
-    def log_marginal_likelihood(self) -> Tensor:
-        """Return an estimate of the log marginal likelihood, 0-d."""
-
-    @property
-    def likelihood_error(self) -> float:
-        """The standard error of the log marginal likelihood."""
-
-    @property
-    def residual(self) -> Tensor:
-        """The residual y - mean, (n, k)."""
-
-    @property
-    def coefficients(self) -> Tensor:
-        """The coefficients C^-1 (y - mean), (n, k)."""
-
-    def product(self, v: Tensor) -> Tensor:
-        """Return C v, (n, p)."""
-
-    def solve(self, right: Tensor) -> Tensor:
-        """Return C^-1 right, (n, p)."""
-
-    def score(self) -> Tensor:
-        """Return a tensor, 0-d, whose gradient is an unbiased estimate of that of the log marginal likelihood."""
-
-
-Infer = Callable[[Values], ScoredInference]
+Infer = Callable[[Values], IterativeSolver]
 """Returns the inference from some rows at hyperparameters."""
 
 
@@ -222,7 +194,7 @@ class Scoring:
         ends = [slope(point + sign * _STEP) for sign in (1, -1)]
         return slope(point), (ends[1] - ends[0]) / (2 * _STEP)
 
-    def information(self, point: Floats, inference: ScoredInference) -> Tensor:
+    def information(self, point: Floats, inference: IterativeSolver) -> Tensor:
         """Return the average information A (p, p) of the likelihood at a point (p,)."""
         a = inference.coefficients
         k, columns = a.shape[1], []

@@ -15,7 +15,7 @@ from rfgp.fitting.maximize import Plan
 from rfgp.inference.distributions import normal_log_density
 from rfgp.parameters import Values
 from rfgp.regression import FeatureFamily, InducingFamily, Regression, mean_and_noise
-from rfgp.rows import Block, Rows, SourceRows, gathered, repeat_groups
+from rfgp.rows import Block, Rows, pool_of, repeat_groups
 from rfgp.solvers import Inference
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver, Statistics, accumulate_gram, best_scales, solve
 
@@ -61,8 +61,7 @@ class FeatureFit:
         """Return the fit of a regression."""
         family, rows = regression.family, regression.needed_rows("a fit")
         assert isinstance(family, FeatureFamily | InducingFamily)
-        pool = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
-        assert pool is not None  # the rows of a fit are surveyed
+        pool = pool_of(rows)
         order = torch.randperm(len(pool), generator=random.generator(family.options.seed, random.Role.SAMPLE))
         tied = {"noise", "outputscale"} & {*plan.fixed, *(family.options.priors or {})}
         solves = family.is_normal and not tied and not rows.has_fixed_noise and not _has_residual(family)
@@ -111,8 +110,7 @@ class FeatureFit:
 
     def linear(self, values: Values, rows: Rows) -> LinearModel:
         """Return the linear model of rows at some hyperparameters."""
-        mean, noise = mean_and_noise(values)
-        return LinearModel(self.family.prior(values).dense, rows, mean.double(), noise.double())
+        return LinearModel(self.family.prior(values).dense, rows, *mean_and_noise(values))
 
     def infer(self, values: Values, rows: Rows) -> Inference:
         """Return the inference from rows at some hyperparameters."""

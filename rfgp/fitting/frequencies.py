@@ -12,7 +12,7 @@ given each other and up to 6,000 training rows, decides:
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import Journal
 from rfgp.fitting.context import FeatureFit, HeldOut, left_out_densities, solve_scales
 from rfgp.fitting.progress import Reporter
+from rfgp.inference.composite import prefixed, tensors_by_prefix
 from rfgp.parameters import Values
 from rfgp.regression import FitReport, Stage, mean_and_noise
 from rfgp.rows import Block, JoinedRows, gathered
@@ -179,33 +180,22 @@ class _Climb(NamedTuple):
     likelihoods: list[float]
 
 
-@dataclass(frozen=True, eq=False)
-class _Moment:
+class _Moment(NamedTuple):
     """The parameters and the two moments of Adam."""
 
     parameters: dict[str, Tensor]
     first: dict[str, Tensor]
     second: dict[str, Tensor]
 
-    @classmethod
-    def at(cls, parameters: dict[str, Tensor]) -> "_Moment":
-        zeros = [{name: torch.zeros_like(value) for name, value in parameters.items()} for _ in range(2)]
-        return cls(parameters, *zeros)
-
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors by name, for a checkpoint."""
-        parts = {"parameters": self.parameters, "first": self.first, "second": self.second}
-        return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+        return {name: t for part, values in self._asdict().items() for name, t in prefixed(part, values).items()}
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> "_Moment":
         """Return the state that has these `tensors`."""
-        parts: dict[str, dict[str, Tensor]] = {"parameters": {}, "first": {}, "second": {}}
-        for name, value in tensors.items():
-            part, _, rest = name.partition(".")
-            if part in parts:
-                parts[part][rest] = value
-        return cls(**parts)
+        found = tensors_by_prefix(tensors)
+        return cls(*(found[part] for part in cls._fields))
 
 
 class Learning:
@@ -226,7 +216,9 @@ class Learning:
         raw = {name: values.raw[name].detach().clone().double() for name in self._names}
         self._begun = {**raw, "frequencies": self.start.dense().clone()}
         self._batches: tuple[int, Tensor] | None = None
-        self._moment = _Moment.at(self._inside(self._begun))
+        inside = self._inside(self._begun)
+        zeros = [{name: torch.zeros_like(value) for name, value in inside.items()} for _ in range(2)]
+        self._moment = _Moment(inside, *zeros)
 
     def values(self, parameters: dict[str, Tensor]) -> Values:
         """Return the hyperparameters among parameters, each 0-d or (d,)."""
@@ -240,15 +232,11 @@ class Learning:
             last = min(first + _SEGMENT, plan.steps)
             tensors = plan.journal.memoize(f"frequencies {last}", partial(self._segment, moment, first, last))
             moment = _Moment.of(tensors)
-            self._report(first, tensors["likelihoods"].tolist())
-            likelihoods += tensors["likelihoods"].tolist()
+            for done, value in enumerate(tensors["likelihoods"].tolist(), first + 1):
+                plan.reporter.iteration(done, self.in_units(value))
+                likelihoods.append(value)
             segments.append(_Candidate(moment.parameters, tensors["density"]))
         return _Climb(segments, likelihoods)
-
-    def _report(self, first: int, likelihoods: list[float]) -> None:
-        """Report steps, in the user's units."""
-        for done, value in enumerate(likelihoods, first + 1):
-            self._fit.plan.reporter.iteration(done, self.in_units(value))
 
     def in_units(self, likelihood: float) -> float:
         """Return the likelihood of all rows in the user's units, from that of a standardised row."""
@@ -273,7 +261,7 @@ class Learning:
         for step in range(first, last):
             value, gradients = self.gradient(moment.parameters, self._batch(step))
             moment = _adam(moment, gradients, step, self._fit.plan.steps)
-            moment = replace(moment, parameters=self._inside(moment.parameters))
+            moment = moment._replace(parameters=self._inside(moment.parameters))
             likelihoods.append(value)
         density = self._kept_out_density(moment.parameters)
         values = torch.tensor(likelihoods, dtype=torch.float64)
@@ -315,8 +303,7 @@ class Learning:
         return self._fit.feature_family.prior_of(omega, values)
 
     def _linear(self, values: Values, omega: Tensor, rows: Block) -> LinearModel:
-        weights, (mean, noise) = self._prior(values, omega).dense, mean_and_noise(values)
-        return LinearModel(weights, rows, mean.double(), noise.double(), _MOST_ROUNDING)
+        return LinearModel(self._prior(values, omega).dense, rows, *mean_and_noise(values), _MOST_ROUNDING)
 
     def _inside(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the parameters within their bounds. The output scale has a lower one if it is solved for."""

@@ -57,8 +57,8 @@ class Candidate(NamedTuple):
         mean, noise = mean_and_noise(regression.hyperparameters.detached())
         with torch.no_grad():
             latent = regression.process.at(kept_out.inputs)
-            means = latent.mean() + mean.double()
-            variance = (latent.variance() + kept_out.observation_noise(noise.double()))[:, None]
+            means = latent.mean() + mean
+            variance = (latent.variance() + kept_out.observation_noise(noise))[:, None]
             density = normal_log_density(kept_out.targets, means, variance).sum(1)
             return cls(regression, name, (kept_out.targets - means) / variance.sqrt(), density)
 

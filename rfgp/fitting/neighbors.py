@@ -107,16 +107,6 @@ class NeighborFit:
         return self.family.prior(values) if searched is None else self.family.prior_of(searched, values)
 
     @property
-    def is_multistart(self) -> bool:
-        """Whether other starts are compared."""
-        return self.plan.max_iterations > 0 and not self.plan.is_begun
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether the features are so few that most time is spent in loops over rows, which have their own threads."""
-        return self.prior(self.regression.hyperparameters).num_features <= NARROW
-
-    @property
     def size(self) -> int:
         """The number of rows of a search."""
         enough = self.most if self.plan.most_rows else 2 * self.most
@@ -143,8 +133,7 @@ class NeighborFit:
         if self.plan.most_rows is not None and len(self.rows) > MOST_CHECKED:
             wider = replace(self, most=MOST_ROWS)._objective(values, alone=False)
             return float(wider.density(values).value) / wider.count
-        mean, noise = mean_and_noise(values)
-        every = whitened(self.prior(values).detached(), self.rows, mean.double(), noise.double())
+        every = whitened(self.prior(values).detached(), self.rows, *mean_and_noise(values))
         return float(every.log_marginal_likelihood()) / self.rows.count
 
     def gained(self, report: FitReport) -> bool:
@@ -164,7 +153,8 @@ class NeighborFit:
         size, objective = self.size, self._objective(values, alone)
         plan = self.plan if last else replace(self.plan, given_iterations=min(EACH, self.plan.max_iterations))
         name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"
-        with in_one_thread(self.is_narrow):
+        is_narrow = self.prior(self.regression.hyperparameters).num_features <= NARROW
+        with in_one_thread(is_narrow):  # most time is spent in loops over rows, which have their own threads
             tolerance = max(ENOUGH / objective.count, 1e-7)
             held = ALONE if alone and isinstance(self.family, LocalFamily) else ()
             return maximize(objective, values, plan, stage=name, held=held, bounds=self._bounds(), tolerance=tolerance)
@@ -184,10 +174,8 @@ class NeighborFit:
 
     def density_left_out(self, values: Values) -> float:
         """Return the mean log density of a row given all others, conditioned on responses."""
-        mean, noise = mean_and_noise(values)
         with torch.no_grad():
-            solver = WhitenedSolver.of(self.prior(values), self.rows, mean.double(), noise.double())
-            means, variances = solver.leave_one_out()
+            means, variances = WhitenedSolver.of(self.prior(values), self.rows, *mean_and_noise(values)).leave_one_out()
         return float(normal_log_density(self.rows.targets, means, variances[:, None]).mean())
 
     def _objective(self, values: Values, alone: bool) -> Objective:
@@ -198,9 +186,9 @@ class NeighborFit:
         rows = self.rows if some is None else self.rows.take(some)
 
         def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
-            prior, (mean, noise) = self.prior(values), mean_and_noise(values)
+            prior = self.prior(values)
             prior = Prior(neighbors=replace(_neighbors(prior), is_residual=False)) if alone else prior
-            solver = WhitenedSolver(prior, used_rows, mean.double(), noise.double(), pattern)
+            solver = WhitenedSolver(prior, used_rows, *mean_and_noise(values), pattern)
             return Evaluation(solver.log_marginal_likelihood(), values)
 
         return Objective(density, len(rows), rows.count, self.regression.scaling.targets.log_jacobian(rows.count))
@@ -226,7 +214,8 @@ def _search(fit: NeighborFit) -> Found:
     """Search repeatedly with new neighbours while these gain."""
     begin = fit.regression.hyperparameters
     values, reports = rounds(fit, begin, AT_FIRST)
-    if isinstance(fit.family, LocalFamily) and fit.family.base is not None and fit.is_multistart:
+    is_multistart = fit.plan.max_iterations > 0 and not fit.plan.is_begun
+    if is_multistart and isinstance(fit.family, LocalFamily) and fit.family.base is not None:
         other, more = from_local(fit, begin, reports[-1].log_marginal_likelihood)
         if other is not None and is_better(fit, (other, more[-1]), (values, reports[-1])):
             values, reports = other, [*reports, *more]

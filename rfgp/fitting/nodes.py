@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rfgp import random
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
-from rfgp.fitting.average_information import ScoredInference, maximize_by_scoring
+from rfgp.fitting.average_information import maximize_by_scoring
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.variational import fit_variational
 from rfgp.parameters import Values
@@ -18,6 +18,7 @@ from rfgp.regression import FitReport, Regression
 from rfgp.regression.observing import approximation_of
 from rfgp.rows import Block, gathered
 from rfgp.solvers.choice import MOST_DENSE, uses_cg
+from rfgp.solvers.iterative import IterativeSolver
 from rfgp.threads import in_one_thread
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -87,26 +88,32 @@ def _trained(
                 f"from at most {MOST_DENSE:,} observations, got {len(rows):,}. Learn from fewer and condition on all, "
                 'or take features="precision" where the kernel has one.'
             )
-        has_subset = not is_continued and len(rows) >= 2 * MOST_COMPARED
-        values, report = _ascended(regression.replace(hyperparameters=starts[0]), rows, plan, has_subset=has_subset)
-    else:
-        values, report = _best_of(starts[: OPTIMISED if len(rows) <= MOST_OPTIMISED else 1], regression, rows, plan)
+        return fit_by_scoring(regression.replace(hyperparameters=starts[0]), plan, has_subset=not is_continued)
+    values, report = _best_of(starts[: OPTIMISED if len(rows) <= MOST_OPTIMISED else 1], regression, rows, plan)
     return regression.replace(hyperparameters=values), report
 
 
-def _ascended(regression: Regression, rows: Block, plan: Plan, *, has_subset: bool) -> tuple[Values, FitReport]:
-    """Take scoring steps, first on a subset if wanted, so that those on all rows start close to the optimum."""
+def fit_by_scoring(regression: Regression, plan: Plan, *, has_subset: bool = True) -> tuple[Regression, FitReport]:
+    """Take scoring steps, whose gradients conjugate gradients compute; return the regression and the report.
+
+    Args:
+        regression: The regression at its starting values.
+        plan: The options of the fit.
+        has_subset: Whether steps are first taken on a subset, so that those on all rows start close to the optimum.
+    """
+    rows = gathered(regression.needed_rows("a fit"))
     values, reports = regression.hyperparameters, []
-    stages = [(_subset(rows, MOST_COMPARED), f"subset of {MOST_COMPARED}")] if has_subset else []
+    first = [(_subset(rows, MOST_COMPARED), f"subset of {MOST_COMPARED}")]
+    stages = first if has_subset and len(rows) >= 2 * MOST_COMPARED else []
     for some, stage in (*stages, (rows, "all rows")):
         jacobian = regression.scaling.targets.log_jacobian(some.count)
 
-        def infer(values: Values, some: Block = some) -> ScoredInference:
-            return cast(ScoredInference, regression.replace(hyperparameters=values).infer(some))
+        def infer(values: Values, some: Block = some) -> IterativeSolver:
+            return cast(IterativeSolver, regression.replace(hyperparameters=values).infer(some))
 
         values, report = maximize_by_scoring(infer, some, jacobian, values, plan, stage)
         reports.append(report)
-    return values, report.with_all(reports)
+    return regression.replace(hyperparameters=values), report.with_all(reports)
 
 
 def _subset(rows: Block, size: int) -> Block:

@@ -114,15 +114,10 @@ def _fit_learned(fit: FeatureFit) -> tuple[Regression, FitReport]:
     ones are a candidate of their own, they are compared elsewhere.
     """
     outcome = _learned(fit)
-    is_sure = fit.plan.has_rivals or (outcome.gain >= CLOSE and not _outnumber(outcome))
+    entries = 0 if outcome.frequencies is None else math.prod(outcome.frequencies.shape)
+    is_sure = fit.plan.has_rivals or (outcome.gain >= CLOSE and entries <= len(outcome.held_out.learned_from))
     is_close = outcome.frequencies is None or (bool(fit.free) and not is_sure)
     return _fit_fixed(fit, outcome) if is_close else _finish_learned(fit, outcome)
-
-
-def _outnumber(outcome: Outcome) -> bool:
-    """Return whether the frequencies (m, d) have more entries than training rows."""
-    found = outcome.frequencies
-    return found is not None and math.prod(found.shape) > len(outcome.held_out.learned_from)
 
 
 def _finish_learned(
@@ -140,7 +135,21 @@ def grow(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport], str]
 
 def begin(fit: FeatureFit, values: Values) -> tuple[Values, list[FitReport]]:
     """Optimise on the smallest subset, from several starts; return the values and the reports."""
-    return _first(fit, values, searched(fit.subset(_sizes(fit)[0])))
+    rows, features = searched(fit.subset(_sizes(fit)[0])), fit.family.num_features
+    if fit.plan.is_begun:
+        values, report = optimize(fit, values, rows)
+        return values, [report]
+    if len(rows) >= min(2 * features, max(features, MOST_EXACT)) or not fit.family.options.spectrum.is_quick:
+        ends = _ends_of_starts(fit, values, rows)
+        values, report = max(ends, key=lambda end: round(end[1].log_marginal_likelihood, _ROUNDED))
+        return values, [report.with_all([report for _, report in ends])]
+    exact = replace(fit, regression=fit.regression.replace(family=fit.family.exact()), solves_scales=False)
+    ends = _ends_of_starts(exact, values, rows, _APPROACHED / rows.count)
+    density = _density(fit, values, rows)
+    values, _ = max(ends, key=lambda end: round(float(density(end[0])[0]), _ROUNDED))
+    begun = ends[-1][1].with_all([report for _, report in ends])
+    values, report = optimize(fit, values, rows, tolerance=_POLISHED / rows.count)
+    return values, [begun, report]
 
 
 def approach(
@@ -190,31 +199,6 @@ def searched(rows: Block) -> Block:
 
 
 # --- starts ----------------------------------------------------------------------------------------
-
-
-def _first(fit: FeatureFit, values: Values, rows: Block) -> tuple[Values, list[FitReport]]:
-    """Optimise on the first rows; return the values and the reports."""
-    features = fit.family.num_features
-    if fit.plan.is_begun:
-        values, report = optimize(fit, values, rows)
-        return values, [report]
-    if len(rows) >= min(2 * features, max(features, MOST_EXACT)) or not fit.family.options.spectrum.is_quick:
-        values, report = _best_of_starts(fit, values, rows)
-        return values, [report]
-    exact = replace(fit, regression=fit.regression.replace(family=fit.family.exact()), solves_scales=False)
-    ends = _ends_of_starts(exact, values, rows, _APPROACHED / rows.count)
-    density = _density(fit, values, rows)
-    values, _ = max(ends, key=lambda end: round(float(density(end[0])[0]), _ROUNDED))
-    begun = ends[-1][1].with_all([report for _, report in ends])
-    values, report = optimize(fit, values, rows, tolerance=_POLISHED / rows.count)
-    return values, [begun, report]
-
-
-def _best_of_starts(fit: FeatureFit, values: Values, rows: Block) -> tuple[Values, FitReport]:
-    """Optimise from the best start and from another far from it; return the better optimum."""
-    ends = _ends_of_starts(fit, values, rows)
-    best, report = max(ends, key=lambda end: round(end[1].log_marginal_likelihood, _ROUNDED))
-    return best, report.with_all([report for _, report in ends])
 
 
 def _ends_of_starts(
@@ -280,42 +264,29 @@ def optimize(
     """Run L-BFGS on rows, with the output scale solved for unless that leaves the bounds."""
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
     stage += ", exact kernel" * isinstance(fit.regression.family, KernelFamily)
-    plan = fit.plan
+    plan, again, reports = fit.plan, ", second start" * restart, list[FitReport]()
     if most is not None:
         plan = replace(plan, given_iterations=min(most, plan.max_iterations))
-    if tolerance is None:
-        tolerance = _tolerance(fit, rows)
-    if not fit.solves(rows):
-        return _maximize(fit, values, rows, plan, stage + ", second start" * restart, tolerance)
-    objective = Objective.of(fit.regression, rows, _density(fit, values, rows))
+    tolerance = _tolerance(fit, rows) if tolerance is None else tolerance
+    if fit.solves(rows):
+        objective, held = Objective.of(fit.regression, rows, _density(fit, values, rows)), ("outputscale",)
+        scale = float(values.raw["outputscale"])  # it is held, and their common scale is solved for
+        bounds = {"noise": (scale + _LOG_RATIO[0], scale + _LOG_RATIO[1])}
+        found = maximize(objective, values, plan, stage=stage + again, held=held, bounds=bounds, tolerance=tolerance)
+        inside, was_outside = found[0].clamped(("noise", "outputscale"))
+        if not was_outside:
+            return found
+        values, reports, stage = inside, [found[1]], f"{stage} within bounds"
     values, report = maximize(
-        objective,
-        values,
-        plan,
-        stage=stage + ", second start" * restart,
-        held=("outputscale",),
-        bounds={"noise": _ratio_bounds(values)},
-        tolerance=tolerance,
+        Objective.of(fit.regression, rows), values, plan, stage=stage + again, tolerance=tolerance
     )
-    inside, was_outside = values.clamped(("noise", "outputscale"))
-    if not was_outside:
-        return values, report
-    values, bounded = _maximize(
-        fit, inside, rows, plan, f"{stage} within bounds" + ", second start" * restart, tolerance
-    )
-    return values, bounded.with_all([report, bounded])
+    return values, report.with_all([*reports, report])
 
 
 def _tolerance(fit: FeatureFit, rows: Block) -> float:
     if isinstance(fit.family, InducingFamily) and len(fit.rows) > LEAST_ROWS:
         return COARSE
     return ENOUGH / rows.count if len(rows) <= LEAST_ROWS else TOLERANCE
-
-
-def _maximize(
-    fit: FeatureFit, values: Values, rows: Block, plan: Plan, stage: str, tolerance: float
-) -> tuple[Values, FitReport]:
-    return maximize(Objective.of(fit.regression, rows), values, plan, stage=stage, tolerance=tolerance)
 
 
 def _density(fit: FeatureFit, start: Values, rows: Block) -> Density:
@@ -330,20 +301,11 @@ def _density(fit: FeatureFit, start: Values, rows: Block) -> Density:
         begun = values.replaced({"outputscale": start.raw["outputscale"]})
         with torch.no_grad():
             c, solution = best_common_scale(fit.linear(begun.detached(), rows), rows.count)
-        reached = begun.shifted(outputscale=c.log(), noise=c.log()).leaves(_wanted(values))
+        wanted = [name for name, raw in values.raw.items() if raw.requires_grad]
+        reached = begun.shifted(outputscale=c.log(), noise=c.log()).leaves(wanted)
         return Evaluation(LowRankSolver(fit.linear(reached, rows), solution).log_marginal_likelihood(), reached)
 
     return density
-
-
-def _wanted(values: Values) -> list[str]:
-    return [name for name, raw in values.raw.items() if raw.requires_grad]
-
-
-def _ratio_bounds(values: Values) -> tuple[float, float]:
-    """Return the bounds of log noise at the held output scale, while their common scale is solved for."""
-    held = float(values.raw["outputscale"])
-    return held + _LOG_RATIO[0], held + _LOG_RATIO[1]
 
 
 def _learned(fit: FeatureFit) -> Outcome:

@@ -1,12 +1,11 @@
 """Fitting tables: the strategy of each family."""
 
 from rfgp.fitting.full_batch import fit_full_batch
-from rfgp.fitting.inducing import fit_inducing
+from rfgp.fitting.inducing import fit_inducing, fit_residual
 from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import fit_observed
-from rfgp.fitting.residual import fit_residual
 from rfgp.fitting.subsets import fit_features
 from rfgp.fitting.variational import fit_variational
 from rfgp.regression import FeatureOptions, FitReport, InducingFamily, KernelFamily, LocalFamily, Regression

@@ -1,34 +1,101 @@
-"""Fitting sums of terms: on a subset of the rows, then on all of them."""
+"""Fitting sums of terms: starts by a screening, a search on a subset of the rows, then on all of them."""
 
+import math
 from dataclasses import replace
 
 import torch
 
 from rfgp import random
-from rfgp.fitting.full_batch import fit_full_batch
 from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
+from rfgp.fitting.nodes import fit_by_scoring
+from rfgp.parameters import Values
 from rfgp.regression import FitReport, Regression
-from rfgp.rows import SourceRows, gathered
+from rfgp.regression.spec import ModelSpec, degrees_of_freedom
+from rfgp.rows import Block, gathered, pool_of
+from rfgp.solvers.choice import uses_cg
 from rfgp.threads import in_one_thread
 
 FIRST_ROWS = 2000
 """The number of rows of the first search. Hyperparameters of a few thousand rows are close to those of all."""
 LAST_ITERATIONS = 30
 """The most iterations of the search on all rows, after that on a subset."""
+SCREENED_ROWS = 500
+"""The number of rows by whose likelihood starting lengthscales are compared."""
+FACTORS = (1.0, 0.3, 0.1)
+"""The factors of starting lengthscales that are compared. A search from a long one can end with noise alone."""
 
 
 def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
     """Fit a regression of terms; return it and the report."""
     rows = regression.needed_rows("a fit")
-    if len(rows) <= 2 * FIRST_ROWS:
-        return fit_full_batch(regression, plan)
-    pool = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
-    assert pool is not None  # the rows of a fit are surveyed
+    pool = pool_of(rows)
     order = torch.randperm(len(pool), generator=random.generator(regression.family.options.seed, random.Role.SAMPLE))
-    subset = pool.take(order[:FIRST_ROWS])
-    with in_one_thread(len(subset) <= SMALL):
-        objective = Objective.of(regression, subset)
-        values, first = maximize(objective, regression.hyperparameters, plan, stage="a subset")
+    with in_one_thread(len(pool) <= SMALL):
+        values = screened(regression, plan, pool.take(order[:SCREENED_ROWS]))
+        regression = _drawn_again(regression.replace(hyperparameters=values))
+        if uses_cg(regression.prior(), rows):
+            return fit_by_scoring(regression, plan)
+        if len(rows) <= 2 * FIRST_ROWS:
+            return _with_new_draws(regression, plan, gathered(rows), None)
+        regression, first = _with_new_draws(regression, plan, pool.take(order[:FIRST_ROWS]), "a subset")
     last = plan if plan.given_iterations is not None else replace(plan, given_iterations=LAST_ITERATIONS)
-    values, report = maximize(Objective.of(regression, rows), values, last)
+    values, report = maximize(Objective.of(regression, rows), regression.hyperparameters, last)
     return regression.replace(hyperparameters=values), report.with_all([first, report])
+
+
+def _spec_of(regression: Regression) -> ModelSpec:
+    assert isinstance(regression.family, ModelSpec)
+    return regression.family
+
+
+def screened(regression: Regression, plan: Plan, rows: Block) -> Values:
+    """Return starting values whose lengthscales are, one after the other, the likeliest of a few.
+
+    Args:
+        regression: The regression at its starting values.
+        plan: The options of the fit.
+        rows: The rows whose likelihood is compared.
+    """
+    values, spec = regression.hyperparameters, _spec_of(regression)
+    free = values.space.free(plan.fixed)
+    for name in (path for path in spec.open_lengthscales if path in free):
+        ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
+        found = [
+            Objective.of(_drawn_again(regression.replace(hyperparameters=end)), rows).likelihood(end) for end in ends
+        ]
+        values = ends[found.index(max(found))]
+    return values
+
+
+def _drawn_again(regression: Regression) -> Regression:
+    """Return a regression whose draws that depend on hyperparameters are those for the present ones."""
+    spec, values = _spec_of(regression), regression.hyperparameters
+    return regression.replace(family=spec.redrawn(values, regression.num_observations))
+
+
+def _divided(regression: Regression, rows: Block) -> Regression:
+    """Return a regression whose terms share the budget of features by their effective degrees of freedom."""
+    spec, values = _spec_of(regression), regression.hyperparameters
+    sharing = spec.sharing(spec.approximations)
+    if spec.options.budget is None or len(sharing) < 2 or not spec.is_normal:
+        return regression
+    pilot = regression.replace(rows=rows, num_observations=len(rows))
+    freedom = degrees_of_freedom(pilot, rows.inputs[:SCREENED_ROWS])
+    shares = {name: max(freedom[name], 1e-3) for name in sharing}
+    return regression.replace(family=spec.drawn(spec.approximations, values, regression.num_observations, shares))
+
+
+def _with_new_draws(regression: Regression, plan: Plan, rows: Block, stage: str | None) -> tuple[Regression, FitReport]:
+    """Search on some rows; draw again at the hyperparameters found, and search from there if that is likelier."""
+    objective = Objective.of(regression, rows)
+    values, report = maximize(objective, regression.hyperparameters, plan, stage=stage or "all rows")
+    regression = regression.replace(hyperparameters=values)
+    again = _drawn_again(_divided(regression, rows))
+    if again.family is regression.family:
+        return regression, report
+    objective = Objective.of(again, rows)
+    is_divided = _spec_of(again).approximations != _spec_of(regression).approximations
+    if not is_divided and not objective.likelihood(values) > report.log_marginal_likelihood:
+        return regression, report
+    values, last = maximize(objective, values, plan, stage=f"{stage or 'all rows'}, drawn again")
+    return again.replace(hyperparameters=values), last.with_all([report, last])

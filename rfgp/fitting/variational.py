@@ -18,7 +18,7 @@ from rfgp.fitting.subsets import approach
 from rfgp.likelihoods import Normal
 from rfgp.parameters import Values
 from rfgp.regression import Family, FeatureFamily, FitReport, Regression
-from rfgp.regression.observing import NOISE, left_out_observations, summary_of
+from rfgp.regression.observing import left_out_observations, summary_of
 from rfgp.regression.regression import started
 from rfgp.rows import GivenArrays, in_memory
 from rfgp.solvers import Inference
@@ -110,5 +110,6 @@ def _started(values: Values, found: Regression, fixed: tuple[str, ...]) -> Value
     reached, names = found.hyperparameters, set(values.space.names) - set(fixed)
     own = {name: reached.value(name) for name in reached.space.names if name in names}
     kernel = set(reached.space.quantities) - {"outputscale", "noise"}
-    of_noise = {f"{NOISE}{name}": reached.value(name) for name in kernel if f"{NOISE}{name}" in names}
+    prefix = found.family.noise_prefix
+    of_noise = {f"{prefix}{name}": reached.value(name) for name in kernel if f"{prefix}{name}" in names}
     return values.given(**own, **of_noise)

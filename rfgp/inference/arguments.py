@@ -6,7 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rfgp import random
 from rfgp.ambient import plain
+from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 
 
@@ -51,3 +53,12 @@ def check_probabilities(name: str, values: Any, like: Tensor) -> Tensor:
     if p.ndim > 1 or not bool(((p > 0) & (p < 1)).all()):
         raise InvalidArgumentError(f"{name} must be strictly between 0 and 1, got {values!r}.")
     return p
+
+
+def read_draws(num_samples: int, seed: int | None, generator: torch.Generator | None) -> tuple[int, torch.Generator]:
+    """Return a number of draws and their generator, the given one or that of a seed.
+
+    Raises:
+        InvalidArgumentError: the number is negative, or both a seed and a generator are given.
+    """
+    return check_count("num_samples", num_samples, least=0), random.chosen(seed, generator, random.Role.FUNCTIONS)

@@ -1,21 +1,20 @@
-"""Weighted mixtures of Gaussian processes of one output: what rows say by each member, posteriors and distributions.
+"""Weighted mixtures of Gaussian processes of one output: posteriors given rows, distributions and predictions."""
 
-Members with means m_i, covariances C_i and weights w_i that sum to one have the mixture mean m = sum_i w_i m_i and
-covariance sum_i w_i (C_i + (m_i - m) (m_i - m)^T): the uncertainty of the members and their disagreement. The weights
-are given and do not depend on the rows. Densities of the mixture are in `rfgp.inference.mixture_prediction`.
-"""
-
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from rfgp.ambient import plain
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
+from rfgp.inference.arguments import check_probabilities, check_values, read_draws
 from rfgp.inference.composite import numbered
-from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution
+from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, normal_log_density
+from rfgp.inference.prediction import LogNormal, Prediction
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Inference, Posterior
 from rfgp.solvers.role import Functions, Shape
@@ -119,23 +118,21 @@ class MixturePosterior(Posterior):
         """The number of entries that a point takes in memory, for all members."""
         return sum(member.width for member in self.members)
 
-    def project(self, inputs: Tensor) -> tuple[Any, ...]:
-        """Return the projections of n inputs, such as (n, F), one for each member."""
-        return tuple(member.project(inputs) for member in self.members)
+    def project(self, inputs: Tensor) -> "MixtureDistribution":
+        """Return the distribution at n inputs, (n, d) or (n,)."""
+        return self.at(inputs)
 
-    def mean(self, projected: tuple[Any, ...]) -> Tensor:
+    def mean(self, projected: "MixtureDistribution") -> Tensor:
         """Return the mean (n, 1)."""
-        return _weighted_sum(self.weights, self._means(projected))
+        return projected.mean()
 
-    def variance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
+    def variance(self, inputs: Tensor, projected: "MixtureDistribution") -> Tensor:
         """Return the marginal variances (n,)."""
-        variances = [member.variance(inputs, own) for member, own in zip(self.members, projected, strict=True)]
-        return mixture_moments(self.weights, self._means(projected), variances)[1]
+        return projected.variance()
 
-    def covariance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
+    def covariance(self, inputs: Tensor, projected: "MixtureDistribution") -> Tensor:
         """Return the covariance (n, n)."""
-        covariances = [member.covariance(inputs, own) for member, own in zip(self.members, projected, strict=True)]
-        return mixture_covariance(self.weights, self._means(projected), covariances)
+        return projected.covariance()
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Refuse: the functions (count, n, 1) of exact members on tables are known at given points only.
@@ -152,10 +149,6 @@ class MixturePosterior(Posterior):
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of the tensors of all members, for n rows and one output."""
         return numbered(member.shapes(n, k) for member in self.members)
-
-    def _means(self, projected: tuple[Any, ...]) -> list[Tensor]:
-        parts = zip(self.members, projected, self.shifts, strict=True)
-        return [member.mean(own) + shift for member, own, shift in parts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,5 +229,118 @@ def mixture_covariance(
 
 def _weighted_sum(weights: Sequence[float], values: Iterable[Tensor]) -> Tensor:
     first, *others = (weight * value for weight, value in zip(weights, values, strict=True))
-    total: Tensor = sum(others, start=first)
+    return sum(others, start=first)
+
+
+_HALVINGS = 80
+"""The number of halvings of the interval of a quantile."""
+Part = tuple[float, Tensor, Tensor]
+"""A weight, means and variances (n,)."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MixturePrediction(Prediction):
+    """The joint distribution at n points of a mixture of Gaussian processes, of one output.
+
+    Means, variances and covariances are those of the mixture, and so are densities, probabilities, quantiles and draws:
+    their tails are longer than those of the Gaussian distribution with these moments. `exp()` and divergences use that
+    Gaussian distribution. `latent` is a `MixtureDistribution`.
+    """
+
+    def cdf(self, y: Any) -> Any:
+        """Return the probabilities that values are at most y, one number or (n,): (n,)."""
+        parts = list(self.parts())
+        return self._out(_mixture_cdf(parts, check_values(y, self.mean_tensor(), may_be_one=True)))
+
+    @plain()
+    def quantile(self, probability: Any) -> Any:
+        """Return the quantiles of the marginal distributions: (n,), or (q, n) for q probabilities."""
+        parts, mean = list(self.parts()), self.mean_tensor()
+        p = check_probabilities("probability", probability, mean)
+        found = torch.stack([_mixture_quantile(parts, one.expand_as(mean)) for one in p.reshape(-1)])
+        return self._out(found.reshape(*p.shape, *mean.shape))
+
+    def log_density(self, y: Any) -> Any:
+        """Return the log density of each value (n,) under its marginal distribution."""
+        parts = list(self.parts())
+        return self._out(_mixture_log_density(parts, check_values(y, self.mean_tensor())))
+
+    @plain()
+    def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
+        """Draw from the joint distribution, (s, n): each draw is a draw of one member."""
+        num_samples, generator = read_draws(num_samples, seed, generator)
+        weights, like = torch.tensor(self._mixture.weights, dtype=torch.float64), self.latent.mean()
+        members = torch.multinomial(weights, max(num_samples, 1), True, generator=generator)[:num_samples]
+        draws = like.new_empty(num_samples, *self.mean_tensor().shape)
+        for number, member in enumerate(self._members(like)):
+            rows = (members == number).nonzero()[:, 0]
+            if len(rows):
+                draws[rows] = member.sample(len(rows), generator=generator)
+        return self._out(draws)
+
+    @plain()
+    def linear(self, weights: Any) -> "MixturePrediction":
+        """Return the joint distribution of linear functionals of the values (m, n), or of one, (n,)."""
+        whole, members = super().linear(weights), [member.linear(weights) for member in self._members(self.template)]
+        shifts = [torch.zeros_like(shift) for shift in self._mixture.shifts]  # the functionals include them
+        latent = MixtureDistribution(
+            [member.latent for member in members], self._mixture.weights, shifts, [member.noise for member in members]
+        )
+        return replace(self, latent=latent, location=whole.location, noise=whole.noise)
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the weight of each member, with its means and variances (n,), float64."""
+        for weight, member in zip(self._mixture.weights, self._members(self.template), strict=True):
+            variance = member.variance_tensor().clamp_min(0)
+            yield weight, member.mean_tensor(), variance
+
+    def exp(self) -> LogNormal:
+        """Return the log-normal distribution of the exponentials of Gaussian values with these moments."""
+        parts = (self.latent, self.location, self.scale, self.noise, self.template, self.as_numpy, self.has_noise)
+        return LogNormal(Prediction(*parts))
+
+    # --- in the user's units ---------------------------------------------------------------------
+
+    @property
+    def _mixture(self) -> MixtureDistribution:
+        return cast(MixtureDistribution, self.latent)
+
+    def _members(self, template: Tensor) -> Iterator[Prediction]:
+        """Yield the predictions of the members. Their results are tensors like a template, (0,)."""
+        mixture = self._mixture
+        for member, shift, noise in zip(mixture.members, mixture.shifts, mixture.noises, strict=True):
+            location = self.location + self.scale * shift[0]
+            yield Prediction(member, location, self.scale, noise, template, False, self.has_noise)
+
+
+def _mixture_log_density(parts: Iterable[Part], y: Tensor) -> Tensor:
+    """Return the log densities of values (n,)."""
+    return torch.logsumexp(torch.stack([math.log(w) + normal_log_density(y, m, v) for w, m, v in parts]), dim=0)
+
+
+def _mixture_cdf(parts: Iterable[Part], y: Tensor) -> Tensor:
+    """Return the probabilities of at most y, () or (n,)."""
+    total = torch.zeros((), dtype=torch.float64, device=y.device)
+    for weight, mean, variance in parts:
+        deviation = variance.sqrt()
+        scaled = (y - mean) / torch.where(deviation > 0, deviation, torch.ones_like(deviation))
+        share = 0.5 * torch.special.erfc(-scaled / 2**0.5)
+        total = total + weight * torch.where(deviation > 0, share, (y >= mean).to(share))
     return total
+
+
+def _mixture_quantile(parts: Sequence[Part], p: Tensor) -> Tensor:
+    """Return the quantiles (n,) of probabilities (n,), by bisection between those of the members.
+
+    Bisection has no gradient. One Newton step after it has.
+    """
+    with torch.no_grad():
+        ends = torch.stack([mean + variance.sqrt() * torch.special.ndtri(p) for _, mean, variance in parts])
+        low, high = ends.min(0).values, ends.max(0).values
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            is_low = _mixture_cdf(parts, middle) < p
+            low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
+    if not any(mean.requires_grad for _, mean, _ in parts):
+        return high
+    return high - (_mixture_cdf(parts, high) - p) / _mixture_log_density(parts, high).exp().detach()

@@ -1,22 +1,184 @@
-"""Posterior predictive distributions of observations under any likelihood, in the user's units."""
+"""Predictive distributions of observations and labels, of left-out ones too, under any likelihood, in user units."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import numpy as np
 import torch
+from scipy.stats import qmc
 from torch import Tensor
 
-from rfgp import random
 from rfgp.ambient import plain
-from rfgp.counts import check_count
+from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.arguments import check_probabilities, check_values
-from rfgp.inference.labels import ObservedClasses
-from rfgp.inference.prediction import LogNormal, Prediction
+from rfgp.inference.arguments import check_probabilities, check_values, read_draws
+from rfgp.inference.distributions import normal_log_density, sample_functions_jointly
+from rfgp.inference.prediction import Prediction
 from rfgp.inference.predictive import HeteroscedasticPredictive, LatentPredictive, Predictive
-from rfgp.inference.refusals import NO_COVARIANCE, NO_EXPOSURE, NO_LOGARITHM, NO_SUMS
+from rfgp.inference.refusals import NO_EXPOSURE
 from rfgp.likelihoods import Heteroscedastic, Likelihood
+from rfgp.scaling import Affine
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LeaveOneOut:
+    """The distribution of each of n observations given all others, in the user's units; arrays or tensors.
+
+    Attributes:
+        mean: The means, (n,) or (n, k).
+        variance: The variances of the observations, noise included, (n,) or (n, k).
+        log_density: The log densities of the observed values, (n,) or (n, k). Their mean is the leave-one-out log
+            predictive density of a value.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> X = np.linspace(0, 1, 9)[:, None]
+        >>> rfgp.ExactGP(noise=0.01).condition(X, X[:, 0]).leave_one_out().mean.shape
+        (9,)
+    """
+
+    mean: Any
+    variance: Any
+    log_density: Any
+
+    def __repr__(self) -> str:
+        density = float(self.log_density.mean())
+        return f"LeaveOneOut({counted(len(self.mean), 'observation')}, mean log density {density:.4g})"
+
+    @classmethod
+    def of(
+        cls,
+        mean: Tensor,  # (n, k)
+        variance: Tensor,  # (n,)
+        y: Tensor,  # (n, k)
+        to_units: Affine,
+        as_numpy: bool,
+    ) -> "LeaveOneOut":
+        """Return the distributions of standardized observations y (n, k) in the user's units."""
+        scale = to_units.scale.double()
+        mean, y = (to_units.location.double() + scale * value for value in (mean, y))
+        variance = (scale**2 * variance[:, None]).expand_as(mean)
+        density = normal_log_density(y, mean, variance)
+        out = (value if scale.ndim else value[:, 0] for value in (mean, variance, density))
+        out = (value.to(to_units.scale.dtype) for value in out)
+        return cls(*(value.cpu().numpy() if as_numpy else value for value in out))
+
+
+_SOBOL_DRAWS = 512
+"""The number of draws of a Sobol sequence, over which softmaxes are averaged."""
+_CHUNK = 2**14
+"""The number of points times classes that are averaged at once."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ObservedClasses(Prediction):
+    """The distribution of labels at n points: probabilities of the classes.
+
+    They are means of softmaxes over the joint Gaussian distribution of the C functions at a point, by 512 draws of a
+    Sobol sequence. Their error is about 0.002 for wide distributions.
+
+    Attributes:
+        likelihood: The likelihood, with the number C of classes.
+
+    Examples:
+        >>> import numpy as np
+        >>> import rfgp
+        >>> X = np.linspace(0, 1, 12)[:, None]
+        >>> gp = rfgp.ExactGP(likelihood="categorical", lengthscale=0.3).condition(X, np.arange(12) // 4)
+        >>> gp.predict([[0.0], [0.5], [1.0]]).observed().labels.tolist()
+        [0.0, 1.0, 2.0]
+    """
+
+    likelihood: Likelihood = field(kw_only=True)
+    _has_closed_form = False
+
+    def observed(self, exposure: Any = None) -> "ObservedClasses":
+        """Return the distribution itself; labels have no exposure."""
+        if exposure is not None:
+            raise InvalidArgumentError(NO_EXPOSURE)
+        return self
+
+    @property
+    def probabilities(self) -> Any:
+        """The probabilities of the classes, (n, C)."""
+        return self.mean
+
+    @property
+    def labels(self) -> Any:
+        """The most probable classes, (n,)."""
+        return self._out(self._probabilities().argmax(-1))
+
+    @plain()
+    def mean_tensor(self) -> Tensor:
+        """Return the probabilities (n, C), float64 tensor."""
+        return self._probabilities().clone()
+
+    @plain()
+    def variance_tensor(self) -> Tensor:
+        """Return the variances of the classes' indicators, (n, C), float64 tensor."""
+        p = self._probabilities()
+        return p * (1 - p)
+
+    def log_density(self, y: Any) -> Any:
+        """Return the logarithm of the probability of each label (n,)."""
+        p = self._probabilities()
+        values = check_values(y, p[:, 0])
+        if (wrong := self.likelihood.check(values)) is not None:
+            raise InvalidArgumentError(f"y is no observation: {wrong}.")
+        return self._out(p.gather(1, values.long()[:, None])[:, 0].log())
+
+    def cdf(self, y: Any) -> Any:
+        """Return the probabilities of labels of at most y, one number or (n,)."""
+        p = self._probabilities()
+        values = check_values(y, p[:, 0], may_be_one=True).expand(len(p))
+        labels = torch.arange(p.shape[1], dtype=values.dtype)
+        return self._out((p * (labels <= values[:, None])).sum(1))
+
+    @plain()
+    def quantile(self, probability: Any) -> Any:
+        """Return the smallest label with cdf(label) at least a probability, (n,), or (q, n) for q probabilities."""
+        found = self._probabilities()
+        p = check_probabilities("probability", probability, found)
+        cumulative = found.cumsum(1).clamp_max(1.0)
+        cumulative[:, -1] = 1.0
+        return self._out((cumulative < p[..., None, None]).sum(-1))
+
+    @plain()
+    def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
+        """Draw labels from their joint distribution, (s, n)."""
+        num_samples, generator = read_draws(num_samples, seed, generator)
+        mean = (self.location.double() + self.latent.mean()).cpu()
+        f = mean + sample_functions_jointly(self.latent.root().cpu(), num_samples, mean, generator)
+        return self._out(self.likelihood.sample(f, generator))
+
+    def __repr__(self) -> str:
+        return f"ObservedClasses({self.likelihood!r})"
+
+    def _probabilities(self) -> Tensor:
+        """Return the probabilities (n, C), which are kept."""
+        with torch.no_grad():
+            return self._cache.get("probabilities", self._averaged_softmax, keep=not self.latent.requires_grad)
+
+    def _averaged_softmax(self) -> Tensor:
+        covariance = self.latent.function_covariance()
+        return averaged_softmax((self.location.double() + self.latent.mean()).cpu(), covariance.cpu())
+
+
+def averaged_softmax(
+    mean: Tensor,  # (n, C)
+    covariance: Tensor,  # (n, C, C)
+) -> Tensor:  # (n, C)
+    """Return the means of softmaxes of f ~ N(mean, covariance) at each point."""
+    num_classes = mean.shape[1]
+    standard = torch.from_numpy(qmc.MultivariateNormalQMC(np.zeros(num_classes), seed=0).random(_SOBOL_DRAWS))
+    values, vectors = torch.linalg.eigh(covariance)
+    roots = vectors * values.clamp_min(0).sqrt()[:, None]
+    size = max(1, _CHUNK // num_classes)
+    parts = zip(torch.split(mean, size), torch.split(roots, size), strict=True)
+    return torch.cat([torch.softmax(m[:, None] + standard @ root.mT, dim=2).mean(1) for m, root in parts])
+
 
 _HALVINGS = 60
 """The number of halvings of the interval of a quantile."""
@@ -46,8 +208,9 @@ class ObservedPrediction(Prediction):
         True
     """
 
-    likelihood: Likelihood | None = None
+    likelihood: Likelihood = field(kw_only=True)
     offset: Tensor | None = None
+    _has_closed_form = False
 
     def observed(self, exposure: Any = None) -> "ObservedPrediction":
         """Return the distribution itself, or that at other exposures, (n,) or one number."""
@@ -63,14 +226,6 @@ class ObservedPrediction(Prediction):
         """Return the marginal variances (n,), float64 tensor."""
         return self._unit**2 * self._moments()[1]
 
-    def covariance_tensor(self) -> Tensor:
-        """Refuse: each of the (n, n) entries would be an integral.
-
-        Raises:
-            InvalidArgumentError: always.
-        """
-        raise InvalidArgumentError(NO_COVARIANCE)
-
     def log_density(self, y: Any) -> Any:
         """Return the log density of each observation (n,), or the log probability of counts and labels.
 
@@ -78,10 +233,10 @@ class ObservedPrediction(Prediction):
             InvalidArgumentError: y has another shape than the mean, or is no observation under the likelihood.
         """
         values = check_values(y, self._moments()[0]) / self._unit
-        if (wrong := self._likelihood.check(values)) is not None:
+        if (wrong := self.likelihood.check(values)) is not None:
             raise InvalidArgumentError(f"y is no observation: {wrong}.")
         found = self._predictive.log_density(values)
-        return self._out(found - (0.0 if self._likelihood.is_discrete else math.log(self._unit)))
+        return self._out(found - (0.0 if self.likelihood.is_discrete else math.log(self._unit)))
 
     def cdf(self, y: Any) -> Any:
         """Return the probabilities that observations are at most y, one number or (n,)."""
@@ -94,35 +249,14 @@ class ObservedPrediction(Prediction):
         """Return the smallest y with cdf(y) at least a probability: (n,), or (q, n) for q probabilities."""
         mean, predictive = self._moments()[0], self._predictive
         p = check_probabilities("probability", probability, mean)
-        found = [self._unit * quantile_of(predictive, self._likelihood, one.expand_as(mean)) for one in p.reshape(-1)]
+        found = [self._unit * quantile_of(predictive, self.likelihood, one.expand_as(mean)) for one in p.reshape(-1)]
         return self._out(torch.stack(found).reshape(*p.shape, *mean.shape))
 
     @plain()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution, (s, n): functions, and an observation of each value."""
-        num_samples = check_count("num_samples", num_samples, least=0)
-        generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
+        num_samples, generator = read_draws(num_samples, seed, generator)
         return self._out(self._unit * self._predictive.sample(num_samples, generator))
-
-    def linear(self, weights: Any) -> Prediction:
-        """Refuse: sums (m, n) of observations have no distribution in closed form.
-
-        Raises:
-            InvalidArgumentError: always.
-        """
-        raise InvalidArgumentError(NO_SUMS)
-
-    def exp(self) -> LogNormal:
-        """Refuse: observations are not logarithms.
-
-        Raises:
-            InvalidArgumentError: always.
-        """
-        raise InvalidArgumentError(NO_LOGARITHM)
-
-    def operator(self) -> None:
-        """Return None: the covariance (n, n) has no products."""
-        return
 
     def __repr__(self) -> str:
         return f"ObservedPrediction({self.likelihood!r})"
@@ -130,17 +264,12 @@ class ObservedPrediction(Prediction):
     # --- standardized ----------------------------------------------------------------------------
 
     @property
-    def _likelihood(self) -> Likelihood:
-        assert self.likelihood is not None
-        return self.likelihood
-
-    @property
     def _unit(self) -> float:
         return float(self.scale)
 
     @property
     def _predictive(self) -> Predictive:
-        likelihood, location = self._likelihood, (self.location / self.scale).double()
+        likelihood, location = self.likelihood, (self.location / self.scale).double()
         location = location if self.offset is None else location + self.offset
         if not likelihood.has_noise_process:
             return LatentPredictive(likelihood, self.latent, location)

@@ -1,25 +1,11 @@
 """Covariances of predictions that are never formed: products, solves and draws."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from rfgp.solvers.operators import LatentOperator as LatentOperator
-
-
-class CovarianceOperator(Protocol):
-    """The role: a covariance C (n, n)."""
-
-    def times(self, v: Tensor) -> Tensor:
-        """Return C v, (n, p)."""
-
-    def solve(self, v: Tensor) -> Tensor:
-        """Return C^-1 v, (n, p)."""
-
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return draws of N(0, C), (n, count)."""
+from rfgp.solvers.operators import LatentOperator
 
 
 @dataclass(frozen=True, eq=False)

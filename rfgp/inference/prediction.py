@@ -2,20 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from rfgp import random
 from rfgp.ambient import hides, plain
-from rfgp.counts import check_count, counted
+from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.arguments import check_probabilities, check_values, in_caller_form, read_real
+from rfgp.inference import refusals
+from rfgp.inference.arguments import check_probabilities, check_values, in_caller_form, read_draws, read_real
 from rfgp.inference.caching import ResultCache
 from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_log_density, sample_functions_jointly
-from rfgp.inference.operators import CovarianceOperator, ObservedOperator
-from rfgp.inference.refusals import NO_EXPOSURE, NO_LOGARITHM, refuse_functionals
+from rfgp.inference.operators import ObservedOperator
 from rfgp.linalg import covariance_root
 
 
@@ -57,6 +56,8 @@ class Prediction:
     has_noise: bool = False
     of_observations: "Callable[[Prediction], Prediction] | None" = None
     _cache: ResultCache = field(default_factory=ResultCache, init=False)
+    _has_closed_form: ClassVar[bool] = True
+    """Whether sums, exponentials and covariances of the values have a closed form."""
 
     def observed(self, exposure: Any = None) -> "Prediction":
         """Return the posterior predictive distribution of observations at these points.
@@ -71,7 +72,7 @@ class Prediction:
             observed = self._cache.get("observed", lambda: of_observations(self))
             return observed if exposure is None else observed.observed(exposure)
         if exposure is not None:
-            raise InvalidArgumentError(NO_EXPOSURE)
+            raise InvalidArgumentError(refusals.NO_EXPOSURE)
         return replace(self, has_noise=True)
 
     @property
@@ -156,8 +157,9 @@ class Prediction:
             The distribution at m "points", the functionals.
 
         Raises:
-            InvalidArgumentError: weights of another shape, or that are not finite.
+            InvalidArgumentError: weights of another shape, or that are not finite; or there is no closed form.
         """
+        refusals.check_closed_form(self._has_closed_form, refusals.NO_SUMS)
         mean = self.latent.mean()
         w = read_real("weights", weights).to(mean)
         w = w[None] if w.ndim == 1 else w
@@ -167,11 +169,12 @@ class Prediction:
         noise, shift = self.noise.double(), (self.location / self.scale).reshape(-1)
         noise = w @ noise @ w.mT if noise.ndim == 2 else noise * w @ w.mT
         latent = LinearFunctionals(self.latent, w, shift)
-        refused = None if self.of_observations is None else refuse_functionals
+        refused = None if self.of_observations is None else refusals.refuse_functionals
         return replace(self, latent=latent, location=0 * self.location, noise=noise, of_observations=refused)
 
     def exp(self) -> "LogNormal":
         """Return the distribution of the exponentials, for a process that was fitted to logarithms."""
+        refusals.check_closed_form(self._has_closed_form, refusals.NO_LOGARITHM)
         return LogNormal(self)
 
     @plain()
@@ -189,8 +192,7 @@ class Prediction:
         Raises:
             InvalidArgumentError: s is not a natural number, or both a seed and a generator are given.
         """
-        num_samples = check_count("num_samples", num_samples, least=0)
-        generator = random.chosen(seed, generator, random.Role.FUNCTIONS)
+        num_samples, generator = read_draws(num_samples, seed, generator)
         root, mean = self.latent.root(), self.latent.mean()
         if len(root) != len(mean):
             return self._out(self._to_units(mean + sample_functions_jointly(root, num_samples, mean, generator)))
@@ -232,16 +234,17 @@ class Prediction:
     @plain()
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n) or (n, n, k), float64 tensor."""
+        refusals.check_closed_form(self._has_closed_form, refusals.NO_COVARIANCE)
         covariance, noise = self.latent.covariance(), _noise(self)
         if covariance.ndim == 3:  # functions that do not share it
             return self.scale**2 * covariance
         noise = noise if noise.ndim == 2 else torch.diag(noise.expand(len(covariance)))
         return _per_output(self, covariance + noise)
 
-    def operator(self) -> CovarianceOperator | None:
+    def operator(self) -> ObservedOperator | None:
         """Return the covariance (n, n) in the user's units as products and solves. None if it has to be formed."""
         noise = _noise(self)
-        if self.scale.ndim or noise.ndim == 2 or not bool((noise > 0).all()):
+        if not self._has_closed_form or self.scale.ndim or noise.ndim == 2 or not bool((noise > 0).all()):
             return None
         latent = self.latent.operator()
         return None if latent is None else ObservedOperator.of(latent, noise, float(self.scale))
@@ -289,8 +292,7 @@ class LogNormal:
         Raises:
             InvalidArgumentError: the likelihood is not Gaussian.
         """
-        if self.log.of_observations is not None:
-            raise InvalidArgumentError(NO_LOGARITHM)
+        refusals.check_closed_form(self.log.of_observations is None, refusals.NO_LOGARITHM)
         return LogNormal(self.log.observed())
 
     @property

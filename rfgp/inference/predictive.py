@@ -9,7 +9,6 @@ peak, over which a Gauss-Hermite rule is laid (adaptive Gauss-Hermite quadrature
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -25,25 +24,6 @@ _CHUNK = 2**14
 """The number of points that are integrated at once."""
 _MAX_NEWTON_STEPS = 50
 """The largest number of Newton steps to the peak of an integrand."""
-
-
-class Predictive(Protocol):
-    """The role: the distributions of standardized observations at n points."""
-
-    def moments(self) -> tuple[Tensor, Tensor]:
-        """Return means and variances, (n,) each."""
-
-    def log_density(self, y: Tensor) -> Tensor:
-        """Return the log densities of observations, (n,) -> (n,)."""
-
-    def cdf(self, y: Tensor) -> Tensor:
-        """Return the probabilities of at most y, (n,) -> (n,)."""
-
-    def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw from the joint distribution, (count, n)."""
-
-    def bracket(self) -> tuple[Tensor, Tensor]:
-        """Return where a search for quantiles begins, and its step, (n,) each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +63,15 @@ class LatentPredictive:
         return torch.cat(found).clamp(0, 1)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw functions, and an observation of each value, (count, n)."""
+        """Draw from the joint distribution, (count, n): functions, and an observation of each value."""
         f = draw_values(self.latent_moments[0], self.latent, count, generator)
         return self.likelihood.sample(f, generator)
 
     def bracket(self) -> tuple[Tensor, Tensor]:
-        """Return the means at the mean of f, and the scales of both distributions added up, (n,) each."""
+        """Return where a search for quantiles begins, and its step, (n,) each.
+
+        The start is the mean of y at the mean of f, the step the sum of the scales of both distributions.
+        """
         mean, variance = self.latent_moments
         return self.likelihood.mean(mean), 1 + variance.sqrt() + self.likelihood.variance(mean).clamp_max(1e300).sqrt()
 
@@ -130,13 +113,13 @@ class HeteroscedasticPredictive:
         return torch.cat([_scale_mixture_cdf(*part) for part in self._given_noise(y)]).clamp(0, 1)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw both functions, and an observation of each value, (count, n)."""
+        """Draw from the joint distribution, (count, n): both functions, and an observation of each value."""
         f = draw_values(self._function_moments[0], self.latent, count, generator)
         g = draw_values(self._noise_moments[0], self._noise, count, generator)
         return f + torch.randn(f.shape, generator=generator, dtype=f.dtype) * (self.level * g.exp()).sqrt()
 
     def bracket(self) -> tuple[Tensor, Tensor]:
-        """Return means and standard deviations, (n,) each."""
+        """Return where a search for quantiles begins, and its step: means and standard deviations, (n,) each."""
         mean, variance = self.moments()
         return mean, variance.sqrt()
 
@@ -159,6 +142,10 @@ class HeteroscedasticPredictive:
         for residual, own, m, v in chunks(y - mean, variance, *self._noise_moments):
             noise = self.level * (m[:, None] + v.sqrt()[:, None] * PLACES).exp()
             yield residual[:, None], own[:, None] + noise
+
+
+Predictive = LatentPredictive | HeteroscedasticPredictive
+"""The distributions of standardized observations at n points."""
 
 
 def latent_moments(latent: Distribution, location: Tensor) -> tuple[Tensor, Tensor]:
@@ -186,8 +173,7 @@ def expectation(
 ) -> Tensor:  # (n,)
     """Return the mean of function(f (n, q), argument (n,)) for f ~ N(mean, variance), by the trapezoidal rule."""
     f = mean[:, None] + variance.sqrt()[:, None] * PLACES
-    out: Tensor = function(f, mean if argument is None else argument) @ WEIGHTS
-    return out
+    return function(f, mean if argument is None else argument) @ WEIGHTS
 
 
 def log_predictive_density(

@@ -32,6 +32,20 @@ def refuse_functionals(prediction: Any) -> NoReturn:
     raise InvalidArgumentError(NO_FUNCTIONALS)
 
 
+def check_closed_form(is_known: bool, refusal: str) -> None:
+    """Raise unless sums, exponentials and covariances of values have a closed form.
+
+    Args:
+        is_known: Whether they have one.
+        refusal: The message.
+
+    Raises:
+        InvalidArgumentError: they have none.
+    """
+    if not is_known:
+        raise InvalidArgumentError(refusal)
+
+
 def refuse_terms(prediction: Any) -> NoReturn:
     """Refuse the observations of some terms under a likelihood that is not Gaussian.
 

@@ -1,11 +1,11 @@
 """Likelihoods: the distribution of an observation given the latent function, by name or as objects."""
 
-from rfgp.likelihoods.binary import Bernoulli as Bernoulli
-from rfgp.likelihoods.classes import Categorical as Categorical
-from rfgp.likelihoods.counts import NegativeBinomial as NegativeBinomial
-from rfgp.likelihoods.counts import Poisson as Poisson
-from rfgp.likelihoods.noisy import Heteroscedastic as Heteroscedastic
-from rfgp.likelihoods.positive import Gamma as Gamma
+from rfgp.likelihoods.exponential import Gamma as Gamma
+from rfgp.likelihoods.exponential import NegativeBinomial as NegativeBinomial
+from rfgp.likelihoods.exponential import Poisson as Poisson
+from rfgp.likelihoods.labels import Bernoulli as Bernoulli
+from rfgp.likelihoods.labels import Categorical as Categorical
+from rfgp.likelihoods.real import Heteroscedastic as Heteroscedastic
 from rfgp.likelihoods.real import Normal as Normal
 from rfgp.likelihoods.real import StudentT as StudentT
 from rfgp.likelihoods.role import Expected as Expected

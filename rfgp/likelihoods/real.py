@@ -1,4 +1,4 @@
-"""Distributions of real observations around f: normal, and Student's t for targets with outliers."""
+"""Distributions of real observations around f: normal, Student's t, and normal with noise that varies."""
 
 import math
 from dataclasses import dataclass
@@ -9,30 +9,10 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from rfgp.likelihoods.role import InitialMoments, Likelihood, LogProbDerivatives, Parameter, drawing
-from rfgp.scaling import moments
+from rfgp.likelihoods.role import Expected, Likelihood, LogProbDerivatives, Parameter, drawing
 
-_MAD = 1.4826
-"""The ratio of the standard deviation of a normal distribution to its median absolute deviation."""
 _MIXED = 400
 """The number of nodes of the rule for a scale mixture of normal densities."""
-_LEAST_SPREAD = 1e-3
-"""The least latent variance before a fit, as a fraction of the variance of the targets."""
-
-
-def _robust_begin(y: Tensor, weight: Tensor) -> InitialMoments:
-    """Return the median of targets (n,) and the variance that their median absolute deviation implies."""
-    center = _median(y, weight)
-    spread = _MAD * _median((y - center).abs(), weight)
-    least = _LEAST_SPREAD * moments(y, weight)[1].square()
-    return InitialMoments(center, spread.square().clamp_min(least).clamp_min(1e-12))
-
-
-def _median(values: Tensor, weight: Tensor) -> Tensor:
-    """Return the weighted median of values (n,) with weights (n,), 0-d."""
-    order = values.argsort()
-    below = weight[order].cumsum(0)
-    return values[order][int((below < 0.5 * below[-1]).sum())]
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,21 +24,9 @@ class Normal(Likelihood):
     is_standardized = True
     approximations = ()
 
-    def check(self, y: Tensor) -> str | None:
-        """Take any numbers (n,)."""
-        return None
-
-    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return the median of y (n,) and the variance that its median absolute deviation implies."""
-        return _robust_begin(y, weight)
-
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
         return mean, variance + self.variance(mean)
-
-    def mean(self, f: Tensor) -> Tensor:
-        """Return f (...)."""
-        return f
 
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
@@ -106,21 +74,9 @@ class StudentT(Likelihood):
     is_standardized, is_concave = True, False
     approximations = ("laplace",)
 
-    def check(self, y: Tensor) -> str | None:
-        """Take any numbers (n,)."""
-        return None
-
-    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return the median of y (n,) and the variance that its median absolute deviation implies."""
-        return _robust_begin(y, weight)
-
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
         return mean, variance + self.variance(mean)
-
-    def mean(self, f: Tensor) -> Tensor:
-        """Return f (...)."""
-        return f
 
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
@@ -179,3 +135,58 @@ class StudentT(Likelihood):
     def _numbers(self, f: Tensor) -> tuple[Tensor, Tensor]:
         """Return df and scale^2, 0-d."""
         return torch.as_tensor(self.df, dtype=f.dtype), torch.as_tensor(self.scale, dtype=f.dtype).square()
+
+
+@dataclass(frozen=True, repr=False)
+class Heteroscedastic(Likelihood):
+    """y ~ N(f, noise e^g), for a second function g ~ GP(0) of the inputs.
+
+    g has the kernel of f, with hyperparameters of its own: those of f with "noise_" before their names. The posterior
+    is variational, with f and g independent (Lazaro-Gredilla and Titsias 2011, "Variational heteroscedastic Gaussian
+    process regression"). `expected` takes both functions; methods of one function are at g = 0.
+
+    Attributes:
+        noise: The noise variance at g = 0, in the squared unit of the targets. If None, it is learned.
+    """
+
+    noise: Any = None
+    parameters = Normal.parameters
+    is_standardized = has_noise_process = True
+    approximations = ("variational",)
+
+    def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
+        """Return the mean of the log density of y (n,) for f and g ~ N(mean, variance), (n, 2) each.
+
+        With r = (y - E f)^2 + var f and q = E e^-g / noise it is -(log(2 pi noise) + E g + r q) / 2.
+        """
+        noise = torch.as_tensor(self.noise, dtype=mean.dtype)
+        left, square = y - mean[:, 0], (y - mean[:, 0]).square() + variance[:, 0]
+        share = (variance[:, 1] / 2 - mean[:, 1]).exp() / noise
+        value = -0.5 * ((2 * math.pi * noise).log() + mean[:, 1] + square * share)
+        half = 0.5 * square * share
+        return Expected(value, torch.stack([left * share, half - 0.5], dim=1), torch.stack([share, half], dim=1))
+
+    @property
+    def middle(self) -> Normal:
+        """The likelihood at g = 0."""
+        return Normal(self.noise)
+
+    def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
+        """Return the log density of y (n,) given f (n,), with its derivatives in f."""
+        return self.middle.slopes(y, f)
+
+    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
+        return self.middle.moments(mean, variance)
+
+    def variance(self, f: Tensor) -> Tensor:
+        """Return the noise for each f (...)."""
+        return self.middle.variance(f)
+
+    def cdf(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return the probability of at most y (...) given f (...)."""
+        return self.middle.cdf(y, f)
+
+    def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw an observation for each f (...)."""
+        return self.middle.sample(f, generator)

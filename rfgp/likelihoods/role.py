@@ -10,10 +10,15 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.scaling import moments
 
 L = TypeVar("L", bound="Likelihood")
 
 APPROXIMATIONS = ("laplace", "variational")
+_MAD = 1.4826
+"""The ratio of the standard deviation of a normal distribution to its median absolute deviation."""
+_LEAST_SPREAD = 1e-3
+"""The least latent variance before a fit, as a fraction of the variance of the targets."""
 LEAST_CURVATURE = 1e-10
 """The least curvature of a row's log density in f; smaller ones are raised to it."""
 
@@ -105,13 +110,19 @@ class Likelihood(ABC):
         """Return the likelihood with attributes that depend on its data (n,), such as a number of classes."""
         return self
 
-    @abstractmethod
     def check(self, y: Tensor) -> str | None:
-        """Return a message about the first invalid target of (n,). None if all are valid."""
+        """Return a message about the first invalid target of (n,). None if all are valid, as any numbers are here."""
+        return None
 
-    @abstractmethod
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return moments of f from standardised targets (n,) with weights (n,)."""
+        """Return moments of f from standardised targets (n,) with weights (n,).
+
+        Here they are the median of y and the variance that its median absolute deviation implies.
+        """
+        center = _median(y, weight)
+        spread = _MAD * _median((y - center).abs(), weight)
+        least = _LEAST_SPREAD * moments(y, weight)[1].square()
+        return InitialMoments(center, spread.square().clamp_min(least).clamp_min(1e-12))
 
     @abstractmethod
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
@@ -157,9 +168,9 @@ class Likelihood(ABC):
 
     # --- the distribution of an observation given f -----------------------------------------------
 
-    @abstractmethod
     def mean(self, f: Tensor) -> Tensor:
-        """Return the mean of an observation given f, (...) -> (...)."""
+        """Return the mean of an observation given f, (...) -> (...). Here it is f."""
+        return f
 
     @abstractmethod
     def variance(self, f: Tensor) -> Tensor:
@@ -195,6 +206,13 @@ def standardized(likelihood: L, unit: float) -> L:
     held = given(likelihood)
     units = {p.name: unit**p.power for p in likelihood.parameters if p.name in held}
     return replace(likelihood, **{name: held[name] / units[name] for name in units})
+
+
+def _median(values: Tensor, weight: Tensor) -> Tensor:
+    """Return the weighted median of values (n,) with weights (n,), 0-d."""
+    order = values.argsort()
+    below = weight[order].cumsum(0)
+    return values[order][int((below < 0.5 * below[-1]).sum())]
 
 
 def _short(value: Any) -> str:

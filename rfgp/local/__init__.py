@@ -11,5 +11,4 @@ from rfgp.local.neighbors import near_each_other as near_each_other
 from rfgp.local.neighbors import nearest as nearest
 from rfgp.local.neighbors import nearest_before as nearest_before
 from rfgp.local.neighbors import nearest_predecessors as nearest_predecessors
-from rfgp.local.neighbors import of_rows as of_rows
 from rfgp.local.neighbors import used as used

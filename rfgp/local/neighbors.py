@@ -91,17 +91,6 @@ def used(
     return SparsityPattern(pattern.indptr, places.reshape(-1), (pattern.shape[0], len(columns))), columns
 
 
-def of_rows(
-    pattern: SparsityPattern,  # (n, n)
-    rows: Indices,  # (r,)
-) -> SparsityPattern:  # (r, n)
-    """Return the pattern of some rows of another."""
-    sizes = np.diff(pattern.indptr)[rows]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    entries = np.repeat(np.asarray(pattern.indptr)[rows] - starts[:-1], sizes) + np.arange(starts[-1])
-    return SparsityPattern(starts, pattern.indices[entries], (len(rows), pattern.shape[1]))
-
-
 def near_each_other(
     z: Floats,  # (n, d)
     size: int,

@@ -10,6 +10,7 @@ from rfgp.choosing import fit_field
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_nodes
 from rfgp.likelihoods import Likelihood
+from rfgp.models.given import options_from
 from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
 from rfgp.regression import Choice
@@ -68,9 +69,7 @@ class RoadGP(Process[FieldFamily]):
         priors: Mapping[str, Hyperprior | None] | None = None,
         seed: int | None = None,
     ) -> None:
-        options = FieldOptions(
-            random.resolve_seed(seed), lengthscale, outputscale, noise, priors, likelihood, approximation
-        )
+        options = options_from(FieldOptions, {**locals(), "seed": random.resolve_seed(seed)})
         alphas: tuple[Any, ...] = (1, 2) if isinstance(alpha, str) and alpha == "auto" else (alpha,)
         domains = {f"alpha={each}": RoadDomain(graphs.RoadField(roads, each, boundary)) for each in alphas}
         first = next(iter(domains.values()))
@@ -147,9 +146,7 @@ class MeshGP(Process[FieldFamily]):
                 "A graphs.MeshField or a mesh is needed, got a graph; rfgp.GraphGP takes graphs."
             )
         field = field if isinstance(field, graphs.MeshField) else graphs.MeshField(field)
-        options = FieldOptions(
-            random.resolve_seed(seed), lengthscale, outputscale, noise, priors, likelihood, approximation
-        )
+        options = options_from(FieldOptions, {**locals(), "seed": random.resolve_seed(seed)})
         super().__init__(FieldFamily(MeshDomain(field, within), options))
 
     @property

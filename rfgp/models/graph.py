@@ -13,6 +13,7 @@ from rfgp.ambient import plain
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_nodes
 from rfgp.likelihoods import Likelihood
+from rfgp.models.given import options_from
 from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
 from rfgp.regression import Choice
@@ -99,27 +100,14 @@ class GraphGP(Process[NodeFamily]):
     ) -> None:
         if (wrong := wrong_graph(graph)) is not None:
             raise InvalidArgumentError(wrong)
-        is_kernel = isinstance(kernel, GraphKernel)
-        options = GraphOptions(
-            kernel=kernel if isinstance(kernel, GraphKernel) else graphs.kernels.by_name(kernel),
-            compares_starts=not is_kernel,
-            features=features,
-            seed=random.resolve_seed(seed),
-            num_walkers=num_walkers,
-            halt=halt,
-            lengths=lengths,
-            directions=directions,
-            exact_hops=exact_hops,
-            outputscale=outputscale,
-            noise=noise,
-            priors=priors,
-            degree=degree,
-            rank=rank,
-            walk_options=dict(walk_options or {}),
-            likelihood=likelihood,
-            approximation=approximation,
-        )
-        super().__init__(NodeFamily.of(graph, options))
+        arguments = {
+            **locals(),
+            "kernel": kernel if isinstance(kernel, GraphKernel) else graphs.kernels.by_name(kernel),
+            "compares_starts": not isinstance(kernel, GraphKernel),
+            "seed": random.resolve_seed(seed),
+            "walk_options": dict(walk_options or {}),
+        }
+        super().__init__(NodeFamily.of(graph, options_from(GraphOptions, arguments)))
 
     # --- what is known of it ---------------------------------------------------------------------
 

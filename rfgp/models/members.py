@@ -11,6 +11,7 @@ from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting import fit_table
 from rfgp.likelihoods import Likelihood
+from rfgp.models.given import options_from
 from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
 from rfgp.regression import (
@@ -68,29 +69,7 @@ class SparseSpectrumGP(Process[TableFamily]):
         likelihood: str | Likelihood = "normal",
         approximation: str | None = None,
     ) -> None:
-        options = FeatureOptions(
-            spectrum=spectrum,
-            features=features,
-            num_frequencies=num_frequencies,
-            coupling=coupling,
-            frequencies=frequencies,
-            ard=ard,
-            standardize=standardize,
-            lengthscale=lengthscale,
-            outputscale=outputscale,
-            noise=noise,
-            priors=priors,
-            seed=seed,
-            dtype=dtype,
-            local=local,
-            num_neighbors=num_neighbors,
-            conditioning=conditioning,
-            local_lengthscale=local_lengthscale,
-            local_outputscale=local_outputscale,
-            likelihood=likelihood,
-            approximation=approximation,
-        )
-        super().__init__(family_of(options))
+        super().__init__(family_of(options_from(FeatureOptions, locals())))
 
     @property
     def options(self) -> FeatureOptions:
@@ -102,8 +81,7 @@ class SparseSpectrumGP(Process[TableFamily]):
     @property
     def spectrum(self) -> spectra.Spectrum:
         """The kernel's spectrum."""
-        spectrum: spectra.Spectrum = self.options.spectrum
-        return spectrum
+        return cast(spectra.Spectrum, self.options.spectrum)
 
     @property
     def features(self) -> str:
@@ -113,8 +91,7 @@ class SparseSpectrumGP(Process[TableFamily]):
     @property
     def coupling(self) -> couplings.Coupling:
         """The frequencies' coupling."""
-        coupling: couplings.Coupling = self.options.coupling
-        return coupling
+        return cast(couplings.Coupling, self.options.coupling)
 
     @property
     def feature_map(self) -> FeatureMap:
@@ -176,13 +153,7 @@ class ExactGP(Process[KernelFamily]):
         likelihood: str | Likelihood = "normal",
         approximation: str | None = None,
     ) -> None:
-        common = (spectrum, ard, standardize, lengthscale, outputscale, noise, priors, dtype)
-        beside = {"local_lengthscale": local_lengthscale, "local_outputscale": local_outputscale}
-        super().__init__(
-            KernelFamily(
-                KernelOptions(*common, local=local, likelihood=likelihood, approximation=approximation, **beside)
-            )
-        )
+        super().__init__(KernelFamily(options_from(KernelOptions, locals())))
 
     @property
     def options(self) -> KernelOptions:
@@ -192,8 +163,7 @@ class ExactGP(Process[KernelFamily]):
     @property
     def spectrum(self) -> spectra.Spectrum:
         """The kernel's spectrum."""
-        spectrum: spectra.Spectrum = self.options.spectrum
-        return spectrum
+        return cast(spectra.Spectrum, self.options.spectrum)
 
     @property
     def members(self) -> "tuple[tuple[float, ExactGP], ...]":

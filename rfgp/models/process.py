@@ -21,7 +21,7 @@ from rfgp.errors import (
 )
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
 from rfgp.hyperparameters import Hyperparameters
-from rfgp.inference.left_out import LeaveOneOut
+from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
 from rfgp.models.given import given, warn_of_targets
 from rfgp.regression import Family, FitReport, Regression, begin, conditioned, decided, extended, solved_if_read

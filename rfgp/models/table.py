@@ -13,7 +13,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.features import Nystrom
 from rfgp.fitting import Plan, Progress, Reporter
 from rfgp.likelihoods import Likelihood
-from rfgp.models.given import given
+from rfgp.models.given import given, options_from
 from rfgp.models.members import ExactGP, members_of, redrawn, under, with_others
 from rfgp.models.process import Fitted, Process, with_rows
 from rfgp.parameters import Hyperprior
@@ -41,9 +41,6 @@ _OF_KERNEL = {"spectrum", "ard", "standardize", "lengthscale", "outputscale", "n
     "likelihood",
     "approximation",
 }
-
-
-_ARGUMENTS = frozenset(field.name for field in fields(OpenOptions))
 
 
 class TableGP(Process[TableFamily | OpenFamily]):
@@ -190,8 +187,7 @@ class TableGP(Process[TableFamily | OpenFamily]):
         memory: str | float | None = None,
         max_seconds: float | None = None,
     ) -> None:
-        chosen = {name: value for name, value in locals().items() if name in _ARGUMENTS}
-        super().__init__(family_for(OpenOptions(**chosen)))
+        super().__init__(family_for(options_from(OpenOptions, locals())))
 
     @classmethod
     @plain()

@@ -23,7 +23,6 @@ from rfgp.regression.table import InducingOptions as InducingOptions
 from rfgp.regression.table import KernelFamily as KernelFamily
 from rfgp.regression.table import KernelOptions as KernelOptions
 from rfgp.regression.table import LocalFamily as LocalFamily
-from rfgp.regression.table import LocalOptions as LocalOptions
 from rfgp.regression.table import Offer as Offer
 from rfgp.regression.table import OpenFamily as OpenFamily
 from rfgp.regression.table import OpenOptions as OpenOptions

@@ -102,6 +102,8 @@ class Family(ABC):
     """The options of a model and the random draws for its inputs. A family is immutable."""
 
     options: Options
+    noise_prefix: ClassVar[str] = "noise_"
+    """The beginning of the names of the hyperparameters of a noise that is a function of the inputs."""
     has_few_features: ClassVar[bool] = False
     """Whether matrices of features replace those of all pairs of rows if the rows are more."""
 
@@ -228,5 +230,5 @@ class Member:
 
 
 def mean_and_noise(values: Values) -> tuple[Tensor, Tensor]:
-    """Return the standardised mean (k,) and noise, 0-d."""
-    return values.standardized("mean").reshape(-1), values.standardized("noise")
+    """Return the standardised mean (k,) and noise, 0-d, float64."""
+    return values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()

@@ -13,9 +13,8 @@ from rfgp.errors import DataError
 from rfgp.inference import sites
 from rfgp.inference.composite import tensors_by_prefix
 from rfgp.inference.distributions import MarginalDistribution
-from rfgp.inference.left_out import LeaveOneOut
 from rfgp.inference.mixture import MixtureMember, MixturePosterior
-from rfgp.inference.observed import observations
+from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned as learned_of
@@ -31,8 +30,6 @@ F = TypeVar("F", bound=Family)
 
 MOST_OF_CLASSES = 500
 """The most rows of several classes without features for variational inference: a step costs n^3 for each class."""
-NOISE = "noise_"
-"""The prefix of the hyperparameters of the logarithm of the noise."""
 NOISE_START, NOISE_BOUNDS = 0.5, (1e-4, 1e2)
 """The start and the bounds of the output scale of the logarithm of the noise."""
 
@@ -113,8 +110,10 @@ def likelihood_quantities(family: Family, summary: DataSummary) -> dict[str, Qua
     of_noise = {}
     if family.options.likelihood.has_noise_process:
         of_noise = dict(family.inputs.quantities(summary.spread, summary.scaling))
-        of_noise["outputscale"] = Quantity(NOISE_START * one, one, (NOISE_BOUNDS[0] * one, NOISE_BOUNDS[1] * one))
-    return {f"{NOISE}{name}": quantity for name, quantity in of_noise.items()} | {
+        bounds = (NOISE_BOUNDS[0] * one, NOISE_BOUNDS[1] * one)
+        scales = [v for v in family.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
+        of_noise |= {v.name: Quantity(NOISE_START * v.start * one, one, bounds) for v in scales}
+    return {f"{family.noise_prefix}{name}": quantity for name, quantity in of_noise.items()} | {
         p.name: Quantity(p.start * one, unit**p.power, (p.bounds[0] * one, p.bounds[1] * one))
         for p in learned_of(family.options.likelihood)
     }
@@ -135,7 +134,7 @@ def priors_of(family: Family, values: Values) -> list[Prior]:
     """Return the prior of the latent function, and that of the logarithm of the noise if it is a function."""
     if not family.options.likelihood.has_noise_process:
         return [family.prior(values)]
-    of_noise = {name: values.raw.get(f"{NOISE}{name}", raw) for name, raw in values.raw.items()}
+    of_noise = {name: values.raw.get(f"{family.noise_prefix}{name}", raw) for name, raw in values.raw.items()}
     return [family.prior(values), family.prior(Values(values.space, of_noise))]
 
 

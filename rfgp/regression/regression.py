@@ -15,10 +15,8 @@ from rfgp.blocks import Prior
 from rfgp.counts import check_count, counted
 from rfgp.errors import NotFittedError
 from rfgp.inference.conditioned import ConditionedGP
-from rfgp.inference.left_out import LeaveOneOut
-from rfgp.inference.mixture import MixtureDistribution, MixtureInference
-from rfgp.inference.mixture_prediction import MixturePrediction
-from rfgp.inference.observed import observations
+from rfgp.inference.mixture import MixtureDistribution, MixtureInference, MixturePrediction
+from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.term_prediction import TermPrediction
 from rfgp.parameters import Values
@@ -362,8 +360,7 @@ def _updated(
     """Return the posterior with further rows, and these rows, counted as they were read."""
     assert isinstance(posterior, LowRankPosterior)
     with torch.no_grad():
-        mean, noise = mean_and_noise(regression.hyperparameters)
-        model = LinearModel(regression.prior().dense, more, mean.double(), noise.double())
+        model = LinearModel(regression.prior().dense, more, *mean_and_noise(regression.hyperparameters))
         grown, statistics = update_gram(model, posterior)
     if isinstance(more, SourceRows) and more.num_rows is None:
         more = more.counted(int(statistics.rows), float(statistics.observations))

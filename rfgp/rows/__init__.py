@@ -17,11 +17,9 @@ from rfgp.rows.given import read_more as read_more
 from rfgp.rows.given import read_training as read_training
 from rfgp.rows.repeats import merge_repeats as merge_repeats
 from rfgp.rows.repeats import repeat_groups as repeat_groups
-from rfgp.rows.sources import ArraySource as ArraySource
 from rfgp.rows.sources import Chunk as Chunk
-from rfgp.rows.sources import DistributedSource as DistributedSource
 from rfgp.rows.sources import RowSource as RowSource
+from rfgp.rows.sources import SourceInputs as SourceInputs
+from rfgp.rows.sources import SourceRows as SourceRows
 from rfgp.rows.sources import as_source as as_source
-from rfgp.rows.streams import RemoteRows as RemoteRows
-from rfgp.rows.streams import SourceInputs as SourceInputs
-from rfgp.rows.streams import SourceRows as SourceRows
+from rfgp.rows.sources import pool_of as pool_of

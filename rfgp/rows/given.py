@@ -11,8 +11,16 @@ from torch import Tensor
 from rfgp.errors import DataError
 from rfgp.rows.arrays import Origin, read_per_row, read_targets
 from rfgp.rows.blocks import Block, Rows, parts_of
-from rfgp.rows.sources import Chunk, DistributedSource, RowSource, as_source, checked, standardized
-from rfgp.rows.streams import RemoteRows, SourceRows
+from rfgp.rows.sources import (
+    Chunk,
+    DistributedSource,
+    RemoteRows,
+    RowSource,
+    SourceRows,
+    as_source,
+    checked,
+    standardized,
+)
 from rfgp.rows.survey import Survey, survey
 from rfgp.scaling import Affine, Scaling, moments
 

@@ -1,6 +1,5 @@
 """Models in files: a container that knows no model, and codecs of the families. Nothing in a file is ever executed."""
 
-from rfgp.saving.container import FORMAT as FORMAT
 from rfgp.saving.models import Codec as Codec
 from rfgp.saving.models import Saved as Saved
 from rfgp.saving.models import read as read

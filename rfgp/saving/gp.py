@@ -31,7 +31,7 @@ from rfgp.saving.models import Codec, Json, Tensors, part
 from rfgp.saving.values import Decoder, Encoder
 from rfgp.scaling import Affine, Scaling
 
-_CHOICES = ("inference", "mean", "standardize", "seed")
+_CHOICES = ("inference", "mean", "standardize", "seed", "budget")
 """The options that JSON has as they are."""
 
 
@@ -137,7 +137,7 @@ def _summary(schema: Schema, spread: Tensor, scaling: Scaling) -> ColumnSummary:
     maps = scaling.inputs
     if maps is None or maps.scale.shape != (len(schema.columns),):
         raise ValueError("the scaling has other columns than the kernel")
-    kept = ~torch.tensor(schema.is_standardizable)
+    kept = ~torch.tensor(schema.is_standardizable, dtype=torch.bool)
     if bool((maps.location[kept] != 0).any()) or bool((maps.scale[kept] != 1).any()):
         raise ValueError("a column is standardised that keeps its units")
     if spread.shape != maps.scale.shape or spread.dtype != maps.scale.dtype:

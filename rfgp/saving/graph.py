@@ -83,11 +83,8 @@ def _decode_options(described: Mapping[str, Any]) -> GraphOptions:
     return GraphOptions(
         kernel=_decode_kernel(described["kernel"]),
         compares_starts=bool(described.get("compares_starts", False)),
-        features=described["features"],
-        seed=described["seed"],
+        **{name: described[name] for name in ("features", "seed", "outputscale", "noise")},
         **main,
-        outputscale=described["outputscale"],
-        noise=described["noise"],
         priors=None if priors is None else plain.decode_priors(priors),
         **{"degree": None, "rank": None, **described.get("series", {})},
         walk_options=walks,

@@ -22,12 +22,12 @@ from torch import Tensor
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.parameters import Quantity, Space, Values
-from rfgp.regression import Family, FitReport, Regression, Stage
+from rfgp.regression import Family, FitReport, Regression
 from rfgp.regression.observing import restored
 from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
 from rfgp.rows.arrays import read_per_row
-from rfgp.saving.choices import decode_choice, encode_choice, encode_report
 from rfgp.saving.container import read_file, write_file
+from rfgp.saving.plain import decode_choice, decode_report, encode_choice, encode_report
 from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Posterior
 
@@ -127,7 +127,7 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
     _check_values(tensors)
     if not isinstance(header["metadata"], dict):
         raise ValueError("the metadata are no JSON object")
-    report = _fit_report(header["fit_report"])
+    report = decode_report(header["fit_report"])
     if report is not None:
         report = replace(report, choice=decode_choice(header.get("choice")))
     regression = _regression(header, tensors, codec)
@@ -172,8 +172,8 @@ _PARTS = ("raw", "start", "unit", "low", "high")
 
 def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
     scaling = _scaling(header["columns"], tensors)
-    for affine in (scaling.targets, scaling.inputs):
-        _check_affine(affine)
+    _check_affine(scaling.targets)
+    _check_affine(scaling.inputs, least=1 if codec.quantities is None else 0)
     family = codec.decode(header["options"], tensors, scaling)
     values = values_of(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, family, codec.quantities)
     codec.check(family, values)
@@ -248,14 +248,14 @@ def values_of(
     return values.replaced(raw)
 
 
-def _check_affine(affine: Affine | None, other: Affine | None = None) -> None:
-    """Refuse a map whose parts differ in shape or dtype, from each other or from those of another map."""
+def _check_affine(affine: Affine | None, other: Affine | None = None, *, least: int = 1) -> None:
+    """Refuse a map whose parts differ in shape or dtype, from each other or from another map, or have fewer columns."""
     if affine is None:
         return
     maps = [affine] if other is None else [affine, other]
     kinds = {(tensor.shape, tensor.dtype) for each in maps for tensor in (each.location, each.scale)}
     (shape, dtype), *others = kinds
-    if others or len(shape) > 1 or 0 in shape or not dtype.is_floating_point:
+    if others or len(shape) > 1 or min(shape, default=1) < least or not dtype.is_floating_point:
         raise ValueError("the scaling has parts of other shapes or kinds")
     if not bool(torch.isfinite(affine.scale.double().square()).all()):
         raise ValueError("the scaling is out of the range of double precision")
@@ -354,31 +354,6 @@ def _check_values(tensors: Tensors) -> None:
             raise ValueError(f"{name} takes more variance away than there is")
 
 
-def _fit_report(content: dict[str, Any] | None) -> FitReport | None:
-    if content is None:
-        return None
-    tuples: dict[str, Any] = {name: tuple(content[name]) for name in ("at_bounds", "trace")}
-    tuples["stages"] = tuple(Stage(**stage) for stage in content["stages"])
-    report = FitReport(**{**content, **tuples})
-    kinds = {"converged": bool, "iterations": int, "evaluations": int, "log_marginal_likelihood": float, "message": str}
-    kinds |= {"frequencies": str, "likelihood_error": float}
-    if report.frequencies not in ("fixed", "learned", "fell back"):
-        raise ValueError("the fit's report holds a value that no fit gives")
-    wrong = [name for name, kind in kinds.items() if not isinstance(getattr(report, name), kind)]
-    wrong += [name for name in _FIGURES if not isinstance(getattr(report, name), float | None)]
-    for stage in report.stages:
-        wrong += [name for name, kind in _STAGE.items() if not isinstance(getattr(stage, name), kind)]
-    if (
-        wrong
-        or not all(isinstance(value, float) for value in report.trace)
-        or not all(isinstance(name, str) for name in report.at_bounds)
-    ):
-        raise ValueError("the fit's report holds values of other kinds")
-    return report
-
-
 _LARGEST_LOG, _LARGEST, _LEAST_PIVOT, _ROUNDING = 300.0, 1e100, 1e-100, 1e-6
 """The largest logarithm of a hyperparameter, the largest one of any sign, the least pivot of a factor, and the rounding
 error of a variance."""
-_FIGURES = ("calibration", "leave_one_out", "weights_used")
-_STAGE = {"name": str, "rows": int, "iterations": int, "evaluations": int, "gain": float}

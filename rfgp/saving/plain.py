@@ -1,7 +1,9 @@
-"""Constructor options as JSON, and back; names and numbers only, nothing that could execute."""
+"""Options, reports of fits and records of choices as JSON, and back; names and numbers, nothing that could execute."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import asdict, is_dataclass
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -10,6 +12,8 @@ from rfgp import couplings, likelihoods, spectra
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Likelihood
 from rfgp.parameters import Hyperprior
+from rfgp.regression import Choice, FitReport
+from rfgp.regression.record import DENSITY, ERROR
 
 _PRIORS = (
     "Beta",
@@ -118,14 +122,6 @@ def _decode_prior(entry: Mapping[str, Any] | None) -> Hyperprior | None:
     return prior
 
 
-def _encode_spectrum(spectrum: spectra.Spectrum) -> dict[str, Any]:
-    return {"name": spectra.name_of(spectrum), **{key: plain(value) for key, value in vars(spectrum).items()}}
-
-
-def _encode_coupling(coupling: couplings.Coupling) -> dict[str, Any]:
-    return {"name": couplings.name_of(coupling), **plain_values(couplings.options_of(coupling))}
-
-
 def encode_likelihood(likelihood: Likelihood) -> dict[str, Any] | None:
     """Return a likelihood as JSON, with the parameters that were given; the normal one is None."""
     if isinstance(likelihood, likelihoods.Normal):
@@ -160,8 +156,8 @@ def decode_dtype(name: str) -> torch.dtype:
 
 
 _ENCODE: dict[str, Any] = {
-    "spectrum": _encode_spectrum,
-    "coupling": _encode_coupling,
+    "spectrum": lambda spectrum: {"name": spectra.name_of(spectrum), **plain_values(vars(spectrum))},
+    "coupling": lambda coupling: {"name": couplings.name_of(coupling), **plain_values(couplings.options_of(coupling))},
     "priors": encode_priors,
     "dtype": encode_dtype,
     "likelihood": encode_likelihood,
@@ -173,3 +169,74 @@ _DECODE: dict[str, Any] = {
     "dtype": decode_dtype,
     "likelihood": decode_likelihood,
 }
+
+
+_ROUNDING = 1e-6
+
+
+def encode_report(report: FitReport | None) -> dict[str, Any] | None:
+    """Return a report as JSON, without the choice, which stands beside it: older versions read the rest."""
+    if report is None:
+        return None
+    return {name: value for name, value in asdict(report).items() if name != "choice"}
+
+
+def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
+    """Return the report that `encode_report` wrote.
+
+    Raises:
+        ValueError: it holds values that no report has.
+    """
+    report: FitReport | None = _decode(FitReport | None, content)
+    if report is not None and report.frequencies not in ("fixed", "learned", "fell back"):
+        raise ValueError("the fit's report holds a value that no fit gives")
+    return report
+
+
+def encode_choice(report: FitReport | None) -> dict[str, Any] | None:
+    """Return the choice of a report as JSON, where there is one."""
+    return None if report is None or report.choice is None else asdict(report.choice)
+
+
+def decode_choice(content: Mapping[str, Any] | None) -> Choice | None:
+    """Return the choice that `encode_choice` wrote.
+
+    Raises:
+        ValueError: it holds what no choice has.
+    """
+    choice: Choice | None = _decode(Choice | None, content)
+    if choice is None:
+        return None
+    known = choice.measure in (DENSITY, ERROR) and 0 <= choice.best < len(choice.trials)
+    if not known or (choice.shares and not _are_shares(choice)):
+        raise ValueError("the record of the choice holds values that no choice has")
+    return choice
+
+
+def _are_shares(choice: Choice) -> bool:
+    shares = choice.shares
+    known = len(shares) == len(choice.trials) and all(0 <= share <= 1 for share in shares)
+    return known and abs(sum(shares) - 1) < _ROUNDING and 0 < shares[choice.best] == max(shares)
+
+
+def _decode(kind: Any, content: Any) -> Any:
+    """Return a JSON value as a type hint says: a plain value, None, a tuple, a mapping, or a dataclass.
+
+    Raises:
+        ValueError: the value is of another kind.
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return content
+    if origin is UnionType:
+        return None if content is None else _decode(parts[0], content)
+    if origin is tuple:
+        return tuple(_decode(parts[0], each) for each in content)
+    if origin is Mapping:
+        return {name: _decode(parts[1], value) for name, value in content.items()}
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{name: _decode(hints[name], value) for name, value in content.items()})
+    if type(content) is not kind:
+        raise ValueError(f"a record has {content!r} in the place of a value of type {kind.__name__}")
+    return content

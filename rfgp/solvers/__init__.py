@@ -1,7 +1,5 @@
 """Solvers of Gaussian regression on a sum of latent blocks, one for each structure of the prior."""
 
-from rfgp.solvers.choice import MOST_DENSE as MOST_DENSE
-from rfgp.solvers.choice import is_low_rank as is_low_rank
 from rfgp.solvers.choice import restore as restore
 from rfgp.solvers.choice import solver_for as solver_for
 from rfgp.solvers.choice import solver_in_memory as solver_in_memory

@@ -30,11 +30,11 @@ from rfgp.ambient import Cached
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
-from rfgp.linalg import cholesky, gram
+from rfgp.linalg import cholesky, gram, half_solve
 from rfgp.rows import Block
 from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
 from rfgp.solvers.role import Functions, Inference, Posterior, Shape
-from rfgp.solvers.terms import known_terms, make_contiguous
+from rfgp.solvers.terms import known_terms
 
 _LOG_2PI = math.log(2 * math.pi)
 _SPARSE = 0.05
@@ -74,8 +74,8 @@ class DenseSolver(Inference):
             return self._factorized()
 
     @cached_property
-    def _coefficients(self) -> Tensor:
-        """The coefficients a, (n, k), without gradients."""
+    def coefficients(self) -> Tensor:
+        """The coefficients a = C^-1 (y - mean), (n, k), without gradients."""
         return torch.cholesky_solve(self._residual.detach(), self._factor)
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -85,18 +85,18 @@ class DenseSolver(Inference):
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         y, each = self._residual, self._rows.each
         log_determinant = 2 * self._factor.diagonal().log().sum()
-        squares = (y * self._coefficients).sum(0) @ each
+        squares = (y * self.coefficients).sum(0) @ each
         return -0.5 * (squares + each.sum() * (log_determinant + len(y) * _LOG_2PI)), self._gradients
 
     def _gradients(self) -> list[Tensor]:
         each = self._rows.each
-        in_covariance, counted = torch.cholesky_inverse(self._factor), self._coefficients * each
-        in_covariance.addmm_(counted, self._coefficients.mT, beta=-float(each.sum())).mul_(0.5)
+        in_covariance, counted = torch.cholesky_inverse(self._factor), self.coefficients * each
+        in_covariance.addmm_(counted, self.coefficients.mT, beta=-float(each.sum())).mul_(0.5)
         return [in_covariance, in_covariance.diagonal().clone(), -counted]
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return y_i - a_i / (C^-1)_ii (n, k) and 1 / (C^-1)_ii (n,)."""
-        return self._rows.targets - self._coefficients / self._precisions[:, None], 1 / self._precisions
+        return self._rows.targets - self.coefficients / self._precisions[:, None], 1 / self._precisions
 
     @cached_property
     def _precisions(self) -> Tensor:
@@ -104,14 +104,9 @@ class DenseSolver(Inference):
         return torch.cholesky_inverse(self._factor).diagonal()
 
     @property
-    def coefficients(self) -> Tensor:
-        """The coefficients a = C^-1 (y - mean), (n, k)."""
-        return self._coefficients
-
-    @property
     def fitted(self) -> Tensor:
         """The posterior mean K a of f at the rows, (n, k)."""
-        return self._kernel.detach() @ self._coefficients
+        return self._kernel.detach() @ self.coefficients
 
     @property
     def latent_variances(self) -> Tensor:
@@ -130,15 +125,14 @@ class DenseSolver(Inference):
 
     def posterior(self) -> Posterior:
         """Return the factor of the rows' covariance, or the weights of features, with gradients if C or y has some."""
-        factor, coefficients = self._factor, self._coefficients
+        factor, coefficients = self._factor, self.coefficients
         if torch.is_grad_enabled() and any(t.requires_grad for t in (self._kernel, self._noise, self._residual)):
             factor = self._factorized()
             coefficients = torch.cholesky_solve(self._residual, factor)
         if not self._prior.has_weights_only or self._prior.dense.has_residual:
             return DensePosterior(self._prior, self._rows.inputs, coefficients, factor)
         phi = self._prior.dense.scaled(self._rows.inputs).double()
-        rows: Tensor = torch.linalg.solve_triangular(factor, phi, upper=False)
-        return LowRankPosterior(self._prior, phi.mT @ coefficients, RowCovariance(rows))
+        return LowRankPosterior(self._prior, phi.mT @ coefficients, RowCovariance(half_solve(factor, phi)))
 
     def _factorized(self) -> Tensor:
         covariance = self._kernel.clone()
@@ -164,8 +158,7 @@ class DensePosterior(Posterior):
     factor: Tensor
     terms: tuple[str, ...] | None = None
 
-    def __post_init__(self) -> None:
-        make_contiguous(self, "inputs", "coefficients", "factor")
+    stored = ("inputs", "coefficients", "factor")
 
     @property
     def width(self) -> int:
@@ -186,17 +179,13 @@ class DensePosterior(Posterior):
             rows = sp.csr_array(projected.numpy())
             explained = torch.from_numpy(np.asarray(rows.multiply(rows @ self._precision.numpy()).sum(1)))
         else:
-            explained = self._half_solved(projected).square().sum(0)
+            explained = half_solve(self.factor, projected.mT).square().sum(0)
         return (self._own.diagonal(inputs).double() - explained).clamp_min(0)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
-        solved = self._half_solved(projected)
+        solved = half_solve(self.factor, projected.mT)
         return self._own.kernel(inputs, inputs).double() - solved.mT @ solved
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return inputs, (n, d) or positions (n,), coefficients (n, k) and factor (n, n)."""
-        return {"inputs": self.inputs, "coefficients": self.coefficients, "factor": self.factor}
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of coefficients and factor, for n rows and k outputs."""
@@ -216,7 +205,7 @@ class DensePosterior(Posterior):
         Raises:
             InvalidArgumentError: there is no such term, or none is named.
         """
-        left, right = (self._half_solved(self.of(names).project(inputs)) for names in (first, second))
+        left, right = (half_solve(self.factor, self.of(names).project(inputs).mT) for names in (first, second))
         shared = self.prior.of([name for name in first if name in second])
         prior = shared.kernel(inputs, inputs).double() if shared.blocks else left.new_zeros(())
         return prior - left.mT @ right
@@ -252,10 +241,6 @@ class DensePosterior(Posterior):
     def _precision(self) -> Tensor:
         """C^-1 (n, n)."""
         return torch.cholesky_inverse(self.factor)
-
-    def _half_solved(self, projected: Tensor) -> Tensor:
-        solved: Tensor = torch.linalg.solve_triangular(self.factor, projected.mT, upper=False)
-        return solved
 
 
 def _covariance(prior: Prior, inputs: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import covariance_root
 from rfgp.rows import Block
 from rfgp.solvers.operators import LatentOperator
+from rfgp.solvers.terms import make_contiguous
 
 Functions = Callable[[Tensor], Tensor]
 """Functions of the inputs of n points, (count, n, k)."""
@@ -25,15 +26,15 @@ class Posterior(ABC):
     """The state that predictions need: a Gaussian posterior of the latent vectors, and how points read them.
 
     Predictions are computed for chunks of points. `project` returns what ties points to the data, and the other methods
-    take it. k outputs share one covariance; C functions that do not share it have an axis more, which `is_joint` says.
+    take it. k outputs share one covariance; C functions that do not share it have an axis more.
 
     Attributes:
         prior: The prior, without gradients unless predictions are differentiated in its parameters.
     """
 
     prior: Prior
-    is_joint = False
-    """Whether functions have covariances of their own, which are not independent."""
+    stored: ClassVar[tuple[str, ...]] = ()
+    """The names of the attributes that a file keeps. They are tensors, made contiguous as they are in files."""
     noise_process: "Posterior | None" = None
     """The posterior of the logarithm of the noise, if that is a function of the inputs."""
 
@@ -89,9 +90,12 @@ class Posterior(ABC):
             InvalidArgumentError: the model is known at given points only.
         """
 
-    @abstractmethod
+    def __post_init__(self) -> None:
+        make_contiguous(self, *self.stored)
+
     def tensors(self) -> dict[str, Tensor]:
         """Return by name the tensors (...) that a file keeps."""
+        return {name: getattr(self, name) for name in self.stored}
 
     @abstractmethod
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
@@ -130,8 +134,8 @@ class Posterior(ABC):
         raise InvalidArgumentError("This posterior is not divided into terms.")
 
 
-class Inference(ABC):
-    """What is known of rows under a prior. It is differentiable in the tensors that it was built from."""
+class Inference(Protocol):
+    """The role: inference given rows under a prior. It is differentiable in the tensors that it was built from."""
 
     @abstractmethod
     def log_marginal_likelihood(self) -> Tensor:
@@ -164,33 +168,13 @@ class Inference(ABC):
 
 
 @runtime_checkable
-class Solver(Protocol):
+class Solver(Inference, Protocol):
     """The role: Gaussian regression of rows, y = mean + f + e, f from the prior and e ~ N(0, D).
 
     A solver does what depends on the prior and the inputs once; `at` gives the same prior and inputs other targets and
     another noise, which is how a search for the sites of other likelihoods uses it. k outputs share one covariance
-    C = K + D, and their log densities count with the signs of the rows (`Block.signs`). Solvers are `Inference`.
+    C = K + D, and their log densities count with the signs of the rows (`Block.signs`).
     """
-
-    def log_marginal_likelihood(self) -> Tensor:
-        """Return the log marginal likelihood, 0-d, constants included."""
-
-    @property
-    def likelihood_error(self) -> float:
-        """The standard error of the log marginal likelihood, 0 if it is not estimated."""
-
-    @property
-    def effective_dof_fraction(self) -> float | None:
-        """The share of the F weights that the rows determine. None if weights are not the latent."""
-
-    def warm_start(self) -> WarmStart:
-        """Return where a search at hyperparameters close by may begin."""
-
-    def posterior(self) -> Posterior:
-        """Return what predictions need."""
-
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others."""
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver with other targets and noise of the same inputs.

@@ -7,14 +7,14 @@ steps. The result states the largest relative residual of the systems.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from rfgp.linalg import cholesky
+from rfgp.blocks import Prior
+from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block
-from rfgp.solvers.conjugate_gradients import conjugate_gradients
+from rfgp.solvers.conjugate_gradients import Map, conjugate_gradients
 
 MOST_STEPS, MOST_POINTS = 200, 1000
 """The most steps of conjugate gradients, and the most rows of the preconditioner."""
@@ -22,16 +22,6 @@ PASSES = 400.0
 """Operations that distances and kernels take for an entry, most of it memory."""
 ENTRIES = 2**21
 """The number of entries of a block of the matrix."""
-
-
-class Covariance(Protocol):
-    """The role: a prior with a covariance function."""
-
-    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b) between inputs a and b."""
-
-    def diagonal(self, a: Tensor) -> Tensor:
-        """Return the variances (n_a,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +42,7 @@ class ExactMarginals:
 
 
 def exact_marginals(
-    prior: Covariance,
+    prior: Prior,
     rows: Block,
     mean: Tensor,  # (k,)
     noise: Tensor,  # 0-d
@@ -78,7 +68,7 @@ def exact_marginals(
     cross = prior.kernel(x, points.double())
     right = torch.cat([rows.targets - mean, cross], dim=1)
     diagonal = rows.noise_diag(noise).expand(len(rows)).double()
-    precondition = _NystromPreconditioner.of(prior, x, diagonal, generator)
+    precondition = _nystrom(prior, x, diagonal, generator)
     found = conjugate_gradients(lambda v: _product(prior, x, diagonal, v), right, tolerance, most, precondition)
     variance = prior.diagonal(points.double()) - (cross * found.solution[:, k:]).sum(0)
     fitted = mean + cross.mT @ found.solution[:, :k]
@@ -90,32 +80,21 @@ def step_operations(rows: int, columns: int, points: int) -> float:
     return float(rows) ** 2 * (2.0 * columns + 2.0 * (points + 1) + PASSES)
 
 
-@dataclass(frozen=True, eq=False)
-class _NystromPreconditioner:
-    """(D + U U^T)^-1 by the inverse of I + U^T D^-1 U."""
-
-    diagonal: Tensor  # (n,)
-    scaled: Tensor  # D^-1 U (n, M)
-    factor: Tensor  # the Cholesky factor of I + U^T D^-1 U (M, M)
-
-    @classmethod
-    def of(cls, prior: Covariance, x: Tensor, diagonal: Tensor, generator: torch.Generator) -> "_NystromPreconditioner":
-        chosen = torch.randperm(len(x), generator=generator)[: min(MOST_POINTS, max(1, len(x) // 2))]
-        some = x[chosen]
-        inner = prior.kernel(some, some)
-        jitter = 1e-6 * inner.diagonal().mean() * torch.eye(len(some), dtype=inner.dtype)
-        root = cholesky(inner + jitter, "the kernel of the preconditioner's rows")
-        u = torch.linalg.solve_triangular(root, prior.kernel(some, x), upper=False).mT
-        scaled = u / diagonal[:, None]
-        within = torch.eye(len(some), dtype=u.dtype) + u.mT @ scaled
-        return cls(diagonal, scaled, cholesky(within, "the preconditioner"))
-
-    def __call__(self, v: Tensor) -> Tensor:
-        inner = torch.cholesky_solve(self.scaled.mT @ v, self.factor)
-        return v / self.diagonal[:, None] - self.scaled @ inner
+def _nystrom(prior: Prior, x: Tensor, diagonal: Tensor, generator: torch.Generator) -> Map:
+    """Return the map of v (n, p) to (D + U U^T)^-1 v, by the inverse of I + U^T D^-1 U."""
+    chosen = torch.randperm(len(x), generator=generator)[: min(MOST_POINTS, max(1, len(x) // 2))]
+    some = x[chosen]
+    inner = prior.kernel(some, some)
+    jitter = 1e-6 * inner.diagonal().mean() * torch.eye(len(some), dtype=inner.dtype)
+    root = cholesky(inner + jitter, "the kernel of the preconditioner's rows")
+    u = half_solve(root, prior.kernel(some, x)).mT
+    scaled = u / diagonal[:, None]
+    within = torch.eye(len(some), dtype=u.dtype) + u.mT @ scaled
+    factor = cholesky(within, "the preconditioner")
+    return lambda v: v / diagonal[:, None] - scaled @ torch.cholesky_solve(scaled.mT @ v, factor)
 
 
-def _product(prior: Covariance, x: Tensor, diagonal: Tensor, v: Tensor) -> Tensor:
+def _product(prior: Prior, x: Tensor, diagonal: Tensor, v: Tensor) -> Tensor:
     """Return (K + D) v (n, p), K in blocks of rows."""
     size = max(1, ENTRIES // len(x))
     parts = [prior.kernel(x[first : first + size], x) @ v for first in range(0, len(x), size)]

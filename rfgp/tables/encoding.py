@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
-from rfgp.rows.index import counts_rows, is_index_name, warn_of_index
+from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
 from rfgp.tables import content
 from rfgp.tables.columns import Column, Frame
 from rfgp.tables.messages import counted, like, listed, show, title

@@ -14,6 +14,7 @@ from benchmarks.papers.own.couplings import over_tables
 from benchmarks.record import Result, Scale, Value
 from rfgp import couplings, features, random
 from rfgp.blocks import Residual, WeightBlock, Weights
+from rfgp.couplings.energy import distances_between
 from rfgp.features.inducing import by_k_means, by_pivots
 from rfgp.rows import Block
 from rfgp.solvers.lowrank import LinearModel, evidence_bounds
@@ -22,7 +23,8 @@ TABLES = ("abalone", "airfoil", "bike", "concrete", "elevators", "kin40k", "powe
 TRAIN, TEST, SHARE = 2000, 500, 0.8
 """Rows of each split at most, and the share of a small table that is trained on."""
 SIZES, SPLITS, DRAWS = (32, 128, 256), 2, 4
-RANDOM = ("iid", "orthogonal", "pairwise", "energy", "energy, weighted", "adapted weights", "adapted")
+TUNED = {"energy, tuned": False, "energy, tuned and weighted": True}
+RANDOM = ("iid", "orthogonal", "pairwise", "energy", "energy, weighted", *TUNED, "adapted weights", "adapted")
 POINTS = ("inducing, k-means", "inducing, pivots")
 LEFT = {"": "", ", FITC": "fitc", ", VFE": "vfe"}
 METHODS = (*RANDOM, *(points + left for points in POINTS for left in LEFT))
@@ -86,6 +88,9 @@ def figures(case: Case, method: str, size: int, generator: torch.Generator) -> F
             "adapted weights": couplings.Adapted(train, moves=False),
             "adapted": couplings.Adapted(train),
         }
+        if method in TUNED:
+            distances = distances_between(train.numpy())
+            of[method] = couplings.Energy(weighted=TUNED[method], distances=distances)
         coupling = couplings.by_name(of.get(method, method))
         phi = features.Fourier(coupling.sample(size // 2, train.shape[1], spectrum=spectrum, generator=generator))(
             split.x

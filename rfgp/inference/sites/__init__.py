@@ -2,8 +2,6 @@
 
 from rfgp.inference.sites.choice import infer as infer
 from rfgp.inference.sites.choice import restore as restore
-from rfgp.inference.sites.coupled import CoupledDensePosterior as CoupledDensePosterior
-from rfgp.inference.sites.coupled import CoupledLowRankPosterior as CoupledLowRankPosterior
 from rfgp.inference.sites.coupled_dense import CoupledDenseLaplace as CoupledDenseLaplace
 from rfgp.inference.sites.coupled_lowrank import CoupledLowRankLaplace as CoupledLowRankLaplace
 from rfgp.inference.sites.laplace import Laplace as Laplace

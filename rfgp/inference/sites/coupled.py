@@ -10,10 +10,9 @@ from torch import Tensor
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.composite import block_diagonal
-from rfgp.linalg import covariance_root
+from rfgp.linalg import covariance_root, half_solve
 from rfgp.solvers import Posterior
 from rfgp.solvers.role import Functions, Shape
-from rfgp.solvers.terms import make_contiguous
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +32,8 @@ class CoupledDensePosterior(Posterior):
     coefficients: Tensor
     blocks: Tensor
     shared: Tensor
-    is_joint = True
 
-    def __post_init__(self) -> None:
-        make_contiguous(self, *self._names)
+    stored = ("inputs", "coefficients", "blocks", "shared")
 
     @property
     def width(self) -> int:
@@ -83,15 +80,9 @@ class CoupledDensePosterior(Posterior):
         """
         raise InvalidArgumentError("Functions of several classes are drawn at given points: predict(X).sample(...).")
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return inputs, coefficients (n, C), blocks and shared (C, n, n)."""
-        return {name: getattr(self, name) for name in self._names}
-
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of coefficients, blocks and shared, for n rows and k functions."""
         return {"coefficients": (n, k), "blocks": (k, n, n), "shared": (k, n, n)}
-
-    _names = ("inputs", "coefficients", "blocks", "shared")
 
     def _shared(self, projected: Tensor) -> Tensor:
         return self.shared @ projected.mT
@@ -115,10 +106,8 @@ class CoupledLowRankPosterior(Posterior):
     prior: Prior
     weights: Tensor
     factor: Tensor
-    is_joint = True
 
-    def __post_init__(self) -> None:
-        make_contiguous(self, "weights", "factor")
+    stored = ("weights", "factor")
 
     @property
     def width(self) -> int:
@@ -148,8 +137,7 @@ class CoupledLowRankPosterior(Posterior):
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (C n, C F) with R R^T the covariance of all values, function by function."""
         joint = block_diagonal([projected.mT] * self.weights.shape[1])
-        out: Tensor = torch.linalg.solve_triangular(self.factor, joint, upper=False).mT
-        return out
+        return half_solve(self.factor, joint).mT
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions from the posterior: a map of n inputs to (count, n, C)."""
@@ -158,10 +146,6 @@ class CoupledLowRankPosterior(Posterior):
         drawn = torch.linalg.solve_triangular(self.factor.mT, standard, upper=True)
         w = self.weights + drawn.mT.reshape(count, C, F).mT
         return lambda inputs: self.project(inputs) @ w
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return weights (F, C) and factor (C F, C F)."""
-        return {"weights": self.weights, "factor": self.factor}
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of weights and factor, for n rows and k functions."""

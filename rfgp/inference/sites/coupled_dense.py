@@ -27,7 +27,7 @@ from rfgp.inference.sites.coupled import CoupledDensePosterior
 from rfgp.inference.sites.newton import TOLERANCE, Mode, ModeProblem, Step, find_mode
 from rfgp.inference.sites.terms import RowLikelihood
 from rfgp.likelihoods import Likelihood
-from rfgp.linalg import cholesky
+from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block
 from rfgp.solvers import Inference, WarmStart
 
@@ -56,8 +56,7 @@ class ClassPrecision(NamedTuple):
 
     def half_shared(self) -> Tensor:
         """Return L^-1 E (C, n, n) with L L^T = S, so that T_cd = E_c 1(c = d) - (L^-1 E_c)^T (L^-1 E_d)."""
-        out: Tensor = torch.linalg.solve_triangular(self.factor, self.blocks, upper=False)
-        return out
+        return half_solve(self.factor, self.blocks)
 
 
 def class_precision(
@@ -198,7 +197,7 @@ class CoupledDenseLaplace(Inference):
         with torch.no_grad():
             kernel, precision = self.kernel.detach(), self.precision
             pulled = precision.blocks @ kernel  # E_c K
-            half = torch.linalg.solve_triangular(precision.factor, pulled, upper=False)
+            half = half_solve(precision.factor, pulled)
             out = torch.einsum("cki,dki->icd", half, half)
             out.diagonal(dim1=1, dim2=2).add_((kernel.diagonal() - (kernel * pulled.mT).sum(2)).mT)
             return out

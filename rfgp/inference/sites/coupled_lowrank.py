@@ -17,7 +17,7 @@ notation of `rfgp.inference.sites.coupled_dense`, with b = A^-1 Phi^T s and u = 
 and the posterior.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -29,15 +29,49 @@ from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.sites import softmax
 from rfgp.inference.sites.coupled import CoupledLowRankPosterior, function_covariance, inverse_blocks
-from rfgp.inference.sites.features import FeatureBlocks, ParameterGradients, transposed_product
 from rfgp.inference.sites.newton import LENGTHS, ModeProblem, Step, find_mode
 from rfgp.inference.sites.terms import RowLikelihood
-from rfgp.inference.sites.weights import precision_of
+from rfgp.inference.sites.weights import WeightState, precision_of
 from rfgp.likelihoods import Likelihood
 from rfgp.linalg import cholesky
+from rfgp.rows import Block
 from rfgp.solvers import Inference
 from rfgp.solvers.conjugate_gradients import conjugate_gradients
-from rfgp.solvers.lowrank import LinearModel, add_symmetric_product, symmetrized
+from rfgp.solvers.lowrank import LinearModel, ParameterGradients, add_symmetric_product, symmetrized
+
+KEPT = 2**26
+"""The most entries of the features of all rows that are kept for a search."""
+
+
+def transposed_product(
+    phi: Tensor,  # (b, F)
+    v: Tensor,  # (b, C)
+) -> Tensor:  # (F, C)
+    """Return phi^T v, float64.
+
+    It is formed as (v^T phi)^T: for few columns BLAS is several times faster if it reads the features row by row.
+    """
+    return (v.to(phi).mT @ phi).mT.double()
+
+
+class FeatureBlocks:
+    """Blocks of rows with their features, which are kept if they are not too many.
+
+    Args:
+        model: The rows and their features.
+    """
+
+    def __init__(self, model: LinearModel) -> None:
+        self._model = model
+        self.is_kept = len(model.rows) * model.num_features <= KEPT
+        self._kept = list(self._computed()) if self.is_kept else []
+
+    def __iter__(self) -> Iterator[tuple[Block, Tensor]]:
+        return iter(self._kept) if self.is_kept else self._computed()
+
+    def _computed(self) -> Iterator[tuple[Block, Tensor]]:
+        return ((block, self._model.phi(block)) for block in self._model.blocks())
+
 
 MOST_WEIGHTS = 24_000
 """The largest C F. A matrix of all pairs then takes 4.6 GB."""
@@ -45,29 +79,7 @@ MOST_INNER, SOLVED = 300, (1e-9, 1e-2)
 """The most conjugate gradients for a step, and their relative residuals near the mode and far from it."""
 
 
-@dataclass(frozen=True, eq=False)
-class ClassWeightState:
-    """A state of the search.
-
-    Attributes:
-        position: The weights W, (F, C).
-        value: The log density of all rows, 0-d.
-        gradient: Phi^T g, (F, C).
-        grams: G, (C, F, F).
-    """
-
-    position: Tensor
-    value: Tensor
-    gradient: Tensor
-    grams: Tensor
-
-    @cached_property
-    def objective(self) -> float:
-        """psi, in nats."""
-        return float(self.value - 0.5 * self.position.square().sum())
-
-
-class ClassWeightProblem(ModeProblem[ClassWeightState]):
+class ClassWeightProblem(ModeProblem[WeightState]):
     """The posterior of the weights of C functions given rows in blocks.
 
     Args:
@@ -88,7 +100,7 @@ class ClassWeightProblem(ModeProblem[ClassWeightState]):
         rows = ((RowLikelihood(self._likelihood, block), self._f(phi, position)) for block, phi in self._features)
         return float(sum(likelihood.log_prob(f) for likelihood, f in rows) - 0.5 * position.square().sum())
 
-    def evaluate(self, position: Tensor) -> ClassWeightState:
+    def evaluate(self, position: Tensor) -> WeightState:
         """Return the state at weights (F, C)."""
         F, C = position.shape
         value, gradient = position.new_zeros(()), torch.zeros_like(position)
@@ -103,11 +115,11 @@ class ClassWeightProblem(ModeProblem[ClassWeightState]):
                 add_symmetric_product(grams[c], phi * roots[:, c, None])
         scale = self._model.scale
         scaled = torch.stack([symmetrized(gram) for gram in grams]).mul_(scale[:, None] * scale)
-        return ClassWeightState(position, value, scale[:, None] * gradient, scaled)
+        return WeightState(position, value, scale[:, None] * gradient, scaled)
 
-    def step(self, state: ClassWeightState, last_decrement: float) -> Step:
+    def step(self, state: WeightState, last_decrement: float) -> Step:
         """Return Newton's step, solved to a residual that falls with the decrement."""
-        inside = state.grams.clone()
+        inside = state.gram.clone()
         inside.diagonal(dim1=1, dim2=2).add_(1)
         factors = torch.stack([cholesky(each, "The precision of the weights of a class") for each in inside])
         shape = state.position.shape
@@ -124,7 +136,7 @@ class ClassWeightProblem(ModeProblem[ClassWeightState]):
         change = found.solution.reshape(shape)
         return Step(change, float((change * ascent).sum()))
 
-    def move(self, state: ClassWeightState, step: Step, least: float) -> ClassWeightState | None:
+    def move(self, state: WeightState, step: Step, least: float) -> WeightState | None:
         """Return the state at the longest of the step's lengths whose objective is at least `least`, or None."""
         along = [
             (block, self._f(phi, state.position), self._model.fitted(phi, step.change)) for block, phi in self._features
@@ -180,7 +192,7 @@ class CoupledLowRankLaplace(Inference):
             )
 
     @cached_property
-    def mode(self) -> ClassWeightState:
+    def mode(self) -> WeightState:
         """The mode of the weights."""
         with torch.no_grad():
             return find_mode(ClassWeightProblem(self._detached, self.likelihood)).state
@@ -200,7 +212,7 @@ class CoupledLowRankLaplace(Inference):
             matrix = symmetrized(matrix.mul_(-scale[:, None]).mul_(scale))
             for c in range(C):
                 own = slice(c * F, (c + 1) * F)
-                matrix[own, own] += mode.grams[c]
+                matrix[own, own] += mode.gram[c]
             matrix.diagonal().add_(1)
             return cholesky(matrix, "The precision of the weights of all classes")
 

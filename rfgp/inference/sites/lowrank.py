@@ -25,14 +25,14 @@ from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
-from rfgp.inference.sites.features import ParameterGradients
 from rfgp.inference.sites.terms import RowLikelihood, cavity
 from rfgp.inference.sites.weights import WeightMode, terms_at, weight_mode
 from rfgp.likelihoods import Likelihood
+from rfgp.linalg import half_solve
 from rfgp.rows import Block
 from rfgp.rows.blocks import Sums
 from rfgp.solvers import Inference, WarmStart
-from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, summed
+from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, ParameterGradients, summed
 
 _SAMPLE = 2000
 """The number of rows whose curvature decides whether features may be rounded."""
@@ -92,7 +92,7 @@ class LowRankLaplace(Inference):
         with torch.no_grad():
             for block in model.blocks():
                 phi, f, terms = terms_at(model, self._likelihood, self.mode.weights, block)
-                root = torch.linalg.solve_triangular(self.mode.factor, (model.scale * phi).mT, upper=False)
+                root = half_solve(self.mode.factor, (model.scale * phi).mT)
                 parts.append(cavity(f, root.square().sum(0), terms))
         means, variances = zip(*parts, strict=True)
         return torch.cat(means)[:, None], torch.cat(variances)
@@ -119,8 +119,8 @@ class LowRankLaplace(Inference):
         at_mode = _AtMode(self.likelihood, learned, mode.weights, covariance)
         (pulled,) = summed(model, partial(_implicit_sums, at_mode))
         b = inverse @ pulled
-        wanted = _Wanted(needs[2 : 2 + count], needs[2 + count :])
-        in_mean, *others = summed(model, partial(_gradient_sums, at_mode, b, wanted))
+        wanted = needs[2 : 2 + count], needs[2 + count :]
+        in_mean, *others = summed(model, partial(_gradient_sums, at_mode, b, *wanted))
         explicit = 0.5 * (mode.weights.square() - 1 + inverse.diagonal())
         in_variances = model.weights.by_block(explicit + b * mode.weights) / model.variances
         return [in_mean, in_variances, *(g if need else None for g, need in zip(others, needs[2:], strict=True))]
@@ -155,13 +155,6 @@ class _AtMode(NamedTuple):
         return RowLikelihood(self.likelihood.at(self.learned), block)
 
 
-class _Wanted(NamedTuple):
-    """Which parameters need a gradient."""
-
-    features: Needs
-    learned: Needs
-
-
 def _implicit_sums(at: _AtMode, model: LinearModel) -> Sums:
     """Return Phi^T s (F,)."""
     total = model.mean.new_zeros(model.num_features)
@@ -172,9 +165,17 @@ def _implicit_sums(at: _AtMode, model: LinearModel) -> Sums:
     return (model.scale * total,)
 
 
-def _gradient_sums(at: _AtMode, b: Tensor, wanted: _Wanted, model: LinearModel) -> Sums:
-    """Return the gradients in the mean (1,) and in the parameters of the features and of the likelihood, for b (F,)."""
-    in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, wanted.features)
+def _gradient_sums(at: _AtMode, b: Tensor, features: Needs, learned: Needs, model: LinearModel) -> Sums:
+    """Return the gradients in the mean (1,) and in the parameters of the features and of the likelihood.
+
+    Args:
+        at: The mode.
+        b: A^-1 Phi^T s, (F,).
+        features: Which parameters of the features need a gradient.
+        learned: Which parameters of the likelihood need one.
+        model: The rows.
+    """
+    in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, features)
     in_learned = [torch.zeros_like(value) for value in at.learned.values()]
     ends = (model.scale * torch.stack([at.weights, b])).mT
     for block in model.blocks():
@@ -189,8 +190,8 @@ def _gradient_sums(at: _AtMode, b: Tensor, wanted: _Wanted, model: LinearModel) 
         if in_features.is_needed:
             outer = torch.stack([terms.gradient + u, terms.gradient], dim=1).to(phi) @ ends.to(phi).mT
             in_features.add(outer - terms.weight.to(phi)[:, None] * pushed)
-        if any(wanted.learned):
-            found = _learned_gradients(at, wanted.learned, block, (f, change, variance))
+        if any(learned):
+            found = _learned_gradients(at, learned, block, (f, change, variance))
             for total, gradient in zip(in_learned, found, strict=True):
                 total += gradient
     return in_mean, *in_features.sums, *in_learned

@@ -23,6 +23,8 @@ TOLERANCE = 1e-14
 """The decrement, in nats per thousand rows, at which a search has converged."""
 FLOOR = 1e-6
 """The decrement, in nats, below which a search that makes no progress has converged to rounding."""
+NEGLIGIBLE = 1e-3
+"""The decrement, in nats, below which a search ends that rounding keeps from any progress."""
 ROUNDING = 1e-11
 """The relative rounding error of the objective."""
 
@@ -142,7 +144,7 @@ def find_mode(problem: ModeProblem[S]) -> Mode[S]:
         if moved is None:
             break
         state = moved
-    if decrement < floor:
+    if decrement < max(floor, NEGLIGIBLE):
         return Mode(state, problem.step(state, decrement))
     raise SolverError(
         f"The mode of the latent function was not found: a Newton step promises {decrement:.1e} nats and does not gain "

@@ -1,36 +1,258 @@
-"""Variational inference over any solver, for rows in memory."""
+"""Variational inference over any solver, for rows in memory, by the nearest Gaussian to a posterior.
 
+The approximation is the prior times a Gaussian factor, or site, for each row.
+
+For f = mean + h with h ~ N(0, K) and factors exp(beta_i h_i - lambda_i h_i^2 / 2), the approximation is the posterior
+of a Gaussian regression on h = beta / lambda with noise 1 / lambda. Its moments and the bound of the log evidence are
+
+    m = K a,    a = beta - lambda m,    v = diag (K^-1 + lambda)^-1,
+    bound = sum_i E_q log p(y_i | f_i) - log|I + K lambda| / 2 + (lambda^T v - m^T a) / 2,
+
+where all but the first term are -KL(q || prior). The bound is largest if lambda = -2 dE/dv and beta = lambda m + dE/dm,
+with E the first sum (Opper and Archambeau 2009, Eqs. 9 and 10). A step moves lambda and beta a part of the way there,
+as far as the bound rises: a step along the natural gradient (Khan and Lin 2017, "Conjugate-computation variational
+inference"). Each step is extrapolated from the last ones if that leads higher. Several functions, each with a prior of
+its own, are independent under the approximation.
+"""
+
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from rfgp.errors import SolverError
 from rfgp.inference.composite import HeteroscedasticPosterior, IndependentFunctions
-from rfgp.inference.sites.gaussian import (
-    MOST_CLASS_STEPS,
-    MOST_STEPS,
-    MOST_WARM_STEPS,
-    Approximation,
-    Sites,
-    VariationalProblem,
-    find_sites,
-    laplace_sites,
-    mean_sites,
-    prior_sites,
-)
+from rfgp.inference.sites.newton import NOT_FINITE
 from rfgp.inference.sites.rows import regression
-from rfgp.likelihoods import Likelihood
+from rfgp.inference.sites.terms import RowLikelihood
+from rfgp.likelihoods import Expected, Likelihood
+from rfgp.likelihoods.role import LEAST_CURVATURE
 from rfgp.rows import Block
 from rfgp.solvers import Inference, Posterior, Solver, WarmStart
+
+MOST_STEPS = 300
+MOST_CLASS_STEPS, MOST_WARM_STEPS = 60, 20
+"""The most steps for several classes, and for these from a warm start. If inputs separate classes, the last tenth of a
+nat takes hundreds of steps; each evaluation of a fit goes on from the last one, and the value is always a bound."""
+TOLERANCE, CLASS_TOLERANCE = 1e-4, 3e-5
+"""The gains of two steps in a row, in nats per thousand rows, or per row for several classes, that end a search."""
+ROUNDING = 1e-12
+"""The relative rounding error of the bound."""
+MEMORY = 10
+"""The number of positions from which a step is extrapolated."""
+LARGEST_RATIO = 1e3
+"""The largest factor by which lambda may change in a step, because moments of e^f far away may be anything."""
+_LEAST_LENGTH, _LEAST_VARIANCE, _RIDGE = 1e-4, 1e-14, 1e-10
+
+
+class Sites(NamedTuple):
+    """Gaussian factors of n rows for L functions.
+
+    Attributes:
+        precision: lambda, (n, L).
+        linear: beta, (n, L).
+    """
+
+    precision: Tensor
+    linear: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Approximation:
+    """The approximate posterior that some sites give.
+
+    Attributes:
+        sites: The sites.
+        mean: m, without the prior mean, (n, L).
+        variance: v, (n, L).
+        expected: The mean log density of one observation of each row, with derivatives.
+        bound: The lower bound of the log evidence, 0-d.
+        solvers: The Gaussian regression of each function.
+    """
+
+    sites: Sites
+    mean: Tensor
+    variance: Tensor
+    expected: Expected
+    bound: Tensor
+    solvers: tuple[Solver, ...]
+
+    def natural_gradient_step(self, counts: Tensor, length: float) -> Sites:
+        """Return the sites after a step of a length in (0, 1] along the natural gradient.
+
+        Args:
+            counts: The numbers of observations of the rows, (n, 1).
+            length: The length; at 1 the sites are those that the moments ask for.
+        """
+        precision = self.within_reach(counts * self.expected.curvature)
+        linear = precision * self.mean + counts * self.expected.first
+        pairs = zip(self.sites, (precision, linear), strict=True)
+        return Sites(*((1 - length) * now + length * goal for now, goal in pairs))
+
+    def within_reach(self, precision: Tensor) -> Tensor:
+        """Return lambda (n, L) clipped to where one step may lead, and positive."""
+        least = (self.sites.precision / LARGEST_RATIO).clamp_min(LEAST_CURVATURE)
+        return precision.clamp(least, self.sites.precision * LARGEST_RATIO)
+
+
+@dataclass(frozen=True, eq=False)
+class VariationalProblem:
+    """Rows under a likelihood, and the priors of L functions.
+
+    Attributes:
+        likelihood: The likelihood, with values of all its parameters.
+        rows: The rows, in memory.
+        mean: The prior means, (L,).
+        solvers: Gaussian regression of the rows under the prior of each function.
+    """
+
+    likelihood: Likelihood
+    rows: Block
+    mean: Tensor
+    solvers: Sequence[Solver]
+
+    @property
+    def counts(self) -> Tensor:
+        """The numbers of observations of the rows, (n, 1)."""
+        return self.rows.counts()[:, None]
+
+    def bound(self, sites: Sites) -> float:
+        """Return the bound. -inf if it is no number."""
+        value = float(self.at(sites).bound)
+        return -math.inf if math.isnan(value) else value
+
+    def at(self, sites: Sites) -> Approximation:
+        """Return the approximation that sites give."""
+        zero = self.mean.new_zeros(1)
+        working = torch.split(sites.linear / sites.precision, 1, dim=1)
+        triples = zip(self.solvers, working, sites.precision.mT, strict=True)
+        solvers = tuple(regression(solver, self.rows, z, weight, zero) for solver, z, weight in triples)
+        mean = torch.cat([solver.fitted for solver in solvers], dim=1)
+        variance = torch.stack([solver.latent_variances for solver in solvers], dim=1).clamp_min(_LEAST_VARIANCE)
+        shifted = self.mean + mean + self.rows.offset()[:, None]
+        expected = self.likelihood.expected(self.rows.targets[:, 0], shifted, variance)
+        precision, linear = sites
+        inside = (precision * variance).sum() - (mean * (linear - precision * mean)).sum()
+        determinants = torch.stack([solver.log_determinant for solver in solvers]).sum()
+        bound = (self.rows.counts() * expected.value).sum() + 0.5 * (inside - determinants)
+        return Approximation(sites, mean, variance, expected, bound, solvers)
+
+
+def find_sites(problem: VariationalProblem, start: Sites, most_steps: int = MOST_STEPS) -> Approximation:
+    """Return the best approximation that a search from some sites finds.
+
+    Args:
+        problem: The rows and the priors.
+        start: The sites to begin with.
+        most_steps: The most steps.
+
+    Raises:
+        SolverError: the bound is not finite at the start.
+    """
+    now, acceleration = problem.at(start), AndersonAcceleration(problem)
+    if not bool(torch.isfinite(now.bound)):
+        raise SolverError(NOT_FINITE)
+    tolerance, num_small, length = TOLERANCE * (1 + len(problem.rows) / 1000), 0, 1.0
+    if len(problem.solvers) > 2:
+        tolerance = max(tolerance, CLASS_TOLERANCE * len(problem.rows))
+    for _ in range(most_steps):
+        moved = acceleration.extrapolated(now)
+        if moved is None:
+            moved, length = _damped_step(problem, now, length)
+        if moved is None:
+            break
+        num_small = num_small + 1 if float(moved.bound - now.bound) < tolerance else 0
+        now = moved
+        if num_small == 2:
+            break
+    return now
+
+
+def _damped_step(problem: VariationalProblem, now: Approximation, length: float) -> tuple[Approximation | None, float]:
+    """Return an approximation whose bound is no lower, None if there is none, and a length for the next step."""
+    least = now.bound - ROUNDING * now.bound.abs()
+    while length >= _LEAST_LENGTH:
+        moved = problem.at(now.natural_gradient_step(problem.counts, length))
+        if bool(moved.bound >= least):
+            return moved, min(1.0, 1.5 * length)
+        length /= 2
+    return None, length
+
+
+class AndersonAcceleration:
+    """Extrapolation of steps from the last ones.
+
+    Source: Walker and Ni (2011), "Anderson acceleration for fixed-point iterations".
+
+    A natural-gradient step of length 1 maps sites x to x + g(x). The next position is the combination of the last
+    positions and steps, with weights that sum to one, that a linear g would make 0.
+
+    Args:
+        problem: The rows and the priors.
+    """
+
+    def __init__(self, problem: VariationalProblem) -> None:
+        self._problem = problem
+        self._positions: list[Tensor] = []
+        self._steps: list[Tensor] = []
+
+    def extrapolated(self, now: Approximation) -> Approximation | None:
+        """Return the approximation at the next position. None if its bound is no higher, or there is one position."""
+        position = torch.stack(now.sites).reshape(-1)
+        step = torch.stack(now.natural_gradient_step(self._problem.counts, 1.0)).reshape(-1) - position
+        self._positions, self._steps = [*self._positions, position][-MEMORY:], [*self._steps, step][-MEMORY:]
+        if len(self._positions) == 1:
+            return None
+        steps = torch.stack(self._steps).diff(dim=0)
+        gram = steps @ steps.mT
+        gram.diagonal().add_(_RIDGE * gram.diagonal().max() + torch.finfo(gram.dtype).tiny)
+        shares = torch.linalg.solve(gram, steps @ step)
+        reached = position + step - shares @ (torch.stack(self._positions).diff(dim=0) + steps)
+        precision, linear = reached.reshape(2, *now.sites.precision.shape)
+        moved = self._problem.at(Sites(now.within_reach(precision), linear))
+        if bool(moved.bound > now.bound):
+            return moved
+        self._positions, self._steps = [], []
+        return None
+
+
+# --- where a search begins -----------------------------------------------------------------------------
+
+
+def laplace_sites(problem: VariationalProblem, f: Tensor) -> Sites:
+    """Return the sites of Laplace's approximation at a mode f (n,) of one function."""
+    terms = RowLikelihood(problem.likelihood, problem.rows).terms(f)
+    return Sites(terms.weight[:, None], (terms.gradient + terms.weight * (f - problem.mean))[:, None])
+
+
+def prior_sites(problem: VariationalProblem) -> Sites:
+    """Return the sites that the moments of the priors ask for."""
+    none = problem.mean.new_zeros(len(problem.rows), len(problem.solvers))
+    prior = problem.at(Sites(none + LEAST_CURVATURE, none))
+    return _asked_for(problem, prior.expected)
+
+
+def mean_sites(problem: VariationalProblem) -> Sites:
+    """Return the sites that functions known to be their prior means ask for."""
+    mean = problem.mean.expand(len(problem.rows), -1)
+    none = torch.full_like(mean, _LEAST_VARIANCE)
+    return _asked_for(problem, problem.likelihood.expected(problem.rows.targets[:, 0], mean, none))
+
+
+def _asked_for(problem: VariationalProblem, expected: Expected) -> Sites:
+    precision = (problem.counts * expected.curvature).clamp_min(LEAST_CURVATURE)
+    return Sites(precision, problem.counts * expected.first)
 
 
 @dataclass(frozen=True, eq=False)
 class Variational(Inference):
     """The Gaussian nearest to the posterior of one or several functions.
 
-    The bound is largest in the sites of `rfgp.inference.sites.gaussian`, so its gradient is that with the sites held:
+    The bound is largest in its sites, so its gradient is that with the sites held:
     of Gaussian regressions on z = mean + beta / lambda with noise 1 / lambda, and of the mean log density.
 
     Attributes:

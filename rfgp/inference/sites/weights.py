@@ -36,19 +36,12 @@ _SHORTER = (*LENGTHS[1:25], *LENGTHS[26::4])
 _MATRIX = "The feature matrix I + Phi^T W Phi"
 
 
-class Precision(NamedTuple):
-    """How exactly a search can go: see `ModeProblem`."""
-
-    tolerance: float
-    floor: float
-
-
-def precision_of(model: LinearModel) -> Precision:
-    """Return how exactly a search can go with the features of a model."""
+def precision_of(model: LinearModel) -> tuple[float, float]:
+    """Return the tolerance and the floor of a search (see `ModeProblem`) with the features of a model."""
     block, count = next(iter(model.blocks())), len(model.rows)
     if model.phi(block.take(slice(1))).dtype == torch.float64:
-        return Precision(TOLERANCE * (1 + count / 1000), FLOOR)
-    return Precision(ROUNDED_TOLERANCE * (1 + count / 1000), ROUNDED_FLOOR * math.sqrt(count))
+        return TOLERANCE * (1 + count / 1000), FLOOR
+    return ROUNDED_TOLERANCE * (1 + count / 1000), ROUNDED_FLOOR * math.sqrt(count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,18 +49,18 @@ class WeightState:
     """A state of the search.
 
     Attributes:
-        position: The weights w, (F,).
+        position: The weights w, (F,), or (F, C) of C functions.
         value: The log density of all rows, 0-d.
-        gradient: Phi^T g, (F,).
-        gram: Phi^T W Phi with the majorizer W, (F, F).
-        excess: Phi^T W Phi with the majorizer minus the curvature, (F, F); (0, 0) if the two are equal.
+        gradient: Phi^T g, in the shape of the weights.
+        gram: Phi^T W Phi with the majorizer W, (F, F), or (C, F, F) with W = diag(w p_c) of each function.
+        excess: Phi^T W Phi with the majorizer minus the curvature, (F, F). If None, the two are equal.
     """
 
     position: Tensor
     value: Tensor
     gradient: Tensor
     gram: Tensor
-    excess: Tensor
+    excess: Tensor | None = None
 
     @cached_property
     def objective(self) -> float:
@@ -100,8 +93,8 @@ class WeightProblem(ModeProblem[WeightState]):
 
     def evaluate(self, position: Tensor) -> WeightState:
         """Return the state at weights (F,)."""
-        value, gradient, gram, excess = summed(self._model, partial(_step_sums, self._likelihood, position, False))
-        return WeightState(position, value, gradient, symmetrized(gram), symmetrized(excess))
+        value, gradient, *grams = summed(self._model, partial(_step_sums, self._likelihood, position, False))
+        return WeightState(position, value, gradient, *map(symmetrized, grams))
 
     def step(self, state: WeightState, last_decrement: float) -> Step:
         """Return Newton's step, or one by the majorizer if Newton's does not lead upwards, with the factor of A."""
@@ -149,7 +142,7 @@ def weight_mode(model: LinearModel, likelihood: Likelihood, warm_start: WarmStar
     state, step = find_mode(WeightProblem(model, likelihood, warm_start))
     if likelihood.is_concave:
         return WeightMode(state.position, step.curvature, state.value)
-    _, _, gram, _ = summed(model, partial(_step_sums, likelihood, state.position, True))
+    _, _, gram = summed(model, partial(_step_sums, likelihood, state.position, True))
     return WeightMode(state.position, _factor(symmetrized(gram)), state.value)
 
 
@@ -159,7 +152,7 @@ def _factor(gram: Tensor) -> Tensor:
 
 def _step_factor(state: WeightState) -> Tensor:
     """Return the factor of A with the curvature, if that is positive definite, else with its majorizer."""
-    if state.excess.numel():
+    if state.excess is not None:
         newton = state.gram - state.excess
         factor, failed = torch.linalg.cholesky_ex(newton.diagonal_scatter(newton.diagonal() + 1))
         if not failed:
@@ -183,25 +176,26 @@ def terms_at(
 
 
 def _step_sums(likelihood: Likelihood, weights: Tensor, is_final: bool, model: LinearModel) -> Sums:
-    """Return the value, Phi^T g (F,) and the upper triangles of Phi^T W Phi (F, F) and of the majorizer's excess.
+    """Return the value, Phi^T g (F,), and the upper triangles of Phi^T W Phi (F, F) and of the majorizer's excess.
 
-    If `is_final`, W is that of Laplace's approximation.
+    The excess is left out if the log density is concave. If `is_final`, it is left out too, and W is that of Laplace's
+    approximation.
     """
     like, scale, F = model.mean, model.scale, model.num_features
     value, gradient, gram = like.new_zeros(()), like.new_zeros(F), like.new_zeros(F, F)
-    is_majorized = not (is_final or likelihood.is_concave)
-    excess = like.new_zeros(F, F) if is_majorized else like.new_zeros(0, 0)
+    excess = None if is_final or likelihood.is_concave else like.new_zeros(F, F)
     for block in model.blocks():
         phi, _, terms = terms_at(model, likelihood, weights, block)
         value += terms.value
         gradient += (phi.mT @ terms.gradient.to(phi)).double()
         weight = terms.weight if is_final else terms.majorizer
         add_symmetric_product(gram, phi * weight.sqrt().to(phi)[:, None])
-        if is_majorized:
+        if excess is not None:
             more = (terms.majorizer - terms.curvature).clamp_min(0)
             add_symmetric_product(excess, phi * more.sqrt().to(phi)[:, None])
     outer = scale[:, None] * scale
-    return value, scale * gradient, gram.mul_(outer), excess.mul_(outer) if is_majorized else excess
+    sums = value, scale * gradient, gram.mul_(outer)
+    return sums if excess is None else (*sums, excess.mul_(outer))
 
 
 def _value_sums(likelihood: Likelihood, weights: Tensor, model: LinearModel) -> Sums:

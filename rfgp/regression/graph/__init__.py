@@ -6,9 +6,9 @@ from rfgp.approximations.node_features import SpectrumFeatures as SpectrumFeatur
 from rfgp.approximations.node_features import make_features as make_features
 from rfgp.regression.graph.checks import FeatureCheck as FeatureCheck
 from rfgp.regression.graph.choosing import EXACT_LIMIT as EXACT_LIMIT
+from rfgp.regression.graph.choosing import advised_choice as advised_choice
 from rfgp.regression.graph.choosing import exact_features as exact_features
 from rfgp.regression.graph.family import FEATURES as FEATURES
 from rfgp.regression.graph.family import WALK_OPTIONS as WALK_OPTIONS
 from rfgp.regression.graph.family import GraphOptions as GraphOptions
 from rfgp.regression.graph.family import NodeFamily as NodeFamily
-from rfgp.regression.graph.record import advised_choice as advised_choice

@@ -1,6 +1,8 @@
-"""Selection of features for a kernel on a graph, by their error on a sample of nodes."""
+"""Selection of features for a kernel on a graph, by their error on a sample of nodes, and the record of it."""
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from graphs.advice import (
 )
 from graphs.kernels import GraphKernel
 from rfgp.approximations.node_features import DrawnFeatures, NodeFeatures, SpectrumFeatures
+from rfgp.regression.record import ERROR, RATE, Choice, Limits, Measurement, Trial
 
 EXACT_LIMIT = 2000
 """The number of nodes up to which "auto" is the exact kernel by its eigenvectors."""
@@ -103,3 +106,89 @@ def is_worth_it(advice: Advice, present: str) -> bool:
     """Return whether recommended features are so much better than the present ones that a fit should start again."""
     errors: Mapping[str, float] = {candidate.features: candidate.error for candidate in advice.candidates}
     return advice.best.features != present and errors.get(present, np.inf) > _WORTH * advice.best.error
+
+
+_SOLVED = ("precision", "rational", "exact")
+"""Features that are solved by a factor rather than by conjugate gradients."""
+_EVALUATIONS, _PRODUCTS, _BYTES = 30.0, 400.0, 12.0
+"""Of a fit; products of a sparse matrix in each of its evaluations; and bytes of a non-zero, its column with it."""
+_NONE = Limits()
+
+
+def choice_of(advice: Advice, graph: graphs.Graph, sampled: int, used: str | None = None) -> Choice:
+    """Return the record of what was measured on so many nodes.
+
+    Args:
+        advice: What was measured.
+        graph: The graph.
+        sampled: How many nodes it was measured on.
+        used: The features in use, which a fit keeps where others are not twice as good; None: those recommended.
+    """
+    trials = tuple(_trial(candidate, graph, sampled) for candidate in advice.candidates)
+    names, best, reason = [candidate.features for candidate in advice.candidates], advice.best.features, advice.reason
+    if used is not None and used != best and used in names:
+        best, reason = used, f"{used}, which was in use, for {best} is not twice as good. {reason}"
+    is_measured = len(advice.candidates) > 1
+    way = "of a sample, against the exact kernel" if is_measured else ""
+    return Choice(names.index(best), trials, reason, ERROR, sampled if is_measured else 0, way, rate=RATE)
+
+
+def exact_choice(graph: graphs.Graph) -> Choice:
+    """Return the record where the exact kernel is taken because nodes are few."""
+    N = graph.num_nodes
+    trial = Trial("exact", {"features": "exact"}, _EVALUATIONS * 2.0 * N**3 / RATE, 24.0 * N**2)
+    reason = f"exact: {N:,} nodes are few enough for the kernel itself, so nothing was measured."
+    return Choice(0, (trial,), reason, ERROR, rate=RATE)
+
+
+def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
+    """Return the record of a candidate; costs go by its non-zeros, of a factor by their squares a row."""
+    N, nonzeros = graph.num_nodes, candidate.nonzeros
+    each = 4.0 * nonzeros**2 if candidate.features in _SOLVED else _PRODUCTS * 4.0 * nonzeros
+    shown = ", ".join(f"{name}={value}" for name, value in candidate.options.items())
+    options: dict[str, Any] = {"features": candidate.features, **candidate.options}
+    measured = (Measurement(sampled, float(candidate.error), 0.0),)
+    seconds, memory = _EVALUATIONS * each * N / RATE, _BYTES * nonzeros * N
+    return Trial(f"{candidate.features}({shown})", plain(options), seconds, memory, measured)
+
+
+def plain(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options as numbers, texts and truth values."""
+    return {
+        name: value if isinstance(value, str | bool | int | float | None) else str(value)
+        for name, value in options.items()
+    }
+
+
+def advised_choice(
+    graph: graphs.Graph, kernel: GraphKernel, max_nonzeros: int, seed: int, limits: Limits = _NONE
+) -> Choice:
+    """Return what `graphs.advise` recommends, as the record of a choice; within limits the best that keeps to them."""
+    advice = graphs.advise(graph, kernel, max_nonzeros, seed=seed)
+    choice = choice_of(advice, graph, min(128, graph.num_nodes))
+    return choice if limits is _NONE else _within(choice, limits)
+
+
+def _within(choice: Choice, limits: Limits) -> Choice:
+    """Return the choice among what is not too dear; of nothing the cheapest."""
+    most = math.inf if limits.budget is None else limits.budget
+    trials = tuple(replace(trial, remark=_too_dear(trial, most, limits.memory)) for trial in choice.trials)
+    allowed = [number for number, trial in enumerate(trials) if not trial.remark]
+    best, reason = choice.best, choice.reason
+    if best not in allowed:
+        numbers = allowed or range(len(trials))
+        best = min(numbers, key=lambda number: _error(trials[number]) if allowed else trials[number].seconds)
+        said = "the best that keeps to the limits" if allowed else "the cheapest, for nothing keeps to the limits"
+        reason = f"{trials[best].name}: {said}; without them {reason}"
+    budget = 0.0 if limits.budget is None else limits.budget
+    return replace(choice, trials=trials, best=best, reason=reason, budget=budget, memory=limits.memory)
+
+
+def _too_dear(trial: Trial, seconds: float, memory: float) -> str:
+    if trial.memory > memory:
+        return f"{trial.memory:.2g} bytes are over the {memory:.2g} allowed"
+    return f"over the budget of {seconds:.3g} s" if trial.seconds > seconds else ""
+
+
+def _error(trial: Trial) -> float:
+    return math.inf if trial.last is None else trial.last.value

@@ -28,9 +28,8 @@ from rfgp.likelihoods import Normal
 from rfgp.parameters import Hyperprior, Values
 from rfgp.regression.family import Family, check_approximation, read_likelihood
 from rfgp.regression.graph.checks import FeatureCheck, check_features
-from rfgp.regression.graph.choosing import EXACT_LIMIT, choose, is_worth_it, sample_of
+from rfgp.regression.graph.choosing import EXACT_LIMIT, choice_of, choose, exact_choice, is_worth_it, sample_of
 from rfgp.regression.graph.inputs import NodeInputs, with_default_priors
-from rfgp.regression.graph.record import choice_of, exact_choice
 from rfgp.regression.parts import warnings_of_parts
 from rfgp.regression.record import Choice
 from rfgp.regression.report import FitReport

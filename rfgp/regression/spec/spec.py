@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.approximations.planning import assign, read_approximation
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior
+from rfgp.approximations import RandomFeatures
+from rfgp.approximations.planning import assign, divided
+from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import Kind, Schema, Table
 from rfgp.errors import InvalidArgumentError
@@ -23,7 +24,7 @@ from rfgp.paths import find_path
 from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Variance
 from rfgp.regression.spec.inputs import ModelInputs
 from rfgp.regression.spec.options import ModelOptions
-from rfgp.rows import Chunk, DataSummary, Rows, SourceRows, gathered
+from rfgp.rows import Chunk, DataSummary, Rows, pool_of
 from rfgp.scaling import Affine, Scaling
 
 NORMALIZED_ROWS = 2000
@@ -57,6 +58,7 @@ class ModelSpec(Family):
     priors: tuple[TermPrior, ...] = ()
 
     has_few_features = True
+    noise_prefix = "noise."
 
     @property
     def inputs(self) -> ModelInputs:
@@ -66,8 +68,8 @@ class ModelSpec(Family):
     @property
     def variances(self) -> tuple[Variance, ...]:
         """The output scales of the terms, which share the variance of the target, and the noise."""
-        share = 1 / len(self.terms)
         bounds = OUTPUTSCALE_BOUNDS if self.is_normal else (LEAST_LATENT, self.options.likelihood.widest)
+        share = 1 / len(self.terms)
         scales = [Variance(term.outputscale, share, bounds) for term in self.terms if term.outputscale is not None]
         return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_normal else ()))
 
@@ -105,7 +107,7 @@ class ModelSpec(Family):
         inputs, schema = summary.scaling.inputs, self.schema
         assert inputs is not None
         assert schema is not None
-        keep = torch.tensor(schema.is_standardizable, device=inputs.scale.device)
+        keep = torch.tensor(schema.is_standardizable, dtype=torch.bool, device=inputs.scale.device)
         maps = Affine(torch.where(keep, inputs.location, 0.0), torch.where(keep, inputs.scale, 1.0))
         return self, replace(summary, scaling=replace(summary.scaling, inputs=maps))
 
@@ -172,6 +174,8 @@ class ModelSpec(Family):
         assert self.columns is not None
         paths = [*self.inputs.quantities(self.columns.scale, Scaling(Affine.identity(torch.zeros(1)))), "mean"]
         paths += [variance.name for variance in self.variances]
+        if self.options.likelihood.has_noise_process:
+            paths += [f"{self.noise_prefix}{path}" for path in paths if path != "mean"]
         paths += [parameter.name for parameter in self.options.likelihood.parameters]
         starts = dict(_kernel_starts(self.terms))
         starts |= {find_path(name, paths): value for name, value in self.options.start.items()}
@@ -209,43 +213,63 @@ class ModelSpec(Family):
                     changed[path] = (scale / size).clamp(low, high).log()
         return values.replaced(changed)
 
-    def drawn(self, approximations: Any, values: Values, num_rows: int) -> Self:
+    def sharing(self, chosen: Mapping[str, Approximation]) -> list[str]:
+        """Return the names of the terms that share the budget of features, given the approximations of all."""
+        own = self.options.approximations if isinstance(self.options.approximations, Mapping) else {}
+        return [name for name, one in chosen.items() if isinstance(one, RandomFeatures) and name not in own]
+
+    def drawn(
+        self, approximations: Any, values: Values, num_rows: int, shares: Mapping[str, float] | None = None
+    ) -> Self:
         """Return the specification with approximations of all terms and their random draws.
 
         Args:
             approximations: "auto", an approximation, or a dict by the names of terms.
             values: The hyperparameters.
             num_rows: The number of rows.
+            shares: The effective degrees of freedom of terms that share the budget of features. If None, they are
+                equal.
 
         Raises:
             InvalidArgumentError: an approximation cannot serve a term.
         """
-        data = self._term_data(values, num_rows)
+        data = self.term_data(values, num_rows)
         chosen = assign(approximations, data)
-        seeds = [random.child_seed(self.options.seed, random.Role.TERMS, place) for place in range(len(data))]
-        priors = [chosen[one.term.name].draw(one, seed) for one, seed in zip(data, seeds, strict=True)]
+        if self.options.budget is not None and not shares:
+            shares = dict.fromkeys(self.sharing(chosen), 1.0)
+        chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
+        priors = [chosen[one.term.name].draw(one, self._seed(place)) for place, one in enumerate(data)]
         return replace(self, approximations=chosen, priors=tuple(priors))
 
-    def with_approximations(self, approximations: Any, values: Values, num_rows: int) -> Self:
-        """Return the specification with other approximations. Terms that they do not serve keep theirs.
+    def redrawn(self, values: Values, num_rows: int) -> Self:
+        """Return the specification whose draws that depend on hyperparameters are those for these, or itself.
 
         Args:
-            approximations: An approximation, or a dict by the names of terms.
             values: The hyperparameters.
             num_rows: The number of rows.
-
-        Raises:
-            InvalidArgumentError: an approximation cannot serve a term that it is for, or any term.
         """
-        given = read_approximation(approximations)
-        served = assign(given, self._term_data(values, num_rows), self.approximations)
-        return self.drawn(served, values, num_rows)
+        priors = list(self.priors)
+        for place, one in enumerate(self.term_data(values, num_rows)):
+            approximation = self.approximations[one.term.name]
+            if approximation.is_tuned(one):
+                priors[place] = approximation.draw(one, self._seed(place))
+        is_same = all(new is old for new, old in zip(priors, self.priors, strict=True))
+        return self if is_same else replace(self, priors=tuple(priors))
 
-    def costs(self, values: Values, num_rows: int) -> dict[str, Cost]:
-        """Return the cost of each term by name."""
-        return {
-            one.term.name: self.approximations[one.term.name].cost(one) for one in self._term_data(values, num_rows)
-        }
+    @property
+    def open_lengthscales(self) -> list[str]:
+        """The paths of the lengthscales of places and numbers to which nobody gave a start."""
+        names = [
+            f"{prefix}lengthscale"
+            for term in self.terms
+            for factor, _, prefix in term.parts()
+            if factor.measure is not None or factor.domain is not None
+        ]
+        return [name for name in dict.fromkeys(names) if name not in self.options.starts]
+
+    def _seed(self, place: int) -> int:
+        """Return the seed of the term at a place."""
+        return random.child_seed(self.options.seed, random.Role.TERMS, place)
 
     def fitted_kernel(self, values: Values) -> Kernel:
         """Return the kernel whose starting values are these hyperparameters."""
@@ -262,7 +286,8 @@ class ModelSpec(Family):
         yield repr(self.options.kernel)
         yield from (f"{name}={value!r}" for name, value in sorted(vars(self.options).items()) if name != "priors")
 
-    def _term_data(self, values: Values, num_rows: int) -> list[TermData]:
+    def term_data(self, values: Values, num_rows: int) -> list[TermData]:
+        """Return what approximations may know of each term, at some hyperparameters and for a number of rows."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         return [TermData(term, self.columns, num_rows, known, self.is_normal) for term in self.terms]
@@ -298,8 +323,7 @@ def _kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
 
 def _sample(rows: Rows, seed: int) -> Tensor:
     """Return the inputs of all rows, or of a random sample, (r, D)."""
-    block = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
-    assert block is not None  # the rows of a fit are surveyed
+    block = pool_of(rows)
     if len(block) <= MOST_SAMPLED:
         return block.inputs.detach()
     order = torch.randperm(len(block), generator=random.generator(seed, random.Role.SAMPLE))

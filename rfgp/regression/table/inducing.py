@@ -158,8 +158,7 @@ class InducingFamily(Family):
         """Return bounds of the exact log marginal likelihood, in the user's units."""
         values = values.detached()
         bounded = replace(self, options=replace(self.options, diagonal="vfe", local=None))
-        mean, noise = mean_and_noise(values)
-        model = LinearModel(bounded.prior(values).dense, rows, mean.double(), noise.double())
+        model = LinearModel(bounded.prior(values).dense, rows, *mean_and_noise(values))
         return evidence_bounds(model, scaling.targets.log_jacobian(rows.count))
 
     def diagnosed(

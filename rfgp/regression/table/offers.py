@@ -17,7 +17,7 @@ from rfgp.likelihoods import Normal
 from rfgp.local.kinds import kind_of, read_spectrum
 from rfgp.parameters import Hyperprior
 from rfgp.regression.family import read_likelihood
-from rfgp.regression.limits import Limits
+from rfgp.regression.record import Limits
 from rfgp.regression.table.kinds import options_of
 from rfgp.regression.table.options import LOCAL_STARTS, RESIDUAL, FeatureOptions, KernelOptions
 
@@ -197,7 +197,7 @@ class OpenOptions:
             except InvalidArgumentError as error:
                 errors.append(error)
                 continue
-            if not any(_same(options, other.options) for other in found):
+            if not any(type(options) is type(o.options) and _plain(options) == _plain(o.options) for o in found):
                 numbers[number] = len(found)
                 found.append(Offer(options, numbers.get(head) if head is not None else None))
         return tuple(found) or (self._literal(errors),)
@@ -250,10 +250,6 @@ class OpenOptions:
         return not (alone and "spectrum" in given and read_spectrum(local or "") != read_spectrum(given["spectrum"]))
 
 
-def _same(one: KernelOptions, other: KernelOptions) -> bool:
-    return type(one) is type(other) and _plain(one) == _plain(other)
-
-
 def _plain(options: KernelOptions) -> dict[str, str]:
     return {name: repr(value) for name, value in vars(options).items()}
 
@@ -283,13 +279,9 @@ def _kernel(spectrum: Any) -> str:
 
 def as_given(options: KernelOptions) -> dict[str, Any]:
     """Return what to give `rfgp.TableGP` for a candidate, as plain values."""
-    names = ["features", "spectrum", "local"]
+    names = ["features", "local"]
     names += ["num_frequencies", "frequencies"] if isinstance(options, FeatureOptions) else []
     names += ["num_inducing", "diagonal"] if options.features == "nystrom" else []
     names += ["num_neighbors"] if options.local is not None else []
     chosen = {name: getattr(options, name) for name in names}
-    return {**chosen, "spectrum": _kernel(options.spectrum)} if options.features is not None else _without(chosen)
-
-
-def _without(chosen: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in chosen.items() if name != "spectrum"}
+    return chosen if options.features is None else {**chosen, "spectrum": _kernel(options.spectrum)}

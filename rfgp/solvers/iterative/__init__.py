@@ -2,7 +2,5 @@
 
 from rfgp.solvers.iterative.latent import LatentSolver as LatentSolver
 from rfgp.solvers.iterative.latent import prefers_latent as prefers_latent
-from rfgp.solvers.iterative.operator import CGOperator as CGOperator
-from rfgp.solvers.iterative.operator import columns_at_once as columns_at_once
 from rfgp.solvers.iterative.posterior import IterativePosterior as IterativePosterior
 from rfgp.solvers.iterative.solver import IterativeSolver as IterativeSolver

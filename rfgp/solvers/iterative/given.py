@@ -60,7 +60,7 @@ class GivenTerms:
 
 
 class Projected:
-    """What n points read of the sum of some terms, each by itself.
+    """The sum of some terms at n points, each by itself.
 
     Args:
         given: All terms given the rows.
@@ -70,27 +70,32 @@ class Projected:
     """
 
     def __init__(self, given: GivenTerms, terms: Sequence[Term], inputs: Tensor, tolerance: float) -> None:
-        self._given, self._terms, self._inputs, self._tolerance = given, terms, inputs, tolerance
-        self._reads: list[Reads] = [term.read(inputs) for term in terms]
+        self.given, self.terms, self.inputs, self.tolerance = given, terms, inputs, tolerance
+        self._pairs: list[tuple[Term, Reads]] = [(term, term.read(inputs)) for term in terms]
 
     def mean(self) -> Tensor:
         """Return the mean (n, k)."""
-        means = self._given.means
+        means = self.given.means
         return total([times(reads.matrix, means[term.name]) for term, reads in self._pairs])
 
     def estimated_variance(self) -> Tensor:
         """Return the marginal variances (n,) by draws."""
-        paths = self._given.paths
+        paths = self.given.paths
         sums = total([times(reads.matrix, paths[term.name]).double() for term, reads in self._pairs])
         left, explained = (part.square().mean(1) for part in torch.chunk(sums, 2, dim=1))
-        prior = total([term.variance(self._inputs, reads) for term, reads in self._pairs])
+        prior = total([term.variance(self.inputs, reads) for term, reads in self._pairs])
         return total([combined(left, explained, prior), *self._left])
 
     def solved_variance(self) -> Tensor:
         """Return the marginal variances (n,) by solves."""
         cross = total([term.cross(reads.matrix) for term, reads in self._pairs])
         prior = [term.covariance(reads.matrix).diagonal() for term, reads in self._pairs]
-        return total([*prior, *self._left]) - (cross * self._given.solve(cross, self._tolerance)).sum(0)
+        return total([*prior, *self._left]) - (cross * self.given.solve(cross, self.tolerance)).sum(0)
+
+    @property
+    def _left(self) -> list[Tensor]:
+        """The variances (n,) given the coordinates, of the terms that have some."""
+        return [reads.left for _, reads in self._pairs if reads.left is not None]
 
     @cached_property
     def covariance(self) -> Tensor:
@@ -98,31 +103,14 @@ class Projected:
 
         The correlations are those of the joint distribution, and the variances those of one point each.
         """
-        joint = self.joint()
+        joint = Joint(self)
         return joint.covariance * joint.scales[:, None] * joint.scales
-
-    def joint(self) -> "Joint":
-        """Return what the points read if they may be each other's neighbours."""
-        return Joint(self._given, self._terms, self._inputs, self._tolerance, self)
-
-    @property
-    def _pairs(self) -> Sequence[tuple[Term, Reads]]:
-        return list(zip(self._terms, self._reads, strict=True))
-
-    @property
-    def _left(self) -> list[Tensor]:
-        """The variances (n,) that coordinates leave, of the terms that have some."""
-        return [reads.left for reads in self._reads if reads.left is not None]
 
 
 class Joint:
-    """What n points read of the sum of some terms if they may be each other's neighbours.
+    """The sum of some terms at n points that may be each other's neighbours.
 
     Args:
-        given: All terms given the rows.
-        terms: Those that are predicted.
-        inputs: The points.
-        tolerance: The relative residual of solves.
         single: The same points, each by itself.
 
     Attributes:
@@ -130,21 +118,18 @@ class Joint:
         prior: The prior covariance (n, n), or zeros that have its shape by broadcasting.
     """
 
-    def __init__(
-        self, given: GivenTerms, terms: Sequence[Term], inputs: Tensor, tolerance: float, single: Projected
-    ) -> None:
-        found = [(term, *term.read_jointly(inputs)) for term in terms]
-        none = torch.zeros(len(given.operator), len(inputs)).double()
+    def __init__(self, single: Projected) -> None:
+        found = [(term, *term.read_jointly(single.inputs)) for term in single.terms]
+        none = torch.zeros(len(single.given.operator), len(single.inputs)).double()
         self.cross = total([none, *(term.cross(matrix) for term, matrix, _ in found)])
         left = [covariance for *_, covariance in found if covariance is not None]
         self.prior = total([none.new_zeros(1), *(term.covariance(matrix) for term, matrix, _ in found), *left])
-        self._given, self._tolerance, self._single = given, tolerance, single
-        self._moves = any(term.reads_points for term in terms)
+        self._single = single
 
     @cached_property
     def solved(self) -> Tensor:
         """C^-1 of the covariance of rows and points, (rows, n)."""
-        return self._given.solve(self.cross, self._tolerance)
+        return self._single.given.solve(self.cross, self._single.tolerance)
 
     @cached_property
     def covariance(self) -> Tensor:
@@ -155,7 +140,7 @@ class Joint:
     @cached_property
     def scales(self) -> Tensor:
         """The ratios (n,) of the deviations of points each by itself and in the joint distribution."""
-        if not self._moves:
+        if not any(term.reads_points for term in self._single.terms):
             return self.cross.new_ones(self.cross.shape[1])
         variance = self._single.solved_variance().clamp_min(0)
         return (variance / self.covariance.diagonal().clamp_min(torch.finfo(variance.dtype).tiny)).sqrt()

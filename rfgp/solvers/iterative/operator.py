@@ -43,20 +43,6 @@ class Preconditioner(Protocol):
         """The logarithm of |P|."""
 
 
-class Identity:
-    """P = I."""
-
-    log_determinant = 0.0
-
-    def half_solve(self, v: Tensor) -> Tensor:
-        """Return v, (n, p)."""
-        return v
-
-    def half_solve_transposed(self, v: Tensor) -> Tensor:
-        """Return v, (n, p)."""
-        return v
-
-
 class CGOperator:
     """C = sum_t H_t H_t^T + D for parts H_t (n, N_t) and a diagonal D.
 

@@ -22,15 +22,12 @@ class Part(ABC):
     """The role: a matrix H (n, N) whose products with its transpose are a covariance.
 
     Attributes:
+        num_columns: N.
         num_dense: The number of dense columns, which have large eigenvalues.
     """
 
+    num_columns: int
     num_dense = 0
-
-    @property
-    @abstractmethod
-    def num_columns(self) -> int:
-        """N."""
 
     def formed(self) -> Tensor | None:
         """Return H (n, N) if its columns are few or dense, else None."""
@@ -58,11 +55,7 @@ class _Divided(Part):
     """D^-1 H."""
 
     def __init__(self, part: Part, deviation: Tensor) -> None:
-        self._part, self._deviation = part, deviation[:, None]
-
-    @property
-    def num_columns(self) -> int:
-        return self._part.num_columns
+        self._part, self._deviation, self.num_columns = part, deviation[:, None], part.num_columns
 
     def spread(self, u: Tensor) -> Tensor:
         return self._part.spread(u) / self._deviation
@@ -81,17 +74,13 @@ class SparsePart(Part):
 
     def __init__(self, matrix: sp.csr_array, scale: float | Array) -> None:
         self._given, self._scale = matrix, np.broadcast_to(scale, matrix.shape[:1])
+        self.num_columns = int(matrix.shape[1])
         entries = matrix.data * np.repeat(self._scale, np.diff(matrix.indptr))
         self._matrix = sp.csr_array((entries, matrix.indices, matrix.indptr), shape=matrix.shape)
 
     def over(self, deviation: Tensor) -> "SparsePart":
         """Return D^-1 H for a diagonal D (n,)."""
         return SparsePart(self._given, self._scale / deviation.numpy())
-
-    @property
-    def num_columns(self) -> int:
-        """N."""
-        return int(self._matrix.shape[1])
 
     def spread(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N, p)."""
@@ -129,12 +118,7 @@ class DensePart(Part):
     """
 
     def __init__(self, matrix: Tensor) -> None:
-        self._matrix, self.num_dense = matrix, matrix.shape[1]
-
-    @property
-    def num_columns(self) -> int:
-        """F."""
-        return self.num_dense
+        self._matrix, self.num_columns, self.num_dense = matrix, matrix.shape[1], matrix.shape[1]
 
     def formed(self) -> Tensor:
         """Return H (n, F)."""
@@ -142,13 +126,11 @@ class DensePart(Part):
 
     def spread(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (F, p)."""
-        out: Tensor = self._matrix @ u
-        return out
+        return self._matrix @ u
 
     def gather(self, v: Tensor) -> Tensor:
         """Return H^T v, (F, p), of v (n, p)."""
-        out: Tensor = self._matrix.mT @ v
-        return out
+        return self._matrix.mT @ v
 
 
 class PrecisionPart(Part):
@@ -162,11 +144,7 @@ class PrecisionPart(Part):
 
     def __init__(self, factor: Factor, reads: sp.csr_array, deviation: float) -> None:
         self._factor, self._reads, self._deviation = factor, reads, deviation
-
-    @property
-    def num_columns(self) -> int:
-        """N."""
-        return int(self._reads.shape[1])
+        self.num_columns = int(reads.shape[1])
 
     def spread(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N, p)."""
@@ -185,12 +163,7 @@ class RootPart(Part):
     """
 
     def __init__(self, root: LatentRoot) -> None:
-        self._root = root
-
-    @property
-    def num_columns(self) -> int:
-        """N."""
-        return int(self._root.pattern.shape[1])
+        self._root, self.num_columns = root, int(root.pattern.shape[1])
 
     def spread(self, u: Tensor) -> Tensor:
         """Return L u, (n, p), of u (n, p)."""

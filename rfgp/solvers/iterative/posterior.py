@@ -6,24 +6,27 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from rfgp.blocks import Prior
-from rfgp.solvers.iterative.covariance import PosteriorOperator
-from rfgp.solvers.iterative.given import GivenTerms, Projected
-from rfgp.solvers.iterative.operator import total
+from rfgp.solvers.iterative.given import GivenTerms, Joint, Projected
+from rfgp.solvers.iterative.operator import CGOperator, total
+from rfgp.solvers.iterative.parts import Part
 from rfgp.solvers.iterative.role import Term
-from rfgp.solvers.iterative.solutions import PATH_TOLERANCE, TOLERANCE
 from rfgp.solvers.iterative.terms import operator_of, terms_of
 from rfgp.solvers.nearby import no_functions
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
-from rfgp.solvers.terms import MOST_JOINT, check_joint, known_terms, make_contiguous
+from rfgp.solvers.terms import MOST_JOINT, check_joint, known_terms
 
+TOLERANCE = 1e-9
+"""The relative residual of the solve for the mean."""
+PATH_TOLERANCE = 1e-5
+"""The relative residual of the solves for draws."""
 MOST_SOLVED = 256
 """The most points whose variances are computed to the tolerance of the solver, a solve each."""
 MOST_NUMBERS = 2**27
 """The most entries of a covariance of rows and points (a gigabyte), of which a joint posterior takes several."""
-_TENSORS = ("inputs", "noise_diag", "coefficients", "draws")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +55,7 @@ class IterativePosterior(Posterior):
     known: GivenTerms | None = None
     terms: tuple[str, ...] | None = None
 
-    def __post_init__(self) -> None:
-        make_contiguous(self, *_TENSORS)
+    stored = ("inputs", "noise_diag", "coefficients", "draws")
 
     @property
     def width(self) -> int:
@@ -73,10 +75,6 @@ class IterativePosterior(Posterior):
         """Return the marginal variances (n,), by solves for at most 256 points and by draws for more."""
         if len(inputs) <= MOST_SOLVED:
             return projected.covariance.diagonal().clamp_min(0)
-        return self.estimated_variance(inputs, projected)
-
-    def estimated_variance(self, inputs: Tensor, projected: Projected) -> Tensor:
-        """Return the marginal variances (n,) by draws."""
         return projected.estimated_variance()
 
     def covariance(self, inputs: Tensor, projected: Projected) -> Tensor:
@@ -96,7 +94,7 @@ class IterativePosterior(Posterior):
         self._check(inputs)
         shared = replace(self, known=self._given, terms=tuple(name for name in first if name in second))
         parts = self.of(first), self.of(second), shared
-        rows, columns, both = (part.project(inputs).joint() for part in parts)
+        rows, columns, both = (Joint(part.project(inputs)) for part in parts)
         return (both.prior - rows.cross.mT @ columns.solved) * rows.scales[:, None] * columns.scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
@@ -127,14 +125,9 @@ class IterativePosterior(Posterior):
 
         def values(inputs: Tensor) -> Tensor:
             values = total([function(inputs) for function in functions])
-            out: Tensor = values.reshape(len(inputs), count, k).movedim(0, 1)
-            return out
+            return values.reshape(len(inputs), count, k).movedim(0, 1)
 
         return values
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return inputs (n,) or (n, d), noise_diag (n,), coefficients (n, k) and draws (n, m)."""
-        return {name: getattr(self, name) for name in _TENSORS}
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of noise_diag, coefficients and draws, for n rows and k outputs."""
@@ -168,3 +161,49 @@ class IterativePosterior(Posterior):
         else:
             most = max(MOST_SOLVED, min(MOST_JOINT, MOST_NUMBERS // len(self.inputs)))
             check_joint(len(inputs), "points", most=most)
+
+
+PRODUCT_TOLERANCE = 1e-8
+"""The relative residual of the solves in products with a covariance."""
+
+
+class PosteriorOperator:
+    """S = h h^T - h H^T C^-1 H h^T, C = H H^T + D, never formed.
+
+    Args:
+        rows: C of the rows.
+        parts: [H; h] of the rows and of m points after them.
+        size: m.
+    """
+
+    def __init__(self, rows: CGOperator, parts: Sequence[Part], size: int) -> None:
+        self._rows, self._size = rows, size
+        self._joined = rows.replaced(parts=parts)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def times(self, v: Tensor) -> Tensor:
+        """Return S v, (m, p)."""
+        return self._left(self._joined.gather(self._at_points(v)))
+
+    def solve(self, v: Tensor, noise: Tensor) -> Tensor:
+        """Return (S + E)^-1 v, (m, p): the coefficients of v at the points if the rows are zeros, E (m,)."""
+        both = self._joined.replaced(noise_diag=torch.cat([self._rows.noise_diag, noise]))
+        return both.solve(self._at_points(v), PRODUCT_TOLERANCE)[len(self._rows) :]
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Return draws of N(0, S), (m, count), by pathwise conditioning."""
+        sizes = self._joined.num_columns, len(self._rows)
+        u, e = (torch.randn(size, count, generator=generator, dtype=torch.float64) for size in sizes)
+        return self._left(u, self._rows.deviation[:, None] * e)
+
+    def _left(self, u: Tensor, noise: Tensor | float = 0.0) -> Tensor:
+        """Return h (u - H^T C^-1 (H u + noise)), (m, p)."""
+        explained = self._rows.solve(self._joined.spread(u)[: len(self._rows)] + noise, PRODUCT_TOLERANCE)
+        at_rows = pad(explained, (0, 0, 0, self._size))
+        return self._joined.spread(u - self._joined.gather(at_rows))[len(self._rows) :]
+
+    def _at_points(self, v: Tensor) -> Tensor:
+        """Return values of rows and points (n + m, p), those of rows 0."""
+        return pad(v, (0, 0, len(self._rows), 0))

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rfgp.solvers.iterative.operator import CGOperator, Identity, Preconditioner, generator
+from rfgp.linalg import half_solve
+from rfgp.solvers.iterative.operator import CGOperator, generator
 from rfgp.solvers.whitened.whitening import Whitener
 from rfgp.sparse import multiply, row_blocks
 
@@ -54,20 +55,22 @@ class LowRankPreconditioner(NamedTuple):
 
     def half_solve(self, v: Tensor) -> Tensor:
         """Return R v, (n, p)."""
-        out: Tensor = v + self.vectors @ (self.factors[:, None] * (self.vectors.mT @ v))
-        return out
+        if not len(self.factors):
+            return v
+        return v + self.vectors @ (self.factors[:, None] * (self.vectors.mT @ v))
 
     def half_solve_transposed(self, v: Tensor) -> Tensor:
         """Return R^T v = R v, (n, p)."""
         return self.half_solve(v)
 
 
-def nystrom(operator: CGOperator) -> Preconditioner:
-    """Return P from random test vectors; I if no eigenvalue stands out."""
+def nystrom(operator: CGOperator) -> LowRankPreconditioner:
+    """Return P from random test vectors, of rank 0 if no eigenvalue is large."""
     n = len(operator)
+    identity = LowRankPreconditioner.of(operator.noise_diag.new_empty(n, 0), operator.noise_diag.new_empty(0))
     rank = min(RANK + sum(part.num_dense for part in operator.parts), n // 4)
     if rank < _LEAST_RANK:
-        return Identity()
+        return identity
     test = torch.from_numpy(generator(operator.seed, 0).standard_normal((n, rank))) / n**0.5
     image = operator.scaled_product(test) - test
     shift = torch.finfo(image.dtype).eps * image.norm()
@@ -75,11 +78,11 @@ def nystrom(operator: CGOperator) -> Preconditioner:
     inner = test.mT @ shifted
     factor, info = torch.linalg.cholesky_ex((inner + inner.mT) / 2)
     if bool(info.any()):
-        return Identity()
-    root = torch.linalg.solve_triangular(factor, shifted.mT, upper=False).mT
+        return identity
+    root = half_solve(factor, shifted.mT).mT
     sizes = torch.linalg.eigvalsh(root.mT @ root)
     if float((sizes[-1] + 1) / (sizes[0] + 1)) < STANDS_OUT:
-        return Identity()
+        return identity
     vectors, sizes, _ = torch.linalg.svd(root, full_matrices=False)
     values = (sizes.square() - shift).clamp_min(0)
     return LowRankPreconditioner.of(vectors, (values + 1) / (values[-1] + 1))

@@ -12,19 +12,23 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rfgp.blocks import Prior
+from rfgp.errors import SolverError
 from rfgp.rows import Block
 from rfgp.solvers.bordered.reads import completed
+from rfgp.solvers.iterative.draws import Draws
 from rfgp.solvers.iterative.given import ENTRIES, GivenTerms
-from rfgp.solvers.iterative.posterior import MOST_SOLVED, IterativePosterior
+from rfgp.solvers.iterative.posterior import MOST_SOLVED, PATH_TOLERANCE, TOLERANCE, IterativePosterior
 from rfgp.solvers.iterative.role import Term
-from rfgp.solvers.iterative.solutions import PATH_TOLERANCE, TOLERANCE, Solutions
 from rfgp.solvers.iterative.terms import operator_of, terms_of
 from rfgp.solvers.role import Inference
 
+NUM_PROBES, NUM_PATHS = 16, 64
+"""The number of draws for gradients and the log determinant, and for variances."""
 SITE_TOLERANCE = 1e-11
 """The relative residual of solves for other targets and noise: a search for sites goes on to it."""
 
@@ -56,8 +60,7 @@ class IterativeSolver(Inference):
         rows, self._bound, self._missing = completed(prior.dense, rows, noise, phi)
         self._noise_diag = rows.noise_diag(noise).expand(len(rows))
         self._repeated = rows.repetitions(noise)
-        operator = operator_of(self._terms, self._noise_diag.detach())
-        self._solved = Solutions(operator, self.residual, rows.each, tolerance)
+        self._operator, self._tolerance = operator_of(self._terms, self._noise_diag.detach()), tolerance
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver with other targets (n, k) and noise of the same inputs, solved to 1e-11."""
@@ -69,7 +72,7 @@ class IterativeSolver(Inference):
         See `likelihood_error`.
         """
         with torch.no_grad():
-            value = self._solved.log_density() + self._repeated + self._bound
+            value = self._log_density() + self._repeated + self._bound
         if not torch.is_grad_enabled():
             return value
         score = self.score()
@@ -78,22 +81,48 @@ class IterativeSolver(Inference):
     @property
     def likelihood_error(self) -> float:
         """The standard error of the log marginal likelihood."""
-        return self._solved.error
+        return 0.5 * abs(float(self._rows.each.sum())) * self._probes.log_determinant.error
 
     @property
     def residual(self) -> Tensor:
         """The targets without the mean, (n, k)."""
         return (self._rows.targets - self._mean).detach()
 
-    @property
+    @cached_property
     def coefficients(self) -> Tensor:
         """The coefficients a = C^-1 (y - mean), (n, k)."""
-        return self._solved.coefficients
+        with torch.no_grad():
+            return self._operator.solve(self.residual, self._tolerance)
+
+    def converges(self, most: int) -> bool:
+        """Return whether conjugate gradients find the coefficients in about so many iterations; they are kept."""
+        try:
+            found = self._operator.solve(self.residual, self._tolerance, most, is_hurried=True)
+        except SolverError:
+            return False
+        self.coefficients = found
+        return bool(torch.isfinite(found).all())
+
+    @cached_property
+    def _probes(self) -> Draws:
+        """Draws for gradients and the log determinant."""
+        return self._operator.draws(NUM_PROBES, PATH_TOLERANCE)
+
+    @cached_property
+    def _paths(self) -> Tensor:
+        """Draws for variances, (n, m)."""
+        return self._operator.draws(NUM_PATHS, PATH_TOLERANCE).solved
+
+    def _log_density(self) -> Tensor:
+        """Return an estimate of the log density of y, 0-d, without gradients."""
+        each, n = self._rows.each, len(self._rows)
+        square, k = (self.residual * self.coefficients).sum(0) @ each, float(each.sum())
+        return -0.5 * (square + k * (self._probes.log_determinant.value + n * float(np.log(2 * np.pi))))
 
     @property
     def fitted(self) -> Tensor:
         """The posterior mean K a of f at the rows, (n, k)."""
-        return self._solved.operator.covariance_times(self.coefficients)
+        return self._operator.covariance_times(self.coefficients)
 
     @cached_property
     def latent_variances(self) -> Tensor:
@@ -113,20 +142,20 @@ class IterativeSolver(Inference):
     def log_determinant(self) -> Tensor:
         """An estimate of the log determinant of I + K D^-1, 0-d."""
         diagonal = self._noise_diag.detach()
-        return self._solved.probes.log_determinant.value - diagonal.log().sum()
+        return self._probes.log_determinant.value - diagonal.log().sum()
 
     def product(self, v: Tensor) -> Tensor:
         """Return C v, (n, p)."""
-        return self._solved.operator.product(v)
+        return self._operator.product(v)
 
     def solve(self, right: Tensor, tolerance: float = PATH_TOLERANCE) -> Tensor:
         """Return C^-1 right, (n, p)."""
-        return self._solved.operator.solve(right, tolerance)
+        return self._operator.solve(right, tolerance)
 
     def score(self) -> Tensor:
         """Return a 0-d tensor whose gradient is that of the log density; its own value means nothing."""
         with torch.no_grad():
-            each, probes = self._rows.each, self._solved.probes.normalized
+            each, probes = self._rows.each, self._probes.normalized
             left = torch.cat([self.coefficients, probes], dim=1)
             signs = torch.cat([each, (-each.sum() / probes.shape[1]).expand(probes.shape[1])])
             in_noise_diag = 0.5 * (left.square() * signs).sum(1)
@@ -136,15 +165,11 @@ class IterativeSolver(Inference):
 
     def posterior(self) -> IterativePosterior:
         """Return coefficients, and draws for the variances."""
-        noise_diag, solved = self._noise_diag.detach().clone(), self._solved
-        prior, inputs, known = self._prior.detached(), self._rows.inputs, None
+        noise_diag, known = self._noise_diag.detach().clone(), None
         if not any(parameter.requires_grad for parameter in self._prior.parameters):
-            known = GivenTerms(self._terms, solved.operator, solved.coefficients, solved.draws)
-        return IterativePosterior(prior, inputs, noise_diag, solved.coefficients, solved.draws, known)
-
-    def converges(self, most: int) -> bool:
-        """Return whether conjugate gradients find the coefficients in about so many iterations."""
-        return self._solved.converges(most)
+            known = GivenTerms(self._terms, self._operator, self.coefficients, self._paths)
+        inputs, solved = self._rows.inputs, (self.coefficients, self._paths)
+        return IterativePosterior(self._prior.detached(), inputs, noise_diag, *solved, known)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others, from `latent_variances`.

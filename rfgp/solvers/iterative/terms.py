@@ -1,17 +1,246 @@
-"""The terms of a prior at rows, a block each, and the operator that they make."""
+"""The terms of a prior at rows: dense weights, sparse features, sparse precisions; and the operator that they make."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.blocks import Prior
+from rfgp.autograd import as_array
+from rfgp.blocks import PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
+from rfgp.blocks.precision import products
 from rfgp.errors import InvalidArgumentError
-from rfgp.solvers.iterative.fields import PrecisionTerm
 from rfgp.solvers.iterative.neighbors import NeighborsTerm
-from rfgp.solvers.iterative.operator import CGOperator
-from rfgp.solvers.iterative.role import Term
-from rfgp.solvers.iterative.walks import WalkTerm
-from rfgp.solvers.iterative.weights import WeightTerm
+from rfgp.solvers.iterative.operator import CGOperator, generator
+from rfgp.solvers.iterative.parts import DensePart, PrecisionPart, SparsePart
+from rfgp.solvers.iterative.role import Matrix, Reads, Term
+from rfgp.sparse import sampled_outer
+
+
+class WeightTerm(Term):
+    """f = Phi w with dense Phi; the coordinates are w, (F,).
+
+    Args:
+        prior: The prior.
+        block: The block, with gradients.
+        inputs: The inputs of the rows.
+    """
+
+    def __init__(self, prior: Prior, block: WeightBlock, inputs: Tensor) -> None:
+        self.name, self.width, self._block = block.name, block.num_features, block
+        self._is_precise = prior.neighbors is not None and prior.neighbors.is_residual
+        self._phi = self._features(inputs)
+
+    def _features(self, inputs: Tensor) -> Tensor:
+        """Return Phi (n, F), float64; evaluated in float64 if a residual is what it leaves."""
+        return self._block.scaled(inputs.double() if self._is_precise else inputs).double()
+
+    @cached_property
+    def part(self) -> DensePart:
+        """Phi of the rows."""
+        return DensePart(self._phi.detach())
+
+    def read(self, inputs: Tensor) -> Reads:
+        """Return the features (n, F) of n points, and the variance (n,) of a residual."""
+        phi = self._features(inputs).detach()
+        left = None if self._block.residual is None else self._block.residual_variance(inputs, phi)
+        return Reads(phi.numpy(), left)
+
+    def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
+        """Return the features (n, F) of n points, and the covariance (n, n) of a residual."""
+        phi = self._features(inputs).detach()
+        left = None if self._block.residual is None else self._block.residual_covariance(inputs, phi)
+        return phi.numpy(), left
+
+    def cross(self, matrix: Matrix) -> Tensor:
+        """Return Phi X^T, (rows, n)."""
+        return self.part.spread(torch.from_numpy(np.asarray(matrix)).mT)
+
+    def covariance(self, matrix: Matrix) -> Tensor:
+        """Return X X^T, (n, n)."""
+        return torch.from_numpy(np.asarray(matrix @ matrix.T))
+
+    def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
+        """Return |X_i|^2, (n,)."""
+        return torch.from_numpy(np.square(reads.matrix).sum(1))
+
+    def weights(self, coefficients: Tensor) -> Tensor:
+        """Return Phi^T a, (F, p)."""
+        return self.part.gather(coefficients)
+
+    def lifted(self, standard: Tensor, seed: int) -> Tensor:
+        """Return u, (F, p)."""
+        return standard
+
+    def joined(self, inputs: Tensor) -> DensePart | None:
+        """Return Phi of the rows and of points after them. None if there is a residual."""
+        if self._block.residual is not None:
+            return None
+        return DensePart(torch.cat([self._phi.detach(), self._features(inputs).detach()]))
+
+    def score(self, left: Tensor, signs: Tensor) -> Tensor:
+        """Return a 0-d tensor with the gradient in Phi."""
+        return (self._phi * ((left * signs) @ self.part.gather(left).mT)).sum()
+
+    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> Phi_x z, (n, p).
+
+        Raises:
+            InvalidArgumentError: the features are not all of the block.
+        """
+        if self._block.residual is not None:
+            raise InvalidArgumentError(
+                "This process has no functions to draw, since what its features miss is known at given points only. "
+                "Sample from predict(X) there."
+            )
+        return super().functions(weights)
+
+
+_ALL_COLUMNS = 4
+"""The role of the seed of prior weights that the rows do not read."""
+
+
+class WalkTerm(Term):
+    """f = s phi w with sparse phi; the coordinates are s w, (N,).
+
+    Args:
+        block: The block, with gradients.
+        inputs: The positions of the rows.
+    """
+
+    dtype = torch.float32
+    advice = "Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'."
+
+    def __init__(self, block: SparseWeightBlock, inputs: Tensor) -> None:
+        self.name, self.seed, self._block = block.name, block.seed, block
+        self._features, self._variance = block.features(inputs, keep=True), block.variance.double()
+        self._s2 = float(self._variance.detach())
+
+    @cached_property
+    def _phi(self) -> sp.csr_array:
+        """The features (rows, N) of the rows."""
+        return self._features.matrix()
+
+    @cached_property
+    def _columns(self) -> NDArray[np.int64]:
+        """The columns of phi that have entries."""
+        used = np.zeros(self._phi.shape[1], dtype=bool)
+        used[self._phi.indices] = True
+        return np.flatnonzero(used)
+
+    @cached_property
+    def part(self) -> SparsePart:
+        """The columns of s phi that have entries."""
+        places = np.zeros(self._phi.shape[1], dtype=np.int32)
+        places[self._columns] = np.arange(len(self._columns), dtype=np.int32)
+        shape = self._phi.shape[0], len(self._columns)
+        kept = sp.csr_array((self._phi.data, places[self._phi.indices], self._phi.indptr), shape=shape)
+        return SparsePart(kept, self._s2**0.5)
+
+    def read(self, inputs: Tensor) -> Reads:
+        """Return the features (n, N) of n positions."""
+        return Reads(self._block.features(inputs, keep=False).matrix())
+
+    def cross(self, matrix: Matrix) -> Tensor:
+        """Return s^2 phi X^T, (rows, n)."""
+        return torch.from_numpy(self._s2 * (self._phi @ matrix.T).toarray())
+
+    def covariance(self, matrix: Matrix) -> Tensor:
+        """Return s^2 X X^T, (n, n)."""
+        return torch.from_numpy(self._s2 * (matrix @ matrix.T).toarray())
+
+    def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
+        """Return s^2 |X_i|^2, (n,)."""
+        return torch.from_numpy(self._s2 * np.asarray(reads.matrix.power(2).sum(1)))
+
+    def weights(self, coefficients: Tensor) -> Tensor:
+        """Return s^2 phi^T a, (N, p), in the precision of a."""
+        array = coefficients.numpy()
+        return torch.from_numpy(self._phi.astype(array.dtype, copy=False).T @ array) * self._s2
+
+    def lifted(self, standard: Tensor, seed: int) -> Tensor:
+        """Return s u, (N, p), with u of single precision; columns without entries have weights of their own."""
+        shape = self._phi.shape[1], standard.shape[1]
+        out = torch.from_numpy(generator(seed, _ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
+        out[torch.from_numpy(self._columns)] = standard.float()
+        lifted: Tensor = out.to(standard) * self._s2**0.5
+        return lifted
+
+    def joined(self, inputs: Tensor) -> SparsePart:
+        """Return all columns of s phi (rows + n, N) of the rows and of positions after them."""
+        return SparsePart(sp.csr_array(sp.vstack([self._phi, self.read(inputs).matrix])), self._s2**0.5)
+
+    def score(self, left: Tensor, signs: Tensor) -> Tensor:
+        """Return a 0-d tensor with the gradient in the entries of phi, on its pattern, and in s^2."""
+        values, pattern = self._features
+        right = torch.from_numpy(self._phi.T @ left.numpy())
+        in_values = self._s2 * sampled_outer(left * signs, right, pattern)
+        in_variance = 0.5 * (right.square() * signs).sum()
+        return (values * in_values).sum() + self._variance * in_variance
+
+    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return x -> phi_x z, (n, p)."""
+        return self._block.of_weights(weights)
+
+
+class PrecisionTerm(Term):
+    """f = A u with u of the precision Q / s^2; the coordinates are u, (N,).
+
+    Args:
+        block: The block, with gradients.
+        inputs: The inputs of the rows.
+    """
+
+    def __init__(self, block: PrecisionBlock, inputs: Tensor) -> None:
+        self.name, self._block, self._reads = block.name, block, block.projector(inputs)
+        self._s2 = float(block.variance.detach())
+
+    @cached_property
+    def part(self) -> PrecisionPart:
+        """A Q^(-1/2) of the rows."""
+        return PrecisionPart(self._block.factor, self._reads, self._s2**0.5)
+
+    def read(self, inputs: Tensor) -> Reads:
+        """Return A (n, N) of n points."""
+        return Reads(self._block.projector(inputs))
+
+    def cross(self, matrix: Matrix) -> Tensor:
+        """Return s^2 A Q^-1 X^T, (rows, n)."""
+        return torch.from_numpy(self._s2 * products(self._block.factor, self._reads, matrix))
+
+    def covariance(self, matrix: Matrix) -> Tensor:
+        """Return s^2 X Q^-1 X^T, (n, n)."""
+        return torch.from_numpy(self._s2 * products(self._block.factor, matrix, matrix))
+
+    def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
+        """Return the prior variances, (n,)."""
+        return self._block.diagonal(inputs)
+
+    def weights(self, coefficients: Tensor) -> Tensor:
+        """Return s^2 Q^-1 A^T a, (N, p)."""
+        return torch.from_numpy(self._s2 * self._block.factor.solve(self._reads.T @ coefficients.numpy()))
+
+    def lifted(self, standard: Tensor, seed: int) -> Tensor:
+        """Return draws of N(0, s^2 Q^-1), (N, p)."""
+        return torch.from_numpy(self._s2**0.5 * self._block.factor.sample(standard.numpy()))
+
+    def joined(self, inputs: Tensor) -> PrecisionPart:
+        """Return A Q^(-1/2) of the rows and of points after them."""
+        reads = sp.csr_array(sp.vstack([self._reads, self._block.projector(inputs)]))
+        return PrecisionPart(self._block.factor, reads, self._s2**0.5)
+
+    def score(self, left: Tensor, signs: Tensor) -> Tensor:
+        """Return a 0-d tensor with the gradient: with t = Q^-1 A^T left it is -s^2 t^T dQ t / 2 in the parameters."""
+        field, values = self._block.field, self._block.values
+        gathered = self._reads.T @ left.numpy()
+        solved = torch.from_numpy(self._block.factor.solve(gathered))
+        outer = sampled_outer(solved * signs, solved, field.pattern).numpy()
+        in_values = torch.from_numpy(-0.5 * self._s2 * field.pull_back(as_array(values), outer))
+        in_variance = 0.5 * float(np.einsum("np,np,p->", gathered, solved.numpy(), signs.numpy()))
+        return (values * in_values).sum() + self._block.variance * in_variance
 
 
 def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:

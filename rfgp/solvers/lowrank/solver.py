@@ -30,13 +30,11 @@ from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
-from rfgp.blocks.weights import residual_totals
-from rfgp.linalg import cholesky
+from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block, Rows, gathered
 from rfgp.rows.blocks import Sums
-from rfgp.solvers.lowrank.covariance import FactorCovariance
-from rfgp.solvers.lowrank.model import LinearModel, block_rows, summed
-from rfgp.solvers.lowrank.posterior import LowRankPosterior
+from rfgp.solvers.lowrank.model import LinearModel, ParameterGradients, block_rows, summed
+from rfgp.solvers.lowrank.posterior import FactorCovariance, LowRankPosterior
 from rfgp.solvers.lowrank.statistics import Statistics, WeightSolution, accumulate_gram, solve
 from rfgp.solvers.role import Inference
 
@@ -84,11 +82,12 @@ class LowRankSolver(Inference):
         return with_gradient(self._value, model.mean, model.noise, model.variances, *model.parameters)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        wanted = Wanted(needs[0], needs[1], needs[2], tuple(needs[3:]))
+        wanted = Wanted(needs[1], needs[2], needs[3:])
         inverse = torch.cholesky_inverse(self.solution.factor) if wanted.inverse else None
         by_row = inverse if wanted.by_row(self._detached) else None
         totals = Totals.of(summed(self._detached, partial(_second_pass, self.solution.weights, wanted, by_row)))
-        gradients = _gradients(self._detached, self.solution, totals, wanted, inverse)
+        found = _gradients(self._detached, self.solution, totals, inverse)
+        gradients = [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
         return _log_density(self._detached, self.solution, totals), lambda: gradients
 
     @cached_property
@@ -109,7 +108,7 @@ class LowRankSolver(Inference):
             for block in (model.rows if some is None else some).blocks(block_rows(model.num_features)):
                 unit = model.phi(block).double()
                 phi, noise_diag = model.scale * unit, model.completed(block, unit).noise_diag(model.noise)
-                root = torch.linalg.solve_triangular(self.solution.factor, phi.mT, upper=False)
+                root = half_solve(self.solution.factor, phi.mT)
                 left = 1 - root.square().sum(0) / noise_diag
                 residual = block.targets - model.mean - phi @ self.solution.weights
                 means.append(block.targets - residual / left[:, None])
@@ -141,12 +140,11 @@ def _differentiable_statistics(model: LinearModel) -> Statistics:
 
 
 class Wanted(NamedTuple):
-    """Which gradients are needed."""
+    """The gradients that are needed, apart from that in the mean, which costs nothing."""
 
-    mean: bool
     noise: bool
     variances: bool
-    parameters: tuple[bool, ...]
+    parameters: Needs
 
     @property
     def through_features(self) -> bool:
@@ -174,7 +172,7 @@ class Totals(NamedTuple):
     in_mean: Tensor  # (k,)
     in_noise: Tensor  # 0-d
     in_residual: Tensor  # (T,), the derivative in s_t^2 through residuals that are noise
-    in_parameters: tuple[Tensor, ...]  # those wanted
+    in_parameters: tuple[Tensor, ...]  # 0 for those that are not wanted
 
     @classmethod
     def of(cls, sums: Sums) -> "Totals":
@@ -200,30 +198,23 @@ class _SecondPass:
         self._square, self._logs, self._in_noise, self._bound_in_noise = (zero.clone() for _ in range(4))
         self._bound, self._in_residual = terms.clone(), terms.clone()
         self._in_mean, self._each = torch.zeros_like(model.mean), model.each
-        pairs = zip(model.parameters, wanted.parameters, strict=True)
-        self._in_parameters = [torch.zeros_like(p, dtype=torch.float64) for p, w in pairs if w]
+        self._in_features = ParameterGradients(model, wanted.parameters)
 
     def add(self, block: Block) -> None:
         """Add a block of rows."""
-        model, through = self._model, self._wanted.through_features
-        with torch.set_grad_enabled(through):
-            pairs = zip(model.parameters, self._wanted.parameters, strict=True)
-            leaves = tuple(p.detach().requires_grad_(w) for p, w in pairs)
-            phi, totals = model.phi(block, *leaves), residual_totals(model.weights, block.inputs, *leaves)
-        known = phi.detach()
-        block = model.completed(block, known)
-        residual = block.targets - model.mean - (known @ self._unscaled.to(known)).double()
+        model, phi = self._model, self._in_features.features(block)
+        block = model.completed(block, phi)
+        residual = block.targets - model.mean - (phi @ self._unscaled.to(phi)).double()
         noise, precision = block.observation_noise(model.noise), 1 / block.noise_diag(model.noise)
         self._square += ((residual.square() @ self._each) * precision).sum()
         self._logs += (block.counts() * (_LOG_2PI + noise.log())).sum()
         self._in_mean += (residual * precision.reshape(-1, 1)).sum(0) * self._each
-        bound_slope = self._add_bound(block, known) if model.weights.has_residual else None
+        bound_slope = self._add_bound(block, phi) if model.weights.has_residual else None
         if self._wanted.by_row(model):
-            slope = self._add_noise(block, known, residual, bound_slope)
-            if through:
-                self._add_parameters(
-                    block, (phi, totals), [leaf for leaf in leaves if leaf.requires_grad], residual, slope
-                )
+            slope = self._add_noise(block, phi, residual, bound_slope)
+            if self._in_features.is_needed:
+                rates = self._rates(block, slope) if model.weights.has_residual else None
+                self._in_features.add(self._upstream(block, phi, residual, rates), rates)
 
     def _add_bound(self, block: Block, phi: Tensor) -> Tensor:
         """Add to the sums of w_i q_ti / (noise + fixed_i) of residuals that bound the density.
@@ -256,33 +247,6 @@ class _SecondPass:
             self._in_residual += torch.where(model.noise_shares > 0, missing, 0.0)
         return slope
 
-    def _add_parameters(
-        self,
-        block: Block,
-        functions: tuple[Tensor, Tensor | None],
-        asked: list[Tensor],
-        residual: Tensor,
-        slope: Tensor | None,
-    ) -> None:
-        """Add to the gradient in the parameters that are asked for.
-
-        Args:
-            block: The rows.
-            functions: The features (b, F), and the variances (T, b) of kernels with a residual or None.
-            asked: The parameters.
-            residual: Targets minus the fit, (b, k).
-            slope: The derivative in each row's noise, (b,), or None if it is uniform.
-        """
-        phi, totals = functions
-        rates = self._rates(block, slope) if self._model.weights.has_residual else None
-        outputs, upstream = [phi], [self._upstream(block, phi.detach(), residual, rates)]
-        if totals is not None and totals.requires_grad and rates is not None:
-            outputs.append(totals)
-            upstream.append(rates)
-        found = torch.autograd.grad(outputs, asked, upstream, allow_unused=True)
-        for total, gradient in zip(self._in_parameters, found, strict=True):
-            total += 0.0 if gradient is None else gradient
-
     def _rates(self, block: Block, slope: Tensor | None) -> Tensor:
         """Return the derivatives in the variances of residuals, (T, b)."""
         model = self._model
@@ -303,7 +267,7 @@ class _SecondPass:
     def sums(self) -> Sums:
         """Return the totals as a flat tuple."""
         values = (self._square, self._logs, self._bound, self._bound_in_noise)
-        return (*values, self._in_mean, self._in_noise, self._in_residual, *self._in_parameters)
+        return (*values, self._in_mean, self._in_noise, self._in_residual, *self._in_features.sums)
 
 
 def _second_pass(weights: Tensor, wanted: Wanted, inverse: Tensor | None, model: LinearModel) -> Sums:
@@ -323,12 +287,10 @@ def _log_density(model: LinearModel, solution: WeightSolution, totals: Totals) -
 
 
 def _gradients(
-    model: LinearModel, solution: WeightSolution, totals: Totals, wanted: Wanted, inverse: Tensor | None
+    model: LinearModel, solution: WeightSolution, totals: Totals, inverse: Tensor | None
 ) -> Sequence[Tensor | None]:
-    """Return the gradients in mean, noise, variances and parameters, None where they are not needed."""
-    found, k = iter(totals.in_parameters), model.each.sum()
-    parameters = [next(found).to(p) if w else None for p, w in zip(model.parameters, wanted.parameters, strict=True)]
-    in_noise = in_variances = None
+    """Return the gradients in mean, noise, variances and parameters. Noise and variances need A^-1."""
+    k, in_noise, in_variances = model.each.sum(), None, None
     if inverse is not None:
         spread = model.weights.by_block(solution.weights.square() @ model.each + k * (inverse.diagonal() - 1))
         bound = -0.5 * k * totals.bound
@@ -337,9 +299,5 @@ def _gradients(
         if model.is_uniform:  # then sum_i Phi_i A^-1 Phi_i^T / D = F - tr A^-1
             used = len(inverse) - inverse.diagonal().sum()
             in_noise = 0.5 / model.noise * (totals.square + k * (used - len(model.rows))) + totals.bound_in_noise
-    return [
-        totals.in_mean if wanted.mean else None,
-        in_noise if wanted.noise else None,
-        in_variances if wanted.variances else None,
-        *parameters,
-    ]
+    in_parameters = [total.to(p) for total, p in zip(totals.in_parameters, model.parameters, strict=True)]
+    return [totals.in_mean, in_noise, in_variances, *in_parameters]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.linalg import cholesky
-from rfgp.local import near_each_other, of_rows, used
+from rfgp.local import near_each_other, used
 from rfgp.rows import Block
 from rfgp.solvers.bordered.reads import completed
 from rfgp.solvers.nearby import features, neighbors_of
@@ -80,7 +80,7 @@ class BlockedInference(Inference):
         total, others = torch.zeros(F + k, F + k, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
         places = neighbors_of(self._prior).scaled(self._rows.inputs)
         for block in near_each_other(places, max(1, BLOCK_FEATURES // (F + k))):
-            pattern, columns = used(of_rows(self._pattern, block))
+            pattern, columns = used(self._pattern.take(block)[0])
             known = torch.from_numpy(columns)
             near = self._rows.take(known)
             phi = features(self._prior, self._prior.dense, near.inputs)

@@ -28,7 +28,7 @@ from rfgp.linalg import covariance_root
 from rfgp.solvers.bordered.reads import joined_reads
 from rfgp.solvers.nearby import features, given_rows, given_rows_in_order, neighbors_of, no_functions
 from rfgp.solvers.role import Functions, Posterior, Shape
-from rfgp.solvers.terms import known_terms, make_contiguous
+from rfgp.solvers.terms import known_terms
 from rfgp.solvers.whitened.whitening import WhiteRows, half_solved
 
 
@@ -65,8 +65,7 @@ class WhitenedPosterior(Posterior):
     known: WhiteRows | None = None
     terms: tuple[str, ...] | None = None
 
-    def __post_init__(self) -> None:
-        make_contiguous(self, "inputs", "targets", "noise", "weights", "factor")
+    stored = ("inputs", "targets", "noise", "weights", "factor")
 
     @property
     def width(self) -> int:
@@ -79,7 +78,8 @@ class WhitenedPosterior(Posterior):
         """Return what n inputs (n, d) read, each by itself."""
         blocks, system = self._rows.given(inputs)
         dense, sparse = self._own_reads(blocks, inputs)
-        offset, left = self.targets.new_zeros(len(inputs), self.targets.shape[1]), dense.new_zeros(len(inputs))
+        offset = self.targets.new_zeros(len(inputs), self.targets.shape[1])
+        left, residual = dense.new_zeros(len(inputs)), self._residual.residual_variance(inputs, dense)
         if self._has_neighbors:
             near, left = given_rows(self.prior, self.inputs, self.noise, inputs)
             of_near = self._rows.near(blocks, near)
@@ -87,8 +87,7 @@ class WhitenedPosterior(Posterior):
             offset = torch.from_numpy(near @ self.targets.numpy())
         if system is not None:
             offset = offset + torch.from_numpy(np.asarray(sparse @ system.values.numpy()))
-        left = left + self._residual_variance(inputs)
-        return Reads(dense, offset, half_solved(system, self.factor, dense, sparse), left)
+        return Reads(dense, offset, half_solved(system, self.factor, dense, sparse), left + residual)
 
     def mean(self, projected: Reads) -> Tensor:
         """Return the mean (n, k)."""
@@ -137,11 +136,6 @@ class WhitenedPosterior(Posterior):
         """
         raise no_functions()
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the rows: inputs (n, d), targets (n, k), noise (n,); and weights (F, k) with their factor (F, F)."""
-        names = ("inputs", "targets", "noise", "weights", "factor")
-        return {name: getattr(self, name) for name in names}
-
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of targets, noise, weights and factor, for n rows and k outputs."""
         size = self.prior.num_features + n * len(self.prior.kernels)
@@ -171,15 +165,9 @@ class WhitenedPosterior(Posterior):
         """The weights with the residuals that are part of what is predicted."""
         return self._rows.weights.with_residuals_of(self.terms)
 
-    def _residual_variance(self, inputs: Tensor) -> Tensor:
-        """Return the variances (n,) of these residuals, or 0."""
-        residual, none = self._residual, self.targets.new_zeros(())
-        return residual.residual_variance(inputs, self._own_reads((), inputs)[0]) if residual.has_residual else none
-
     def _residual_covariance(self, inputs: Tensor) -> Tensor:
         """Return the covariance (n, n) of these residuals, or 0."""
-        residual, none = self._residual, self.targets.new_zeros(())
-        return residual.residual_covariance(inputs, self._own_reads((), inputs)[0]) if residual.has_residual else none
+        return self._residual.residual_covariance(inputs, self._own_reads((), inputs)[0])
 
     def _own_reads(self, blocks: Sequence[PrecisionBlock], inputs: Tensor) -> tuple[Tensor, sp.csr_array]:
         """Return features (n, F) and reads of latent values (n, N) of points, 0 for terms that are not predicted."""
@@ -196,7 +184,7 @@ class WhitenedPosterior(Posterior):
         count, rows = len(inputs), len(self.inputs)
         blocks, system = self._rows.given(inputs)
         dense, sparse = self._own_reads(blocks, inputs)
-        own = dense.new_zeros(count, count)
+        own, residual = dense.new_zeros(count, count), self._residual.residual_variance(inputs, dense)
         if self._has_neighbors:
             near, left = given_rows_in_order(self.prior, self.inputs, self.noise, inputs)
             among = torch.eye(count, dtype=torch.float64) - torch.from_numpy(near[:, rows:].toarray())
@@ -206,5 +194,5 @@ class WhitenedPosterior(Posterior):
             own, features, reads = torch.split(solved, [count, *dense.shape[1:], *sparse.shape[1:]], dim=1)
             dense, sparse = dense - features, sp.csr_array(sparse - reads.numpy())
         root = torch.cat([own, half_solved(system, self.factor, dense, sparse)], dim=1)
-        square = root.square().sum(1) + self._residual_variance(inputs)
+        square = root.square().sum(1) + residual
         return root, (self.variance(inputs, projected) / square.clamp_min(torch.finfo(square.dtype).tiny)).sqrt()

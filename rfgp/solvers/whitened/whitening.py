@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import PrecisionBlock, Prior
+from rfgp.linalg import half_solve
 from rfgp.local import whitened, whitened_back
 from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_reads
 from rfgp.solvers.bordered.system import BorderedSystem
@@ -156,8 +157,7 @@ def half_solved(system: BorderedSystem | None, factor: Tensor, dense: Tensor, sp
         sparse: A (q, N).
     """
     if system is None:
-        half: Tensor = torch.linalg.solve_triangular(factor, dense.mT, upper=False).mT
-        return half
+        return half_solve(factor, dense.mT).mT
     known = system.elimination
     half = known.half_border(dense - torch.from_numpy(np.asarray(sparse @ known.coupling.numpy())))
     return torch.cat([half, torch.from_numpy(known.factor.half_solve(sparse.toarray().T).T)], dim=1)

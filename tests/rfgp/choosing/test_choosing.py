@@ -16,7 +16,7 @@ from rfgp.regression import Measurement, begin
 from rfgp.regression.graph import family
 from rfgp.regression.table import offers
 from rfgp.rows import Chunk
-from rfgp.saving.choices import decode_choice, encode_choice
+from rfgp.saving.plain import decode_choice, encode_choice
 from rfgp.tables import Blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning", "ignore::rfgp.VarianceStarvationWarning")

@@ -5,8 +5,9 @@ import pytest
 import torch
 from grid import MOST_DENSE, model, observations
 
-from rfgp.fitting import Objective, Plan, maximize, maximize_by_scoring
-from rfgp.fitting.average_information import Scoring
+from rfgp.fitting import Plan, maximize
+from rfgp.fitting.average_information import Scoring, maximize_by_scoring
+from rfgp.fitting.maximize import Objective
 from rfgp.parameters import Quantity, Space
 from rfgp.rows import Block
 from rfgp.scaling import Affine

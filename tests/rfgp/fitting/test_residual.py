@@ -5,8 +5,8 @@ import pytest
 
 import rfgp
 from rfgp.fitting import Plan, fit_table
+from rfgp.fitting.inducing import AGAIN, ALONE
 from rfgp.fitting.neighbors import EACH
-from rfgp.fitting.residual import AGAIN, ALONE
 from rfgp.regression import begin, family_of, options_of
 from rfgp.regression.table import InducingFamily
 from rfgp.rows import Chunk

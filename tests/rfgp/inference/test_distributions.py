@@ -13,22 +13,14 @@ from toy_posterior import PRIOR, LinearPosterior, data, dense, points
 
 import rfgp
 from rfgp.blocks import Prior
-from rfgp.inference import (
-    ConditionedGP,
-    HeteroscedasticPosterior,
-    IndependentFunctions,
-    LatentDistribution,
-    LinearFunctionals,
-    MarginalDistribution,
-    MixtureInference,
-    MixtureMember,
-    MixturePosterior,
-    MixturePrediction,
-    Prediction,
-    observations,
-)
+from rfgp.inference import MarginalDistribution, MixturePrediction
 from rfgp.inference.caching import ResultCache
-from rfgp.inference.composite import tensors_by_prefix
+from rfgp.inference.composite import HeteroscedasticPosterior, IndependentFunctions, tensors_by_prefix
+from rfgp.inference.conditioned import ConditionedGP
+from rfgp.inference.distributions import LatentDistribution, LinearFunctionals
+from rfgp.inference.mixture import MixtureInference, MixtureMember, MixturePosterior
+from rfgp.inference.observed import observations
+from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Categorical, Heteroscedastic, StudentT
 from rfgp.linalg import covariance_root
 

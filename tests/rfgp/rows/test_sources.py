@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import rfgp
-from rfgp.rows import ArraySource, Chunk, sources, survey
+from rfgp.rows import Chunk, sources, survey
+from rfgp.rows.sources import ArraySource
 from rfgp.tables import CSV, Blocks, Parquet
 
 

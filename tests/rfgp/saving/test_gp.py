@@ -159,7 +159,12 @@ def test_leaves_predict_bit_for_bit(name, tmp_path):
 
 def test_kernels_without_columns_and_unnamed_arrays(tmp_path):
     rows, new = (np.column_stack([table["t"], table["p"]]) for table in (ROWS, NEW))
-    for kernel in (k.RBF(), k.Additive(name="a") + k.Linear(1), 2.0 * (k.RBF() + k.Constant()).named("all")):
+    for kernel in (
+        k.RBF(),
+        k.Constant(),
+        k.Additive(name="a") + k.Linear(1),
+        2.0 * (k.RBF() + k.Constant()).named("all"),
+    ):
         assert_saved(rfgp.GP(kernel, seed=0).condition(rows, Y), new, tmp_path)
     tensors = rfgp.GP(k.RBF(), seed=0).condition(torch.tensor(rows), torch.tensor(Y))
     assert_saved(tensors, torch.tensor(new), tmp_path)
@@ -243,6 +248,13 @@ def test_options_are_kept(tmp_path):
     assert found.starts == gp.family.options.starts
     assert found.hyperpriors["trend.lengthscale"].loc == tight.loc
     assert again.hyperparameters.log_prior() == gp.hyperparameters.log_prior()
+
+
+def test_a_budget_of_features_is_kept(tmp_path):
+    gp = rfgp.GP(TREND + SPACE, approximation=rfgp.RandomFeatures(), budget=40, seed=0).fit(ROWS, Y, max_iterations=3)
+    again = assert_saved(gp, NEW, tmp_path, data=True)
+    assert again.family.options.budget == 40
+    assert_same(again.fit(ROWS, Y, max_iterations=3).predict(NEW), gp.fit(ROWS, Y, max_iterations=3).predict(NEW))
 
 
 def test_models_with_noise_and_weights_keep_their_rows(tmp_path):

@@ -24,7 +24,7 @@ from solver_checks import (
 )
 from terms import GROUPS, table
 
-from rfgp.inference import ConditionedGP
+from rfgp.inference.conditioned import ConditionedGP
 from rfgp.solvers import Inference, Posterior
 
 

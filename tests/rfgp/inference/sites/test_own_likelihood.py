@@ -81,7 +81,7 @@ def test_laplace_matches_the_dense_twin(names, monkeypatch):
 
 @pytest.mark.parametrize("names", NAMES)
 def test_variational_gradient_is_that_of_the_bound(names, monkeypatch):
-    monkeypatch.setattr("rfgp.inference.sites.gaussian.TOLERANCE", 1e-12)
+    monkeypatch.setattr("rfgp.inference.sites.variational.TOLERANCE", 1e-12)
     problem = problem_of(names, monkeypatch)
     value = problem.infer("variational").log_marginal_likelihood()
     check_gradient(problem, value, lambda at: at.infer("variational").log_marginal_likelihood())

@@ -8,8 +8,8 @@ from reference import ReferenceSolver
 from solver_checks import gradients, same
 from terms import TERMS, table
 
-from rfgp.inference import ConditionedGP
-from rfgp.inference.sites import gaussian
+from rfgp.inference.conditioned import ConditionedGP
+from rfgp.inference.sites import variational
 from rfgp.rows import Block
 
 NAMES = ("smooth", "field", "groups")
@@ -19,7 +19,7 @@ NEW = table(6, seed=9)
 @pytest.fixture(autouse=True)
 def _converged(monkeypatch):
     """Searches that go on until nothing is gained."""
-    monkeypatch.setattr(gaussian, "CLASS_TOLERANCE", 1e-16)
+    monkeypatch.setattr(variational, "CLASS_TOLERANCE", 1e-16)
 
 
 def twins(problem, sites):

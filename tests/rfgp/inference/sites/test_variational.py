@@ -10,7 +10,8 @@ from scipy import integrate
 
 from rfgp import InvalidArgumentError, SolverError
 from rfgp.inference.composite import HeteroscedasticPosterior, IndependentFunctions
-from rfgp.inference.sites import Variational, gaussian, restore
+from rfgp.inference.sites import Variational, restore
+from rfgp.inference.sites import variational as engine
 from rfgp.likelihoods import Bernoulli, Categorical
 from rfgp.rows import Block
 from rfgp.solvers.choice import solver_for
@@ -29,8 +30,8 @@ def reference(problem):
 @pytest.fixture
 def converged(monkeypatch):
     """Searches that go on until nothing is gained."""
-    monkeypatch.setattr(gaussian, "TOLERANCE", 1e-13)
-    monkeypatch.setattr(gaussian, "CLASS_TOLERANCE", 1e-15)
+    monkeypatch.setattr(engine, "TOLERANCE", 1e-13)
+    monkeypatch.setattr(engine, "CLASS_TOLERANCE", 1e-15)
 
 
 @pytest.mark.usefixtures("converged")
@@ -259,29 +260,29 @@ class TestSearch:
         problem = Observed(("exact",), "heteroscedastic").moved(0.0)
         one, mean = torch.ones((), dtype=torch.float64), torch.tensor([0.3, 0.0], dtype=torch.float64)
         solvers = [by_rows(function.prior, problem.rows, mean[:1], one) for function in problem.functions]
-        return gaussian.VariationalProblem(problem.bound, problem.rows, mean, solvers)
+        return engine.VariationalProblem(problem.bound, problem.rows, mean, solvers)
 
     def test_acceleration_takes_fewer_steps_to_the_same_bound(self, monkeypatch):
-        monkeypatch.setattr(gaussian, "TOLERANCE", 1e-9)
-        at, results = gaussian.VariationalProblem.at, []
-        for memory in (gaussian.MEMORY, 1):
+        monkeypatch.setattr(engine, "TOLERANCE", 1e-9)
+        at, results = engine.VariationalProblem.at, []
+        for memory in (engine.MEMORY, 1):
             calls = []
-            monkeypatch.setattr(gaussian, "MEMORY", memory)
+            monkeypatch.setattr(engine, "MEMORY", memory)
             monkeypatch.setattr(
-                gaussian.VariationalProblem,
+                engine.VariationalProblem,
                 "at",
                 lambda self, sites, calls=calls: (calls.append(1), at(self, sites))[1],
             )
             problem = self.problem()
-            found = gaussian.find_sites(problem, gaussian.mean_sites(problem))
+            found = engine.find_sites(problem, engine.mean_sites(problem))
             results.append((len(calls), float(found.bound)))
         assert results[0][0] < results[1][0]
         assert results[0][1] == pytest.approx(results[1][1], abs=1e-5)
 
     def test_natural_gradient_step_is_a_fixed_point_at_the_optimum(self, monkeypatch):
-        monkeypatch.setattr(gaussian, "TOLERANCE", 1e-13)
+        monkeypatch.setattr(engine, "TOLERANCE", 1e-13)
         problem = self.problem()
-        found = gaussian.find_sites(problem, gaussian.mean_sites(problem))
+        found = engine.find_sites(problem, engine.mean_sites(problem))
         sites = found.natural_gradient_step(problem.counts, 1.0)
         torch.testing.assert_close(sites.precision, found.sites.precision, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(sites.linear, found.sites.linear, rtol=1e-4, atol=1e-5)
@@ -294,7 +295,7 @@ class TestPlantedErrors:
 
         def wrong(self, y, mean, variance):
             value, first, curvature = expected(self, y, mean, variance)
-            return gaussian.Expected(value, first, 1.1 * curvature)
+            return engine.Expected(value, first, 1.1 * curvature)
 
         monkeypatch.setattr(Bernoulli, "expected", wrong)
         with pytest.raises(AssertionError):

@@ -12,17 +12,7 @@ from solver_checks import gradients, same
 from terms import table
 
 import rfgp
-from rfgp.solvers.iterative import (
-    IterativeSolver,
-    fields,
-    given,
-    operator,
-    posterior,
-    solutions,
-    solver,
-    walks,
-    weights,
-)
+from rfgp.solvers.iterative import IterativeSolver, given, operator, posterior, solver, terms
 
 SUMS = {
     "walks": ("walks",),
@@ -62,10 +52,10 @@ def test_likelihood_and_gradient_are_unbiased(name):
 
 
 FAULTS = {
-    "walks' variance": (walks, "0.5 * (right.square() * signs).sum()", "(right.square() * signs).sum()", "walks"),
-    "walks' values": (walks, "self._s2 * sampled_outer", "sampled_outer", "walks"),
-    "field's parameters": (fields, "-0.5 * self._s2 * field", "0.5 * self._s2 * field", "fields"),
-    "weights": (weights, "((left * signs) @", "(left @", "weights"),
+    "walks' variance": (terms, "0.5 * (right.square() * signs).sum()", "(right.square() * signs).sum()", "walks"),
+    "walks' values": (terms, "self._s2 * sampled_outer", "sampled_outer", "walks"),
+    "field's parameters": (terms, "-0.5 * self._s2 * field", "0.5 * self._s2 * field", "fields"),
+    "weights": (terms, "((left * signs) @", "(left @", "weights"),
     "noise": (solver, "0.5 * (left.square() * signs).sum(1)", "(left.square() * signs).sum(1)", "walks"),
     "draws' share": (solver, "-each.sum() / probes", "-0.5 * each.sum() / probes", "weights"),
 }
@@ -84,7 +74,7 @@ def test_planted_errors_in_gradients_are_seen(module, right, wrong, name):
 @pytest.mark.parametrize("name", ["fields", "residuals"])
 def test_many_variances_come_from_draws(name, monkeypatch):
     """Within 6.6 of the standard errors that are stated, of the sum and of terms."""
-    monkeypatch.setattr(solutions, "NUM_PATHS", 4096)
+    monkeypatch.setattr(solver, "NUM_PATHS", 4096)
     monkeypatch.setattr(posterior, "MOST_SOLVED", 0)
     problem, new = problem_of(name, "plain"), table(30, seed=9)
     found = solved(problem).posterior()

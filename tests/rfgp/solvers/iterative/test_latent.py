@@ -23,7 +23,7 @@ from rfgp.solvers.iterative import (
     posterior,
     preconditioners,
     prefers_latent,
-    solutions,
+    solver,
 )
 from rfgp.solvers.iterative.terms import operator_of, terms_of
 from rfgp.solvers.whitened import WhitenedSolver
@@ -107,7 +107,7 @@ def test_preconditioner_leaves_little_to_do(monkeypatch):
 
 
 def test_draws_estimate_the_variances(monkeypatch):
-    monkeypatch.setattr(solutions, "NUM_PATHS", 4096)
+    monkeypatch.setattr(solver, "NUM_PATHS", 4096)
     problem, new = Loud(("smooth",), neighbors=8, count=120), table(30, seed=9)
     found = LatentSolver(*problem.given).posterior()
     read, prior = found.project(new), problem.twin.kernel(new, new).diagonal()

@@ -17,8 +17,8 @@ from rfgp.solvers.iterative import operator as operators
 from rfgp.solvers.iterative import parts, preconditioners
 from rfgp.solvers.iterative.operator import CGOperator
 from rfgp.solvers.iterative.parts import DensePart, PrecisionPart, SparsePart
+from rfgp.solvers.iterative.posterior import PATH_TOLERANCE
 from rfgp.solvers.iterative.preconditioners import nystrom
-from rfgp.solvers.iterative.solutions import PATH_TOLERANCE
 
 NAMES = ("walks", "long", "sum")
 F64 = torch.float64
