@@ -17,7 +17,7 @@ from rfgp.likelihoods import Likelihood
 from rfgp.models.process import Fitted, Process
 from rfgp.models.terms import TermReport, term_reports
 from rfgp.parameters import Hyperprior
-from rfgp.regression.spec import ModelOptions, ModelSpec
+from rfgp.regression.spec import ModelOptions, ModelSpec, with_rows
 from rfgp.saving.gp import MODELS, row_terms
 
 
@@ -112,7 +112,7 @@ class GP(Process[ModelSpec]):
         """
         regression = self.regression
         rows = regression.needed_rows("with_approximation")
-        spec, values = self.family.with_rows(rows), regression.hyperparameters
+        spec, values = with_rows(self.family, rows), regression.hyperparameters
         data = spec.term_data(values, len(rows))
         chosen = assign(read_approximation(approximation), data, spec.approximations)
         spec = spec.drawn(chosen, values, len(rows))

@@ -16,7 +16,7 @@ from rfgp.kernels import Additive, ColumnSummary
 from rfgp.kernels.terms import constants_of, of_prefix
 from rfgp.parameters import Quantity, Values
 from rfgp.regression.space import space_of
-from rfgp.regression.spec import ModelOptions, ModelSpec
+from rfgp.regression.spec import ModelOptions, ModelSpec, restored
 from rfgp.rows import DataSummary
 from rfgp.saving import plain
 from rfgp.saving.draws import SavedTerm, decode_draw, encode_draw, needs_data
@@ -105,14 +105,14 @@ def _decode(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) ->
         ValueError: the parts do not fit together.
     """
     decoder = Decoder(described["objects"], tensors)
-    spec = ModelSpec(_options(described, decoder))
     nodes = [decoder.object_at(number, graphs.Graph) for number in described["nodes"]]
     schema = Schema.from_plain(described["schema"], nodes)
     kernel = decode_kernel(described["resolved"], decoder)
     factors = [factor for term in kernel.terms() for factor in term.factors]
     if any(factor.columns is None or isinstance(factor, Additive) for factor in factors):
         raise ValueError("a leaf of the kernel has no columns")
-    spec = spec.restored(schema, kernel, _summary(schema, tensors["columns.spread"], scaling))
+    columns = _summary(schema, tensors["columns.spread"], scaling)
+    spec = restored(_options(described, decoder), schema, kernel, columns)
     return _with_draws(spec, described, tensors, decoder, scaling)
 
 

@@ -120,24 +120,6 @@ class ModelSpec(Family):
         summary = _summary(self.schema, _sample(rows, self.options.seed), scaling.inputs)
         return self._resolved(summary, {})._with_paths()
 
-    def restored(self, schema: Schema, kernel: Kernel, columns: ColumnSummary) -> Self:
-        """Return the specification with a kernel that was resolved on rows before.
-
-        Args:
-            schema: The columns of these rows.
-            kernel: The kernel.
-            columns: Their summary.
-        """
-        terms = bind(kernel.terms(), schema.column_of)
-        return replace(self, schema=schema, kernel=kernel, terms=terms, columns=columns)._with_paths()
-
-    def with_rows(self, rows: Rows) -> Self:
-        """Return the specification with a sample of rows, or itself if it has one: it has none from a file."""
-        assert self.columns is not None
-        if len(self.columns.sample):
-            return self
-        return replace(self, columns=replace(self.columns, sample=_sample(rows, self.options.seed)))
-
     def _resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Self:
         """Return the specification with the kernel resolved on rows, and with starting values by path."""
         assert self.schema is not None
@@ -291,6 +273,27 @@ class ModelSpec(Family):
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         return [TermData(term, self.columns, num_rows, known, self.is_normal) for term in self.terms]
+
+
+def restored(options: ModelOptions, schema: Schema, kernel: Kernel, columns: ColumnSummary) -> ModelSpec:
+    """Return the specification of a kernel that was resolved on rows before.
+
+    Args:
+        options: The user's options.
+        schema: The columns of these rows.
+        kernel: The kernel.
+        columns: Their summary.
+    """
+    terms = bind(kernel.terms(), schema.column_of)
+    return ModelSpec(options, schema, kernel, terms, columns)._with_paths()
+
+
+def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
+    """Return a specification with a sample of rows, or itself if it has one: it has none from a file."""
+    assert spec.columns is not None
+    if len(spec.columns.sample):
+        return spec
+    return replace(spec, columns=replace(spec.columns, sample=_sample(rows, spec.options.seed)))
 
 
 def _plain(value: Tensor) -> Any:
