@@ -60,7 +60,7 @@ def _num_functions(data: TermData) -> int | None:
 
 
 @dataclass(frozen=True, eq=False)
-class KernelTerm:
+class KernelTerm(TermPrior):
     """A term with its covariance.
 
     Attributes:

@@ -85,7 +85,7 @@ def assign(
     for data in terms:
         if data.term.name not in known and _is_sparse(data):
             known[data.term.name] = SparsePrecision()
-    needs_weights = any(isinstance(one, Vecchia | SparsePrecision) for one in known.values())
+    needs_weights = any(isinstance(one, Vecchia | SparsePrecision | InducingPoints) for one in known.values())
     return {data.term.name: known.get(data.term.name) or plan(data, needs_weights=needs_weights) for data in terms}
 
 
@@ -118,8 +118,8 @@ def plan(data: TermData, *, needs_weights: bool = False) -> Approximation:
 
     Args:
         data: The term and the rows.
-        needs_weights: Whether another term has neighbours or a sparse precision, beside which covariance matrices of
-            all rows are avoided.
+        needs_weights: Whether another term has neighbours, a sparse precision or inducing points, beside which
+            covariance matrices of all rows are avoided.
     """
     if _is_sparse(data):
         return SparsePrecision()

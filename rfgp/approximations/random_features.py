@@ -100,7 +100,8 @@ class RandomFeatures(Approximation):
             frequencies = self._frequencies([(f, len(places)) for f, places, _ in spectral], generator)
             feature_map = feature_maps.by_name(self.kind)(frequencies)
             places, prefixes = tuple(p for _, p, _ in spectral), tuple(p for *_, p in spectral)
-            parts.insert(0, SpectralPart(places, prefixes, feature_map, feature_map.num_features))
+            path = f"{data.term.name}.frequencies" if self.learn_frequencies else None
+            parts.insert(0, SpectralPart(places, prefixes, feature_map, path))
         return WeightTerm.of(data, parts)
 
     def _others(self, data: TermData) -> list[FinitePart]:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Self
 
 from torch import Tensor
 
@@ -56,16 +56,27 @@ class Cost:
     has_weights: bool = True
 
 
-class TermPrior(Protocol):
+class TermPrior(ABC):
     """The role: a term whose random draws are made, as a function of the hyperparameters."""
 
+    @abstractmethod
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior of the term.
 
         Args:
-            values: The hyperparameters by path, in standardised units.
+            values: The hyperparameters by path, in standardised units, and learnable draws by theirs if they are not
+                those of the term.
             columns: The summary of all columns, with the levels that there are now.
         """
+
+    @property
+    def learnable(self) -> Values:
+        """The draws (...) that a fit may change, by path."""
+        return {}
+
+    def with_learned(self, values: Values) -> Self:
+        """Return the term with other draws (...) by path."""
+        return self
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,6 +19,8 @@ FIRST_ROWS = 2000
 """The number of rows of the first search. Hyperparameters of a few thousand rows are close to those of all."""
 LAST_ITERATIONS = 30
 """The most iterations of the search on all rows, after that on a subset."""
+LEARNED_ROWS = 2**14
+"""The most rows from which frequencies and inducing points are learned."""
 SCREENED_ROWS = 500
 """The number of rows by whose likelihood starting lengthscales are compared."""
 FACTORS = (1.0, 0.3, 0.1)
@@ -36,8 +38,10 @@ def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
         if uses_cg(regression.prior(), rows):
             return fit_by_scoring(regression, plan)
         if len(rows) <= 2 * FIRST_ROWS:
-            return _with_new_draws(regression, plan, gathered(rows), None)
-        regression, first = _with_new_draws(regression, plan, pool.take(order[:FIRST_ROWS]), "a subset")
+            return _learned(*_with_new_draws(regression, plan, gathered(rows), None), plan, gathered(rows))
+        subset = pool.take(order[:FIRST_ROWS])
+        regression, first = _with_new_draws(regression, plan, subset, "a subset")
+        regression, first = _learned(regression, first, plan, pool.take(order[:LEARNED_ROWS]))
     last = plan if plan.given_iterations is not None else replace(plan, given_iterations=LAST_ITERATIONS)
     values, report = maximize(Objective.of(regression, rows), regression.hyperparameters, last)
     return regression.replace(hyperparameters=values), report.with_all([first, report])
@@ -65,6 +69,18 @@ def screened(regression: Regression, plan: Plan, rows: Block) -> Values:
         ]
         values = ends[found.index(max(found))]
     return values
+
+
+def _learned(regression: Regression, report: FitReport, plan: Plan, rows: Block) -> tuple[Regression, FitReport]:
+    """Search for the draws that a fit may change, together with the hyperparameters, if there are some."""
+    spec = _spec_of(regression)
+    if not spec.learnable or not plan.max_iterations:
+        return regression, report
+    begun = regression.hyperparameters.beside({path: draw.clone() for path, draw in spec.learnable.items()}, {})
+    values, last = maximize(Objective.of(regression, rows), begun, plan, stage="draws too")
+    found = regression.replace(family=spec.with_learned({path: values.raw[path] for path in spec.learnable}))
+    kept = regression.hyperparameters.replaced({name: values.raw[name] for name in regression.hyperparameters.raw})
+    return found.replace(hyperparameters=kept), last.with_all([report, last])
 
 
 def _drawn_again(regression: Regression) -> Regression:

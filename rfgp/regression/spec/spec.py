@@ -75,7 +75,7 @@ class ModelSpec(Family):
 
     def prior(self, values: Values) -> Prior:
         """Return the prior of all terms."""
-        known = {name: values.standardized(name) for name in values.space.quantities}
+        known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
         assert self.columns is not None
         return Prior.of_terms([term.at(known, self.columns) for term in self.priors])
 
@@ -194,6 +194,15 @@ class ModelSpec(Family):
                     low, high = (bound.double() for bound in values.space.quantities[path].bounds)
                     changed[path] = (scale / size).clamp(low, high).log()
         return values.replaced(changed)
+
+    @property
+    def learnable(self) -> dict[str, Tensor]:
+        """The draws (...) that a fit may change, by path."""
+        return {path: value for term in self.priors for path, value in term.learnable.items()}
+
+    def with_learned(self, draws: Mapping[str, Tensor]) -> Self:
+        """Return the specification with other draws (...) by path."""
+        return replace(self, priors=tuple(term.with_learned(draws) for term in self.priors))
 
     def sharing(self, chosen: Mapping[str, Approximation]) -> list[str]:
         """Return the names of the terms that share the budget of features, given the approximations of all."""
