@@ -35,7 +35,6 @@ from rfgp.approximations.sparse_precision import PrecisionTerm
 from rfgp.approximations.weights import WeightTerm
 from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError
-from rfgp.features import Fourier, Laplace
 from rfgp.kernels.role import Factor
 from rfgp.regression.spec.inputs import check_columns
 from rfgp.saving.frequencies import decode_frequencies, encode_frequencies
@@ -145,13 +144,12 @@ def _encode_weights(prior: WeightTerm, encoder: Encoder) -> tuple[Json, dict[str
     """Return the series of factors, None for a factor itself, and the tensors of frequencies (m, d)."""
     finite = [part for part in prior.parts if isinstance(part, FinitePart)]
     spectral = [part for part in prior.parts if isinstance(part, SpectralPart)]
-    maps = [part.feature_map for part in spectral if isinstance(part.feature_map, Fourier | Laplace)]
-    if len(finite) + len(maps) < len(prior.parts) or len(maps) > 1:
+    if len(finite) + len(spectral) < len(prior.parts) or len(spectral) > 1:
         raise InvalidArgumentError("It has features that no file can hold.")
     own = [id(factor) for factor in prior.term.term.factors]
     series = [None if id(part.factor) in own else encoder.encode(part.factor) for part in finite]
-    tensors = encode_frequencies(maps[0].frequencies) if maps else {}
-    return {"series": series, "has_frequencies": bool(maps)}, tensors
+    tensors = encode_frequencies(spectral[0].feature_map.frequencies) if spectral else {}
+    return {"series": series, "has_frequencies": bool(spectral)}, tensors
 
 
 def _weights(saved: SavedTerm) -> TermPrior:
@@ -188,7 +186,8 @@ def _spectral(saved: SavedTerm, spectral: list[tuple[Factor, list[int], str]]) -
     coupling = couplings.for_features(approximation.coupling, approximation.kind)
     frequencies = decode_frequencies(saved.tensors, shape, coupling, approximation.kind)
     feature_map = feature_maps.by_name(approximation.kind)(frequencies)
-    return SpectralPart(places, prefixes, feature_map, feature_map.num_features)
+    path = f"{saved.data.term.name}.frequencies" if approximation.learn_frequencies else None
+    return SpectralPart(places, prefixes, feature_map, path)
 
 
 # --- points ----------------------------------------------------------------------------------------
@@ -207,7 +206,8 @@ def _points(saved: SavedTerm) -> TermPrior:
     check_columns([data.term], data.columns, points)
     method = approximation.method or ("fitc" if data.is_gaussian else "sor")
     names = parameter_names(data, with_scale=False)
-    return PointTerm(data.term, points, names, scale_name(data.term, data.values), method)
+    path = f"{data.term.name}.points" if approximation.learn_locations else None
+    return PointTerm(data.term, points, names, scale_name(data.term, data.values), method, path)
 
 
 # --- nodes -----------------------------------------------------------------------------------------

@@ -188,6 +188,21 @@ def test_draws_are_kept(features, tmp_path):
     assert_saved(gp, NEW, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "approximation",
+    [rfgp.RandomFeatures(6, learn_frequencies=True, coupling="iid"), rfgp.InducingPoints(6, learn_locations=True)],
+    ids=repr,
+)
+def test_learned_draws_are_kept(approximation, tmp_path):
+    gp = rfgp.GP(k.RBF(("t", "p"), name="smooth"), approximation=approximation, seed=0)
+    gp.fit(ROWS, Y, max_iterations=4)
+    again = assert_saved(gp, NEW, tmp_path, data=True)
+    for path, draw in gp.family.learnable.items():
+        np.testing.assert_array_equal(again.family.learnable[path], draw)
+    assert len(again.family.learnable) == 1
+    assert_same(again.fit(ROWS, Y, max_iterations=4).predict(NEW), gp.fit(ROWS, Y, max_iterations=4).predict(NEW))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("approximation", [rfgp.RandomFeatures(6), rfgp.InducingPoints(7), rfgp.Exact()], ids=repr)
 def test_types_of_numbers_are_kept(approximation, dtype, tmp_path):
