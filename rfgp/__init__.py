@@ -17,6 +17,7 @@ from rfgp.errors import CheckpointWarning as CheckpointWarning
 from rfgp.errors import ConstantTargetWarning as ConstantTargetWarning
 from rfgp.errors import ConvergenceWarning as ConvergenceWarning
 from rfgp.errors import DataError as DataError
+from rfgp.errors import DataSavedWarning as DataSavedWarning
 from rfgp.errors import FileWriteError as FileWriteError
 from rfgp.errors import IndexColumnWarning as IndexColumnWarning
 from rfgp.errors import InvalidArgumentError as InvalidArgumentError
@@ -94,6 +95,7 @@ __all__ = [
     "ConstantTargetWarning",
     "ConvergenceWarning",
     "DataError",
+    "DataSavedWarning",
     "Exact",
     "ExactGP",
     "FileWriteError",

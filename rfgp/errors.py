@@ -140,6 +140,10 @@ class IndexColumnWarning(RfgpWarning):
     """A column has no name and is, or may be, the index of a dataframe that was written to a file."""
 
 
+class DataSavedWarning(RfgpWarning):
+    """A file of a model holds its training rows, because predictions need them."""
+
+
 class ConstantTargetWarning(RfgpWarning):
     """A target is constant: it is predicted as it is, with an error that is not known."""
 

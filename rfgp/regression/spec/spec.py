@@ -245,7 +245,7 @@ class ModelSpec(Family):
         kernel = self._resolved(self.columns, {path: _plain(values.value(path)) for path in values.space.names}).kernel
         assert kernel is not None
         scales = [term.outputscale for term in self.terms]
-        own = [None if scale is None else float(values.value(scale)) for scale in scales]
+        own = [None if scale is None else _variance(values, scale) for scale in scales]
         pairs = zip(kernel.terms(), own, strict=True)
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
 
@@ -271,10 +271,37 @@ class ModelSpec(Family):
         return [TermData(term, self.columns, num_rows, known, self.is_normal) for term in self.terms]
 
 
+def restored(options: ModelOptions, schema: Schema, kernel: Kernel, columns: ColumnSummary) -> ModelSpec:
+    """Return the specification of a kernel that was resolved on rows before.
+
+    Args:
+        options: The user's options.
+        schema: The columns of these rows.
+        kernel: The kernel.
+        columns: Their summary.
+    """
+    terms = bind(kernel.terms(), schema.column_of)
+    return ModelSpec(options, schema, kernel, terms, columns)._with_paths()
+
+
+def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
+    """Return a specification with a sample of rows, or itself if it has one: it has none from a file."""
+    assert spec.columns is not None
+    if len(spec.columns.sample):
+        return spec
+    return replace(spec, columns=replace(spec.columns, sample=_sample(rows, spec.options.seed)))
+
+
 def _plain(value: Tensor) -> Any:
     """Return a value (...) as a float or a tuple of floats."""
     found = value.detach().tolist()
     return found if isinstance(found, float) else tuple(found)
+
+
+def _variance(values: Values, path: str) -> float:
+    """Return an output scale in the user's units. That of several outputs is standardised, as they share it."""
+    found = values.value(path)
+    return float(values.standardized(path) if found.ndim else found)
 
 
 def _kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:

@@ -150,6 +150,19 @@ def test_new_levels_of_a_term_with_a_value_for_each_need_a_fit():
     np.testing.assert_array_equal(gp.predict(NEW).mean, before)
 
 
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+def test_covariances_of_levels_are_fitted(rank):
+    gp = rfgp.GP(k.Coregionalization("store", rank=rank) * k.RBF("t"), seed=0).fit(ROWS, Y, max_iterations=5)
+    assert gp.hyperparameters.loadings.shape == (3, rank)
+
+
+def test_terms_of_several_outputs_have_one_variance():
+    gp = rfgp.GP(KERNELS["season and groups"], seed=0).condition(ROWS, np.column_stack([Y, 3 * Y[::-1]]))
+    expected = [gp.hyperparameters.standardized(f"{name}.outputscale").item() for name in NAMES["season and groups"]]
+    assert [term.variance for term in gp.kernel.terms()] == pytest.approx(expected)
+
+
 # --- what was learned ------------------------------------------------------------------------------
 
 
