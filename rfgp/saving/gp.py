@@ -31,7 +31,7 @@ from rfgp.saving.models import Codec, Json, Tensors, part
 from rfgp.saving.values import Decoder, Encoder
 from rfgp.scaling import Affine, Scaling
 
-_CHOICES = ("inference", "mean", "standardize", "seed", "budget")
+_CHOICES = ("inference", "mean", "standardize", "seed", "budget", "memory")
 """The options that JSON has as they are."""
 
 

@@ -15,7 +15,7 @@ from rfgp.kernels.terms import BoundTerm, label_of
 from rfgp.regression.parts import pattern_links, warnings_of_parts
 
 LONG = 1.5
-"""The least ratio of a period to the extent of its column that is warned of. Hours of a day have a little more than 1."""
+"""The least ratio of a period to the extent of its column to warn of. Hours of a day have a little more than 1."""
 SHARE = 0.8
 """The share of the machine's memory that a model may take, unless it is given a limit."""
 

@@ -371,3 +371,13 @@ def test_models_beyond_memory_are_refused_before_anything_is_allocated():
         huge.condition(rows, rows["t"])
     with pytest.raises(rfgp.InvalidArgumentError, match="memory must be a positive number"):
         rfgp.GP(k.RBF("t"), memory=-1)
+
+
+@pytest.mark.parametrize("outputs", [2, 3])
+def test_slopes_of_several_outputs(outputs):
+    y = np.column_stack([(i + 1) * (Y - 5) for i in range(outputs)])
+    kernel = k.Linear(("p", "q"), name="slope") + k.RBF("t", name="trend")
+    gp = rfgp.GP(kernel, seed=0).fit(ROWS, y)
+    assert gp.hyperparameters["slope.variance"].shape == (2,)
+    slope = gp.predict(NEW).terms["slope"].mean
+    np.testing.assert_allclose(slope[:, 1], 2 * slope[:, 0], rtol=1e-6)
