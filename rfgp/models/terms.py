@@ -8,7 +8,7 @@ from torch import Tensor
 from rfgp.approximations import Approximation, Cost
 from rfgp.kernels import Kernel, Sum
 from rfgp.regression import Regression
-from rfgp.regression.spec import ModelSpec
+from rfgp.regression.spec import ModelSpec, degrees_of_freedom, with_rows
 
 MOST_POINTS = 500
 """The most rows at which shares and degrees of freedom of terms are computed."""
@@ -49,6 +49,7 @@ def term_reports(regression: Regression) -> dict[str, TermReport]:
     """Return the terms of a regression by name."""
     spec = regression.family
     assert isinstance(spec, ModelSpec)
+    spec = spec if regression.rows is None else with_rows(spec, regression.rows)
     assert spec.columns is not None
     values, count = regression.hyperparameters, regression.num_observations
     points, chosen = spec.columns.sample[:MOST_POINTS], spec.approximations
@@ -58,7 +59,7 @@ def term_reports(regression: Regression) -> dict[str, TermReport]:
     freedom: dict[str, float | None] = dict.fromkeys(names)
     if len(points):
         shares |= _shares(regression, points)
-        freedom |= _degrees_of_freedom(regression, points) if spec.is_normal else {}
+        freedom |= degrees_of_freedom(regression, points) if spec.is_normal else {}
     found = {}
     for name, one, term in zip(names, data, kernel.terms(), strict=True):
         found[name] = TermReport(Sum((term,)), chosen[name], chosen[name].cost(one), shares[name], freedom[name])
@@ -72,16 +73,3 @@ def _shares(regression: Regression, points: Tensor) -> dict[str, float]:
         sizes = {name: float(process.of(name).at(points).mean().var(0).mean()) for name in process.terms}
     total = sum(sizes.values()) or 1.0
     return {name: size / total for name, size in sizes.items()}
-
-
-def _degrees_of_freedom(regression: Regression, points: Tensor) -> dict[str, float]:
-    """Return the effective degrees of freedom of each term, from a sample of rows (n, D).
-
-    The posterior covariance of f_t and f at the rows is K_t - K_t (K + D)^-1 K = K_t (K + D)^-1 D, so that the trace is
-    that of their covariances divided by the variances of the errors.
-    """
-    process, names = regression.process, regression.process.terms
-    with torch.no_grad():
-        noise = regression.family.observation_noise(regression.hyperparameters).double()
-        found = {name: process.cross_covariance(points, name, names).diagonal().sum() / noise for name in names}
-    return {name: float(value) * regression.num_observations / len(points) for name, value in found.items()}
