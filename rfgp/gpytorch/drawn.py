@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.approximations import Exact, RandomFeatures
+from rfgp.approximations import Exact
 from rfgp.approximations.planning import assign, read_approximation
 from rfgp.approximations.role import Approximation
 from rfgp.blocks import Prior
 from rfgp.columns import Kind, Table
 from rfgp.errors import InvalidArgumentError
+from rfgp.gpytorch.covariances import InputPair, have_equal_values, is_same_memory
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.terms import check_points, requests_of
@@ -72,9 +73,14 @@ class DrawnTerms:
         return {path: one for path, one in self.values.space.quantities.items() if path not in OTHERS}
 
     @property
+    def learnable(self) -> dict[str, Tensor]:
+        """The draws that are learned (...), such as frequencies, by path."""
+        return {path: draw for term in self.spec.priors for path, draw in term.learnable.items()}
+
+    @property
     def paths(self) -> list[str]:
-        """The paths of the hyperparameters."""
-        return [*self.quantities]
+        """The paths of the hyperparameters, and of the draws that are learned."""
+        return [*self.quantities, *self.learnable]
 
     def prior(self, known: Mapping[str, Tensor]) -> Prior:
         """Return the prior at hyperparameters (...) by path."""
@@ -88,6 +94,18 @@ class DrawnTerms:
         prior = self.prior({path: self.values.standardized(path) for path in self.quantities})
         has_levels = Kind.LEVEL in self.spec.schema.kinds
         return prior.has_weights_only and not prior.dense.has_residual and not has_levels
+
+    def check_low_rank(self) -> None:
+        """Refuse terms that are no products of dense features.
+
+        Raises:
+            InvalidArgumentError: there are some.
+        """
+        if not self.is_low_rank:
+            raise InvalidArgumentError(
+                "Not all terms are products of dense features at all inputs. Use RandomFeatures(), or "
+                "InducingPoints(method='sor'), for all of them. Terms of levels and of residuals are not."
+            )
 
     # --- draws ------------------------------------------------------------------------------------
 
@@ -107,6 +125,13 @@ class DrawnTerms:
         drawn = replace(self, spec=self.spec.drawn(chosen, new, self.num_rows), values=new)
         drawn._refuse(drawn._without_covariance())
         return drawn
+
+    def draws_shared_with(self, other: "DrawnTerms") -> list[str]:
+        """Return the paths of draws that are learned in terms whose approximations are the same."""
+        old = self.spec.approximations
+        same = [name for name, one in other.spec.approximations.items() if old[name] == one]
+        pairs = zip(other.spec.terms, other.spec.priors, strict=True)
+        return [path for term, prior in pairs if term.name in same for path in prior.learnable]
 
     def _as_covariance(self, asked: Any) -> "DrawnTerms":
         """Return the terms with an exact covariance where a plan chose an approximation that has none.
@@ -131,7 +156,7 @@ class DrawnTerms:
         assert self.spec.columns is not None
         found = {}
         for term, drawn in zip(self.spec.terms, self.spec.priors, strict=True):
-            why = _reason(self.spec.approximations[term.name], drawn.at(known, self.spec.columns))
+            why = _reason(drawn.at(known, self.spec.columns))
             if why is not None:
                 found[term.name] = why
         return found
@@ -167,6 +192,23 @@ class DrawnTerms:
         known = torch.tensor([columns.num_levels[place] for place in levels], device=found.device)
         return found.reshape(*x.shape[:-1], -1), bool((found[:, levels] >= known).any())
 
+    def pair(self, x1: Tensor, x2: Tensor, batch: torch.Size) -> InputPair:
+        """Return the columns that the kernel reads, (B, n, D) and (B, m, D)."""
+        is_same = is_same_memory(x1, x2)
+        size = x1.shape[-2]
+        if is_same or have_equal_values(x1, x2):
+            a, has_new = self.read(x1)
+            b = a
+        else:
+            shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+            both = torch.cat([x.expand(*shape, *x.shape[-2:]) for x in (x1, x2)], dim=-2)
+            both, has_new = self.read(both)
+            a, b = both[..., :size, :], both[..., size:, :]
+        count = batch.numel()
+        flat = a.expand(*batch, *a.shape[-2:]).reshape(count, *a.shape[-2:])
+        other = flat if a is b else b.expand(*batch, *b.shape[-2:]).reshape(count, *b.shape[-2:])
+        return InputPair(flat, other, is_same, has_new, x1.dtype)
+
     # --- states -----------------------------------------------------------------------------------
 
     @property
@@ -178,7 +220,7 @@ class DrawnTerms:
             "seed": self.spec.options.seed,
             "rows": hashlib.sha256(rows.tobytes()).hexdigest(),
             "approximations": {name: repr(one) for name, one in self.spec.approximations.items()},
-            "values": {path: self.values.value(path).tolist() for path in self.paths},
+            "values": {path: self.values.value(path).tolist() for path in self.quantities},
         }
 
     def restored(self, state: Any) -> "DrawnTerms":
@@ -215,10 +257,8 @@ def _table(rows: Tensor, nodes: Iterable[Key]) -> Table:
     return replace(table, columns={**table.columns, **whole})
 
 
-def _reason(approximation: Approximation, prior: Prior) -> str | None:
-    """Return why an approximation is no covariance function, as a clause after "because". None if it is one."""
-    if isinstance(approximation, RandomFeatures) and approximation.learn_frequencies:
-        return "its frequencies would have to be parameters. Use learn_frequencies=False, or rfgp.GP."
+def _reason(prior: Prior) -> str | None:
+    """Return why a prior has no covariance function, as a clause after "because". None if it has one."""
     if prior.neighbors is not None:
         return f"neighbours approximate a density and not a covariance. {INSTEAD}"
     if prior.precisions:

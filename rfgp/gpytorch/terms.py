@@ -18,7 +18,7 @@ from rfgp.ambient import plain
 from rfgp.approximations import Exact
 from rfgp.approximations.role import Approximation
 from rfgp.errors import InvalidArgumentError
-from rfgp.gpytorch.covariances import BatchOfPriors, InputPair, have_equal_values, is_one_element, is_same_memory
+from rfgp.gpytorch.covariances import BatchOfPriors, have_equal_values, is_one_element, is_same_memory
 from rfgp.gpytorch.drawn import DrawnTerms
 from rfgp.kernels import Kernel
 from rfgp.kernels.terms import unused
@@ -47,7 +47,8 @@ def kernel_of(
         kernel: The kernel.
         approximations: One approximation, which applies to every term that it can serve; a dict of approximations by
             the names of terms; or "auto". Terms without one are planned. They must be covariance functions: not
-            Vecchia, sparse precisions, and inducing points with method="vfe".
+            Vecchia, sparse precisions, and inducing points with method="vfe". Frequencies and points that are learned
+            are parameters.
         X: Training inputs (n, d), or rows like them. They decide starting values, bounds, levels, inducing points and
             the plan, and their type is that of the parameters. Of batches (..., n, d) all rows count.
         start: Starting values by path or unique suffix, such as {"trend.lengthscale": 2.0}.
@@ -108,17 +109,14 @@ class TermKernel(gpytorch.kernels.Kernel):
 
     def _begin(self, like: Tensor, priors: Mapping[str, Any], fixed: str | Iterable[str]) -> None:
         """Register the parameters at their starting values, with constraints and priors, with the type of a tensor."""
-        taken: set[str] = set()
         for path, quantity in self._drawn.quantities.items():
-            label = unused(re.sub(r"\W+", "_", path).strip("_"), taken)
-            taken.add(label)
-            self._raw_names[path] = raw = f"raw_{label}"
-            self.register_parameter(raw, torch.nn.Parameter(like.new_zeros(self.batch_shape + quantity.start.shape)))
+            raw = self._register(path, like.new_zeros(self.batch_shape + quantity.start.shape))
             if quantity.is_positive:
                 low, high = (bound.expand(quantity.start.shape).clone() for bound in quantity.bounds)
                 self.register_constraint(raw, gpytorch.constraints.Interval(low, high).to(like))
             self.write(path, self._drawn.values.standardized(path))
             getattr(self, raw).requires_grad_(not quantity.is_fixed)
+        self._register_draws(like)
         for path in find_paths([fixed] if isinstance(fixed, str) else fixed, self._drawn.paths):
             getattr(self, self._raw_names[path]).requires_grad_(False)
         for name, prior in priors.items():
@@ -127,6 +125,22 @@ class TermKernel(gpytorch.kernels.Kernel):
                 raise InvalidArgumentError(f"The prior of {path} must be a GPyTorch prior, got {prior!r}.")
             label = self._raw_names[path].removeprefix("raw_")
             self.register_prior(f"{label}_prior", prior, partial(_read, path=path), partial(_write, path=path))
+
+    def _register(self, path: str, start: Tensor) -> str:
+        """Register the parameter (...) of a path, and return its name."""
+        label = unused(
+            re.sub(r"\W+", "_", path).strip("_"), {raw.removeprefix("raw_") for raw in self._raw_names.values()}
+        )
+        self._raw_names[path] = f"raw_{label}"
+        self.register_parameter(f"raw_{label}", torch.nn.Parameter(start))
+        return f"raw_{label}"
+
+    def _register_draws(self, like: Tensor) -> None:
+        """Register the draws that are learned as parameters, with the type of a tensor, in place of earlier ones."""
+        for path in [path for path in self._raw_names if path not in self._drawn.quantities]:
+            delattr(self, self._raw_names.pop(path))
+        for path, draw in self._drawn.learnable.items():
+            self._register(path, draw.detach().to(like).expand(self.batch_shape + draw.shape).clone())
 
     # --- hyperparameters --------------------------------------------------------------------------
 
@@ -168,6 +182,11 @@ class TermKernel(gpytorch.kernels.Kernel):
     # --- approximations ---------------------------------------------------------------------------
 
     @property
+    def quantities(self) -> list[str]:
+        """The paths of the hyperparameters that are no draws."""
+        return [*self._drawn.quantities]
+
+    @property
     def approximations(self) -> dict[str, Approximation]:
         """The approximation of each term by name."""
         return dict(self._drawn.spec.approximations)
@@ -181,13 +200,16 @@ class TermKernel(gpytorch.kernels.Kernel):
 
         Args:
             approximation: One approximation for every term that it can serve, or a dict of approximations by the names
-                of terms. Other terms keep theirs. {} makes the draws again.
+                of terms. Other terms keep theirs, and draws that were learned. {} makes the other draws again.
 
         Raises:
             InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
         """
         found: Self = deepcopy(self)
         found._drawn = self._drawn.redrawn(approximation, _means(self))
+        found._register_draws(next(self.parameters()).detach())
+        for path in self._drawn.draws_shared_with(found._drawn):
+            found.write(path, self.read(path))
         return found
 
     def exact(self) -> Self:
@@ -232,7 +254,7 @@ class TermKernel(gpytorch.kernels.Kernel):
             rows = x1.expand(*batch, *x1.shape[-2:]).flatten(0, -2)
             found = to_linear_operator(self.forward(rows, x2.reshape(-1, *x2.shape[-2:])[0])).to_dense()
             return found.reshape(*batch, x1.shape[-2], x2.shape[-2])
-        pair = self._pair(x1, x2, batch)
+        pair = self._drawn.pair(x1, x2, batch)
         priors = self._priors_of(batch)
         return pair.diagonal(priors).reshape(*batch, -1) if diag else pair.covariance(priors, batch)
 
@@ -243,7 +265,7 @@ class TermKernel(gpytorch.kernels.Kernel):
         Raises:
             InvalidArgumentError: a term is no product of features.
         """
-        self._check_low_rank()
+        self._drawn.check_low_rank()
         return self._priors_of(self.batch_shape).priors[0].num_features
 
     def features(
@@ -255,17 +277,10 @@ class TermKernel(gpytorch.kernels.Kernel):
         Raises:
             InvalidArgumentError: a term is no product of features.
         """
-        self._check_low_rank()
+        self._drawn.check_low_rank()
         batch = torch.broadcast_shapes(x.shape[:-2], self.batch_shape)
-        phi = self._priors_of(batch).roots(self._pair(x, x, batch).a)
+        phi = self._priors_of(batch).roots(self._drawn.pair(x, x, batch).a)
         return phi.reshape(*batch, *phi.shape[-2:]).to(x.dtype)
-
-    def _check_low_rank(self) -> None:
-        if not self._drawn.is_low_rank:
-            raise InvalidArgumentError(
-                "Not all terms are products of dense features at all inputs. Use RandomFeatures(), or "
-                "InducingPoints(method='sor'), for all of them. Terms of levels and of residuals are not."
-            )
 
     def prediction_strategy(self, train_inputs: Any, train_prior_dist: Any, train_labels: Any, likelihood: Any) -> Any:
         """Return GPyTorch's strategy for products of features if the covariance is one at all inputs."""
@@ -281,23 +296,6 @@ class TermKernel(gpytorch.kernels.Kernel):
         flat = {path: value.reshape(count, *value.shape[size:]) for path, value in found.items()}
         priors = [self._drawn.prior({path: value[number] for path, value in flat.items()}) for number in range(count)]
         return BatchOfPriors(priors, torch.arange(count).reshape(self.batch_shape).expand(batch).reshape(-1))
-
-    def _pair(self, x1: Tensor, x2: Tensor, batch: torch.Size) -> InputPair:
-        """Return the columns that the kernel reads, (B, n, D) and (B, m, D)."""
-        is_same = is_same_memory(x1, x2)
-        size = x1.shape[-2]
-        if is_same or have_equal_values(x1, x2):
-            a, has_new = self._drawn.read(x1)
-            b = a
-        else:
-            shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
-            both = torch.cat([x.expand(*shape, *x.shape[-2:]) for x in (x1, x2)], dim=-2)
-            both, has_new = self._drawn.read(both)
-            a, b = both[..., :size, :], both[..., size:, :]
-        count = batch.numel()
-        flat = a.expand(*batch, *a.shape[-2:]).reshape(count, *a.shape[-2:])
-        other = flat if a is b else b.expand(*batch, *b.shape[-2:]).reshape(count, *b.shape[-2:])
-        return InputPair(flat, other, is_same, has_new, x1.dtype)
 
 
 class HyperparametersByPath(Mapping[str, Tensor]):
@@ -335,7 +333,7 @@ class HyperparametersByPath(Mapping[str, Tensor]):
 def _means(kernel: TermKernel) -> dict[str, Tensor]:
     """Return the hyperparameters (...) by path, averaged over the batch of kernels."""
     size = len(kernel.batch_shape)
-    found = {path: kernel.read(path).detach() for path in kernel.raw_names}
+    found = {path: kernel.read(path).detach() for path in kernel.quantities}
     return {path: value.flatten(0, size - 1).mean(0) if size else value for path, value in found.items()}
 
 

@@ -71,7 +71,7 @@ def moved(kernel):
 
 
 def values_of(kernel):
-    return {path: value.detach().tolist() for path, value in kernel.hyperparameters.items()}
+    return {path: kernel.hyperparameters[path].detach().tolist() for path in kernel.quantities}
 
 
 def gp_of(kernel, terms, approximation, x=X, y=Y, seed=3):
@@ -219,6 +219,33 @@ def test_training_improves_the_likelihood(approximation):
     after = values_of(kernel)
     assert after["periodic(1).period"] == start["periodic(1).period"]  # learn_period=False
     assert all(after[path] != value for path, value in start.items() if path != "periodic(1).period")
+
+
+@pytest.mark.parametrize(
+    ("approximation", "shape"),
+    [(rfgp.RandomFeatures(8, learn_frequencies=True), 8), (rfgp.InducingPoints(6, learn_locations=True), 6)],
+    ids=repr,
+)
+def test_draws_are_learned(approximation, shape):
+    kernel = kernel_of(NUMBERS, {"trend": approximation}, X=X, seed=3)
+    gp = gp_of(kernel, NUMBERS, {"trend": approximation})
+    model = trained_like(kernel)
+    before = log_likelihood(model, X, Y)
+    torch.testing.assert_close(before.item(), gp.log_marginal_likelihood().item(), rtol=0, atol=1e-8)
+    (path,) = [path for path in kernel.hyperparameters if path not in kernel.quantities]
+    assert shape in kernel.hyperparameters[path].shape
+    optimizer = torch.optim.Adam([getattr(kernel, kernel.raw_names[path])], lr=0.02)
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = -log_likelihood(model, X, Y)
+        loss.backward()
+        optimizer.step()
+    assert -loss.item() > before.item() + 0.1
+    other = kernel_of(NUMBERS, {"trend": approximation}, X=X, seed=4)
+    other.load_state_dict(kernel.state_dict())
+    torch.testing.assert_close(other(X, Z).to_dense(), kernel(X, Z).to_dense())
+    torch.testing.assert_close(kernel.with_approximation({})(X).to_dense(), kernel(X).to_dense())
+    assert list(kernel.exact().hyperparameters) == kernel.quantities
 
 
 def test_priors_take_part_and_fixed_values_stay():
@@ -435,7 +462,6 @@ def test_plans_avoid_sparse_precisions():
         (NUMBERS, {"trend": rfgp.Vecchia(5)}, "neighbours"),
         (MIXED, {"group(2)": rfgp.SparsePrecision()}, "sparse precision"),
         (NUMBERS, rfgp.InducingPoints(5, method="vfe"), "bound"),
-        (NUMBERS, rfgp.RandomFeatures(5, learn_frequencies=True), "frequencies"),
         (NUMBERS, {"season": rfgp.Exact()}, "no term 'season'"),
         (NUMBERS, "exact", "approximation must be"),
         ("rbf", "auto", "kernel must be"),
