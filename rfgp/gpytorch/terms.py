@@ -100,6 +100,17 @@ class TermKernel(gpytorch.kernels.Kernel):
     Args:
         drawn: The terms.
         batch_shape: The shape of a batch of kernels.
+
+    Examples:
+        >>> import torch
+        >>> import rfgp.gpytorch
+        >>> from rfgp import kernels as k
+        >>> X = torch.linspace(0, 1, 20).unsqueeze(1)
+        >>> kernel = rfgp.gpytorch.kernel_of(k.RBF(0), rfgp.InducingPoints(5, method="sor"), X=X, seed=0)
+        >>> kernel(X).evaluate_kernel().root.shape
+        torch.Size([20, 5])
+        >>> kernel.exact().approximations
+        {'rbf(0)': Exact()}
     """
 
     def __init__(self, drawn: DrawnTerms, batch_shape: torch.Size) -> None:
