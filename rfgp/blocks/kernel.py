@@ -11,7 +11,6 @@ from rfgp.blocks.role import Functions, LatentBlock
 from rfgp.blocks.weights import Residual, WeightBlock
 from rfgp.linalg import cholesky, half_solve
 
-
 JITTER = 1e-8
 """The largest jitter of a kernel matrix of rows whose weights are taken without a warning, in variances."""
 
