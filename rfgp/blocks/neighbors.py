@@ -1,12 +1,15 @@
 """Blocks that are approximated by their nearest neighbours (Vecchia)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from rfgp import random
+from rfgp.blocks.kernel import KernelBlock
+from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock, joined, random_order
 from rfgp.blocks.role import LatentBlock
+from rfgp.errors import InvalidArgumentError
 from rfgp.local import KINDS, LatentRoot, as_places, conditionals, inverse_factor, nearest_predecessors
 from rfgp.local.kinds import spectrum_of
 from rfgp.local.neighbors import Floats, Indices
@@ -57,8 +60,7 @@ class VecchiaBlock(LatentBlock):
 
     def order(self, count: int) -> Tensor:
         """Return a random order of so many rows, (n,)."""
-        generator = random.numpy_generator(self.seed, random.Role.ORDER)
-        return torch.from_numpy(generator.permutation(count))
+        return random_order(count, self.seed)
 
     def predecessors(
         self,
@@ -106,6 +108,7 @@ class VecchiaBlock(LatentBlock):
         points: tuple[Tensor, Tensor],  # (q, d), (q, F)
         rows: tuple[Tensor, Tensor, Tensor],  # (n, d), (n, F), (n,)
         near: Indices,  # (q, k)
+        flags: tuple[Tensor, Tensor] | None = None,  # (n, 1), (q, 1)
     ) -> tuple[Tensor, Tensor]:
         """Return the weights (q, k) of the rows near points, and the variance (q,) that they leave of g.
 
@@ -113,6 +116,7 @@ class VecchiaBlock(LatentBlock):
             points: New inputs and their features Phi.
             rows: Inputs, their features Phi and the noise of their observations.
             near: The rows that each point is conditioned on; -1 stands for none.
+            flags: They do not matter, since there is one term.
         """
         known = (rows[1], points[1]) if self.is_residual else None
         new, old = self.read(points[0]), self.read(rows[0])
@@ -132,4 +136,67 @@ class VecchiaBlock(LatentBlock):
 
     def read(self, x: Tensor) -> Tensor:
         """Return the columns (n, d) of inputs (n, D) that g depends on."""
+        return x if self.columns is None else x[:, list(self.columns)]
+
+    def of(self, names: Sequence[str]) -> "VecchiaBlock | None":
+        """Return the block if its name is among some. Else None."""
+        return self if self.name in names else None
+
+    def flags(self, names: Sequence[str] | None) -> Tensor:
+        """Return whether the only term is among these names, (1,). If None, it is."""
+        return torch.tensor([names is None or self.name in names])
+
+    def as_sum(self) -> KernelVecchiaBlock:
+        """Return the block as the sum of one term, without the compiled loops.
+
+        Raises:
+            InvalidArgumentError: the block is the residual of features.
+        """
+        if self.is_residual:
+            raise InvalidArgumentError(
+                f"Nearest neighbours of {self.name!r} are the residual of inducing points, which no other term with "
+                "neighbours can be added to. Use InducingPoints() without a residual."
+            )
+        function = _StationaryCovariance(self.kernel_name, self.columns)
+        kernel = KernelBlock(function, function.variances, self.parameters, name=self.name)
+        options = self.num_neighbors, self.seed, self.condition_on, self.columns, self.name
+        return KernelVecchiaBlock((kernel,), (function.places,), *options)
+
+
+NeighborBlock = VecchiaBlock | KernelVecchiaBlock
+"""A block of nearest neighbours."""
+
+
+def joined_neighbors(blocks: Sequence[NeighborBlock]) -> NeighborBlock | None:
+    """Return the sum of blocks of nearest neighbours as one that is approximated. None if there are none.
+
+    Raises:
+        InvalidArgumentError: they have different options, or one of them is a residual.
+    """
+    if len(blocks) < 2:
+        return blocks[0] if blocks else None
+    return joined([block if isinstance(block, KernelVecchiaBlock) else block.as_sum() for block in blocks])
+
+
+@dataclass(frozen=True)
+class _StationaryCovariance:
+    """The covariance s^2 k of inputs and the parameters of a `VecchiaBlock`."""
+
+    kernel_name: str
+    columns: tuple[int, ...] | None
+
+    def __call__(self, a: Tensor, b: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
+        """Return the covariance (n, m) of inputs a (n, D) and b (m, D)."""
+        left, right = (self._read(x) / lengthscale for x in (a, b))
+        return variance * spectrum_of(self.kernel_name).kernel_between(left, right)
+
+    def variances(self, a: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
+        """Return the variances (n,) of inputs a (n, D)."""
+        return variance.double().expand(len(a))
+
+    def places(self, a: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
+        """Return inputs a (n, D) in lengthscales, times s, (n, d)."""
+        return variance.sqrt() * self._read(a) / lengthscale
+
+    def _read(self, x: Tensor) -> Tensor:
         return x if self.columns is None else x[:, list(self.columns)]

@@ -16,7 +16,7 @@ def known_terms(prior: Prior, names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         InvalidArgumentError: there is no such term, or none is named.
     """
-    known = [block.name for block in prior.blocks]
+    known = prior.names
     if not names:
         raise InvalidArgumentError(f"At least one term must be named, got none. The terms are {', '.join(known)}.")
     unknown = sorted(set(names) - set(known))

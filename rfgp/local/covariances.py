@@ -1,0 +1,198 @@
+"""Conditionals of rows given their neighbours, for any covariance function, in batches of small matrices.
+
+The formulas are those of `rfgp.local.loops`. A covariance function is evaluated between the rows of a block and all of
+their neighbours at once, (u, u) numbers of which the small matrices (b, k, k) are gathered. So a block has rows near
+each other, which share neighbours. It is computed again for gradients, so that one block is in memory at a time.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from rfgp.local.neighbors import Floats, Indices, near_each_other
+from rfgp.sparse import SparsityPattern
+
+BLOCK = 64
+"""The number of rows of a block."""
+MOST_TOGETHER = 640
+"""The most rows and neighbours of a block of several rows. A block with more is divided."""
+SPENT = 1e-13
+"""Of the variance and the noise of a neighbour: a pivot below it is one of rounding, and the neighbour is left out."""
+
+Covariance = Callable[[Tensor], Tensor]
+"""Maps the numbers of rows (u,) to their covariance (u, u), float64, with gradients."""
+
+
+def conditional_entries(
+    covariance: Covariance,
+    noise: Tensor,  # (n,)
+    places: Floats,  # (n, e)
+    pattern: SparsityPattern,  # (r, n)
+    *,
+    share: float,
+) -> tuple[Tensor, Tensor]:  # (r, k), (r,)
+    """Return the weights of the neighbours of rows, and the variance of each row given them.
+
+    They are differentiable once in the noise and in what the covariance depends on.
+
+    Args:
+        covariance: The covariance of the process.
+        noise: The noise of the observation of each row.
+        places: The places of the rows, by whose distances blocks are formed.
+        pattern: The neighbours of each row, and the row itself as the last.
+        share: The share of its own noise in the variance of a row.
+
+    Returns:
+        The weights, zeros after the last neighbour of a row, and the variances.
+    """
+    near, own = neighbors_of(pattern)
+    wants_gradients = torch.is_grad_enabled()
+    parts, order = [], []
+    for rows in _blocks(near, own, places):
+        given = covariance, noise, torch.from_numpy(near[rows]), torch.from_numpy(own[rows]), share
+        if wants_gradients:
+            parts.append(checkpoint(_conditioned, *given, use_reentrant=False, preserve_rng_state=False))
+        else:
+            parts.append(_conditioned(*given))
+        order.append(rows)
+    back = torch.from_numpy(np.argsort(np.concatenate(order)))
+    weights, left = (torch.cat(columns)[back] for columns in zip(*parts, strict=True))
+    return weights, left
+
+
+def neighbors_of(
+    pattern: SparsityPattern,  # (r, n)
+) -> tuple[Indices, Indices]:  # (r, k), (r,)
+    """Return the neighbours of rows, -1 after the last of each, and the numbers of the rows themselves."""
+    counts = np.diff(pattern.indptr) - 1
+    is_there = np.arange(max(int(counts.max(initial=0)), 1)) < counts[:, None]
+    is_own = np.zeros(len(pattern.indices), dtype=bool)
+    is_own[pattern.indptr[1:] - 1] = True
+    near = np.full(is_there.shape, -1, dtype=np.int64)
+    near[is_there] = np.asarray(pattern.indices)[~is_own]
+    return near, np.asarray(pattern.indices, dtype=np.int64)[is_own]
+
+
+def pattern_of(
+    near: Indices,  # (q, k)
+    count: int,
+) -> SparsityPattern:  # (q, n + q)
+    """Return the pattern of points after so many rows: the rows near each, -1 for none, and the point itself."""
+    both = np.concatenate([near, count + np.arange(len(near))[:, None]], axis=1)
+    is_there = both >= 0
+    starts = np.concatenate([[0], np.cumsum(is_there.sum(1))])
+    return SparsityPattern(starts, both[is_there], (len(near), count + len(near)))
+
+
+def in_pattern(
+    weights: Tensor,  # (r, k)
+    own: Tensor,  # (r,)
+    pattern: SparsityPattern,  # (r, n)
+) -> Tensor:  # (nnz,)
+    """Return the entries of a pattern that has these numbers at the neighbours of rows and at the rows themselves."""
+    counts = torch.from_numpy(np.diff(pattern.indptr)) - 1
+    columns = torch.arange(weights.shape[1] + 1)
+    both = torch.cat([weights, own[:, None]], dim=1)
+    is_last = columns == weights.shape[1]
+    return both[(columns < counts[:, None]) | is_last]
+
+
+def _blocks(near: Indices, own: Indices, places: Floats) -> Iterator[Indices]:
+    """Yield blocks of rows near each other that have few neighbours altogether, or are single rows."""
+    if not len(own):
+        return
+    waiting = near_each_other(places[own], BLOCK)[::-1]
+    while waiting:
+        rows = waiting.pop()
+        if len(rows) > 1 and len(np.unique(near[rows])) + len(rows) > MOST_TOGETHER:
+            half = len(rows) // 2
+            waiting += [rows[half:], rows[:half]]
+        elif len(rows):
+            yield rows
+
+
+def _conditioned(
+    covariance: Covariance,
+    noise: Tensor,  # (n,)
+    near: Tensor,  # (b, k)
+    own: Tensor,  # (b,)
+    share: float,
+) -> tuple[Tensor, Tensor]:  # (b, k), (b,)
+    """Return the weights and variances of the rows of a block."""
+    is_there = near >= 0
+    together, places = torch.unique(torch.cat([own, near.clamp_min(0).reshape(-1)]), return_inverse=True)
+    rows, neighbors = places[: len(own)], places[len(own) :].reshape(near.shape)
+    matrix = covariance(together)
+    cross = torch.where(is_there, _taken(matrix, rows[:, None], neighbors), 0.0)
+    pairs = is_there[:, :, None] & is_there[:, None, :]
+    among = torch.where(pairs, _taken(matrix, neighbors[:, :, None], neighbors[:, None, :]), 0.0)
+    among = among + torch.where(is_there, noise[near.clamp_min(0)], 1.0).diag_embed()
+    weights: Tensor = _Solved.apply(among, cross)
+    left = matrix.diagonal()[rows] - (weights * cross).sum(1)
+    return weights, left.clamp_min(0) + share * noise[own]
+
+
+def _taken(
+    matrix: Tensor,  # (u, u)
+    rows: Tensor,  # (...)
+    columns: Tensor,  # (...)
+) -> Tensor:  # (...)
+    """Return some entries of a matrix, by numbers of rows and columns that are expanded to one shape."""
+    at = rows * len(matrix) + columns
+    return matrix.reshape(-1).index_select(0, at.reshape(-1)).reshape(at.shape)
+
+
+class _Solved(torch.autograd.Function):
+    """C^-1 c of each matrix C (b, k, k) and vector c (b, k), 0 for rows that those before them determine."""
+
+    @staticmethod
+    def forward(ctx: Any, matrices: Tensor, right: Tensor) -> Tensor:
+        factors, is_kept = _factorized(matrices)
+        found = torch.cholesky_solve((right * is_kept)[:, :, None], factors)[:, :, 0]
+        ctx.save_for_backward(factors, is_kept, found)
+        return found
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        factors, is_kept, found = ctx.saved_tensors
+        solved = torch.cholesky_solve((grads[0] * is_kept)[:, :, None], factors)[:, :, 0]
+        return -solved[:, :, None] * found[:, None, :], solved
+
+
+def _factorized(
+    matrices: Tensor,  # (b, k, k)
+) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
+    """Return Cholesky factors of matrices, and which of their rows are kept. Others are those of the identity."""
+    full = matrices.diagonal(dim1=1, dim2=2)
+    factors, failed = torch.linalg.cholesky_ex(matrices)
+    is_kept = factors.diagonal(dim1=1, dim2=2).square() >= SPENT * full
+    wrong = torch.nonzero((failed > 0) | ~is_kept.all(1))[:, 0]
+    is_kept = torch.ones_like(is_kept)
+    if len(wrong):
+        kept = _kept(matrices[wrong])
+        pairs = kept[:, :, None] & kept[:, None, :]
+        identity = torch.eye(full.shape[1], dtype=full.dtype)
+        factors[wrong] = torch.linalg.cholesky(torch.where(pairs, matrices[wrong], identity))
+        is_kept[wrong] = kept
+    return factors, is_kept
+
+
+def _kept(
+    matrices: Tensor,  # (b, k, k)
+) -> Tensor:  # (b, k)
+    """Return which rows have a pivot that is not one of rounding, given the rows before them."""
+    lower, full = torch.zeros_like(matrices), matrices.diagonal(dim1=1, dim2=2)
+    kept = torch.ones_like(full, dtype=torch.bool)
+    for p in range(matrices.shape[1]):
+        before = lower[:, p, :p]
+        pivot = full[:, p] - before.square().sum(1)
+        kept[:, p] = pivot >= SPENT * full[:, p]
+        below = matrices[:, p + 1 :, p] - (lower[:, p + 1 :, :p] @ before[:, :, None])[:, :, 0]
+        scale = torch.where(kept[:, p], pivot.clamp_min(torch.finfo(pivot.dtype).tiny).rsqrt(), 0.0)
+        lower[:, p + 1 :, p] = below * scale[:, None]
+    return kept
