@@ -75,10 +75,9 @@ def assign(
     known = {**(others or {}), **chosen}
     near = {name: one for name, one in known.items() if isinstance(one, Vecchia)}
     if len(set(near.values())) > 1:
-        names = ", ".join(map(repr, near))
         raise InvalidArgumentError(
             f"Terms with nearest neighbours are approximated by their sum, and must have one value, got several for "
-            f"{names}. Use one rfgp.Vecchia for all of them."
+            f"{', '.join(map(repr, near))}. Use one rfgp.Vecchia for all of them."
         )
     for data in terms:
         if data.term.name not in known and _is_sparse(data):

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rfgp import random
 from rfgp.blocks.kernel import KernelBlock
 from rfgp.blocks.role import LatentBlock
 from rfgp.errors import InvalidArgumentError
-from rfgp import random
 from rfgp.local import LatentRoot, as_places, nearest_predecessors
 from rfgp.local.covariances import Covariance, conditional_entries, in_pattern, pattern_of
 from rfgp.local.latent import JITTER
@@ -54,6 +54,10 @@ class KernelVecchiaBlock(LatentBlock):
     name: str = "neighbors"
 
     is_residual: ClassVar[bool] = False
+    reading_jitter: ClassVar[float] = JITTER
+    """The noise of latent values for what reads them, in their variance. It is the jitter that they have.
+
+    The weights of one of several smooth terms are large: without it variances had errors of up to 6."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,12 +74,37 @@ class KernelVecchiaBlock(LatentBlock):
         kept = [i for i, name in enumerate(self.names) if name in names]
         if len(kept) == len(self.kernels):
             return self
-        kernels, places = (tuple(values[i] for i in kept) for values in (self.kernels, self.places))
+        kernels, places = tuple(self.kernels[i] for i in kept), tuple(self.places[i] for i in kept)
         return replace(self, kernels=kernels, places=places) if kept else None
 
     def flags(self, names: Sequence[str] | None) -> Tensor:
         """Return which terms are among these names, (T,). If None, all are."""
         return torch.tensor([names is None or name in names for name in self.names])
+
+    @property
+    def latent_parameters(self) -> tuple[Tensor, Tensor]:
+        """The parameters (p,) of all covariance functions, and the factor 1, 0-d, of their covariance."""
+        one = torch.ones((), dtype=torch.float64)
+        return torch.cat([one.new_zeros(0), *(parameter.double().reshape(-1) for parameter in self.parameters)]), one
+
+    @property
+    def covariance_key(self) -> tuple[object, ...]:
+        """What the covariance depends on besides rows and parameters."""
+        return tuple(kernel.covariance for kernel in self.kernels)
+
+    def at_places(self, values: Tensor | None = None) -> "KernelVecchiaBlock":
+        """Return the block as a function of the columns that it reads.
+
+        Args:
+            values: Its parameters, (p,). If None, its own.
+        """
+        if values is None:
+            return self
+        sizes = [parameter.numel() for parameter in self.parameters]
+        pairs = zip(torch.split(values, sizes), self.parameters, strict=True)
+        found = iter([value.reshape(parameter.shape) for value, parameter in pairs])
+        kernels = [replace(one, parameters=tuple(next(found) for _ in one.parameters)) for one in self.kernels]
+        return replace(self, kernels=tuple(kernels))
 
     def order(self, count: int) -> Tensor:
         """Return a random order of so many rows, (n,)."""

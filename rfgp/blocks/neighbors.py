@@ -1,7 +1,8 @@
 """Blocks that are approximated by their nearest neighbours (Vecchia)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -52,6 +53,9 @@ class VecchiaBlock(LatentBlock):
     is_residual: bool = False
     name: str = "neighbors"
     columns: tuple[int, ...] | None = None
+
+    reading_jitter: ClassVar[float] = 0.0
+    """The noise of latent values for what reads them, in their variance."""
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
@@ -145,6 +149,26 @@ class VecchiaBlock(LatentBlock):
     def flags(self, names: Sequence[str] | None) -> Tensor:
         """Return whether the only term is among these names, (1,). If None, it is."""
         return torch.tensor([names is None or self.name in names])
+
+    @property
+    def latent_parameters(self) -> tuple[Tensor, Tensor]:
+        """The lengthscale, (d,) or (1,), and the variance, 0-d."""
+        return self.lengthscale.double().reshape(-1), self.variance.double()
+
+    @property
+    def covariance_key(self) -> tuple[object, ...]:
+        """What the covariance depends on besides rows, lengthscale and variance."""
+        return (self.kernel_name,)
+
+    def at_places(self, values: Tensor | None = None) -> "VecchiaBlock":
+        """Return the block as a function of the columns that it reads.
+
+        Args:
+            values: Its lengthscale, (d,) or (1,), for a variance of 1. If None, its own, and its own variance.
+        """
+        if values is None:
+            return replace(self, columns=None)
+        return replace(self, columns=None, lengthscale=values, variance=torch.ones((), dtype=torch.float64))
 
     def as_sum(self) -> KernelVecchiaBlock:
         """Return the block as the sum of one term, without the compiled loops.

@@ -18,7 +18,7 @@ from rfgp.sparse import SparsityPattern
 
 BLOCK = 64
 """The number of rows of a block."""
-MOST_TOGETHER = 640
+MOST_TOGETHER = 1000
 """The most rows and neighbours of a block of several rows. A block with more is divided."""
 SPENT = 1e-13
 """Of the variance and the noise of a neighbour: a pivot below it is one of rounding, and the neighbour is left out."""
@@ -50,6 +50,8 @@ def conditional_entries(
         The weights, zeros after the last neighbour of a row, and the variances.
     """
     near, own = neighbors_of(pattern)
+    if not len(own):
+        return noise.new_zeros(near.shape), noise.new_zeros(0)
     wants_gradients = torch.is_grad_enabled()
     parts, order = [], []
     for rows in _blocks(near, own, places):
@@ -103,8 +105,6 @@ def in_pattern(
 
 def _blocks(near: Indices, own: Indices, places: Floats) -> Iterator[Indices]:
     """Yield blocks of rows near each other that have few neighbours altogether, or are single rows."""
-    if not len(own):
-        return
     waiting = near_each_other(places[own], BLOCK)[::-1]
     while waiting:
         rows = waiting.pop()
@@ -131,7 +131,7 @@ def _conditioned(
     pairs = is_there[:, :, None] & is_there[:, None, :]
     among = torch.where(pairs, _taken(matrix, neighbors[:, :, None], neighbors[:, None, :]), 0.0)
     among = among + torch.where(is_there, noise[near.clamp_min(0)], 1.0).diag_embed()
-    weights: Tensor = _Solved.apply(among, cross)
+    weights = _solved(among, cross)
     left = matrix.diagonal()[rows] - (weights * cross).sum(1)
     return weights, left.clamp_min(0) + share * noise[own]
 
@@ -144,6 +144,14 @@ def _taken(
     """Return some entries of a matrix, by numbers of rows and columns that are expanded to one shape."""
     at = rows * len(matrix) + columns
     return matrix.reshape(-1).index_select(0, at.reshape(-1)).reshape(at.shape)
+
+
+def _solved(
+    matrices: Tensor,  # (b, k, k)
+    right: Tensor,  # (b, k)
+) -> Tensor:  # (b, k)
+    out: Tensor = _Solved.apply(matrices, right)
+    return out
 
 
 class _Solved(torch.autograd.Function):
@@ -170,29 +178,27 @@ def _factorized(
     """Return Cholesky factors of matrices, and which of their rows are kept. Others are those of the identity."""
     full = matrices.diagonal(dim1=1, dim2=2)
     factors, failed = torch.linalg.cholesky_ex(matrices)
-    is_kept = factors.diagonal(dim1=1, dim2=2).square() >= SPENT * full
-    wrong = torch.nonzero((failed > 0) | ~is_kept.all(1))[:, 0]
-    is_kept = torch.ones_like(is_kept)
+    is_large = factors.diagonal(dim1=1, dim2=2).square() >= SPENT * full
+    wrong = torch.nonzero((failed > 0) | ~is_large.all(1))[:, 0]
+    is_kept = torch.ones_like(is_large)
     if len(wrong):
-        kept = _kept(matrices[wrong])
-        pairs = kept[:, :, None] & kept[:, None, :]
-        identity = torch.eye(full.shape[1], dtype=full.dtype)
-        factors[wrong] = torch.linalg.cholesky(torch.where(pairs, matrices[wrong], identity))
-        is_kept[wrong] = kept
+        factors[wrong], is_kept[wrong] = _factorized_by_rows(matrices[wrong])
     return factors, is_kept
 
 
-def _kept(
+def _factorized_by_rows(
     matrices: Tensor,  # (b, k, k)
-) -> Tensor:  # (b, k)
-    """Return which rows have a pivot that is not one of rounding, given the rows before them."""
+) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
+    """Return the same as `_factorized`: rows are kept whose pivot, given those before them, is not one of rounding."""
     lower, full = torch.zeros_like(matrices), matrices.diagonal(dim1=1, dim2=2)
-    kept = torch.ones_like(full, dtype=torch.bool)
+    is_kept = torch.ones_like(full, dtype=torch.bool)
     for p in range(matrices.shape[1]):
-        before = lower[:, p, :p]
+        before = lower[:, p, :p].clone()
         pivot = full[:, p] - before.square().sum(1)
-        kept[:, p] = pivot >= SPENT * full[:, p]
+        kept = is_kept[:, p] = pivot >= SPENT * full[:, p]
+        root = torch.where(kept, pivot, 1.0).sqrt()
         below = matrices[:, p + 1 :, p] - (lower[:, p + 1 :, :p] @ before[:, :, None])[:, :, 0]
-        scale = torch.where(kept[:, p], pivot.clamp_min(torch.finfo(pivot.dtype).tiny).rsqrt(), 0.0)
-        lower[:, p + 1 :, p] = below * scale[:, None]
-    return kept
+        lower[:, p + 1 :, p] = torch.where(kept[:, None], below / root[:, None], 0.0)
+        lower[:, p, :p] = torch.where(kept[:, None], before, 0.0)
+        lower[:, p, p] = root
+    return lower, is_kept

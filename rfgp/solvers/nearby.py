@@ -87,6 +87,7 @@ def read_jointly(
     x: Tensor,  # (n, d)
     noise: Tensor,  # (n,)
     points: Tensor,  # (q, d)
+    flags: Tensor | None = None,  # (q, T)
 ) -> tuple[Floats, Tensor]:  # (q, n), (q, q)
     """Return the weights of rows at points that may be each other's neighbours, and the covariance that they leave.
 
@@ -95,8 +96,9 @@ def read_jointly(
         x: The inputs of the rows.
         noise: The noise of their observations. Zeros stand for values of the block itself.
         points: The inputs of the points.
+        flags: Which terms of the block are predicted at each point. If None, all.
     """
-    near, left = given_rows_in_order(prior, x, noise, points)
+    near, left = given_rows_in_order(prior, x, noise, points, flags)
     among = torch.eye(len(points), dtype=torch.float64) - torch.from_numpy(near[:, len(x) :].toarray())
     right = torch.cat([torch.from_numpy(near[:, : len(x)].toarray()), left.sqrt().diag()], dim=1)
     solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)

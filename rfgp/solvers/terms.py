@@ -25,6 +25,25 @@ def known_terms(prior: Prior, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def check_divided(prior: Prior, *sums: Sequence[str]) -> None:
+    """Raise if sums of terms have different parts of a block of neighbours that is read as one process.
+
+    Args:
+        prior: The prior.
+        sums: The names of the terms of each sum.
+
+    Raises:
+        InvalidArgumentError: they have.
+    """
+    block = prior.neighbors
+    parts = [] if block is None else [tuple(bool(flag) for flag in block.flags(names)) for names in sums]
+    if block is not None and len({part for part in parts if any(part)}) > 1:
+        raise InvalidArgumentError(
+            f"The terms {', '.join(block.names)} have latent neighbours of their sum, which is not divided here. Use "
+            "Vecchia(condition_on='responses')."
+        )
+
+
 def check_joint(count: int, points: str, advice: str = "", most: int = MOST_JOINT) -> None:
     """Raise unless a joint covariance of so many points may be solved for.
 

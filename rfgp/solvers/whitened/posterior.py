@@ -130,7 +130,7 @@ class WhitenedPosterior(Posterior):
         reads = [part.project(inputs) for part in parts]
         if all(bool(some.any()) for some in flags) and not torch.equal(*flags):
             root, scale = _joint_root(parts, inputs, reads)
-            (left, right), (rows, columns) = root.split(count), scale.split(count)
+            left, right, rows, columns = root[:count], root[count:], scale[:count], scale[count:]
         else:
             pairs = zip(parts, reads, strict=True)
             (left, rows), (right, columns) = (_joint_root([part], inputs, [read]) for part, read in pairs)
