@@ -140,8 +140,7 @@ class KernelVecchiaBlock(LatentBlock):
             phi: The features of the weights. They do not matter.
         """
         with torch.no_grad():
-            jitter = JITTER * self.diagonal(x)
-            weights, left = conditional_entries(self._covariance(x), jitter, self.scaled(x), pattern, share=0.0)
+            weights, left = conditional_entries(self._covariance(x), JITTER, self.scaled(x), pattern, share=0.0)
             return LatentRoot(np.ascontiguousarray(in_pattern(weights, left.sqrt(), pattern).numpy()), pattern)
 
     def inverse_factor(
@@ -152,9 +151,15 @@ class KernelVecchiaBlock(LatentBlock):
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
         """Return the entries of the sparse inverse factor V of g + noise. Features Phi of weights do not matter."""
-        weights, left = conditional_entries(self._covariance(x), noise.double(), self.scaled(x), pattern, share=1.0)
-        scale = left.rsqrt()
-        return in_pattern(-weights * scale[:, None], scale, pattern)
+        return self._inverse_factor(x, noise.double(), pattern)
+
+    def latent_factor(
+        self,
+        x: Tensor,  # (n, D)
+        pattern: SparsityPattern,  # (n, n)
+    ) -> Tensor:  # (nnz,)
+        """Return the entries of the sparse inverse factor of the values of g, with their jitter."""
+        return self._inverse_factor(x, JITTER, pattern)
 
     def conditionals(
         self,
@@ -198,6 +203,12 @@ class KernelVecchiaBlock(LatentBlock):
             return x
         kept = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(self.columns, dtype=torch.long), 1)
         return torch.where(kept, x, 0.0)
+
+    def _inverse_factor(self, x: Tensor, noise: Tensor | float, pattern: SparsityPattern) -> Tensor:
+        """Return the entries (nnz,) of the inverse factor of g + noise, (n,) or in the variances, at rows (n, D)."""
+        weights, left = conditional_entries(self._covariance(x), noise, self.scaled(x), pattern, share=1.0)
+        scale = left.rsqrt()
+        return in_pattern(-weights * scale[:, None], scale, pattern)
 
     def _covariance(self, x: Tensor, flags: Tensor | None = None) -> Covariance:
         """Return the covariance between some of the rows (n, D), each the sum of the terms with a flag (n, T)."""

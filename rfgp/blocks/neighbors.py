@@ -13,6 +13,7 @@ from rfgp.blocks.role import LatentBlock
 from rfgp.errors import InvalidArgumentError
 from rfgp.local import KINDS, LatentRoot, as_places, conditionals, inverse_factor, nearest_predecessors
 from rfgp.local.kinds import spectrum_of
+from rfgp.local.latent import JITTER
 from rfgp.local.neighbors import Floats, Indices
 from rfgp.sparse import SparsityPattern
 
@@ -106,6 +107,15 @@ class VecchiaBlock(LatentBlock):
         lengthscale, variance = self.lengthscale.double(), self.variance.double()
         known = phi if self.is_residual else None
         return inverse_factor(self.read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)
+
+    def latent_factor(
+        self,
+        x: Tensor,  # (n, D)
+        pattern: SparsityPattern,  # (n, n)
+    ) -> Tensor:  # (nnz,)
+        """Return the entries of the sparse inverse factor of the values of g, with their jitter."""
+        jitter = (JITTER * self.variance.detach().double()).expand(len(x))
+        return self.inverse_factor(x, jitter, pattern, jitter.new_zeros(len(x), 0))
 
     def conditionals(
         self,

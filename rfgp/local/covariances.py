@@ -29,7 +29,7 @@ Covariance = Callable[[Tensor], Tensor]
 
 def conditional_entries(
     covariance: Covariance,
-    noise: Tensor,  # (n,)
+    noise: Tensor | float,  # (n,)
     places: Floats,  # (n, e)
     pattern: SparsityPattern,  # (r, n)
     *,
@@ -41,7 +41,7 @@ def conditional_entries(
 
     Args:
         covariance: The covariance of the process.
-        noise: The noise of the observation of each row.
+        noise: The noise of the observation of each row. A number is the noise in the variance of the row.
         places: The places of the rows, by whose distances blocks are formed.
         pattern: The neighbours of each row, and the row itself as the last.
         share: The share of its own noise in the variance of a row.
@@ -51,7 +51,7 @@ def conditional_entries(
     """
     near, own = neighbors_of(pattern)
     if not len(own):
-        return noise.new_zeros(near.shape), noise.new_zeros(0)
+        return torch.zeros(near.shape, dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
     wants_gradients = torch.is_grad_enabled()
     parts, order = [], []
     for rows in _blocks(near, own, places):
@@ -117,7 +117,7 @@ def _blocks(near: Indices, own: Indices, places: Floats) -> Iterator[Indices]:
 
 def _conditioned(
     covariance: Covariance,
-    noise: Tensor,  # (n,)
+    noise: Tensor | float,  # (n,)
     near: Tensor,  # (b, k)
     own: Tensor,  # (b,)
     share: float,
@@ -127,13 +127,14 @@ def _conditioned(
     together, places = torch.unique(torch.cat([own, near.clamp_min(0).reshape(-1)]), return_inverse=True)
     rows, neighbors = places[: len(own)], places[len(own) :].reshape(near.shape)
     matrix = covariance(together)
+    own_noise = noise[together] if isinstance(noise, Tensor) else noise * matrix.diagonal().detach()
     cross = torch.where(is_there, _taken(matrix, rows[:, None], neighbors), 0.0)
     pairs = is_there[:, :, None] & is_there[:, None, :]
     among = torch.where(pairs, _taken(matrix, neighbors[:, :, None], neighbors[:, None, :]), 0.0)
-    among = among + torch.where(is_there, noise[near.clamp_min(0)], 1.0).diag_embed()
+    among = among + torch.where(is_there, own_noise[neighbors], 1.0).diag_embed()
     weights = _solved(among, cross)
     left = matrix.diagonal()[rows] - (weights * cross).sum(1)
-    return weights, left.clamp_min(0) + share * noise[own]
+    return weights, left.clamp_min(0) + share * own_noise[rows]
 
 
 def _taken(
@@ -167,9 +168,18 @@ class _Solved(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
-        factors, is_kept, found = ctx.saved_tensors
-        solved = torch.cholesky_solve((grads[0] * is_kept)[:, :, None], factors)[:, :, 0]
-        return -solved[:, :, None] * found[:, None, :], solved
+        return _pulled_back(*ctx.saved_tensors, grads[0])
+
+
+def _pulled_back(
+    factors: Tensor,  # (b, k, k)
+    is_kept: Tensor,  # (b, k)
+    found: Tensor,  # (b, k)
+    grad: Tensor,  # (b, k)
+) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
+    """Return the gradients -h b^T and h = C^-1 g in matrices and vectors, for a gradient g in b = C^-1 c."""
+    solved = torch.cholesky_solve((grad * is_kept)[:, :, None], factors)[:, :, 0]
+    return -solved[:, :, None] * found[:, None, :], solved
 
 
 def _factorized(

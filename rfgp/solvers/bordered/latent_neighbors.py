@@ -20,7 +20,6 @@ from graphs.precisions.role import MarkovField, Pattern
 from rfgp.blocks import NeighborBlock, PrecisionBlock, Prior
 from rfgp.blocks.precision import Array
 from rfgp.errors import InvalidArgumentError
-from rfgp.local.latent import JITTER
 from rfgp.solvers.nearby import given_rows, read_jointly
 from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
 
@@ -50,9 +49,7 @@ class NeighborsField(MarkovField):
 
     def _factor(self, values: Tensor) -> Tensor:
         """Return the entries (nnz,) of V at parameters (p,)."""
-        block, none = self._block.at_places(values), torch.zeros(len(self.places), 0, dtype=torch.float64)
-        jitter = JITTER * block.diagonal(self.places).detach()
-        return block.inverse_factor(self.places, jitter, self._near, none)
+        return self._block.at_places(values).latent_factor(self.places, self._near)
 
     def inverse_root(
         self,

@@ -232,7 +232,7 @@ def test_loops_and_batches_agree(monkeypatch):
         monkeypatch.setattr("rfgp.approximations.neighbors._kind_of", kind)
         gp = rfgp.GP(kernel, approximation=near_of(count=7), start={"noise": 0.1}, seed=0).condition(ROWS, Y)
         gp.log_marginal_likelihood().backward()
-        slope = gp.hyperparameters.raw["lengthscale"].grad
+        slope = gp.hyperparameters.raw["near/lengthscale"].grad
         found.append((gp.log_marginal_likelihood().item(), slope, gp.predict(NEW)))
     (value, slope, prediction), (other, slope_there, there) = found
     assert value == pytest.approx(other, rel=1e-12)
