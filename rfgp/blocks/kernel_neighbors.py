@@ -102,9 +102,7 @@ class KernelVecchiaBlock(LatentBlock):
             return self
         sizes = [parameter.numel() for parameter in self.parameters]
         pairs = zip(torch.split(values, sizes), self.parameters, strict=True)
-        found = iter([value.reshape(parameter.shape) for value, parameter in pairs])
-        kernels = [replace(one, parameters=tuple(next(found) for _ in one.parameters)) for one in self.kernels]
-        return replace(self, kernels=tuple(kernels))
+        return self._with([value.reshape(parameter.shape) for value, parameter in pairs])
 
     def order(self, count: int) -> Tensor:
         """Return a random order of so many rows, (n,)."""
@@ -140,7 +138,7 @@ class KernelVecchiaBlock(LatentBlock):
             phi: The features of the weights. They do not matter.
         """
         with torch.no_grad():
-            weights, left = conditional_entries(self._covariance(x), JITTER, self.scaled(x), pattern, share=0.0)
+            weights, left = conditional_entries(*self._process(x), JITTER, self.scaled(x), pattern, share=0.0)
             return LatentRoot(np.ascontiguousarray(in_pattern(weights, left.sqrt(), pattern).numpy()), pattern)
 
     def inverse_factor(
@@ -178,10 +176,10 @@ class KernelVecchiaBlock(LatentBlock):
         """
         both, count = torch.cat([rows[0].double(), points[0].double()]), len(rows[0])
         noise = torch.cat([rows[2].double(), torch.zeros(len(points[0]), dtype=torch.float64)])
-        covariance = self._covariance(both, None if flags is None else torch.cat(flags))
+        process = self._process(both, None if flags is None else torch.cat(flags))
         with torch.no_grad():
-            given = covariance, noise, self.scaled(both), pattern_of(near, count)
-            weights, left = conditional_entries(*given, share=0.0)
+            given = noise, self.scaled(both), pattern_of(near, count)
+            weights, left = conditional_entries(*process, *given, share=0.0)
         out = torch.zeros(near.shape, dtype=torch.float64)
         out[:, : weights.shape[1]] = weights
         return out, left
@@ -206,23 +204,32 @@ class KernelVecchiaBlock(LatentBlock):
 
     def _inverse_factor(self, x: Tensor, noise: Tensor | float, pattern: SparsityPattern) -> Tensor:
         """Return the entries (nnz,) of the inverse factor of g + noise, (n,) or in the variances, at rows (n, D)."""
-        weights, left = conditional_entries(self._covariance(x), noise, self.scaled(x), pattern, share=1.0)
+        weights, left = conditional_entries(*self._process(x), noise, self.scaled(x), pattern, share=1.0)
         scale = left.rsqrt()
         return in_pattern(-weights * scale[:, None], scale, pattern)
 
-    def _covariance(self, x: Tensor, flags: Tensor | None = None) -> Covariance:
-        """Return the covariance between some of the rows (n, D), each the sum of the terms with a flag (n, T)."""
+    def _process(self, x: Tensor, flags: Tensor | None = None) -> tuple[Covariance, tuple[Tensor, ...]]:
+        """Return the covariance between some of the rows (n, D), each the sum of the terms with a flag (n, T).
+
+        Its parameters follow.
+        """
         known = self.read(x).detach().double()
 
-        def covariance(rows: Tensor) -> Tensor:
-            some = known[rows]
-            found = [kernel.kernel(some, some) for kernel in self.kernels]
+        def covariance(rows: Tensor, *parameters: Tensor) -> Tensor:
+            some, block = known[rows], self._with(parameters)
+            found = [kernel.kernel(some, some) for kernel in block.kernels]
             if flags is not None:
                 pairs = zip(found, flags[rows].double().unbind(1), strict=True)
                 found = [own[:, None] * matrix * own for matrix, own in pairs]
             return torch.stack(found).sum(0) if len(found) > 1 else found[0]
 
-        return covariance
+        return covariance, self.parameters
+
+    def _with(self, parameters: Sequence[Tensor]) -> "KernelVecchiaBlock":
+        """Return the block with other parameters (...)."""
+        found = iter(parameters)
+        kernels = [replace(one, parameters=tuple(next(found) for _ in one.parameters)) for one in self.kernels]
+        return replace(self, kernels=tuple(kernels))
 
 
 def joined(blocks: Sequence[KernelVecchiaBlock]) -> KernelVecchiaBlock:

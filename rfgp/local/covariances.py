@@ -5,14 +5,15 @@ their neighbours at once, (u, u) numbers of which the small matrices (b, k, k) a
 each other, which share neighbours. It is computed again for gradients, so that one block is in memory at a time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
+from rfgp.autograd import recomputed
 from rfgp.local.neighbors import Floats, Indices, near_each_other
 from rfgp.sparse import SparsityPattern
 
@@ -23,12 +24,13 @@ MOST_TOGETHER = 1000
 SPENT = 1e-13
 """Of the variance and the noise of a neighbour: a pivot below it is one of rounding, and the neighbour is left out."""
 
-Covariance = Callable[[Tensor], Tensor]
-"""Maps the numbers of rows (u,) to their covariance (u, u), float64, with gradients."""
+Covariance = Callable[..., Tensor]
+"""Maps the numbers of rows (u,), and parameters after them, to their covariance (u, u), float64."""
 
 
 def conditional_entries(
     covariance: Covariance,
+    parameters: Sequence[Tensor],
     noise: Tensor | float,  # (n,)
     places: Floats,  # (n, e)
     pattern: SparsityPattern,  # (r, n)
@@ -37,10 +39,11 @@ def conditional_entries(
 ) -> tuple[Tensor, Tensor]:  # (r, k), (r,)
     """Return the weights of the neighbours of rows, and the variance of each row given them.
 
-    They are differentiable once in the noise and in what the covariance depends on.
+    They are differentiable once in the noise and in the parameters.
 
     Args:
         covariance: The covariance of the process.
+        parameters: Its parameters.
         noise: The noise of the observation of each row. A number is the noise in the variance of the row.
         places: The places of the rows, by whose distances blocks are formed.
         pattern: The neighbours of each row, and the row itself as the last.
@@ -52,14 +55,12 @@ def conditional_entries(
     near, own = neighbors_of(pattern)
     if not len(own):
         return torch.zeros(near.shape, dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
-    wants_gradients = torch.is_grad_enabled()
+    fixed, tensors = ((), (noise, *parameters)) if isinstance(noise, Tensor) else ((noise,), tuple(parameters))
     parts, order = [], []
     for rows in _blocks(near, own, places):
-        given = covariance, noise, torch.from_numpy(near[rows]), torch.from_numpy(own[rows]), share
-        if wants_gradients:
-            parts.append(checkpoint(_conditioned, *given, use_reentrant=False, preserve_rng_state=False))
-        else:
-            parts.append(_conditioned(*given))
+        numbers = torch.from_numpy(near[rows]), torch.from_numpy(own[rows])
+        compute = partial(_conditioned, covariance, numbers, share, *fixed)
+        parts.append(recomputed(compute, *tensors))
         order.append(rows)
     back = torch.from_numpy(np.argsort(np.concatenate(order)))
     weights, left = (torch.cat(columns)[back] for columns in zip(*parts, strict=True))
@@ -117,16 +118,17 @@ def _blocks(near: Indices, own: Indices, places: Floats) -> Iterator[Indices]:
 
 def _conditioned(
     covariance: Covariance,
-    noise: Tensor | float,  # (n,)
-    near: Tensor,  # (b, k)
-    own: Tensor,  # (b,)
+    numbers: tuple[Tensor, Tensor],  # (b, k), (b,)
     share: float,
+    noise: Tensor | float,  # (n,)
+    *parameters: Tensor,
 ) -> tuple[Tensor, Tensor]:  # (b, k), (b,)
-    """Return the weights and variances of the rows of a block."""
+    """Return the weights and variances of the rows of a block, by the numbers of neighbours and of the rows."""
+    near, own = numbers
     is_there = near >= 0
     together, places = torch.unique(torch.cat([own, near.clamp_min(0).reshape(-1)]), return_inverse=True)
     rows, neighbors = places[: len(own)], places[len(own) :].reshape(near.shape)
-    matrix = covariance(together)
+    matrix = covariance(together, *parameters)
     own_noise = noise[together] if isinstance(noise, Tensor) else noise * matrix.diagonal().detach()
     cross = torch.where(is_there, _taken(matrix, rows[:, None], neighbors), 0.0)
     pairs = is_there[:, :, None] & is_there[:, None, :]
