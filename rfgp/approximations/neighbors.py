@@ -26,8 +26,10 @@ class Vecchia(Approximation):
     """Each row conditioned on its nearest predecessors in a random order.
 
     It serves any term with a covariance function of rows. If it serves several terms of a model, their sum is
-    approximated, as one process. There are compiled loops for one term with a Gaussian kernel, a product of Gaussian
-    kernels, or a Matern kernel with nu 1/2, 3/2 or 5/2. Other kernels, and sums, are slower: SLOWER.
+    approximated, as one process, and each term is predicted from the same neighbours. There are compiled loops for one
+    term with a Gaussian kernel, a product of Gaussian kernels, or a Matern kernel with nu 1/2, 3/2 or 5/2. Other
+    kernels, and sums, take 3 to 11 times as long (`benchmarks/races/any_kernel.py`), and with latent neighbours, which
+    "auto" chooses if the noise is large, some three times more.
 
     Neighbours are near in the columns divided by their lengthscales, periodic columns on a circle, and other levels are
     far. Columns of coordinates, such as those of roads, are taken as they are.

@@ -13,7 +13,7 @@ from rfgp.blocks.kernel import KernelBlock
 from rfgp.blocks.role import LatentBlock
 from rfgp.errors import InvalidArgumentError
 from rfgp.local import LatentRoot, as_places, nearest_predecessors
-from rfgp.local.covariances import Covariance, conditional_entries, in_pattern, pattern_of
+from rfgp.local.covariances import Process, conditional_entries, in_pattern, pattern_of
 from rfgp.local.latent import JITTER
 from rfgp.local.neighbors import Floats, Indices
 from rfgp.sparse import SparsityPattern
@@ -138,7 +138,7 @@ class KernelVecchiaBlock(LatentBlock):
             phi: The features of the weights. They do not matter.
         """
         with torch.no_grad():
-            weights, left = conditional_entries(*self._process(x), JITTER, self.scaled(x), pattern, share=0.0)
+            weights, left = conditional_entries(self._process(x), JITTER, self.scaled(x), pattern, share=0.0)
             return LatentRoot(np.ascontiguousarray(in_pattern(weights, left.sqrt(), pattern).numpy()), pattern)
 
     def inverse_factor(
@@ -179,7 +179,7 @@ class KernelVecchiaBlock(LatentBlock):
         process = self._process(both, None if flags is None else torch.cat(flags))
         with torch.no_grad():
             given = noise, self.scaled(both), pattern_of(near, count)
-            weights, left = conditional_entries(*process, *given, share=0.0)
+            weights, left = conditional_entries(process, *given, share=0.0)
         out = torch.zeros(near.shape, dtype=torch.float64)
         out[:, : weights.shape[1]] = weights
         return out, left
@@ -204,11 +204,11 @@ class KernelVecchiaBlock(LatentBlock):
 
     def _inverse_factor(self, x: Tensor, noise: Tensor | float, pattern: SparsityPattern) -> Tensor:
         """Return the entries (nnz,) of the inverse factor of g + noise, (n,) or in the variances, at rows (n, D)."""
-        weights, left = conditional_entries(*self._process(x), noise, self.scaled(x), pattern, share=1.0)
+        weights, left = conditional_entries(self._process(x), noise, self.scaled(x), pattern, share=1.0)
         scale = left.rsqrt()
         return in_pattern(-weights * scale[:, None], scale, pattern)
 
-    def _process(self, x: Tensor, flags: Tensor | None = None) -> tuple[Covariance, tuple[Tensor, ...]]:
+    def _process(self, x: Tensor, flags: Tensor | None = None) -> Process:
         """Return the covariance between some of the rows (n, D), each the sum of the terms with a flag (n, T).
 
         Its parameters follow.

@@ -5,7 +5,7 @@ their neighbours at once, (u, u) numbers of which the small matrices (b, k, k) a
 each other, which share neighbours. It is computed again for gradients, so that one block is in memory at a time.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -26,11 +26,12 @@ SPENT = 1e-13
 
 Covariance = Callable[..., Tensor]
 """Maps the numbers of rows (u,), and parameters after them, to their covariance (u, u), float64."""
+Process = tuple[Covariance, tuple[Tensor, ...]]
+"""A covariance and its parameters (...)."""
 
 
 def conditional_entries(
-    covariance: Covariance,
-    parameters: Sequence[Tensor],
+    process: Process,
     noise: Tensor | float,  # (n,)
     places: Floats,  # (n, e)
     pattern: SparsityPattern,  # (r, n)
@@ -42,8 +43,7 @@ def conditional_entries(
     They are differentiable once in the noise and in the parameters.
 
     Args:
-        covariance: The covariance of the process.
-        parameters: Its parameters.
+        process: The covariance, and its parameters.
         noise: The noise of the observation of each row. A number is the noise in the variance of the row.
         places: The places of the rows, by whose distances blocks are formed.
         pattern: The neighbours of each row, and the row itself as the last.
@@ -52,10 +52,10 @@ def conditional_entries(
     Returns:
         The weights, zeros after the last neighbour of a row, and the variances.
     """
-    near, own = neighbors_of(pattern)
+    (covariance, parameters), (near, own) = process, neighbors_of(pattern)
     if not len(own):
         return torch.zeros(near.shape, dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
-    fixed, tensors = ((), (noise, *parameters)) if isinstance(noise, Tensor) else ((noise,), tuple(parameters))
+    fixed, tensors = ((), (noise, *parameters)) if isinstance(noise, Tensor) else ((noise,), parameters)
     parts, order = [], []
     for rows in _blocks(near, own, places):
         numbers = torch.from_numpy(near[rows]), torch.from_numpy(own[rows])
@@ -170,7 +170,8 @@ class _Solved(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
-        return _pulled_back(*ctx.saved_tensors, grads[0])
+        factors, is_kept, found = ctx.saved_tensors
+        return _pulled_back(factors, is_kept, found, grads[0])
 
 
 def _pulled_back(

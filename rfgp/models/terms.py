@@ -1,10 +1,13 @@
 """What is known of the terms of a fitted model."""
 
+import math
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
 
 from rfgp.approximations import Approximation, Cost
+from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
 from rfgp.regression import Regression
 from rfgp.regression.spec import ModelSpec
@@ -21,7 +24,8 @@ class TermReport:
         kernel: The term, with the hyperparameters as starting values.
         approximation: How it is computed.
         cost: What that costs.
-        share: The variance over rows of the term's posterior mean, as a share of the sum over all terms.
+        share: The variance over rows of the term's posterior mean, as a share of the sum over all terms. It is NaN if
+            the posterior is not divided into terms.
 
     Examples:
         >>> import numpy as np
@@ -59,7 +63,8 @@ def _shares(regression: Regression) -> dict[str, float]:
     assert isinstance(spec, ModelSpec)
     assert spec.columns is not None
     inputs, process = spec.columns.sample[:MOST_POINTS], regression.process
-    with torch.no_grad():
-        sizes = {name: float(process.of(name).at(inputs).mean().var(0).mean()) for name in process.terms}
+    sizes = dict.fromkeys(process.terms, math.nan)
+    with torch.no_grad(), suppress(InvalidArgumentError):
+        sizes |= {name: float(process.of(name).at(inputs).mean().var(0).mean()) for name in process.terms}
     total = sum(sizes.values()) or 1.0
     return {name: size / total for name, size in sizes.items()}

@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
 from gp_cases import KERNELS, NAMES, NEW, ROWS, Y, model, start_of, table, twin
 
+import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp.blocks import KernelVecchiaBlock
 from rfgp.parameters import Quantity
 
+RING = graphs.Graph.from_networkx(nx.cycle_graph(6))
 ALL = 100
 """More neighbours than rows."""
 
@@ -182,6 +185,27 @@ def test_sums_with_neighbours_have_other_likelihoods(likelihood):
         exact.with_approximation(near_of("responses"))
 
 
+def test_latent_sums_by_conjugate_gradients_are_not_divided(monkeypatch):
+    monkeypatch.setattr("rfgp.solvers.bordered.planning.MOST_FLOPS", 0)
+    gp = model("season and groups", near_of("latent")).condition(ROWS, Y)
+    exact = model("season and groups", rfgp.Exact()).condition(ROWS, Y)
+    np.testing.assert_allclose(gp.predict(NEW).mean, exact.predict(NEW).mean, atol=1e-3)
+    np.testing.assert_allclose(gp.predict(NEW).of(*NAMES["season and groups"]).mean + 4.5, gp.predict(NEW).mean)
+    assert np.isnan(gp.terms["trend"].share)
+    with pytest.raises(rfgp.InvalidArgumentError, match="not divided"):
+        gp.predict(NEW).of("trend")
+    auto = model("season and groups", near_of("auto")).condition(ROWS, Y)
+    np.testing.assert_allclose(auto.predict(NEW).terms["trend"].std, exact.predict(NEW).terms["trend"].std, rtol=1e-6)
+
+
+def test_float32_rows_match_float64():
+    expected = model("every kind", near_of(count=10)).condition(ROWS, Y)
+    found = model("every kind", near_of(count=10), dtype=torch.float32).condition(ROWS, Y)
+    value = expected.log_marginal_likelihood().item()
+    assert found.log_marginal_likelihood().item() == pytest.approx(value, rel=1e-3)
+    np.testing.assert_allclose(found.predict(NEW).mean, expected.predict(NEW).mean, atol=1e-3)
+
+
 # --- a kernel of a user ----------------------------------------------------------------------------
 
 
@@ -245,9 +269,10 @@ def test_loops_and_batches_agree(monkeypatch):
     ("kernel", "approximation", "message"),
     [
         (k.RBF("t") + k.Constant(name="level"), {"level": rfgp.Vecchia(8)}, "reads no column"),
+        (k.Nodes(RING, "diffusion", column="node"), rfgp.Vecchia(8), "nodes of a graph"),
         (k.RBF("t", name="a") + k.RBF("p", name="b"), {"a": rfgp.Vecchia(8), "b": rfgp.Vecchia(9)}, "one value"),
     ],
 )
 def test_terms_that_have_no_neighbours_are_named(kernel, approximation, message):
     with pytest.raises(rfgp.InvalidArgumentError, match=message):
-        rfgp.GP(kernel, approximation=approximation).fit(ROWS, Y)
+        rfgp.GP(kernel, approximation=approximation).fit({**ROWS, "node": np.arange(60) % 6}, Y)
