@@ -55,9 +55,9 @@ def main():
     parser.add_argument("--condition-on", default="responses")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    (rows, y), loops = table(given.rows), neighbors._kind_of
+    (rows, y), loops = table(given.rows), neighbors.loops_of
     for name, kernel in KERNELS.items():
-        neighbors._kind_of = (lambda term: None) if name.startswith("batches") else loops
+        neighbors.loops_of = (lambda term: None) if name.startswith("batches") else loops
         print(f"{name}: {timed(kernel, rows, y, given.neighbors, given.condition_on):.2f} s", flush=True)
 
 

@@ -28,7 +28,7 @@ class Vecchia(Approximation):
     It serves any term with a covariance function of rows. If it serves several terms of a model, their sum is
     approximated, as one process, and each term is predicted from the same neighbours. There are compiled loops for one
     term with a Gaussian kernel, a product of Gaussian kernels, or a Matern kernel with nu 1/2, 3/2 or 5/2. Other
-    kernels, and sums, take 3 to 11 times as long (`benchmarks/races/any_kernel.py`), and with latent neighbours, which
+    kernels, and sums, take 4 to 25 times as long (`benchmarks/races/any_kernel.py`), and with latent neighbours, which
     "auto" chooses if the noise is large, some three times more.
 
     Neighbours are near in the columns divided by their lengthscales, periodic columns on a circle, and other levels are
@@ -80,14 +80,14 @@ class Vecchia(Approximation):
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with the seed of the order of its rows."""
-        kind, own = _kind_of(data.term), seed if self.seed is None else self.seed
+        kind, own = loops_of(data.term), seed if self.seed is None else self.seed
         if kind is not None:
             return NeighborTerm(data.term, kind, self.num_neighbors, own, self.condition_on)
         names = parameter_names(data, with_scale=True)
         return KernelNeighborTerm(data.term, names, self.num_neighbors, own, self.condition_on)
 
 
-def _kind_of(term: BoundTerm) -> str | None:
+def loops_of(term: BoundTerm) -> str | None:
     """Return the name of the kernel of a term. None if there are no loops for it."""
     measures = [factor.measure for factor in term.term.factors]
     if len(measures) == 1:

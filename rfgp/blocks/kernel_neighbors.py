@@ -149,7 +149,7 @@ class KernelVecchiaBlock(LatentBlock):
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
         """Return the entries of the sparse inverse factor V of g + noise. Features Phi of weights do not matter."""
-        return self._inverse_factor(x, noise.double(), pattern)
+        return _inverse_entries(self._process(x), noise.double(), self.scaled(x), pattern)
 
     def latent_factor(
         self,
@@ -157,7 +157,7 @@ class KernelVecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (n, n)
     ) -> Tensor:  # (nnz,)
         """Return the entries of the sparse inverse factor of the values of g, with their jitter."""
-        return self._inverse_factor(x, JITTER, pattern)
+        return _inverse_entries(self._process(x), JITTER, self.scaled(x), pattern)
 
     def conditionals(
         self,
@@ -202,12 +202,6 @@ class KernelVecchiaBlock(LatentBlock):
         kept = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(self.columns, dtype=torch.long), 1)
         return torch.where(kept, x, 0.0)
 
-    def _inverse_factor(self, x: Tensor, noise: Tensor | float, pattern: SparsityPattern) -> Tensor:
-        """Return the entries (nnz,) of the inverse factor of g + noise, (n,) or in the variances, at rows (n, D)."""
-        weights, left = conditional_entries(self._process(x), noise, self.scaled(x), pattern, share=1.0)
-        scale = left.rsqrt()
-        return in_pattern(-weights * scale[:, None], scale, pattern)
-
     def _process(self, x: Tensor, flags: Tensor | None = None) -> Process:
         """Return the covariance between some of the rows (n, D), each the sum of the terms with a flag (n, T).
 
@@ -230,6 +224,18 @@ class KernelVecchiaBlock(LatentBlock):
         found = iter(parameters)
         kernels = [replace(one, parameters=tuple(next(found) for _ in one.parameters)) for one in self.kernels]
         return replace(self, kernels=tuple(kernels))
+
+
+def _inverse_entries(
+    process: Process,
+    noise: Tensor | float,  # (n,)
+    places: Floats,  # (n, e)
+    pattern: SparsityPattern,  # (r, n)
+) -> Tensor:  # (nnz,)
+    """Return the entries of the inverse factor of a process with noise, each row given its neighbours."""
+    weights, left = conditional_entries(process, noise, places, pattern, share=1.0)
+    scale = left.rsqrt()
+    return in_pattern(-weights * scale[:, None], scale, pattern)
 
 
 def joined(blocks: Sequence[KernelVecchiaBlock]) -> KernelVecchiaBlock:

@@ -19,7 +19,7 @@ from rfgp.sparse import SparsityPattern
 
 BLOCK = 64
 """The number of rows of a block."""
-MOST_TOGETHER = 1000
+MOST_TOGETHER = 600
 """The most rows and neighbours of a block of several rows. A block with more is divided."""
 SPENT = 1e-13
 """Of the variance and the noise of a neighbour: a pivot below it is one of rounding, and the neighbour is left out."""

@@ -253,7 +253,7 @@ def test_loops_and_batches_agree(monkeypatch):
     kernel = k.Matern(("t", "p"), nu=1.5, lengthscale=(2.0, 1.0), name="near")
     found = []
     for kind in (lambda term: "matern32", lambda term: None):
-        monkeypatch.setattr("rfgp.approximations.neighbors._kind_of", kind)
+        monkeypatch.setattr("rfgp.approximations.neighbors.loops_of", kind)
         gp = rfgp.GP(kernel, approximation=near_of(count=7), start={"noise": 0.1}, seed=0).condition(ROWS, Y)
         gp.log_marginal_likelihood().backward()
         slope = gp.hyperparameters.raw["near/lengthscale"].grad
