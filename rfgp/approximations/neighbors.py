@@ -96,7 +96,7 @@ def loops_of(term: BoundTerm) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class NeighborTerm:
+class NeighborTerm(TermPrior):
     """A term with nearest neighbours.
 
     Attributes:
@@ -132,7 +132,7 @@ class NeighborTerm:
 
 
 @dataclass(frozen=True, eq=False)
-class KernelNeighborTerm:
+class KernelNeighborTerm(TermPrior):
     """A term with nearest neighbours and any covariance function.
 
     Attributes:

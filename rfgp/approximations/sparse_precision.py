@@ -97,7 +97,7 @@ def _functions(term: BoundTerm, chosen: Part, columns: ColumnSummary) -> tuple[A
 
 
 @dataclass(frozen=True, eq=False)
-class PrecisionTerm:
+class PrecisionTerm(TermPrior):
     """A term with the latent values of a field.
 
     Attributes:
